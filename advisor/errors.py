@@ -1,0 +1,72 @@
+"""The errors that callers handle. Each message says what happened, why, and what to do next."""
+
+from typing import ClassVar
+
+
+class AdvisorError(Exception):
+    """Base of every error raised on purpose.
+
+    Args:
+        what: What happened, with the value that caused it.
+        why: The cause, where it is known.
+        fix: What the reader should do next.
+
+    Attributes:
+        code: Stable name of the kind of error, for JSON and exit codes.
+    """
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
+        self.what, self.why, self.fix = what, why, fix
+        super().__init__(". ".join(part.rstrip(".") for part in (what, why, fix) if part) + ".")
+
+
+class InputError(AdvisorError):
+    """A job file, option, share or imported table that cannot be used as it is."""
+
+    code = "bad-input"
+    exit_code = 2
+
+
+class LimitNotProvenError(AdvisorError):
+    """The share asked for could not be shown to be in force; the job was not run."""
+
+    code = "limit-not-proven"
+    exit_code = 3
+
+
+class PartitionError(AdvisorError):
+    """The MPS daemon or the CU mask cannot be used: not there, refused, gone or full."""
+
+    code = "partition"
+    exit_code = 4
+
+
+class JobError(AdvisorError):
+    """The job exited, hung, made no progress or ran out of memory."""
+
+    code = "job"
+    exit_code = 5
+
+
+class SourceError(AdvisorError):
+    """A telemetry source is missing, unreachable, too slow, or answered nonsense."""
+
+    code = "source"
+    exit_code = 6
+
+
+class StoreError(AdvisorError):
+    """Points could not be written or read: disk full, database gone, newer schema."""
+
+    code = "store"
+    exit_code = 7
+
+
+class BusyError(AdvisorError):
+    """Another advisor process is measuring on this GPU."""
+
+    code = "busy"
+    exit_code = 8

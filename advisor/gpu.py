@@ -1,0 +1,96 @@
+"""GPUs, shares, and the arithmetic between percent and compute units.
+
+NVIDIA's driver turns `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE` into a number of SMs by rounding down to
+an even count, and on Hopper gives no client fewer than eight. Read back on an H200 (132 SMs,
+driver 580) for 10..100 %: 12 26 38 52 66 78 92 104 118 132. The driver takes 0, a negative
+number, anything above 100 and anything that is no number as NO LIMIT, without a message, so
+those values are refused here.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.errors import InputError
+
+Vendor = Literal["nvidia", "amd"]
+
+SM_QUANTUM = 2
+"""SMs are granted in pairs (one texture processing cluster)."""
+
+SM_FLOOR = 8
+"""Fewest SMs that driver 580 grants on Hopper, whatever the percentage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU as its driver describes it.
+
+    Attributes:
+        units_total: SMs (NVIDIA) or CUs (AMD); None until it has been read.
+        memory_mib: Memory of the card, MiB.
+        power_limit_w: Enforced power limit, W.
+        compute_mode: NVIDIA compute mode, such as "default" or "exclusive-process".
+    """
+
+    uuid: str
+    model: str
+    vendor: Vendor = "nvidia"
+    index: int = 0
+    units_total: int | None = None
+    memory_mib: int | None = None
+    power_limit_w: float | None = None
+    driver: str | None = None
+    compute_mode: str | None = None
+    mig: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Part of the compute units asked for one job.
+
+    Attributes:
+        percent: Percentage as handed to the driver, above 0 and at most 100.
+    """
+
+    percent: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.percent) and 0 < self.percent <= 100):
+            raise InputError(
+                f"a share of {self.percent} % is not possible",
+                why="the driver takes 0, negative numbers and numbers above 100 as no limit at all",
+                fix="give a percentage above 0 and at most 100",
+            )
+
+    def __str__(self) -> str:
+        return f"{self.percent:g}"
+
+
+def units_for_percent(percent: float, units_total: int) -> int:
+    """SMs that MPS grants for `percent` on a GPU of `units_total` SMs.
+
+    Raises:
+        InputError: `percent` is one that the driver would take as no limit.
+    """
+    Share(percent)
+    # 1e-9 undoes the representation error of products such as 0.07 * 100.
+    exact = math.floor(percent * units_total / 100 + 1e-9)
+    return min(units_total, max(SM_FLOOR, exact - exact % SM_QUANTUM))
+
+
+def percent_for_units(units: int, units_total: int) -> int:
+    """Smallest whole percentage for which MPS grants exactly `units` of `units_total` SMs.
+
+    Raises:
+        InputError: the driver cannot grant that count; the message names the nearest two.
+    """
+    percent = math.ceil(100 * units / units_total)
+    if 0 < units <= units_total and units_for_percent(percent, units_total) == units:
+        return percent
+    low = max(SM_FLOOR, min(units, units_total) // SM_QUANTUM * SM_QUANTUM)
+    raise InputError(
+        f"{units} of {units_total} SMs cannot be granted",
+        why=f"MPS grants even counts of {SM_FLOOR} SMs or more",
+        fix=f"ask for {low} or {min(units_total, low + SM_QUANTUM)}",
+    )

@@ -1,0 +1,1 @@
+"""Telemetry sources, the power meter and the solo sweep."""
