@@ -76,8 +76,8 @@ class Job:
 
     @property
     def job_hash(self) -> str:
-        """Identity of what is run: 16 hex digits; description and paths do not count."""
+        """Identity of what is run: 16 hex digits; description, workdir and hints do not count."""
         fields = dataclasses.asdict(self)
-        for free in ("description", "workdir", "start_timeout_s"):
+        for free in ("description", "workdir", "start_timeout_s", "memory_mib"):
             del fields[free]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]

@@ -3,6 +3,7 @@
 A source watches one GPU. Readings that the hardware or the exporter does not give are None.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,15 +29,17 @@ class GpuState:
 
 
 class Source(Protocol):
-    """Power, energy, state and counters of one GPU.
+    """Power, energy, state and counters of one GPU."""
 
-    Attributes:
-        name: Short name that points carry in `source`, such as "nvml".
-        interval_s: How often a new power reading can appear; reading faster repeats values.
-    """
+    @property
+    def name(self) -> str:
+        """Short name that points carry in `source`, such as "nvml"."""
+        ...
 
-    name: str
-    interval_s: float
+    @property
+    def interval_s(self) -> float:
+        """How often a new power reading can appear; reading faster repeats values."""
+        ...
 
     @property
     def gpu(self) -> Gpu:
@@ -53,6 +56,10 @@ class Source(Protocol):
 
     def state(self) -> GpuState:
         """Clocks, temperature, memory and throttle reasons now."""
+        ...
+
+    def processes_memory_mib(self, pids: Collection[int]) -> float | None:
+        """GPU memory of the processes together, MiB; None where it is not known."""
         ...
 
     def start_counters(self) -> None:

@@ -1,0 +1,73 @@
+# Python 3.11 or newer and make are all that these targets need.
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+LOCK := requirements/dev.txt
+LOCK_VENV := build/lock-venv
+
+# True only where Debian packages may be installed.
+MAY_APT := command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]
+APT := export DEBIAN_FRONTEND=noninteractive; apt-get update -qq && \
+  apt-get install -qq -y --no-install-recommends
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check gpu lock clean debian
+
+help:  ## Show the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+
+run: $(STAMP)  ## Profile a job against recorded points; needs no GPU
+	$(BIN)/advisor profile bert-train --gpu replay
+
+test: $(STAMP) debian  ## Run every test that needs no GPU; ARGS go to pytest
+	$(BIN)/pytest $(ARGS)
+
+check: $(STAMP)  ## Lint, format, module names, types, import rule
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check --select A005 --target-version py315 .
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+gpu: $(STAMP)  ## Run the tests that need a GPU; they change none of its settings
+	$(BIN)/pytest -m gpu $(ARGS)
+
+lock:  ## Write requirements/dev.txt anew from pyproject.toml
+	$(PYTHON) -m venv $(LOCK_VENV)
+	$(LOCK_VENV)/bin/pip install --quiet uv
+	echo hatchling | $(LOCK_VENV)/bin/uv pip compile --quiet --upgrade --universal \
+	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  --extra data --extra postgres --extra amd --group test --group check \
+	  --output-file $(LOCK) pyproject.toml -
+	rm -rf $(LOCK_VENV)
+
+clean:  ## Remove the virtual environments and everything that was built
+	rm -rf $(VENV) .venv .venv-* build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Debian's python3 cannot make a venv before python3-venv is there. A venv that was made only in
+# part is removed, so that the next run starts clean.
+$(STAMP): $(LOCK) pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "$(PYTHON) is missing or older than Python 3.11. Install Python 3.11 or newer," \
+	    "or name one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { $(MAY_APT) && $(APT) python3-venv; } || true
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# A C compiler and the PostgreSQL server. Where they may not be installed, the tests that need
+# them are skipped and say so.
+debian:
+	@$(MAY_APT) || exit 0; \
+	wanted=; \
+	command -v cc >/dev/null || wanted="gcc libc6-dev"; \
+	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || wanted="$$wanted postgresql"; \
+	[ -z "$$wanted" ] || { $(APT) $$wanted; } || \
+	  echo "could not install $$wanted; the tests that need it are skipped" >&2

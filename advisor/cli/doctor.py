@@ -1,0 +1,38 @@
+"""`advisor doctor`: what was found on this host, what is missing, and the fix."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from advisor.settings import read_settings
+from advisor_profiling.checks import Finding, examine
+from advisor_profiling.live import list_gpus
+
+_STYLES = {"ok": "green", "warning": "yellow", "missing": "red"}
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout")] = False,
+) -> None:
+    """Check everything that measuring needs; changes nothing. Exit code 1: something is missing."""
+    findings = examine(read_settings(), list_gpus)
+    if as_json:
+        typer.echo(json.dumps([asdict(finding) for finding in findings]))
+    else:
+        _print(findings)
+    if any(finding.verdict == "missing" for finding in findings):
+        raise typer.Exit(1)
+
+
+def _print(findings: list[Finding]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("check", "", "found", "fix"):
+        table.add_column(name)
+    for finding in findings:
+        style = _STYLES[finding.verdict]
+        table.add_row(finding.check, f"[{style}]{finding.verdict}[/]", finding.found, finding.fix)
+    Console().print(table)

@@ -1,0 +1,73 @@
+"""`advisor jobs`: what is defined here and what has been measured."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from advisor.job_file import list_jobs
+from advisor.records import SoloPoint
+from advisor.settings import read_settings
+from advisor_data import open_store
+from advisor_data.bundled import bundled_solo_points
+
+
+def jobs(
+    bundled: Annotated[
+        bool, typer.Option("--bundled", help="The measurements that come with advisor")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout")] = False,
+) -> None:
+    """List the jobs of this folder and the profiles that were measured."""
+    settings = read_settings()
+    if bundled:
+        points, names = bundled_solo_points(), []
+    else:
+        names = [job.name for job in list_jobs(settings.jobs_dir)]
+        with open_store(settings.database_url, settings.home) as store:
+            points = store.solo_points()
+    rows = job_rows(names, points)
+    if as_json:
+        typer.echo(json.dumps(rows))
+    else:
+        _print(rows)
+
+
+def job_rows(names: Sequence[str], points: Sequence[SoloPoint]) -> list[dict[str, Any]]:
+    """One row for each job on each GPU model; jobs without a profile have no model."""
+    profiles: dict[tuple[str, str], list[SoloPoint]] = {}
+    for point in points:
+        profiles.setdefault((point.job, point.gpu_model), []).append(point)
+    rows = [_row(job, model, rows) for (job, model), rows in sorted(profiles.items())]
+    measured = {row["job"] for row in rows}
+    return rows + [_row(name, None, []) for name in names if name not in measured]
+
+
+def _row(job: str, gpu_model: str | None, points: Sequence[SoloPoint]) -> dict[str, Any]:
+    return {
+        "job": job,
+        "gpu_model": gpu_model,
+        "shares": sorted({p.share_percent for p in points}),
+        "points": len(points),
+        "measured_at": max((p.started_at for p in points), default=None),
+        "flags": sorted({flag for p in points for flag in p.flags}),
+    }
+
+
+def _print(rows: Sequence[dict[str, Any]]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("job", "gpu model", "shares %", "points", "measured at", "flags"):
+        table.add_column(name)
+    for row in rows:
+        table.add_row(
+            row["job"],
+            row["gpu_model"] or "not measured",
+            " ".join(f"{share:g}" for share in row["shares"]),
+            str(row["points"]),
+            (row["measured_at"] or "")[:16],
+            " ".join(row["flags"]),
+        )
+    Console().print(table)

@@ -1,0 +1,234 @@
+"""`advisor profile`: measure one job alone at each share."""
+
+import json
+import signal
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from advisor.errors import InputError
+from advisor.gpu import Gpu, Share, percent_for_units
+from advisor.job import Job, ProgressKind
+from advisor.job_file import find_job, inline_job
+from advisor.records import SoloPoint, to_row
+from advisor.settings import Settings, read_settings
+from advisor_data import Store, open_store
+from advisor_data.bundled import bundled_solo_points
+from advisor_profiling import report
+from advisor_profiling.bench import Bench
+from advisor_profiling.clock import LiveClock
+from advisor_profiling.live import Mode, SourceName, live_bench
+from advisor_profiling.replay import ReplayBench
+from advisor_profiling.sweep import (
+    DEFAULT_SHARES,
+    SweepResult,
+    Target,
+    new_run,
+    plan,
+    sweep,
+    unfinished_run,
+)
+from advisor_profiling.window import WindowRules, rules_for
+
+REPLAY = "replay"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be measured: shares in percent, or exact counts of units."""
+
+    shares: tuple[float, ...]
+    units: tuple[int, ...]
+    repeats: int
+
+    def shares_on(self, gpu: Gpu) -> tuple[Share, ...]:
+        """The shares, in percent of this GPU."""
+        if self.units:
+            total = gpu.units_total or 0
+            return tuple(Share(percent_for_units(units, total)) for units in self.units)
+        return tuple(map(Share, self.shares)) or DEFAULT_SHARES
+
+
+def profile(
+    what: Annotated[
+        list[str], typer.Argument(help="Job name or file; with --name: the command, after --")
+    ],
+    name: Annotated[str | None, typer.Option(help="Name of a job given as a command")] = None,
+    unit: Annotated[str, typer.Option(help="With --name: what one step is")] = "steps",
+    progress: Annotated[
+        ProgressKind, typer.Option(help="With --name: how progress is read (docs/progress.md)")
+    ] = "counter",
+    pattern: Annotated[str | None, typer.Option(help="With --progress output")] = None,
+    shares: Annotated[str, typer.Option(help="Percentages, such as 10,50,100")] = "",
+    units: Annotated[str, typer.Option(help="Exact SM counts, such as 12,66,132")] = "",
+    repeats: Annotated[int, typer.Option(min=1, help="Windows per share")] = 1,
+    window: Annotated[float, typer.Option(min=0.5, help="Longest window, s")] = 8,
+    gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
+    source: Annotated[
+        SourceName | None, typer.Option(help="Telemetry; vendor's if not given")
+    ] = None,
+    mode: Annotated[Mode | None, typer.Option(help="How shares are enforced")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume/--fresh", help="Go on with the last run, or begin anew")
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Result as JSON on stdout")] = False,
+) -> None:
+    """Measure a job alone at each share: rate, power and counters.
+
+    Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
+    """
+    settings = read_settings()
+    counts = tuple(int(count) for count in _numbers("units", units))
+    wanted = Wanted(tuple(_numbers("shares", shares)), counts, repeats)
+    rules = rules_for(window)
+    if name is not None:
+        job = inline_job(name, what, kind=progress, unit=unit, pattern=pattern)
+    else:
+        job = _named_job(what, settings, replayed=gpu == REPLAY)
+    console = Console(stderr=True)
+    run = new_run(LiveClock().utc())
+    with _terminated_like_interrupt(), _bench(settings, gpu, source, mode, run) as bench:
+        if gpu == REPLAY:
+            console.print(f"REPLAY of recorded points of {bench.gpu.model}: no GPU is used.")
+        with _store(settings, gpu) as store:
+            points, result = _measure(job, wanted, run, bench, store, rules, resume, console)
+    _show(job, bench.gpu, points, result, as_json, replayed=gpu == REPLAY)
+    if result.failures:
+        raise typer.Exit(5)
+
+
+def _measure(
+    job: Job,
+    wanted: Wanted,
+    run: str,
+    bench: Bench,
+    store: Store,
+    rules: WindowRules,
+    resume: bool,
+    console: Console,
+) -> tuple[list[SoloPoint], SweepResult]:
+    earlier = unfinished_run(store.solo_points(job=job.name), job, bench.gpu, bench.mode)
+    run, kept = earlier if resume and earlier else (run, [])
+    done = {Target(Share(p.share_percent), p.repeat) for p in kept}
+    targets = [t for t in plan(wanted.shares_on(bench.gpu), wanted.repeats, run) if t not in done]
+    if kept:
+        console.print(
+            f"run {run} has {len(kept)} points, {len(targets)} to go; --fresh begins anew"
+        )
+    try:
+        result = sweep(job, targets, run, bench, store, report.ConsoleReporter(console), rules)
+    except KeyboardInterrupt:
+        console.print("stopped; finished points are kept: the same command goes on from here")
+        raise typer.Exit(130) from None
+    return [*kept, *result.points], result
+
+
+def _show(
+    job: Job,
+    gpu: Gpu,
+    points: list[SoloPoint],
+    result: SweepResult,
+    as_json: bool,
+    replayed: bool,
+) -> None:
+    wrong = report.problems(points, result, gpu.memory_mib)
+    if as_json:
+        typer.echo(json.dumps(_as_json(job, gpu, points, result, wrong, replayed)))
+        return
+    console = Console()
+    console.print(f"{job.name} on {gpu.model}" + (" (replay)" if replayed else ""))
+    if points:
+        console.print(report.table(points))
+        typer.echo(report.plot(points))
+        console.print(report.summary(points), highlight=False)
+    for line in wrong:
+        console.print(f"! {line}", highlight=False, markup=False)
+
+
+def _as_json(
+    job: Job,
+    gpu: Gpu,
+    points: list[SoloPoint],
+    result: SweepResult,
+    wrong: list[str],
+    replayed: bool,
+) -> dict[str, Any]:
+    return {
+        "job": job.name,
+        "gpu_model": gpu.model,
+        "gpu_uuid": gpu.uuid,
+        "replay": replayed,
+        "run": result.run,
+        "points": [to_row(p) for p in sorted(points, key=lambda p: (p.share_percent, p.repeat))],
+        "failures": [
+            {"share_percent": f.target.share.percent, "repeat": f.target.repeat, "error": f.error}
+            for f in result.failures
+        ],
+        "idle_power_before_w": result.idle_before_w,
+        "idle_power_after_w": result.idle_after_w,
+        "duration_s": result.duration_s,
+        "problems": wrong,
+    }
+
+
+def _named_job(what: list[str], settings: Settings, *, replayed: bool) -> Job:
+    if len(what) != 1:
+        raise InputError(
+            f"one job was expected, not {' '.join(what)}",
+            fix="to profile a command: advisor profile --name NAME -- COMMAND",
+        )
+    if not replayed:
+        return find_job(what[0], settings.jobs_dir)
+    recorded = ReplayBench(bundled_solo_points()).jobs()
+    if what[0] not in recorded:
+        raise InputError(f"no recorded job {what[0]}", fix=f"recorded are: {', '.join(recorded)}")
+    return recorded[what[0]]
+
+
+@contextmanager
+def _bench(
+    settings: Settings, gpu: str, source: SourceName | None, mode: Mode | None, run: str
+) -> Generator[Bench]:
+    if gpu == REPLAY:
+        yield ReplayBench(bundled_solo_points())
+        return
+    with live_bench(settings, gpu, source, mode, run) as bench:
+        yield bench
+
+
+@contextmanager
+def _store(settings: Settings, gpu: str) -> Generator[Store]:
+    """The user's store; replayed points are no measurements and go to a folder that is dropped."""
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"files:{folder}" if gpu == REPLAY else settings.database_url
+        with open_store(url, settings.home) as store:
+            yield store
+
+
+@contextmanager
+def _terminated_like_interrupt() -> Generator[None]:
+    """SIGTERM, as batch systems send it, stops a sweep as cleanly as Ctrl-C."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _numbers(option: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",") if part.strip()]
+    except ValueError as error:
+        raise InputError(
+            f"--{option} {text} is no list of numbers", fix=f"write --{option} 10,20,30"
+        ) from error

@@ -1,0 +1,1 @@
+"""Runs a job at a share and proves that the share is in force."""

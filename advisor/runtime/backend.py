@@ -1,0 +1,75 @@
+"""What every way of limiting a job to part of a GPU has in common."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from advisor.gpu import Gpu, Share
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What was read back under a share.
+
+    Attributes:
+        units: SMs or CUs that a process under the share sees; None where the driver hides it.
+        mps: The process runs under an MPS server.
+    """
+
+    units: int | None
+    mps: bool
+
+
+class Backend(Protocol):
+    """Limits jobs on one GPU."""
+
+    @property
+    def mode(self) -> str:
+        """One of mps, cu_mask and uncapped; points carry it."""
+        ...
+
+    @property
+    def max_clients(self) -> int:
+        """Most processes that may hold a context at the same time."""
+        ...
+
+    @property
+    def gpu(self) -> Gpu:
+        """The GPU that is shared."""
+        ...
+
+    def environment(self, share: Share) -> dict[str, str]:
+        """Variables that put a process under `share`."""
+        ...
+
+    def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
+        """Read the limit back from inside `environment`.
+
+        Raises:
+            LimitNotProvenError: the limit is not in force; nothing may be started.
+        """
+        ...
+
+    def check_clients(self, share: Share, pids: Collection[int]) -> None:
+        """Check that a running job is itself under the limit; `pids` are its processes.
+
+        Raises:
+            LimitNotProvenError: none of the processes is under it.
+        """
+        ...
+
+    def check_alive(self) -> None:
+        """Check that what enforces the limits still runs.
+
+        Raises:
+            PartitionError: it is gone or broken.
+        """
+        ...
+
+    def release(self, pids: Collection[int]) -> None:
+        """Take the processes off the GPU, so that signals cannot hurt their neighbours."""
+        ...
+
+    def close(self) -> None:
+        """Stop what was started for this back-end."""
+        ...

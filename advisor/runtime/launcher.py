@@ -1,0 +1,255 @@
+"""Starts a job under a share that was proven first, watches it, and stops it in the safe order."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from advisor.errors import JobError
+from advisor.gpu import Share
+from advisor.job import Job
+from advisor.progress import GO, HOLD, QUIT, WAITING
+from advisor.runtime.backend import Backend, Granted
+from advisor.runtime.counting import open_counter
+from advisor.runtime.processes import cpu_s, marked_pids, pin, session_pids, wait_until
+from advisor.settings import python
+
+MARK = "ADVISOR_GPU"
+"""Every job carries the UUID of its GPU in this variable, so that left-over ones are found."""
+
+_PR_SET_PDEATHSIG = 1
+_LEAVE_S = 5
+
+
+class RunningJob:
+    """A job that was started under a proven share.
+
+    Attributes:
+        granted: What was read back before the start.
+        output: File with everything the job wrote.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        share: Share,
+        backend: Backend,
+        granted: Granted,
+        folder: Path,
+        process: subprocess.Popen[bytes],
+    ) -> None:
+        self.job, self.share, self.granted = job, share, granted
+        self.output = folder / "output.log"
+        self._backend, self._process = backend, process
+        self._gate = (folder / "gate").open("r+b", buffering=0) if job.progress.gate else None
+        self._counter = open_counter(job.progress, folder / "progress", self.output)
+        self._started = time.monotonic()
+
+    def count(self) -> float:
+        """Progress so far, in the job's unit."""
+        return self._counter.read()
+
+    def pids(self) -> list[int]:
+        """Living processes of the job."""
+        return session_pids(self._process.pid)
+
+    def cpu_s(self) -> float:
+        """CPU time of the living processes, s."""
+        return cpu_s(self.pids())
+
+    def pin(self, cores: Collection[int]) -> None:
+        """Keep the job on `cores`."""
+        pin(self.pids(), cores)
+
+    def go(self) -> None:
+        """Open the gate; a job without one runs anyway."""
+        self._want(GO)
+
+    def hold(self) -> None:
+        """Close the gate and wait until the job stands at it.
+
+        Raises:
+            JobError: it did not come to rest.
+        """
+        self._want(HOLD)
+        if self._gate is not None and not wait_until(self._waiting, self.job.start_timeout_s):
+            raise self._error("did not stop at its gate", "it calls Progress.add too seldom")
+
+    def ready(self) -> bool:
+        """Whether the warm-up is over: it waits at its gate, or has begun to count.
+
+        Raises:
+            JobError: the job ended, or made no progress within its start time-out.
+        """
+        self.check()
+        age_s = time.monotonic() - self._started
+        if self._waiting() if self._gate is not None else self.count() > 0:
+            return age_s >= self.job.warm_up_s
+        if age_s > self.job.start_timeout_s:
+            raise self._error(
+                f"made no progress within {self.job.start_timeout_s:g} s",
+                "it hangs, or its progress is not read the way it reports it "
+                f"(progress: {self.job.progress.kind})",
+            )
+        return False
+
+    def check(self) -> None:
+        """Check that the job still runs.
+
+        Raises:
+            JobError: it ended; the message holds the end of its output.
+        """
+        status = self._process.poll()
+        if status is not None:
+            raise self._error(*_explain(status, self.tail()))
+
+    def check_limit(self) -> None:
+        """Check that the running job is itself under its limit; stops it when it is not."""
+        try:
+            self._backend.check_clients(self.share, self.pids())
+        except BaseException:
+            self.stop()
+            raise
+
+    def tail(self) -> str:
+        """The last 600 characters of the output."""
+        return self.output.read_bytes()[-600:].decode(errors="replace").strip()
+
+    def stop(self) -> None:
+        """End the job: ask at the gate, take it off the GPU, then signals."""
+        if self._gate is not None and self._process.poll() is None:
+            self._want(QUIT)
+            wait_until(self._over, _LEAVE_S)
+        if pids := self.pids():
+            self._backend.release(pids)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self.pids():
+                _signal_session(self._process.pid, number)
+                wait_until(self._over, _LEAVE_S)
+        self._process.wait()
+
+    def _over(self) -> bool:
+        return self._process.poll() is not None and not self.pids()
+
+    def _want(self, word: int) -> None:
+        if self._gate is not None:
+            os.pwrite(self._gate.fileno(), struct.pack("<q", word), 0)
+
+    def _waiting(self) -> bool:
+        if self._gate is None:
+            return False
+        self.check()
+        return struct.unpack("<q", os.pread(self._gate.fileno(), 8, 8))[0] == WAITING
+
+    def _error(self, what: str, why: str = "") -> JobError:
+        return JobError(
+            f"{self.job.name} at {self.share} % {what}",
+            why=why,
+            fix=f"its output is in {self.output}; the end of it:\n{self.tail() or '(nothing)'}",
+        )
+
+
+def launch(
+    job: Job, share: Share, backend: Backend, base: Mapping[str, str], folder: Path
+) -> RunningJob:
+    """Prove the limit, then start the job under it.
+
+    Args:
+        job: What to run.
+        share: Its part of the GPU.
+        backend: What enforces the share.
+        base: Environment without limits; the job's own and the limit's variables go on top.
+        folder: Empty folder for the job's counter, gate and output.
+
+    Raises:
+        LimitNotProvenError: the share is not in force; nothing was started.
+        JobError: the command cannot be started.
+    """
+    environment = _environment(job, share, backend, base, folder)
+    granted = backend.prove(share, environment)
+    (folder / "progress").write_bytes(bytes(8))
+    (folder / "gate").write_bytes(struct.pack("<qq", HOLD, 0))
+    repeat = (python(), "-m", "advisor.runtime.repeat") if job.progress.kind == "runs" else ()
+    with (folder / "output.log").open("wb") as output:
+        process = _popen(job, (*repeat, *job.command), environment, output.fileno())
+    return RunningJob(job, share, backend, granted, folder, process)
+
+
+def end_leftovers(backend: Backend) -> list[int]:
+    """End jobs on this GPU that an earlier advisor left behind; returns their process numbers."""
+    pids = marked_pids(MARK, backend.gpu.uuid)
+    if pids:
+        backend.release(pids)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in marked_pids(MARK, backend.gpu.uuid):
+            _kill(pid, number)
+        wait_until(lambda: not marked_pids(MARK, backend.gpu.uuid), _LEAVE_S)
+    return pids
+
+
+def _popen(
+    job: Job, command: tuple[str, ...], environment: Mapping[str, str], output: int
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command,
+            cwd=job.workdir,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            # A measured job must not outlive a profiler that was killed.
+            preexec_fn=_die_with_parent,
+        )
+    except OSError as error:
+        raise JobError(
+            f"{job.name} cannot be started: {error}", fix="check its command and workdir"
+        ) from error
+
+
+def _environment(
+    job: Job, share: Share, backend: Backend, base: Mapping[str, str], folder: Path
+) -> dict[str, str]:
+    gate = {"ADVISOR_GATE_FILE": str(folder / "gate")} if job.progress.gate else {}
+    return {
+        **base,
+        **dict(job.env),
+        "PYTHONUNBUFFERED": "1",
+        "ADVISOR_PROGRESS_FILE": str(folder / "progress"),
+        **gate,
+        MARK: backend.gpu.uuid,
+        **backend.environment(share),
+    }
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _signal_session(session: int, number: int) -> None:
+    for pid in session_pids(session):
+        _kill(pid, number)
+
+
+def _kill(pid: int, number: int) -> None:
+    # It may end by itself between listing and signal.
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _explain(status: int, tail: str) -> tuple[str, str]:
+    how = f"was ended by signal {-status}" if status < 0 else f"ended with exit code {status}"
+    lower = tail.lower()
+    if "out of memory" in lower:
+        return how, "the GPU or the host ran out of memory; use a smaller batch"
+    if "mps client has been terminated" in lower or "mpsclientterminated" in lower:
+        return how, "its MPS client was terminated from outside"
+    if status == -signal.SIGKILL:
+        return how, "killed from outside, perhaps by the kernel for lack of memory"
+    return how, "a job must run until it is stopped" if status == 0 else ""

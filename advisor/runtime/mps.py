@@ -1,0 +1,246 @@
+"""Shares of an NVIDIA GPU through MPS: one control daemon per GPU, one percentage per job.
+
+The percentage is read by a client when it starts, and the lower of the daemon's and the client's
+wins. A client that finds no daemon runs on the WHOLE GPU without a word (man page of
+nvidia-cuda-mps-control), so nothing is believed that was not read back.
+"""
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.errors import LimitNotProvenError, PartitionError
+from advisor.gpu import SM_QUANTUM, Gpu, Share, units_for_percent
+from advisor.runtime.backend import Granted
+from advisor.runtime.limit import Seen, look
+from advisor.runtime.mps_control import Control
+from advisor.runtime.processes import environment_of, owner_of, wait_until
+
+PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
+
+_CLIENT_LIMIT = 48
+"""Clients per GPU on Volta and newer before CUDA 13.1 (NVIDIA MPS documentation, limitations)."""
+
+_START_S = 10
+_CLIENT_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class MpsBackend:
+    """MPS on one GPU.
+
+    Attributes:
+        owned: The daemon was started here and is stopped by `close`.
+    """
+
+    gpu: Gpu
+    control: Control
+    owned: bool
+    mode: str = "mps"
+    max_clients: int = _CLIENT_LIMIT
+
+    def environment(self, share: Share) -> dict[str, str]:
+        """Variables that make a process a client under `share`."""
+        return {
+            PIPE_DIRECTORY: str(self.control.pipe_dir),
+            PERCENTAGE: str(share),
+            # By UUID: the daemon numbers its devices anew, so an index could miss.
+            "CUDA_VISIBLE_DEVICES": self.gpu.uuid,
+        }
+
+    def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
+        """Read MPS and the SM count back from inside `environment`."""
+        self.check_alive()
+        seen = next((gpu for gpu in look(environment) if gpu.uuid == self.gpu.uuid), None)
+        return check_granted(self.gpu, share, seen, self.control.pipe_dir)
+
+    def check_clients(self, share: Share, pids: Collection[int]) -> None:
+        """Check that the server lists one of `pids`, and that it was started under `share`."""
+        found: set[int] = set()
+
+        def listed() -> bool:
+            found.update(set(pids) & set(self._clients()))
+            return bool(found)
+
+        if not wait_until(listed, _CLIENT_S):
+            raise LimitNotProvenError(
+                f"none of the job's processes {sorted(pids)} is a client of the MPS server",
+                why="the job uses no GPU, changes CUDA_MPS_PIPE_DIRECTORY, or runs in another "
+                "process namespace than the daemon",
+                fix="start advisor in the daemon's namespace and leave the variable alone",
+            )
+        for pid in found:
+            _check_variable(pid, share)
+
+    def check_alive(self) -> None:
+        """Check that the daemon answers and no server is in a fault."""
+        for server in self.control.servers():
+            if "FAULT" in self.control.status(server):
+                raise PartitionError(
+                    f"MPS server {server} is in a fault",
+                    why="a client crashed on the GPU and took its neighbours with it",
+                    fix="end all clients of this GPU; the server then recovers",
+                )
+
+    def release(self, pids: Collection[int]) -> None:
+        """End the processes' GPU work by `terminate_client` and wait until they are off.
+
+        NVIDIA's documentation asks for this before any signal: a client killed with work under
+        way can hang the server and its neighbours.
+        """
+        for server in self.control.servers():
+            for pid in set(pids) & set(self.control.clients(server)):
+                self.control.ask(f"terminate_client {server} {pid}")
+        wait_until(lambda: not set(pids) & set(self._clients()), _CLIENT_S)
+
+    def close(self) -> None:
+        """Quit the daemon if it is ours; a daemon that was already there stays."""
+        if not self.owned:
+            return
+        pid = _daemon_pid(self.control.pipe_dir)
+        self.control.ask("quit -t 5")
+        wait_until(lambda: pid is None or owner_of(pid) is None, _START_S)
+
+    def _clients(self) -> list[int]:
+        return [pid for server in self.control.servers() for pid in self.control.clients(server)]
+
+
+def open_mps(
+    gpu: Gpu, runtime_dir: Path, environment: Mapping[str, str], pipe_dir: Path | None = None
+) -> MpsBackend:
+    """MPS on `gpu`, ready for clients.
+
+    Args:
+        gpu: The GPU; its `units_total` must be known.
+        runtime_dir: Where a daemon of our own keeps its pipe and logs.
+        environment: Base environment of the control program.
+        pipe_dir: A daemon that is already there; None: our own, started if it does not run.
+
+    Raises:
+        PartitionError: no daemon could be reached or started, it belongs to another user, or its
+            own percentage is below 100 and would silently tighten every share.
+    """
+    if pipe_dir is not None:
+        control = Control(pipe_dir, environment)
+        control.servers()
+        owned = False
+    else:
+        control, owned = _own_daemon(gpu, runtime_dir, environment), True
+    _check_owner(control)
+    _check_default(control)
+    _start_server(control)
+    return MpsBackend(gpu, control, owned)
+
+
+def check_granted(gpu: Gpu, share: Share, seen: Seen | None, pipe_dir: Path) -> Granted:
+    """Compare what a process saw with what `share` must give.
+
+    Raises:
+        LimitNotProvenError: wrong GPU, no MPS, or another SM count than the share's.
+    """
+    if seen is None:
+        raise LimitNotProvenError(
+            f"the job would not see GPU {gpu.uuid}",
+            why=f"the MPS daemon in {pipe_dir} serves other GPUs",
+            fix="unset CUDA_MPS_PIPE_DIRECTORY, or name the daemon of this GPU",
+        )
+    if not seen.mps:
+        raise LimitNotProvenError(
+            f"MPS is not in force: a process with the pipe directory {pipe_dir} saw all "
+            f"{seen.units} SMs without an MPS server",
+            why="the driver falls back to the whole GPU when no daemon answers there",
+            fix="check that the daemon runs (`advisor doctor`) and that the directory is its own",
+        )
+    expected = units_for_percent(share.percent, gpu.units_total or seen.units)
+    if abs(seen.units - expected) > SM_QUANTUM:
+        raise LimitNotProvenError(
+            f"{share} % of {gpu.units_total} SMs is {expected}, but a process saw {seen.units}",
+            why="fewer: the daemon's own percentage is lower; more: the limit was not taken",
+            fix=f"unset {PERCENTAGE} where the daemon is started, and restart it",
+        )
+    return Granted(seen.units, mps=True)
+
+
+def _own_daemon(gpu: Gpu, runtime_dir: Path, environment: Mapping[str, str]) -> Control:
+    folder = runtime_dir / gpu.uuid[-12:]
+    log_dir = folder / "log"
+    for directory in (folder / "mps", log_dir):
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    control = Control(folder / "mps", environment)
+    if not _answers(control):
+        control.start_daemon(gpu.uuid, log_dir)
+    if not wait_until(lambda: _answers(control), _START_S):
+        raise PartitionError(
+            f"the MPS daemon for {gpu.uuid} did not answer within {_START_S} s",
+            fix=f"read {log_dir}/control.log",
+        )
+    return control
+
+
+def _answers(control: Control) -> bool:
+    try:
+        control.default_percentage()
+    except PartitionError as error:
+        if "no MPS daemon answers" in error.what:
+            return False
+        raise
+    return True
+
+
+def _check_owner(control: Control) -> None:
+    """Clients of other users wait, without a word, until the active user's are gone."""
+    for server in control.servers():
+        owner = owner_of(server)
+        if owner not in (None, os.getuid()) and control.clients(server):
+            raise PartitionError(
+                f"MPS server {server} serves user {owner} and has clients; we are {os.getuid()}",
+                why="an MPS server serves one user at a time; others wait in silence",
+                fix="wait until that user's jobs end, or start the daemon with -multiuser-server",
+            )
+
+
+def _check_default(control: Control) -> None:
+    percentage = control.default_percentage()
+    if percentage < 100:
+        raise PartitionError(
+            f"the MPS daemon in {control.pipe_dir} gives its clients {percentage:g} % at most",
+            why="the lower of the daemon's and the job's percentage wins",
+            fix="echo set_default_active_thread_percentage 100 | nvidia-cuda-mps-control, "
+            "then shut down its servers",
+        )
+
+
+def _start_server(control: Control) -> None:
+    """Start the server now, so that the first client does not pay for it."""
+    if not control.servers():
+        control.ask(f"start_server -uid {os.getuid()}")
+    if not wait_until(lambda: _active(control), _START_S):
+        raise PartitionError(
+            f"the MPS server did not become active within {_START_S} s",
+            why="; ".join(control.status(server) for server in control.servers()) or "none started",
+            fix="read server.log in the daemon's log directory; is the GPU in exclusive mode "
+            "and held by another process?",
+        )
+
+
+def _active(control: Control) -> bool:
+    return any(control.status(server) == "ACTIVE" for server in control.servers())
+
+
+def _daemon_pid(pipe_dir: Path) -> int | None:
+    try:
+        return int((pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _check_variable(pid: int, share: Share) -> None:
+    given = environment_of(pid).get(PERCENTAGE)
+    if given is not None and given != str(share):
+        raise LimitNotProvenError(
+            f"process {pid} of the job runs with {PERCENTAGE}={given}, not {share}",
+            why="a script inside the job sets the variable",
+            fix="remove it from the job's scripts",
+        )

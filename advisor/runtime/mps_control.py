@@ -1,0 +1,128 @@
+"""The MPS control program: one command in, one text out.
+
+Its exit code only says that a daemon was reached, not that the command worked, so every reply is
+read (NVIDIA MPS documentation, "nvidia-cuda-mps-control").
+"""
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.errors import PartitionError
+
+BINARY = "nvidia-cuda-mps-control"
+_TIMEOUT_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """Front end of the daemon that listens in `pipe_dir`."""
+
+    pipe_dir: Path
+    environment: Mapping[str, str]
+
+    def ask(self, command: str) -> str:
+        """Send one command and return the reply without the last line break.
+
+        Raises:
+            PartitionError: no daemon answers, it hangs, or it does not know the command.
+        """
+        reply = _run([BINARY], self._variables(), command)
+        if "Cannot find MPS control daemon" in reply or "Failed to connect" in reply:
+            raise PartitionError(
+                f"no MPS daemon answers in {self.pipe_dir}",
+                why="it was never started, has ended, or the directory is wrong",
+                fix="unset CUDA_MPS_PIPE_DIRECTORY to let advisor start its own, or start it again",
+            )
+        if reply.startswith("Unknown command"):
+            raise PartitionError(f"the MPS daemon refused '{command}'", why=reply)
+        return reply
+
+    def servers(self) -> list[int]:
+        """Process numbers of the servers; empty until a client came or one was started."""
+        return parse_pids(self.ask("get_server_list"))
+
+    def clients(self, server: int) -> list[int]:
+        """Process numbers of the clients of `server`."""
+        return parse_pids(self.ask(f"get_client_list {server}"))
+
+    def status(self, server: int) -> str:
+        """INITIALIZING, ACTIVE or FAULT; the reply as it is when the server is not known."""
+        return self.ask(f"get_server_status {server}").strip()
+
+    def default_percentage(self) -> float:
+        """Percentage that the daemon gives to its next server."""
+        reply = self.ask("get_default_active_thread_percentage")
+        try:
+            return float(reply)
+        except ValueError as error:
+            raise PartitionError(
+                f"the MPS daemon answered '{reply}' where a percentage was due",
+                fix=f"quit it with: echo quit | {BINARY}",
+            ) from error
+
+    def start_daemon(self, gpu_uuid: str, log_dir: Path) -> None:
+        """Start a daemon for one GPU; it goes to the background by itself.
+
+        Raises:
+            PartitionError: the program is missing or refused to start.
+        """
+        variables = {
+            **self._variables(),
+            "CUDA_MPS_LOG_DIRECTORY": str(log_dir),
+            "CUDA_VISIBLE_DEVICES": gpu_uuid,
+        }
+        reply = _run([BINARY, "-d"], variables, "")
+        if reply and "already running" not in reply:
+            raise PartitionError(
+                f"the MPS daemon did not start: {reply}",
+                fix=f"read {log_dir}/control.log",
+            )
+
+    def _variables(self) -> dict[str, str]:
+        return {**self.environment, "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe_dir)}
+
+
+def binary_version(environment: Mapping[str, str]) -> str:
+    """Version text of the control program, such as "13000"."""
+    reply = _run([BINARY, "-v"], environment, "")
+    return reply.partition("Binary version:")[2].split()[0] if "Binary version:" in reply else reply
+
+
+def parse_pids(reply: str) -> list[int]:
+    """Process numbers, one a line; anything else is no list.
+
+    Raises:
+        PartitionError: the reply holds something that is not a number.
+    """
+    words = reply.split()
+    if not all(word.isdigit() for word in words):
+        raise PartitionError(f"the MPS daemon answered '{reply}' where process numbers were due")
+    return [int(word) for word in words]
+
+
+def _run(arguments: list[str], environment: Mapping[str, str], text: str) -> str:
+    try:
+        done = subprocess.run(
+            arguments,
+            env=dict(environment),
+            input=text + "\n",
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise PartitionError(
+            f"{BINARY} is not on the PATH",
+            why="it comes with the NVIDIA driver (Debian package nvidia-cuda-mps)",
+            fix="install it, or add its folder to PATH",
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise PartitionError(
+            f"the MPS daemon did not answer '{text or arguments[-1]}' within {_TIMEOUT_S} s",
+            why="it hangs, often after a client was killed with work under way",
+            fix=f"stop it with: pkill -9 -f {BINARY}; then try again",
+        ) from error
+    return (done.stdout + done.stderr).strip()

@@ -1,0 +1,73 @@
+"""Reads, from inside a job's own environment, which limit the driver really gives it.
+
+Run as a program under the environment of the job; it prints one JSON object. Only ctypes and the
+driver's libcuda are used, so it works wherever the job can, torch or not.
+
+Attribute numbers are those of `CUdevice_attribute` in cuda.h.
+"""
+
+import ctypes
+import json
+import sys
+import uuid
+
+_MULTIPROCESSOR_COUNT = 16
+_MPS_ENABLED = 133
+
+
+def main() -> int:
+    """Print `{"gpus": [{uuid, units, mps}]}` or `{"error": code, "call": name}`."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        return _report({"error": "no-libcuda", "call": str(error)})
+    try:
+        return _report({"gpus": _gpus(cuda)})
+    except _CudaError as error:
+        return _report({"error": error.status, "call": error.call})
+
+
+class _CudaError(Exception):
+    def __init__(self, call: str, status: int) -> None:
+        super().__init__(call, status)
+        self.call, self.status = call, status
+
+
+def _gpus(cuda: ctypes.CDLL) -> list[dict[str, object]]:
+    _call(cuda, "cuInit", 0)
+    count = ctypes.c_int()
+    _call(cuda, "cuDeviceGetCount", ctypes.byref(count))
+    return [_gpu(cuda, index) for index in range(count.value)]
+
+
+def _gpu(cuda: ctypes.CDLL, index: int) -> dict[str, object]:
+    device = ctypes.c_int()
+    _call(cuda, "cuDeviceGet", ctypes.byref(device), index)
+    raw = (ctypes.c_ubyte * 16)()
+    _call(cuda, "cuDeviceGetUuid_v2", raw, device)
+    return {
+        "uuid": f"GPU-{uuid.UUID(bytes=bytes(raw))}",
+        "units": _attribute(cuda, _MULTIPROCESSOR_COUNT, device),
+        "mps": bool(_attribute(cuda, _MPS_ENABLED, device)),
+    }
+
+
+def _attribute(cuda: ctypes.CDLL, attribute: int, device: ctypes.c_int) -> int:
+    value = ctypes.c_int()
+    _call(cuda, "cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
+    return value.value
+
+
+def _call(cuda: ctypes.CDLL, name: str, *arguments: object) -> None:
+    status = getattr(cuda, name)(*arguments)
+    if status != 0:
+        raise _CudaError(name, status)
+
+
+def _report(answer: dict[str, object]) -> int:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return 0 if "gpus" in answer else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

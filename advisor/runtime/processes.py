@@ -1,0 +1,93 @@
+"""Processes as Linux shows them in /proc: trees, owners, CPU time, cores."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+
+_PROC = Path("/proc")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, poll_s: float = 0.02) -> bool:
+    """True as soon as `condition` holds; False when it did not within `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(poll_s)
+    return True
+
+
+def session_pids(session: int) -> list[int]:
+    """Living processes of a session, as started with `start_new_session`."""
+    fields = ((pid, _stat(pid)) for pid in _all_pids())
+    # Behind the command's name: state, parent, process group, session (man 5 proc).
+    return [
+        pid for pid, stat in fields if len(stat) > 3 and stat[3] == str(session) and stat[0] != "Z"
+    ]
+
+
+def marked_pids(variable: str, value: str) -> list[int]:
+    """Living processes that were started with `variable` set to `value`."""
+    return [pid for pid in _all_pids() if environment_of(pid).get(variable) == value]
+
+
+def cpu_s(pids: Iterable[int]) -> float:
+    """CPU time that the processes and their ended children used so far, user and system, s."""
+    stats = (_stat(pid) for pid in pids)
+    # utime, stime, cutime, cstime (man 5 proc).
+    return sum(sum(map(int, s[11:15])) for s in stats if len(s) > 14) / _TICKS_PER_S
+
+
+def cpu_steal_s() -> float:
+    """CPU time that other guests of the host took from this one since boot, s, all cores."""
+    first = (_PROC / "stat").read_text().split("\n", 1)[0].split()
+    return int(first[8]) / _TICKS_PER_S if len(first) > 8 else 0.0
+
+
+def owner_of(pid: int) -> int | None:
+    """User of a living process; None when there is none."""
+    try:
+        return None if _stat(pid)[:1] in ([], ["Z"]) else (_PROC / str(pid)).stat().st_uid
+    except OSError:
+        return None
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """Environment that the process was started with; empty when it may not be read."""
+    try:
+        raw = (_PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return {}
+    pairs = (item.partition(b"=") for item in raw.split(b"\0") if item)
+    return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
+
+
+def pin(pids: Iterable[int], cores: Collection[int]) -> None:
+    """Keep every thread of the processes on `cores`."""
+    for pid in pids:
+        for thread in _threads(pid):
+            # A thread may end between listing and pinning.
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(thread, cores)
+
+
+def _threads(pid: int) -> list[int]:
+    try:
+        return [int(entry.name) for entry in (_PROC / str(pid) / "task").iterdir()]
+    except OSError:
+        return []
+
+
+def _all_pids() -> list[int]:
+    return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the state on; empty when the process is gone."""
+    try:
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []

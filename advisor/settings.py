@@ -1,0 +1,83 @@
+"""The only reader of the environment."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+LIMIT_VARIABLES = (
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+    "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING",
+    "CUDA_MPS_PIPE_DIRECTORY",
+    "CUDA_MPS_SM_PARTITION",
+    "CUDA_VISIBLE_DEVICES",
+    "HSA_CU_MASK",
+    "HSA_CU_MASK_SKIP_INIT",
+    "ROC_GLOBAL_CU_MASK",
+    "ROCR_VISIBLE_DEVICES",
+)
+"""Variables that set or lift a limit; a job gets them from its back-end and nobody else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the environment says.
+
+    Attributes:
+        home: Where points are kept: `ADVISOR_HOME`, else `$XDG_DATA_HOME/advisor`.
+        runtime_dir: Sockets, locks and logs of running jobs: `ADVISOR_RUNTIME_DIR`, else
+            `$XDG_RUNTIME_DIR/advisor`, else `/tmp/advisor-<uid>`. Socket paths must stay short.
+        jobs_dir: `ADVISOR_JOBS`, else `./jobs`, else the jobs beside a source checkout.
+        database_url: `ADVISOR_DATABASE_URL`; None: SQLite in `home`.
+        mps_pipe_dir: `CUDA_MPS_PIPE_DIRECTORY`: a daemon that is already there; None: our own.
+        dcgm_url: `ADVISOR_DCGM_URL`, address of a dcgm-exporter.
+        environment: All variables, as the base of a job's own.
+    """
+
+    home: Path
+    runtime_dir: Path
+    jobs_dir: Path
+    database_url: str | None
+    mps_pipe_dir: Path | None
+    dcgm_url: str
+    environment: Mapping[str, str]
+
+    def job_environment(self) -> dict[str, str]:
+        """The environment without the variables that set or lift a limit."""
+        return {k: v for k, v in self.environment.items() if k not in LIMIT_VARIABLES}
+
+
+def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
+    """Settings from `environment`."""
+    data_home = environment.get("XDG_DATA_HOME") or Path.home() / ".local/share"
+    pipe_dir = environment.get("CUDA_MPS_PIPE_DIRECTORY")
+    return Settings(
+        home=Path(environment.get("ADVISOR_HOME") or Path(data_home) / "advisor"),
+        runtime_dir=_runtime_dir(environment),
+        jobs_dir=_jobs_dir(environment),
+        database_url=environment.get("ADVISOR_DATABASE_URL") or None,
+        mps_pipe_dir=Path(pipe_dir) if pipe_dir else None,
+        dcgm_url=environment.get("ADVISOR_DCGM_URL") or "http://127.0.0.1:9400/metrics",
+        environment=dict(environment),
+    )
+
+
+def python() -> str:
+    """The interpreter that runs our own small programs next to a job."""
+    return sys.executable
+
+
+def _runtime_dir(environment: Mapping[str, str]) -> Path:
+    if given := environment.get("ADVISOR_RUNTIME_DIR"):
+        return Path(given)
+    if per_user := environment.get("XDG_RUNTIME_DIR"):
+        return Path(per_user) / "advisor"
+    return Path(f"/tmp/advisor-{os.getuid()}")
+
+
+def _jobs_dir(environment: Mapping[str, str]) -> Path:
+    if given := environment.get("ADVISOR_JOBS"):
+        return Path(given)
+    here, checkout = Path("jobs"), Path(__file__).parent.parent / "jobs"
+    return here if here.is_dir() or not checkout.is_dir() else checkout

@@ -1,0 +1,100 @@
+"""What a store of points answers, and the choice of one; nothing here loads SQLAlchemy."""
+
+import importlib
+import importlib.util
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from advisor.errors import InputError, StoreError
+from advisor.records import SoloPoint
+from advisor_data.file_store import FileStore
+
+FILES_PREFIX = "files:"
+
+
+class Store(Protocol):
+    """Keeps points; several processes may use the same one at once."""
+
+    def add(self, points: Iterable[SoloPoint]) -> int:
+        """Keep points; they are on disk when this returns.
+
+        Returns:
+            How many were new; a point whose `point_id` is already there changes nothing.
+
+        Raises:
+            InputError: a point that could not be read back, such as a negative rate.
+            StoreError: the points could not be kept; those kept before are safe.
+        """
+        ...
+
+    def solo_points(
+        self, *, job: str | None = None, gpu_model: str | None = None, run: str | None = None
+    ) -> list[SoloPoint]:
+        """Points in the order of `started_at`, all or those that match."""
+        ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc_info: object) -> None: ...
+
+
+def open_store(url: str | None, home: Path) -> Store:
+    """The store at `url`.
+
+    Args:
+        url: An SQLAlchemy URL of SQLite or PostgreSQL, or `files:DIR` for a folder of JSON lines.
+            None: `advisor.db` in `home`; without SQLAlchemy, or where a node without it already
+            began the folder `points` in `home`, that folder.
+        home: Folder for what has no address of its own; made when needed.
+
+    Raises:
+        InputError: the URL is none.
+        StoreError: the store cannot be opened, or its schema is not the one of this version.
+    """
+    if url is None:
+        url = _default_url(home)
+    if url.startswith(FILES_PREFIX):
+        return FileStore(Path(url.removeprefix(FILES_PREFIX)))
+    return _sql_store().open_sql_store(url)
+
+
+def migrate(url: str) -> None:
+    """Bring the schema of a database to the one of this version; nothing to do for `files:`.
+
+    Raises:
+        InputError: the URL is none.
+        StoreError: the database cannot be reached, or a newer version has changed its schema.
+    """
+    if not url.startswith(FILES_PREFIX):
+        _sql_store().migrate(url)
+
+
+def _default_url(home: Path) -> str:
+    files, database = home / "points", home / "advisor.db"
+    if not _has_sql() or (files.is_dir() and not database.exists()):
+        return f"{FILES_PREFIX}{files}"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"the folder {home} cannot be made",
+            why=error.strerror or str(error),
+            fix="give a folder that may be written",
+        ) from error
+    return f"sqlite:///{database}"
+
+
+def _has_sql() -> bool:
+    return all(importlib.util.find_spec(name) for name in ("sqlalchemy", "alembic"))
+
+
+def _sql_store() -> Any:
+    if not _has_sql():
+        raise InputError(
+            "a database needs SQLAlchemy and Alembic, which are not installed",
+            fix=f"pip install 'sm-advisor[data]', or use {FILES_PREFIX}DIR",
+        )
+    return importlib.import_module("advisor_data.sql_store")

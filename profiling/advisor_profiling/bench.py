@@ -1,0 +1,165 @@
+"""Where jobs are measured: a live GPU or its replay, behind one interface."""
+
+import itertools
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from advisor.gpu import Gpu, Share
+from advisor.job import Job
+from advisor.runtime.backend import Backend, Granted
+from advisor.runtime.cores import available_cores, plan_cores
+from advisor.runtime.launcher import RunningJob, launch
+from advisor.runtime.processes import pin
+from advisor_profiling.clock import Clock, LiveClock
+from advisor_profiling.source import Source
+
+
+class Client(Protocol):
+    """One job, started at one share, standing at its gate or running."""
+
+    @property
+    def share(self) -> Share:
+        """The share asked for."""
+        ...
+
+    @property
+    def granted(self) -> Granted:
+        """What was read back for it."""
+        ...
+
+    def count(self) -> float:
+        """Progress so far, in the job's unit."""
+        ...
+
+    def cpu_s(self) -> float | None:
+        """CPU time used so far, s; None where it is not known."""
+        ...
+
+    def memory_mib(self) -> float | None:
+        """GPU memory in use, MiB; None where it is not known."""
+        ...
+
+    def ready(self) -> bool:
+        """Whether its warm-up is over; raises JobError when it never will be."""
+        ...
+
+    def check(self) -> None:
+        """Raise JobError when the job is gone."""
+        ...
+
+    def check_limit(self) -> None:
+        """Raise LimitNotProvenError when the running job is not under its share."""
+        ...
+
+    def go(self) -> None:
+        """Let it run, on the cores of a measured job."""
+        ...
+
+    def hold(self) -> None:
+        """Bring it to rest, if it has a gate."""
+        ...
+
+    def stop(self) -> None:
+        """End it."""
+        ...
+
+
+class Bench(Protocol):
+    """A GPU on which jobs can be started at shares."""
+
+    @property
+    def mode(self) -> str:
+        """How shares are enforced; points carry it."""
+        ...
+
+    @property
+    def max_clients(self) -> int:
+        """Most clients that may stand ready at the same time."""
+        ...
+
+    @property
+    def source(self) -> Source:
+        """Telemetry of the GPU."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """Time, live or replayed."""
+        ...
+
+    @property
+    def gpu(self) -> Gpu:
+        """The GPU."""
+        ...
+
+    def start(self, job: Job, share: Share) -> Client:
+        """Start a job under a proven share; returns before it is ready."""
+        ...
+
+    def check_alive(self) -> None:
+        """Raise PartitionError when what enforces the shares is gone."""
+        ...
+
+
+class LiveClient:
+    """A running job on a live GPU."""
+
+    def __init__(self, job: RunningJob, bench: "LiveBench") -> None:
+        self._job, self._bench = job, bench
+        self.share, self.granted = job.share, job.granted
+        self.count, self.ready, self.check = job.count, job.ready, job.check
+        self.check_limit, self.stop = job.check_limit, job.stop
+
+    def cpu_s(self) -> float | None:
+        return self._job.cpu_s()
+
+    def memory_mib(self) -> float | None:
+        return self._bench.source.processes_memory_mib(self._job.pids())
+
+    def go(self) -> None:
+        self._job.pin(self._bench.cores.first)
+        self._job.go()
+
+    def hold(self) -> None:
+        self._job.hold()
+        self._job.pin(self._bench.cores.second)
+
+
+class LiveBench:
+    """A real GPU, its limits and its telemetry.
+
+    Args:
+        backend: What enforces shares.
+        source: Telemetry of the same GPU.
+        base: Environment of jobs, without limits.
+        folder: Folder of this run: counters, gates and outputs of its jobs.
+    """
+
+    def __init__(
+        self, backend: Backend, source: Source, base: Mapping[str, str], folder: Path
+    ) -> None:
+        self._backend, self.source, self._base, self._folder = backend, source, base, folder
+        self.mode, self.max_clients = backend.mode, backend.max_clients
+        self.clock: Clock = LiveClock()
+        self.cores = plan_cores(available_cores())
+        self._numbers = itertools.count()
+        pin([os.getpid()], self.cores.own)
+
+    @property
+    def gpu(self) -> Gpu:
+        """The GPU that the back-end shares out."""
+        return self._backend.gpu
+
+    def start(self, job: Job, share: Share) -> Client:
+        """Prove the share, then start the job under it, free to use every job's core."""
+        folder = self._folder / f"{job.name}-{share}-{next(self._numbers)}"
+        folder.mkdir(parents=True)
+        running = launch(job, share, self._backend, self._base, folder)
+        running.pin(self.cores.jobs)
+        return LiveClient(running, self)
+
+    def check_alive(self) -> None:
+        """Check the back-end."""
+        self._backend.check_alive()

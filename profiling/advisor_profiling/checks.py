@@ -1,0 +1,218 @@
+"""What `advisor doctor` looks at: what each check found, and how to mend what is missing."""
+
+import importlib.util
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.errors import AdvisorError
+from advisor.gpu import Gpu
+from advisor.runtime.cores import available_cores
+from advisor.runtime.launcher import MARK
+from advisor.runtime.limit import look
+from advisor.runtime.mps import PIPE_DIRECTORY
+from advisor.runtime.mps_control import Control, binary_version
+from advisor.runtime.processes import cpu_steal_s, marked_pids
+from advisor.settings import LIMIT_VARIABLES, Settings
+from advisor_profiling.dcgm import fetch
+from advisor_profiling.dcgm_text import missing_counters
+from advisor_profiling.nvml import NvmlSource
+from advisor_profiling.source import Source
+
+Verdict = Literal["ok", "warning", "missing"]
+
+_ENERGY_S = 2.0
+_ENERGY_BOUND = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor's report; `fix` is empty where all is well."""
+
+    check: str
+    verdict: Verdict
+    found: str
+    fix: str = ""
+
+
+def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
+    """Look at everything that measuring needs; nothing is changed.
+
+    Args:
+        settings: What the environment says.
+        gpus: Lists the GPUs; may raise SourceError.
+    """
+    findings = [_cores(), _steal(), _variables(settings), _store(settings)]
+    try:
+        found = gpus()
+    except AdvisorError as error:
+        return [_missing("gpu", error), *findings, *_mps_binary(settings)]
+    findings += _mps_binary(settings)
+    for gpu in found:
+        findings += _gpu(gpu, settings)
+    return [*findings, _daemon(settings), _exporter(settings)]
+
+
+def _cores() -> Finding:
+    cores = available_cores()
+    text = f"{len(cores)} CPU cores"
+    if len(cores) >= 5:
+        return Finding("cores", "ok", text)
+    return Finding("cores", "warning", text, "give it 5 or more: one for advisor, two for each job")
+
+
+def _steal() -> Finding:
+    before_s, begun_s = cpu_steal_s(), time.monotonic()
+    time.sleep(0.5)
+    share = (cpu_steal_s() - before_s) / (time.monotonic() - begun_s) / (os.cpu_count() or 1)
+    text = f"{100 * share:.1f} % of CPU time taken by other guests"
+    if share < 0.01:
+        return Finding("cpu-steal", "ok", text)
+    return Finding("cpu-steal", "warning", text, "measure on a host that is not overbooked")
+
+
+def _variables(settings: Settings) -> Finding:
+    found = [name for name in LIMIT_VARIABLES if name in settings.environment]
+    if not found:
+        return Finding("environment", "ok", "no variable limits jobs from outside")
+    return Finding(
+        "environment",
+        "warning",
+        f"{', '.join(found)} set",
+        "advisor sets them for each job itself; unset them to avoid surprises",
+    )
+
+
+def _store(settings: Settings) -> Finding:
+    where = settings.database_url or str(settings.home)
+    if importlib.util.find_spec("sqlalchemy") is None:
+        return Finding("store", "ok", f"JSON-lines files in {settings.home}/points (no SQLAlchemy)")
+    home = settings.home
+    while not home.exists():
+        home = home.parent
+    if os.access(home, os.W_OK):
+        return Finding("store", "ok", where)
+    return Finding("store", "missing", f"{home} is not writable", "set ADVISOR_HOME")
+
+
+def _mps_binary(settings: Settings) -> list[Finding]:
+    try:
+        version = binary_version(settings.job_environment())
+    except AdvisorError as error:
+        return [_missing("mps", error)]
+    return [Finding("mps", "ok", f"nvidia-cuda-mps-control, version {version}")]
+
+
+def _gpu(gpu: Gpu, settings: Settings) -> Iterable[Finding]:
+    name = f"gpu {gpu.index}"
+    yield Finding(name, "ok", f"{gpu.model}, {gpu.uuid}, driver {gpu.driver}")
+    if gpu.vendor != "nvidia":
+        return
+    yield _compute_mode(gpu)
+    yield _sms(gpu, settings)
+    yield from _telemetry(gpu)
+    if left := marked_pids(MARK, gpu.uuid):
+        yield Finding(
+            name, "warning", f"jobs of an earlier advisor still run: {left}",
+            "the next `advisor profile` ends them",
+        )  # fmt: skip
+
+
+def _compute_mode(gpu: Gpu) -> Finding:
+    name = f"gpu {gpu.index} mode"
+    if gpu.mig:
+        return Finding(name, "warning", "MIG is on", "advisor splits whole GPUs: turn MIG off")
+    if gpu.compute_mode == "prohibited":
+        return Finding(name, "missing", "compute mode prohibited", "nvidia-smi -c DEFAULT (root)")
+    return Finding(name, "ok", f"compute mode {gpu.compute_mode}, MIG off")
+
+
+def _sms(gpu: Gpu, settings: Settings) -> Finding:
+    alone = settings.job_environment() | {
+        PIPE_DIRECTORY: "/nonexistent",
+        "CUDA_VISIBLE_DEVICES": gpu.uuid,
+    }
+    try:
+        return Finding(f"gpu {gpu.index} SMs", "ok", f"{look(alone)[0].units} SMs")
+    except AdvisorError as error:
+        return _missing(f"gpu {gpu.index} SMs", error)
+
+
+def _telemetry(gpu: Gpu) -> Iterable[Finding]:
+    try:
+        source = NvmlSource(gpu.uuid)
+    except AdvisorError as error:
+        yield _missing(f"gpu {gpu.index} NVML", error)
+        return
+    try:
+        yield _energy(gpu, source)
+        yield _counters(gpu, source)
+    except AdvisorError as error:
+        yield _missing(f"gpu {gpu.index} NVML", error)
+    finally:
+        source.close()
+
+
+def _energy(gpu: Gpu, source: Source) -> Finding:
+    """The energy counter against the mean of instant power, over two seconds of whatever runs."""
+    name, power = f"gpu {gpu.index} energy", list[float]()
+    first_j, begun_s = source.energy_j(), time.monotonic()
+    while (age_s := time.monotonic() - begun_s) < _ENERGY_S:
+        if (power_w := source.power_w()) is not None:
+            power.append(power_w)
+        time.sleep(source.interval_s)
+    last_j = source.energy_j()
+    if first_j is None or last_j is None or not power:
+        return Finding(name, "warning", "no energy counter", "power is not cross-checked")
+    mean_w, counter_w = sum(power) / len(power), (last_j - first_j) / age_s
+    gap = counter_w / mean_w - 1
+    text = f"counter {counter_w:.1f} W, instant power {mean_w:.1f} W, {100 * gap:+.1f} %"
+    if abs(gap) <= _ENERGY_BOUND:
+        return Finding(name, "ok", text)
+    return Finding(name, "warning", text, "two ticks of 0.1 s explain 10 %; repeat to be sure")
+
+
+def _counters(gpu: Gpu, source: Source) -> Finding:
+    name = f"gpu {gpu.index} counters"
+    source.start_counters()
+    time.sleep(0.3)
+    if source.read_counters().sm_active_percent is not None:
+        return Finding(name, "ok", "SM, memory and PCIe counters (NVML GPM)")
+    return Finding(
+        name,
+        "warning",
+        "NVML gives no counters (GPM needs Hopper or newer, and the permission)",
+        "run dcgm-exporter and use --source dcgm",
+    )
+
+
+def _daemon(settings: Settings) -> Finding:
+    pipe_dir = settings.mps_pipe_dir
+    if pipe_dir is None:
+        return Finding("mps daemon", "ok", "advisor starts its own, one for each GPU")
+    try:
+        control = Control(pipe_dir, settings.job_environment())
+        return Finding(
+            "mps daemon", "ok", f"{pipe_dir}: default {control.default_percentage():g} %, "
+            f"{sum(len(control.clients(s)) for s in control.servers())} clients",
+        )  # fmt: skip
+    except AdvisorError as error:
+        return _missing("mps daemon", error)
+
+
+def _exporter(settings: Settings) -> Finding:
+    name, url = "dcgm-exporter", settings.dcgm_url
+    try:
+        missing = missing_counters(fetch(url))
+    except AdvisorError:
+        return Finding(name, "ok", f"none at {url} (only needed for --source dcgm)")
+    if not missing:
+        return Finding(name, "ok", url)
+    return Finding(name, "warning", f"gives no {', '.join(missing)}", "add them to its CSV (-f)")
+
+
+def _missing(check: str, error: AdvisorError) -> Finding:
+    found = error.what + (f" ({error.why})" if error.why else "")
+    return Finding(check, "missing", found, error.fix)

@@ -1,0 +1,114 @@
+"""Opens a live bench: the GPU, its telemetry, its back-end, and the lock that makes it ours."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Literal
+
+from advisor.errors import InputError, SourceError
+from advisor.gpu import Gpu
+from advisor.runtime.backend import Backend
+from advisor.runtime.cu_mask_backend import CuMaskBackend
+from advisor.runtime.launcher import end_leftovers
+from advisor.runtime.limit import look, look_hip
+from advisor.runtime.lock import gpu_lock
+from advisor.runtime.mps import PIPE_DIRECTORY, open_mps
+from advisor.runtime.uncapped import UncappedBackend
+from advisor.settings import Settings
+from advisor_profiling import amd, dcgm, nvml
+from advisor_profiling.bench import LiveBench
+from advisor_profiling.source import Source
+
+SourceName = Literal["nvml", "dcgm", "amd"]
+Mode = Literal["mps", "cu_mask", "uncapped"]
+
+
+@contextmanager
+def live_bench(
+    settings: Settings, gpu_name: str, source_name: SourceName | None, mode: Mode | None, run: str
+) -> Generator[LiveBench]:
+    """A live GPU for one run; what was started for it is stopped at the end.
+
+    Args:
+        settings: Where daemons, locks and logs live.
+        gpu_name: Index or UUID.
+        source_name: Telemetry; None: the vendor's own library.
+        mode: Back-end; None: MPS on NVIDIA, CU masks on AMD.
+        run: Name of the run, for its folder of logs.
+    """
+    gpu = find_gpu(gpu_name)
+    with gpu_lock(settings.runtime_dir, gpu.uuid):
+        gpu = _with_units(gpu, settings)
+        source = _open_source(gpu, source_name, settings)
+        try:
+            backend = _open_backend(gpu, mode, settings)
+            try:
+                end_leftovers(backend)
+                folder = settings.home / "logs" / run
+                yield LiveBench(backend, source, settings.job_environment(), folder)
+            finally:
+                backend.close()
+        finally:
+            source.close()
+
+
+def list_gpus() -> list[Gpu]:
+    """Every GPU that a driver on this host names, NVIDIA first.
+
+    Raises:
+        SourceError: no driver answers; the message is that of NVIDIA's.
+    """
+    try:
+        return nvml.list_gpus()
+    except SourceError:
+        try:
+            return amd.list_gpus()
+        except SourceError:
+            pass
+        raise
+
+
+def find_gpu(name: str) -> Gpu:
+    """The GPU with this index or UUID (or its beginning).
+
+    Raises:
+        InputError: there is none, or several begin so.
+    """
+    gpus = list_gpus()
+    found = [gpu for gpu in gpus if name == str(gpu.index) or gpu.uuid.startswith(name)]
+    if len(found) != 1:
+        known = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus)
+        raise InputError(f"no single GPU is called {name}", fix=f"this host has: {known}")
+    return found[0]
+
+
+def _with_units(gpu: Gpu, settings: Settings) -> Gpu:
+    """Read the number of SMs or CUs where nothing lowers it: outside MPS, without a mask."""
+    if gpu.units_total is not None:
+        return gpu
+    base = settings.job_environment()
+    if gpu.vendor == "amd":
+        return replace(gpu, units_total=look_hip(base | {"ROCR_VISIBLE_DEVICES": str(gpu.index)}))
+    alone = base | {PIPE_DIRECTORY: "/nonexistent", "CUDA_VISIBLE_DEVICES": gpu.uuid}
+    return replace(gpu, units_total=look(alone)[0].units)
+
+
+def _open_source(gpu: Gpu, name: SourceName | None, settings: Settings) -> Source:
+    match name or ("nvml" if gpu.vendor == "nvidia" else "amd"):
+        case "nvml":
+            return nvml.NvmlSource(gpu.uuid)
+        case "dcgm":
+            return dcgm.DcgmSource(settings.dcgm_url, gpu)
+        case "amd":
+            return amd.AmdSource(gpu.uuid)
+
+
+def _open_backend(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
+    match mode or ("mps" if gpu.vendor == "nvidia" else "cu_mask"):
+        case "mps":
+            environment = settings.job_environment()
+            return open_mps(gpu, settings.runtime_dir, environment, settings.mps_pipe_dir)
+        case "cu_mask":
+            return CuMaskBackend(gpu)
+        case "uncapped":
+            return UncappedBackend(gpu)

@@ -1,0 +1,150 @@
+"""What a sweep says to a person: live progress, a table, a plot, and what looked wrong."""
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import plotext
+from rich.console import Console
+from rich.table import Table
+
+from advisor.records import SoloPoint
+from advisor_profiling.points import FLAGS
+from advisor_profiling.sweep import Failure, SweepResult
+
+_IDLE_DRIFT_W = 5
+"""Idle power that moved by more than this between start and end is worth a word."""
+
+
+class ConsoleReporter:
+    """Writes progress as lines, so that a log file reads as well as a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def phase(self, text: str) -> None:
+        self._console.print(f"  {text} ...", highlight=False)
+
+    def point(self, point: SoloPoint, done: int, total: int, eta_s: float) -> None:
+        flags = f"  [{', '.join(point.flags)}]" if point.flags else ""
+        self._console.print(
+            f"  {done}/{total}  {point.share_percent:g} % = {_text(point.units_granted)} units  "
+            f"{point.rate:.4g} {point.rate_unit}/s {_error(point.rate_stderr, point.rate)}  "
+            f"{_text(point.power_w)} W {_error(point.power_stderr_w, point.power_w)}  "
+            f"eta {int(eta_s) // 60}:{int(eta_s) % 60:02}{flags}",
+            highlight=False,
+            markup=False,
+        )
+
+    def failure(self, failure: Failure) -> None:
+        self._console.print(
+            f"  failed at {failure.target.share} %: {failure.error}", style="red", markup=False
+        )
+
+
+def table(points: Sequence[SoloPoint]) -> Table:
+    """A profile as a table, one line per point."""
+    unit = points[0].rate_unit if points else "steps"
+    columns = (
+        "share %", "units", f"{unit}/s", "± %", "power W", "± %", "counter %", f"{unit}/kJ",
+        "SM act %", "occup %", "DRAM %", "SM MHz", "flags",
+    )  # fmt: skip
+    result = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        result.add_column(name, justify="left" if name == "flags" else "right")
+    for point in sorted(points, key=lambda p: (p.share_percent, p.repeat)):
+        result.add_row(*_cells(point))
+    return result
+
+
+def plot(points: Sequence[SoloPoint], width: int = 78, height: int = 16) -> str:
+    """Rate (left axis) and power (right axis) against the share, as text."""
+    ordered = sorted(points, key=lambda p: p.share_percent)
+    powered = [p for p in ordered if p.power_w is not None]
+    canvas: Any = plotext
+    canvas.clear_figure()
+    canvas.theme("clear")
+    canvas.plotsize(width, height)
+    rate_label = f"{ordered[0].rate_unit}/s"
+    canvas.plot([p.share_percent for p in ordered], [p.rate for p in ordered], label=rate_label)
+    if powered:
+        shares, watts = [p.share_percent for p in powered], [p.power_w for p in powered]
+        canvas.plot(shares, watts, label="W (right)", marker="braille", yside="right")
+    canvas.xlabel("share of the GPU, %")
+    return str(canvas.build())
+
+
+def problems(
+    points: Sequence[SoloPoint], result: SweepResult | None = None, memory_mib: int | None = None
+) -> list[str]:
+    """What a reader should know before trusting the profile, one sentence each."""
+    found = [
+        f"{flag} at {', '.join(shares)} %: {FLAGS.get(flag, 'see docs/schema.md')}"
+        for flag, shares in _shares_by_flag(points).items()
+    ]
+    used = max((p.memory_used_mib or 0 for p in points), default=0)
+    if memory_mib and used > memory_mib / 2:
+        found.append(f"it uses {used:.0f} of {memory_mib} MiB: too big to pair with its like")
+    if result is not None:
+        found += _sweep_problems(result)
+    return found
+
+
+def _sweep_problems(result: SweepResult) -> list[str]:
+    found = [f"no point at {f.target.share} %: {f.error}" for f in result.failures]
+    before, after = result.idle_before_w, result.idle_after_w
+    if before is not None and after is not None and abs(after - before) > _IDLE_DRIFT_W:
+        found.append(
+            f"idle power was {before:.1f} W before and {after:.1f} W after: the card was still "
+            "cooling down or something else used it"
+        )
+    return found
+
+
+def _shares_by_flag(points: Sequence[SoloPoint]) -> dict[str, list[str]]:
+    shares: dict[str, list[str]] = {}
+    for point in sorted(points, key=lambda p: p.share_percent):
+        for flag in point.flags:
+            shares.setdefault(flag, []).append(f"{point.share_percent:g}")
+    return shares
+
+
+def summary(points: Sequence[SoloPoint]) -> str:
+    """One line: how exact the profile is and how long its windows were."""
+    errors = [p.rate_stderr / p.rate for p in points if p.rate_stderr is not None and p.rate]
+    median = f"{100 * statistics.median(errors):.2f} %" if errors else "unknown"
+    windows_s = sum(point.window_s for point in points)
+    exact = f"median standard error of the rate {median}"
+    return f"{len(points)} points; {exact}; {windows_s:.0f} s of windows"
+
+
+def _cells(point: SoloPoint) -> list[str]:
+    power_w, counter_w = point.power_w, point.counter_power_w
+    gap = 100 * (counter_w / power_w - 1) if power_w and counter_w is not None else None
+    return [
+        f"{point.share_percent:g}",
+        _text(point.units_granted),
+        f"{point.rate:.4g}",
+        _error(point.rate_stderr, point.rate, mark=""),
+        _text(power_w),
+        _error(point.power_stderr_w, power_w, mark=""),
+        "-" if gap is None else f"{gap:+.1f}",
+        "-" if not power_w else f"{1000 * point.rate / power_w:.4g}",
+        _text(point.sm_active_percent),
+        _text(point.sm_occupancy_percent),
+        _text(point.dram_active_percent),
+        "-" if point.sm_clock_mhz is None else f"{point.sm_clock_mhz:.0f}",
+        " ".join(point.flags),
+    ]
+
+
+def _text(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return str(value) if isinstance(value, int) else f"{value:.1f}"
+
+
+def _error(stderr: float | None, mean: float | None, mark: str = "±") -> str:
+    if stderr is None or not mean:
+        return "-"
+    return f"{mark}{100 * stderr / mean:.2f}" + (" %" if mark else "")

@@ -1,0 +1,256 @@
+"""One measured window: wait until power and rate are flat, then read until both are known.
+
+Power is the mean of instant readings. The energy counter is the cross-check: it moves in ticks
+of about 0.1 s, so the window begins and ends at a tick. (Windows that ignore the ticks are wrong
+by up to one tick at each end: 3 % at 2 s.)
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from advisor.records import Counters
+from advisor_profiling.clock import Clock
+from advisor_profiling.estimate import Estimate, mean_estimate, rate_estimate
+from advisor_profiling.source import GpuState, Source
+
+COUNTER_BOUND = 0.03
+"""Largest relative disagreement of energy counter and instant power that is not flagged."""
+
+_STATE_INTERVAL_S = 0.25
+_TICK_TIMEOUT_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowRules:
+    """When a window begins and ends.
+
+    Attributes:
+        least_s: Shortest window.
+        most_s: Longest window; it ends then, whatever the error.
+        target: Relative standard error of rate and of power at which a window may end.
+        settle_least_s: Shortest time between opening the gate and the window.
+        settle_most_s: The window begins then even if power or rate still moves; it is flagged.
+        flat: Largest relative difference of the two halves of the settling view.
+        idle_s: Time over which idle power is measured.
+        poll_s: Time between two looks at the progress.
+    """
+
+    least_s: float = 2.0
+    most_s: float = 8.0
+    target: float = 0.01
+    settle_least_s: float = 1.5
+    settle_most_s: float = 20.0
+    flat: float = 0.015
+    idle_s: float = 2.0
+    poll_s: float = 0.002
+
+
+def rules_for(window_s: float) -> WindowRules:
+    """Rules for windows of at most `window_s`; one below 2 s shortens all other waits with it."""
+    default = WindowRules()
+    return WindowRules(
+        least_s=min(default.least_s, window_s),
+        most_s=window_s,
+        settle_least_s=min(default.settle_least_s, window_s),
+        idle_s=min(default.idle_s, window_s),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What is measured, by what.
+
+    Attributes:
+        count: Total progress of the job so far.
+        source: Power and counters of its GPU.
+        clock: Time, live or replayed.
+        check: Called about four times a second; raises when the job is gone.
+    """
+
+    count: Callable[[], float]
+    source: Source
+    clock: Clock
+    check: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """What a window showed; readings that were not available are None."""
+
+    started_at: str
+    window_s: float
+    settle_s: float
+    settled: bool
+    rate: Estimate | None
+    power: Estimate | None
+    counter_power_w: float | None
+    counters: Counters
+    sm_clock_mhz: float | None
+    memory_clock_mhz: float | None
+    temperature_c: float | None
+    power_limit_w: float | None
+    throttle_reasons: tuple[str, ...] | None
+
+    @property
+    def counter_gap(self) -> float | None:
+        """Energy counter against instant power: relative difference."""
+        if self.power is None or not self.power.mean or self.counter_power_w is None:
+            return None
+        return self.counter_power_w / self.power.mean - 1
+
+
+@dataclass(slots=True)
+class _Log:
+    """Readings since the log was begun."""
+
+    begun_s: float
+    events: list[tuple[float, float]] = field(default_factory=list)
+    power: list[tuple[float, float]] = field(default_factory=list)
+    states: list[GpuState] = field(default_factory=list)
+    seen: float | None = None
+    next_power_s: float = 0.0
+    next_state_s: float = 0.0
+    next_check_s: float = 0.0
+
+
+def measure(watch: Watch, rules: WindowRules) -> Window:
+    """Measure one running job."""
+    settle_s, settled = _settle(watch, rules)
+    started_at = watch.clock.utc()
+    before = _tick(watch, lambda: watch.clock.sleep(0.001))
+    watch.source.start_counters()
+    log = _Log(watch.clock.now_s())
+    while not _known(log, watch.clock.now_s(), rules):
+        _look(log, watch, rules)
+    counters = watch.source.read_counters()
+    after = _tick(watch, lambda: _look(log, watch, rules))
+    states = log.states
+    return Window(
+        started_at=started_at,
+        window_s=watch.clock.now_s() - log.begun_s,
+        settle_s=settle_s,
+        settled=settled,
+        rate=rate_estimate(log.events),
+        power=mean_estimate(log.power),
+        counter_power_w=_counter_power(before, after),
+        counters=counters,
+        sm_clock_mhz=_mean([s.sm_clock_mhz for s in states]),
+        memory_clock_mhz=_mean([s.memory_clock_mhz for s in states]),
+        temperature_c=states[-1].temperature_c,
+        power_limit_w=states[-1].power_limit_w,
+        throttle_reasons=_reasons(states),
+    )
+
+
+def measure_idle(source: Source, clock: Clock, rules: WindowRules) -> float | None:
+    """Mean power without any job, W."""
+    watch, log = Watch(count=lambda: 0, source=source, clock=clock), _Log(clock.now_s())
+    while clock.now_s() - log.begun_s < rules.idle_s:
+        _look(log, watch, rules)
+    estimate = mean_estimate(log.power)
+    return estimate.mean if estimate else None
+
+
+def _look(log: _Log, watch: Watch, rules: WindowRules) -> None:
+    """Take what is due, then sleep until the next look."""
+    now_s = watch.clock.now_s()
+    if (total := watch.count()) != log.seen:
+        # The first look shows a total, not the moment of a change.
+        if log.seen is not None:
+            log.events.append((now_s, total))
+        log.seen = total
+    if now_s >= log.next_power_s:
+        log.next_power_s = now_s + watch.source.interval_s
+        if (power_w := watch.source.power_w()) is not None:
+            log.power.append((now_s, power_w))
+    if now_s >= log.next_state_s:
+        log.next_state_s = now_s + _STATE_INTERVAL_S
+        log.states.append(watch.source.state())
+        watch.check()
+    watch.clock.sleep(rules.poll_s)
+
+
+def _settle(watch: Watch, rules: WindowRules) -> tuple[float, bool]:
+    """Wait until the two newest halves of the view agree in power and in rate."""
+    log = _Log(watch.clock.now_s())
+    next_s = view_s = rules.settle_least_s
+    while (age_s := watch.clock.now_s() - log.begun_s) < rules.settle_most_s:
+        _look(log, watch, rules)
+        if age_s >= next_s:
+            end_s = watch.clock.now_s()
+            if _flat(log, end_s - view_s, end_s, rules):
+                return age_s, True
+            next_s = age_s + view_s / 4
+    return age_s, False
+
+
+def _flat(log: _Log, start_s: float, end_s: float, rules: WindowRules) -> bool:
+    middle_s = (start_s + end_s) / 2
+    halves = ((start_s, middle_s), (middle_s, end_s))
+    events = [_between(log.events, *half) for half in halves]
+    old_power, new_power = (mean_estimate(_between(log.power, *half)) for half in halves)
+    if not _alike(old_power, new_power, rules.flat):
+        return False
+    if min(map(len, events)) < 3:
+        # Too few steps in the view to see the rate move: any progress at all will do.
+        return len(log.events) > 1
+    old_rate, new_rate = map(rate_estimate, events)
+    return _alike(old_rate, new_rate, rules.flat)
+
+
+def _alike(first: Estimate | None, second: Estimate | None, flat: float) -> bool:
+    if first is None or second is None:
+        return first is second
+    noise = 2 * ((first.stderr or 0) ** 2 + (second.stderr or 0) ** 2) ** 0.5
+    return abs(second.mean - first.mean) <= max(flat * abs(second.mean), noise)
+
+
+def _between(
+    readings: list[tuple[float, float]], start_s: float, end_s: float
+) -> list[tuple[float, float]]:
+    return [reading for reading in readings if start_s <= reading[0] < end_s]
+
+
+def _known(log: _Log, now_s: float, rules: WindowRules) -> bool:
+    age_s = now_s - log.begun_s
+    if age_s >= rules.most_s:
+        return True
+    if age_s < max(rules.least_s, log.next_check_s):
+        return False
+    log.next_check_s = age_s + _STATE_INTERVAL_S
+    rate, power = rate_estimate(log.events), mean_estimate(log.power)
+    return _exact(rate, rules) and (not log.power or _exact(power, rules))
+
+
+def _exact(estimate: Estimate | None, rules: WindowRules) -> bool:
+    relative = estimate.relative if estimate else None
+    return relative is not None and relative <= rules.target
+
+
+def _tick(watch: Watch, meanwhile: Callable[[], None]) -> tuple[float, float] | None:
+    """Time and reading of the energy counter at its next tick; None when it does not move."""
+    first, begun_s = watch.source.energy_j(), watch.clock.now_s()
+    while first is not None and watch.clock.now_s() - begun_s < _TICK_TIMEOUT_S:
+        meanwhile()
+        energy_j = watch.source.energy_j()
+        if energy_j is not None and energy_j != first:
+            return watch.clock.now_s(), energy_j
+    return None
+
+
+def _counter_power(
+    before: tuple[float, float] | None, after: tuple[float, float] | None
+) -> float | None:
+    if before is None or after is None or after[0] <= before[0]:
+        return None
+    return (after[1] - before[1]) / (after[0] - before[0])
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _reasons(states: list[GpuState]) -> tuple[str, ...] | None:
+    known = [s.throttle_reasons for s in states if s.throttle_reasons is not None]
+    return tuple(sorted({reason for reasons in known for reason in reasons})) if known else None

@@ -1,0 +1,198 @@
+"""What the workloads share: options, the measured loop, counting what the GPU has finished.
+
+PyTorch is imported inside functions, so that the counting can be tested without it.
+"""
+
+import argparse
+import contextlib
+import itertools
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+# A workload often runs under another Python than the advisor: then this checkout serves it.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from advisor.progress import Progress
+
+Value = TypeVar("Value")
+WARM_UP_STEPS = 3
+# Enough for the GPU never to wait for Python, few enough to stop quickly at a small share.
+STEPS_UNDER_WAY = 2
+
+
+@dataclass(frozen=True)
+class Load:
+    """How much one step of a workload does unless the command line says otherwise.
+
+    Attributes:
+        batch: Independent problems handled together.
+        size: Of one problem, in the unit that the workload documents.
+        inner: Times that the work is launched in one step; more than one where a single launch
+            takes microseconds, so that Python has nothing to do most of the time.
+        tiny: `size` with `--tiny`.
+    """
+
+    batch: int
+    size: int
+    inner: int = 1
+    tiny: int = 32
+
+
+@dataclass(frozen=True)
+class Work:
+    """One step and how much progress it is; `step` returns before the GPU is done."""
+
+    step: Callable[[], object]
+    units: int
+
+
+class Event(Protocol):
+    """The parts of `torch.cuda.Event` that are used."""
+
+    def query(self) -> bool: ...
+    def synchronize(self) -> None: ...
+
+
+class Finished:
+    """Counts steps when the GPU has completed them, while a few more are under way.
+
+    Args:
+        record: Marks the work launched so far; the event is completed together with it.
+        add: Receives the progress of each completed step.
+        units: Progress of one step.
+    """
+
+    def __init__(self, record: Callable[[], Event], add: Callable[[int], None], units: int) -> None:
+        self._record, self._add, self._units = record, add, units
+        self._under_way: deque[Event] = deque()
+
+    def launched(self) -> None:
+        """Take note of one launched step; waits while too many are under way."""
+        self._under_way.append(self._record())
+        while self._under_way and (
+            len(self._under_way) > STEPS_UNDER_WAY or self._under_way[0].query()
+        ):
+            self._count_oldest()
+
+    def drain(self) -> None:
+        """Wait for everything that is under way, and count it."""
+        while self._under_way:
+            self._count_oldest()
+
+    def _count_oldest(self) -> None:
+        self._under_way.popleft().synchronize()
+        self._add(self._units)
+
+
+def parser(description: str | None, loads: dict[str, Load]) -> argparse.ArgumentParser:
+    """The options that every workload script has; a script may add its own."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("name", choices=loads)
+    parser.add_argument("--batch", type=_positive, help="independent problems handled together")
+    parser.add_argument("--size", type=_positive, help="size of one problem, see above")
+    parser.add_argument("--inner", type=_positive, help="launches per step")
+    parser.add_argument("--dtype", choices=("bf16", "fp16", "fp32"))
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--seconds", type=float, help="exit after this time; default: never")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tiny", action="store_true", help="as small as possible: a smoke test")
+    return parser
+
+
+def options(parser: argparse.ArgumentParser, loads: dict[str, Load]) -> argparse.Namespace:
+    """The command line, with the load of the chosen workload where it says nothing."""
+    args = parser.parse_args()
+    load = loads[args.name]
+    if args.tiny:
+        args.batch, args.size, args.inner = 2, load.tiny, 1
+    for field in ("batch", "size", "inner"):
+        setattr(args, field, getattr(args, field) or getattr(load, field))
+    return args
+
+
+def run(build: Callable[[argparse.Namespace], Work], args: argparse.Namespace) -> None:
+    """Build the work on the device and do it until `--seconds` are over or the advisor quits."""
+    import torch
+
+    torch.manual_seed(args.seed)
+    # PyTorch's own default, written down: 32-bit products in 32 bits, not in TF32.
+    torch.set_float32_matmul_precision("highest")
+    train = getattr(args, "train", False)
+    with contextlib.nullcontext() if train else torch.inference_mode():
+        # Not around the loop: the default device costs microseconds in every call.
+        with torch.device(args.device):
+            work = build(args)
+        _loop(work, args)
+
+
+def torch_dtype(args: argparse.Namespace, default: str = "bf16") -> Any:
+    """The `torch.dtype` of `--dtype`."""
+    import torch
+
+    names = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+    return names[args.dtype or default]
+
+
+def rotating(make: Callable[[], Value], count: int = 4) -> Iterator[Value]:
+    """Endless turns of `count` inputs, so that no step finds its input in the cache."""
+    return itertools.cycle([make() for _ in range(count)])
+
+
+def repeated(launch: Callable[[], object], times: int) -> Callable[[], None]:
+    """A step that launches the same work several times."""
+
+    def step() -> None:
+        for _ in range(times):
+            launch()
+
+    return step
+
+
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not above 0")
+    return number
+
+
+def _loop(work: Work, args: argparse.Namespace) -> None:
+    progress = Progress(on_pause=lambda: finished.drain())
+    finished = Finished(_recorder(args.device), progress.add, work.units)
+    for _ in range(WARM_UP_STEPS):
+        work.step()
+    _recorder(args.device)().synchronize()
+    progress.ready()
+    end = time.monotonic() + (args.seconds or float("inf"))
+    while time.monotonic() < end:
+        work.step()
+        finished.launched()
+    finished.drain()
+
+
+def _recorder(device: str) -> Callable[[], Event]:
+    import torch
+
+    if device == "cpu":
+        return _Done
+
+    def record() -> Event:
+        # Blocking: the wait leaves the core to others instead of spinning on it.
+        event = torch.cuda.Event(blocking=True)
+        event.record()
+        return event
+
+    return record
+
+
+class _Done:
+    """On the CPU a step is finished when it returns."""
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        return None

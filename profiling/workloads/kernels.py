@@ -1,0 +1,196 @@
+"""Our own CUDA kernels: Walsh transform, reduction, transpose, sorting, matrix product.
+
+`size` is points of one transform (2048 times a power of four), elements of one row (reduction) or
+array (sorting, a power of two), or the side of the square matrices (transpose, gemm). `batch` is
+rows, arrays or matrices of one launch. All are 32 bits wide.
+
+`--check` compares each kernel's result with PyTorch's and ends with status 1 if they differ.
+The CUDA C is in kernels.cu; CuPy compiles it when the job starts.
+"""
+
+import argparse
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import harness
+import torch
+
+LOADS = {
+    "walsh": harness.Load(batch=64, size=2**21, inner=8, tiny=2**13),
+    "reduction": harness.Load(batch=64, size=2**22, inner=40, tiny=2**12),
+    "transpose": harness.Load(batch=4, size=8192, inner=16, tiny=64),
+    "sorting": harness.Load(batch=64, size=2**20, tiny=2**13),
+    "gemm": harness.Load(batch=1, size=4096, inner=3, tiny=256),
+}
+CHUNK = 2048  # kChunk of kernels.cu
+# 32-bit sums of thousands of terms in another order agree to about 1e-6.
+TOLERANCE = 1e-5
+REDUCTION_BLOCKS = 32
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A computation, ready to launch, and the same computation by PyTorch.
+
+    Attributes:
+        launch: Enqueues the kernels.
+        result: Where they leave their result.
+        expected: What must be there after the first launch, in 64 bits, computed before it.
+    """
+
+    launch: Callable[[], object]
+    result: torch.Tensor
+    expected: Callable[[], torch.Tensor]
+
+
+def walsh(cuda: Any, batch: int, size: int) -> Kernel:
+    """Orthonormal Walsh-Hadamard transform of each row, in place: twice gives the row again."""
+    passes = round(math.log(size / CHUNK, 4))
+    _require(
+        size >= CHUNK and size == CHUNK * 4**passes,
+        "--size of walsh must be 2048 times a power of four",
+    )
+    data = torch.randn(batch, size)
+    one_pass, chunk = cuda.get_function("walsh_pass"), cuda.get_function("walsh_chunk")
+    scale = _float32(size**-0.5)
+
+    def launch() -> None:
+        for stage in range(passes):
+            _start(one_pass, (data.numel() // 1024,), (256,), data, CHUNK * 4**stage)
+        _start(chunk, (data.numel() // CHUNK,), (CHUNK // 2,), data, scale)
+
+    return Kernel(launch, data, lambda: walsh_reference(data.double()))
+
+
+def walsh_reference(rows: torch.Tensor) -> torch.Tensor:
+    """Orthonormal Walsh-Hadamard transform of rows, shape (batch, power of two)."""
+    batch, size = rows.shape
+    stride = 1
+    while stride < size:
+        even, odd = rows.reshape(batch, -1, 2, stride).unbind(2)
+        rows = torch.stack([even + odd, even - odd], dim=2)
+        stride *= 2
+    return rows.reshape(batch, size) * size**-0.5
+
+
+def reduction(cuda: Any, batch: int, size: int) -> Kernel:
+    """Sum of each row, by a tree of partial sums."""
+    _require(size % 4 == 0, "--size of reduction must be a multiple of 4")
+    # Not around zero, where the sum would be far smaller than its parts.
+    data = torch.rand(batch, size)
+    partial, sums = torch.empty(batch, REDUCTION_BLOCKS), torch.empty(batch)
+    kernel = cuda.get_function("reduce")
+
+    def launch() -> None:
+        _start(kernel, (REDUCTION_BLOCKS, batch), (256,), data, partial, size // 4)
+        _start(kernel, (1, batch), (32,), partial, sums, REDUCTION_BLOCKS // 4)
+
+    return Kernel(launch, sums, lambda: data.sum(dim=1, dtype=torch.float64))
+
+
+def transpose(cuda: Any, batch: int, size: int) -> Kernel:
+    """Transpose of each matrix, out of place."""
+    _require(size % 32 == 0, "--size of transpose must be a multiple of 32")
+    data = torch.randn(batch, size, size)
+    out = torch.empty_like(data)
+    kernel = cuda.get_function("transpose")
+
+    def launch() -> None:
+        _start(kernel, (size // 32, size // 32, batch), (32, 8), data, out, size)
+
+    return Kernel(launch, out, lambda: data.transpose(1, 2).double())
+
+
+def sorting(cuda: Any, batch: int, size: int) -> Kernel:
+    """Ascending bitonic sort (Batcher 1968) of each array, always from the same keys."""
+    _require(size >= CHUNK and size & (size - 1) == 0, "--size of sorting: a power of two >= 2048")
+    keys = torch.randint(-(2**31), 2**31 - 1, (batch, size), dtype=torch.int32)
+    out = torch.empty_like(keys)
+    chunk, one_pass = cuda.get_function("sort_chunk"), cuda.get_function("sort_pass")
+    chunks, threads = (keys.numel() // CHUNK,), (CHUNK // 2,)
+
+    def launch() -> None:
+        _start(chunk, chunks, threads, keys, out, size, 2, CHUNK)
+        span = 2 * CHUNK
+        while span <= size:
+            stride = span // 2
+            while stride >= CHUNK:
+                _start(one_pass, (keys.numel() // 512,), (256,), out, size, span, stride)
+                stride //= 2
+            _start(chunk, chunks, threads, out, out, size, span, span)
+            span *= 2
+
+    return Kernel(launch, out, lambda: keys.sort(dim=1).values.double())
+
+
+def gemm(cuda: Any, batch: int, size: int) -> Kernel:
+    """Product of two square matrices in 32 bits, without tensor cores."""
+    _require(size % 128 == 0, "--size of gemm must be a multiple of 128")
+    a, b = torch.randn(batch, size, size), torch.randn(batch, size, size)
+    c = torch.empty_like(a)
+    kernel, side = cuda.get_function("gemm"), size // 128
+
+    def launch() -> None:
+        _start(kernel, (side, side, batch), (256,), a, b, c, size)
+
+    return Kernel(launch, c, lambda: a.double() @ b.double())
+
+
+KERNELS = {kernel.__name__: kernel for kernel in (walsh, reduction, transpose, sorting, gemm)}
+
+
+def build(args: argparse.Namespace) -> harness.Work:
+    """The step of the chosen kernel; with `--check`, its comparison instead."""
+    _require(args.device == "cuda", "these are CUDA kernels: leave --device away")
+    _require(args.dtype in (None, "fp32"), "these are 32 bits wide: leave --dtype away")
+    kernel = KERNELS[args.name](_compiled(), args.batch, args.size)
+    if args.check:
+        _check(args.name, kernel)
+    return harness.Work(harness.repeated(kernel.launch, args.inner), args.batch * args.inner)
+
+
+def relative_error(result: torch.Tensor, expected: torch.Tensor) -> float:
+    """Norm of the difference over the norm of what was expected."""
+    return float((result.double() - expected).norm() / expected.norm())
+
+
+def _check(name: str, kernel: Kernel) -> None:
+    expected = kernel.expected()
+    kernel.launch()
+    error = relative_error(kernel.result, expected)
+    print(f"{name}: relative error {error:.2e}, allowed {TOLERANCE:.0e}")
+    # Written so that NaN fails too.
+    raise SystemExit(0 if error < TOLERANCE else 1)
+
+
+def _start(kernel: Any, grid: tuple[int, ...], block: tuple[int, ...], *arguments: Any) -> None:
+    """Enqueue a kernel; the caller keeps the tensors, and so their memory, alive."""
+    pointers = (a.data_ptr() if isinstance(a, torch.Tensor) else a for a in arguments)
+    kernel(grid, block, tuple(pointers))
+
+
+def _compiled() -> Any:
+    import cupy
+
+    # CuPy and PyTorch share the context and, both untold, the default stream.
+    return cupy.RawModule(code=Path(__file__).with_name("kernels.cu").read_text())
+
+
+def _float32(value: float) -> Any:
+    import numpy as np
+
+    return np.float32(value)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise SystemExit(message)
+
+
+if __name__ == "__main__":
+    parser = harness.parser(__doc__, LOADS)
+    parser.add_argument("--check", action="store_true", help="compare with PyTorch and exit")
+    harness.run(build, harness.options(parser, LOADS))

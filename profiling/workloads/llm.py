@@ -1,0 +1,158 @@
+"""Decode and prefill of a language model shaped like Llama 3.2 1B, with random weights.
+
+`size` is the context in tokens: what decode attends to, and the prompt of prefill. Decode replays
+CUDA graphs, as serving engines do; otherwise it would wait for Python and not for memory.
+"""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import harness
+import torch
+from torch import nn
+from torch.nn import functional
+
+LOADS = {
+    "decode": harness.Load(batch=32, size=2048, inner=8),
+    "prefill": harness.Load(batch=2, size=2048),
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of the network; the defaults are those of Llama 3.2 1B."""
+
+    width: int = 2048
+    layers: int = 16
+    heads: int = 32
+    kv_heads: int = 8
+    hidden: int = 8192
+    vocabulary: int = 128_256
+
+    @property
+    def head_width(self) -> int:
+        return self.width // self.heads
+
+
+class Layer(nn.Module):
+    """Grouped-query attention with a key-value cache, and a gated MLP."""
+
+    def __init__(self, shape: Shape, batch: int, context: int) -> None:
+        super().__init__()
+        self.shape = shape
+        self.heads = (shape.heads, shape.kv_heads, shape.kv_heads)
+        self.norm_attention, self.norm_mlp = nn.RMSNorm(shape.width), nn.RMSNorm(shape.width)
+        self.qkv = nn.Linear(shape.width, sum(self.heads) * shape.head_width, bias=False)
+        self.out = nn.Linear(shape.width, shape.width, bias=False)
+        self.gate_up = nn.Linear(shape.width, 2 * shape.hidden, bias=False)
+        self.down = nn.Linear(shape.hidden, shape.width, bias=False)
+        # Random: the cache of a context that was read before.
+        cache = torch.randn(2, batch, shape.kv_heads, context, shape.head_width)
+        self.register_buffer("cache", cache)
+
+    def forward(self, x: torch.Tensor, position: torch.Tensor, angles: torch.Tensor):
+        """Shapes: x (batch, tokens, width), position (tokens,), angles (tokens, head width / 2)."""
+        x = x + self._attention(self.norm_attention(x), position, angles)
+        gate, up = self.gate_up(self.norm_mlp(x)).chunk(2, dim=-1)
+        return x + self.down(functional.silu(gate) * up)
+
+    def _attention(self, x: torch.Tensor, position: torch.Tensor, angles: torch.Tensor):
+        batch, tokens, _ = x.shape
+        heads = self.qkv(x).unflatten(-1, (-1, self.shape.head_width)).transpose(1, 2)
+        q, k, v = heads.split(self.heads, dim=1)
+        q, k = _turned(q, angles), _turned(k, angles)
+        self.cache[0].index_copy_(2, position, k)
+        self.cache[1].index_copy_(2, position, v)
+        mixed = self._decode(q) if tokens == 1 else _prefill(q, k, v)
+        return self.out(mixed.transpose(1, 2).reshape(batch, tokens, -1))
+
+    def _decode(self, q: torch.Tensor) -> torch.Tensor:
+        # The heads that share keys become the queries of one head, so no key is read twice.
+        grouped = q.reshape(q.shape[0], self.shape.kv_heads, -1, self.shape.head_width)
+        mixed = functional.scaled_dot_product_attention(grouped, self.cache[0], self.cache[1])
+        return mixed.reshape(q.shape)
+
+
+class Llama(nn.Module):
+    """Tokens in, logits of the last token out."""
+
+    def __init__(self, shape: Shape, batch: int, context: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(shape.vocabulary, shape.width)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        self.layers = nn.ModuleList(Layer(shape, batch, context) for _ in range(shape.layers))
+        self.norm = nn.RMSNorm(shape.width)
+        exponents = torch.arange(0, shape.head_width, 2, dtype=torch.float32) / shape.head_width
+        self.register_buffer("frequencies", 500_000**-exponents)
+
+    def forward(self, tokens: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        """Shapes: tokens (batch, tokens), position (tokens,); returns (batch, vocabulary)."""
+        x = self.embedding(tokens)
+        angles = position[:, None] * self.frequencies
+        for layer in self.layers:
+            x = layer(x, position, angles)
+        return functional.linear(self.norm(x[:, -1]), self.embedding.weight)
+
+
+def decode(model: Llama, shape: Shape, args: argparse.Namespace) -> harness.Work:
+    """One more token for each sequence, the cache used as a ring; progress is tokens."""
+    tokens = torch.randint(shape.vocabulary, (args.batch, 1))
+    position = torch.zeros(1, dtype=torch.int64)
+
+    def step() -> None:
+        chances = model(tokens, position).float().softmax(dim=-1)
+        # The largest of p / Exp(1) is a sample from p, and needs no word from the CPU.
+        sampled = (chances / torch.empty_like(chances).exponential_()).argmax(-1, keepdim=True)
+        tokens.copy_(sampled)
+        position.add_(1).remainder_(args.size)
+
+    launch = _captured(step) if args.device == "cuda" else step
+    return harness.Work(harness.repeated(launch, args.inner), args.batch * args.inner)
+
+
+def prefill(model: Llama, shape: Shape, args: argparse.Namespace) -> harness.Work:
+    """A whole prompt at once; progress is tokens."""
+    prompts = harness.rotating(lambda: torch.randint(shape.vocabulary, (args.batch, args.size)))
+    position = torch.arange(args.size)
+    step = harness.repeated(lambda: model(next(prompts), position), args.inner)
+    return harness.Work(step, args.batch * args.size * args.inner)
+
+
+def build(args: argparse.Namespace) -> harness.Work:
+    """The step of the chosen phase."""
+    tiny = Shape(width=32, layers=2, heads=4, kv_heads=2, hidden=64, vocabulary=256)
+    shape = tiny if args.tiny else Shape()
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(harness.torch_dtype(args))
+    model = Llama(shape, args.batch, args.size).eval()
+    torch.set_default_dtype(default)
+    return {"decode": decode, "prefill": prefill}[args.name](model, shape, args)
+
+
+def _prefill(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+
+def _turned(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    """Rotary position embedding (Su et al. 2021), halves rotated against each other."""
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+
+def _captured(step: Callable[[], None]) -> Callable[[], None]:
+    # Capture wants the libraries loaded and their workspaces taken, on a stream of its own.
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+if __name__ == "__main__":
+    harness.run(build, harness.options(harness.parser(__doc__, LOADS), LOADS))

@@ -1,0 +1,71 @@
+"""Single PyTorch operations: matrix product, stream triad, Fourier transform, embedding lookups.
+
+`size` is the side of the matrices (matmul), elements (triad), points of one transform (fft) or
+rows of the table (embedding). `batch` is products, arrays, transforms or bags of one launch.
+"""
+
+import argparse
+
+import harness
+import torch
+from torch.nn import functional
+
+LOADS = {
+    "matmul": harness.Load(batch=1, size=8192),
+    "triad": harness.Load(batch=1, size=2**28, inner=16, tiny=1024),
+    "fft": harness.Load(batch=64, size=2**20, inner=16),
+    "embedding": harness.Load(batch=65_536, size=2**23, inner=32),
+}
+EMBEDDING_WIDTH = 128
+LOOKUPS_PER_BAG = 32
+
+
+def matmul(args: argparse.Namespace) -> harness.Work:
+    """`c = a @ b` of square matrices; progress is matrices."""
+    dtype = harness.torch_dtype(args, "fp32")
+    # Scaled so that the entries of the product have unit variance.
+    shape, scale = (args.size, args.size), args.size**-0.25
+    a, b = (torch.randn(shape, dtype=dtype) * scale for _ in range(2))
+    c = torch.empty_like(a)
+    return _work(harness.repeated(lambda: torch.mm(a, b, out=c), args.batch), args)
+
+
+def triad(args: argparse.Namespace) -> harness.Work:
+    """`a = b + s * c` as in STREAM (McCalpin 1995); progress is passes over the arrays."""
+    dtype = harness.torch_dtype(args, "fp32")
+    b, c = (torch.randn(args.batch, args.size, dtype=dtype) for _ in range(2))
+    a = torch.empty_like(b)
+    return _work(lambda: torch.add(b, c, alpha=3.0, out=a), args)
+
+
+def fft(args: argparse.Namespace) -> harness.Work:
+    """Complex 32-bit transforms, out of place; progress is transforms."""
+    if args.dtype not in (None, "fp32"):
+        raise SystemExit("fft is 32 bits wide: leave --dtype away")
+    signal = torch.randn(args.batch, args.size, dtype=torch.complex64)
+    # Without out=, which would copy the result once more.
+    return _work(lambda: torch.fft.fft(signal), args)
+
+
+def embedding(args: argparse.Namespace) -> harness.Work:
+    """Sums of 32 random rows of a table in GPU memory, new rows each time; progress is bags."""
+    table = torch.randn(args.size, EMBEDDING_WIDTH, dtype=harness.torch_dtype(args, "fp32"))
+    rows = torch.empty(args.batch, LOOKUPS_PER_BAG, dtype=torch.int64)
+
+    def launch() -> None:
+        functional.embedding_bag(rows.random_(0, args.size), table, mode="sum")
+
+    return _work(launch, args)
+
+
+def build(args: argparse.Namespace) -> harness.Work:
+    """The step of the chosen operation."""
+    return {"matmul": matmul, "triad": triad, "fft": fft, "embedding": embedding}[args.name](args)
+
+
+def _work(launch: harness.Callable[[], object], args: argparse.Namespace) -> harness.Work:
+    return harness.Work(harness.repeated(launch, args.inner), args.batch * args.inner)
+
+
+if __name__ == "__main__":
+    harness.run(build, harness.options(harness.parser(__doc__, LOADS), LOADS))

@@ -1,0 +1,38 @@
+"""Fixtures of all tests."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import fake_nvml
+import host as fake_host
+import pytest
+
+
+@pytest.fixture(scope="session")
+def fake_libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the fake driver libraries."""
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler (cc) for the fake driver libraries")
+    folder = tmp_path_factory.mktemp("lib")
+    fake_host.build_cuda(folder)
+    fake_nvml.build(folder)
+    return folder
+
+
+@pytest.fixture
+def host(fake_libraries: Path) -> Iterator[fake_host.FakeHost]:
+    """A host with one fake GPU; its folder has a short name, since socket paths must be short."""
+    with tempfile.TemporaryDirectory(prefix="adv") as folder:
+        (Path(folder) / "nvml" / "gpu0").mkdir(parents=True)
+        yield fake_host.FakeHost(Path(folder), fake_libraries)
+
+
+# telemetry
+
+
+@pytest.fixture
+def nvml(fake_libraries: Path, tmp_path: Path) -> fake_nvml.FakeNvml:
+    """A fake NVML of its own state, all defaults."""
+    return fake_nvml.FakeNvml(fake_libraries, tmp_path / "nvml")

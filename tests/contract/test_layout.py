@@ -1,0 +1,65 @@
+"""The rules of the layout: names that stay safe, and imports that go one way."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = Path(sysconfig.get_path("scripts"))
+
+
+@pytest.mark.parametrize("folder", ["profiling", "training", "models", "data", "api"])
+def test_component_folder_is_no_package(folder: str) -> None:
+    """A component folder cannot hide a package of the same name."""
+    assert not (ROOT / folder / "__init__.py").exists()
+
+
+def test_module_names_are_safe_on_python_3_15() -> None:
+    """No module carries the name of a standard-library module, those of Python 3.15 included."""
+    command = ["ruff", "check", "--no-cache", "--select", "A005", "--target-version", "py315", "."]
+    done = _run([str(SCRIPTS / command[0]), *command[1:]])
+    assert done.returncode == 0, done.stdout
+
+
+def test_root_does_not_hide_the_profiling_package(tmp_path: Path) -> None:
+    """Python 3.15's cProfile imports `profiling.tracing`; that works from the repository root."""
+    (tmp_path / "profiling").mkdir()
+    (tmp_path / "profiling/__init__.py").touch()
+    (tmp_path / "profiling/tracing.py").touch()
+    code = "import profiling.tracing, cProfile; print(profiling.__file__)"
+    done = _run([sys.executable, "-c", code], PYTHONPATH=str(tmp_path))
+    assert done.stdout.strip() == str(tmp_path / "profiling/__init__.py"), done.stderr
+
+
+def test_imports_go_one_way() -> None:
+    """The import contracts of pyproject.toml hold."""
+    done = _run([str(SCRIPTS / "lint-imports"), "--no-cache"])
+    assert done.returncode == 0, done.stdout
+
+
+HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas")
+
+
+@pytest.mark.parametrize(
+    ("modules", "unwanted"),
+    [
+        ("advisor", (*HEAVY, "pynvml", "numpy", "pyarrow")),
+        ("advisor_profiling, advisor_data", HEAVY),
+        ("advisor.cli", HEAVY),
+    ],
+)
+def test_import_stays_light(modules: str, unwanted: tuple[str, ...]) -> None:
+    """A GPU node that only profiles loads no library of another component."""
+    done = _run([sys.executable, "-c", f"import sys, {modules}; print(*sys.modules)"])
+    assert done.returncode == 0, done.stderr
+    assert not set(unwanted) & set(done.stdout.split())
+
+
+def _run(command: list[str], **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, check=False
+    )

@@ -1,0 +1,63 @@
+"""What gets installed: the built wheel, away from the checkout."""
+
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {"advisor", "advisor_data", "advisor_profiling"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the checkout without a network."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = ["-m", "build", "--no-isolation", "--wheel", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return next(folder.glob("*.whl"))
+
+
+def test_wheel_claims_only_our_names(wheel: Path) -> None:
+    """Installing puts nothing but the prefixed packages and their metadata on the path."""
+    top = {name.split("/")[0] for name in _names(wheel)}
+    assert {name for name in top if not name.endswith(".dist-info")} == PACKAGES
+
+
+def test_wheel_is_complete(wheel: Path) -> None:
+    """Types reach other projects, and migrations reach the machine that has the database."""
+    names = set(_names(wheel))
+    assert {f"{package}/py.typed" for package in PACKAGES} <= names
+    migrations = {
+        str(path.relative_to(ROOT / "data"))
+        for path in (ROOT / "data/advisor_data/migrations").rglob("*")
+        if path.suffix in {".py", ".mako"}
+    }
+    assert migrations
+    assert migrations <= names
+
+
+def test_wheel_runs_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    """Every package and the command import from the wheel alone."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    # -S leaves out the .pth file of the editable install; -I leaves out the current folder.
+    path = [str(tmp_path / "site"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    code = f"import sys; sys.path += {path}; import {', '.join(PACKAGES)}, advisor.cli, cProfile"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"{code}; print(advisor.__file__)"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == str(tmp_path / "site/advisor/__init__.py"), done.stderr
+
+
+def _names(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()

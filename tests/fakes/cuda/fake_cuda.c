@@ -1,0 +1,106 @@
+/* A libcuda.so.1 with the five calls of the probe, which falls back in silence as the real one.
+ *
+ * A client of a daemon (its process named in $CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid
+ * is alive) gets SMs by CUDA_MPS_ACTIVE_THREAD_PERCENTAGE: rounded down to even, 8 at least, and
+ * ALL of them for 0, negative, above 100 and anything that is no number. Without a daemon it gets
+ * all and is told so by nobody. FAKE_CUDA_UNITS is the SM count (132); FAKE_CUDA_ERROR is returned
+ * by cuInit; FAKE_CUDA_UUIDS lists the GPUs of the host, "GPU-...,GPU-...".
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *pipe_dir(void) {
+    const char *dir = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    return dir ? dir : "/tmp/nvidia-mps";
+}
+
+static int running(int pid) {
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (!file) return 0;
+    size_t size = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[size] = 0;
+    char *end = strrchr(text, ')');
+    return end && end[2] != 'Z';
+}
+
+static int mps(void) {
+    char path[4096];
+    int pid = 0;
+    snprintf(path, sizeof path, "%s/nvidia-cuda-mps-control.pid", pipe_dir());
+    FILE *file = fopen(path, "r");
+    if (!file) return 0;
+    int read = fscanf(file, "%d", &pid);
+    fclose(file);
+    return read == 1 && running(pid);
+}
+
+static int units(void) {
+    const char *total_text = getenv("FAKE_CUDA_UNITS");
+    int total = total_text ? atoi(total_text) : 132;
+    const char *text = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+    if (!mps() || !text || !*text) return total;
+    char *end;
+    double percent = strtod(text, &end);
+    if (*end || !(percent > 0) || percent > 100) return total;
+    int count = (int)(percent * total / 100 + 1e-9);
+    count -= count % 2;
+    return count < 8 ? 8 : count;
+}
+
+int cuInit(unsigned flags) {
+    (void)flags;
+    const char *error = getenv("FAKE_CUDA_ERROR");
+    if (error) return atoi(error);
+    if (mps()) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/clients/%d", pipe_dir(), getpid());
+        FILE *file = fopen(path, "w");
+        if (file) fclose(file);
+    }
+    return 0;
+}
+
+/* The UUIDs that this process sees: the host's, or the one in CUDA_VISIBLE_DEVICES. */
+static const char *uuids(void) {
+    const char *all = getenv("FAKE_CUDA_UUIDS"), *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (!all) all = "GPU-00000000-0000-0000-0000-000000000000";
+    return visible && strncmp(visible, "GPU-", 4) == 0 && strstr(all, visible) ? visible : all;
+}
+
+int cuDeviceGetCount(int *count) {
+    *count = 1;
+    for (const char *c = uuids(); *c; c++) *count += *c == ',';
+    return 0;
+}
+
+int cuDeviceGet(int *device, int index) {
+    *device = index;
+    return 0;
+}
+
+int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
+    const char *text = uuids();
+    for (; device > 0; device--) text = strchr(text, ',') + 1;
+    text += 4;
+    for (int i = 0; i < 16; text++) {
+        if (*text == '-') continue;
+        unsigned byte;
+        sscanf(text++, "%2x", &byte);
+        uuid[i++] = (unsigned char)byte;
+    }
+    return 0;
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    (void)device;
+    if (attribute == 16) *value = units();
+    else if (attribute == 133) *value = mps();
+    else return 1;
+    return 0;
+}

@@ -1,0 +1,95 @@
+"""A host with one fake GPU: a control program, a libcuda and (where wanted) an NVML that answer.
+
+The programs are found as the real ones are: by PATH and by LD_LIBRARY_PATH.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+FAKES = Path(__file__).parent
+UUID = "GPU-00000000-0000-0000-0000-000000000000"
+OTHER_UUID = "GPU-00000000-0000-0000-0000-000000000001"
+
+
+@dataclass(frozen=True, slots=True)
+class FakeHost:
+    """Folders and environment of a host; `folder` is short, since socket paths are."""
+
+    folder: Path
+    libraries: Path
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Variables under which a process meets the fakes instead of a GPU."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "ADVISOR_"))}
+        return {
+            **kept,
+            "PATH": f"{FAKES / 'mps'}{os.pathsep}{os.environ['PATH']}",
+            "LD_LIBRARY_PATH": str(self.libraries),
+            "FAKE_NVML_DIR": str(self.folder / "nvml"),
+            "FAKE_CUDA_UUIDS": UUID,
+            "ADVISOR_HOME": str(self.folder / "home"),
+            "ADVISOR_RUNTIME_DIR": str(self.folder / "run"),
+            "ADVISOR_JOBS": str(self.folder / "jobs"),
+            "COLUMNS": "200",
+            **more,
+        }
+
+    @property
+    def pipe_dir(self) -> Path:
+        """Pipe directory of the daemon that advisor starts for the GPU."""
+        return self.folder / "run" / UUID[-12:] / "mps"
+
+    def control(self, command: str, pipe_dir: Path | None = None) -> str:
+        """Ask the fake daemon, as a person would."""
+        return subprocess.run(
+            ["nvidia-cuda-mps-control"],
+            env=self.environment(CUDA_MPS_PIPE_DIRECTORY=str(pipe_dir or self.pipe_dir)),
+            input=command + "\n",
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        ).stdout.strip()
+
+    def write_job(self, name: str, *behaviour: str, gate: bool = True, **fields: object) -> Path:
+        """A job file for the fake job (JSON is YAML); `behaviour` are its options."""
+        command = [sys.executable, str(FAKES / "fake_job.py"), *behaviour]
+        lines = {
+            "command": command,
+            "progress": {"kind": "counter", "unit": "steps", "gate": gate},
+            "memory_mib": 100,
+            **fields,
+        }
+        path = self.folder / "jobs" / f"{name}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(lines))
+        return path
+
+    def advisor(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run the command line to its end."""
+        with self.start_advisor(*arguments, **more) as process:
+            output, errors = process.communicate(timeout=50)
+        return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
+
+    def start_advisor(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
+        """Start the command line."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "advisor.cli", *arguments],
+            env=self.environment(**more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+def build_cuda(folder: Path) -> None:
+    """Compile the fake libcuda into `folder`."""
+    subprocess.run(
+        ["cc", "-O2", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o",
+         str(folder / "libcuda.so.1"), str(FAKES / "cuda" / "fake_cuda.c")],
+        check=True,
+    )  # fmt: skip

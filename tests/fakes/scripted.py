@@ -1,0 +1,55 @@
+"""A telemetry source that follows a script on a virtual clock."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from advisor.gpu import Gpu
+from advisor.records import Counters
+from advisor_profiling.clock import VirtualClock
+from advisor_profiling.source import GpuState
+
+GPU = Gpu(uuid="GPU-1", model="Test GPU", units_total=132, memory_mib=1000)
+
+
+@dataclass
+class ScriptedSource:
+    """`power` gives W at a time; the energy counter integrates `counter_power` in ticks."""
+
+    clock: VirtualClock
+    power: Callable[[float], float | None]
+    counter_power: Callable[[float], float | None] | None = None
+    counters: Counters = Counters()  # noqa: RUF009 - frozen
+    throttle: Callable[[float], tuple[str, ...] | None] = lambda _: ()
+    name: str = "scripted"
+    interval_s: float = 0.02
+    gpu: Gpu = GPU
+
+    def __post_init__(self) -> None:
+        self._ticks, self._energy_j = 0, 0.0
+
+    def power_w(self) -> float | None:
+        return self.power(self.clock.now_s())
+
+    def energy_j(self) -> float | None:
+        while (self._ticks + 1) * 0.1 <= self.clock.now_s():
+            power_w = (self.counter_power or self.power)(self._ticks * 0.1)
+            if power_w is None:
+                return None
+            self._energy_j += 0.1 * power_w
+            self._ticks += 1
+        return self._energy_j
+
+    def state(self) -> GpuState:
+        return GpuState(throttle_reasons=self.throttle(self.clock.now_s()))
+
+    def processes_memory_mib(self, pids: Collection[int]) -> float | None:
+        return None
+
+    def start_counters(self) -> None:
+        pass
+
+    def read_counters(self) -> Counters:
+        return self.counters
+
+    def close(self) -> None:
+        pass

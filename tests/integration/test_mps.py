@@ -1,0 +1,196 @@
+"""The MPS back-end against a control program and a libcuda that answer as the real ones do."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from host import OTHER_UUID, UUID, FakeHost
+
+from advisor.errors import LimitNotProvenError, PartitionError
+from advisor.gpu import Gpu, Share
+from advisor.runtime.limit import look
+from advisor.runtime.mps import MpsBackend, open_mps
+from advisor.runtime.mps_control import binary_version, parse_pids
+
+GPU = Gpu(uuid=UUID, model="Fake H200", units_total=132)
+
+
+@pytest.fixture
+def backend(host: FakeHost) -> Iterator[MpsBackend]:
+    backend = open_mps(GPU, host.folder / "run", host.environment())
+    yield backend
+    host.control("quit")
+
+
+def prove(backend: MpsBackend, host: FakeHost, share: float) -> int | None:
+    wanted = Share(share)
+    return backend.prove(wanted, host.environment(**backend.environment(wanted))).units
+
+
+def test_every_share_is_read_back(backend: MpsBackend, host: FakeHost) -> None:
+    """The ten shares of a sweep give the SMs that an H200 gave."""
+    granted = [prove(backend, host, percent) for percent in range(10, 101, 10)]
+    assert granted == [12, 26, 38, 52, 66, 78, 92, 104, 118, 132]
+
+
+def test_own_daemon_is_stopped_and_a_running_one_is_used_again(host: FakeHost) -> None:
+    """What was started here ends here; a left-over daemon of ours is taken over."""
+    first = open_mps(GPU, host.folder / "run", host.environment())
+    second = open_mps(GPU, host.folder / "run", host.environment())
+    assert first.control.servers() == second.control.servers()
+    second.close()
+    with pytest.raises(PartitionError, match="no MPS daemon answers"):
+        first.check_alive()
+
+
+def test_daemon_that_was_there_stays(host: FakeHost) -> None:
+    """A daemon named by its pipe directory is used and not stopped."""
+    open_mps(GPU, host.folder / "run", host.environment())
+    attached = open_mps(GPU, host.folder / "other", host.environment(), host.pipe_dir)
+    attached.close()
+    assert host.control("get_server_list")
+    host.control("quit")
+
+
+def test_wrong_pipe_directory_is_refused(host: FakeHost, tmp_path: Path) -> None:
+    """The driver would run the job on the whole GPU; the advisor runs nothing."""
+    with pytest.raises(PartitionError, match="no MPS daemon answers"):
+        open_mps(GPU, host.folder, host.environment(), tmp_path)
+
+
+def test_job_that_would_miss_the_daemon_is_refused(backend: MpsBackend, host: FakeHost) -> None:
+    """A pipe directory changed on the way to the job leaves it without a limit: not proven."""
+    share = Share(30)
+    environment = host.environment(**backend.environment(share))
+    environment["CUDA_MPS_PIPE_DIRECTORY"] = "/nowhere"
+    with pytest.raises(LimitNotProvenError, match=r"MPS is not in force.*saw all 132 SMs"):
+        backend.prove(share, environment)
+
+
+@pytest.mark.parametrize("percent", ["0", "-5", "", "abc", "150"])
+def test_percentage_that_the_driver_takes_as_no_limit_is_refused(
+    backend: MpsBackend, host: FakeHost, percent: str
+) -> None:
+    """Whatever puts such a value into the environment, the read-back shows all SMs."""
+    share = Share(30)
+    environment = host.environment(**backend.environment(share))
+    environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percent
+    with pytest.raises(LimitNotProvenError, match="is 38, but a process saw 132"):
+        backend.prove(share, environment)
+
+
+def test_dead_daemon_is_refused(backend: MpsBackend, host: FakeHost) -> None:
+    """A daemon that was killed limits nobody; nothing is started."""
+    os.kill(int((host.pipe_dir / "nvidia-cuda-mps-control.pid").read_text()), 9)
+    with pytest.raises(PartitionError, match="no MPS daemon answers"):
+        prove(backend, host, 30)
+
+
+def test_daemon_with_a_lower_default_is_refused(host: FakeHost) -> None:
+    """A daemon at 50 % would make a chosen 80 % a 50 % without a word."""
+    host.pipe_dir.mkdir(parents=True)
+    (host.pipe_dir / "default").write_text("50.0")
+    with pytest.raises(PartitionError, match="gives its clients 50 % at most"):
+        open_mps(GPU, host.folder / "run", host.environment())
+    host.control("quit")
+
+
+def test_faulty_server_is_refused(backend: MpsBackend, host: FakeHost) -> None:
+    """After a client's crash nothing is started until the server has recovered."""
+    (host.pipe_dir / "status").write_text("FAULT")
+    with pytest.raises(PartitionError, match="is in a fault"):
+        prove(backend, host, 30)
+
+
+def test_daemon_of_another_gpu_is_refused(backend: MpsBackend, host: FakeHost) -> None:
+    """With two GPUs in a host, a daemon for one proves nothing for the other."""
+    share = Share(30)
+    environment = host.environment(**backend.environment(share))
+    environment |= {"FAKE_CUDA_UUIDS": OTHER_UUID, "CUDA_VISIBLE_DEVICES": OTHER_UUID}
+    with pytest.raises(LimitNotProvenError, match="would not see GPU"):
+        backend.prove(share, environment)
+
+
+def test_two_gpus_have_a_daemon_each(host: FakeHost) -> None:
+    """Daemons of two GPUs neither share a directory nor a server."""
+    both = [
+        open_mps(
+            Gpu(uuid=uuid, model="x", units_total=132), host.folder / "run", host.environment()
+        )
+        for uuid in (UUID, OTHER_UUID)
+    ]
+    assert len({server for backend in both for server in backend.control.servers()}) == 2
+    for backend in both:
+        backend.close()
+
+
+def test_server_of_another_user_with_clients_is_refused(
+    host: FakeHost, backend: MpsBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its clients would make ours wait in silence."""
+    (host.pipe_dir / "clients" / str(os.getpid())).touch()
+    monkeypatch.setattr(os, "getuid", lambda: 4242)
+    with pytest.raises(PartitionError, match=r"serves user .* and has clients; we are 4242"):
+        open_mps(GPU, host.folder / "run", host.environment(), host.pipe_dir)
+
+
+def test_client_limit_is_named(backend: MpsBackend, host: FakeHost) -> None:
+    """Error 808 of the driver is told in words."""
+    environment = host.environment(**backend.environment(Share(10)), FAKE_CUDA_ERROR="808")
+    with pytest.raises(LimitNotProvenError, match="all the clients it can take"):
+        look(environment)
+
+
+def test_hanging_daemon_is_told_from_a_missing_one(
+    backend: MpsBackend, host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon that does not answer ends in a message, not in a wait for ever."""
+    monkeypatch.setattr("advisor.runtime.mps_control._TIMEOUT_S", 0.5)
+    (host.pipe_dir / "hang").touch()
+    with pytest.raises(PartitionError, match="did not answer 'get_server_list' within"):
+        backend.check_alive()
+    (host.pipe_dir / "hang").unlink()
+
+
+def test_daemon_that_refuses_to_start_says_why(host: FakeHost) -> None:
+    """The control program's own words reach the reader."""
+    host.pipe_dir.mkdir(parents=True)
+    (host.pipe_dir / "refuse").touch()
+    with pytest.raises(PartitionError, match="did not start: Failed to start: permission denied"):
+        open_mps(GPU, host.folder / "run", host.environment())
+
+
+def test_missing_program_is_named() -> None:
+    """Without the MPS package the message says what to install."""
+    with pytest.raises(PartitionError, match="nvidia-cuda-mps-control is not on the PATH"):
+        binary_version({"PATH": "/nonexistent"})
+
+
+def test_process_that_is_no_client_is_refused(
+    backend: MpsBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that never reaches the server is not under its limit, whatever the probe saw."""
+    monkeypatch.setattr("advisor.runtime.mps._CLIENT_S", 0.1)
+    with pytest.raises(LimitNotProvenError, match="is a client of the MPS server"):
+        backend.check_clients(Share(30), [os.getpid()])
+
+
+def test_client_with_another_percentage_is_refused(backend: MpsBackend, host: FakeHost) -> None:
+    """A script inside the job that sets its own percentage is found out."""
+    process = subprocess.Popen(
+        ["sleep", "30"], env=host.environment(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="90")
+    )
+    (host.pipe_dir / "clients" / str(process.pid)).touch()
+    with pytest.raises(LimitNotProvenError, match="PERCENTAGE=90, not 30"):
+        backend.check_clients(Share(30), [process.pid])
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("reply", ["Server 12 not found", "12 x", "-1"])
+def test_reply_that_is_no_list_of_processes_is_refused(reply: str) -> None:
+    """A message is never taken for an empty list."""
+    with pytest.raises(PartitionError, match="where process numbers were due"):
+        parse_pids(reply)

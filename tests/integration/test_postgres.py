@@ -1,0 +1,194 @@
+"""Points in a real PostgreSQL server."""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from advisor.errors import StoreError
+from advisor.records import SoloPoint
+from advisor_data import migrate, open_store
+
+pytestmark = pytest.mark.postgres
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server with its data in `folder`, on loopback."""
+
+    programs: Path
+    folder: Path
+    port: int
+
+    def url(self, database: str) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        options = f"-c listen_addresses=127.0.0.1 -p {self.port} -k {self.folder} -c fsync=off"
+        self.run("pg_ctl", "-w", "-l", self.folder / "log", "-o", options, "start")
+
+    def stop(self) -> None:
+        self.run("pg_ctl", "-w", "-m", "immediate", "stop")
+
+    def run(self, program: str, *arguments: str | Path) -> None:
+        """Runs a server program as user postgres, as it refuses to be root."""
+        user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        command = [self.programs / program, "-D", self.folder / "data", *arguments]
+        subprocess.run(
+            [*(user if os.geteuid() == 0 else []), *command],
+            check=True,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            timeout=50,
+        )
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """A running server; its folder is outside pytest's, which user postgres may not enter."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not found:
+        pytest.skip("no PostgreSQL server programs in /usr/lib/postgresql (package postgresql)")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = Server(found[-1].parent, Path(tempfile.mkdtemp(prefix="advisor-pg-")), port)
+    if os.geteuid() == 0:
+        shutil.chown(server.folder, "postgres", "postgres")
+    server.run("initdb", "--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8")
+    server.start()
+    yield server
+    server.stop()
+    shutil.rmtree(server.folder)
+
+
+@pytest.fixture
+def empty(server: Server, request: pytest.FixtureRequest) -> str:
+    """The address of a database of its own for each test."""
+    name = request.node.name.removeprefix("test_")[:60]
+    command = [server.programs / "createdb", "-h", "127.0.0.1", "-p", str(server.port)]
+    subprocess.run([*command, "-U", "postgres", name], check=True)
+    return server.url(name)
+
+
+@pytest.fixture
+def url(empty: str) -> str:
+    """The address of a database with its tables."""
+    migrate(empty)
+    return empty
+
+
+def point(number: int) -> SoloPoint:
+    """A point that fills columns of every type; each number is another measurement."""
+    return SoloPoint(
+        job="größe, 'quoted'",
+        gpu_model="NVIDIA H200",
+        gpu_uuid="GPU-1",
+        share_percent=100 / 3,
+        rate=0.1 + number,
+        power_w=5e-324,
+        units_total=132,
+        throttled=bool(number % 2),
+        window_s=1.7976931348623157e308,
+        started_at=f"2026-01-31T12:{number // 60:02}:{number % 60:02}Z",
+        run="r1",
+        flags=("noisy", "cpu-bound"),
+    )
+
+
+def test_a_database_without_tables_is_refused(empty: str, tmp_path: Path) -> None:
+    """A server is never changed on the way; the message has the command that does it."""
+    with pytest.raises(StoreError, match="advisor data migrate"):
+        open_store(empty, tmp_path)
+    migrate(empty)
+    migrate(empty)
+    open_store(empty, tmp_path).close()
+
+
+def test_points_come_back_and_are_added_once(url: str, tmp_path: Path) -> None:
+    """Every column survives to the last digit, and adding again changes nothing."""
+    points = [point(number) for number in range(200)]
+    with open_store(url, tmp_path) as store:
+        assert store.add([*points[:150], points[0]]) == 150
+        assert store.add(points) == 50
+        assert store.solo_points() == points
+        assert store.solo_points(job="none") == []
+
+
+def test_two_writers_at_once(url: str, tmp_path: Path) -> None:
+    """Writers of the same points in opposite order neither wait for each other nor add twice."""
+    points = [point(number) for number in range(600)]
+    added: list[int] = []
+    start = threading.Barrier(2)
+
+    def write(batch: list[SoloPoint]) -> None:
+        with open_store(url, tmp_path) as store:
+            start.wait()
+            added.append(store.add(batch))
+
+    writers = [threading.Thread(target=write, args=[batch]) for batch in (points, points[::-1])]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert sum(added) == 600
+    with open_store(url, tmp_path) as store:
+        assert store.solo_points() == points
+
+
+def test_two_migrations_at_once(empty: str, tmp_path: Path) -> None:
+    """The second waits for the first and finds nothing to do."""
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            migrate(empty)
+        except StoreError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    open_store(empty, tmp_path).close()
+
+
+def test_a_server_that_stops_and_comes_back(server: Server, url: str, tmp_path: Path) -> None:
+    """While it is away there is a StoreError; then the same store goes on with all its points."""
+    with open_store(url, tmp_path) as store:
+        store.add([point(1)])
+        server.stop()
+        try:
+            with pytest.raises(StoreError, match="check that the server runs"):
+                store.add([point(2)])
+            with pytest.raises(StoreError, match="check that the server runs"):
+                open_store(url, tmp_path)
+        finally:
+            server.start()
+        assert store.add([point(1), point(2)]) == 1
+        assert store.solo_points() == [point(1), point(2)]
+
+
+def test_a_connection_lost_in_use(server: Server, url: str, tmp_path: Path) -> None:
+    """A server that restarts between two adds is not even noticed."""
+    with open_store(url, tmp_path) as store:
+        store.add([point(1)])
+        server.stop()
+        server.start()
+        assert store.add([point(2)]) == 1
+
+
+def test_a_database_that_is_not_there(server: Server, tmp_path: Path) -> None:
+    """The message says what the server said."""
+    with pytest.raises(StoreError, match='database "nowhere" does not exist'):
+        open_store(server.url("nowhere"), tmp_path)

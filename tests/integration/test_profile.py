@@ -1,0 +1,274 @@
+"""`advisor profile` from end to end: real processes, a fake driver, faults of every kind."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from host import FakeHost
+
+QUICK = ("--window", "0.5")
+SHARES = ("--shares", "20,50,100")
+
+
+def points(host: FakeHost) -> list[dict[str, Any]]:
+    """All stored points, as another program would get them."""
+    file = host.folder / "all.jsonl"
+    assert host.advisor("data", "export", str(file)).returncode == 0
+    return [json.loads(line) for line in file.read_text().splitlines() if line]
+
+
+def profile(host: FakeHost, job: str, *options: str, **more: str) -> dict[str, Any]:
+    """Profile and return the JSON; the command must have ended well."""
+    done = host.advisor("profile", job, *SHARES, *QUICK, *options, "--json", **more)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_profile_of_a_gated_job(host: FakeHost) -> None:
+    """Rate and power follow the share, and each point has the SMs that were read back."""
+    host.write_job("steady")
+    answer = profile(host, "steady")
+    rows = answer["points"]
+    assert [row["units_granted"] for row in rows] == [26, 66, 132]
+    assert rows[0]["rate"] < rows[1]["rate"] < rows[2]["rate"]
+    assert [row["power_w"] for row in rows] == pytest.approx([180, 300, 500], rel=0.02)
+    assert all(row["mode"] == "mps" and row["units_total"] == 132 for row in rows)
+    assert len(points(host)) == 3
+
+
+def test_profile_of_an_ungated_job_and_the_table(host: FakeHost) -> None:
+    """Without a gate each share starts its own process; a person gets table and plot."""
+    host.write_job("free", gate=False)
+    done = host.advisor("profile", "free", *SHARES, *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert "share of the GPU" in done.stdout
+    assert "steps/kJ" in done.stdout
+    assert "3/3" in done.stderr
+
+
+def test_exact_units(host: FakeHost) -> None:
+    """Counts of SMs become the percentages that give exactly them."""
+    host.write_job("steady")
+    done = host.advisor("profile", "steady", "--units", "12,120", *QUICK, "--json")
+    assert [row["units_granted"] for row in json.loads(done.stdout)["points"]] == [12, 120]
+
+
+def test_odd_unit_count_is_refused_before_anything_starts(host: FakeHost) -> None:
+    """An impossible count names the nearest possible ones."""
+    host.write_job("steady")
+    done = host.advisor("profile", "steady", "--units", "13")
+    assert done.returncode == 2
+    assert "ask for 12 or 14" in done.stderr
+
+
+def test_command_line_job(host: FakeHost) -> None:
+    """A command needs no job file; its progress is read from its output."""
+    script = "for i in $(seq 100000); do echo step $i; sleep 0.01; done"
+    host_job = [
+        "profile", "--name", "shell", "--progress", "output", "--pattern", r"step (\d+)",
+        "--mode", "uncapped", "--shares", "100", *QUICK, "--json", "--", "sh", "-c", script,
+    ]  # fmt: skip
+    done = host.advisor(*host_job)
+    assert done.returncode == 0, done.stderr
+    assert 30 < json.loads(done.stdout)["points"][0]["rate"] < 110
+
+
+def test_short_command_is_repeated(host: FakeHost) -> None:
+    """A short command is started again and again, and its completed runs are the rate."""
+    done = host.advisor(
+        "profile", "--name", "short", "--progress", "runs", "--mode", "uncapped",
+        "--shares", "100", "--window", "1", "--json", "--", "sleep", "0.05",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert 5 < json.loads(done.stdout)["points"][0]["rate"] < 20
+
+
+def test_kill_9_in_mid_sweep_then_resume(host: FakeHost) -> None:
+    """No finished point is lost and none is measured twice."""
+    host.write_job("steady")
+    command = ("profile", "steady", "--window", "1")
+    with host.start_advisor(*command) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.strip().startswith("2/10"):
+                break
+        process.kill()
+    kept = points(host)
+    assert 2 <= len(kept) < 10
+    wait_for_no_jobs(host)
+    done = host.advisor(*command, "--json")
+    assert done.returncode == 0, done.stderr
+    after = points(host)
+    assert [p["share_percent"] for p in sorted(after, key=lambda p: p["share_percent"])] == [
+        *range(10, 101, 10)
+    ]
+    assert {p["run"] for p in after} == {kept[0]["run"]}
+    assert all(p in after for p in kept)
+
+
+def wait_for_no_jobs(host: FakeHost) -> None:
+    """Jobs end with the profiler that was killed."""
+    deadline = time.monotonic() + 10
+    while host.control("get_client_list 1") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert host.control("get_client_list 1") == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_keeps_points_and_leaves_nothing_behind(
+    host: FakeHost, number: signal.Signals
+) -> None:
+    """Ctrl-C, or a batch system's SIGTERM, ends jobs and daemon; points stay."""
+    host.write_job("steady")
+    with host.start_advisor("profile", "steady", "--window", "1") as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.strip().startswith("1/10"):
+                break
+        process.send_signal(number)
+        rest = process.stderr.read()
+    assert process.returncode == 130, rest
+    assert "the same command goes on from here" in rest
+    assert len(points(host)) >= 1
+    assert host.control("get_server_list") == ""
+
+
+def test_finished_profile_is_not_measured_again(host: FakeHost) -> None:
+    """The same command twice measures once; --fresh measures anew."""
+    host.write_job("steady")
+    first = profile(host, "steady")
+    again = profile(host, "steady")
+    assert again["run"] == first["run"]
+    assert again["points"] == first["points"]
+    assert profile(host, "steady", "--fresh")["run"] != first["run"]
+    assert len(points(host)) == 6
+
+
+@pytest.mark.parametrize(
+    ("behave", "message"),
+    [
+        ("exit", "ended with exit code 3"),
+        ("oom", "ran out of memory; use a smaller batch"),
+        ("hang", "made no progress within 2 s"),
+        ("die", "ended with exit code 7"),
+    ],
+)
+def test_job_that_fails_at_one_share_costs_that_share_only(
+    host: FakeHost, behave: str, message: str
+) -> None:
+    """The other points are measured and kept, and the failure says why."""
+    host.write_job("bad", "--behave", behave, "--at", "50", start_timeout_s=2)
+    done = host.advisor("profile", "bad", *SHARES, *QUICK, "--json")
+    assert done.returncode == 5, done.stderr
+    answer = json.loads(done.stdout)
+    assert [row["share_percent"] for row in answer["points"]] == [20, 100]
+    assert [failure["share_percent"] for failure in answer["failures"]] == [50]
+    assert message in answer["failures"][0]["error"]
+
+
+def test_job_that_uses_no_gpu_is_refused(host: FakeHost) -> None:
+    """A job that is no client of the server would be measured without a limit."""
+    host.write_job("cpu", "--behave", "no-gpu")
+    done = host.advisor("profile", "cpu", "--shares", "30", *QUICK)
+    assert done.returncode == 3
+    assert "is a client of the MPS server" in done.stderr
+
+
+def test_wrong_pipe_directory_ends_before_the_job(host: FakeHost) -> None:
+    """CUDA_MPS_PIPE_DIRECTORY that leads nowhere is told, and no job ran."""
+    host.write_job("steady")
+    done = host.advisor("profile", "steady", CUDA_MPS_PIPE_DIRECTORY=str(host.folder / "no"))
+    assert done.returncode == 4
+    assert "no MPS daemon answers" in done.stderr
+    assert not (host.folder / "home" / "logs").exists()
+
+
+def test_daemon_that_dies_in_mid_sweep_stops_it(host: FakeHost) -> None:
+    """Points that were measured under the daemon stay; nothing runs without it."""
+    host.write_job("steady")
+    with host.start_advisor("profile", "steady", "--window", "1") as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.strip().startswith("1/10"):
+                break
+        daemon = int((host.pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
+        os.kill(daemon, signal.SIGKILL)
+        rest = process.stderr.read()
+    assert process.returncode == 4, rest
+    assert "no MPS daemon answers" in rest
+    assert 1 <= len(points(host)) < 10
+
+
+def test_full_disk_loses_the_open_window_only(host: FakeHost) -> None:
+    """When a point cannot be written the sweep ends, and earlier points are there."""
+    if os.getuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("needs root, to mount a small file system")
+    home = host.folder / "home"
+    home.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", home], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    try:
+        host.write_job("steady", gate=False)
+        url = {"ADVISOR_DATABASE_URL": f"files:{home / 'points'}"}
+        first = host.advisor("profile", "steady", "--shares", "20", *QUICK, **url)
+        assert first.returncode == 0, first.stderr
+        (home / "ballast").write_bytes(bytes(shutil.disk_usage(home).free))
+        done = host.advisor("profile", "steady", *SHARES, *QUICK, **url)
+        assert done.returncode in (7, 1), done.stderr
+        assert "No space left" in done.stderr or "disk" in done.stderr
+        (home / "ballast").unlink()
+        file = host.folder / "all.jsonl"
+        assert host.advisor("data", "export", str(file), **url).returncode == 0
+        assert len(file.read_text().splitlines()) == 1
+    finally:
+        subprocess.run(["umount", "-l", home], check=True)
+
+
+def test_throttled_clock_and_missing_counter_are_flagged(host: FakeHost) -> None:
+    """A clock that throttles and a counter that is unavailable are in the data, by name."""
+    host.write_job("steady")
+    state = host.folder / "nvml" / "gpu0"
+    (state / "throttle").write_text("4")
+    (state / "gpm_10").write_text("error 3")
+    row = profile(host, "steady")["points"][0]
+    assert {"throttled", "counters-missing"} <= set(row["flags"])
+    assert row["throttled"] is True
+    assert row["dram_active_percent"] is None
+
+
+def test_second_advisor_on_the_same_gpu_is_refused(host: FakeHost) -> None:
+    """Two profilers would measure each other."""
+    host.write_job("steady")
+    with host.start_advisor("profile", "steady", "--window", "1") as process:
+        assert process.stderr is not None
+        process.stderr.readline()
+        second = host.advisor("profile", "steady")
+        process.send_signal(signal.SIGINT)
+        process.stderr.read()
+    assert second.returncode == 8
+    assert f"is being measured by process {process.pid}" in second.stderr
+
+
+def test_left_over_job_is_ended_before_measuring(host: FakeHost) -> None:
+    """A job that outlived a killed profiler does not disturb the next one."""
+    environment = host.environment(ADVISOR_GPU="GPU-00000000-0000-0000-0000-000000000000")
+    with subprocess.Popen(["sleep", "60"], env=environment) as left:
+        host.write_job("steady")
+        profile(host, "steady")
+        assert left.wait(5) == -signal.SIGTERM
+
+
+def test_unknown_job_says_what_there_is(host: FakeHost, tmp_path: Path) -> None:
+    """A typo costs one line, not a stack trace."""
+    host.write_job("steady")
+    done = host.advisor("profile", "stedy")
+    assert done.returncode == 2
+    assert "steady" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,235 @@
+"""The workload scripts: what they count, and that they honour the gate.
+
+The scripts themselves need PyTorch and Transformers, which the project does not; where they are
+missing these tests are skipped.
+"""
+
+import importlib.util
+import os
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.job import Job
+from advisor.job_file import list_jobs
+from advisor.progress import GO, HOLD, QUIT, RUNNING, WAITING, Progress
+
+ROOT = Path(__file__).parents[2]
+WORKLOADS = ROOT / "profiling" / "workloads"
+UNITS = 7
+
+needs_torch = pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("torch", "transformers")),
+    reason="needs PyTorch and Transformers, which the project does not",
+)
+# The kernels run on a GPU only; a batch changes nothing that `--tiny` leaves in place.
+ON_CPU = [
+    job
+    for job in list_jobs(ROOT / "jobs")
+    if "kernels.py" not in job.command and not job.name.endswith("-b2")
+]
+
+
+def load_harness() -> Any:
+    spec = importlib.util.spec_from_file_location("harness", WORKLOADS / "harness.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["harness"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+harness = load_harness()
+
+
+class Gpu:
+    """Completes steps in order, when told or when waited for."""
+
+    def __init__(self) -> None:
+        self.launched = self.completed = 0
+
+    def record(self) -> "Step":
+        self.launched += 1
+        return Step(self, self.launched)
+
+    def complete(self, steps: int) -> None:
+        self.completed = min(self.launched, self.completed + steps)
+
+
+class Step:
+    def __init__(self, gpu: Gpu, number: int) -> None:
+        self.gpu, self.number = gpu, number
+
+    def query(self) -> bool:
+        return self.gpu.completed >= self.number
+
+    def synchronize(self) -> None:
+        self.gpu.completed = max(self.gpu.completed, self.number)
+
+
+@given(st.lists(st.integers(0, 3)))
+def test_only_completed_steps_are_counted_and_all_of_them(done_before_each: list[int]) -> None:
+    """The count is what the GPU has completed: never more, and less by the pipeline at most."""
+    gpu, counts = Gpu(), [0]
+
+    def add(units: int) -> None:
+        counts.append(counts[-1] + units)
+        assert counts[-1] <= gpu.completed * UNITS
+
+    finished = harness.Finished(gpu.record, add, UNITS)
+    for done in done_before_each:
+        gpu.complete(done)
+        finished.launched()
+        assert counts[-1] == gpu.completed * UNITS
+        assert gpu.launched - gpu.completed <= harness.STEPS_UNDER_WAY
+    finished.drain()
+    assert counts[-1] == len(done_before_each) * UNITS
+
+
+class Files:
+    """The advisor's side of the counter and the gate."""
+
+    def __init__(self, folder: Path) -> None:
+        self.progress, self.gate = folder / "progress", folder / "gate"
+        self.progress.write_bytes(bytes(8))
+        self.gate.write_bytes(bytes(16))
+        self.environment = {
+            "ADVISOR_PROGRESS_FILE": str(self.progress),
+            "ADVISOR_GATE_FILE": str(self.gate),
+        }
+
+    @property
+    def count(self) -> int:
+        return struct.unpack("<q", self.progress.read_bytes())[0]
+
+    @property
+    def state(self) -> int:
+        return struct.unpack_from("<q", self.gate.read_bytes(), 8)[0]
+
+    def want(self, what: int) -> None:
+        with self.gate.open("r+b") as file:
+            file.write(struct.pack("<q", what))
+
+
+def until(condition: Callable[[], bool], alive: Callable[[], bool], timeout_s: float = 40) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert alive(), "it ended too early"
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.005)
+
+
+def test_steps_under_way_are_counted_before_the_job_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A paused job has nothing left that the next window would count as its own."""
+    files, gpu = Files(tmp_path), Gpu()
+    for name, value in files.environment.items():
+        monkeypatch.setenv(name, value)
+    progress = Progress(on_pause=lambda: finished.drain())
+    finished = harness.Finished(gpu.record, progress.add, UNITS)
+    files.want(HOLD)
+
+    def work() -> None:
+        for _ in range(harness.STEPS_UNDER_WAY + 1):
+            finished.launched()
+
+    job = threading.Thread(target=work, daemon=True)
+    job.start()
+    until(lambda: files.state == WAITING, job.is_alive)
+    assert files.count == (harness.STEPS_UNDER_WAY + 1) * UNITS
+    files.want(GO)
+    job.join(10)
+    assert not job.is_alive()
+    assert files.state == RUNNING
+
+
+@contextmanager
+def started(command: tuple[str, ...], files: Files) -> Generator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        cwd=WORKLOADS,
+        env=os.environ | files.environment | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@needs_torch
+@pytest.mark.parametrize("job", ON_CPU, ids=lambda job: job.name)
+def test_the_command_of_a_job_makes_progress(job: Job, tmp_path: Path) -> None:
+    """Each job's own command builds its model and counts whole steps."""
+    files = Files(tmp_path)
+    files.want(GO)
+    command = (*job.command[1:], "--tiny", "--device", "cpu", "--seconds", "0.2")
+    with started(command, files) as process:
+        output, _ = process.communicate(timeout=50)
+    assert process.returncode == 0, output
+    assert files.count > 0
+    assert files.count % 2 == 0, "a tiny batch is two"
+
+
+@needs_torch
+def test_a_workload_waits_goes_pauses_and_quits(tmp_path: Path) -> None:
+    """A workload counts nothing until the gate opens, stands still when it closes, and quits."""
+    files = Files(tmp_path)
+    with started(("tensor_ops.py", "triad", "--tiny", "--device", "cpu"), files) as process:
+        until(lambda: files.state == WAITING, lambda: process.poll() is None)
+        assert files.count == 0
+        files.want(GO)
+        until(lambda: files.count > 0, lambda: process.poll() is None)
+        files.want(HOLD)
+        until(lambda: files.state == WAITING, lambda: process.poll() is None)
+        stood_at = files.count
+        time.sleep(0.1)
+        assert files.count == stood_at
+        files.want(QUIT)
+        assert process.wait(20) == 0
+
+
+@needs_torch
+@pytest.mark.parametrize("bad", [("kernels.py", "gemm"), ("transformers_models.py", "whisper")])
+def test_what_cannot_run_is_refused_with_its_reason(bad: tuple[str, str], tmp_path: Path) -> None:
+    """Kernels without a GPU and training of a model for inference end with a message."""
+    extra = ("--train",) if bad[1] == "whisper" else ()
+    with started((*bad, *extra, "--tiny", "--device", "cpu"), Files(tmp_path)) as process:
+        output, _ = process.communicate(timeout=50)
+    assert process.returncode == 1
+    assert "leave --" in output
+    assert "Traceback" not in output
+
+
+@needs_torch
+def test_the_walsh_reference_is_the_hadamard_matrix() -> None:
+    """What the Walsh kernel is compared with equals multiplication by the Hadamard matrix."""
+    script = (
+        "import torch, kernels\n"
+        "h = torch.ones(1, 1, dtype=torch.float64)\n"
+        "for _ in range(5):\n"
+        "    h = torch.cat([torch.cat([h, h], 1), torch.cat([h, -h], 1)])\n"
+        "x = torch.randn(3, 32, dtype=torch.float64)\n"
+        "expected = x @ h / 32**0.5\n"
+        "assert kernels.relative_error(kernels.walsh_reference(x), expected) < 1e-12\n"
+        "assert kernels.relative_error(x, expected) > kernels.TOLERANCE\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=WORKLOADS, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,219 @@
+"""Points as files to take away and to bring in."""
+
+import errno
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from store_points import any_point, point
+
+from advisor.errors import InputError, StoreError
+from advisor.records import SCHEMA_VERSION, SOLO_COLUMNS, SoloPoint, to_row
+from advisor_data import bundled, open_store, schema_page
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.files import read_points, write_points
+from advisor_data.parquet import VERSION_KEY
+
+SUFFIXES = (".parquet", ".csv", ".jsonl")
+HEADER = "job,gpu_model,gpu_uuid,share_percent,rate,window_s,started_at,run"
+ROW = "gemm,H200,GPU-1,50,12.5,5,2026-01-31T12:00:00Z,r1"
+
+arrow: Any = importlib.import_module("pyarrow")
+parquet: Any = importlib.import_module("pyarrow.parquet")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(points=st.lists(any_point, max_size=3, unique_by=lambda p: p.point_id))
+def test_any_points_survive_a_file(tmp_path: Path, suffix: str, points: list[SoloPoint]) -> None:
+    """What is written is read back, in its order, with every column."""
+    path = tmp_path / f"points{suffix}"
+    write_points(path, points)
+    assert read_points(path) == points
+
+
+def test_parquet_says_its_units_and_version(tmp_path: Path) -> None:
+    """Somebody who opens the file elsewhere finds unit, meaning and schema version in it."""
+    write_points(tmp_path / "p.parquet", [point()])
+    schema = parquet.read_schema(tmp_path / "p.parquet")
+    assert schema.metadata[VERSION_KEY] == str(SCHEMA_VERSION).encode()
+    assert schema.field("power_w").metadata[b"unit"] == b"W"
+    assert schema.field("power_w").metadata[b"meaning"]
+    assert tuple(schema.names) == SOLO_COLUMNS
+
+
+@pytest.mark.parametrize("version", [str(SCHEMA_VERSION + 1), "next"])
+def test_parquet_of_a_newer_version_is_refused(tmp_path: Path, version: str) -> None:
+    """The message names the file and says to upgrade."""
+    table = arrow.Table.from_pylist([to_row(point())]).replace_schema_metadata(
+        {VERSION_KEY: version}
+    )
+    parquet.write_table(table, tmp_path / "p.parquet")
+    with pytest.raises(InputError, match=rf"p\.parquet: has version {version} .*upgrade advisor"):
+        read_points(tmp_path / "p.parquet")
+
+
+def test_parquet_made_by_pandas_is_read(tmp_path: Path) -> None:
+    """Points measured elsewhere need no metadata; NaN and missing columns are no readings."""
+    pandas: Any = importlib.import_module("pandas")
+    rows = [to_row(point(1, power_w=300.0, throttled=True)), to_row(point(2))]
+    frame = pandas.DataFrame(rows).drop(columns=["flags", "host"])
+    frame.to_parquet(tmp_path / "p.parquet")
+    assert read_points(tmp_path / "p.parquet") == [
+        point(1, power_w=300.0, throttled=True),
+        point(2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "no header"),
+        (f"{HEADER}\n{ROW}\n{ROW.replace('12.5', 'fast')}\n", "line 3: rate is 'fast'"),
+        (f"{HEADER}\n\n{ROW.replace(',50,', ',,')}\n", "line 3: missing .* share_percent"),
+        (f"{HEADER},watts\n{ROW},3\n", "line 2: unknown column watts"),
+        (f"{HEADER},job\n{ROW},x\n", "column job stands twice"),
+        (f"{HEADER}\n{ROW},3\n", "line 2 has 9 values for 8 columns"),
+        (f"{HEADER}\n{ROW[:20]}\n", "line 2 has 5 values for 8 columns"),
+        (f'{HEADER}\n{ROW}"\n"', "line 3"),
+        (f"{HEADER}\n{ROW}\n{ROW.replace('12.5', '13')}\n", "line 3: the same .* as line 2"),
+    ],
+)
+def test_a_bad_csv_is_refused_with_its_place(tmp_path: Path, text: str, complaint: str) -> None:
+    """The message names file, line and column."""
+    path = tmp_path / "p.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=rf"p\.csv: {complaint}"):
+        read_points(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("p.csv", b"job\xff\n", "not UTF-8"),
+        ("p.jsonl", b"{}\n", "line 1: missing column"),
+        ("p.jsonl", b"\n[1]\n", "line 2: no JSON object"),
+        ("p.jsonl", b"rate\n", "line 1: no JSON"),
+        ("p.parquet", b"PAR1", "not a Parquet file"),
+        ("p.parquet", None, "cannot be read"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused(
+    tmp_path: Path, name: str, content: bytes | None, complaint: str
+) -> None:
+    """Whatever the bytes are, the answer is an InputError that names the file."""
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=f"{name}: {complaint}"):
+        read_points(tmp_path / name)
+
+
+def test_a_bad_parquet_row_is_named(tmp_path: Path) -> None:
+    """Rows count from 1, as there are no lines."""
+    rows = [{**to_row(point(n)), "power_w": -n} for n in range(3)]
+    parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / "p.parquet")
+    with pytest.raises(InputError, match=r"p\.parquet: row 2: power_w is -1"):
+        read_points(tmp_path / "p.parquet")
+
+
+def test_the_same_row_twice_is_one_point(tmp_path: Path) -> None:
+    """A file glued from two exports is read."""
+    (tmp_path / "p.csv").write_text(f"{HEADER}\n{ROW}\n{ROW}\n")
+    assert len(read_points(tmp_path / "p.csv")) == 1
+
+
+def test_csv_from_a_spreadsheet_is_read(tmp_path: Path) -> None:
+    """A byte order mark, Windows line ends, quotes and another order of columns do no harm."""
+    columns = ",".join(reversed(HEADER.split(",")))
+    values = ",".join(f'"{value}"' for value in reversed(ROW.split(",")))
+    (tmp_path / "p.csv").write_bytes(f"\ufeff{columns}\r\n{values}\r\n".encode())
+    assert read_points(tmp_path / "p.csv")[0].rate == 12.5
+
+
+def test_files_of_a_crashed_node_can_be_brought_in(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file of the file store is an import file, also with a torn last line."""
+    open_store(f"files:{tmp_path}", tmp_path).add([point(1), point(2)])
+    path = tmp_path / "solo-r1.jsonl"
+    path.write_bytes(path.read_bytes()[:-9])
+    assert read_points(path) == [point(1)]
+    assert "cut off" in caplog.text
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_full_disk_leaves_the_old_file(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An export that fails changes nothing and leaves no draft behind."""
+    path = tmp_path / f"p{suffix}"
+    write_points(path, [point(1)])
+
+    def fsync(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(StoreError, match="No space left"):
+        write_points(path, [point(2)])
+    assert read_points(path) == [point(1)]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_is_not_there_is_a_store_error(tmp_path: Path) -> None:
+    """The message names the file that was asked for."""
+    with pytest.raises(StoreError, match=r"nowhere/p\.csv cannot be written"):
+        write_points(tmp_path / "nowhere" / "p.csv", [point()])
+
+
+def test_another_suffix_is_refused(tmp_path: Path) -> None:
+    """The message lists those that are known."""
+    with pytest.raises(InputError, match=r"\.parquet, \.csv, \.jsonl"):
+        write_points(tmp_path / "p.xlsx", [point()])
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CSV works there, Parquet names the pip command."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    write_points(tmp_path / "p.csv", [point()])
+    assert read_points(tmp_path / "p.csv") == [point()]
+    with pytest.raises(InputError, match=r"pip install 'sm-advisor\[data\]'"):
+        write_points(tmp_path / "p.parquet", [point()])
+
+
+def test_bundled_points_are_read_from_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file in the package is what the function gives; without it the error names it."""
+
+    def package_files(package: str) -> Path:
+        return tmp_path / package
+
+    monkeypatch.setattr(bundled.resources, "files", package_files)
+    with pytest.raises(StoreError, match=r"bundled/solo\.parquet"):
+        bundled_solo_points()
+    (tmp_path / "advisor_data" / "bundled").mkdir(parents=True)
+    write_points(tmp_path / "advisor_data" / "bundled" / "solo.parquet", [point()])
+    assert bundled_solo_points() == [point()]
+
+
+def test_the_schema_page_is_up_to_date() -> None:
+    """docs/schema.md says what the records say."""
+    stored = Path(__file__).parents[2] / "docs" / "schema.md"
+    remedy = "run: python -m advisor_data.schema_page > docs/schema.md"
+    assert stored.read_text() == schema_page.page(), remedy
+
+
+def test_the_example_of_the_schema_page_can_be_brought_in(tmp_path: Path) -> None:
+    """Somebody who copies the example gets two points."""
+    (tmp_path / "p.csv").write_text(schema_page.EXAMPLE_CSV)
+    first, second = read_points(tmp_path / "p.csv")
+    assert (first.power_w, second.power_w) == (431.7, None)

@@ -1,0 +1,134 @@
+"""What only the SQLite store can do or suffer."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import Engine
+from store_points import point
+
+from advisor.errors import StoreError
+from advisor_data import migrate, open_store
+from advisor_data.tables import VERSION_TABLE, metadata
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "points.db"
+
+
+@pytest.fixture
+def small_disk() -> Iterator[None]:
+    """SQLite finds its disk full at 64 pages."""
+
+    def limit(connection: Any, _record: object) -> None:
+        connection.execute("PRAGMA max_page_count=64")
+
+    event.listen(Engine, "connect", limit)
+    yield
+    event.remove(Engine, "connect", limit)
+
+
+def test_migrations_make_the_tables_of_the_code(file: Path) -> None:
+    """A column added to the record without a migration is found here."""
+    migrate(f"sqlite:///{file}")
+    engine = create_engine(f"sqlite:///{file}")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+        assert compare_metadata(context, metadata) == []
+    engine.dispose()
+
+
+def test_migrating_twice_changes_nothing(file: Path) -> None:
+    """Points stay through a migration that has nothing to do."""
+    with open_store(f"sqlite:///{file}", file) as store:
+        store.add([point()])
+    migrate(f"sqlite:///{file}")
+    with open_store(f"sqlite:///{file}", file) as store:
+        assert store.solo_points() == [point()]
+
+
+def test_another_programs_tables_are_left_alone(file: Path) -> None:
+    """A file with its own Alembic version and tables gets ours beside them."""
+    with closing(sqlite3.connect(file)) as other, other:
+        other.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        other.execute("INSERT INTO alembic_version VALUES ('theirs')")
+    with open_store(f"sqlite:///{file}", file) as store:
+        assert store.add([point()]) == 1
+    with closing(sqlite3.connect(file)) as other:
+        assert other.execute("SELECT * FROM alembic_version").fetchall() == [("theirs",)]
+
+
+def test_a_newer_schema_is_refused(file: Path) -> None:
+    """An old advisor neither reads nor changes what a newer one has written."""
+    open_store(f"sqlite:///{file}", file).close()
+    with closing(sqlite3.connect(file)) as newer, newer:
+        newer.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    with pytest.raises(StoreError, match="upgrade advisor"):
+        open_store(f"sqlite:///{file}", file)
+    with pytest.raises(StoreError, match="upgrade advisor"):
+        migrate(f"sqlite:///{file}")
+
+
+def test_readers_do_not_stop_writers(file: Path) -> None:
+    """The file is in write-ahead mode: a point is added while another program reads."""
+    with open_store(f"sqlite:///{file}?timeout=0.1", file) as store:
+        store.add([point(1)])
+        with closing(sqlite3.connect(file, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM solo_points").fetchone()
+            assert store.add([point(2)]) == 1
+
+
+def test_a_locked_file_is_a_store_error_and_works_later(file: Path) -> None:
+    """The message says that another process writes; afterwards the same store goes on."""
+    with open_store(f"sqlite:///{file}?timeout=0.1", file) as store:
+        with closing(sqlite3.connect(file, isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreError, match="another process is writing"):
+                store.add([point()])
+        assert store.add([point()]) == 1
+
+
+@pytest.mark.usefixtures("small_disk")
+def test_a_full_disk_keeps_what_was_stored(file: Path) -> None:
+    """The message says to free space; earlier points can be read, a batch is all or nothing."""
+    with open_store(f"sqlite:///{file}", file) as store:
+        store.add([point(1)])
+        with pytest.raises(StoreError, match="free space"):
+            store.add(point(number) for number in range(2, 3000))
+        assert store.solo_points() == [point(1)]
+        assert store.add([point(2)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "fix"),
+    [
+        ("sqlite:///{}/nowhere/points.db", "check that the folder is there"),
+        ("sqlite:///{}", "check that the folder is there"),
+        ("sqlite:///{}/text.db", "move the file away"),
+        ("sqlite:///file:{}/empty.db?mode=ro&uri=true", "writable"),
+    ],
+    ids=["no folder", "a folder", "no database", "read-only"],
+)
+def test_a_file_that_cannot_be_used_says_what_to_do(tmp_path: Path, url: str, fix: str) -> None:
+    """Each cause has its own advice."""
+    (tmp_path / "text.db").write_text("no database " * 100)
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(StoreError, match=fix):
+        open_store(url.format(tmp_path), tmp_path)
+
+
+def test_a_database_that_lost_its_table_is_a_store_error(file: Path) -> None:
+    """What another program did to the database does not end in a traceback."""
+    with open_store(f"sqlite:///{file}", file) as store:
+        with closing(sqlite3.connect(file)) as other:
+            other.execute("DROP TABLE solo_points")
+        with pytest.raises(StoreError, match="no such table"):
+            store.solo_points()

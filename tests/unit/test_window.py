@@ -1,0 +1,113 @@
+import math
+
+import pytest
+from scripted import ScriptedSource
+
+from advisor.errors import JobError
+from advisor_profiling.clock import VirtualClock
+from advisor_profiling.window import Watch, WindowRules, measure, measure_idle
+
+RULES = WindowRules()
+
+
+def watch(source: ScriptedSource, steps_per_s: float = 100) -> Watch:
+    clock = source.clock
+    return Watch(count=lambda: math.floor(steps_per_s * clock.now_s()), source=source, clock=clock)
+
+
+def test_steady_job_ends_at_the_shortest_window() -> None:
+    """Nothing is measured longer than needed once both errors are small."""
+    window = measure(watch(ScriptedSource(VirtualClock(), lambda _: 300.0)), RULES)
+    assert window.settled
+    assert window.window_s == pytest.approx(RULES.least_s, abs=0.4)
+    assert window.rate is not None
+    assert window.rate.mean == pytest.approx(100, rel=1e-3)
+    assert window.power is not None
+    assert window.power.mean == pytest.approx(300)
+
+
+def test_window_waits_until_power_is_flat_although_the_rate_is() -> None:
+    """A job at full speed whose power still climbs is not measured yet."""
+    source = ScriptedSource(VirtualClock(), lambda t: min(300.0, 100 + 40 * t))
+    window = measure(watch(source), RULES)
+    assert window.settled
+    assert window.settle_s > 4.5
+    assert window.power is not None
+    assert window.power.mean == pytest.approx(300, rel=0.01)
+
+
+def test_power_that_never_settles_is_measured_and_marked() -> None:
+    """A job that drifts for ever yields a point, and the point says so."""
+    source = ScriptedSource(VirtualClock(), lambda t: 100 * 1.2**t)
+    window = measure(watch(source), WindowRules(settle_most_s=5, most_s=3))
+    assert not window.settled
+    assert window.window_s == pytest.approx(3, abs=0.3)
+
+
+def test_noisy_power_uses_the_whole_time() -> None:
+    """A window goes on to its limit while the error is above the target."""
+    source = ScriptedSource(VirtualClock(), lambda t: 300 + 200 * math.copysign(1, math.sin(3 * t)))
+    window = measure(watch(source), WindowRules(settle_most_s=2, most_s=6))
+    assert window.window_s == pytest.approx(6, abs=0.3)
+    assert window.power is not None
+    assert window.power.relative is not None
+    assert window.power.relative > 0.01
+
+
+def test_energy_counter_aligned_to_its_ticks_agrees_with_power() -> None:
+    """At constant power the cross-check is exact, wherever the window starts in a tick."""
+    window = measure(watch(ScriptedSource(VirtualClock(), lambda _: 250.0)), RULES)
+    assert window.counter_power_w == pytest.approx(250, rel=0.01)
+
+
+def test_energy_counter_that_disagrees_shows_its_gap() -> None:
+    """A counter that is 10 % off is reported 10 % off."""
+    source = ScriptedSource(VirtualClock(), lambda _: 250.0, lambda _: 275.0)
+    window = measure(watch(source), RULES)
+    assert window.counter_gap == pytest.approx(0.1, abs=0.01)
+
+
+def test_missing_readings_stay_missing() -> None:
+    """No power sensor and no counter: None, never 0, and the rate is still measured."""
+    source = ScriptedSource(VirtualClock(), lambda _: None, throttle=lambda _: None)
+    window = measure(watch(source), RULES)
+    assert window.power is None
+    assert window.counter_power_w is None
+    assert window.throttle_reasons is None
+    assert window.rate is not None
+
+
+def test_throttling_within_the_window_is_named() -> None:
+    """A reason that was active for part of the window only still marks it."""
+    source = ScriptedSource(
+        VirtualClock(),
+        lambda _: 700.0,
+        throttle=lambda t: ("sw-power-cap",) if 2 < t < 2.5 else (),
+    )
+    assert measure(watch(source), RULES).throttle_reasons == ("sw-power-cap",)
+
+
+def test_job_without_progress_has_no_rate() -> None:
+    """A job that stands still has no rate; the window ends all the same."""
+    source = ScriptedSource(VirtualClock(), lambda _: 100.0)
+    window = measure(watch(source, steps_per_s=0), WindowRules(settle_most_s=3, most_s=3))
+    assert window.rate is None
+
+
+def test_job_that_dies_ends_the_window() -> None:
+    """The check is asked while measuring, and its error comes through."""
+    source = ScriptedSource(VirtualClock(), lambda _: 100.0)
+
+    def check() -> None:
+        if source.clock.now_s() > 2:
+            raise JobError("gone")
+
+    dying = Watch(count=lambda: 0, source=source, clock=source.clock, check=check)
+    with pytest.raises(JobError, match="gone"):
+        measure(dying, RULES)
+
+
+def test_idle_power_is_a_mean() -> None:
+    """Idle power comes from the same readings as a window's."""
+    clock = VirtualClock()
+    assert measure_idle(ScriptedSource(clock, lambda _: 77.0), clock, RULES) == pytest.approx(77)
