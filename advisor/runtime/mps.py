@@ -53,6 +53,7 @@ class MpsBackend:
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Read MPS and the SM count back from inside `environment`."""
         self.check_alive()
+        self._check_recovered()
         seen = next((gpu for gpu in look(environment) if gpu.uuid == self.gpu.uuid), None)
         return check_granted(self.gpu, share, seen, self.control.pipe_dir)
 
@@ -75,14 +76,8 @@ class MpsBackend:
             _check_variable(pid, share)
 
     def check_alive(self) -> None:
-        """Check that the daemon answers and no server is in a fault."""
-        for server in self.control.servers():
-            if "FAULT" in self.control.status(server):
-                raise PartitionError(
-                    f"MPS server {server} is in a fault",
-                    why="a client crashed on the GPU and took its neighbours with it",
-                    fix="end all clients of this GPU; the server then recovers",
-                )
+        """Check that the daemon answers."""
+        self.control.servers()
 
     def release(self, pids: Collection[int]) -> None:
         """End the processes' GPU work by `terminate_client` and wait until they are off.
@@ -102,6 +97,18 @@ class MpsBackend:
         pid = _daemon_pid(self.control.pipe_dir)
         self.control.ask("quit -t 5")
         wait_until(lambda: pid is None or owner_of(pid) is None, _START_S)
+
+    def _check_recovered(self) -> None:
+        """Wait until no server is in a fault; it recovers when all its clients have ended."""
+        if not wait_until(lambda: not self._faulty(), _CLIENT_S):
+            raise PartitionError(
+                f"MPS server {self._faulty()[0]} is in a fault",
+                why="a client crashed on the GPU and took its neighbours with it",
+                fix="end all clients of this GPU; the server then recovers",
+            )
+
+    def _faulty(self) -> list[int]:
+        return [s for s in self.control.servers() if "FAULT" in self.control.status(s)]
 
     def _clients(self) -> list[int]:
         return [pid for server in self.control.servers() for pid in self.control.clients(server)]

@@ -13,6 +13,7 @@ from advisor.runtime.cores import available_cores, plan_cores
 from advisor.runtime.launcher import RunningJob, launch
 from advisor.runtime.processes import pin
 from advisor_profiling.clock import Clock, LiveClock
+from advisor_profiling.quiet import Quiet
 from advisor_profiling.source import Source
 
 
@@ -94,6 +95,11 @@ class Bench(Protocol):
         """The GPU."""
         ...
 
+    @property
+    def quiet(self) -> Quiet:
+        """Keeps starts and windows of all advisors on this host apart."""
+        ...
+
     def start(self, job: Job, share: Share) -> Client:
         """Start a job under a proven share; returns before it is ready."""
         ...
@@ -135,11 +141,18 @@ class LiveBench:
         source: Telemetry of the same GPU.
         base: Environment of jobs, without limits.
         folder: Folder of this run: counters, gates and outputs of its jobs.
+        quiet: Keeps starts and windows of all advisors on this host apart.
     """
 
     def __init__(
-        self, backend: Backend, source: Source, base: Mapping[str, str], folder: Path
+        self,
+        backend: Backend,
+        source: Source,
+        base: Mapping[str, str],
+        folder: Path,
+        quiet: Quiet,
     ) -> None:
+        self.quiet = quiet
         self._backend, self.source, self._base, self._folder = backend, source, base, folder
         self.mode, self.max_clients = backend.mode, backend.max_clients
         self.clock: Clock = LiveClock()

@@ -17,6 +17,7 @@ from advisor.runtime.uncapped import UncappedBackend
 from advisor.settings import Settings
 from advisor_profiling import amd, dcgm, nvml
 from advisor_profiling.bench import LiveBench
+from advisor_profiling.quiet import HostQuiet
 from advisor_profiling.source import Source
 
 SourceName = Literal["nvml", "dcgm", "amd"]
@@ -38,14 +39,15 @@ def live_bench(
     """
     gpu = find_gpu(gpu_name)
     with gpu_lock(settings.runtime_dir, gpu.uuid):
-        gpu = _with_units(gpu, settings)
+        gpu = with_units(gpu, settings)
         source = _open_source(gpu, source_name, settings)
         try:
             backend = _open_backend(gpu, mode, settings)
             try:
                 end_leftovers(backend)
                 folder = settings.home / "logs" / run
-                yield LiveBench(backend, source, settings.job_environment(), folder)
+                quiet = HostQuiet(settings.runtime_dir)
+                yield LiveBench(backend, source, settings.job_environment(), folder, quiet)
             finally:
                 backend.close()
         finally:
@@ -82,7 +84,7 @@ def find_gpu(name: str) -> Gpu:
     return found[0]
 
 
-def _with_units(gpu: Gpu, settings: Settings) -> Gpu:
+def with_units(gpu: Gpu, settings: Settings) -> Gpu:
     """Read the number of SMs or CUs where nothing lowers it: outside MPS, without a mask."""
     if gpu.units_total is not None:
         return gpu

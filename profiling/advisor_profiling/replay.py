@@ -14,6 +14,7 @@ from advisor.records import Counters, SoloPoint
 from advisor.runtime.backend import Granted
 from advisor_profiling.bench import Client
 from advisor_profiling.clock import Clock, VirtualClock
+from advisor_profiling.quiet import NoQuiet, Quiet
 from advisor_profiling.source import GpuState
 
 _TICK_S = 0.1
@@ -132,6 +133,7 @@ class ReplayBench:
         self._points = points
         self.mode = first.mode
         self.clock: Clock = VirtualClock()
+        self.quiet: Quiet = NoQuiet()
         self.gpu = Gpu(
             uuid=first.gpu_uuid,
             model=first.gpu_model,

@@ -10,10 +10,7 @@ from rich.table import Table
 
 from advisor.records import SoloPoint
 from advisor_profiling.points import FLAGS
-from advisor_profiling.sweep import Failure, SweepResult
-
-_IDLE_DRIFT_W = 5
-"""Idle power that moved by more than this between start and end is worth a word."""
+from advisor_profiling.sweep import IDLE_DRIFT_W, Failure, SweepResult
 
 
 class ConsoleReporter:
@@ -93,7 +90,7 @@ def problems(
 def _sweep_problems(result: SweepResult) -> list[str]:
     found = [f"no point at {f.target.share} %: {f.error}" for f in result.failures]
     before, after = result.idle_before_w, result.idle_after_w
-    if before is not None and after is not None and abs(after - before) > _IDLE_DRIFT_W:
+    if before is not None and after is not None and abs(after - before) > IDLE_DRIFT_W:
         found.append(
             f"idle power was {before:.1f} W before and {after:.1f} W after: the card was still "
             "cooling down or something else used it"

@@ -21,6 +21,10 @@ from advisor_profiling.window import Watch, WindowRules, measure, measure_idle
 
 DEFAULT_SHARES = tuple(Share(percent) for percent in range(10, 101, 10))
 
+IDLE_DRIFT_W = 5
+"""Idle power that moved by more than this between start and end is worth a word."""
+
+_COOL_DOWN_S = 8
 _READY_POLL_S = 0.05
 
 
@@ -138,9 +142,20 @@ def sweep(
         points=tuple(task.points),
         failures=tuple(failures),
         idle_before_w=idle_before_w,
-        idle_after_w=measure_idle(bench.source, bench.clock, rules),
+        idle_after_w=_idle_again(bench, rules, idle_before_w),
         duration_s=bench.clock.now_s() - begun_s,
     )
+
+
+def _idle_again(bench: Bench, rules: WindowRules, before_w: float | None) -> float | None:
+    """Idle power after the last job; the card takes some seconds to lower its clocks."""
+    deadline_s = bench.clock.now_s() + _COOL_DOWN_S
+    while True:
+        after_w = measure_idle(bench.source, bench.clock, rules)
+        if before_w is None or after_w is None or after_w <= before_w + IDLE_DRIFT_W:
+            return after_w
+        if bench.clock.now_s() >= deadline_s:
+            return after_w
 
 
 def group_size(job: Job, bench: Bench) -> int:
@@ -186,11 +201,12 @@ class _Sweep:
         shares = ", ".join(f"{target.share} %" for target in group)
         self._reporter.phase(f"starting {self._conditions.job.name} at {shares}")
         waiting: list[tuple[Target, Client]] = []
-        for target in group:
-            client = self._bench.start(self._conditions.job, target.share)
-            stack.callback(client.stop)
-            waiting.append((target, client))
-        return [(t, c) for t, c in waiting if self._await(t, c, failures)]
+        with self._bench.quiet.starting():
+            for target in group:
+                client = self._bench.start(self._conditions.job, target.share)
+                stack.callback(client.stop)
+                waiting.append((target, client))
+            return [(t, c) for t, c in waiting if self._await(t, c, failures)]
 
     def _await(self, target: Target, client: Client, failures: list[Failure]) -> bool:
         try:
@@ -204,13 +220,20 @@ class _Sweep:
 
     def _try(self, target: Target, client: Client, failures: list[Failure]) -> None:
         try:
-            client.go()
-            self._keep(self._measure(target, client))
-            client.hold()
+            with self._bench.quiet.measuring():
+                client.go()
+                point = self._measure(target, client)
         except JobError as error:
             failures.append(Failure(target, str(error)))
             client.stop()
+            return
         self._bench.check_alive()
+        self._keep(point)
+        try:
+            client.hold()
+        except JobError:
+            # Its point is good; it only must not run on beside the next one.
+            client.stop()
 
     def _keep(self, point: SoloPoint) -> None:
         self._store.add([point])

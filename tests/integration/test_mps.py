@@ -97,8 +97,11 @@ def test_daemon_with_a_lower_default_is_refused(host: FakeHost) -> None:
     host.control("quit")
 
 
-def test_faulty_server_is_refused(backend: MpsBackend, host: FakeHost) -> None:
+def test_faulty_server_is_refused(
+    backend: MpsBackend, host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a client's crash nothing is started until the server has recovered."""
+    monkeypatch.setattr("advisor.runtime.mps._CLIENT_S", 0.2)
     (host.pipe_dir / "status").write_text("FAULT")
     with pytest.raises(PartitionError, match="is in a fault"):
         prove(backend, host, 30)
