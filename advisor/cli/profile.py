@@ -142,13 +142,19 @@ def _show(
         typer.echo(json.dumps(_as_json(job, gpu, points, result, wrong, replayed)))
         return
     console = Console()
-    console.print(f"{job.name} on {gpu.model}" + (" (replay)" if replayed else ""))
+    # Flags are never cut off: on a narrow terminal their lines wrap.
+    console.width = max(console.width, report.WIDTH)
+    console.print(f"{job.name} on {gpu.model}, rate in {job.progress.unit}/s{_note(replayed)}")
     if points:
         console.print(report.table(points))
         typer.echo(report.plot(points))
         console.print(report.summary(points), highlight=False)
     for line in wrong:
         console.print(f"! {line}", highlight=False, markup=False)
+
+
+def _note(replayed: bool) -> str:
+    return " (replay of recorded points)" if replayed else ""
 
 
 def _as_json(

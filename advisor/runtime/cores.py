@@ -8,6 +8,7 @@ the same number of cores as in a pair: otherwise the two rates could not be comp
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +25,42 @@ class CorePlan:
         return self.first | self.second
 
 
-def plan_cores(cores: Sequence[int]) -> CorePlan:
-    """Share out `cores`; with fewer than three, some serve two owners."""
-    own, *rest = sorted(cores)
+def plan_cores(groups: Sequence[frozenset[int]]) -> CorePlan:
+    """Share out physical cores; with fewer than three, some serve two owners.
+
+    Args:
+        groups: The logical cores of each physical one. Two logical cores of one physical core
+            slow each other down, so they never get different owners.
+    """
+    own, *rest = groups
     rest = rest or [own]
     half = max(1, len(rest) // 2)
-    return CorePlan(
-        frozenset([own]), frozenset(rest[:half]), frozenset(rest[half : 2 * half] or rest)
-    )
+    return CorePlan(own, _union(rest[:half]), _union(rest[half : 2 * half] or rest))
 
 
 def available_cores() -> list[int]:
-    """Cores that this process may use."""
+    """Logical cores that this process may use."""
     return sorted(os.sched_getaffinity(0))
+
+
+def physical_cores(topology: Path = Path("/sys/devices/system/cpu")) -> list[frozenset[int]]:
+    """The logical cores that this process may use, grouped by physical core."""
+    allowed = set(available_cores())
+    groups = {frozenset(_siblings(topology, core) & allowed) for core in allowed}
+    return sorted(groups, key=min)
+
+
+def _siblings(topology: Path, core: int) -> set[int]:
+    try:
+        text = (topology / f"cpu{core}/topology/thread_siblings_list").read_text()
+    except OSError:
+        return {core}
+    siblings = {core}
+    for part in text.strip().split(","):
+        low, _, high = part.partition("-")
+        siblings |= set(range(int(low), int(high or low) + 1))
+    return siblings
+
+
+def _union(groups: Sequence[frozenset[int]]) -> frozenset[int]:
+    return frozenset[int]().union(*groups)

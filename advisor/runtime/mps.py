@@ -39,7 +39,11 @@ class MpsBackend:
     control: Control
     owned: bool
     mode: str = "mps"
-    max_clients: int = _CLIENT_LIMIT
+
+    @property
+    def max_clients(self) -> int:
+        """Places left on the GPU, beside clients that are there already."""
+        return max(1, _CLIENT_LIMIT - len(self._clients()))
 
     def environment(self, share: Share) -> dict[str, str]:
         """Variables that make a process a client under `share`."""

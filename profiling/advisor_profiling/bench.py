@@ -9,7 +9,7 @@ from typing import Protocol
 from advisor.gpu import Gpu, Share
 from advisor.job import Job
 from advisor.runtime.backend import Backend, Granted
-from advisor.runtime.cores import available_cores, plan_cores
+from advisor.runtime.cores import physical_cores, plan_cores
 from advisor.runtime.launcher import RunningJob, launch
 from advisor.runtime.processes import pin
 from advisor_profiling.clock import Clock, LiveClock
@@ -156,7 +156,7 @@ class LiveBench:
         self._backend, self.source, self._base, self._folder = backend, source, base, folder
         self.mode, self.max_clients = backend.mode, backend.max_clients
         self.clock: Clock = LiveClock()
-        self.cores = plan_cores(available_cores())
+        self.cores = plan_cores(physical_cores())
         self._numbers = itertools.count()
         pin([os.getpid()], self.cores.own)
 

@@ -12,6 +12,9 @@ from advisor.records import SoloPoint
 from advisor_profiling.points import FLAGS
 from advisor_profiling.sweep import IDLE_DRIFT_W, Failure, SweepResult
 
+WIDTH = 120
+"""Columns that the table may need with several flags in a row."""
+
 
 class ConsoleReporter:
     """Writes progress as lines, so that a log file reads as well as a terminal."""
@@ -39,16 +42,17 @@ class ConsoleReporter:
         )
 
 
+COLUMNS = (
+    "share%", "units", "rate", "±%", "W", "±%", "Δ%", "/kJ", "SM%", "DRAM%", "MHz", "flags",
+)  # fmt: skip
+"""Headings of the table; Δ is the energy counter against the mean of instant power."""
+
+
 def table(points: Sequence[SoloPoint]) -> Table:
-    """A profile as a table, one line per point."""
-    unit = points[0].rate_unit if points else "steps"
-    columns = (
-        "share %", "units", f"{unit}/s", "± %", "power W", "± %", "counter %", f"{unit}/kJ",
-        "SM act %", "occup %", "DRAM %", "SM MHz", "flags",
-    )  # fmt: skip
+    """A profile as a table, one line per point; all but the flags fits into 80 columns."""
     result = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        result.add_column(name, justify="left" if name == "flags" else "right")
+    for name in COLUMNS:
+        result.add_column(name, justify="left" if name == "flags" else "right", no_wrap=True)
     for point in sorted(points, key=lambda p: (p.share_percent, p.repeat)):
         result.add_row(*_cells(point))
     return result
@@ -128,7 +132,6 @@ def _cells(point: SoloPoint) -> list[str]:
         "-" if gap is None else f"{gap:+.1f}",
         "-" if not power_w else f"{1000 * point.rate / power_w:.4g}",
         _text(point.sm_active_percent),
-        _text(point.sm_occupancy_percent),
         _text(point.dram_active_percent),
         "-" if point.sm_clock_mhz is None else f"{point.sm_clock_mhz:.0f}",
         " ".join(point.flags),

@@ -48,7 +48,7 @@ def test_profile_of_an_ungated_job_and_the_table(host: FakeHost) -> None:
     done = host.advisor("profile", "free", *SHARES, *QUICK)
     assert done.returncode == 0, done.stderr
     assert "share of the GPU" in done.stdout
-    assert "steps/kJ" in done.stdout
+    assert "rate in steps/s" in done.stdout
     assert "3/3" in done.stderr
 
 
