@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+RUNTIME_DIR = "ADVISOR_RUNTIME_DIR"
+
 LIMIT_VARIABLES = (
     "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
     "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING",
@@ -45,7 +47,8 @@ class Settings:
 
     def job_environment(self) -> dict[str, str]:
         """The environment without the variables that set or lift a limit."""
-        return {k: v for k, v in self.environment.items() if k not in LIMIT_VARIABLES}
+        kept = {k: v for k, v in self.environment.items() if k not in LIMIT_VARIABLES}
+        return {**kept, RUNTIME_DIR: str(self.runtime_dir)}
 
 
 def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
@@ -69,7 +72,7 @@ def python() -> str:
 
 
 def _runtime_dir(environment: Mapping[str, str]) -> Path:
-    if given := environment.get("ADVISOR_RUNTIME_DIR"):
+    if given := environment.get(RUNTIME_DIR):
         return Path(given)
     if per_user := environment.get("XDG_RUNTIME_DIR"):
         return Path(per_user) / "advisor"

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from advisor.settings import read_settings
 from advisor_profiling.checks import Finding, examine
@@ -33,6 +34,6 @@ def _print(findings: list[Finding]) -> None:
     for name in ("check", "", "found", "fix"):
         table.add_column(name)
     for finding in findings:
-        style = _STYLES[finding.verdict]
-        table.add_row(finding.check, f"[{style}]{finding.verdict}[/]", finding.found, finding.fix)
+        verdict = Text(finding.verdict, style=_STYLES[finding.verdict])
+        table.add_row(finding.check, verdict, Text(finding.found), Text(finding.fix))
     Console().print(table)

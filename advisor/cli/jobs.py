@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from advisor.job_file import list_jobs
 from advisor.records import SoloPoint
@@ -62,7 +63,7 @@ def _print(rows: Sequence[dict[str, Any]]) -> None:
     for name in ("job", "gpu model", "shares %", "points", "measured at", "flags"):
         table.add_column(name)
     for row in rows:
-        table.add_row(
+        cells = (
             row["job"],
             row["gpu_model"] or "not measured",
             " ".join(f"{share:g}" for share in row["shares"]),
@@ -70,4 +71,5 @@ def _print(rows: Sequence[dict[str, Any]]) -> None:
             (row["measured_at"] or "")[:16],
             " ".join(row["flags"]),
         )
+        table.add_row(*map(Text, cells))
     Console().print(table)

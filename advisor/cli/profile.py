@@ -3,11 +3,11 @@
 import json
 import signal
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -37,6 +37,8 @@ from advisor_profiling.sweep import (
 from advisor_profiling.window import WindowRules, rules_for
 
 REPLAY = "replay"
+
+_Number = TypeVar("_Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,9 @@ def profile(
     Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
     """
     settings = read_settings()
-    counts = tuple(int(count) for count in _numbers("units", units))
-    wanted = Wanted(tuple(_numbers("shares", shares)), counts, repeats)
+    wanted = Wanted(_numbers("shares", shares, float), _numbers("units", units, int), repeats)
+    if wanted.shares and wanted.units:
+        raise InputError("--shares and --units were both given", fix="give one of them")
     rules = rules_for(window)
     if name is not None:
         job = inline_job(name, what, kind=progress, unit=unit, pattern=pattern)
@@ -231,10 +234,11 @@ def _terminated_like_interrupt() -> Generator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _numbers(option: str, text: str) -> list[float]:
+def _numbers(option: str, text: str, number: Callable[[str], _Number]) -> tuple[_Number, ...]:
     try:
-        return [float(part) for part in text.split(",") if part.strip()]
+        return tuple(number(part) for part in text.split(",") if part.strip())
     except ValueError as error:
+        kind = "whole numbers" if number is int else "numbers"
         raise InputError(
-            f"--{option} {text} is no list of numbers", fix=f"write --{option} 10,20,30"
+            f"--{option} {text} is no list of {kind}", fix=f"write --{option} 10,20,30"
         ) from error

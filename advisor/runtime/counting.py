@@ -1,5 +1,6 @@
 """Reads the progress of a running job: from its counter file or from its output."""
 
+import math
 import re
 import struct
 from pathlib import Path
@@ -16,6 +17,10 @@ class Counter(Protocol):
         """Progress since the job started, in the job's unit."""
         ...
 
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
 
 class CounterFile:
     """The 8-byte count in `ADVISOR_PROGRESS_FILE`, times the progress of one count."""
@@ -26,11 +31,24 @@ class CounterFile:
 
     def read(self) -> float:
         self._file.seek(0)
-        return struct.unpack("<q", self._file.read(8))[0] * self._scale
+        count = self._file.read(8)
+        if len(count) < 8:
+            raise JobError(
+                f"the progress file has {len(count)} bytes, not 8",
+                why="the job emptied it",
+                fix="write the count in place, as docs/progress.md shows",
+            )
+        return struct.unpack("<q", count)[0] * self._scale
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class OutputCounter:
-    """A pattern matched against each complete line of the job's output file."""
+    """A pattern matched against each complete line of the job's output file.
+
+    A carriage return ends a line too: progress bars write nothing else.
+    """
 
     def __init__(self, path: Path, pattern: str, *, cumulative: bool) -> None:
         self._file = path.open("rb")
@@ -40,16 +58,21 @@ class OutputCounter:
         self._total = 0.0
 
     def read(self) -> float:
-        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
+        *lines, self._rest = re.split(rb"[\r\n]", self._rest + self._file.read())
         for line in lines:
             self._take(line.decode(errors="replace"))
         return self._total
 
+    def close(self) -> None:
+        self._file.close()
+
     def _take(self, line: str) -> None:
         match = self._pattern.search(line)
-        if match is None:
+        # The last group is the only one, or with index 0 the whole match.
+        caught = match and match.group(self._pattern.groups)
+        if caught is None:
             return
-        number = _number(match.group(1)) if self._pattern.groups else 1.0
+        number = _number(caught) if self._pattern.groups else 1.0
         # A pattern without a group counts lines, whatever `cumulative` says.
         replace = self._cumulative and self._pattern.groups
         self._total = number if replace else self._total + number
@@ -64,9 +87,12 @@ def open_counter(progress: Progress, counter_path: Path, output_path: Path) -> C
 
 def _number(text: str) -> float:
     try:
-        return float(text.replace(",", ""))
-    except ValueError as error:
-        raise JobError(
-            f"the progress pattern caught '{text}', which is no number",
-            fix="put the group of the pattern around the number alone",
-        ) from error
+        number = float(text.replace(",", ""))
+    except ValueError:
+        number = math.nan
+    if math.isfinite(number):
+        return number
+    raise JobError(
+        f"the progress pattern caught '{text}', which is no number",
+        fix="put the group of the pattern around the number alone",
+    )

@@ -13,13 +13,13 @@ from pathlib import Path
 from advisor.errors import JobError
 from advisor.gpu import Share
 from advisor.job import Job
-from advisor.progress import GO, HOLD, QUIT, WAITING
+from advisor.progress import GO, HOLD, QUIT, RUNNING, STARTING, WAITING
 from advisor.runtime.backend import Backend, Granted
 from advisor.runtime.counting import open_counter
 from advisor.runtime.processes import cpu_s, marked_pids, pin, session_pids, wait_until
-from advisor.settings import python
+from advisor.settings import RUNTIME_DIR, python
 
-MARK = "ADVISOR_GPU"
+GPU_MARK = "ADVISOR_GPU"
 """Every job carries the UUID of its GPU in this variable, so that left-over ones are found."""
 
 _PR_SET_PDEATHSIG = 1
@@ -122,16 +122,26 @@ class RunningJob:
 
     def stop(self) -> None:
         """End the job: ask at the gate, take it off the GPU, then signals."""
-        if self._gate is not None and self._process.poll() is None:
-            self._want(QUIT)
+        self._want(QUIT)
+        # A job that has not come to its gate yet does not look at it.
+        if self._state() in (WAITING, RUNNING):
             wait_until(self._over, _LEAVE_S)
-        if pids := self.pids():
-            self._backend.release(pids)
+        try:
+            if pids := self.pids():
+                self._backend.release(pids)
+        finally:
+            # Also when the daemon is gone: no job may outlive its limit.
+            self._end()
+
+    def _end(self) -> None:
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self.pids():
                 _signal_session(self._process.pid, number)
                 wait_until(self._over, _LEAVE_S)
         self._process.wait()
+        self._counter.close()
+        if self._gate is not None:
+            self._gate.close()
 
     def _over(self) -> bool:
         return self._process.poll() is not None and not self.pids()
@@ -144,7 +154,12 @@ class RunningJob:
         if self._gate is None:
             return False
         self.check()
-        return struct.unpack("<q", os.pread(self._gate.fileno(), 8, 8))[0] == WAITING
+        return self._state() == WAITING
+
+    def _state(self) -> int:
+        if self._gate is None:
+            return STARTING
+        return struct.unpack("<q", os.pread(self._gate.fileno(), 8, 8))[0]
 
     def _error(self, what: str, why: str = "") -> JobError:
         return JobError(
@@ -180,16 +195,19 @@ def launch(
     return RunningJob(job, share, backend, granted, folder, process)
 
 
-def end_leftovers(backend: Backend) -> list[int]:
-    """End jobs on this GPU that an earlier advisor left behind; returns their process numbers."""
-    pids = marked_pids(MARK, backend.gpu.uuid)
-    if pids:
+def leftovers(gpu_uuid: str, runtime_dir: Path) -> list[int]:
+    """Processes of jobs that an advisor with this runtime directory started on the GPU."""
+    return marked_pids({GPU_MARK: gpu_uuid, RUNTIME_DIR: str(runtime_dir)})
+
+
+def end_leftovers(backend: Backend, runtime_dir: Path) -> None:
+    """End jobs that a killed advisor left behind; the caller holds the lock of the GPU."""
+    if pids := leftovers(backend.gpu.uuid, runtime_dir):
         backend.release(pids)
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid in marked_pids(MARK, backend.gpu.uuid):
+        for pid in leftovers(backend.gpu.uuid, runtime_dir):
             _kill(pid, number)
-        wait_until(lambda: not marked_pids(MARK, backend.gpu.uuid), _LEAVE_S)
-    return pids
+        wait_until(lambda: not leftovers(backend.gpu.uuid, runtime_dir), _LEAVE_S)
 
 
 def _popen(
@@ -223,7 +241,7 @@ def _environment(
         "PYTHONUNBUFFERED": "1",
         "ADVISOR_PROGRESS_FILE": str(folder / "progress"),
         **gate,
-        MARK: backend.gpu.uuid,
+        GPU_MARK: backend.gpu.uuid,
         **backend.environment(share),
     }
 

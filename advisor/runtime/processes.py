@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 _PROC = Path("/proc")
@@ -29,9 +29,9 @@ def session_pids(session: int) -> list[int]:
     ]
 
 
-def marked_pids(variable: str, value: str) -> list[int]:
-    """Living processes that were started with `variable` set to `value`."""
-    return [pid for pid in _all_pids() if environment_of(pid).get(variable) == value]
+def marked_pids(mark: Mapping[str, str]) -> list[int]:
+    """Living processes that were started with all variables of `mark`."""
+    return [pid for pid in _all_pids() if mark.items() <= environment_of(pid).items()]
 
 
 def cpu_s(pids: Iterable[int]) -> float:

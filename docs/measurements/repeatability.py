@@ -1,6 +1,6 @@
 """How well a solo profile repeats: every job of the bundled data that was profiled twice.
 
-    .venv/bin/python docs/measurements/repeatability.py
+.venv/bin/python docs/measurements/repeatability.py
 """
 
 import statistics

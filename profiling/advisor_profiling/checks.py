@@ -10,11 +10,11 @@ from typing import Literal
 from advisor.errors import AdvisorError
 from advisor.gpu import Gpu
 from advisor.runtime.cores import available_cores
-from advisor.runtime.launcher import MARK
+from advisor.runtime.launcher import leftovers
 from advisor.runtime.limit import look
 from advisor.runtime.mps import PIPE_DIRECTORY
 from advisor.runtime.mps_control import Control, binary_version
-from advisor.runtime.processes import cpu_steal_s, marked_pids
+from advisor.runtime.processes import cpu_steal_s
 from advisor.settings import LIMIT_VARIABLES, Settings
 from advisor_profiling.dcgm import fetch
 from advisor_profiling.dcgm_text import missing_counters
@@ -49,7 +49,8 @@ def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
         found = gpus()
     except AdvisorError as error:
         return [_missing("gpu", error), *findings, *_mps_binary(settings)]
-    findings += _mps_binary(settings)
+    if any(gpu.vendor == "nvidia" for gpu in found):
+        findings += _mps_binary(settings)
     for gpu in found:
         findings += _gpu(gpu, settings)
     return [*findings, _daemon(settings), _exporter(settings)]
@@ -113,7 +114,7 @@ def _gpu(gpu: Gpu, settings: Settings) -> Iterable[Finding]:
     yield _compute_mode(gpu)
     yield _sms(gpu, settings)
     yield from _telemetry(gpu)
-    if left := marked_pids(MARK, gpu.uuid):
+    if left := leftovers(gpu.uuid, settings.runtime_dir):
         yield Finding(
             name, "warning", f"jobs of an earlier advisor still run: {left}",
             "the next `advisor profile` ends them",

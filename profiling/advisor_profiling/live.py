@@ -44,7 +44,7 @@ def live_bench(
         try:
             backend = _open_backend(gpu, mode, settings)
             try:
-                end_leftovers(backend)
+                end_leftovers(backend, settings.runtime_dir)
                 folder = settings.home / "logs" / run
                 quiet = HostQuiet(settings.runtime_dir)
                 yield LiveBench(backend, source, settings.job_environment(), folder, quiet)

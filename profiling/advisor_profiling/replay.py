@@ -155,12 +155,10 @@ class ReplayBench:
         same = [p for p in self._points if p.job == job.name]
         found = [p for p in same if p.share_percent == share.percent]
         if not found:
-            known = sorted(
-                {p.share_percent for p in same} or {p.job for p in self._points}, key=str
-            )
+            shares = [f"{percent:g} %" for percent in sorted({p.share_percent for p in same})]
             raise InputError(
                 f"no recorded point of {job.name} at {share} %",
-                fix=f"recorded are: {', '.join(f'{k}' for k in known)}",
+                fix=f"recorded are: {', '.join(shares or sorted(self.jobs()))}",
             )
         return ReplayClient(max(found, key=lambda p: p.started_at), self.source, self.clock)
 

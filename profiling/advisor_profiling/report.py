@@ -7,6 +7,7 @@ from typing import Any
 import plotext
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from advisor.records import SoloPoint
 from advisor_profiling.points import FLAGS
@@ -52,9 +53,9 @@ def table(points: Sequence[SoloPoint]) -> Table:
     """A profile as a table, one line per point; all but the flags fits into 80 columns."""
     result = Table(box=None, pad_edge=False, header_style="bold")
     for name in COLUMNS:
-        result.add_column(name, justify="left" if name == "flags" else "right", no_wrap=True)
+        result.add_column(Text(name), justify="left" if name == "flags" else "right", no_wrap=True)
     for point in sorted(points, key=lambda p: (p.share_percent, p.repeat)):
-        result.add_row(*_cells(point))
+        result.add_row(*map(Text, _cells(point)))
     return result
 
 
@@ -132,6 +133,7 @@ def _cells(point: SoloPoint) -> list[str]:
         "-" if gap is None else f"{gap:+.1f}",
         "-" if not power_w else f"{1000 * point.rate / power_w:.4g}",
         _text(point.sm_active_percent),
+        _text(point.sm_occupancy_percent),
         _text(point.dram_active_percent),
         "-" if point.sm_clock_mhz is None else f"{point.sm_clock_mhz:.0f}",
         " ".join(point.flags),

@@ -27,7 +27,9 @@ class FakeHost:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "ADVISOR_"))}
         return {
             **kept,
-            "PATH": f"{FAKES / 'mps'}{os.pathsep}{os.environ['PATH']}",
+            "PATH": os.pathsep.join(
+                [str(FAKES / "mps"), str(Path(sys.executable).parent), os.environ["PATH"]]
+            ),
             "LD_LIBRARY_PATH": str(self.libraries),
             "FAKE_NVML_DIR": str(self.folder / "nvml"),
             "FAKE_CUDA_UUIDS": UUID,

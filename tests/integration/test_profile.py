@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from host import FakeHost
+from host import UUID, FakeHost
 
 QUICK = ("--window", "0.5")
 SHARES = ("--shares", "20,50,100")
@@ -92,21 +92,21 @@ def test_short_command_is_repeated(host: FakeHost) -> None:
 def test_kill_9_in_mid_sweep_then_resume(host: FakeHost) -> None:
     """No finished point is lost and none is measured twice."""
     host.write_job("steady")
-    command = ("profile", "steady", "--window", "1")
+    command = ("profile", "steady", "--shares", "20,40,60,80,100", *QUICK)
     with host.start_advisor(*command) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if line.strip().startswith("2/10"):
+            if line.strip().startswith("2/5"):
                 break
         process.kill()
     kept = points(host)
-    assert 2 <= len(kept) < 10
+    assert 2 <= len(kept) < 5
     wait_for_no_jobs(host)
     done = host.advisor(*command, "--json")
     assert done.returncode == 0, done.stderr
     after = points(host)
     assert [p["share_percent"] for p in sorted(after, key=lambda p: p["share_percent"])] == [
-        *range(10, 101, 10)
+        *range(20, 101, 20)
     ]
     assert {p["run"] for p in after} == {kept[0]["run"]}
     assert all(p in after for p in kept)
@@ -126,10 +126,10 @@ def test_interrupt_keeps_points_and_leaves_nothing_behind(
 ) -> None:
     """Ctrl-C, or a batch system's SIGTERM, ends jobs and daemon; points stay."""
     host.write_job("steady")
-    with host.start_advisor("profile", "steady", "--window", "1") as process:
+    with host.start_advisor("profile", "steady", *SHARES, "--window", "1") as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if line.strip().startswith("1/10"):
+            if line.strip().startswith("1/3"):
                 break
         process.send_signal(number)
         rest = process.stderr.read()
@@ -192,17 +192,17 @@ def test_wrong_pipe_directory_ends_before_the_job(host: FakeHost) -> None:
 def test_daemon_that_dies_in_mid_sweep_stops_it(host: FakeHost) -> None:
     """Points that were measured under the daemon stay; nothing runs without it."""
     host.write_job("steady")
-    with host.start_advisor("profile", "steady", "--window", "1") as process:
+    with host.start_advisor("profile", "steady", *SHARES, "--window", "1") as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if line.strip().startswith("1/10"):
+            if line.strip().startswith("1/3"):
                 break
         daemon = int((host.pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
         os.kill(daemon, signal.SIGKILL)
         rest = process.stderr.read()
     assert process.returncode == 4, rest
     assert "no MPS daemon answers" in rest
-    assert 1 <= len(points(host)) < 10
+    assert 1 <= len(points(host)) < 3
 
 
 def test_full_disk_loses_the_open_window_only(host: FakeHost) -> None:
@@ -246,7 +246,7 @@ def test_throttled_clock_and_missing_counter_are_flagged(host: FakeHost) -> None
 def test_second_advisor_on_the_same_gpu_is_refused(host: FakeHost) -> None:
     """Two profilers would measure each other."""
     host.write_job("steady")
-    with host.start_advisor("profile", "steady", "--window", "1") as process:
+    with host.start_advisor("profile", "steady", *SHARES, "--window", "1") as process:
         assert process.stderr is not None
         process.stderr.readline()
         second = host.advisor("profile", "steady")
@@ -258,7 +258,7 @@ def test_second_advisor_on_the_same_gpu_is_refused(host: FakeHost) -> None:
 
 def test_left_over_job_is_ended_before_measuring(host: FakeHost) -> None:
     """A job that outlived a killed profiler does not disturb the next one."""
-    environment = host.environment(ADVISOR_GPU="GPU-00000000-0000-0000-0000-000000000000")
+    environment = host.environment(ADVISOR_GPU=UUID)
     with subprocess.Popen(["sleep", "60"], env=environment) as left:
         host.write_job("steady")
         profile(host, "steady")
