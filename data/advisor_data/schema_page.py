@@ -27,7 +27,7 @@ A value that was not measured is empty (`null` in JSON, Parquet and SQL), never 
 
 _AFTER = f"""
 `flags` is empty for a window with nothing wrong; in CSV and SQL its words are joined by `;`. The
-words are explained where the sweep that writes them is described.
+words are explained in [flags.md](flags.md).
 
 ## What makes two rows the same measurement
 

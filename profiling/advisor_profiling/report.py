@@ -73,7 +73,8 @@ def plot(points: Sequence[SoloPoint], width: int = 78, height: int = 16) -> str:
         shares, watts = [p.share_percent for p in powered], [p.power_w for p in powered]
         canvas.plot(shares, watts, label="W (right)", marker="braille", yside="right")
     canvas.xlabel("share of the GPU, %")
-    return str(canvas.build())
+    # It ends each line with a colour code even where there is no colour.
+    return str(canvas.uncolorize(canvas.build()))
 
 
 def problems(
@@ -133,7 +134,6 @@ def _cells(point: SoloPoint) -> list[str]:
         "-" if gap is None else f"{gap:+.1f}",
         "-" if not power_w else f"{1000 * point.rate / power_w:.4g}",
         _text(point.sm_active_percent),
-        _text(point.sm_occupancy_percent),
         _text(point.dram_active_percent),
         "-" if point.sm_clock_mhz is None else f"{point.sm_clock_mhz:.0f}",
         " ".join(point.flags),

@@ -1,4 +1,5 @@
 import dataclasses
+from pathlib import Path
 
 import pytest
 from scripted import GPU
@@ -99,3 +100,10 @@ def test_point_carries_what_was_read_back() -> None:
     assert point.throttled is None
     assert point.memory_used_mib == 500
     assert point.job_hash == CONDITIONS.job.job_hash
+
+
+def test_flags_page_lists_every_flag() -> None:
+    """The page and the code name the same flags with the same meanings."""
+    page = (Path(__file__).parents[2] / "docs/flags.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    assert rows == [f"| `{flag}` | {meaning} |" for flag, meaning in FLAGS.items()]

@@ -1,10 +1,12 @@
 import math
+from pathlib import Path
 
 import pytest
 from scripted import ScriptedSource
 
 from advisor.errors import JobError
 from advisor_profiling.clock import VirtualClock
+from advisor_profiling.trace import TraceSource
 from advisor_profiling.window import Watch, WindowRules, measure, measure_idle
 
 RULES = WindowRules()
@@ -111,3 +113,19 @@ def test_idle_power_is_a_mean() -> None:
     """Idle power comes from the same readings as a window's."""
     clock = VirtualClock()
     assert measure_idle(ScriptedSource(clock, lambda _: 77.0), clock, RULES) == pytest.approx(77)
+
+
+def test_real_card_under_its_power_cap() -> None:
+    """Readings recorded on an H200: power, energy counter and throttle reason agree."""
+    clock = VirtualClock()
+    source = TraceSource(Path(__file__).parents[1] / "fixtures/h200-bert-infer.jsonl", clock.now_s)
+    window = measure(
+        Watch(count=lambda: math.floor(68 * clock.now_s()), source=source, clock=clock),
+        # The record has the readings of one schedule: one and a half seconds, then four.
+        WindowRules(least_s=3.98, most_s=3.98, flat=1),
+    )
+    assert window.power is not None
+    assert window.power.mean == pytest.approx(690, rel=0.02)
+    assert abs(window.counter_gap or 1) < 0.02
+    assert window.throttle_reasons == ("sw-power-cap",)
+    assert window.counters.sm_active_percent == pytest.approx(94.6, abs=0.1)

@@ -1,0 +1,128 @@
+"""The CU-mask back-end against a libamdhip64 that counts the bits of its mask."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from advisor.errors import LimitNotProvenError, PartitionError
+from advisor.gpu import Gpu, Share
+from advisor.runtime.backend import Granted
+from advisor.runtime.cu_mask import cus_for_percent
+from advisor.runtime.cu_mask_backend import CuMaskBackend
+from advisor.settings import read_settings
+from advisor_profiling.live import with_units
+
+SOURCE = Path(__file__).parents[1] / "fakes/hip/fake_hip.c"
+MI300X = Gpu(uuid="GPU-a", model="MI300X", vendor="amd", index=3, units_total=304)
+
+
+@pytest.fixture(scope="session")
+def hip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the fake library."""
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler (cc) for the fake HIP library")
+    folder = tmp_path_factory.mktemp("hip")
+    library = folder / "libamdhip64.so"
+    flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    subprocess.run(["cc", *flags, "-o", library, SOURCE], check=True)
+    return folder
+
+
+def prove(gpu: Gpu, percent: float, hip: Path, **more: str) -> Granted:
+    """Prove a share as a launch does."""
+    backend, share = CuMaskBackend(gpu), Share(percent)
+    base = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(hip), **more}
+    return backend.prove(share, {**base, **backend.environment(share)})
+
+
+@pytest.mark.parametrize(("cus_total", "xcds"), [(304, 8), (228, 6), (110, 1)])
+def test_share_is_read_back(hip: Path, cus_total: int, xcds: int) -> None:
+    """What a process counts is what the arithmetic says, on one XCD and on several."""
+    gpu = Gpu(uuid="GPU-a", model="MI", vendor="amd", units_total=cus_total)
+    for percent in (10, 60, 100):
+        granted = prove(gpu, percent, hip)
+        assert granted == Granted(cus_for_percent(percent, cus_total, xcds), mps=False)
+
+
+def test_process_sees_its_own_gpu_alone() -> None:
+    """A GPU that no mask names would be without a limit."""
+    environment = CuMaskBackend(MI300X).environment(Share(10))
+    assert environment == {
+        "ROCR_VISIBLE_DEVICES": "3",
+        "HSA_CU_MASK": "0:0-31",
+        "ROC_GLOBAL_CU_MASK": "0xffffffff",
+    }
+
+
+def test_ignored_mask_is_refused(hip: Path) -> None:
+    """A runtime that takes the mask for no limit is found out before the job starts."""
+    with pytest.raises(LimitNotProvenError, match="10 % is 32 CUs, but a process saw 304"):
+        prove(MI300X, 10, hip, FAKE_HIP_CUS="304")
+
+
+def test_switch_that_skips_masks_is_refused(hip: Path) -> None:
+    """HIP would still count the masked CUs while the queues run on all of them."""
+    with pytest.raises(LimitNotProvenError, match="HSA_CU_MASK_SKIP_INIT is '1'"):
+        prove(MI300X, 10, hip, HSA_CU_MASK_SKIP_INIT="1")
+
+
+def test_missing_library_is_told(tmp_path: Path) -> None:
+    """Without ROCm the message says what to install or where to look."""
+    with pytest.raises(LimitNotProvenError, match=r"no-libamdhip64.*LD_LIBRARY_PATH"):
+        prove(MI300X, 10, tmp_path)
+
+
+def test_error_of_hip_is_told(hip: Path) -> None:
+    """A GPU that HIP cannot open ends with HIP's number."""
+    with pytest.raises(LimitNotProvenError, match="hipDeviceGetAttribute, error 100"):
+        prove(MI300X, 10, hip, FAKE_HIP_ERROR="100")
+
+
+def test_gpu_of_unknown_size_is_refused() -> None:
+    """Without the number of CUs there is no mask to make."""
+    gpu = Gpu(uuid="GPU-a", model="MI300X", vendor="amd")
+    with pytest.raises(PartitionError, match="number of CUs of MI300X is not known"):
+        CuMaskBackend(gpu).environment(Share(10))
+
+
+def test_size_is_read_without_the_masks_of_the_caller(hip: Path) -> None:
+    """A mask in advisor's own environment must not pass for a small GPU."""
+    environment = {"LD_LIBRARY_PATH": str(hip), "ROC_GLOBAL_CU_MASK": "0xff"}
+    gpu = Gpu(uuid="GPU-a", model="MI300X", vendor="amd")
+    assert with_units(gpu, read_settings(environment)).units_total == 304
+
+
+@contextmanager
+def job(**variables: str) -> Generator[int]:
+    """A process with these variables alone."""
+    command = [shutil.which("sleep") or "sleep", "60"]
+    with subprocess.Popen(command, env=variables) as process:
+        time.sleep(0.1)  # /proc shows the parent's variables until exec
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def test_job_with_the_masks_passes() -> None:
+    """A wrapper that has dropped them does no harm while the worker has them."""
+    backend = CuMaskBackend(MI300X)
+    with job() as wrapper, job(**backend.environment(Share(10)), MORE="1") as worker:
+        backend.check_clients(Share(10), [wrapper, worker])
+
+
+def test_job_without_the_masks_is_refused() -> None:
+    """A job whose script changed the variables would run on other CUs than its share."""
+    backend = CuMaskBackend(MI300X)
+    with (
+        job(**backend.environment(Share(20))) as other,
+        job() as bare,
+        pytest.raises(LimitNotProvenError, match=f"{min(other, bare)}, {max(other, bare)}"),
+    ):
+        backend.check_clients(Share(10), [other, bare])
