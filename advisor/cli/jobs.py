@@ -60,16 +60,23 @@ def _row(job: str, gpu_model: str | None, points: Sequence[SoloPoint]) -> dict[s
 
 def _print(rows: Sequence[dict[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("job", "gpu model", "shares %", "points", "measured at", "flags"):
+    for name in ("job", "gpu model", "shares %", "points", "measured", "flags"):
         table.add_column(name)
     for row in rows:
         cells = (
             row["job"],
             row["gpu_model"] or "not measured",
-            " ".join(f"{share:g}" for share in row["shares"]),
+            _shares(row["shares"]),
             str(row["points"]),
-            (row["measured_at"] or "")[:16],
+            (row["measured_at"] or "")[:10],
             " ".join(row["flags"]),
         )
         table.add_row(*map(Text, cells))
     Console().print(table)
+
+
+def _shares(shares: Sequence[float]) -> str:
+    """All shares, or the first, the last and their number where there are many."""
+    if len(shares) > 4:
+        return f"{shares[0]:g}..{shares[-1]:g} ({len(shares)})"
+    return " ".join(f"{share:g}" for share in shares)

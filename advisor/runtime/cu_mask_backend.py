@@ -39,11 +39,14 @@ class CuMaskBackend:
         return Granted(seen, mps=False)
 
     def check_clients(self, share: Share, pids: Collection[int]) -> None:
-        """Check that a process of the job carries the masks."""
+        """Check that every process of the job carries the masks."""
         wanted = self.environment(share).items()
-        if not any(wanted <= environment_of(pid).items() for pid in pids):
+        found = {pid: environment_of(pid) for pid in pids}
+        # A process that has just ended shows no variables at all.
+        wrong = [pid for pid, env in found.items() if env and not wanted <= env.items()]
+        if wrong or not any(found.values()):
             raise LimitNotProvenError(
-                f"none of the job's processes {sorted(pids)} carries its CU mask",
+                f"processes {sorted(wrong or pids)} of the job do not carry its CU mask",
                 why="a script inside the job changes the variables",
                 fix="remove HSA_CU_MASK and ROC_GLOBAL_CU_MASK from the job's scripts",
             )

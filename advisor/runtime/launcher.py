@@ -121,11 +121,12 @@ class RunningJob:
         return self.output.read_bytes()[-600:].decode(errors="replace").strip()
 
     def stop(self) -> None:
-        """End the job: ask at the gate, take it off the GPU, then signals."""
-        self._want(QUIT)
-        # A job that has not come to its gate yet does not look at it.
-        if self._state() in (WAITING, RUNNING):
-            wait_until(self._over, _LEAVE_S)
+        """End the job: ask at the gate, take it off the GPU, then signals; again does nothing."""
+        if self._process.poll() is None:
+            self._want(QUIT)
+            # A job that has not come to its gate yet does not look at it.
+            if self._state() in (WAITING, RUNNING):
+                wait_until(self._over, _LEAVE_S)
         try:
             if pids := self.pids():
                 self._backend.release(pids)

@@ -11,13 +11,12 @@ from advisor.errors import AdvisorError
 from advisor.gpu import Gpu
 from advisor.runtime.cores import available_cores
 from advisor.runtime.launcher import leftovers
-from advisor.runtime.limit import look
-from advisor.runtime.mps import PIPE_DIRECTORY
 from advisor.runtime.mps_control import Control, binary_version
 from advisor.runtime.processes import cpu_steal_s
 from advisor.settings import LIMIT_VARIABLES, Settings
 from advisor_profiling.dcgm import fetch
 from advisor_profiling.dcgm_text import missing_counters
+from advisor_profiling.live import with_units
 from advisor_profiling.nvml import NvmlSource
 from advisor_profiling.source import Source
 
@@ -131,12 +130,9 @@ def _compute_mode(gpu: Gpu) -> Finding:
 
 
 def _sms(gpu: Gpu, settings: Settings) -> Finding:
-    alone = settings.job_environment() | {
-        PIPE_DIRECTORY: "/nonexistent",
-        "CUDA_VISIBLE_DEVICES": gpu.uuid,
-    }
     try:
-        return Finding(f"gpu {gpu.index} SMs", "ok", f"{look(alone)[0].units} SMs")
+        units = with_units(gpu, settings).units_total
+        return Finding(f"gpu {gpu.index} SMs", "ok", f"{units} SMs")
     except AdvisorError as error:
         return _missing(f"gpu {gpu.index} SMs", error)
 

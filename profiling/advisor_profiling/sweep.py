@@ -119,18 +119,7 @@ def sweep(
     if not targets:
         return SweepResult(run, (), (), None, None, 0.0)
     begun_s = bench.clock.now_s()
-    reporter.phase("measuring idle power")
-    idle_before_w = measure_idle(bench.source, bench.clock, rules)
-    conditions = Conditions(
-        job=job,
-        gpu=bench.gpu,
-        rules=rules,
-        run=run,
-        mode=bench.mode,
-        source=bench.source.name,
-        host=platform.node(),
-        idle_power_w=idle_before_w,
-    )
+    conditions = _conditions(job, run, bench, reporter, rules)
     task = _Sweep(conditions, bench, store, reporter, len(targets), begun_s)
     failed = task.measure_groups(targets, group_size(job, bench))
     failures = task.measure_groups([failure.target for failure in failed], 1)
@@ -141,9 +130,25 @@ def sweep(
         run=run,
         points=tuple(task.points),
         failures=tuple(failures),
-        idle_before_w=idle_before_w,
-        idle_after_w=_idle_again(bench, rules, idle_before_w),
+        idle_before_w=conditions.idle_power_w,
+        idle_after_w=_idle_again(bench, rules, conditions.idle_power_w),
         duration_s=bench.clock.now_s() - begun_s,
+    )
+
+
+def _conditions(
+    job: Job, run: str, bench: Bench, reporter: Reporter, rules: WindowRules
+) -> Conditions:
+    reporter.phase("measuring idle power")
+    return Conditions(
+        job=job,
+        gpu=bench.gpu,
+        rules=rules,
+        run=run,
+        mode=bench.mode,
+        source=bench.source.name,
+        host=platform.node(),
+        idle_power_w=measure_idle(bench.source, bench.clock, rules),
     )
 
 

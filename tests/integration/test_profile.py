@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from host import UUID, FakeHost
@@ -94,10 +94,7 @@ def test_kill_9_in_mid_sweep_then_resume(host: FakeHost) -> None:
     host.write_job("steady")
     command = ("profile", "steady", "--shares", "20,40,60,80,100", *QUICK)
     with host.start_advisor(*command) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.strip().startswith("2/5"):
-                break
+        wait_for_line(process, "2/5")
         process.kill()
     kept = points(host)
     assert 2 <= len(kept) < 5
@@ -110,6 +107,15 @@ def test_kill_9_in_mid_sweep_then_resume(host: FakeHost) -> None:
     ]
     assert {p["run"] for p in after} == {kept[0]["run"]}
     assert all(p in after for p in kept)
+
+
+def wait_for_line(process: subprocess.Popen[str], start: str) -> IO[str]:
+    """Read what the sweep says until a line begins so; returns the rest."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.strip().startswith(start):
+            return process.stderr
+    raise AssertionError(f"no line {start}")
 
 
 def wait_for_no_jobs(host: FakeHost) -> None:
@@ -127,12 +133,9 @@ def test_interrupt_keeps_points_and_leaves_nothing_behind(
     """Ctrl-C, or a batch system's SIGTERM, ends jobs and daemon; points stay."""
     host.write_job("steady")
     with host.start_advisor("profile", "steady", *SHARES, "--window", "1") as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.strip().startswith("1/3"):
-                break
+        output = wait_for_line(process, "1/3")
         process.send_signal(number)
-        rest = process.stderr.read()
+        rest = output.read()
     assert process.returncode == 130, rest
     assert "the same command goes on from here" in rest
     assert len(points(host)) >= 1
@@ -193,13 +196,10 @@ def test_daemon_that_dies_in_mid_sweep_stops_it(host: FakeHost) -> None:
     """Points that were measured under the daemon stay; nothing runs without it."""
     host.write_job("steady")
     with host.start_advisor("profile", "steady", *SHARES, "--window", "1") as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.strip().startswith("1/3"):
-                break
+        output = wait_for_line(process, "1/3")
         daemon = int((host.pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
         os.kill(daemon, signal.SIGKILL)
-        rest = process.stderr.read()
+        rest = output.read()
     assert process.returncode == 4, rest
     assert "no MPS daemon answers" in rest
     assert 1 <= len(points(host)) < 3
