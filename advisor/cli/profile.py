@@ -89,6 +89,8 @@ def profile(
     wanted = Wanted(_numbers("shares", shares, float), _numbers("units", units, int), repeats)
     if wanted.shares and wanted.units:
         raise InputError("--shares and --units were both given", fix="give one of them")
+    if gpu == REPLAY and (source or mode):
+        raise InputError("a replay has its own source and mode", fix="leave out --source, --mode")
     rules = rules_for(window)
     if name is not None:
         job = inline_job(name, what, kind=progress, unit=unit, pattern=pattern)
@@ -98,7 +100,10 @@ def profile(
     run = new_run(LiveClock().utc())
     with _terminated_like_interrupt(), _bench(settings, gpu, source, mode, run) as bench:
         if gpu == REPLAY:
-            console.print(f"REPLAY of recorded points of {bench.gpu.model}: no GPU is used.")
+            console.print(
+                f"REPLAY of recorded points of {bench.gpu.model}: no GPU is used; recorded means "
+                "come back without the noise that they had."
+            )
         with _store(settings, gpu) as store:
             points, result = _measure(job, wanted, run, bench, store, rules, resume, console)
     _show(job, bench.gpu, points, result, as_json, replayed=gpu == REPLAY)

@@ -14,16 +14,14 @@ from advisor.runtime.launcher import leftovers
 from advisor.runtime.mps_control import Control, binary_version
 from advisor.runtime.processes import cpu_steal_s
 from advisor.settings import LIMIT_VARIABLES, Settings
+from advisor_profiling.clock import LiveClock
 from advisor_profiling.dcgm import fetch
 from advisor_profiling.dcgm_text import missing_counters
 from advisor_profiling.live import with_units
 from advisor_profiling.nvml import NvmlSource
-from advisor_profiling.source import Source
+from advisor_profiling.window import COUNTER_BOUND, Watch, Window, WindowRules, measure
 
 Verdict = Literal["ok", "warning", "missing"]
-
-_ENERGY_S = 2.0
-_ENERGY_BOUND = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +46,8 @@ def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
         found = gpus()
     except AdvisorError as error:
         return [_missing("gpu", error), *findings, *_mps_binary(settings)]
+    if not found:
+        findings.append(Finding("gpu", "missing", "the driver lists no GPU", "look at `dmesg`"))
     if any(gpu.vendor == "nvidia" for gpu in found):
         findings += _mps_binary(settings)
     for gpu in found:
@@ -144,38 +144,33 @@ def _telemetry(gpu: Gpu) -> Iterable[Finding]:
         yield _missing(f"gpu {gpu.index} NVML", error)
         return
     try:
-        yield _energy(gpu, source)
-        yield _counters(gpu, source)
+        # Nobody counts steps here: two seconds of whatever runs, without waiting for it to settle.
+        watch = Watch(count=lambda: 0, source=source, clock=LiveClock())
+        window = measure(watch, WindowRules(least_s=2, most_s=2, settle_most_s=0))
+        yield _energy(gpu, window)
+        yield _counters(gpu, window)
     except AdvisorError as error:
         yield _missing(f"gpu {gpu.index} NVML", error)
     finally:
         source.close()
 
 
-def _energy(gpu: Gpu, source: Source) -> Finding:
-    """The energy counter against the mean of instant power, over two seconds of whatever runs."""
-    name, power = f"gpu {gpu.index} energy", list[float]()
-    first_j, begun_s = source.energy_j(), time.monotonic()
-    while (age_s := time.monotonic() - begun_s) < _ENERGY_S:
-        if (power_w := source.power_w()) is not None:
-            power.append(power_w)
-        time.sleep(source.interval_s)
-    last_j = source.energy_j()
-    if first_j is None or last_j is None or not power:
+def _energy(gpu: Gpu, window: Window) -> Finding:
+    name, gap = f"gpu {gpu.index} energy", window.counter_gap
+    if window.power is None or window.counter_power_w is None or gap is None:
         return Finding(name, "warning", "no energy counter", "power is not cross-checked")
-    mean_w, counter_w = sum(power) / len(power), (last_j - first_j) / age_s
-    gap = counter_w / mean_w - 1
-    text = f"counter {counter_w:.1f} W, instant power {mean_w:.1f} W, {100 * gap:+.1f} %"
-    if abs(gap) <= _ENERGY_BOUND:
+    text = (
+        f"counter {window.counter_power_w:.1f} W, instant power {window.power.mean:.1f} W, "
+        f"{100 * gap:+.1f} %"
+    )
+    if abs(gap) <= COUNTER_BOUND:
         return Finding(name, "ok", text)
-    return Finding(name, "warning", text, "two ticks of 0.1 s explain 10 %; repeat to be sure")
+    return Finding(name, "warning", text, "repeat on an idle GPU; trust the counter, if it stays")
 
 
-def _counters(gpu: Gpu, source: Source) -> Finding:
+def _counters(gpu: Gpu, window: Window) -> Finding:
     name = f"gpu {gpu.index} counters"
-    source.start_counters()
-    time.sleep(0.3)
-    if source.read_counters().sm_active_percent is not None:
+    if window.counters.sm_active_percent is not None:
         return Finding(name, "ok", "SM, memory and PCIe counters (NVML GPM)")
     return Finding(
         name,

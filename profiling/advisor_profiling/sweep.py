@@ -19,7 +19,7 @@ from advisor_profiling.bench import Bench, Client
 from advisor_profiling.points import Conditions, Taken, Usage, solo_point
 from advisor_profiling.window import Watch, WindowRules, measure, measure_idle
 
-DEFAULT_SHARES = tuple(Share(percent) for percent in range(10, 101, 10))
+DEFAULT_SHARES = tuple(Share(float(percent)) for percent in range(10, 101, 10))
 
 IDLE_DRIFT_W = 5
 """Idle power that moved by more than this between start and end is worth a word."""

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,7 +102,6 @@ def job(**variables: str) -> Generator[int]:
     """A process with these variables alone."""
     command = [shutil.which("sleep") or "sleep", "60"]
     with subprocess.Popen(command, env=variables) as process:
-        time.sleep(0.1)  # /proc shows the parent's variables until exec
         try:
             yield process.pid
         finally:
@@ -111,18 +109,29 @@ def job(**variables: str) -> Generator[int]:
 
 
 def test_job_with_the_masks_passes() -> None:
-    """A wrapper that has dropped them does no harm while the worker has them."""
+    """All its processes are held to the share; one that has just ended does not count."""
     backend = CuMaskBackend(MI300X)
-    with job() as wrapper, job(**backend.environment(Share(10)), MORE="1") as worker:
-        backend.check_clients(Share(10), [wrapper, worker])
+    masks = backend.environment(Share(10))
+    with job() as ended:
+        pass
+    with job(**masks) as wrapper, job(**masks, MORE="1") as worker:
+        backend.check_clients(Share(10), [wrapper, ended, worker])
 
 
-def test_job_without_the_masks_is_refused() -> None:
-    """A job whose script changed the variables would run on other CUs than its share."""
+def test_job_that_drops_or_changes_a_mask_is_refused() -> None:
+    """The process that was started has the masks; the one that its script starts may not."""
     backend = CuMaskBackend(MI300X)
-    with (
-        job(**backend.environment(Share(20))) as other,
-        job() as bare,
-        pytest.raises(LimitNotProvenError, match=f"{min(other, bare)}, {max(other, bare)}"),
-    ):
-        backend.check_clients(Share(10), [other, bare])
+    masks = backend.environment(Share(10))
+    for changed in ({"HOME": "/"}, backend.environment(Share(20))):
+        with (
+            job(**masks) as wrapper,
+            job(**changed) as worker,
+            pytest.raises(LimitNotProvenError, match=rf"processes \[{worker}\]"),
+        ):
+            backend.check_clients(Share(10), [wrapper, worker])
+
+
+def test_job_that_nobody_can_see_is_refused() -> None:
+    """No process to look at is no proof."""
+    with pytest.raises(LimitNotProvenError):
+        CuMaskBackend(MI300X).check_clients(Share(10), [])

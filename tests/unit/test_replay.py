@@ -112,7 +112,7 @@ def test_newest_of_several_recordings_is_replayed(tmp_path: Path) -> None:
     """A job that was measured twice at a share has one rate in a replay."""
     old = recorded(50.0, rate=1.0, started_at="2026-01-01T00:00:00Z")
     new = recorded(50.0, rate=9.0, started_at="2026-02-01T00:00:00Z")
-    (now,) = replay([new, old], tmp_path, 50).points
+    (now,) = replay([old, new, old], tmp_path, 50).points
     assert now.rate == pytest.approx(9, rel=0.01)
 
 

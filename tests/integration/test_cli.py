@@ -1,0 +1,219 @@
+"""The command line from outside: data, jobs, replay, and errors as text and as JSON."""
+
+import dataclasses
+import json
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+from host import FakeHost
+from typer.testing import CliRunner
+
+import advisor
+from advisor.cli.app import app
+from advisor.errors import InputError
+from advisor.records import SOLO_COLUMNS, SoloPoint
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.files import read_points, write_points
+
+POINTS = [
+    SoloPoint(
+        job="gemm",
+        gpu_model="NVIDIA H200",
+        gpu_uuid="GPU-1",
+        share_percent=share,
+        rate=share * 2,
+        power_w=300.5,
+        window_s=2.0,
+        started_at=f"2026-01-31T12:00:{number:02}Z",
+        run="r1",
+        flags=flags,
+    )
+    for number, (share, flags) in enumerate(
+        [(100.0, ()), (10.0, ("throttled", "noisy-rate")), (50.0, ("throttled",))]
+    )
+]
+
+
+def error_of(done: CompletedProcess[str]) -> dict[str, str]:
+    """The error as a program gets it, after checks that hold for each."""
+    answer = json.loads(done.stdout)
+    assert set(answer) == {"error"}
+    assert set(answer["error"]) == {"code", "message"}
+    assert done.stderr.endswith(f"advisor: {answer['error']['message']}\n")
+    assert "Traceback" not in done.stderr
+    return answer["error"]
+
+
+def stored(host: FakeHost) -> list[str]:
+    """Everything under the user's own folder."""
+    home = host.folder / "home"
+    return [path.name for path in home.rglob("*")] if home.exists() else []
+
+
+def test_help_and_version(host: FakeHost) -> None:
+    """The first two things that anybody tries."""
+    shown = host.advisor("--help")
+    assert shown.returncode == 0
+    assert all(name in shown.stdout for name in ("profile", "doctor", "jobs", "data"))
+    assert host.advisor("--version").stdout == f"{advisor.__version__}\n"
+
+
+def test_points_go_in_and_out_unchanged(host: FakeHost) -> None:
+    """What was measured elsewhere is the same after import, export and another import."""
+    given, back = host.folder / "given.csv", host.folder / "back.parquet"
+    write_points(given, POINTS)
+    first = host.advisor("data", "import", str(given), "--json")
+    assert (first.returncode, json.loads(first.stdout)) == (0, {"read": 3, "new": 3})
+    out = host.advisor("data", "export", str(back), "--job", "gemm")
+    assert (out.returncode, out.stdout) == (0, f"3 points written to {back}\n")
+    assert read_points(back) == POINTS
+    again = host.advisor("data", "import", str(back), str(given))
+    assert again.stdout == "6 points read, 0 new\n"
+
+
+def test_bad_row_stores_nothing(host: FakeHost) -> None:
+    """Half an import would be hard to undo; the row and the value are named."""
+    good, bad = host.folder / "good.csv", host.folder / "bad.csv"
+    write_points(good, POINTS)
+    write_points(bad, [dataclasses.replace(p, run="r2") for p in POINTS])
+    lines = bad.read_text().splitlines()
+    bad.write_text("\n".join([*lines[:2], lines[2].replace("10.0", "-10.0", 1), lines[3]]) + "\n")
+    done = host.advisor("data", "import", str(good), str(bad), "--json")
+    assert done.returncode == 2
+    failure = error_of(done)
+    assert failure["code"] == "bad-input"
+    assert "bad.csv" in failure["message"]
+    assert "share_percent is -10" in failure["message"]
+    assert any(where in failure["message"] for where in ("line 3", "row 2")), failure["message"]
+    assert stored(host) == []
+
+
+def test_jobs_lists_definitions_and_profiles(host: FakeHost) -> None:
+    """Each job has one row per GPU model, with the keys that other programs read."""
+    host.write_job("steady")
+    host.write_job("gemm")
+    file = host.folder / "given.jsonl"
+    write_points(file, POINTS)
+    url = {"ADVISOR_DATABASE_URL": f"files:{host.folder / 'points'}"}
+    assert host.advisor("data", "import", str(file), **url).returncode == 0
+    done = host.advisor("jobs", "--json", **url)
+    assert json.loads(done.stdout) == [
+        {
+            "job": "gemm",
+            "gpu_model": "NVIDIA H200",
+            "shares": [10, 50, 100],
+            "points": 3,
+            "measured_at": "2026-01-31T12:00:02Z",
+            "flags": ["noisy-rate", "throttled"],
+        },
+        {
+            "job": "steady",
+            "gpu_model": None,
+            "shares": [],
+            "points": 0,
+            "measured_at": None,
+            "flags": [],
+        },
+    ]
+    table = host.advisor("jobs", **url).stdout.splitlines()
+    assert [line.split()[0] for line in table] == ["job", "gemm", "steady"]
+    assert "not measured" in table[2]
+
+
+def newest(job: str) -> dict[float, SoloPoint]:
+    """The bundled points of a job by share, of its newest run."""
+    points = sorted(bundled_solo_points(), key=lambda p: p.started_at)
+    return {p.share_percent: p for p in points if p.job == job}
+
+
+def test_replay_as_json(host: FakeHost) -> None:
+    """A replay works anywhere, is marked as one, and leaves nothing; the keys are promised."""
+    done = host.advisor("profile", "triad", "--gpu", "replay", "--json", FAKE_NVML_DIR="/nowhere")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("REPLAY of recorded points of NVIDIA H200: no GPU is used.")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert set(answer) == {
+        "job", "gpu_model", "gpu_uuid", "replay", "run", "points", "failures",
+        "idle_power_before_w", "idle_power_after_w", "duration_s", "problems",
+    }  # fmt: skip
+    assert (answer["job"], answer["replay"], answer["failures"]) == ("triad", True, [])
+    assert [set(row) for row in answer["points"]] == [set(SOLO_COLUMNS)] * 10
+    recorded = newest("triad")
+    assert [row["share_percent"] for row in answer["points"]] == sorted(recorded)
+    for row in answer["points"]:
+        point = recorded[row["share_percent"]]
+        assert row["rate"] == pytest.approx(point.rate, rel=0.01)
+        assert row["power_w"] == pytest.approx(point.power_w, rel=0.01)
+        assert row["units_granted"] == point.units_granted
+        assert row["source"] == "replay"
+    assert stored(host) == []
+
+
+def test_replay_for_a_person(host: FakeHost) -> None:
+    """Exact counts are found by the share that grants them; table and plot say replay."""
+    done = host.advisor("profile", "triad", "--gpu", "replay", "--units", "12,132")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("triad on NVIDIA H200")
+    assert "replay" in done.stdout.splitlines()[0]
+    assert "share of the GPU, %" in done.stdout
+    assert "2 points" in done.stdout
+    assert stored(host) == []
+
+
+def test_replay_of_what_was_not_recorded(host: FakeHost) -> None:
+    """Nothing is made up: the message lists what there is."""
+    job = host.advisor("profile", "nosuch", "--gpu", "replay", "--json")
+    assert job.returncode == 2
+    assert "no recorded job nosuch. recorded are: albert-train," in error_of(job)["message"]
+    share = host.advisor("profile", "triad", "--gpu", "replay", "--shares", "15", "--json")
+    assert share.returncode == 2
+    assert error_of(share) == {
+        "code": "bad-input",
+        "message": "no recorded point of triad at 15 %. recorded are: "
+        + ", ".join(f"{s:g} %" for s in sorted(newest("triad")))
+        + ".",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--units", "12.5"), "--units 12.5 is no list of whole numbers"),
+        (("--shares", "10,x"), "--shares 10,x is no list of numbers"),
+        (("--shares", "10", "--units", "12"), "--shares and --units were both given"),
+        (("--shares", "0"), "a share of 0.0 % is not possible"),
+        (("more",), "one job was expected, not triad more"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(options: tuple[str, ...], message: str) -> None:
+    """Nothing is rounded, dropped or guessed."""
+    done = CliRunner().invoke(app, ["profile", "triad", "--gpu", "replay", *options])
+    assert isinstance(done.exception, InputError)
+    assert message in str(done.exception)
+
+
+def test_each_kind_of_error_has_its_code(host: FakeHost) -> None:
+    """Scripts tell errors apart by the exit code, programs by the name."""
+    done = host.advisor("jobs", "--json", ADVISOR_DATABASE_URL="sqlite:////dev/null/x.db")
+    assert (error_of(done)["code"], done.returncode) == ("store", 7)
+
+
+def test_reader_that_goes_away_is_no_stack_trace(host: FakeHost) -> None:
+    """`advisor jobs | head` ends quietly."""
+    with host.start_advisor("jobs", "--json") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+
+
+def test_export_to_an_unknown_format(tmp_path: Path) -> None:
+    """The formats are named, and nothing is written."""
+    home = {"ADVISOR_HOME": str(tmp_path / "home")}
+    file = tmp_path / "out.xlsx"
+    done = CliRunner().invoke(app, ["data", "export", str(file)], env=home)
+    assert isinstance(done.exception, InputError)
+    assert "parquet" in str(done.exception).lower()
+    assert not file.exists()

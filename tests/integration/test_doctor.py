@@ -1,0 +1,134 @@
+"""`advisor doctor` on hosts that lack one thing or another."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from exporter import CLASSIC, exporter, text
+from fake_nvml import error
+from host import UUID, FakeHost
+
+from advisor.gpu import Gpu
+from advisor.settings import read_settings
+from advisor_profiling.checks import Finding, examine
+
+GPU = Gpu(uuid=UUID, model="Fake H200", driver="580", compute_mode="default", mig=False)
+NOWHERE = "http://127.0.0.1:9/metrics"
+HOST_CHECKS = {"cores", "cpu-steal"}
+"""They tell of the machine that runs the tests."""
+
+
+def look(environment: dict[str, str], *gpus: Gpu) -> dict[str, Finding]:
+    """Findings by check, for a host with these GPUs."""
+    defaults = {"ADVISOR_DCGM_URL": NOWHERE, "ADVISOR_HOME": tempfile.gettempdir()}
+    settings = read_settings({**defaults, **environment})
+    return {finding.check: finding for finding in examine(settings, lambda: list(gpus))}
+
+
+def missing(findings: dict[str, Finding]) -> set[str]:
+    assert all(finding.fix for finding in findings.values() if finding.verdict != "ok")
+    return {finding.check for finding in findings.values() if finding.verdict == "missing"}
+
+
+def test_host_with_everything(host: FakeHost) -> None:
+    """All is well, and the exit code says so to a script."""
+    done = host.advisor("doctor", "--json", ADVISOR_DCGM_URL=NOWHERE)
+    assert done.returncode == 0, done.stdout
+    rows = json.loads(done.stdout)
+    assert [set(row) for row in rows] == [{"check", "verdict", "found", "fix"}] * len(rows)
+    found = {row["check"]: row for row in rows if row["check"] not in HOST_CHECKS}
+    assert {row["verdict"] for row in found.values()} == {"ok"}
+    assert found["gpu 0"]["found"] == f"Fake H200, {UUID}, driver 580.00.00"
+    assert found["gpu 0 SMs"]["found"] == "132 SMs"
+    assert found["gpu 0 energy"]["found"].startswith("counter ")
+    assert found["mps"]["found"].endswith("version 13000")
+
+
+def test_broken_host(host: FakeHost) -> None:
+    """Everything is listed at once, each with its fix, and the exit code is 1."""
+    state = host.folder / "nvml" / "gpu0"
+    (state / "mig").write_text("1")
+    (state / "gpm_support").write_text("0")
+    (state / "energy_mj").write_text(error(3))
+    gone = str(host.folder / "gone")
+    done = host.advisor("doctor", CUDA_MPS_PIPE_DIRECTORY=gone, ADVISOR_DCGM_URL=NOWHERE)
+    assert done.returncode == 1
+    lines = {" ".join(line.split()[:4]): line for line in done.stdout.splitlines()}
+    assert f"no MPS daemon answers in {gone}" in lines["mps daemon missing no"]
+    assert "turn MIG off" in lines["gpu 0 mode warning"]
+    assert "--source dcgm" in lines["gpu 0 counters warning"]
+    assert "no energy counter" in lines["gpu 0 energy warning"]
+    assert "CUDA_MPS_PIPE_DIRECTORY set" in lines["environment warning CUDA_MPS_PIPE_DIRECTORY set"]
+
+
+def test_host_without_a_driver(host: FakeHost) -> None:
+    """The first line names what is missing, and what to do in a container."""
+    (host.folder / "nvml" / "init").write_text(error(9))
+    done = host.advisor("doctor", "--json")
+    first, *rest = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert (first["check"], first["verdict"]) == ("gpu", "missing")
+    assert "the NVIDIA driver is not loaded" in first["found"]
+    assert "--gpus all" in first["fix"]
+    assert {"cores", "store", "mps"} <= {row["check"] for row in rest}
+
+
+def test_missing_control_program(tmp_path: Path) -> None:
+    """Without MPS no share can be enforced; the package to install is named."""
+    findings = look({"PATH": str(tmp_path)}, GPU)
+    assert "mps" in missing(findings)
+    assert "nvidia-cuda-mps" in findings["mps"].found
+
+
+def test_gpu_that_cuda_cannot_use(host: FakeHost) -> None:
+    """NVML may list a GPU that no job could open."""
+    findings = look(host.environment(FAKE_CUDA_ERROR="100"), GPU)
+    assert "gpu 0 SMs" in missing(findings)
+    assert "error 100" in findings["gpu 0 SMs"].found
+
+
+def test_prohibited_mode(host: FakeHost) -> None:
+    """The compute mode that lets nobody in is told with the command that changes it."""
+    prohibited = Gpu(uuid=UUID, model="Fake H200", compute_mode="prohibited", mig=False)
+    findings = look(host.environment(), prohibited)
+    assert "gpu 0 mode" in missing(findings)
+    assert "nvidia-smi -c DEFAULT" in findings["gpu 0 mode"].fix
+
+
+def test_amd_host_needs_no_mps(tmp_path: Path) -> None:
+    """A host is not called broken for lack of what only NVIDIA's GPUs need."""
+    findings = look({"PATH": str(tmp_path)}, Gpu(uuid="x", model="MI300X", vendor="amd"))
+    assert missing(findings) == set()
+    assert "mps" not in findings
+
+
+def test_driver_without_a_gpu(tmp_path: Path) -> None:
+    """A driver that answers is not yet a GPU."""
+    assert "gpu" in missing(look({"PATH": str(tmp_path)}))
+
+
+def test_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points could not be kept: told before hours of measuring, without making the folder."""
+
+    def refuse(*_: object) -> bool:
+        return False  # root may write everywhere
+
+    monkeypatch.setattr(os, "access", refuse)
+    findings = look({"PATH": str(tmp_path), "ADVISOR_HOME": str(tmp_path / "new/home")})
+    assert "store" in missing(findings)
+    assert findings["store"].fix == "set ADVISOR_HOME"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_exporter_that_lacks_counters(tmp_path: Path) -> None:
+    """The counters that are off by default are named; a full one is fine."""
+    short = {k: v for k, v in CLASSIC.items() if "SM_ACTIVE" not in k}
+    with exporter(text(short)) as running:
+        environment = {"PATH": str(tmp_path), "ADVISOR_DCGM_URL": running.url}
+        finding = look(environment)["dcgm-exporter"]
+        assert finding.verdict == "warning"
+        assert finding.found == "gives no DCGM_FI_PROF_SM_ACTIVE"
+        running.text = text(CLASSIC)
+        assert look(environment)["dcgm-exporter"].verdict == "ok"

@@ -1,0 +1,329 @@
+"""A running job: gate, progress, limits in its environment, and its end in the safe order."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from advisor.errors import JobError, LimitNotProvenError, PartitionError
+from advisor.gpu import Gpu, Share
+from advisor.job import Job, Progress
+from advisor.runtime.backend import Granted
+from advisor.runtime.launcher import RunningJob, end_leftovers, launch
+from advisor.runtime.processes import session_pids, wait_until
+from advisor.settings import LIMIT_VARIABLES, read_settings
+
+OUTPUT = Progress(kind="output", pattern=r"step (\d+)")
+GATED = """
+import time
+from advisor.progress import Progress
+progress = Progress()
+progress.ready()
+while True:
+    time.sleep(0.001)
+    progress.add()
+"""
+
+
+GPU = Gpu(uuid="GPU-launcher-test", model="None")
+
+
+@dataclass(frozen=True, slots=True)
+class Unlimited:
+    """A back-end that limits nothing; it notes what it is asked and fails where a test says."""
+
+    gpu: Gpu = GPU
+    mode: str = "unlimited"
+    max_clients: int = 10
+    fails: dict[str, Exception] = field(default_factory=dict)
+    released: list[tuple[set[int], str]] = field(default_factory=list)
+    output: Callable[[], str] = lambda: ""
+
+    def environment(self, share: Share) -> dict[str, str]:
+        return {"LIMIT": str(share)}
+
+    def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
+        self._fail("prove")
+        return Granted(int(share.percent), mps=False)
+
+    def check_clients(self, share: Share, pids: Collection[int]) -> None:
+        self._fail("check_clients")
+
+    def check_alive(self) -> None:
+        pass
+
+    def release(self, pids: Collection[int]) -> None:
+        self.released.append((set(pids), self.output()))
+        self._fail("release")
+
+    def close(self) -> None:
+        pass
+
+    def _fail(self, where: str) -> None:
+        if where in self.fails:
+            raise self.fails[where]
+
+
+Launch = Callable[..., AbstractContextManager[RunningJob]]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that do not leave get one second for each step."""
+    monkeypatch.setattr("advisor.runtime.launcher._LEAVE_S", 1)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Launch:
+    """Starts a job that is ended with the test."""
+
+    @contextmanager
+    def start(
+        *command: str,
+        progress: Progress = OUTPUT,
+        backend: Unlimited | None = None,
+        base: Mapping[str, str] = os.environ,
+        **fields: object,
+    ) -> Generator[RunningJob]:
+        job = replace(Job(name="j", command=command, progress=progress), **fields)
+        running = launch(job, Share(30), backend or Unlimited(), base, tmp_path)
+        try:
+            yield running
+        finally:
+            running.stop()
+
+    return start
+
+
+def ready(job: RunningJob) -> None:
+    assert wait_until(job.ready, 10)
+
+
+def said(job: RunningJob, text: str) -> None:
+    assert wait_until(lambda: text in job.tail(), 10), job.tail()
+
+
+def gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text()
+
+
+# gate
+
+
+def test_gate_holds_and_lets_go(run: Launch) -> None:
+    """Nothing is counted before `go` and after `hold`, however often."""
+    with run(sys.executable, "-c", GATED, progress=Progress(gate=True)) as job:
+        ready(job)
+        before = 0.0
+        for _ in range(2):
+            time.sleep(0.05)
+            assert job.count() == before
+            job.go()
+            assert wait_until(lambda seen=before: job.count() > seen + 20, 10)
+            job.hold()
+            before = job.count()
+
+
+def test_gated_job_is_asked_to_leave(run: Launch) -> None:
+    """A job at its gate ends by itself: no call to the driver, no signal."""
+    backend = Unlimited()
+    with run(sys.executable, "-c", GATED, progress=Progress(gate=True), backend=backend) as job:
+        ready(job)
+        job.stop()
+        job.stop()  # as a sweep does with a job that failed
+        with pytest.raises(JobError, match="ended with exit code 0"):
+            job.check()
+    assert backend.released == []
+
+
+@pytest.mark.usefixtures("impatient")
+def test_job_that_does_not_look_at_its_gate_is_told(run: Launch) -> None:
+    """A held job that still runs would disturb the next window."""
+    rude = GATED.replace("    progress.add()", "")
+    gated = Progress(gate=True)
+    with run(sys.executable, "-c", rude, progress=gated, start_timeout_s=0.5) as job:
+        assert wait_until(lambda: _starts(job), 10)
+        job.go()
+        time.sleep(0.1)
+        with pytest.raises(JobError, match="did not stop at its gate"):
+            job.hold()
+
+
+def _starts(job: RunningJob) -> bool:
+    """Ready, with more patience than the job's own time-out gives a slow interpreter."""
+    try:
+        return job.ready()
+    except JobError:
+        return False
+
+
+# progress
+
+
+def test_silent_job_is_given_up(run: Launch) -> None:
+    """A job whose output never matches is not waited for without end."""
+    with run("sh", "-c", "echo hello; sleep 60", start_timeout_s=0.2) as job:
+        with pytest.raises(JobError, match=r"made no progress within 0.2 s.*progress: output"):
+            wait_until(job.ready, 10)
+        said(job, "hello")
+
+
+def test_warm_up_is_waited_for(run: Launch) -> None:
+    """Progress before the end of the warm-up is not yet a reason to measure."""
+    begun = time.monotonic()
+    with run("sh", "-c", "echo step 5; sleep 60", warm_up_s=0.4) as job:
+        assert wait_until(lambda: job.count() == 5, 10)
+        assert time.monotonic() - begun > 0.4 or not job.ready()
+        ready(job)
+    assert time.monotonic() - begun >= 0.4
+
+
+def test_job_that_ends_is_told_with_its_output(run: Launch) -> None:
+    """The reader gets the exit code, the end of the output and the whole file's place."""
+    with run("sh", "-c", "echo no such checkpoint; exit 3") as job:
+        with pytest.raises(JobError, match=r"(?s)exit code 3.*no such checkpoint") as caught:
+            wait_until(job.ready, 10)
+        assert str(job.output) in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [
+        ("kill -9 $$", "perhaps by the kernel for lack of memory"),
+        ("echo CUDA Out of memory; exit 1", "use a smaller batch"),
+        ("exit 0", "must run until it is stopped"),
+    ],
+)
+def test_end_is_explained(run: Launch, end: str, why: str) -> None:
+    """Each way to end has its own cause."""
+    with run("sh", "-c", end) as job, pytest.raises(JobError, match=why):
+        wait_until(job.ready, 10)
+
+
+def test_completed_runs_are_counted_until_one_fails(run: Launch, tmp_path: Path) -> None:
+    """A short command is repeated; a failing one is no fast one."""
+    runs = Progress(kind="runs", per_run=20)
+    bad = tmp_path / "bad"
+    with run("sh", "-c", f"test -e {bad} && exit 9; sleep 0.02", progress=runs) as job:
+        ready(job)
+        assert wait_until(lambda: job.count() >= 60, 10)
+        assert job.count() % 20 == 0
+        bad.touch()
+        with pytest.raises(JobError, match="ended with exit code 9"):
+            wait_until(lambda: bool(job.check()), 10)
+
+
+def test_command_that_is_not_there_is_told(run: Launch) -> None:
+    """A typo in the command, or in the folder, is one line."""
+    with pytest.raises(JobError, match=r"cannot be started.*nosuch"), run("/nosuch/program"):
+        pytest.fail("it started")
+    with (
+        pytest.raises(JobError, match=r"check its command and workdir"),
+        run("true", workdir=Path("/nosuch")),
+    ):
+        pytest.fail("it started")
+
+
+# limits
+
+
+def test_variables_of_the_caller_that_limit_do_not_reach_the_job(run: Launch) -> None:
+    """The back-end alone sets limits; the job's own variables come through, but not over it."""
+    caller = {**os.environ, "KEPT": "1", **dict.fromkeys(LIMIT_VARIABLES, "caller")}
+    base = read_settings(caller).job_environment()
+    own = (("MINE", "2"), ("LIMIT", "job"))
+    with run("sh", "-c", "env; echo step 1; sleep 60", base=base, env=own) as job:
+        said(job, "step 1")
+        lines = job.output.read_text().splitlines()
+    assert {"KEPT=1", "MINE=2", "LIMIT=30", "ADVISOR_GPU=GPU-launcher-test"} <= set(lines)
+    assert [line for line in lines if line.endswith("=caller")] == []
+    assert not any(line.startswith("ADVISOR_GATE_FILE") for line in lines)
+
+
+def test_nothing_is_started_without_proof(run: Launch, tmp_path: Path) -> None:
+    """A share that is not in force costs no run on the whole GPU."""
+    backend = Unlimited(fails={"prove": LimitNotProvenError("MPS is not in force")})
+    with pytest.raises(LimitNotProvenError), run("sh", "-c", "true", backend=backend):
+        pytest.fail("it started")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_job_that_is_not_under_its_limit_is_ended(run: Launch) -> None:
+    """It does not run on while the error travels."""
+    backend = Unlimited(fails={"check_clients": LimitNotProvenError("is no client")})
+    with run("sleep", "60", backend=backend) as job:
+        pids = job.pids()
+        with pytest.raises(LimitNotProvenError):
+            job.check_limit()
+        assert pids
+        assert all(map(gone, pids))
+
+
+# end
+
+STUBBORN = "trap 'echo got TERM' TERM; echo step 1; while :; do sleep 0.05; done"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_job_is_taken_off_the_gpu_before_any_signal(run: Launch, tmp_path: Path) -> None:
+    """A client that is killed with work under way can hang its neighbours; then TERM, then KILL."""
+    output = tmp_path / "output.log"
+    backend = Unlimited(output=output.read_text)
+    with run("sh", "-c", STUBBORN, backend=backend) as job:
+        ready(job)
+        (shell, *_) = job.pids()
+        job.stop()
+        with pytest.raises(JobError, match=f"ended by signal {signal.SIGKILL:d}"):
+            job.check()
+    ((pids, before),) = backend.released
+    assert shell in pids
+    assert "TERM" not in before
+    assert "got TERM" in output.read_text()
+
+
+def test_job_is_ended_although_the_daemon_is_gone(run: Launch) -> None:
+    """Without its daemon a job may have the whole GPU; the error still comes out."""
+    backend = Unlimited(fails={"release": PartitionError("no MPS daemon answers")})
+    with run("sleep", "60", backend=backend) as job:
+        pids = job.pids()
+        with pytest.raises(PartitionError):
+            job.stop()
+        assert pids
+        assert all(map(gone, pids))
+
+
+def test_children_end_with_their_job(run: Launch) -> None:
+    """A script's workers do not stay on the GPU, even when the script ended before them."""
+    for then in ("wait", "exit 3"):
+        with run("sh", "-c", f"sleep 60 & echo step $!; {then}") as job:
+            said(job, "step")
+            child = int(job.count())
+            assert not gone(child)
+        assert gone(child)
+        assert session_pids(child) == []
+
+
+def test_left_over_job_of_a_killed_advisor_is_ended(tmp_path: Path) -> None:
+    """It would disturb what is measured next; a job of another GPU or advisor stays."""
+    backend = Unlimited()
+    ours = {"ADVISOR_GPU": backend.gpu.uuid, "ADVISOR_RUNTIME_DIR": str(tmp_path)}
+    others = [{**ours, "ADVISOR_GPU": "GPU-x"}, {**ours, "ADVISOR_RUNTIME_DIR": "/elsewhere"}]
+    left, *stay = [
+        subprocess.Popen(["sleep", "60"], env={**os.environ, **env}) for env in (ours, *others)
+    ]
+    try:
+        end_leftovers(backend, tmp_path)
+        assert left.wait(5) == -signal.SIGTERM
+        assert [process.poll() for process in stay] == [None, None]
+        assert [pids for pids, _ in backend.released] == [{left.pid}]
+    finally:
+        for process in (left, *stay):
+            process.kill()
+            process.wait()
