@@ -24,7 +24,7 @@ run: $(STAMP)  ## Profile a job against recorded points; needs no GPU
 	$(BIN)/advisor profile bert-train --gpu replay
 
 test: $(STAMP) debian  ## Run every test that needs no GPU; ARGS go to pytest
-	$(BIN)/pytest -n 3 $(ARGS)
+	$(BIN)/pytest -n 4 $(ARGS)
 
 check: $(STAMP)  ## Lint, format, module names, types, import rule
 	$(BIN)/ruff check .

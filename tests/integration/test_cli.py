@@ -132,7 +132,7 @@ def test_replay_as_json(host: FakeHost) -> None:
     """A replay works anywhere, is marked as one, and leaves nothing; the keys are promised."""
     done = host.advisor("profile", "triad", "--gpu", "replay", "--json", FAKE_NVML_DIR="/nowhere")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("REPLAY of recorded points of NVIDIA H200: no GPU is used.")
+    assert done.stderr.startswith("REPLAY of recorded points of NVIDIA H200: no GPU is used")
     answer: dict[str, Any] = json.loads(done.stdout)
     assert set(answer) == {
         "job", "gpu_model", "gpu_uuid", "replay", "run", "points", "failures",
