@@ -30,6 +30,8 @@ class Settings:
         home: Where points are kept: `ADVISOR_HOME`, else `$XDG_DATA_HOME/advisor`.
         runtime_dir: Sockets, locks and logs of running jobs: `ADVISOR_RUNTIME_DIR`, else
             `$XDG_RUNTIME_DIR/advisor`, else `/tmp/advisor-<uid>`. Socket paths must stay short.
+        lock_dir: Locks that all users of the host share: `ADVISOR_LOCK_DIR`, else
+            `/tmp/advisor-locks`.
         jobs_dir: `ADVISOR_JOBS`, else `./jobs`, else the jobs beside a source checkout.
         database_url: `ADVISOR_DATABASE_URL`; None: SQLite in `home`.
         mps_pipe_dir: `CUDA_MPS_PIPE_DIRECTORY`: a daemon that is already there; None: our own.
@@ -39,6 +41,7 @@ class Settings:
 
     home: Path
     runtime_dir: Path
+    lock_dir: Path
     jobs_dir: Path
     database_url: str | None
     mps_pipe_dir: Path | None
@@ -56,11 +59,12 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
     data_home = environment.get("XDG_DATA_HOME") or Path.home() / ".local/share"
     pipe_dir = environment.get("CUDA_MPS_PIPE_DIRECTORY")
     return Settings(
-        home=Path(environment.get("ADVISOR_HOME") or Path(data_home) / "advisor"),
-        runtime_dir=_runtime_dir(environment),
+        home=Path(environment.get("ADVISOR_HOME") or Path(data_home) / "advisor").absolute(),
+        runtime_dir=_runtime_dir(environment).absolute(),
+        lock_dir=Path(environment.get("ADVISOR_LOCK_DIR") or "/tmp/advisor-locks").absolute(),
         jobs_dir=_jobs_dir(environment),
         database_url=environment.get("ADVISOR_DATABASE_URL") or None,
-        mps_pipe_dir=Path(pipe_dir) if pipe_dir else None,
+        mps_pipe_dir=Path(pipe_dir).absolute() if pipe_dir else None,
         dcgm_url=environment.get("ADVISOR_DCGM_URL") or "http://127.0.0.1:9400/metrics",
         environment=dict(environment),
     )

@@ -45,3 +45,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.exit(1)
+    except OSError as error:
+        # Disk full, no permission: the system's own words, without a stack trace.
+        typer.echo(f"advisor: {error}", err=True)
+        sys.exit(1)

@@ -45,8 +45,7 @@ def export(
 def migrate() -> None:
     """Bring the database's schema to this version's."""
     settings = read_settings()
-    settings.home.mkdir(parents=True, exist_ok=True)
-    migrate_store(settings.database_url or f"sqlite:///{settings.home / 'advisor.db'}")
+    migrate_store(settings.database_url, settings.home)
     typer.echo("the database's schema is current")
 
 

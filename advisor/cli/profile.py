@@ -17,6 +17,7 @@ from advisor.gpu import Gpu, Share, percent_for_units
 from advisor.job import Job, ProgressKind
 from advisor.job_file import find_job, inline_job
 from advisor.records import SoloPoint, to_row
+from advisor.runtime.cu_mask_backend import percent_for_cus
 from advisor.settings import Settings, read_settings
 from advisor_data import Store, open_store
 from advisor_data.bundled import bundled_solo_points
@@ -49,11 +50,15 @@ class Wanted:
     units: tuple[int, ...]
     repeats: int
 
-    def shares_on(self, gpu: Gpu) -> tuple[Share, ...]:
-        """The shares, in percent of this GPU."""
+    def shares_on(self, gpu: Gpu, mode: str) -> tuple[Share, ...]:
+        """The shares, in percent of this GPU, as `mode` can enforce them."""
+        if mode == "uncapped":
+            if self.units or set(self.shares) - {100.0}:
+                raise InputError("without a limit 100 % is the only share", fix="use --mode mps")
+            return (Share(100.0),)
         if self.units:
-            total = gpu.units_total or 0
-            return tuple(Share(percent_for_units(units, total)) for units in self.units)
+            to_percent = percent_for_cus if mode == "cu_mask" else percent_for_units
+            return tuple(Share(to_percent(n, gpu.units_total or 0)) for n in self.units)
         return tuple(map(Share, self.shares)) or DEFAULT_SHARES
 
 
@@ -124,10 +129,15 @@ def _measure(
     earlier = unfinished_run(store.solo_points(job=job.name), job, bench.gpu, bench.mode)
     run, kept = earlier if resume and earlier else (run, [])
     done = {Target(Share(p.share_percent), p.repeat) for p in kept}
-    targets = [t for t in plan(wanted.shares_on(bench.gpu), wanted.repeats, run) if t not in done]
+    targets = [
+        t
+        for t in plan(wanted.shares_on(bench.gpu, bench.mode), wanted.repeats, run)
+        if t not in done
+    ]
     if kept:
         console.print(
-            f"run {run} has {len(kept)} points, {len(targets)} to go; --fresh begins anew"
+            f"run {run} of {kept[-1].started_at[:10]} has {len(kept)} points, "
+            f"{len(targets)} to go; --fresh measures anew"
         )
     try:
         result = sweep(job, targets, run, bench, store, report.ConsoleReporter(console), rules)

@@ -1,10 +1,12 @@
 """What every way of limiting a job to part of a GPU has in common."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from advisor.errors import LimitNotProvenError
 from advisor.gpu import Gpu, Share
+from advisor.runtime.processes import lacking
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,27 @@ class Granted:
 
     units: int | None
     mps: bool
+
+
+def check_environments(
+    share: Share, wanted: Mapping[str, str], pids: Callable[[], Collection[int]]
+) -> None:
+    """Check that every process of a job was started with the variables of its limit.
+
+    Raises:
+        LimitNotProvenError: one was not, or no process can be seen.
+    """
+    now = pids()
+    if wrong := lacking(now, wanted):
+        raise LimitNotProvenError(
+            f"processes {wrong} of the job do not carry the variables of its share of {share} %",
+            why="a script inside the job changes them",
+            fix=f"leave these to advisor: {', '.join(wanted)}",
+        )
+    if not now:
+        raise LimitNotProvenError(
+            "no process of the job can be seen", fix="run advisor in the job's process namespace"
+        )
 
 
 class Backend(Protocol):
@@ -50,11 +73,11 @@ class Backend(Protocol):
         """
         ...
 
-    def check_clients(self, share: Share, pids: Collection[int]) -> None:
-        """Check that a running job is itself under the limit; `pids` are its processes.
+    def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
+        """Check that a running job is itself under the limit; `pids` lists its processes now.
 
         Raises:
-            LimitNotProvenError: none of the processes is under it.
+            LimitNotProvenError: a process is not under it, or no process can be seen.
         """
         ...
 

@@ -74,8 +74,10 @@ class OutputCounter:
             return
         number = _number(caught) if self._pattern.groups else 1.0
         # A pattern without a group counts lines, whatever `cumulative` says.
-        replace = self._cumulative and self._pattern.groups
-        self._total = number if replace else self._total + number
+        if self._cumulative and self._pattern.groups:
+            self._total = _forward(self._total, number)
+        else:
+            self._total += number
 
 
 def open_counter(progress: Progress, counter_path: Path, output_path: Path) -> Counter:
@@ -83,6 +85,18 @@ def open_counter(progress: Progress, counter_path: Path, output_path: Path) -> C
     if progress.kind == "output" and progress.pattern is not None:
         return OutputCounter(output_path, progress.pattern, cumulative=progress.cumulative)
     return CounterFile(counter_path, progress.per_run if progress.kind == "runs" else 1)
+
+
+def _forward(before: float, now: float) -> float:
+    """`now`, where it did not go back: a count that starts anew would make a wrong rate."""
+    if now < before:
+        raise JobError(
+            f"the job's count went back from {before:g} to {now:g}",
+            why="it starts anew, perhaps with each epoch",
+            fix="count lines (a pattern without a group), or set cumulative: false where each "
+            "line tells its own progress",
+        )
+    return now
 
 
 def _number(text: str) -> float:

@@ -1,17 +1,30 @@
 """Shares of an AMD GPU through CU masks. Not yet run on AMD hardware."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from advisor.errors import LimitNotProvenError, PartitionError
+from advisor.errors import InputError, LimitNotProvenError, PartitionError
 from advisor.gpu import Gpu, Share
-from advisor.runtime.backend import Granted
-from advisor.runtime.cu_mask import cus_for_percent, mask_env, refuse_if_skipped
+from advisor.runtime.backend import Granted, check_environments
+from advisor.runtime.cu_mask import check_cus, cus_for_percent, mask_env, refuse_if_skipped
 from advisor.runtime.limit import look_hip
 from advisor.runtime.processes import environment_of
 
 XCDS = {304: 8, 256: 8, 228: 6}
 """XCDs of a device by its CUs: MI300X, MI350X and MI300A as one device; all others have one."""
+
+
+def percent_for_cus(cus: int, cus_total: int) -> float:
+    """The share for which exactly `cus` of `cus_total` CUs are masked in.
+
+    Raises:
+        InputError: no mask of that many can be made, or shares pass it over.
+    """
+    xcds = XCDS.get(cus_total, 1)
+    percent = 100 * check_cus(cus, cus_total, xcds) / cus_total
+    if (near := cus_for_percent(percent, cus_total, xcds)) != cus:
+        raise InputError(f"{cus} of {cus_total} CUs fill no whole rows", fix=f"ask for {near}")
+    return percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +51,11 @@ class CuMaskBackend:
             )
         return Granted(seen, mps=False)
 
-    def check_clients(self, share: Share, pids: Collection[int]) -> None:
-        """Check that every process of the job carries the masks."""
-        wanted = self.environment(share).items()
-        found = {pid: environment_of(pid) for pid in pids}
-        # A process that has just ended shows no variables at all.
-        wrong = [pid for pid, env in found.items() if env and not wanted <= env.items()]
-        if wrong or not any(found.values()):
-            raise LimitNotProvenError(
-                f"processes {sorted(wrong or pids)} of the job do not carry its CU mask",
-                why="a script inside the job changes the variables",
-                fix="remove HSA_CU_MASK and ROC_GLOBAL_CU_MASK from the job's scripts",
-            )
+    def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
+        """Check that every process of the job carries the masks, and that none skips them."""
+        check_environments(share, self.environment(share), pids)
+        for pid in pids():
+            refuse_if_skipped(environment_of(pid))
 
     def check_alive(self) -> None:
         """Masks live in the job itself; nothing else has to run."""

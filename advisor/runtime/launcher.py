@@ -22,6 +22,9 @@ from advisor.settings import RUNTIME_DIR, python
 GPU_MARK = "ADVISOR_GPU"
 """Every job carries the UUID of its GPU in this variable, so that left-over ones are found."""
 
+PROGRESS_MARK = "ADVISOR_PROGRESS_FILE"
+"""Its value is unique for each started job, so it marks all processes of one."""
+
 _PR_SET_PDEATHSIG = 1
 _LEAVE_S = 5
 
@@ -46,6 +49,7 @@ class RunningJob:
         self.job, self.share, self.granted = job, share, granted
         self.output = folder / "output.log"
         self._backend, self._process = backend, process
+        self._progress_file = str(folder / "progress")
         self._gate = (folder / "gate").open("r+b", buffering=0) if job.progress.gate else None
         self._counter = open_counter(job.progress, folder / "progress", self.output)
         self._started = time.monotonic()
@@ -56,7 +60,9 @@ class RunningJob:
 
     def pids(self) -> list[int]:
         """Living processes of the job."""
-        return session_pids(self._process.pid)
+        # By mark as well: some launchers give each worker a session of its own.
+        own = set(session_pids(self._process.pid))
+        return sorted(own | set(marked_pids({PROGRESS_MARK: self._progress_file})))
 
     def cpu_s(self) -> float:
         """CPU time of the living processes, s."""
@@ -111,7 +117,7 @@ class RunningJob:
     def check_limit(self) -> None:
         """Check that the running job is itself under its limit; stops it when it is not."""
         try:
-            self._backend.check_clients(self.share, self.pids())
+            self._backend.check_clients(self.share, self.pids)
         except BaseException:
             self.stop()
             raise
@@ -137,7 +143,8 @@ class RunningJob:
     def _end(self) -> None:
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self.pids():
-                _signal_session(self._process.pid, number)
+                for pid in self.pids():
+                    _kill(pid, number)
                 wait_until(self._over, _LEAVE_S)
         self._process.wait()
         self._counter.close()
@@ -240,7 +247,7 @@ def _environment(
         **base,
         **dict(job.env),
         "PYTHONUNBUFFERED": "1",
-        "ADVISOR_PROGRESS_FILE": str(folder / "progress"),
+        PROGRESS_MARK: str(folder / "progress"),
         **gate,
         GPU_MARK: backend.gpu.uuid,
         **backend.environment(share),
@@ -249,11 +256,6 @@ def _environment(
 
 def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _signal_session(session: int, number: int) -> None:
-    for pid in session_pids(session):
-        _kill(pid, number)
 
 
 def _kill(pid: int, number: int) -> None:

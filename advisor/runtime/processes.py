@@ -55,6 +55,14 @@ def owner_of(pid: int) -> int | None:
         return None
 
 
+def name_of(pid: int) -> str:
+    """Name of a process as the kernel keeps it, 15 characters; empty when there is none."""
+    try:
+        return (_PROC / str(pid) / "comm").read_text().strip()
+    except OSError:
+        return ""
+
+
 def environment_of(pid: int) -> dict[str, str]:
     """Environment that the process was started with; empty when it may not be read."""
     try:
@@ -63,6 +71,13 @@ def environment_of(pid: int) -> dict[str, str]:
         return {}
     pairs = (item.partition(b"=") for item in raw.split(b"\0") if item)
     return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
+
+
+def lacking(pids: Iterable[int], wanted: Mapping[str, str]) -> list[int]:
+    """Living processes that were not started with all `wanted` variables, or hide theirs."""
+    without = [pid for pid in pids if not wanted.items() <= environment_of(pid).items()]
+    # A process that has just ended shows no variables at all.
+    return sorted(pid for pid in without if owner_of(pid) is not None)
 
 
 def pin(pids: Iterable[int], cores: Collection[int]) -> None:

@@ -1,11 +1,11 @@
 """No limit and no MPS: the whole GPU, time-sliced with whoever else is there."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from advisor.errors import InputError, LimitNotProvenError
 from advisor.gpu import Gpu, Share
-from advisor.runtime.backend import Granted
+from advisor.runtime.backend import Granted, check_environments
 from advisor.runtime.limit import look
 from advisor.runtime.mps import PIPE_DIRECTORY
 
@@ -37,8 +37,9 @@ class UncappedBackend:
             )
         return Granted(seen.units, mps=False)
 
-    def check_clients(self, share: Share, pids: Collection[int]) -> None:
-        """Nothing limits a client here."""
+    def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
+        """Check that every process stays on this GPU and away from MPS."""
+        check_environments(share, self.environment(share), pids)
 
     def check_alive(self) -> None:
         """Nothing has to run here."""

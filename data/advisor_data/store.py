@@ -61,13 +61,18 @@ def open_store(url: str | None, home: Path) -> Store:
     return _sql_store().open_sql_store(url)
 
 
-def migrate(url: str) -> None:
-    """Bring the schema of a database to the one of this version; nothing to do for `files:`.
+def migrate(url: str | None, home: Path) -> None:
+    """Bring the schema of a database to the one of this version; nothing to do for files.
+
+    Args:
+        url: As for `open_store`.
+        home: As for `open_store`.
 
     Raises:
         InputError: the URL is none.
         StoreError: the database cannot be reached, or a newer version has changed its schema.
     """
+    url = url or _default_url(home)
     if not url.startswith(FILES_PREFIX):
         _sql_store().migrate(url)
 

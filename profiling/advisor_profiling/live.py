@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal
 
-from advisor.errors import InputError, SourceError
+from advisor.errors import BusyError, InputError, SourceError
 from advisor.gpu import Gpu
 from advisor.runtime.backend import Backend
 from advisor.runtime.cu_mask_backend import CuMaskBackend
@@ -13,12 +13,17 @@ from advisor.runtime.launcher import end_leftovers
 from advisor.runtime.limit import look, look_hip
 from advisor.runtime.lock import gpu_lock
 from advisor.runtime.mps import PIPE_DIRECTORY, open_mps
+from advisor.runtime.processes import name_of, wait_until
 from advisor.runtime.uncapped import UncappedBackend
 from advisor.settings import Settings
 from advisor_profiling import amd, dcgm, nvml
 from advisor_profiling.bench import LiveBench
 from advisor_profiling.quiet import HostQuiet
 from advisor_profiling.source import Source
+
+_ALONE_S = 5
+_MPS_NAME = "nvidia-cuda-mps"
+"""Beginning of the server's name; the kernel keeps 15 characters of it."""
 
 SourceName = Literal["nvml", "dcgm", "amd"]
 Mode = Literal["mps", "cu_mask", "uncapped"]
@@ -38,15 +43,16 @@ def live_bench(
         run: Name of the run, for its folder of logs.
     """
     gpu = find_gpu(gpu_name)
-    with gpu_lock(settings.runtime_dir, gpu.uuid):
+    with gpu_lock(settings.lock_dir, gpu.uuid):
         gpu = with_units(gpu, settings)
         source = _open_source(gpu, source_name, settings)
         try:
             backend = _open_backend(gpu, mode, settings)
             try:
                 end_leftovers(backend, settings.runtime_dir)
+                _check_alone(gpu)
                 folder = settings.home / "logs" / run
-                quiet = HostQuiet(settings.runtime_dir)
+                quiet = HostQuiet(settings.lock_dir)
                 yield LiveBench(backend, source, settings.job_environment(), folder, quiet)
             finally:
                 backend.close()
@@ -77,7 +83,8 @@ def find_gpu(name: str) -> Gpu:
         InputError: there is none, or several begin so.
     """
     gpus = list_gpus()
-    found = [gpu for gpu in gpus if name == str(gpu.index) or gpu.uuid.startswith(name)]
+    found = [gpu for gpu in gpus if name == str(gpu.index)]
+    found = found or [gpu for gpu in gpus if gpu.uuid.startswith(name)]
     if len(found) != 1:
         known = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus)
         raise InputError(f"no single GPU is called {name}", fix=f"this host has: {known}")
@@ -93,6 +100,23 @@ def with_units(gpu: Gpu, settings: Settings) -> Gpu:
         return replace(gpu, units_total=look_hip(base | {"ROCR_VISIBLE_DEVICES": str(gpu.index)}))
     alone = base | {PIPE_DIRECTORY: "/nonexistent", "CUDA_VISIBLE_DEVICES": gpu.uuid}
     return replace(gpu, units_total=look(alone)[0].units)
+
+
+def _check_alone(gpu: Gpu) -> None:
+    """Refuse a GPU on which somebody else computes: every reading would be of both."""
+    if gpu.vendor != "nvidia":
+        return
+    if not wait_until(lambda: not _strangers(gpu), _ALONE_S):
+        raise BusyError(
+            f"processes {_strangers(gpu)} use GPU {gpu.uuid}",
+            why="a job cannot be measured alone beside them",
+            fix="end them or wait, or choose another GPU with --gpu",
+        )
+
+
+def _strangers(gpu: Gpu) -> list[int]:
+    """Processes that compute on the GPU; MPS servers only serve others."""
+    return [pid for pid in nvml.compute_pids(gpu.uuid) if not name_of(pid).startswith(_MPS_NAME)]
 
 
 def _open_source(gpu: Gpu, name: SourceName | None, settings: Settings) -> Source:

@@ -42,6 +42,14 @@ def list_gpus() -> list[Gpu]:
         return [_describe(call("nvmlDeviceGetHandleByIndex", index)) for index in range(count)]
 
 
+def compute_pids(uuid: str) -> list[int]:
+    """Processes that compute on a GPU, MPS clients and servers included, outside of containers."""
+    names = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
+    with nvml_session():
+        device = call("nvmlDeviceGetHandleByUUID", uuid)
+        return sorted({p.pid for name in names for p in reading(name, device) or ()})
+
+
 def throttle_names(mask: int) -> tuple[str, ...]:
     """Names of the throttle reasons in a clocks event mask; the harmless ones are left out."""
     return tuple(name for bit, name in THROTTLE_REASONS.items() if mask & bit)

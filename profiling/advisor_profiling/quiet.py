@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Protocol
 
+from advisor.runtime.lock import open_lock
+
 _POLL_S = 0.02
 
 
@@ -45,19 +47,18 @@ class HostQuiet:
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._starts, self._windows = folder / "starting.lock", folder / "measuring.lock"
+        self._folder = folder
 
     @contextmanager
     def starting(self) -> Generator[None]:
-        with self._starts.open("a") as starts, self._windows.open("a") as windows:
+        with self._open("starting") as starts, self._open("measuring") as windows:
             fcntl.flock(starts, fcntl.LOCK_SH)
             _wait_until_free(windows)
             yield
 
     @contextmanager
     def measuring(self) -> Generator[None]:
-        with self._starts.open("a") as starts, self._windows.open("a") as windows:
+        with self._open("starting") as starts, self._open("measuring") as windows:
             while True:
                 _wait_until_free(starts)
                 fcntl.flock(windows, fcntl.LOCK_SH)
@@ -66,6 +67,9 @@ class HostQuiet:
                     break
                 fcntl.flock(windows, fcntl.LOCK_UN)
             yield
+
+    def _open(self, phase: str) -> IO[str]:
+        return open_lock(self._folder, f"{phase}.lock")
 
 
 def _wait_until_free(file: IO[str]) -> None:

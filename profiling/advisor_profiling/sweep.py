@@ -220,6 +220,8 @@ class _Sweep:
             client.check_limit()
         except JobError as error:
             failures.append(Failure(target, str(error)))
+            # It may still be starting, and must not go on beside an open window.
+            client.stop()
             return False
         return True
 

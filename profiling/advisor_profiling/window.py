@@ -230,7 +230,8 @@ def _exact(estimate: Estimate | None, rules: WindowRules) -> bool:
 def _tick(watch: Watch, meanwhile: Callable[[], None]) -> tuple[float, float] | None:
     """Time and reading of the energy counter at its next tick; None when it does not move."""
     first, begun_s = watch.source.energy_j(), watch.clock.now_s()
-    while first is not None and watch.clock.now_s() - begun_s < _TICK_TIMEOUT_S:
+    timeout_s = max(_TICK_TIMEOUT_S, 2.5 * watch.source.interval_s)
+    while first is not None and watch.clock.now_s() - begun_s < timeout_s:
         meanwhile()
         energy_j = watch.source.energy_j()
         if energy_j is not None and energy_j != first:

@@ -35,6 +35,7 @@ class FakeHost:
             "FAKE_CUDA_UUIDS": UUID,
             "ADVISOR_HOME": str(self.folder / "home"),
             "ADVISOR_RUNTIME_DIR": str(self.folder / "run"),
+            "ADVISOR_LOCK_DIR": str(self.folder / "locks"),
             "ADVISOR_JOBS": str(self.folder / "jobs"),
             "COLUMNS": "200",
             **more,

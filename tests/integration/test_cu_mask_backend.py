@@ -115,7 +115,7 @@ def test_job_with_the_masks_passes() -> None:
     with job() as ended:
         pass
     with job(**masks) as wrapper, job(**masks, MORE="1") as worker:
-        backend.check_clients(Share(10), [wrapper, ended, worker])
+        backend.check_clients(Share(10), lambda: [wrapper, ended, worker])
 
 
 def test_job_that_drops_or_changes_a_mask_is_refused() -> None:
@@ -128,10 +128,10 @@ def test_job_that_drops_or_changes_a_mask_is_refused() -> None:
             job(**changed) as worker,
             pytest.raises(LimitNotProvenError, match=rf"processes \[{worker}\]"),
         ):
-            backend.check_clients(Share(10), [wrapper, worker])
+            backend.check_clients(Share(10), lambda: [wrapper, worker])
 
 
 def test_job_that_nobody_can_see_is_refused() -> None:
     """No process to look at is no proof."""
     with pytest.raises(LimitNotProvenError):
-        CuMaskBackend(MI300X).check_clients(Share(10), [])
+        CuMaskBackend(MI300X).check_clients(Share(10), lambda: [])

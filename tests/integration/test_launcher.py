@@ -53,7 +53,7 @@ class Unlimited:
         self._fail("prove")
         return Granted(int(share.percent), mps=False)
 
-    def check_clients(self, share: Share, pids: Collection[int]) -> None:
+    def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
         self._fail("check_clients")
 
     def check_alive(self) -> None:

@@ -82,7 +82,7 @@ def empty(server: Server, request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def url(empty: str) -> str:
     """The address of a database with its tables."""
-    migrate(empty)
+    migrate(empty, Path())
     return empty
 
 
@@ -108,8 +108,8 @@ def test_a_database_without_tables_is_refused(empty: str, tmp_path: Path) -> Non
     """A server is never changed on the way; the message has the command that does it."""
     with pytest.raises(StoreError, match="advisor data migrate"):
         open_store(empty, tmp_path)
-    migrate(empty)
-    migrate(empty)
+    migrate(empty, Path())
+    migrate(empty, Path())
     open_store(empty, tmp_path).close()
 
 
@@ -150,7 +150,7 @@ def test_two_migrations_at_once(empty: str, tmp_path: Path) -> None:
 
     def run() -> None:
         try:
-            migrate(empty)
+            migrate(empty, Path())
         except StoreError as error:
             errors.append(error)
 

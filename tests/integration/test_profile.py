@@ -5,12 +5,13 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from host import UUID, FakeHost
+from host import FAKES, UUID, FakeHost
 
 QUICK = ("--window", "0.5")
 SHARES = ("--shares", "20,50,100")
@@ -181,6 +182,48 @@ def test_job_that_uses_no_gpu_is_refused(host: FakeHost) -> None:
     done = host.advisor("profile", "cpu", "--shares", "30", *QUICK)
     assert done.returncode == 3
     assert "is a client of the MPS server" in done.stderr
+
+
+def test_job_that_lifts_its_own_limit_is_refused(host: FakeHost) -> None:
+    """A script that drops the variable would be measured at 100 % under the name of 30 %."""
+    job = f"env -u CUDA_MPS_ACTIVE_THREAD_PERCENTAGE {sys.executable} {FAKES}/fake_job.py"
+    done = host.advisor(
+        "profile", "--name", "escape", "--shares", "30", *QUICK, "--", "sh", "-c", f"{job}; :"
+    )
+    assert done.returncode == 3, done.stderr
+    assert "do not carry the variables of its share of 30 %" in done.stderr
+    assert points(host) == []
+
+
+def test_short_command_of_a_script_is_seen_under_its_limit(host: FakeHost) -> None:
+    """Runs that come and go are looked for anew until one is seen at the server."""
+    run = f'{sys.executable} -c \'import ctypes, time; ctypes.CDLL("libcuda.so.1").cuInit(0); '
+    run += "time.sleep(0.3)'"
+    done = host.advisor(
+        "profile", "--name", "runs", "--progress", "runs", "--shares", "30", "--window", "2",
+        "--json", "--", "sh", "-c", f"sleep 0.05; {run}; :",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["points"][0]["units_granted"] == 38
+
+
+def test_gpu_on_which_somebody_else_computes_is_refused(host: FakeHost) -> None:
+    """Beside a stranger nothing is measured alone; an MPS server is no stranger."""
+    host.write_job("steady")
+    (host.folder / "nvml" / "gpu0" / "compute_processes").write_text(f"{os.getpid()} 100")
+    done = host.advisor("profile", "steady")
+    assert done.returncode == 8
+    assert f"processes [{os.getpid()}] use GPU" in done.stderr
+
+
+def test_without_a_limit_the_whole_gpu_is_the_default(host: FakeHost) -> None:
+    """--mode uncapped needs no --shares, and takes none but 100."""
+    host.write_job("steady")
+    done = host.advisor("profile", "steady", "--mode", "uncapped", *QUICK, "--json")
+    assert done.returncode == 0, done.stderr
+    assert [row["share_percent"] for row in json.loads(done.stdout)["points"]] == [100]
+    refused = host.advisor("profile", "steady", "--mode", "uncapped", "--shares", "50")
+    assert refused.returncode == 2
 
 
 def test_wrong_pipe_directory_ends_before_the_job(host: FakeHost) -> None:

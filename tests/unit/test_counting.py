@@ -135,3 +135,14 @@ def test_each_kind_reads_its_own_file(tmp_path: Path, progress: Progress, expect
     output.write_text("at 8\nat 9\n")
     with closing(open_counter(progress, counts, output)) as counter:
         assert counter.read() == expected
+
+
+def test_count_that_goes_back_is_refused(tmp_path: Path) -> None:
+    """A count that starts anew with each epoch would make a wrong rate, so it is an error."""
+    output = tmp_path / "output.log"
+    output.write_text("epoch 1 step 8\nepoch 1 step 9\nepoch 2 step 1\n")
+    with (
+        closing(OutputCounter(output, r"step (\d+)", cumulative=True)) as counter,
+        pytest.raises(JobError, match="went back from 9 to 1"),
+    ):
+        counter.read()

@@ -49,13 +49,13 @@ def test_gpus_have_locks_of_their_own(tmp_path: Path) -> None:
 
 
 def test_killed_holder_lets_go(tmp_path: Path) -> None:
-    """After kill -9 nobody has to clean up, and a folder that is missing is made for us alone."""
+    """After kill -9 nobody has to clean up, and a folder that is missing is made for all."""
     folder = tmp_path / "run"
     command = [sys.executable, "-c", HOLD, str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        assert folder.stat().st_mode & 0o077 == 0
+        assert folder.stat().st_mode & 0o7777 == 0o1777
         with pytest.raises(BusyError, match=f"by process {holder.pid}"), gpu_lock(folder, "GPU-1"):
             pytest.fail("both have it")
         holder.send_signal(signal.SIGKILL)

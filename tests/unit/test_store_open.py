@@ -99,7 +99,7 @@ def test_a_home_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
 
 def test_files_need_no_migration(tmp_path: Path) -> None:
     """`migrate` of a folder does nothing and makes nothing."""
-    migrate(f"files:{tmp_path}/points")
+    migrate(f"files:{tmp_path}/points", Path())
     assert not (tmp_path / "points").exists()
 
 
@@ -114,3 +114,10 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == ""
+
+
+def test_migrating_a_folder_of_files_hides_no_point(tmp_path: Path) -> None:
+    """Where points live in files, a migration makes no empty database in front of them."""
+    (tmp_path / "points").mkdir()
+    migrate(None, tmp_path)
+    assert not (tmp_path / "advisor.db").exists()

@@ -37,7 +37,7 @@ def small_disk() -> Iterator[None]:
 
 def test_migrations_make_the_tables_of_the_code(file: Path) -> None:
     """A column added to the record without a migration is found here."""
-    migrate(f"sqlite:///{file}")
+    migrate(f"sqlite:///{file}", Path())
     engine = create_engine(f"sqlite:///{file}")
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
@@ -49,7 +49,7 @@ def test_migrating_twice_changes_nothing(file: Path) -> None:
     """Points stay through a migration that has nothing to do."""
     with open_store(f"sqlite:///{file}", file) as store:
         store.add([point()])
-    migrate(f"sqlite:///{file}")
+    migrate(f"sqlite:///{file}", Path())
     with open_store(f"sqlite:///{file}", file) as store:
         assert store.solo_points() == [point()]
 
@@ -73,7 +73,7 @@ def test_a_newer_schema_is_refused(file: Path) -> None:
     with pytest.raises(StoreError, match="upgrade advisor"):
         open_store(f"sqlite:///{file}", file)
     with pytest.raises(StoreError, match="upgrade advisor"):
-        migrate(f"sqlite:///{file}")
+        migrate(f"sqlite:///{file}", Path())
 
 
 def test_readers_do_not_stop_writers(file: Path) -> None:
