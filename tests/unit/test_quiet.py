@@ -31,11 +31,12 @@ def test_starts_and_windows_never_overlap(tmp_path: Path) -> None:
 
 def test_two_windows_may_be_open_and_two_jobs_may_start(tmp_path: Path) -> None:
     """GPUs of one host are measured at the same time."""
-    first, second = HostQuiet(tmp_path), HostQuiet(tmp_path)
+    first, second, entered = HostQuiet(tmp_path), HostQuiet(tmp_path), list[str]()
     with first.measuring(), second.measuring():
-        pass
+        entered.append("two windows")
     with first.starting(), second.starting():
-        pass
+        entered.append("two starts")
+    assert entered == ["two windows", "two starts"]
 
 
 def test_waiting_start_goes_before_the_next_window(tmp_path: Path) -> None:
