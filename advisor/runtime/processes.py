@@ -8,6 +8,8 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_EXEC_S = 1
+"""Longest time that exec may take; a process without variables counts as hiding them then."""
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, poll_s: float = 0.02) -> bool:
@@ -75,9 +77,14 @@ def environment_of(pid: int) -> dict[str, str]:
 
 def lacking(pids: Iterable[int], wanted: Mapping[str, str]) -> list[int]:
     """Living processes that were not started with all `wanted` variables, or hide theirs."""
-    without = [pid for pid in pids if not wanted.items() <= environment_of(pid).items()]
-    # A process that has just ended shows no variables at all.
-    return sorted(pid for pid in without if owner_of(pid) is not None)
+    return sorted(pid for pid in pids if _lacks(pid, wanted))
+
+
+def _lacks(pid: int, wanted: Mapping[str, str]) -> bool:
+    # In the middle of exec a process shows no variables for an instant; one that has just ended
+    # shows none for good.
+    wait_until(lambda: bool(environment_of(pid)) or owner_of(pid) is None, _EXEC_S, poll_s=0.001)
+    return not wanted.items() <= environment_of(pid).items() and owner_of(pid) is not None
 
 
 def pin(pids: Iterable[int], cores: Collection[int]) -> None:
