@@ -3,8 +3,17 @@
 from advisor.errors import AdvisorError
 from advisor.gpu import Gpu, Share
 from advisor.job import Job
-from advisor.records import Counters, SoloPoint
+from advisor.records import Counters, PairPoint, SoloPoint
 
-__all__ = ["AdvisorError", "Counters", "Gpu", "Job", "Share", "SoloPoint", "__version__"]
+__all__ = [
+    "AdvisorError",
+    "Counters",
+    "Gpu",
+    "Job",
+    "PairPoint",
+    "Share",
+    "SoloPoint",
+    "__version__",
+]
 
 __version__ = "0.1.0"

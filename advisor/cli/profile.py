@@ -16,7 +16,8 @@ from advisor.errors import InputError
 from advisor.gpu import Gpu, Share, percent_for_units
 from advisor.job import Job, ProgressKind
 from advisor.job_file import find_job, inline_job
-from advisor.records import SoloPoint, to_row
+from advisor.records import SoloPoint
+from advisor.rows import to_row
 from advisor.runtime.cu_mask_backend import percent_for_cus
 from advisor.settings import Settings, read_settings
 from advisor_data import Store, open_store

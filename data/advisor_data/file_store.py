@@ -12,7 +12,8 @@ from typing import Any, Self, cast
 from urllib.parse import quote
 
 from advisor.errors import InputError, StoreError
-from advisor.records import SoloPoint, solo_from_row, to_row
+from advisor.records import SoloPoint
+from advisor.rows import solo_from_row, to_row
 from advisor_data.points import checked, in_order
 
 _log = logging.getLogger(__name__)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import InputError, StoreError
-from advisor.records import SOLO_COLUMNS, SoloPoint, solo_from_row, to_row
+from advisor.records import SOLO_COLUMNS, SoloPoint
+from advisor.rows import solo_from_row, to_row
 from advisor_data import parquet
 from advisor_data.file_store import json_row, warn_torn, whole_lines
 from advisor_data.points import checked

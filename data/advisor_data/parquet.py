@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from advisor.errors import InputError
-from advisor.records import SCHEMA_VERSION, SoloPoint, column_types, to_row
+from advisor.records import SCHEMA_VERSION, SoloPoint
+from advisor.rows import column_types, to_row
 
 VERSION_KEY = b"advisor.schema_version"
 

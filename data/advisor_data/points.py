@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from advisor.records import SoloPoint, solo_from_row, to_row
+from advisor.records import SoloPoint
+from advisor.rows import solo_from_row, to_row
 
 
 def checked(points: Iterable[SoloPoint]) -> list[SoloPoint]:

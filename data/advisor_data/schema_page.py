@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from advisor.records import SCHEMA_VERSION, Counters, SoloPoint, column_types
+from advisor.records import SCHEMA_VERSION, Counters, SoloPoint
+from advisor.rows import column_types
 
 _TYPE_NAMES = {str: "text", float: "number", int: "whole number", bool: "true/false", tuple: "list"}
 

@@ -6,7 +6,8 @@ from typing import Any
 from sqlalchemy import Boolean, Column, Double, Index, Integer, MetaData, String, Table, Text
 from sqlalchemy.types import TypeEngine
 
-from advisor.records import SoloPoint, column_types, solo_from_row, to_row
+from advisor.records import SoloPoint
+from advisor.rows import column_types, solo_from_row, to_row
 
 VERSION_TABLE = "advisor_schema"
 """Holds the version of the schema, apart from other programs of the same database."""

@@ -5,7 +5,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from advisor.records import SoloPoint, column_types
+from advisor.records import SoloPoint
+from advisor.rows import column_types
 
 
 def point(number: int = 0, **fields: Any) -> SoloPoint:

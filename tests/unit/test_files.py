@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from store_points import any_point, point
 
 from advisor.errors import InputError, StoreError
-from advisor.records import SCHEMA_VERSION, SOLO_COLUMNS, SoloPoint, to_row
+from advisor.records import SCHEMA_VERSION, SOLO_COLUMNS, SoloPoint
+from advisor.rows import to_row
 from advisor_data import bundled, open_store, schema_page
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import read_points, write_points

@@ -8,7 +8,8 @@ from hypothesis import given
 from store_points import any_point, point
 
 from advisor.errors import InputError
-from advisor.records import SOLO_COLUMNS, SoloPoint, column_types, solo_from_row, to_row
+from advisor.records import SOLO_COLUMNS, SoloPoint
+from advisor.rows import column_types, solo_from_row, to_row
 
 
 @given(any_point)
@@ -96,7 +97,7 @@ def test_an_unknown_column_is_refused_by_name() -> None:
 
 def test_all_missing_columns_are_named() -> None:
     """Somebody who writes a table by hand learns all that it lacks at once."""
-    needed = "job, gpu_model, gpu_uuid, share_percent, rate, window_s, started_at, run"
+    needed = "gpu_model, gpu_uuid, window_s, started_at, run, job, share_percent, rate"
     with pytest.raises(InputError, match=needed):
         solo_from_row({"rate": "", "host": "node1"})
 

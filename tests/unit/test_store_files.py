@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from store_points import point
 
 from advisor.errors import StoreError
-from advisor.records import to_row
+from advisor.rows import to_row
 from advisor_data.file_store import FileStore
 
 LINES = [json.dumps(to_row(point(number))).encode() + b"\n" for number in range(3)]
