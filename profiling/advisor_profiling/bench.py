@@ -54,8 +54,8 @@ class Client(Protocol):
         """Raise LimitNotProvenError when the running job is not under its share."""
         ...
 
-    def go(self) -> None:
-        """Let it run, on the cores of a measured job."""
+    def go(self, seat: int = 0) -> None:
+        """Let it run, on the cores of the first (0) or the second (1) measured job."""
         ...
 
     def hold(self) -> None:
@@ -124,13 +124,13 @@ class LiveClient:
     def memory_mib(self) -> float | None:
         return self._bench.source.processes_memory_mib(self._job.pids())
 
-    def go(self) -> None:
-        self._job.pin(self._bench.cores.first)
+    def go(self, seat: int = 0) -> None:
+        self._job.pin((self._bench.cores.first, self._bench.cores.second)[seat])
         self._job.go()
 
     def hold(self) -> None:
         self._job.hold()
-        self._job.pin(self._bench.cores.second)
+        self._job.pin(self._bench.cores.waiting)
 
 
 class LiveBench:

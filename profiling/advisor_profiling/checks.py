@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.errors import AdvisorError
+from advisor.flags import COUNTER_BOUND
 from advisor.gpu import Gpu
 from advisor.runtime.cores import available_cores
 from advisor.runtime.launcher import leftovers
@@ -19,7 +20,7 @@ from advisor_profiling.dcgm import fetch
 from advisor_profiling.dcgm_text import missing_counters
 from advisor_profiling.live import with_units
 from advisor_profiling.nvml import NvmlSource
-from advisor_profiling.window import COUNTER_BOUND, Watch, Window, WindowRules, measure
+from advisor_profiling.window import Watch, Window, WindowRules, measure
 
 Verdict = Literal["ok", "warning", "missing"]
 

@@ -3,24 +3,13 @@
 from dataclasses import asdict, dataclass
 
 import advisor
+from advisor.flags import COUNTER_BOUND
 from advisor.gpu import Gpu, Share
 from advisor.job import Job
 from advisor.records import Counters, SoloPoint
 from advisor.runtime.backend import Granted
 from advisor_profiling.estimate import Estimate
-from advisor_profiling.window import COUNTER_BOUND, Window, WindowRules
-
-FLAGS: dict[str, str] = {
-    "noisy-rate": "standard error of the rate above the target when the window's time was up",
-    "noisy-power": "standard error of the power above the target when the window's time was up",
-    "not-settled": "power or rate still moved when the window began",
-    "throttled": "the clock was lowered: power cap, heat or a hardware slowdown",
-    "counter-mismatch": f"energy counter and instant power differ by more than {COUNTER_BOUND:.0%}",
-    "counters-missing": "a counter that the models use could not be read",
-    "cpu-bound": "the job used a whole core or more while its SMs were idle over 30 % of the time",
-    "cpu-steal": "other guests of the host took over 1 % of the CPU time",
-}
-"""Every flag that a solo point can carry, and its meaning."""
+from advisor_profiling.window import Window, WindowRules
 
 _MODEL_COUNTERS = (
     "sm_active_percent",
@@ -108,7 +97,7 @@ def solo_point(taken: Taken, conditions: Conditions) -> SoloPoint:
 
 
 def flags_of(taken: Taken, conditions: Conditions) -> tuple[str, ...]:
-    """What was wrong with a window, in the words of `FLAGS`."""
+    """What was wrong with a window, in the words of `advisor.flags.FLAGS`."""
     window, target = taken.window, conditions.rules.target
     counters = window.counters
     wrong = {

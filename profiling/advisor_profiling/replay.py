@@ -104,7 +104,7 @@ class ReplayClient:
     def check_limit(self) -> None:
         """The limit was proven when the point was recorded."""
 
-    def go(self) -> None:
+    def go(self, seat: int = 0) -> None:
         self._source.playing, self._begun_s = self._point, self._clock.now_s()
 
     def hold(self) -> None:

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from advisor.flags import FLAGS
 from advisor.records import SoloPoint
-from advisor_profiling.points import FLAGS
 from advisor_profiling.sweep import IDLE_DRIFT_W, Failure, SweepResult
 
 WIDTH = 120

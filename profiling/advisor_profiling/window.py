@@ -13,9 +13,6 @@ from advisor_profiling.clock import Clock
 from advisor_profiling.estimate import Estimate, mean_estimate, rate_estimate
 from advisor_profiling.source import GpuState, Source
 
-COUNTER_BOUND = 0.03
-"""Largest relative disagreement of energy counter and instant power that is not flagged."""
-
 _STATE_INTERVAL_S = 0.25
 _TICK_TIMEOUT_S = 0.5
 

@@ -17,6 +17,7 @@ def test_job_alone_has_as_many_cores_as_in_a_pair() -> None:
     assert len(plan.first) == len(plan.second) == 7
     assert not plan.own & plan.jobs
     assert not plan.first & plan.second
+    assert not plan.waiting & (plan.own | plan.first | plan.second)
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -4,12 +4,13 @@ from pathlib import Path
 import pytest
 from scripted import GPU
 
+from advisor.flags import FLAGS
 from advisor.gpu import Share
 from advisor.job import Job
 from advisor.records import Counters
 from advisor.runtime.backend import Granted
 from advisor_profiling.estimate import Estimate
-from advisor_profiling.points import FLAGS, Conditions, Taken, Usage, flags_of, solo_point
+from advisor_profiling.points import Conditions, Taken, Usage, flags_of, solo_point
 from advisor_profiling.window import Window, WindowRules
 
 COUNTERS = Counters(

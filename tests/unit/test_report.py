@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table
 from store_points import any_point, point
 
+from advisor.flags import FLAGS
 from advisor.gpu import Share
 from advisor.records import SoloPoint
-from advisor_profiling.points import FLAGS
 from advisor_profiling.report import ConsoleReporter, plot, problems, summary, table
 from advisor_profiling.sweep import Failure, SweepResult, Target
 

@@ -52,9 +52,9 @@ class FaultyClient(ReplayClient):
     def check(self) -> None:
         self._break("check")
 
-    def go(self) -> None:
+    def go(self, seat: int = 0) -> None:
         self._bench.standing.append(len([c for c in self._bench.clients if not c.stopped]))
-        super().go()
+        super().go(seat)
 
     def hold(self) -> None:
         self._break("hold")

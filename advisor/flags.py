@@ -1,0 +1,21 @@
+"""The words that mark what was wrong with a measured window."""
+
+COUNTER_BOUND = 0.03
+"""Largest relative disagreement of energy counter and instant power that is not flagged."""
+
+FLAGS: dict[str, str] = {
+    "noisy-rate": "standard error of a rate above the target when the window's time was up",
+    "noisy-power": "standard error of the power above the target when the window's time was up",
+    "not-settled": "power or rate still moved when the window began",
+    "throttled": "the clock was lowered: power cap, heat or a hardware slowdown",
+    "counter-mismatch": f"energy counter and instant power differ by more than {COUNTER_BOUND:.0%}",
+    "counters-missing": "a counter that the models use could not be read",
+    "cpu-bound": "a job used a whole core or more while its SMs were idle over 30 % of the time",
+    "cpu-steal": "other guests of the host took over 1 % of the CPU time",
+    "failed": "a job of the pair failed: there are no rates",
+}
+"""Every flag that a point can carry, and its meaning."""
+
+DOUBTFUL = frozenset({"not-settled", "counter-mismatch", "cpu-steal", "failed"})
+"""Flags of points that failed a cross-check: they stay in the data, and are left out of what is
+learned or reported unless asked for. The other flags describe the job or the size of its error."""
