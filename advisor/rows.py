@@ -12,12 +12,22 @@ from typing import Any, TypeVar
 from advisor.errors import InputError
 from advisor.records import PairPoint, Point, SoloPoint
 
-_P = TypeVar("_P", SoloPoint, PairPoint)
+P = TypeVar("P", bound=Point)
 
 
 def to_row(point: Point) -> dict[str, Any]:
     """The point as plain JSON values; `flags` becomes a list."""
-    return {**dataclasses.asdict(point), "flags": list(point.flags)}
+    row = {name: getattr(point, name) for name in column_types(type(point))}
+    return {**row, "flags": list(point.flags)}
+
+
+def point_from_row(row: Mapping[str, Any]) -> Point:
+    """A point of the kind that the columns tell: a row with `job_a` is a pair.
+
+    Raises:
+        InputError: as for `solo_from_row`.
+    """
+    return from_row(PairPoint if "job_a" in row else SoloPoint, row)
 
 
 def solo_from_row(row: Mapping[str, Any]) -> SoloPoint:
@@ -32,12 +42,16 @@ def solo_from_row(row: Mapping[str, Any]) -> SoloPoint:
 
 
 def pair_from_row(row: Mapping[str, Any]) -> PairPoint:
-    """As `solo_from_row`, for a pair."""
+    """As `solo_from_row`, for a pair.
+
+    Raises:
+        InputError: also where the jobs do not stand in the order of their names.
+    """
     return from_row(PairPoint, row)
 
 
 @functools.cache
-def column_types(kind: type[Point] = SoloPoint) -> dict[str, tuple[type, bool]]:
+def column_types(kind: type[Point]) -> dict[str, tuple[type, bool]]:
     """Type of each column's values, in order, and whether a column may be without a value."""
     hints = typing.get_type_hints(kind)
     return {f.name: _type_and_optional(hints[f.name]) for f in dataclasses.fields(kind)}
@@ -49,8 +63,8 @@ def _type_and_optional(hint: Any) -> tuple[type, bool]:
     return typing.get_origin(hint) or hint, False
 
 
-def from_row(kind: type[_P], row: Mapping[str, Any]) -> _P:
-    """A point of `kind` from plain values; see `solo_from_row`."""
+def from_row(kind: type[P], row: Mapping[str, Any]) -> P:
+    """A point of `kind` from plain values; see `solo_from_row` and `pair_from_row`."""
     known = column_types(kind)
     if unknown := sorted(set(row) - set(known)):
         raise InputError(f"unknown column {', '.join(unknown)}", fix="see docs/schema.md")
@@ -59,7 +73,10 @@ def from_row(kind: type[_P], row: Mapping[str, Any]) -> _P:
     required = (f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING)
     if missing := [name for name in required if name not in values]:
         raise InputError(f"missing column or value: {', '.join(missing)}", fix="see docs/schema.md")
-    return kind(**values)
+    point = kind(**values)
+    if isinstance(point, PairPoint):
+        _check_order(point)
+    return point
 
 
 def _value(name: str, target: type, value: Any) -> Any:
@@ -147,6 +164,15 @@ _SHARES = {"share_percent", "share_a_percent", "share_b_percent"}
 
 _LARGEST_INTEGER = 2**31 - 1
 """What an SQL INTEGER holds."""
+
+
+def _check_order(point: PairPoint) -> None:
+    if point.job_a > point.job_b:
+        raise InputError(
+            f"job_a is {point.job_a!r}, after job_b {point.job_b!r}",
+            why="a pair is written in one way only: its jobs in the order of their names",
+            fix="swap the two jobs with all that belongs to them: shares, units, rates",
+        )
 
 
 def _is_utc(text: str) -> bool:

@@ -3,7 +3,8 @@
 from importlib import resources
 
 from advisor.errors import StoreError
-from advisor.records import SoloPoint
+from advisor.records import PairPoint, SoloPoint
+from advisor.rows import P
 from advisor_data.files import read_points
 
 
@@ -14,12 +15,26 @@ def bundled_solo_points() -> list[SoloPoint]:
         StoreError: the installation lacks the file.
         InputError: pyarrow is not installed.
     """
-    file = resources.files("advisor_data") / "bundled" / "solo.parquet"
+    return _points("solo.parquet", SoloPoint, "measurements")
+
+
+def bundled_pair_points() -> list[PairPoint]:
+    """Pair points measured on real GPUs, flagged ones among them: see `advisor_data.dataset`.
+
+    Raises:
+        StoreError: the installation lacks the file.
+        InputError: pyarrow is not installed.
+    """
+    return _points("pairs.parquet", PairPoint, "measured pairs")
+
+
+def _points(name: str, kind: type[P], content: str) -> list[P]:
+    file = resources.files("advisor_data") / "bundled" / name
     if not file.is_file():
         raise StoreError(
-            "advisor_data/bundled/solo.parquet is missing",
-            why="the installation is not whole, or was built without the measurements",
+            f"advisor_data/bundled/{name} is missing",
+            why=f"the installation is not whole, or was built without the {content}",
             fix="install sm-advisor again",
         )
     with resources.as_file(file) as path:
-        return read_points(path)
+        return [point for point in read_points(path) if isinstance(point, kind)]

@@ -1,26 +1,19 @@
-"""Points as append-only files of JSON lines, one file per run; needs the standard library alone."""
+"""Points as append-only files of JSON lines, one per kind and run; the standard library alone."""
 
-import fcntl
-import json
-import logging
-import os
 from collections import defaultdict
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 from urllib.parse import quote
 
-from advisor.errors import InputError, StoreError
-from advisor.records import SoloPoint
-from advisor.rows import solo_from_row, to_row
-from advisor_data.points import checked, in_order
-
-_log = logging.getLogger(__name__)
+from advisor.records import PairPoint, Point, SoloPoint
+from advisor.rows import P
+from advisor_data.point_file import PointFile, file_errors
+from advisor_data.points import KIND_NAMES, checked, in_order, names_of_pair
 
 
 class FileStore:
-    """A folder with one file `solo-<run>.jsonl` per run.
+    """A folder with one file `solo-<run>.jsonl` and one `pair-<run>.jsonl` per run.
 
     Every append is flushed to disk before `add` returns, so a killed process loses nothing that
     was added. Writers lock the file; a line that a crash cut off is left out when reading.
@@ -28,25 +21,36 @@ class FileStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._reported: set[Path] = set()
+        self._files: dict[Path, PointFile[Any]] = {}
 
-    def add(self, points: Iterable[SoloPoint]) -> int:
+    def add(self, points: Iterable[Point]) -> int:
         """See `Store.add`."""
-        by_run: defaultdict[str, list[SoloPoint]] = defaultdict(list)
+        groups: defaultdict[tuple[type[Point], str], list[Point]] = defaultdict(list)
         for point in checked(points):
-            by_run[point.run].append(point)
-        return sum(_add_to(self._path(run), group) for run, group in by_run.items())
+            groups[type(point), point.run].append(point)
+        return sum(
+            self._file(self._path(kind, run), kind).add(group)
+            for (kind, run), group in groups.items()
+        )
 
     def solo_points(
         self, *, job: str | None = None, gpu_model: str | None = None, run: str | None = None
     ) -> list[SoloPoint]:
         """See `Store.solo_points`."""
-        found = [p for path in self._paths(run) for p in self._read(path)]
-        wanted = (p for p in found if job in (None, p.job) and gpu_model in (None, p.gpu_model))
-        return in_order(wanted)
+        return self._points(SoloPoint, run, job=job, gpu_model=gpu_model)
+
+    def pair_points(
+        self,
+        *,
+        pair: tuple[str, str] | None = None,
+        gpu_model: str | None = None,
+        run: str | None = None,
+    ) -> list[PairPoint]:
+        """See `Store.pair_points`."""
+        return self._points(PairPoint, run, **names_of_pair(pair), gpu_model=gpu_model)
 
     def close(self) -> None:
-        """Nothing is held between calls."""
+        """Nothing is held open between calls."""
 
     def __enter__(self) -> Self:
         return self
@@ -54,156 +58,22 @@ class FileStore:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _path(self, run: str) -> Path:
-        return self.folder / f"solo-{quote(run, safe='')}.jsonl"
+    def _points(self, kind: type[P], run: str | None, **wanted: str | None) -> list[P]:
+        values = {name: value for name, value in wanted.items() if value is not None}
+        found = (p for path in self._paths(kind, run) for p in self._file(path, kind).read())
+        return in_order(
+            p for p in found if all(getattr(p, name) == value for name, value in values.items())
+        )
 
-    def _paths(self, run: str | None) -> list[Path]:
+    def _paths(self, kind: type[Point], run: str | None) -> list[Path]:
         if not self.folder.exists():
             return []
-        with _file_errors(self.folder):
-            here = [path for path in self.folder.iterdir() if path.match("solo-*.jsonl")]
-        return [path for path in sorted(here) if run is None or path == self._path(run)]
+        with file_errors(self.folder):
+            here = [p for p in self.folder.iterdir() if p.match(f"{KIND_NAMES[kind]}-*.jsonl")]
+        return [path for path in sorted(here) if run is None or path == self._path(kind, run)]
 
-    def _read(self, path: Path) -> list[SoloPoint]:
-        with _locked(path, os.O_RDONLY, fcntl.LOCK_SH) as descriptor:
-            data = _content(descriptor)
-        points, end = _parse_stored(data, path)
-        if end < len(data) and path not in self._reported:
-            self._reported.add(path)
-            warn_torn(path)
-        return points
+    def _path(self, kind: type[Point], run: str) -> Path:
+        return self.folder / f"{KIND_NAMES[kind]}-{quote(run, safe='')}.jsonl"
 
-
-def whole_lines(data: bytes) -> tuple[list[tuple[int, bytes]], int]:
-    """Numbered lines that are not empty, and how many bytes the whole lines take.
-
-    Text after the last line end that is no JSON was cut off by a crash and is left out.
-    """
-    end = data.rfind(b"\n") + 1
-    if _is_json(data[end:]):
-        end = len(data)
-    numbered = enumerate(data[:end].split(b"\n"), start=1)
-    return [(number, line) for number, line in numbered if line.strip()], end
-
-
-def json_row(line: bytes) -> dict[str, Any]:
-    """The row that a line holds.
-
-    Raises:
-        InputError: the line is no JSON object.
-    """
-    try:
-        row: Any = json.loads(line)
-    except ValueError as error:
-        raise InputError("no JSON", why=str(error), fix="repair the line") from error
-    if not isinstance(row, dict):
-        raise InputError("no JSON object", fix="see docs/schema.md")
-    return cast("dict[str, Any]", row)
-
-
-def warn_torn(path: Path) -> None:
-    """Tells that the end of a file was left out."""
-    _log.warning("%s: the last line was cut off by a crash and is left out", path)
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True
-
-
-def _parse_stored(data: bytes, path: Path) -> tuple[list[SoloPoint], int]:
-    lines, end = whole_lines(data)
-    return [_stored_point(path, number, line) for number, line in lines], end
-
-
-def _stored_point(path: Path, number: int, line: bytes) -> SoloPoint:
-    try:
-        return solo_from_row(json_row(line))
-    except InputError as error:
-        raise StoreError(
-            f"{path} is damaged in line {number}",
-            why=str(error),
-            fix="repair that line, or move the file away; other files are not touched",
-        ) from error
-
-
-def _add_to(path: Path, points: list[SoloPoint]) -> int:
-    with _locked(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, fcntl.LOCK_EX) as descriptor:
-        data = _content(descriptor)
-        stored, end = _parse_stored(data, path)
-        known = {point.point_id for point in stored}
-        new = {p.point_id: p for p in points if p.point_id not in known}
-        lines = [json.dumps(to_row(point)).encode() + b"\n" for point in new.values()]
-        if lines and data[:end] and not data[:end].endswith(b"\n"):
-            lines[0] = b"\n" + lines[0]
-        _append(descriptor, path, end, lines)
-    return len(lines)
-
-
-def _append(descriptor: int, path: Path, start: int, lines: list[bytes]) -> None:
-    """Write lines after byte `start`; on a full disk whole lines stay and the rest is cut."""
-    kept = 0
-    try:
-        os.ftruncate(descriptor, start)
-        for line in lines:
-            _write_all(descriptor, line)
-            kept += 1
-        os.fsync(descriptor)
-    except OSError as error:
-        if kept == len(lines):  # written, but not known to be on disk
-            kept = 0
-        os.ftruncate(descriptor, start + sum(map(len, lines[:kept])))
-        os.fsync(descriptor)
-        raise StoreError(
-            f"{path} took {kept} of {len(lines)} points",
-            why=error.strerror or str(error),
-            fix="free space and run again; points already written are safe",
-        ) from error
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
-
-
-def _content(descriptor: int) -> bytes:
-    return b"".join(iter(lambda: os.read(descriptor, 1 << 20), b""))
-
-
-@contextmanager
-def _locked(path: Path, flags: int, lock: int) -> Generator[int]:
-    with _file_errors(path):
-        if is_new := bool(flags & os.O_CREAT) and not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, flags, 0o666)
-        try:
-            fcntl.flock(descriptor, lock)
-            if is_new:
-                _sync_folder(path.parent)
-            yield descriptor
-        finally:
-            os.close(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes the name of a new file survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _file_errors(path: Path) -> Generator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be used",
-            why=error.strerror or str(error),
-            fix="check that the folder is there and may be written, or give another store",
-        ) from error
+    def _file(self, path: Path, kind: type[P]) -> PointFile[P]:
+        return self._files.setdefault(path, PointFile(path, kind))

@@ -4,32 +4,35 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from advisor.errors import InputError, StoreError
-from advisor.records import SOLO_COLUMNS, SoloPoint
-from advisor.rows import solo_from_row, to_row
+from advisor.records import Point, SoloPoint
+from advisor.rows import column_types, point_from_row, to_row
 from advisor_data import parquet
-from advisor_data.file_store import json_row, warn_torn, whole_lines
-from advisor_data.points import checked
+from advisor_data.lines import json_row, warn_torn, whole_lines
+from advisor_data.points import IDENTITY, checked
 
-Rows = Iterator[tuple[str, Mapping[str, Any]]]
+Encode = Callable[[type[Point], Sequence[Point]], bytes]
+Decode = Callable[[bytes], Iterator[tuple[str, Mapping[str, Any]]]]
 
 
-def write_points(path: Path, points: Iterable[SoloPoint]) -> None:
-    """Write a file of the kind that the suffix names: .parquet, .csv or .jsonl.
+def write_points(path: Path, points: Iterable[Point]) -> None:
+    """Write points of one kind, in the format that the suffix names: .parquet, .csv or .jsonl.
 
-    What stood at `path` is replaced when the new file is whole and on disk, not before.
+    What stood at `path` is replaced when the new file is whole and on disk, not before. Without
+    points it is a file of solo points.
 
     Raises:
-        InputError: another suffix, or a point that could not be read back.
+        InputError: another suffix, points of both kinds, or a point that could not be read back.
         StoreError: the file cannot be written.
     """
     encode, _ = _format(path)
-    data = encode(checked(points))
+    ready = checked(points)
+    data = encode(_only_kind(path, ready), ready)
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with draft.open("wb") as file:
@@ -48,21 +51,34 @@ def write_points(path: Path, points: Iterable[SoloPoint]) -> None:
             draft.unlink()
 
 
-def read_points(path: Path) -> list[SoloPoint]:
+def read_points(path: Path) -> list[Point]:
     """All points of a .parquet, .csv or .jsonl file, or none where one of its rows is bad.
+
+    Rows with a column `job_a` are pair points, others solo points.
 
     Raises:
         InputError: the file cannot be read, or a row, named by its number and column, is bad.
     """
     _, decode = _format(path)
-    seen: dict[str, tuple[str, SoloPoint]] = {}
+    seen: dict[str, tuple[str, Point]] = {}
     with _at(str(path)):
         for place, row in decode(_content(path)):
             with _at(place):
-                point = solo_from_row(row)
+                point = point_from_row(row)
                 first_place, first = seen.setdefault(point.point_id, (place, point))
                 _check_same(first_place, first, point)
     return [point for _, point in seen.values()]
+
+
+def _only_kind(path: Path, points: Sequence[Point]) -> type[Point]:
+    kinds = {type(point) for point in points} or {SoloPoint}
+    if len(kinds) > 1:
+        raise InputError(
+            f"{path} was to hold solo and pair points",
+            why="a file has the columns of one kind",
+            fix="write two files",
+        )
+    return kinds.pop()
 
 
 def _content(path: Path) -> bytes:
@@ -75,24 +91,24 @@ def _content(path: Path) -> bytes:
     return data
 
 
-def _check_same(first_place: str, first: SoloPoint, point: SoloPoint) -> None:
+def _check_same(first_place: str, first: Point, point: Point) -> None:
     if first != point:
         raise InputError(
             f"the same measurement as {first_place}, with other values",
-            why="run, job, gpu_uuid, share_percent and started_at are what tells points apart",
+            why=f"what tells points apart is {', '.join(IDENTITY[type(point)])}",
             fix="give started_at its seconds, or remove one of the two",
         )
 
 
-def _encode_csv(points: list[SoloPoint]) -> bytes:
+def _encode_csv(kind: type[Point], points: Sequence[Point]) -> bytes:
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, SOLO_COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, column_types(kind), lineterminator="\n")
     writer.writeheader()
     writer.writerows({**to_row(point), "flags": ";".join(point.flags)} for point in points)
     return text.getvalue().encode()
 
 
-def _decode_csv(data: bytes) -> Rows:
+def _decode_csv(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
     try:
         text = data.decode("utf-8-sig")  # spreadsheets begin a file with a byte order mark
     except UnicodeDecodeError as error:
@@ -120,25 +136,25 @@ def _csv_row(header: list[str], values: list[str], line: int) -> dict[str, str]:
     return dict(zip(header, values, strict=True))
 
 
-def _encode_jsonl(points: list[SoloPoint]) -> bytes:
+def _encode_jsonl(_kind: type[Point], points: Sequence[Point]) -> bytes:
     return b"".join(json.dumps(to_row(point)).encode() + b"\n" for point in points)
 
 
-def _decode_jsonl(data: bytes) -> Rows:
+def _decode_jsonl(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, line in whole_lines(data)[0]:
         with _at(f"line {number}"):
             row = json_row(line)
         yield f"line {number}", row
 
 
-_FORMATS: dict[str, tuple[Callable[[list[SoloPoint]], bytes], Callable[[bytes], Rows]]] = {
+_FORMATS: dict[str, tuple[Encode, Decode]] = {
     ".parquet": (parquet.encode, parquet.decode),
     ".csv": (_encode_csv, _decode_csv),
     ".jsonl": (_encode_jsonl, _decode_jsonl),
 }
 
 
-def _format(path: Path) -> tuple[Callable[[list[SoloPoint]], bytes], Callable[[bytes], Rows]]:
+def _format(path: Path) -> tuple[Encode, Decode]:
     if path.suffix not in _FORMATS:
         raise InputError(
             f"{path} has no suffix that says what it holds",

@@ -1,21 +1,27 @@
-"""Parquet with units and the version of the schema in its metadata; loads pyarrow when called."""
+"""Parquet with units, kind of points and version of the schema in its metadata.
+
+Loads pyarrow when called.
+"""
 
 import dataclasses
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from advisor.errors import InputError
-from advisor.records import SCHEMA_VERSION, SoloPoint
+from advisor.records import SCHEMA_VERSION, Point
 from advisor.rows import column_types, to_row
+from advisor_data.points import KIND_NAMES
 
 VERSION_KEY = b"advisor.schema_version"
+KIND_KEY = b"advisor.kind"
 
 
-def encode(points: list[SoloPoint]) -> bytes:
-    """The points as the content of a Parquet file."""
+def encode(kind: type[Point], points: Sequence[Point]) -> bytes:
+    """Points of one kind as the content of a Parquet file."""
     arrow, parquet = _load("pyarrow"), _load("pyarrow.parquet")
-    table = arrow.Table.from_pylist([to_row(point) for point in points], schema=_schema(arrow))
+    rows = [to_row(point) for point in points]
+    table = arrow.Table.from_pylist(rows, schema=_schema(arrow, kind))
     sink = arrow.BufferOutputStream()
     parquet.write_table(table, sink, compression="zstd")
     return sink.getvalue().to_pybytes()
@@ -46,7 +52,7 @@ def _check_version(metadata: dict[bytes, bytes] | None) -> None:
         )
 
 
-def _schema(arrow: Any) -> Any:
+def _schema(arrow: Any, kind: type[Point]) -> Any:
     types = {
         str: arrow.string(),
         float: arrow.float64(),
@@ -54,12 +60,13 @@ def _schema(arrow: Any) -> Any:
         bool: arrow.bool_(),
         tuple: arrow.list_(arrow.string()),
     }
-    notes = {field.name: dict(field.metadata) for field in dataclasses.fields(SoloPoint)}
+    notes = {field.name: dict(field.metadata) for field in dataclasses.fields(kind)}
     fields = [
-        arrow.field(name, types[kind], nullable=optional, metadata=notes[name])
-        for name, (kind, optional) in column_types().items()
+        arrow.field(name, types[value_type], nullable=optional, metadata=notes[name])
+        for name, (value_type, optional) in column_types(kind).items()
     ]
-    return arrow.schema(fields, metadata={VERSION_KEY: str(SCHEMA_VERSION)})
+    about = {VERSION_KEY: str(SCHEMA_VERSION), KIND_KEY: KIND_NAMES[kind]}
+    return arrow.schema(fields, metadata=about)
 
 
 def _load(name: str) -> Any:

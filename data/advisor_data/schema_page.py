@@ -1,51 +1,77 @@
 """The page docs/schema.md, made by `python -m advisor_data.schema_page > docs/schema.md`."""
 
 import dataclasses
+from collections.abc import Container
 
-from advisor.records import SCHEMA_VERSION, Counters, SoloPoint
+from advisor.records import SCHEMA_VERSION, Counters, Measured, PairPoint, Point, SoloPoint
 from advisor.rows import column_types
+from advisor_data.points import IDENTITY
 
 _TYPE_NAMES = {str: "text", float: "number", int: "whole number", bool: "true/false", tuple: "list"}
 
-EXAMPLE_CSV = """\
+SOLO_CSV = """\
 job,gpu_model,gpu_uuid,share_percent,rate,rate_unit,power_w,window_s,started_at,run
-resnet50-train,NVIDIA H200,GPU-9f3c,50,812.4,images,431.7,12,2026-01-31T12:00:00+00:00,night-7
-resnet50-train,NVIDIA H200,GPU-9f3c,100,1190.2,images,,12,2026-01-31T12:00:20+00:00,night-7
+resnet50-train,NVIDIA H200,GPU-9f3c,50,800,images,400,12,2026-01-31T12:00:00+00:00,night-7
+resnet50-train,NVIDIA H200,GPU-9f3c,100,1200,images,,12,2026-01-31T12:00:20+00:00,night-7
+"""
+
+PAIRS_CSV = """\
+job_a,job_b,gpu_model,gpu_uuid,share_a_percent,share_b_percent,rate_a,rate_b,power_w,window_s,\
+started_at,run,flags,error
+gemm,triad,NVIDIA H200,GPU-9f3c,30,70,200,50,500,12,2026-01-31T13:00:00+00:00,night-7,,
+gemm,triad,NVIDIA H200,GPU-9f3c,50,50,,,,12,2026-01-31T13:00:20+00:00,night-7,failed,gemm: no memory
 """
 
 _BEFORE = f"""\
-# Solo points
+# Points
 
-One row is one job alone at one share of one GPU, over one window. The names are the same in
-Parquet, CSV, JSON lines, SQL (table `solo_points`) and `--json`. This is version {SCHEMA_VERSION} \
-of the schema.
+A solo point is one job alone at one share of one GPU; a pair point is two jobs together at one
+split. Each is one row, over one window. The names are the same in Parquet, CSV, JSON lines, SQL
+(tables `solo_points` and `pair_points`) and `--json`. This is version {SCHEMA_VERSION} of the \
+schema.
 
 A value that was not measured is empty (`null` in JSON, Parquet and SQL), never 0.
+"""
 
+_TABLE = """
 | column | type | unit | needed | meaning |
 |---|---|---|---|---|
 """
 
-_AFTER = f"""
+_IDENTITY = f"""
 `flags` is empty for a window with nothing wrong; in CSV and SQL its words are joined by `;`. The
 words are explained in [flags.md](flags.md).
 
+The jobs of a pair stand in the order of their names, so that each pair is written in one way only.
+A pair in which a job failed has no rates, the flag `failed`, and the reason in `error`.
+
 ## What makes two rows the same measurement
 
-`run`, `job`, `gpu_uuid`, `share_percent` and `started_at`. Their hash is the `point_id` of the SQL
-table. Bringing in a row that is already there changes nothing, so a file can be imported twice. Two
-rows of one file that are the same measurement but differ in another column are refused.
+| point | columns |
+|---|---|
+| solo | {", ".join(f"`{name}`" for name in IDENTITY[SoloPoint])} |
+| pair | {", ".join(f"`{name}`" for name in IDENTITY[PairPoint])} |
 
+Their hash is the `point_id` of the SQL tables. Bringing in a row that is already there changes
+nothing, so a file can be imported twice. Two rows of one file that are the same measurement but
+differ in another column are refused.
+"""
+
+_AFTER = f"""
 ## Points measured elsewhere
 
 Write a CSV (UTF-8, comma, one header line) with the needed columns and as many others as you
-have, in any order:
+have, in any order. The numbers of these examples are made up:
 
 ```csv
-{EXAMPLE_CSV}```
+{SOLO_CSV}```
 
-    advisor data import points.csv
+```csv
+{PAIRS_CSV}```
 
+    advisor data import points.csv pairs.csv
+
+- Rows with a column `job_a` are pairs; a file that `advisor` writes holds one kind.
 - `rate` is progress per second and `rate_unit` says of what; rates of one job must share a unit.
 - `started_at` is ISO 8601 in UTC, with `Z` or `+00:00`.
 - `run` is any name for the session; points of one run were measured under the same conditions.
@@ -53,7 +79,11 @@ have, in any order:
 
 An unknown column, a value of the wrong type or out of range, or a missing needed value stops the
 import before anything is stored; the message names the file, the line and the column. Parquet files
-carry the version of the schema and are refused by an older advisor.
+carry the kind of their points and the version of the schema; older versions are read, newer ones
+refused.
+
+`advisor data export FILE` writes solo points, with `--kind pairs` pair points; `--job` and `--run`
+choose among them.
 
 ## Where points are kept
 
@@ -62,7 +92,7 @@ carry the version of the schema and are refused by an older advisor.
 | none | `advisor.db` (SQLite) in the data folder; without SQLAlchemy, the folder `points` there |
 | `sqlite:///FILE` | SQLite in one file of a local disk |
 | `postgresql://USER@HOST/DATABASE` | PostgreSQL; `advisor data migrate` makes its tables |
-| `files:DIR` | one append-only file of JSON lines per run |
+| `files:DIR` | an append-only file of JSON lines per run, `solo-RUN.jsonl` or `pair-RUN.jsonl` |
 
 SQLite files are upgraded when they are opened. On a network file system use `files:` or PostgreSQL:
 SQLite's write-ahead log needs all its users on one host (https://www.sqlite.org/wal.html).
@@ -71,16 +101,35 @@ SQLite's write-ahead log needs all its users on one host (https://www.sqlite.org
 
 def page() -> str:
     """The page as Markdown."""
-    counters = {field.name for field in dataclasses.fields(Counters)}
-    fields = sorted(dataclasses.fields(SoloPoint), key=lambda field: field.name in counters)
-    return _BEFORE + "".join(map(_line, fields)) + _AFTER
+    common = _names(Measured)
+    counters = _names(Counters)
+    return "".join(
+        (
+            _BEFORE,
+            _section("Columns of solo points", SoloPoint, _names(SoloPoint) - common),
+            _section("Columns of pair points", PairPoint, _names(PairPoint) - common),
+            _section("Columns of both", SoloPoint, common - counters),
+            _section("Counters, columns of both", SoloPoint, counters),
+            _IDENTITY,
+            _AFTER,
+        )
+    )
 
 
-def _line(field: "dataclasses.Field[object]") -> str:
-    kind, _ = column_types()[field.name]
+def _names(record: type[Counters]) -> set[str]:
+    return {field.name for field in dataclasses.fields(record)}
+
+
+def _section(title: str, kind: type[Point], names: Container[str]) -> str:
+    fields = (field for field in dataclasses.fields(kind) if field.name in names)
+    return f"\n## {title}\n{_TABLE}" + "".join(_line(field, kind) for field in fields)
+
+
+def _line(field: "dataclasses.Field[object]", kind: type[Point]) -> str:
+    value_type, _ = column_types(kind)[field.name]
     needed = "yes" if field.default is dataclasses.MISSING else ""
     unit, meaning = field.metadata["unit"], field.metadata["meaning"]
-    return f"| `{field.name}` | {_TYPE_NAMES[kind]} | {unit} | {needed} | {meaning} |\n"
+    return f"| `{field.name}` | {_TYPE_NAMES[value_type]} | {unit} | {needed} | {meaning} |\n"
 
 
 if __name__ == "__main__":

@@ -6,15 +6,16 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, Self
 
-from sqlalchemy import URL, Engine, create_engine, event, make_url, select
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from advisor.errors import InputError, StoreError
-from advisor.records import SoloPoint
-from advisor_data.points import checked, in_order
+from advisor.records import PairPoint, Point, SoloPoint
+from advisor.rows import P
+from advisor_data.points import checked, in_order, names_of_pair
 from advisor_data.schema import SchemaState, schema_state, upgrade
-from advisor_data.tables import from_sql, solo_table, to_sql
+from advisor_data.tables import from_sql, tables, to_sql
 
 _DRIVERS = {
     "sqlite": "sqlite",
@@ -45,32 +46,38 @@ _FIXES = (
 
 
 class SqlStore:
-    """Points in one table; safe for several processes and threads."""
+    """Points in one table per kind; safe for several processes and threads."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def add(self, points: Iterable[SoloPoint]) -> int:
+    def add(self, points: Iterable[Point]) -> int:
         """See `Store.add`."""
-        rows = [to_sql(point) for point in checked(points)]
-        if not rows:
-            return 0
         # One order in all writers, so that two of them cannot wait for each other.
-        rows.sort(key=lambda row: row["point_id"])
-        insert = _INSERT[self._engine.dialect.name](solo_table).on_conflict_do_nothing()
-        counted = insert.execution_options(preserve_rowcount=True)
+        ordered = sorted(checked(points), key=lambda point: point.point_id)
+        if not ordered:
+            return 0
         with _store_errors(self._engine.url), self._engine.begin() as connection:
-            return connection.execute(counted, rows).rowcount
+            return sum(
+                self._insert(connection, table, [to_sql(p) for p in ordered if type(p) is kind])
+                for kind, table in tables.items()
+            )
 
     def solo_points(
         self, *, job: str | None = None, gpu_model: str | None = None, run: str | None = None
     ) -> list[SoloPoint]:
         """See `Store.solo_points`."""
-        wanted = {"job": job, "gpu_model": gpu_model, "run": run}
-        matches = [solo_table.c[name] == text for name, text in wanted.items() if text is not None]
-        with _store_errors(self._engine.url), self._engine.connect() as connection:
-            rows = connection.execute(select(solo_table).where(*matches)).mappings().all()
-        return in_order(from_sql(row) for row in rows)
+        return self._points(SoloPoint, job=job, gpu_model=gpu_model, run=run)
+
+    def pair_points(
+        self,
+        *,
+        pair: tuple[str, str] | None = None,
+        gpu_model: str | None = None,
+        run: str | None = None,
+    ) -> list[PairPoint]:
+        """See `Store.pair_points`."""
+        return self._points(PairPoint, **names_of_pair(pair), gpu_model=gpu_model, run=run)
 
     def close(self) -> None:
         """Closes the connections."""
@@ -81,6 +88,20 @@ class SqlStore:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def _insert(self, connection: Connection, table: Table, rows: list[dict[str, Any]]) -> int:
+        if not rows:
+            return 0
+        insert = _INSERT[self._engine.dialect.name](table).on_conflict_do_nothing()
+        counted = insert.execution_options(preserve_rowcount=True)
+        return connection.execute(counted, rows).rowcount
+
+    def _points(self, kind: type[P], **wanted: str | None) -> list[P]:
+        table = tables[kind]
+        matches = [table.c[name] == text for name, text in wanted.items() if text is not None]
+        with _store_errors(self._engine.url), self._engine.connect() as connection:
+            rows = connection.execute(select(table).where(*matches)).mappings().all()
+        return in_order(from_sql(kind, row) for row in rows)
 
 
 def open_sql_store(url: str) -> SqlStore:

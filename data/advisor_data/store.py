@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from advisor.errors import InputError, StoreError
-from advisor.records import SoloPoint
+from advisor.records import PairPoint, Point, SoloPoint
 from advisor_data.file_store import FileStore
 
 FILES_PREFIX = "files:"
 
 
 class Store(Protocol):
-    """Keeps points; several processes may use the same one at once."""
+    """Keeps points of both kinds; several processes may use the same one at once."""
 
-    def add(self, points: Iterable[SoloPoint]) -> int:
-        """Keep points; they are on disk when this returns.
+    def add(self, points: Iterable[Point]) -> int:
+        """Keep points, of one kind or mixed; they are on disk when this returns.
 
         Returns:
             How many were new; a point whose `point_id` is already there changes nothing.
@@ -32,6 +32,16 @@ class Store(Protocol):
         self, *, job: str | None = None, gpu_model: str | None = None, run: str | None = None
     ) -> list[SoloPoint]:
         """Points in the order of `started_at`, all or those that match."""
+        ...
+
+    def pair_points(
+        self,
+        *,
+        pair: tuple[str, str] | None = None,
+        gpu_model: str | None = None,
+        run: str | None = None,
+    ) -> list[PairPoint]:
+        """As `solo_points`, for pairs; the names of a pair's jobs may come in either order."""
         ...
 
     def close(self) -> None: ...

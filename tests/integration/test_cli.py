@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import advisor
 from advisor.cli.app import app
 from advisor.errors import InputError
-from advisor.records import SOLO_COLUMNS, SoloPoint
+from advisor.records import SOLO_COLUMNS, PairPoint, SoloPoint
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import read_points, write_points
 
@@ -32,6 +32,28 @@ POINTS = [
     )
     for number, (share, flags) in enumerate(
         [(100.0, ()), (10.0, ("throttled", "noisy-rate")), (50.0, ("throttled",))]
+    )
+]
+
+
+PAIRS = [
+    PairPoint(
+        job_a=job_a,
+        job_b=job_b,
+        gpu_model="NVIDIA H200",
+        gpu_uuid="GPU-1",
+        share_a_percent=30.0,
+        share_b_percent=70.0,
+        rate_a=None,
+        rate_b=None,
+        window_s=2.0,
+        started_at=f"2026-01-31T13:00:{number:02}Z",
+        run="r1",
+        flags=("failed",),
+        error=f"{job_b}: no memory",
+    )
+    for number, (job_a, job_b) in enumerate(
+        [("gemm", "gemm"), ("gemm", "sort"), ("sort", "triad"), ("fft", "gemm")]
     )
 ]
 
@@ -65,12 +87,32 @@ def test_points_go_in_and_out_unchanged(host: FakeHost) -> None:
     given, back = host.folder / "given.csv", host.folder / "back.parquet"
     write_points(given, POINTS)
     first = host.advisor("data", "import", str(given), "--json")
-    assert (first.returncode, json.loads(first.stdout)) == (0, {"read": 3, "new": 3})
+    counts = {"solo": {"read": 3, "new": 3}, "pairs": {"read": 0, "new": 0}}
+    assert (first.returncode, json.loads(first.stdout)) == (0, {"read": 3, "new": 3, **counts})
     out = host.advisor("data", "export", str(back), "--job", "gemm")
     assert (out.returncode, out.stdout) == (0, f"3 points written to {back}\n")
     assert read_points(back) == POINTS
     again = host.advisor("data", "import", str(back), str(given))
-    assert again.stdout == "6 points read, 0 new\n"
+    assert again.stdout == "6 points read, 0 new (solo 6 read, 0 new; pairs 0 read, 0 new)\n"
+
+
+def test_pairs_go_in_and_out_unchanged(host: FakeHost) -> None:
+    """Import takes both kinds by itself; export gives the kind, job and run that were asked for."""
+    solo, pairs = host.folder / "solo.parquet", host.folder / "pairs.csv"
+    write_points(solo, POINTS)
+    write_points(pairs, [*PAIRS, dataclasses.replace(PAIRS[0], run="r2")])
+    first = host.advisor("data", "import", str(pairs), str(solo), "--json")
+    counts = {"solo": {"read": 3, "new": 3}, "pairs": {"read": 5, "new": 5}}
+    assert (first.returncode, json.loads(first.stdout)) == (0, {"read": 8, "new": 8, **counts})
+    back = host.folder / "back.jsonl"
+    chosen = ("--kind", "pairs", "--job", "gemm", "--run", "r1")
+    out = host.advisor("data", "export", str(back), *chosen, "--json")
+    assert (out.returncode, json.loads(out.stdout)) == (0, {"written": 3})
+    assert read_points(back) == [PAIRS[0], PAIRS[1], PAIRS[3]]
+    again = host.advisor("data", "import", str(back), str(solo))
+    assert again.stdout == "6 points read, 0 new (solo 3 read, 0 new; pairs 3 read, 0 new)\n"
+    assert host.advisor("data", "export", str(back)).stdout == f"3 points written to {back}\n"
+    assert read_points(back) == POINTS
 
 
 def test_bad_row_stores_nothing(host: FakeHost) -> None:

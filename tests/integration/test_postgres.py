@@ -11,10 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from old_schema import make_version_1
+from sqlalchemy import create_engine
 
 from advisor.errors import StoreError
-from advisor.records import SoloPoint
+from advisor.records import PairPoint, SoloPoint
 from advisor_data import migrate, open_store
+from advisor_data.tables import VERSION_TABLE, metadata
 
 pytestmark = pytest.mark.postgres
 
@@ -104,6 +109,47 @@ def point(number: int) -> SoloPoint:
     )
 
 
+def pair_point(number: int) -> PairPoint:
+    """As `point`, for a pair; odd ones have no rates."""
+    return PairPoint(
+        job_a="größe, 'quoted'",
+        job_b="zwei",
+        gpu_model="NVIDIA H200",
+        gpu_uuid="GPU-1",
+        share_a_percent=100 / 3,
+        share_b_percent=70.0,
+        units_a=44,
+        rate_a=None if number % 2 else 0.1 + number,
+        throttled=bool(number % 2),
+        window_s=1.7976931348623157e308,
+        started_at=f"2026-01-31T12:{number // 60:02}:{number % 60:02}Z",
+        run="r1",
+        flags=("failed", "throttled") if number % 2 else (),
+        error="größe: no memory; 100 % full" if number % 2 else None,
+    )
+
+
+def test_migrations_make_the_tables_of_the_code(url: str) -> None:
+    """Types and indices of the server are those of the code, for both kinds."""
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+        assert compare_metadata(context, metadata) == []
+    engine.dispose()
+
+
+def test_an_old_database_is_raised_without_loss(empty: str, tmp_path: Path) -> None:
+    """Tables of the first version are refused until they are migrated, and keep their rows."""
+    make_version_1(empty.replace("postgresql:", "postgresql+psycopg:"), points=3)
+    with pytest.raises(StoreError, match="advisor data migrate"):
+        open_store(empty, tmp_path)
+    migrate(empty, Path())
+    with open_store(empty, tmp_path) as store:
+        assert [p.rate for p in store.solo_points(job="gemm")] == [0.5, 1.5, 2.5]
+        assert store.pair_points() == []
+        assert store.add([point(1), pair_point(1)]) == 2
+
+
 def test_a_database_without_tables_is_refused(empty: str, tmp_path: Path) -> None:
     """A server is never changed on the way; the message has the command that does it."""
     with pytest.raises(StoreError, match="advisor data migrate"):
@@ -123,13 +169,25 @@ def test_points_come_back_and_are_added_once(url: str, tmp_path: Path) -> None:
         assert store.solo_points(job="none") == []
 
 
+def test_pairs_come_back_and_are_added_once(url: str, tmp_path: Path) -> None:
+    """As for solo points, added together with them."""
+    pairs = [pair_point(number) for number in range(200)]
+    with open_store(url, tmp_path) as store:
+        assert store.add([point(1), *pairs[:150], pairs[0]]) == 151
+        assert store.add([*pairs, point(1)]) == 50
+        assert store.pair_points() == store.pair_points(pair=("zwei", pairs[0].job_a)) == pairs
+        assert store.pair_points(run="none") == []
+        assert store.solo_points() == [point(1)]
+
+
 def test_two_writers_at_once(url: str, tmp_path: Path) -> None:
     """Writers of the same points in opposite order neither wait for each other nor add twice."""
-    points = [point(number) for number in range(600)]
+    solo, pairs = map(point, range(300)), map(pair_point, range(300))
+    points = [*solo, *pairs]
     added: list[int] = []
     start = threading.Barrier(2)
 
-    def write(batch: list[SoloPoint]) -> None:
+    def write(batch: list[SoloPoint | PairPoint]) -> None:
         with open_store(url, tmp_path) as store:
             start.wait()
             added.append(store.add(batch))
@@ -141,7 +199,7 @@ def test_two_writers_at_once(url: str, tmp_path: Path) -> None:
         writer.join()
     assert sum(added) == 600
     with open_store(url, tmp_path) as store:
-        assert store.solo_points() == points
+        assert [*store.solo_points(), *store.pair_points()] == points
 
 
 def test_two_migrations_at_once(empty: str, tmp_path: Path) -> None:

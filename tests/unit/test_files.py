@@ -2,26 +2,33 @@
 
 import errno
 import importlib
+import json
 import os
+import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from store_points import any_point, point
+from store_points import any_pair_point, any_point, pair_point, point
 
 from advisor.errors import InputError, StoreError
-from advisor.records import SCHEMA_VERSION, SOLO_COLUMNS, SoloPoint
+from advisor.records import PAIR_COLUMNS, SCHEMA_VERSION, SOLO_COLUMNS, PairPoint, Point, SoloPoint
 from advisor.rows import to_row
 from advisor_data import bundled, open_store, schema_page
-from advisor_data.bundled import bundled_solo_points
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.files import read_points, write_points
-from advisor_data.parquet import VERSION_KEY
+from advisor_data.parquet import KIND_KEY, VERSION_KEY
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 HEADER = "job,gpu_model,gpu_uuid,share_percent,rate,window_s,started_at,run"
+PAIR_HEADER = (
+    "job_a,job_b,gpu_model,gpu_uuid,share_a_percent,share_b_percent,rate_a,window_s,started_at,run"
+)
+PAIR_ROW = "gemm,sort,H200,GPU-1,30,70,12.5,5,2026-01-31T12:00:00Z,r1"
 ROW = "gemm,H200,GPU-1,50,12.5,5,2026-01-31T12:00:00Z,r1"
 
 arrow: Any = importlib.import_module("pyarrow")
@@ -40,14 +47,66 @@ def test_any_points_survive_a_file(tmp_path: Path, suffix: str, points: list[Sol
     assert read_points(path) == points
 
 
-def test_parquet_says_its_units_and_version(tmp_path: Path) -> None:
-    """Somebody who opens the file elsewhere finds unit, meaning and schema version in it."""
-    write_points(tmp_path / "p.parquet", [point()])
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(points=st.lists(any_pair_point, max_size=3, unique_by=lambda p: p.point_id))
+def test_any_pair_points_survive_a_file(
+    tmp_path: Path, suffix: str, points: list[PairPoint]
+) -> None:
+    """The kind is found by the columns; missing rates, flags and errors come back as they were."""
+    path = tmp_path / f"points{suffix}"
+    write_points(path, points)
+    assert read_points(path) == points
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_two_kinds_do_not_go_into_one_file(tmp_path: Path, suffix: str) -> None:
+    """The message says to write two files, and nothing is written."""
+    with pytest.raises(InputError, match="write two files"):
+        write_points(tmp_path / f"p{suffix}", [point(), pair_point()])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_without_points_is_read(tmp_path: Path, suffix: str) -> None:
+    """An export that found nothing can be brought in."""
+    write_points(tmp_path / f"p{suffix}", [])
+    assert read_points(tmp_path / f"p{suffix}") == []
+
+
+def test_json_lines_of_both_kinds_are_read(tmp_path: Path) -> None:
+    """Files of a node that were glued together are brought in as one."""
+    rows = [to_row(pair_point(1)), to_row(point(1))]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read_points(tmp_path / "p.jsonl") == [pair_point(1), point(1)]
+
+
+@pytest.mark.parametrize(
+    ("measured", "kind", "columns"),
+    [(point(), b"solo", SOLO_COLUMNS), (pair_point(), b"pair", PAIR_COLUMNS)],
+    ids=["solo", "pair"],
+)
+def test_parquet_says_its_units_kind_and_version(
+    tmp_path: Path, measured: Point, kind: bytes, columns: tuple[str, ...]
+) -> None:
+    """Somebody who opens the file elsewhere finds unit, meaning, kind and schema version in it."""
+    write_points(tmp_path / "p.parquet", [measured])
     schema = parquet.read_schema(tmp_path / "p.parquet")
     assert schema.metadata[VERSION_KEY] == str(SCHEMA_VERSION).encode()
+    assert schema.metadata[KIND_KEY] == kind
     assert schema.field("power_w").metadata[b"unit"] == b"W"
     assert schema.field("power_w").metadata[b"meaning"]
-    assert tuple(schema.names) == SOLO_COLUMNS
+    assert tuple(schema.names) == columns
+
+
+def test_parquet_of_the_first_version_is_read(tmp_path: Path) -> None:
+    """It holds solo points, their columns in another order, and says no kind."""
+    table = arrow.Table.from_pylist([to_row(point())]).replace_schema_metadata({VERSION_KEY: "1"})
+    table = table.select(sorted(table.column_names))
+    parquet.write_table(table, tmp_path / "p.parquet")
+    assert read_points(tmp_path / "p.parquet") == [point()]
 
 
 @pytest.mark.parametrize("version", [str(SCHEMA_VERSION + 1), "next"])
@@ -85,6 +144,13 @@ def test_parquet_made_by_pandas_is_read(tmp_path: Path) -> None:
         (f"{HEADER}\n{ROW[:20]}\n", "line 2 has 5 values for 8 columns"),
         (f'{HEADER}\n{ROW}"\n"', "line 3"),
         (f"{HEADER}\n{ROW}\n{ROW.replace('12.5', '13')}\n", "line 3: the same .* as line 2"),
+        (f"{PAIR_HEADER}\n{PAIR_ROW.replace('gemm', 'z')}\n", "line 2: job_a is 'z', after job_b"),
+        (f"{PAIR_HEADER}\n{PAIR_ROW.replace('30', '130')}\n", "line 2: share_a_percent is 130"),
+        (f"{PAIR_HEADER},job\n{PAIR_ROW},x\n", "line 2: unknown column job"),
+        (
+            f"{PAIR_HEADER}\n{PAIR_ROW}\n{PAIR_ROW.replace('12.5', '13')}\n",
+            "line 3: the same .*share_b_percent",
+        ),
     ],
 )
 def test_a_bad_csv_is_refused_with_its_place(tmp_path: Path, text: str, complaint: str) -> None:
@@ -135,7 +201,9 @@ def test_csv_from_a_spreadsheet_is_read(tmp_path: Path) -> None:
     columns = ",".join(reversed(HEADER.split(",")))
     values = ",".join(f'"{value}"' for value in reversed(ROW.split(",")))
     (tmp_path / "p.csv").write_bytes(f"\ufeff{columns}\r\n{values}\r\n".encode())
-    assert read_points(tmp_path / "p.csv")[0].rate == 12.5
+    (read,) = read_points(tmp_path / "p.csv")
+    assert isinstance(read, SoloPoint)
+    assert read.rate == 12.5
 
 
 def test_files_of_a_crashed_node_can_be_brought_in(
@@ -201,9 +269,13 @@ def test_bundled_points_are_read_from_the_package(
     monkeypatch.setattr(bundled.resources, "files", package_files)
     with pytest.raises(StoreError, match=r"bundled/solo\.parquet"):
         bundled_solo_points()
+    with pytest.raises(StoreError, match=r"bundled/pairs\.parquet .*the measured pairs"):
+        bundled_pair_points()
     (tmp_path / "advisor_data" / "bundled").mkdir(parents=True)
     write_points(tmp_path / "advisor_data" / "bundled" / "solo.parquet", [point()])
     assert bundled_solo_points() == [point()]
+    write_points(tmp_path / "advisor_data" / "bundled" / "pairs.parquet", [pair_point()])
+    assert bundled_pair_points() == [pair_point()]
 
 
 def test_the_schema_page_is_up_to_date() -> None:
@@ -213,8 +285,22 @@ def test_the_schema_page_is_up_to_date() -> None:
     assert stored.read_text() == schema_page.page(), remedy
 
 
-def test_the_example_of_the_schema_page_can_be_brought_in(tmp_path: Path) -> None:
-    """Somebody who copies the example gets two points."""
-    (tmp_path / "p.csv").write_text(schema_page.EXAMPLE_CSV)
+def test_the_examples_of_the_schema_page_can_be_brought_in(tmp_path: Path) -> None:
+    """Somebody who copies an example gets two points, and None where it has no value."""
+    (tmp_path / "p.csv").write_text(schema_page.SOLO_CSV)
     first, second = read_points(tmp_path / "p.csv")
-    assert (first.power_w, second.power_w) == (431.7, None)
+    assert (first.power_w, second.power_w) == (400, None)
+    (tmp_path / "pairs.csv").write_text(schema_page.PAIRS_CSV)
+    good, failed = read_points(tmp_path / "pairs.csv")
+    assert isinstance(good, PairPoint)
+    assert isinstance(failed, PairPoint)
+    assert (good.rate_a, good.flags, good.error) == (200, (), None)
+    assert (failed.rate_a, failed.flags, failed.error) == (None, ("failed",), "gemm: no memory")
+
+
+def test_the_schema_page_has_every_column_of_each_kind() -> None:
+    """Columns of both kinds stand there once; `mode` twice, as it means another thing in each."""
+    rows = re.findall(r"^\| `(\w+)` \|", schema_page.page(), flags=re.MULTILINE)
+    columns = Counter({*SOLO_COLUMNS, *PAIR_COLUMNS})
+    columns["mode"] += 1
+    assert Counter(rows) == columns

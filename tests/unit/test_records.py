@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from store_points import any_point, point
+from store_points import any_pair_point, any_point, pair_point, point
 
 from advisor.errors import InputError
-from advisor.records import SOLO_COLUMNS, SoloPoint
-from advisor.rows import column_types, solo_from_row, to_row
+from advisor.records import PAIR_COLUMNS, SOLO_COLUMNS, PairPoint, Point, SoloPoint
+from advisor.rows import column_types, pair_from_row, point_from_row, solo_from_row, to_row
+from advisor_data.points import IDENTITY
 
 
 @given(any_point)
@@ -25,6 +26,16 @@ def test_any_point_survives_text(measured: SoloPoint) -> None:
     """A row whose values are all text, as in CSV, is read back as the same point."""
     row = {**to_row(measured), "flags": ";".join(measured.flags)}
     assert solo_from_row({k: "" if v is None else str(v) for k, v in row.items()}) == measured
+
+
+@given(any_pair_point)
+def test_any_pair_point_survives_json_and_text(measured: PairPoint) -> None:
+    """As for solo points, with the kind found by the columns."""
+    read = point_from_row(json.loads(json.dumps(to_row(measured))))
+    assert read == measured
+    assert read.point_id == measured.point_id
+    row = {**to_row(measured), "flags": ";".join(measured.flags)}
+    assert point_from_row({k: "" if v is None else str(v) for k, v in row.items()}) == measured
 
 
 @pytest.mark.parametrize("nothing", [None, "", math.nan, "nan", "NaN"])
@@ -102,29 +113,42 @@ def test_all_missing_columns_are_named() -> None:
         solo_from_row({"rate": "", "host": "node1"})
 
 
+@pytest.mark.parametrize("measured", [point(), pair_point()], ids=["solo", "pair"])
+def test_the_named_columns_and_no_others_make_the_id(measured: Point) -> None:
+    """Run, jobs, card, shares and start tell measurements apart; what was measured does not."""
+    other: dict[type, Any] = {str: "other", float: 51.0, int: 7, bool: True, tuple: ("noisy",)}
+    changing = {
+        name
+        for name, (value_type, _) in column_types(type(measured)).items()
+        if replace(measured, **{name: other[value_type]}).point_id != measured.point_id
+    }
+    assert changing == set(IDENTITY[type(measured)])
+
+
+@pytest.mark.parametrize("column", ["share_a_percent", "share_b_percent"])
+@pytest.mark.parametrize("value", [0, 100.5])
+def test_a_share_of_a_pair_that_cannot_be_is_refused(column: str, value: float) -> None:
+    """Each share is above 0 and at most 100; together they may be more."""
+    with pytest.raises(InputError, match=column):
+        pair_from_row({**to_row(pair_point()), column: value})
+    both = pair_point(share_a_percent=70.0, share_b_percent=70.0)
+    assert pair_from_row(to_row(both)) == both
+
+
+def test_a_pair_is_written_in_one_way_only() -> None:
+    """Jobs in another order are refused with the remedy; a job beside itself is a pair."""
+    with pytest.raises(InputError, match=r"job_a is 'sort', after job_b 'gemm'.*swap"):
+        pair_from_row(to_row(pair_point(job_a="sort", job_b="gemm")))
+    assert pair_from_row(to_row(pair_point(job_b="gemm"))).pair == ("gemm", "gemm")
+
+
 @pytest.mark.parametrize(
-    ("column", "other"),
-    [
-        ("run", "r2"),
-        ("job", "sort"),
-        ("gpu_uuid", "GPU-2"),
-        ("share_percent", 51.0),
-        ("started_at", "2026-02-01T00:00:00Z"),
-    ],
+    ("kind", "columns"), [(SoloPoint, SOLO_COLUMNS), (PairPoint, PAIR_COLUMNS)]
 )
-def test_another_measurement_has_another_id(column: str, other: Any) -> None:
-    """Run, job, card, share and start tell measurements apart."""
-    assert replace(point(), **{column: other}).point_id != point().point_id
-
-
-def test_values_do_not_change_the_id() -> None:
-    """What was measured is no part of the identity."""
-    assert point(rate=1.0, host="a", flags=("noisy",)).point_id == point().point_id
-
-
-def test_column_types_cover_the_record() -> None:
+def test_column_types_cover_the_record(kind: type[Point], columns: tuple[str, ...]) -> None:
     """Every column has one type that stores and files know."""
-    assert tuple(column_types()) == SOLO_COLUMNS
-    assert {kind for kind, _ in column_types().values()} == {str, float, int, bool, tuple}
-    assert column_types()["power_w"] == (float, True)
-    assert column_types()["rate"] == (float, False)
+    types = column_types(kind)
+    assert tuple(types) == columns
+    assert {value_type for value_type, _ in types.values()} == {str, float, int, bool, tuple}
+    assert types["power_w"] == (float, True)
+    assert types["window_s"] == (float, False)

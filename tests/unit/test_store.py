@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from store_points import any_point, point
+from store_points import any_pair_point, any_point, pair_point, point
 
 from advisor.errors import InputError
-from advisor.records import SoloPoint
+from advisor.records import PairPoint, SoloPoint
 from advisor_data import Store, open_store
 
 _fresh = itertools.count()
@@ -44,6 +44,17 @@ def test_nothing_added_is_nothing(store: Store) -> None:
     """An empty batch is no error, and an empty store has no points."""
     assert store.add([]) == 0
     assert store.solo_points() == []
+    assert store.pair_points() == []
+
+
+def test_both_kinds_are_added_together_and_kept_apart(store: Store) -> None:
+    """One call takes points of any kind and run; each kind is found by its own question."""
+    second_run = pair_point(2, run="r2")
+    mixed = [pair_point(1), point(1), second_run, point(2), pair_point(1)]
+    assert store.add(mixed) == 4
+    assert store.add([point(3), pair_point(1)]) == 1
+    assert store.solo_points() == [point(1), point(2), point(3)]
+    assert store.pair_points() == [pair_point(1), second_run]
 
 
 @settings(
@@ -57,6 +68,17 @@ def test_any_point_comes_back_as_it_was(store: Store, measured: SoloPoint) -> No
     assert store.solo_points(run=measured.run) == [measured]
 
 
+@settings(
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(measured=any_pair_point)
+def test_any_pair_point_comes_back_as_it_was(store: Store, measured: PairPoint) -> None:
+    """Every column of a pair survives: missing rates, flags, the text of an error."""
+    measured = replace(measured, run=f"{measured.run} {next(_fresh)}")
+    store.add([measured])
+    assert store.pair_points(pair=measured.pair, run=measured.run) == [measured]
+
+
 def test_points_are_found_by_job_model_and_run(store: Store) -> None:
     """Each filter holds, alone and with the others."""
     points = [point(1), point(2, job="sort"), point(3, gpu_model="A100"), point(4, run="r2")]
@@ -66,6 +88,32 @@ def test_points_are_found_by_job_model_and_run(store: Store) -> None:
     assert store.solo_points(run="r2") == [points[3]]
     assert store.solo_points(job="gemm", gpu_model="NVIDIA H200", run="r1") == [points[0]]
     assert store.solo_points(run="none") == []
+
+
+def test_pairs_are_found_by_jobs_model_and_run(store: Store) -> None:
+    """The jobs may be named in either order; a job beside itself is a pair of its own."""
+    points = [
+        pair_point(1),
+        pair_point(2, job_b="triad"),
+        pair_point(3, job_b="gemm"),
+        pair_point(4, gpu_model="A100"),
+        pair_point(5, run="r2"),
+    ]
+    store.add(points)
+    assert store.pair_points(pair=("gemm", "triad")) == [points[1]]
+    assert store.pair_points(pair=("triad", "gemm")) == [points[1]]
+    assert store.pair_points(pair=("gemm", "gemm")) == [points[2]]
+    assert store.pair_points(gpu_model="A100") == [points[3]]
+    assert store.pair_points(run="r2") == [points[4]]
+    found = store.pair_points(pair=("sort", "gemm"), gpu_model="NVIDIA H200", run="r1")
+    assert found == [points[0]]
+    assert store.pair_points(pair=("sort", "triad")) == []
+
+
+def test_pairs_come_in_the_order_of_time(store: Store) -> None:
+    """Whatever the order in which they were added."""
+    store.add([pair_point(3), pair_point(1, run="r2"), pair_point(2)])
+    assert [p.rate_a for p in store.pair_points()] == [101.0, 102.0, 103.0]
 
 
 def test_points_come_in_the_order_of_time(store: Store) -> None:
@@ -81,15 +129,20 @@ def test_a_point_that_could_not_be_read_back_is_refused(store: Store) -> None:
     store.add([point(1)])
     with pytest.raises(InputError, match="rate"):
         store.add([point(2), point(3, rate=-1.0)])
+    with pytest.raises(InputError, match="swap the two jobs"):
+        store.add([point(2), pair_point(2, job_a="z")])
     assert store.solo_points() == [point(1)]
+    assert store.pair_points() == []
 
 
 def test_points_outlive_the_store(store: Store, url: str, tmp_path: Path) -> None:
     """What was added is there when the store is opened again."""
-    store.add([point(1)])
+    store.add([point(1), pair_point(1)])
     store.close()
     with open_store(url, tmp_path) as again:
         assert again.solo_points() == [point(1)]
+        assert again.pair_points() == [pair_point(1)]
+        assert again.add([point(1), pair_point(1)]) == 0
 
 
 WRITER = """

@@ -5,15 +5,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from store_points import point
+from store_points import pair_point, point
 
 from advisor.errors import StoreError
 from advisor.rows import to_row
+from advisor_data import point_file
 from advisor_data.file_store import FileStore
 
 LINES = [json.dumps(to_row(point(number))).encode() + b"\n" for number in range(3)]
@@ -28,6 +30,13 @@ def store(tmp_path: Path) -> FileStore:
 def file(store: FileStore) -> Path:
     store.folder.mkdir()
     return store.folder / "solo-r1.jsonl"
+
+
+def test_each_kind_and_run_has_its_file(store: FileStore) -> None:
+    """A node's files can be taken away one by one, each with one kind of rows."""
+    store.add([pair_point(1), point(1), point(2, run="r2"), pair_point(2)])
+    lines = {file.name: len(file.read_text().splitlines()) for file in store.folder.iterdir()}
+    assert lines == {"solo-r1.jsonl": 1, "solo-r2.jsonl": 1, "pair-r1.jsonl": 2}
 
 
 def test_a_torn_line_is_left_out_and_reported_once(
@@ -161,3 +170,115 @@ def test_a_folder_that_cannot_be_used_is_a_store_error(tmp_path: Path) -> None:
         FileStore(tmp_path / "file").solo_points()
     with pytest.raises(StoreError, match="Not a directory"):
         FileStore(tmp_path / "file" / "points").add([point()])
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Every line that is parsed from here on."""
+    lines: list[bytes] = []
+
+    def json_row(line: bytes) -> dict[str, object]:
+        lines.append(line)
+        return real_json_row(line)
+
+    real_json_row = point_file.json_row
+    monkeypatch.setattr(point_file, "json_row", json_row)
+    return lines
+
+
+def test_adding_does_not_read_its_own_points_again(store: FileStore, parsed: list[bytes]) -> None:
+    """The last point of a long campaign costs as much as the first."""
+    for number in range(500):
+        assert store.add([pair_point(number), point(number)]) == 2
+    assert parsed == []
+
+
+def test_a_writer_reads_the_points_of_others_once(store: FileStore, parsed: list[bytes]) -> None:
+    """Four writers of one file read three lines for each that they write, however long it is."""
+    writers = [FileStore(store.folder) for _ in range(4)]
+    for number in range(400):
+        assert writers[number % 4].add([pair_point(number)]) == 1
+    assert len(parsed) <= 3 * 400
+    assert [writer.add([pair_point(number) for number in range(400)]) for writer in writers] == [
+        0
+    ] * 4
+    assert store.pair_points() == [pair_point(number) for number in range(400)]
+
+
+def replace(file: Path, data: bytes) -> None:
+    (file.parent / "other").write_bytes(data)
+    (file.parent / "other").replace(file)
+
+
+def make_anew(file: Path, data: bytes) -> None:
+    file.unlink()
+    file.write_bytes(data)
+
+
+def rewrite(file: Path, data: bytes) -> None:
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("data", [LINES[1] + LINES[2], LINES[1], LINES[1][:-20], b""])
+@pytest.mark.parametrize("change", [replace, make_anew, rewrite])
+def test_a_file_that_another_program_changed_is_read_anew(
+    store: FileStore, file: Path, change: Callable[[Path, bytes], None], data: bytes
+) -> None:
+    """Nothing is taken for stored that is not in the file any more, and nothing is kept twice."""
+    store.add([point(0)])
+    change(file, data)
+    kept = store.solo_points()
+    assert point(0) not in kept
+    assert store.add([point(number) for number in range(3)]) == 3 - len(kept)
+    assert store.solo_points() == [point(number) for number in range(3)]
+
+
+def test_a_replaced_file_is_noticed_whatever_its_end(store: FileStore, file: Path) -> None:
+    """Another file whose last lines are the same is another file."""
+    points = [pair_point(number) for number in range(9)]
+    store.add(points)
+    path = file.with_name("pair-r1.jsonl")
+    replace(path, path.read_bytes().replace(b"00:00:00Z", b"23:59:59Z"))
+    assert store.add(points) == 1
+
+
+def test_a_file_that_was_removed_is_begun_anew(store: FileStore, file: Path) -> None:
+    """What was added before is new again."""
+    store.add([point(0)])
+    file.unlink()
+    assert store.add([point(0)]) == 1
+    assert file.read_bytes() == LINES[0]
+
+
+def test_what_a_crash_of_another_writer_left_is_replaced(store: FileStore, file: Path) -> None:
+    """Also behind lines that this writer knows already."""
+    store.add([point(0)])
+    with file.open("ab") as other:
+        other.write(LINES[1][:-20])
+    assert store.add([point(2)]) == 1
+    assert file.read_bytes() == LINES[0] + LINES[2]
+
+
+def test_a_whole_line_without_its_end_is_kept_behind_known_lines(
+    store: FileStore, file: Path
+) -> None:
+    """It is counted once, and gets its end with the next point of whichever writer."""
+    store.add([point(0)])
+    with file.open("ab") as other:
+        other.write(LINES[1].rstrip())
+    assert store.add([point(1)]) == 0
+    assert FileStore(store.folder).add([point(2)]) == 1
+    assert file.read_bytes() == b"".join(LINES)
+    assert store.add([point(number) for number in range(3)]) == 0
+    assert store.add([point(3)]) == 1
+    assert store.solo_points() == [point(number) for number in range(4)]
+
+
+def test_damage_behind_known_lines_is_named_by_its_line(store: FileStore, file: Path) -> None:
+    """Lines are counted from the start of the file, and the next call finds the damage again."""
+    store.add([point(0), point(1), point(3)])
+    with file.open("ab") as other:
+        other.write(b"{}\n" + LINES[2])
+    for _ in range(2):
+        with pytest.raises(StoreError, match="damaged in line 4"):
+            store.add([point(2)])

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from old_schema import make_version_1
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine
-from store_points import point
+from store_points import pair_point, point
 
 from advisor.errors import StoreError
 from advisor_data import migrate, open_store
@@ -52,6 +53,60 @@ def test_migrating_twice_changes_nothing(file: Path) -> None:
     migrate(f"sqlite:///{file}", Path())
     with open_store(f"sqlite:///{file}", file) as store:
         assert store.solo_points() == [point()]
+
+
+def test_an_old_database_is_raised_without_loss(file: Path) -> None:
+    """Opening a file of the first version keeps its rows and takes pairs from then on."""
+    make_version_1(f"sqlite:///{file}", points=3)
+    with open_store(f"sqlite:///{file}", file) as store:
+        stored = store.solo_points()
+        assert [(p.rate, p.power_w, p.throttled) for p in stored] == [
+            (0.5, 300.5, True),
+            (1.5, 300.5, True),
+            (2.5, 300.5, True),
+        ]
+        assert stored[0].flags == ("noisy-rate", "throttled")
+        assert store.pair_points() == []
+        assert store.add([point(40), pair_point(1)]) == 2
+        assert store.pair_points() == [pair_point(1)]
+
+
+def test_a_migration_that_fails_leaves_the_old_database(file: Path) -> None:
+    """A table in the way stops the upgrade as a whole: rows and version stay as they were."""
+    make_version_1(f"sqlite:///{file}", points=3)
+    with closing(sqlite3.connect(file)) as other, other:
+        other.execute("CREATE TABLE pair_points (theirs TEXT)")
+    with pytest.raises(StoreError, match="already exists"):
+        open_store(f"sqlite:///{file}", file)
+    with closing(sqlite3.connect(file)) as other:
+        assert other.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchall() == [("0001",)]
+        assert other.execute("SELECT count(*) FROM solo_points").fetchone() == (3,)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "index"),
+    [({"pair": ("sort", "gemm")}, "job_a_job_b"), ({"run": "r1"}, "run")],
+    ids=["pair", "run"],
+)
+def test_pairs_are_found_by_an_index(file: Path, wanted: dict[str, Any], index: str) -> None:
+    """One pair or run among thousands of points is found without reading the others."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(_connection: object, _cursor: object, statement: str, values: Any, *_: object) -> None:
+        asked.append((statement, values))
+
+    with open_store(f"sqlite:///{file}", file) as store:
+        event.listen(Engine, "before_cursor_execute", note)
+        try:
+            store.pair_points(**wanted)
+        finally:
+            event.remove(Engine, "before_cursor_execute", note)
+    ((statement, values),) = asked
+    with closing(sqlite3.connect(file)) as other:
+        plan = other.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
+    assert [row[3].split(" (")[0] for row in plan] == [
+        f"SEARCH pair_points USING INDEX ix_pair_points_{index}"
+    ]
 
 
 def test_another_programs_tables_are_left_alone(file: Path) -> None:
