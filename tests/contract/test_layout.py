@@ -41,7 +41,7 @@ def test_imports_go_one_way() -> None:
     assert done.returncode == 0, done.stdout
 
 
-HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas")
+HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas", "matplotlib")
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,7 @@ HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas")
     [
         ("advisor", (*HEAVY, "pynvml", "numpy", "pyarrow")),
         ("advisor_profiling, advisor_data", HEAVY),
+        ("advisor_training.report", HEAVY),
         ("advisor.cli", HEAVY),
     ],
 )

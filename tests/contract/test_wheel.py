@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"advisor", "advisor_data", "advisor_profiling"}
+PACKAGES = {"advisor", "advisor_data", "advisor_profiling", "advisor_training"}
 
 
 @pytest.fixture(scope="module")

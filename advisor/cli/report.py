@@ -1,0 +1,107 @@
+"""`advisor report`: what measurements say together."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from advisor.errors import InputError
+from advisor.flags import DOUBTFUL
+from advisor.records import PairPoint, SoloPoint
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.dataset import select
+from advisor_data.files import read_points
+from advisor_training import sentences
+from advisor_training.dataset import Analysis, ObjectiveReport, analyse, to_json
+from advisor_training.figures import check_installed
+from advisor_training.gains import BASELINES
+from advisor_training.pairs import LeftOut
+from advisor_training.report import write_report
+
+app = typer.Typer(help="Pages made from measurements.", no_args_is_help=True)
+
+_Kind = TypeVar("_Kind", SoloPoint, PairPoint)
+
+_COLUMNS = ("objective", "noise ceiling", "uneven pays", *(f"over {name}" for name in BASELINES))
+
+
+@app.callback()
+def group() -> None:
+    """Pages made from measurements."""
+
+
+@app.command("dataset")
+def dataset(
+    out: Annotated[Path, typer.Option(help="Folder for the page and the image")] = Path("report"),
+    pairs: Annotated[
+        Path | None, typer.Option(help="Pair points; else those that come with advisor")
+    ] = None,
+    solo: Annotated[
+        Path | None, typer.Option(help="Solo points; else those that come with advisor")
+    ] = None,
+    flagged: Annotated[
+        bool, typer.Option("--flagged", help="Use points that failed a cross-check too")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout")] = False,
+) -> None:
+    """When does an uneven split pay? Writes dataset.html and dataset.png."""
+    check_installed()
+    points = _read(pairs, PairPoint) if pairs else bundled_pair_points()
+    solos = _read(solo, SoloPoint) if solo else bundled_solo_points()
+    analysis = _analyse(points, solos, flagged=flagged)
+    files = write_report(analysis, out)
+    if as_json:
+        typer.echo(json.dumps({**to_json(analysis), "files": [str(path) for path in files]}))
+        return
+    console = Console()
+    console.print(sentences.headline(analysis), highlight=False)
+    console.print(_table(analysis))
+    for line in (sentences.where_it_pays(analysis), sentences.where_sharing_loses(analysis)):
+        console.print(line, highlight=False)
+    for item in analysis.left_out:
+        console.print(f"{item.points} points left out: {item.reason}", markup=False)
+    typer.echo(f"written: {', '.join(map(str, files))}")
+
+
+def _read(path: Path, kind: type[_Kind]) -> list[_Kind]:
+    points = read_points(path)
+    found = [point for point in points if isinstance(point, kind)]
+    if len(found) < len(points):
+        raise InputError(
+            f"{path} has solo points where pair points are wanted, or the other way round",
+            fix="give pair points with --pairs and solo points with --solo",
+        )
+    return found
+
+
+def _analyse(points: Sequence[PairPoint], solos: Sequence[SoloPoint], *, flagged: bool) -> Analysis:
+    selection = select(points, flagged=flagged)
+    trusted = [p for p in solos if flagged or not DOUBTFUL & set(p.flags)]
+    left_out = [
+        LeftOut(f"pair points flagged {flag}", count)
+        for flag, count in sorted(selection.left_out.items())
+    ]
+    if len(trusted) < len(solos):
+        left_out.append(LeftOut("solo points flagged as doubtful", len(solos) - len(trusted)))
+    return analyse(selection.points, trusted, left_out)
+
+
+def _table(analysis: Analysis) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in _COLUMNS:
+        left = name == "objective"
+        table.add_column(name, justify="left" if left else "right", no_wrap=left)
+    for report in analysis.objectives.values():
+        table.add_row(*map(Text, _cells(report, len(analysis.pairs))))
+    return table
+
+
+def _cells(report: ObjectiveReport, pairs: int) -> list[str]:
+    ceiling = f"{report.ceiling.mean_percent:.2f} %" if report.ceiling else "-"
+    gains = [sentences.signed(gain.mean_percent) for gain in report.gains]
+    return [report.name, ceiling, f"{report.uneven_pays_pairs} of {pairs}", *gains]

@@ -1,0 +1,1 @@
+"""What the measurements say together: the dataset's report."""

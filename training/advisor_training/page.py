@@ -1,0 +1,283 @@
+"""The report as one HTML page that needs nothing else."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from importlib import resources
+
+from advisor.objectives import DEFAULT_OBJECTIVE
+from advisor_training import paper
+from advisor_training.dataset import Analysis, ObjectiveReport
+from advisor_training.figures import SVG_INK, Figure, figures, to_svg
+from advisor_training.groups import GroupRow
+from advisor_training.sentences import (
+    RAW_OBJECTIVE,
+    axis_sentence,
+    headline,
+    pair_count,
+    part,
+    signed,
+    solo_sentence,
+    where_it_pays,
+    where_sharing_loses,
+)
+
+TITLE = "When does an uneven split pay?"
+
+
+def to_html(analysis: Analysis) -> str:
+    """The page: what it says in short, the figures, then the tables."""
+    style = resources.files("advisor_training").joinpath("page.css").read_text("utf-8")
+    body = "\n".join([*_top(analysis), *_sections(analysis)])
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{TITLE}</title>\n<style>\n{style}</style>\n</head>\n"
+        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _top(analysis: Analysis) -> Iterator[str]:
+    yield f"<h1>{TITLE}</h1>"
+    yield f'<p class="headline">{escape(headline(analysis))}</p>'
+    said = f"{where_it_pays(analysis)} {where_sharing_loses(analysis)}".strip()
+    yield f"<p>{escape(said)}</p>"
+    drawn = "\n".join(_figure(figure) for figure in figures(analysis))
+    yield f'<div class="figures">\n{drawn}\n</div>'
+
+
+def _sections(analysis: Analysis) -> Iterator[str]:
+    default, raw = (analysis.objectives[name] for name in (DEFAULT_OBJECTIVE, RAW_OBJECTIVE))
+    others = [r for r in analysis.objectives.values() if r not in (default, raw)]
+    yield "<h2>What the best of nine gains</h2>"
+    yield _gains([default, raw])
+    yield _details("By the other objectives", _gains(others))
+    yield "<h2>The paper and here</h2>"
+    yield from _paper(analysis, default, raw)
+    yield "<h2>Noise ceiling</h2>"
+    yield from _ceiling(analysis)
+    yield "<h2>Where sharing loses to one after the other</h2>"
+    yield from _losses(analysis)
+    yield "<h2>Finer than nine splits</h2>"
+    yield _grid(analysis)
+    yield "<h2>What this rests on</h2>"
+    yield from _basis(analysis)
+
+
+def _figure(figure: Figure) -> str:
+    """The figure with the page's colours, and identities that no other figure has."""
+    svg = to_svg(figure)
+    svg = svg.replace(SVG_INK.text, "currentColor").replace(SVG_INK.faint, "var(--faint)")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{figure.name}-", svg)
+    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(figure.caption)}" ', 1)
+    return f"<figure>\n{svg}\n<figcaption>{escape(figure.caption)}</figcaption>\n</figure>"
+
+
+def _gains(reports: Iterable[ObjectiveReport]) -> str:
+    headings = ("objective", "over", "pairs", "mean", "median", "most", "least", "loses in")
+    rows = [
+        (
+            report.name,
+            gain.baseline,
+            str(gain.pairs),
+            signed(gain.mean_percent),
+            signed(gain.median_percent),
+            signed(gain.most_percent),
+            signed(gain.least_percent),
+            part(gain.loses_percent),
+        )
+        for report in reports
+        for gain in report.gains
+    ]
+    return _table(headings, rows)
+
+
+def _paper(analysis: Analysis, default: ObjectiveReport, raw: ObjectiveReport) -> Iterator[str]:
+    ours, cards = pair_count(len(analysis.pairs)), escape(", ".join(analysis.gpu_models))
+    yield (
+        f"<p>{paper.TITLE}: 121 pairs on a V100, by (X1 + X2)/W, splits chosen by its model. "
+        f"Here: {ours} on {cards}, splits chosen by measuring all nine. Other jobs, other loads, "
+        "another card: the same question, not the same experiment.</p>"
+    )
+    by_job = [(r.job_gains.mean_percent, r.job_gains.most_percent, r.job_gains.least_percent)
+            if r.job_gains else (None, None, None) for r in (raw, default)]  # fmt: skip
+    figures_ = (paper.MEAN_GAIN, paper.MOST_GAIN, paper.LEAST_GAIN)
+    yield _table(
+        ("averaged by job, as in figure 3", "paper", "where", "ours, raw", "ours, default"),
+        [
+            (f.name, signed(f.percent), f.place, signed(by_raw), signed(by_default))
+            for f, by_raw, by_default in zip(figures_, *by_job, strict=True)
+        ],
+    )
+    yield _table(
+        (
+            "group", "paper", "ours, raw: mean", "as figure 3", "at 90/10", "light job gets 90",
+            "ours, default: mean", "pairs", "the paper says",
+        ),
+        [_group(*rows) for rows in zip(raw.groups, default.groups, strict=True)],
+    )  # fmt: skip
+    yield f"<p>{escape(axis_sentence(analysis))}</p>"
+    yield (
+        "<p>The paper's text names the classes of groups 2, 4 and 5; those of 1 and 3 are marked "
+        "with ? and read from its hints: three classes make six kinds of pairs, and its figure 4 "
+        "has five groups. As figure 3: from the mean part of the oracle that 50/50 reaches, not "
+        "from the mean of the pairs' gains.</p>"
+    )
+
+
+def _group(raw: GroupRow, default: GroupRow) -> tuple[str, ...]:
+    doubt = "" if raw.paper_certain else "?"
+    number = f" (group {raw.paper_number}{doubt})" if raw.paper_number else ""
+    return (
+        f"{raw.classes[0]} with {raw.classes[1]}{number}",
+        signed(raw.paper_gain_percent),
+        signed(raw.mean_percent),
+        signed(raw.of_means_percent),
+        part(raw.at_90_10_percent),
+        part(raw.second_gets_90_percent),
+        signed(default.mean_percent),
+        str(raw.pairs),
+        raw.paper_note or "-",
+    )
+
+
+def _ceiling(analysis: Analysis) -> Iterator[str]:
+    found = [(r.name, r.ceiling) for r in analysis.objectives.values() if r.ceiling]
+    if not found:
+        yield "<p>Not known: no pair was measured twice.</p>"
+        return
+    pairs, cards = found[0][1].pairs, found[0][1].other_card_pairs
+    yield (
+        f"<p>Measured twice or more: {pair_count(pairs)}, {cards} of them on several cards. Choose "
+        "the best split on one measurement, score it on another, as a part of that one's best: "
+        "no predictor can be expected to do better. The noise is how much an uneven split over "
+        "50/50 differs between two measurements; 95 % of the differences are smaller.</p>"
+    )
+    yield _table(
+        ("objective", "choices", "mean", "median", "a tenth is below", "worst", "noise"),
+        [
+            (
+                name,
+                str(c.choices),
+                f"{c.mean_percent:.2f} %",
+                f"{c.median_percent:.2f} %",
+                f"{c.p10_percent:.2f} %",
+                f"{c.worst_percent:.2f} %",
+                f"{c.noise_percent:.2f} %",
+            )
+            for name, c in found
+        ],
+    )
+
+
+def _losses(analysis: Analysis) -> Iterator[str]:
+    counts = ", ".join(f"{len(r.losses)} by {r.name}" for r in analysis.objectives.values())
+    yield (
+        "<p>Pairs whose best split, or uncapped, is worth less than running one after the other, "
+        f"each on the whole GPU for half of the time: {counts}.</p>"
+    )
+    for name in (DEFAULT_OBJECTIVE, RAW_OBJECTIVE):
+        if found := analysis.objectives[name].losses:
+            rows = [
+                (x.job_a, x.job_b, x.best_shared, f"-{x.loss_percent:.1f} %", x.solo_source)
+                for x in found
+            ]
+            yield f"<h3>By {name}</h3>"
+            yield _table(("job", "beside", "best shared", "against turns", "solo rates"), rows)
+
+
+def _grid(analysis: Analysis) -> str:
+    rows = [
+        (
+            report.name,
+            str(grid.pairs),
+            signed(grid.mean_percent),
+            signed(grid.median_percent),
+            signed(grid.most_percent),
+            f"{grid.above_noise_pairs} of {grid.pairs}",
+        )
+        for report in analysis.objectives.values()
+        if (grid := report.grid)
+    ]
+    if not rows:
+        return "<p>No pair was measured at exact counts of units beside its nine splits.</p>"
+    return _table(("objective", "pairs", "mean", "median", "most", "above the noise"), rows)
+
+
+def _basis(analysis: Analysis) -> Iterator[str]:
+    itself = sum(pair.job_a == pair.job_b for pair in analysis.pairs)
+    yield (
+        f"<p>{analysis.pair_points} pair points, {pair_count(len(analysis.pairs))} of "
+        f"{len(analysis.jobs)} jobs ({itself} beside themselves), {analysis.cards} cards of "
+        f"{escape(', '.join(analysis.gpu_models))}, {analysis.runs} runs. Splits are compared on "
+        "one card within one run only. Exclusive is not measured as a pair: it is made of the "
+        f"solo points. {escape(solo_sentence(analysis))}</p>"
+    )
+    yield _table(("kind of split", "points"), [(k, str(n)) for k, n in
+                                               analysis.points_by_kind.items()])  # fmt: skip
+    if analysis.left_out:
+        yield "<h3>Left out</h3>"
+        rows = [(item.reason, str(item.points)) for item in analysis.left_out]
+        yield _table(("why", "points"), rows)
+    else:
+        yield "<p>Nothing was left out.</p>"
+    yield _details("Jobs and their classes", _jobs(analysis))
+    yield _details("Every pair", _pairs(analysis))
+
+
+def _jobs(analysis: Analysis) -> str:
+    rows = [
+        (
+            job.job,
+            job.code or "-",
+            part(job.sm_active_percent),
+            part(job.memory_percent),
+            job.memory_counter or "-",
+            job.code_by_other_counter or "-",
+        )
+        for job in analysis.jobs
+    ]
+    headings = ("job", "class", "SM active", "memory", "memory counter", "class by the other one")
+    return _table(headings, rows)
+
+
+def _pairs(analysis: Analysis) -> str:
+    headings = (
+        "job",
+        "beside",
+        "best",
+        "gain",
+        "uncapped",
+        "time-sliced",
+        "exclusive",
+        "best, raw",
+    )
+    rows = [
+        (
+            pair.job_a,
+            pair.job_b,
+            pair.objectives[DEFAULT_OBJECTIVE].best_split,
+            signed(pair.objectives[DEFAULT_OBJECTIVE].oracle_percent),
+            signed(pair.objectives[DEFAULT_OBJECTIVE].uncapped_percent),
+            signed(pair.objectives[DEFAULT_OBJECTIVE].time_sliced_percent),
+            signed(pair.objectives[DEFAULT_OBJECTIVE].exclusive_percent),
+            pair.objectives[RAW_OBJECTIVE].best_split,
+        )
+        for pair in analysis.pairs
+    ]
+    return f"<p>Against 50/50, by {DEFAULT_OBJECTIVE}.</p>{_table(headings, rows)}"
+
+
+def _details(summary: str, content: str) -> str:
+    return f"<details>\n<summary>{escape(summary)}</summary>\n{content}\n</details>"
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(text)}</th>" for text in headings)
+    lines = ("".join(f"<td>{escape(text)}</td>" for text in row) for row in rows)
+    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
+    return (
+        f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{body}\n</tbody>\n</table></div>"
+    )
