@@ -14,6 +14,10 @@ MAY_APT := command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]
 APT := export DEBIAN_FRONTEND=noninteractive; apt-get update -qq && \
   apt-get install -qq -y --no-install-recommends
 
+# Tests start hundreds of short processes: compiled modules are kept even where the environment says
+# otherwise.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help run test check gpu lock clean debian
 
@@ -24,7 +28,7 @@ run: $(STAMP)  ## Profile a job against recorded points; needs no GPU
 	$(BIN)/advisor profile bert-train --gpu replay
 
 test: $(STAMP) debian  ## Run every test that needs no GPU; ARGS go to pytest
-	$(BIN)/pytest -n 4 $(ARGS)
+	$(BIN)/pytest -n 6 $(ARGS)
 
 check: $(STAMP)  ## Lint, format, module names, types, import rule
 	$(BIN)/ruff check .
@@ -41,7 +45,7 @@ lock:  ## Write requirements/dev.txt anew from pyproject.toml
 	$(LOCK_VENV)/bin/pip install --quiet uv
 	echo hatchling | $(LOCK_VENV)/bin/uv pip compile --quiet --upgrade --universal \
 	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
-	  --extra data --extra postgres --extra amd --group test --group check \
+	  --extra data --extra postgres --extra amd --extra train --group test --group check \
 	  --output-file $(LOCK) pyproject.toml -
 	rm -rf $(LOCK_VENV)
 

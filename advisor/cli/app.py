@@ -6,7 +6,7 @@ import sys
 import typer
 
 import advisor
-from advisor.cli import data, doctor, jobs, profile
+from advisor.cli import colocate, data, doctor, jobs, profile, report
 from advisor.errors import AdvisorError
 
 app = typer.Typer(
@@ -16,9 +16,11 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command("profile", context_settings={"allow_interspersed_args": True})(profile.profile)
+app.command("colocate")(colocate.colocate)
 app.command("doctor")(doctor.doctor)
 app.command("jobs")(jobs.jobs)
 app.add_typer(data.app, name="data")
+app.add_typer(report.app, name="report")
 
 
 def _version(wanted: bool) -> None:

@@ -1,17 +1,20 @@
 """`advisor profile`: measure one job alone at each share."""
 
 import json
-import signal
-import tempfile
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
 from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 
+from advisor.cli.benches import (
+    REPLAY,
+    open_bench,
+    open_points,
+    say_replay,
+    terminated_like_interrupt,
+)
 from advisor.errors import InputError
 from advisor.gpu import Gpu, Share, percent_for_units
 from advisor.job import Job, ProgressKind
@@ -20,25 +23,22 @@ from advisor.records import SoloPoint
 from advisor.rows import to_row
 from advisor.runtime.cu_mask_backend import percent_for_cus
 from advisor.settings import Settings, read_settings
-from advisor_data import Store, open_store
+from advisor_data import Store
 from advisor_data.bundled import bundled_solo_points
 from advisor_profiling import report
 from advisor_profiling.bench import Bench
 from advisor_profiling.clock import LiveClock
-from advisor_profiling.live import Mode, SourceName, live_bench
+from advisor_profiling.live import Mode, SourceName
 from advisor_profiling.replay import ReplayBench
 from advisor_profiling.sweep import (
     DEFAULT_SHARES,
     SweepResult,
-    Target,
     new_run,
     plan,
     sweep,
     unfinished_run,
 )
 from advisor_profiling.window import WindowRules, rules_for
-
-REPLAY = "replay"
 
 _Number = TypeVar("_Number", int, float)
 
@@ -104,13 +104,10 @@ def profile(
         job = _named_job(what, settings, replayed=gpu == REPLAY)
     console = Console(stderr=True)
     run = new_run(LiveClock().utc())
-    with _terminated_like_interrupt(), _bench(settings, gpu, source, mode, run) as bench:
+    with terminated_like_interrupt(), open_bench(settings, gpu, source, mode, run) as bench:
         if gpu == REPLAY:
-            console.print(
-                f"REPLAY of recorded points of {bench.gpu.model}: no GPU is used; recorded means "
-                "come back without the noise that they had."
-            )
-        with _store(settings, gpu) as store:
+            say_replay(console, bench.gpu.model)
+        with open_points(settings, gpu) as store:
             points, result = _measure(job, wanted, run, bench, store, rules, resume, console)
     _show(job, bench.gpu, points, result, as_json, replayed=gpu == REPLAY)
     if result.failures:
@@ -127,25 +124,31 @@ def _measure(
     resume: bool,
     console: Console,
 ) -> tuple[list[SoloPoint], SweepResult]:
-    earlier = unfinished_run(store.solo_points(job=job.name), job, bench.gpu, bench.mode)
-    run, kept = earlier if resume and earlier else (run, [])
-    done = {Target(Share(p.share_percent), p.repeat) for p in kept}
-    targets = [
-        t
-        for t in plan(wanted.shares_on(bench.gpu, bench.mode), wanted.repeats, run)
-        if t not in done
-    ]
+    earlier = _earlier(job, bench, store) if resume else None
+    run, kept = earlier or (run, [])
+    done = {(p.share_percent, p.repeat) for p in kept}
+    shares = wanted.shares_on(bench.gpu, bench.mode)
+    planned = plan(job, shares, wanted.repeats, run)
+    targets = [t for t in planned if (t.runners[0].share.percent, t.repeat) not in done]
     if kept:
         console.print(
             f"run {run} of {kept[-1].started_at[:10]} has {len(kept)} points, "
             f"{len(targets)} to go; --fresh measures anew"
         )
     try:
-        result = sweep(job, targets, run, bench, store, report.ConsoleReporter(console), rules)
+        result = sweep(targets, run, bench, store, report.ConsoleReporter(console), rules)
     except KeyboardInterrupt:
         console.print("stopped; finished points are kept: the same command goes on from here")
         raise typer.Exit(130) from None
     return [*kept, *result.points], result
+
+
+def _earlier(job: Job, bench: Bench, store: Store) -> tuple[str, list[SoloPoint]] | None:
+    """The sweep to go on with; a campaign's points of the job alone are none."""
+    points = store.solo_points(job=job.name)
+    campaigns = {run for run in {p.run for p in points} if store.pair_points(run=run)}
+    sweeps = [p for p in points if p.run not in campaigns]
+    return unfinished_run(sweeps, job, bench.gpu, bench.mode)
 
 
 def _show(
@@ -192,7 +195,11 @@ def _as_json(
         "run": result.run,
         "points": [to_row(p) for p in sorted(points, key=lambda p: (p.share_percent, p.repeat))],
         "failures": [
-            {"share_percent": f.target.share.percent, "repeat": f.target.repeat, "error": f.error}
+            {
+                "share_percent": f.target.runners[0].share.percent,
+                "repeat": f.target.repeat,
+                "error": f.error,
+            }
             for f in result.failures
         ],
         "idle_power_before_w": result.idle_before_w,
@@ -212,42 +219,10 @@ def _named_job(what: list[str], settings: Settings, *, replayed: bool) -> Job:
         return find_job(what[0], settings.jobs_dir)
     recorded = ReplayBench(bundled_solo_points()).jobs()
     if what[0] not in recorded:
-        raise InputError(f"no recorded job {what[0]}", fix=f"recorded are: {', '.join(recorded)}")
+        raise InputError(
+            f"no recorded job {what[0]}", fix=f"recorded are: {', '.join(sorted(recorded))}"
+        )
     return recorded[what[0]]
-
-
-@contextmanager
-def _bench(
-    settings: Settings, gpu: str, source: SourceName | None, mode: Mode | None, run: str
-) -> Generator[Bench]:
-    if gpu == REPLAY:
-        yield ReplayBench(bundled_solo_points())
-        return
-    with live_bench(settings, gpu, source, mode, run) as bench:
-        yield bench
-
-
-@contextmanager
-def _store(settings: Settings, gpu: str) -> Generator[Store]:
-    """The user's store; replayed points are no measurements and go to a folder that is dropped."""
-    with tempfile.TemporaryDirectory() as folder:
-        url = f"files:{folder}" if gpu == REPLAY else settings.database_url
-        with open_store(url, settings.home) as store:
-            yield store
-
-
-@contextmanager
-def _terminated_like_interrupt() -> Generator[None]:
-    """SIGTERM, as batch systems send it, stops a sweep as cleanly as Ctrl-C."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _numbers(option: str, text: str, number: Callable[[str], _Number]) -> tuple[_Number, ...]:

@@ -126,13 +126,17 @@ class RunningJob:
         """The last 600 characters of the output."""
         return self.output.read_bytes()[-600:].decode(errors="replace").strip()
 
-    def stop(self) -> None:
-        """End the job: ask at the gate, take it off the GPU, then signals; again does nothing."""
+    def leave(self) -> None:
+        """Ask the job at its gate to end; returns at once."""
         if self._process.poll() is None:
             self._want(QUIT)
-            # A job that has not come to its gate yet does not look at it.
-            if self._state() in (WAITING, RUNNING):
-                wait_until(self._over, _LEAVE_S)
+
+    def stop(self) -> None:
+        """End the job: ask at the gate, take it off the GPU, then signals; again does nothing."""
+        self.leave()
+        # A job that has not come to its gate yet does not look at it.
+        if self._process.poll() is None and self._state() in (WAITING, RUNNING):
+            wait_until(self._over, _LEAVE_S)
         try:
             if pids := self.pids():
                 self._backend.release(pids)

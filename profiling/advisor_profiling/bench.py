@@ -62,6 +62,10 @@ class Client(Protocol):
         """Bring it to rest, if it has a gate."""
         ...
 
+    def leave(self) -> None:
+        """Ask it to end; returns at once."""
+        ...
+
     def stop(self) -> None:
         """End it."""
         ...
@@ -116,7 +120,7 @@ class LiveClient:
         self._job, self._bench = job, bench
         self.share, self.granted = job.share, job.granted
         self.count, self.ready, self.check = job.count, job.ready, job.check
-        self.check_limit, self.stop = job.check_limit, job.stop
+        self.check_limit, self.leave, self.stop = job.check_limit, job.leave, job.stop
 
     def cpu_s(self) -> float | None:
         return self._job.cpu_s()

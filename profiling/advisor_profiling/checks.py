@@ -146,7 +146,7 @@ def _telemetry(gpu: Gpu) -> Iterable[Finding]:
         return
     try:
         # Nobody counts steps here: two seconds of whatever runs, without waiting for it to settle.
-        watch = Watch(count=lambda: 0, source=source, clock=LiveClock())
+        watch = Watch(counts=(), source=source, clock=LiveClock())
         window = measure(watch, WindowRules(least_s=2, most_s=2, settle_most_s=0))
         yield _energy(gpu, window)
         yield _counters(gpu, window)

@@ -1,39 +1,50 @@
-"""A GPU made of recorded points: the whole path of a sweep on any laptop, in seconds.
+"""A GPU made of recorded points: the whole path of a campaign on any laptop, in seconds.
 
 Rates, power and counters are those that were measured; time is virtual. Nothing is simulated: a
-share that was not recorded cannot be replayed.
+share or a split that was not recorded cannot be replayed.
 """
 
+import random
 from collections.abc import Collection, Sequence
 from dataclasses import fields
 
 from advisor.errors import InputError
 from advisor.gpu import Gpu, Share
-from advisor.job import Job, Progress
-from advisor.records import Counters, SoloPoint
+from advisor.job import Job
+from advisor.records import Counters, PairPoint, SoloPoint
 from advisor.runtime.backend import Granted
 from advisor_profiling.bench import Client
 from advisor_profiling.clock import Clock, VirtualClock
 from advisor_profiling.quiet import NoQuiet, Quiet
+from advisor_profiling.recordings import Part, Recording, Recordings, Seat
 from advisor_profiling.source import GpuState
 
 _TICK_S = 0.1
 
 
 class ReplaySource:
-    """Telemetry of the point that is replayed at the moment."""
+    """Telemetry of the window that is replayed at the moment.
+
+    Attributes:
+        playing: The recorded point; None while no job runs.
+        power_factor: What its power is multiplied by, for a replay with noise.
+    """
 
     name = "replay"
     interval_s = 0.02
 
     def __init__(self, gpu: Gpu, clock: Clock, idle_power_w: float | None) -> None:
         self.gpu = gpu
-        self.playing: SoloPoint | None = None
+        self.playing: SoloPoint | PairPoint | None = None
+        self.power_factor = 1.0
         self._clock, self._idle_power_w = clock, idle_power_w
         self._energy_j, self._metered_s = 0.0, 0.0
 
     def power_w(self) -> float | None:
-        return self.playing.power_w if self.playing else self._idle_power_w
+        if self.playing is None:
+            return self._idle_power_w
+        recorded_w = self.playing.power_w
+        return None if recorded_w is None else recorded_w * self.power_factor
 
     def energy_j(self) -> float | None:
         """Recorded power integrated in ticks of a tenth of a second, as on the card."""
@@ -55,12 +66,11 @@ class ReplaySource:
             memory_clock_mhz=point.memory_clock_mhz,
             temperature_c=point.temperature_c,
             power_limit_w=point.power_limit_w,
-            memory_used_mib=point.memory_used_mib,
             throttle_reasons=reasons,
         )
 
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:
-        return self.playing.memory_used_mib if self.playing else None
+        return None
 
     def start_counters(self) -> None:
         """Recorded counters have no window of their own."""
@@ -76,24 +86,26 @@ class ReplaySource:
 
 
 class ReplayClient:
-    """A recorded point that makes progress as the virtual time passes."""
+    """A recorded job that makes progress as the virtual time passes."""
 
-    def __init__(self, point: SoloPoint, source: ReplaySource, clock: Clock) -> None:
-        self.share = Share(point.share_percent)
-        self.granted = Granted(point.units_granted, mps=point.mode == "mps")
-        self._point, self._source, self._clock = point, source, clock
-        self._begun_s: float | None = None
+    def __init__(self, job: Job, share: Share, bench: "ReplayBench", granted: Granted) -> None:
+        self.job, self.share, self.granted = job, share, granted
+        self._bench = bench
+        self._part: Part | None = None
+        self._factor, self._done, self._since_s = 1.0, 0.0, 0.0
+        self._cpu_s = 0.0
 
     def count(self) -> float:
-        begun_s = self._begun_s
-        return 0.0 if begun_s is None else self._point.rate * (self._clock.now_s() - begun_s)
+        """Progress at the recorded rate while it plays."""
+        return self._done + (self._part.rate * self._factor * self._playing_s if self._part else 0)
 
     def cpu_s(self) -> float | None:
-        percent = self._point.job_cpu_percent
-        return None if percent is None else percent / 100 * self._clock.now_s()
+        if self._part is None or self._part.cpu_percent is None:
+            return None
+        return self._cpu_s + self._part.cpu_percent / 100 * self._playing_s
 
     def memory_mib(self) -> float | None:
-        return self._point.memory_used_mib
+        return self._part.memory_used_mib if self._part else None
 
     def ready(self) -> bool:
         return True
@@ -105,13 +117,31 @@ class ReplayClient:
         """The limit was proven when the point was recorded."""
 
     def go(self, seat: int = 0) -> None:
-        self._source.playing, self._begun_s = self._point, self._clock.now_s()
+        self._bench.enter(self)
 
     def hold(self) -> None:
-        self._source.playing = None
+        self._bench.leave(self)
+
+    def leave(self) -> None:
+        """A record ends when it is stopped."""
 
     def stop(self) -> None:
-        self._source.playing = None
+        self._bench.leave(self)
+
+    def play(self, part: Part | None, factor: float = 1.0) -> None:
+        """Go on at the rate of another recorded window, or stand still."""
+        self._done, self._cpu_s = self.count(), self.cpu_s() or self._cpu_s
+        self._part, self._factor = part, factor
+        self._since_s = self._bench.clock.now_s()
+
+    @property
+    def seat(self) -> Seat:
+        """What it is found by."""
+        return self.job.name, self.share.percent
+
+    @property
+    def _playing_s(self) -> float:
+        return self._bench.clock.now_s() - self._since_s
 
 
 class ReplayBench:
@@ -119,19 +149,30 @@ class ReplayBench:
 
     Args:
         points: Recorded solo points of any number of jobs on one GPU model.
+        pairs: Recorded pair points of the same model.
+        mode: As of a live bench: mps or cu_mask with limits, uncapped without MPS.
+        noise: Seed; each window differs from the recorded mean as its standard error, and the
+            choice among repeats, say. None: the means come back.
 
     Raises:
-        InputError: there are none.
+        InputError: there are no points.
     """
 
     max_clients = 1000
 
-    def __init__(self, points: Sequence[SoloPoint]) -> None:
+    def __init__(
+        self,
+        points: Sequence[SoloPoint],
+        pairs: Sequence[PairPoint] = (),
+        mode: str | None = None,
+        noise: str | None = None,
+    ) -> None:
         if not points:
             raise InputError("there are no recorded points to replay")
         first = points[0]
-        self._points = points
-        self.mode = first.mode
+        self.mode = mode or first.mode
+        self._recordings = Recordings(points, pairs, self.mode)
+        self._random = None if noise is None else random.Random(noise)
         self.clock: Clock = VirtualClock()
         self.quiet: Quiet = NoQuiet()
         self.gpu = Gpu(
@@ -142,25 +183,53 @@ class ReplayBench:
             driver=first.driver,
         )
         self.source = ReplaySource(self.gpu, self.clock, first.idle_power_w)
+        self._playing: list[ReplayClient] = []
 
     def jobs(self) -> dict[str, Job]:
-        """The recorded jobs, with what their points tell of them."""
-        return {
-            p.job: Job(name=p.job, command=("replay",), progress=Progress(unit=p.rate_unit))
-            for p in self._points
-        }
+        """The recorded jobs, with what their points tell of them; all can wait at a gate."""
+        return self._recordings.jobs()
+
+    def recorded(self, seats: Sequence[Seat]) -> bool:
+        """Whether a window of exactly these jobs and shares can be replayed."""
+        return bool(self._recordings.find(seats))
 
     def start(self, job: Job, share: Share) -> Client:
-        """The newest point of this job and share."""
-        same = [p for p in self._points if p.job == job.name]
-        found = [p for p in same if p.share_percent == share.percent]
-        if not found:
-            shares = [f"{percent:g} %" for percent in sorted({p.share_percent for p in same})]
-            raise InputError(
-                f"no recorded point of {job.name} at {share} %",
-                fix=f"recorded are: {', '.join(shares or sorted(self.jobs()))}",
-            )
-        return ReplayClient(max(found, key=lambda p: p.started_at), self.source, self.clock)
+        """A client whose windows were recorded."""
+        return ReplayClient(job, share, self, self._recordings.granted(job.name, share))
 
     def check_alive(self) -> None:
         """A record cannot break."""
+
+    def enter(self, client: ReplayClient) -> None:
+        """The client begins to run."""
+        self._playing.append(client)
+        self._cue()
+
+    def leave(self, client: ReplayClient) -> None:
+        """The client comes to rest."""
+        if client in self._playing:
+            self._playing.remove(client)
+            client.play(None)
+            self._cue()
+
+    def _cue(self) -> None:
+        """Play the window of those that run; until all its jobs are in, there may be none."""
+        clients = sorted(self._playing, key=lambda c: c.seat)
+        recording = self._choose(self._recordings.find([client.seat for client in clients]))
+        self.source.playing = recording.point if recording else None
+        for number, client in enumerate(clients):
+            part = recording.parts[number] if recording else None
+            client.play(part, self._noise(part.rate_stderr, part.rate) if part else 1.0)
+        if recording is not None:
+            power_w = recording.point.power_w
+            self.source.power_factor = self._noise(recording.point.power_stderr_w, power_w)
+
+    def _choose(self, found: Sequence[Recording]) -> Recording | None:
+        if not found:
+            return None
+        return found[0] if self._random is None else self._random.choice(found)
+
+    def _noise(self, stderr: float | None, mean: float | None) -> float:
+        if self._random is None or not stderr or not mean:
+            return 1.0
+        return max(0.0, self._random.gauss(1.0, stderr / mean))

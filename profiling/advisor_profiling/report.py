@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.flags import FLAGS
-from advisor.records import SoloPoint
-from advisor_profiling.sweep import IDLE_DRIFT_W, Failure, SweepResult
+from advisor.records import Point, SoloPoint
+from advisor_profiling.campaign import Failure
+from advisor_profiling.sweep import IDLE_DRIFT_W, SweepResult
 
 WIDTH = 120
 """Columns that the table may need with several flags in a row."""
@@ -26,21 +27,37 @@ class ConsoleReporter:
     def phase(self, text: str) -> None:
         self._console.print(f"  {text} ...", highlight=False)
 
-    def point(self, point: SoloPoint, done: int, total: int, eta_s: float) -> None:
+    def point(self, point: Point, done: int, total: int, eta_s: float) -> None:
         flags = f"  [{', '.join(point.flags)}]" if point.flags else ""
+        eta = f"eta {int(eta_s) // 60}:{int(eta_s) % 60:02}"
+        power = f"{_text(point.power_w)} W {_error(point.power_stderr_w, point.power_w)}"
         self._console.print(
-            f"  {done}/{total}  {point.share_percent:g} % = {_text(point.units_granted)} units  "
-            f"{point.rate:.4g} {point.rate_unit}/s {_error(point.rate_stderr, point.rate)}  "
-            f"{_text(point.power_w)} W {_error(point.power_stderr_w, point.power_w)}  "
-            f"eta {int(eta_s) // 60}:{int(eta_s) % 60:02}{flags}",
+            f"  {done}/{total}  {_what(point)}  {power}  {eta}{flags}",
             highlight=False,
             markup=False,
         )
 
     def failure(self, failure: Failure) -> None:
         self._console.print(
-            f"  failed at {failure.target.share} %: {failure.error}", style="red", markup=False
+            f"  failed: {failure.target}: {failure.error}", style="red", markup=False
         )
+
+
+def _what(point: Point) -> str:
+    if isinstance(point, SoloPoint):
+        return _job(point, "", point.job, point.units_granted)
+    first = _job(point, "_a", point.job_a, point.units_a)
+    return f"{point.mode}  {first}  |  {_job(point, '_b', point.job_b, point.units_b)}"
+
+
+def _job(point: Point, side: str, name: str, units: int | None) -> str:
+    """One job of a point; `side` is how its columns end."""
+    share_percent: float = getattr(point, f"share{side}_percent")
+    rate: float | None = getattr(point, f"rate{side}")
+    unit: str = getattr(point, f"rate_unit{side}")
+    error = _error(getattr(point, f"rate{side}_stderr"), rate)
+    speed = "-" if rate is None else f"{rate:.4g} {unit}/s {error}"
+    return f"{name} {share_percent:g} % = {_text(units)} units  {speed}"
 
 
 COLUMNS = (
@@ -94,7 +111,7 @@ def problems(
 
 
 def _sweep_problems(result: SweepResult) -> list[str]:
-    found = [f"no point at {f.target.share} %: {f.error}" for f in result.failures]
+    found = [f"no point of {f.target}: {f.error}" for f in result.failures]
     before, after = result.idle_before_w, result.idle_after_w
     if before is not None and after is not None and abs(after - before) > IDLE_DRIFT_W:
         found.append(

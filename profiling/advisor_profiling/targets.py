@@ -30,6 +30,11 @@ class Target:
     repeat: int = 0
 
     @property
+    def jobs(self) -> tuple[str, ...]:
+        """Names of its jobs."""
+        return tuple(runner.job.name for runner in self.runners)
+
+    @property
     def gated(self) -> bool:
         """All its jobs can stand ready without running."""
         return all(runner.job.progress.gate for runner in self.runners)

@@ -5,7 +5,7 @@ of about 0.1 s, so the window begins and ends at a tick. (Windows that ignore th
 by up to one tick at each end: 3 % at 2 s.)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from advisor.records import Counters
@@ -49,6 +49,7 @@ def rules_for(window_s: float) -> WindowRules:
         least_s=min(default.least_s, window_s),
         most_s=window_s,
         settle_least_s=min(default.settle_least_s, window_s),
+        settle_most_s=min(default.settle_most_s, 10 * window_s),
         idle_s=min(default.idle_s, window_s),
     )
 
@@ -58,13 +59,13 @@ class Watch:
     """What is measured, by what.
 
     Attributes:
-        count: Total progress of the job so far.
-        source: Power and counters of its GPU.
+        counts: For each job that runs, its total progress so far.
+        source: Power and counters of the GPU.
         clock: Time, live or replayed.
-        check: Called about four times a second; raises when the job is gone.
+        check: Called about four times a second; raises when a job is gone.
     """
 
-    count: Callable[[], float]
+    counts: Sequence[Callable[[], float]]
     source: Source
     clock: Clock
     check: Callable[[], None] = lambda: None
@@ -72,13 +73,17 @@ class Watch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What a window showed; readings that were not available are None."""
+    """What a window showed; readings that were not available are None.
+
+    Attributes:
+        rates: Progress per second of each job; None for one that made fewer than two steps.
+    """
 
     started_at: str
     window_s: float
     settle_s: float
     settled: bool
-    rate: Estimate | None
+    rates: tuple[Estimate | None, ...]
     power: Estimate | None
     counter_power_w: float | None
     counters: Counters
@@ -97,26 +102,41 @@ class Window:
 
 
 @dataclass(slots=True)
+class _Steps:
+    """Progress of one job: (time_s, total) whenever the total changed."""
+
+    count: Callable[[], float]
+    seen: float | None = None
+    events: list[tuple[float, float]] = field(default_factory=list)
+
+    def look(self, now_s: float) -> None:
+        if (total := self.count()) != self.seen:
+            # The first look shows a total, not the moment of a change.
+            if self.seen is not None:
+                self.events.append((now_s, total))
+            self.seen = total
+
+
+@dataclass(slots=True)
 class _Log:
     """Readings since the log was begun."""
 
     begun_s: float
-    events: list[tuple[float, float]] = field(default_factory=list)
+    steps: list["_Steps"]
     power: list[tuple[float, float]] = field(default_factory=list)
     states: list[GpuState] = field(default_factory=list)
-    seen: float | None = None
     next_power_s: float = 0.0
     next_state_s: float = 0.0
     next_check_s: float = 0.0
 
 
 def measure(watch: Watch, rules: WindowRules) -> Window:
-    """Measure one running job."""
+    """Measure the running jobs, one or several."""
     settle_s, settled = _settle(watch, rules)
     started_at = watch.clock.utc()
     before = _tick(watch, lambda: watch.clock.sleep(0.001))
     watch.source.start_counters()
-    log = _Log(watch.clock.now_s())
+    log = _begin(watch)
     while not _known(log, watch.clock.now_s(), rules):
         _look(log, watch, rules)
     counters = watch.source.read_counters()
@@ -127,7 +147,7 @@ def measure(watch: Watch, rules: WindowRules) -> Window:
         window_s=watch.clock.now_s() - log.begun_s,
         settle_s=settle_s,
         settled=settled,
-        rate=rate_estimate(log.events),
+        rates=tuple(rate_estimate(steps.events) for steps in log.steps),
         power=mean_estimate(log.power),
         counter_power_w=_counter_power(before, after),
         counters=counters,
@@ -141,21 +161,23 @@ def measure(watch: Watch, rules: WindowRules) -> Window:
 
 def measure_idle(source: Source, clock: Clock, rules: WindowRules) -> float | None:
     """Mean power without any job, W."""
-    watch, log = Watch(count=lambda: 0, source=source, clock=clock), _Log(clock.now_s())
+    watch = Watch(counts=(), source=source, clock=clock)
+    log = _begin(watch)
     while clock.now_s() - log.begun_s < rules.idle_s:
         _look(log, watch, rules)
     estimate = mean_estimate(log.power)
     return estimate.mean if estimate else None
 
 
+def _begin(watch: Watch) -> _Log:
+    return _Log(watch.clock.now_s(), [_Steps(count) for count in watch.counts])
+
+
 def _look(log: _Log, watch: Watch, rules: WindowRules) -> None:
     """Take what is due, then sleep until the next look."""
     now_s = watch.clock.now_s()
-    if (total := watch.count()) != log.seen:
-        # The first look shows a total, not the moment of a change.
-        if log.seen is not None:
-            log.events.append((now_s, total))
-        log.seen = total
+    for steps in log.steps:
+        steps.look(now_s)
     if now_s >= log.next_power_s:
         log.next_power_s = now_s + watch.source.interval_s
         if (power_w := watch.source.power_w()) is not None:
@@ -168,8 +190,8 @@ def _look(log: _Log, watch: Watch, rules: WindowRules) -> None:
 
 
 def _settle(watch: Watch, rules: WindowRules) -> tuple[float, bool]:
-    """Wait until the two newest halves of the view agree in power and in rate."""
-    log = _Log(watch.clock.now_s())
+    """Wait until the two newest halves of the view agree in power and in every rate."""
+    log = _begin(watch)
     next_s = view_s = rules.settle_least_s
     while (age_s := watch.clock.now_s() - log.begun_s) < rules.settle_most_s:
         _look(log, watch, rules)
@@ -184,15 +206,21 @@ def _settle(watch: Watch, rules: WindowRules) -> tuple[float, bool]:
 def _flat(log: _Log, start_s: float, end_s: float, rules: WindowRules) -> bool:
     middle_s = (start_s + end_s) / 2
     halves = ((start_s, middle_s), (middle_s, end_s))
-    events = [_between(log.events, *half) for half in halves]
     old_power, new_power = (mean_estimate(_between(log.power, *half)) for half in halves)
-    if not _alike(old_power, new_power, rules.flat):
-        return False
+    return _alike(old_power, new_power, rules.flat) and all(
+        _steady(steps.events, halves, rules.flat) for steps in log.steps
+    )
+
+
+def _steady(
+    all_events: list[tuple[float, float]], halves: Sequence[tuple[float, float]], flat: float
+) -> bool:
+    events = [_between(all_events, *half) for half in halves]
     if min(map(len, events)) < 3:
         # Too few steps in the view to see the rate move: any progress at all will do.
-        return len(log.events) > 1
+        return len(all_events) > 1
     old_rate, new_rate = map(rate_estimate, events)
-    return _alike(old_rate, new_rate, rules.flat)
+    return _alike(old_rate, new_rate, flat)
 
 
 def _alike(first: Estimate | None, second: Estimate | None, flat: float) -> bool:
@@ -215,8 +243,9 @@ def _known(log: _Log, now_s: float, rules: WindowRules) -> bool:
     if age_s < max(rules.least_s, log.next_check_s):
         return False
     log.next_check_s = age_s + _STATE_INTERVAL_S
-    rate, power = rate_estimate(log.events), mean_estimate(log.power)
-    return _exact(rate, rules) and (not log.power or _exact(power, rules))
+    if log.power and not _exact(mean_estimate(log.power), rules):
+        return False
+    return all(_exact(rate_estimate(steps.events), rules) for steps in log.steps)
 
 
 def _exact(estimate: Estimate | None, rules: WindowRules) -> bool:

@@ -39,11 +39,20 @@ def main() -> int:
 
 
 def run(share: float, behave: str) -> None:
-    progress = Progress(on_pause=lambda: write_power(80))
+    resting = True
+
+    def rest() -> None:
+        nonlocal resting
+        resting = True
+        write_power(0)
+
+    progress = Progress(on_pause=rest)
     progress.ready()
     begun = time.monotonic()
     while True:
-        write_power(100 + 4 * share)
+        if resting:
+            resting = False
+            write_power(20 + 4 * share)
         if behave == "die" and time.monotonic() - begun > 1:
             os._exit(7)
         if terminated():
@@ -52,10 +61,28 @@ def run(share: float, behave: str) -> None:
         progress.add()
 
 
-def write_power(power_w: float) -> None:
-    file = Path(os.environ["FAKE_NVML_DIR"]) / "gpu0" / "power_mw"
-    beside = file.with_suffix(f".{os.getpid()}")
-    beside.write_text(f"{power_w * 1000:.0f}")
+def write_power(job_w: float) -> None:
+    """The GPU draws 80 W, and what each of its running jobs adds."""
+    gpu = Path(os.environ["FAKE_NVML_DIR"]) / f"gpu{int(os.environ['ADVISOR_GPU'][-12:])}"
+    jobs = gpu / "jobs"
+    jobs.mkdir(exist_ok=True)
+    swap(jobs / str(os.getpid()), job_w)
+    total_w = 80 + sum(filter(None, (power_of(file) for file in jobs.iterdir())))
+    swap(gpu / "power_mw", total_w * 1000)
+
+
+def power_of(file: Path) -> float:
+    # Its owner may be writing it, or have ended.
+    try:
+        lives = Path("/proc", file.name).exists()
+        return float(file.read_text()) if lives and file.name.isdigit() else 0
+    except (OSError, ValueError):
+        return 0
+
+
+def swap(file: Path, value: float) -> None:
+    beside = file.with_name(f"{file.name}.{os.getpid()}")
+    beside.write_text(f"{value:.0f}")
     beside.rename(file)
 
 

@@ -10,9 +10,12 @@ from store_points import any_point, point
 
 from advisor.flags import FLAGS
 from advisor.gpu import Share
+from advisor.job import Job
 from advisor.records import SoloPoint
+from advisor_profiling.campaign import Failure
 from advisor_profiling.report import ConsoleReporter, plot, problems, summary, table
-from advisor_profiling.sweep import Failure, SweepResult, Target
+from advisor_profiling.sweep import SweepResult
+from advisor_profiling.targets import solo
 
 FULL = point(
     share_percent=50.0,
@@ -159,9 +162,9 @@ def test_idle_power_that_moved_is_told(
 
 def test_missing_shares_are_told() -> None:
     """A profile with a hole says where, and why."""
-    failure = Failure(Target(Share(30)), "x ended with exit code 3")
+    failure = Failure(solo(Job(name="gemm", command=("x",)), Share(30)), "x ended with exit code 3")
     assert problems([], result(None, None, (failure,))) == [
-        "no point at 30 %: x ended with exit code 3"
+        "no point of gemm at 30 %: x ended with exit code 3"
     ]
 
 
@@ -172,12 +175,13 @@ def test_progress_lines_hold_numbers_flags_and_time_to_go() -> None:
     reporter.phase("measuring idle power")
     reporter.point(FULL, 2, 10, 125.9)
     reporter.point(point(), 3, 10, 0.0)
-    reporter.failure(Failure(Target(Share(30)), "bad [/checkpoint]"))
+    target = solo(Job(name="gemm", command=("x",)), Share(30))
+    reporter.failure(Failure(target, "bad [/checkpoint]"))
     idle, first, second, failure = file.getvalue().splitlines()
     assert idle == "  measuring idle power ..."
     assert first == (
-        "  2/10  50 % = 66 units  200 images/s ±0.50 %  400.0 W ±0.50 %  eta 2:05"
+        "  2/10  gemm 50 % = 66 units  200 images/s ±0.50 %  400.0 W ±0.50 %  eta 2:05"
         "  [noisy-rate, cpu-bound]"
     )
-    assert second == "  3/10  50 % = - units  100 steps/s -  - W -  eta 0:00"
-    assert failure == "  failed at 30 %: bad [/checkpoint]"
+    assert second == "  3/10  gemm 50 % = - units  100 steps/s -  - W -  eta 0:00"
+    assert failure == "  failed: gemm at 30 %: bad [/checkpoint]"

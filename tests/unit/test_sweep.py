@@ -1,4 +1,4 @@
-"""The sweep: order, resume, failures, and what is kept when something breaks."""
+"""The solo sweep: order, resume, failures, and what is kept when something breaks."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -14,23 +14,18 @@ from watching import Watching
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError, PartitionError, StoreError
 from advisor.gpu import Gpu, Share
 from advisor.job import Job, Progress
-from advisor.records import SoloPoint
+from advisor.records import Point, SoloPoint
+from advisor.runtime.backend import Granted
 from advisor_data.file_store import FileStore
 from advisor_profiling.bench import Client
 from advisor_profiling.replay import ReplayBench, ReplayClient
-from advisor_profiling.sweep import (
-    SweepResult,
-    Target,
-    group_size,
-    new_run,
-    plan,
-    sweep,
-    unfinished_run,
-)
+from advisor_profiling.sweep import SweepResult, new_run, plan, sweep, unfinished_run
+from advisor_profiling.targets import solo
 from advisor_profiling.window import rules_for
 
 POINTS = [point(share_percent=s, rate=s, power_w=100 + s, idle_power_w=70) for s in (20, 50, 100.0)]
-TARGETS = [Target(Share(share)) for share in (20, 50, 100)]
+SHARES = [Share(share) for share in (20, 50, 100)]
+UNGATED = Job(name="gemm", command=("x",))
 GATED = Job(name="gemm", command=("x",), progress=Progress(gate=True), memory_mib=100)
 
 
@@ -38,10 +33,10 @@ class FaultyClient(ReplayClient):
     """A client that breaks where a test says; it remembers whether it was ended."""
 
     def __init__(
-        self, point: SoloPoint, bench: "FaultyBench", faults: dict[str, AdvisorError]
+        self, job: Job, share: Share, bench: "FaultyBench", faults: dict[str, AdvisorError]
     ) -> None:
-        super().__init__(point, bench.source, bench.clock)
-        self._faults, self.stopped, self._bench = faults, 0, bench
+        super().__init__(job, share, bench, Granted(66, mps=True))
+        self._faults, self.stopped, self._record = faults, 0, bench
 
     def ready(self) -> bool:
         return self._break("ready") or super().ready()
@@ -53,7 +48,8 @@ class FaultyClient(ReplayClient):
         self._break("check")
 
     def go(self, seat: int = 0) -> None:
-        self._bench.standing.append(len([c for c in self._bench.clients if not c.stopped]))
+        record = self._record
+        record.standing.append(len([c for c in record.clients if not c.stopped]))
         super().go(seat)
 
     def hold(self) -> None:
@@ -82,9 +78,8 @@ class FaultyBench(ReplayBench):
         self.alive: Callable[[], None] = lambda: None
 
     def start(self, job: Job, share: Share) -> Client:
-        (found,) = (p for p in POINTS if p.share_percent == share.percent)
         before = sum(client.share == share for client in self.clients)
-        self.clients.append(FaultyClient(found, self, self._faults(share.percent, before)))
+        self.clients.append(FaultyClient(job, share, self, self._faults(share.percent, before)))
         return self.clients[-1]
 
     def check_alive(self) -> None:
@@ -94,7 +89,7 @@ class FaultyBench(ReplayBench):
 class FullStore(FileStore):
     """A disk that is full after one point."""
 
-    def add(self, points: Iterable[SoloPoint]) -> int:
+    def add(self, points: Iterable[Point]) -> int:
         if self.solo_points():
             raise StoreError("No space left on device")
         return super().add(points)
@@ -111,12 +106,12 @@ def never(_share: float, _before: int) -> dict[str, AdvisorError]:
 
 
 def run(
-    bench: FaultyBench, folder: Path, *, job: Job | None = None, store: type[FileStore] = FileStore
+    bench: FaultyBench, folder: Path, *, job: Job = UNGATED, store: type[FileStore] = FileStore
 ) -> tuple[SweepResult, Watching]:
     reporter = Watching()
     with store(folder) as opened:
-        rules = rules_for(0.5)
-        result = sweep(job or bench.jobs()["gemm"], TARGETS, "r9", bench, opened, reporter, rules)
+        targets = [solo(job, share) for share in SHARES]
+        result = sweep(targets, "r9", bench, opened, reporter, rules_for(0.5))
     return result, reporter
 
 
@@ -128,12 +123,12 @@ def kept(folder: Path) -> list[float]:
 def test_reporter_is_told_each_step(tmp_path: Path) -> None:
     """A person sees what happens, how much is done, and how long it still takes."""
     result, told = run(FaultyBench(never), tmp_path)
-    assert told.phases == [
+    assert (told.phases[0], told.phases[-1]) == (
         "measuring idle power",
-        "starting gemm at 20 %",
-        "starting gemm at 50 %",
-        "starting gemm at 100 %",
         "measuring idle power again",
+    )
+    assert sorted(told.phases[1:-1]) == [
+        f"starting gemm at {share} % while no window is open" for share in (100, 20, 50)
     ]
     assert [(done, total) for _, done, total, _ in told.points] == [(1, 3), (2, 3), (3, 3)]
     first, second, last = (eta_s for *_, eta_s in told.points)
@@ -147,7 +142,8 @@ def test_failure_is_tried_once_more(tmp_path: Path, where: str) -> None:
     """A job that failed beside others may succeed alone; nobody is alarmed before."""
     bench = FaultyBench(fails_at(50, 1, where, JobError("out of memory")))
     result, told = run(bench, tmp_path)
-    assert kept(tmp_path) == [20, 100, 50]
+    assert sorted(kept(tmp_path)) == [20, 50, 100]
+    assert kept(tmp_path)[-1] == 50
     assert (result.failures, told.failures) == ((), [])
     assert all(client.stopped for client in bench.clients)
 
@@ -157,8 +153,10 @@ def test_failure_that_stays_costs_its_share_only(tmp_path: Path, where: str) -> 
     """The others are measured, and the failed one is told once, with its reason."""
     bench = FaultyBench(fails_at(50, 9, where, JobError("bad checkpoint")))
     result, told = run(bench, tmp_path)
-    assert kept(tmp_path) == [20, 100]
-    assert [(f.target, f.error) for f in result.failures] == [(TARGETS[1], "bad checkpoint.")]
+    assert sorted(kept(tmp_path)) == [20, 100]
+    assert [(f.target, f.error) for f in result.failures] == [
+        (solo(UNGATED, Share(50)), "bad checkpoint.")
+    ]
     assert told.failures == list(result.failures)
     assert all(client.stopped for client in bench.clients)
 
@@ -167,8 +165,10 @@ def test_job_that_cannot_be_held_is_ended_and_its_point_stays(tmp_path: Path) ->
     """It must not run on beside the next one."""
     bench = FaultyBench(fails_at(20, 9, "hold", JobError("did not stop at its gate")))
     result, _ = run(bench, tmp_path, job=GATED)
-    assert (kept(tmp_path), result.failures) == ([20, 50, 100], ())
-    assert bench.standing == [3, 2, 2]
+    assert (sorted(kept(tmp_path)), result.failures) == ([20, 50, 100], ())
+    after = bench.standing.index(2) if 2 in bench.standing else 3
+    assert bench.standing == [3] * after + [2] * (3 - after)
+    assert kept(tmp_path)[after - 1] == 20
 
 
 def test_limit_that_is_not_in_force_stops_the_sweep(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_limit_that_is_not_in_force_stops_the_sweep(tmp_path: Path) -> None:
     bench = FaultyBench(fails_at(50, 9, "check_limit", LimitNotProvenError("not under its share")))
     with pytest.raises(LimitNotProvenError):
         run(bench, tmp_path)
-    assert kept(tmp_path) == [20]
+    assert 50 not in kept(tmp_path)
     assert all(client.stopped for client in bench.clients)
 
 
@@ -192,7 +192,7 @@ def test_dead_daemon_costs_the_open_window(tmp_path: Path) -> None:
     bench.alive = dies_later
     with pytest.raises(PartitionError):
         run(bench, tmp_path)
-    assert kept(tmp_path) == [20]
+    assert len(kept(tmp_path)) == 1
     assert all(client.stopped for client in bench.clients)
 
 
@@ -201,7 +201,7 @@ def test_full_disk_ends_the_sweep_with_its_jobs(tmp_path: Path) -> None:
     bench = FaultyBench(never)
     with pytest.raises(StoreError):
         run(bench, tmp_path, store=FullStore)
-    assert kept(tmp_path) == [20]
+    assert len(kept(tmp_path)) == 1
     assert all(client.stopped for client in bench.clients)
 
 
@@ -209,7 +209,7 @@ def test_nothing_to_do_takes_no_time(tmp_path: Path) -> None:
     """A finished profile starts nothing, not even the idle measurement."""
     bench = FaultyBench(never)
     with FileStore(tmp_path) as store:
-        result = sweep(GATED, [], "r9", bench, store, Watching(), rules_for(1))
+        result = sweep([], "r9", bench, store, Watching(), rules_for(1))
     assert (result.points, result.failures, bench.clock.now_s()) == ((), (), 0)
 
 
@@ -217,23 +217,35 @@ def test_gated_jobs_stand_ready_together(tmp_path: Path) -> None:
     """All that fit are started before the first window; one job runs at a time all the same."""
     bench = FaultyBench(never)
     _, told = run(bench, tmp_path, job=GATED)
-    assert told.phases[1] == "starting gemm at 20 %, 50 %, 100 %"
+    assert sum(phase.startswith("starting") for phase in told.phases) == 1
     assert bench.standing == [3, 3, 3]
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({}, 9),
-        ({"memory_mib": 400}, 2),
-        ({"memory_mib": 2000}, 1),
-        ({"memory_mib": None}, 1),
-        ({"progress": Progress()}, 1),
+        ({}, [3, 3, 3]),
+        ({"memory_mib": 400}, [2, 2, 1]),
+        ({"memory_mib": 2000}, [1, 1, 1]),
+        ({"memory_mib": None}, [1, 1, 1]),
+        ({"progress": Progress()}, [1, 1, 1]),
     ],
 )
-def test_group_fits_into_memory(change: dict[str, Any], expected: int) -> None:
+def test_group_fits_into_memory(
+    tmp_path: Path, change: dict[str, Any], expected: list[int]
+) -> None:
     """Jobs without a gate, or of unknown size, are started one at a time."""
-    assert group_size(dataclasses.replace(GATED, **change), FaultyBench(never)) == expected
+    bench = FaultyBench(never)
+    run(bench, tmp_path, job=dataclasses.replace(GATED, **change))
+    assert sorted(bench.standing, reverse=True) == expected
+
+
+def test_job_that_always_fails_is_given_up(tmp_path: Path) -> None:
+    """A broken job does not cost a start for every share, twice."""
+    bench = FaultyBench(lambda _share, _before: {"check": JobError("bad checkpoint")})
+    result, told = run(bench, tmp_path)
+    assert len(bench.clients) == 3
+    assert len(result.failures) == len(told.failures) == 3
 
 
 @given(st.sets(st.integers(1, 100), min_size=1), st.integers(1, 3), st.text("abc0", min_size=1))
@@ -241,18 +253,21 @@ def test_plan_has_each_window_once_and_is_the_same_for_a_run(
     shares: set[int], repeats: int, name: str
 ) -> None:
     """A resumed run goes on in its own order."""
-    targets = plan(map(Share, shares), repeats, name)
+    targets = plan(GATED, map(Share, shares), repeats, name)
     assert len(targets) == len(set(targets)) == len(shares) * repeats
-    assert {(t.share.percent, t.repeat) for t in targets} == {
+    assert {(t.runners[0].share.percent, t.repeat) for t in targets} == {
         (share, repeat) for share in shares for repeat in range(repeats)
     }
-    assert targets == plan(map(Share, shares), repeats, name)
+    assert targets == plan(GATED, map(Share, shares), repeats, name)
 
 
 def test_shares_are_shuffled() -> None:
     """A drift of the card must not look like an effect of the share."""
     shares = [Share(percent) for percent in range(10, 101, 10)]
-    orders = {tuple(t.share.percent for t in plan(shares, 1, f"run{n}")) for n in range(20)}
+    orders = {
+        tuple(t.runners[0].share.percent for t in plan(GATED, shares, 1, f"run{n}"))
+        for n in range(20)
+    }
     assert len(orders) == 20
 
 

@@ -14,7 +14,9 @@ RULES = WindowRules()
 
 def watch(source: ScriptedSource, steps_per_s: float = 100) -> Watch:
     clock = source.clock
-    return Watch(count=lambda: math.floor(steps_per_s * clock.now_s()), source=source, clock=clock)
+    return Watch(
+        counts=[lambda: math.floor(steps_per_s * clock.now_s())], source=source, clock=clock
+    )
 
 
 def test_steady_job_ends_at_the_shortest_window() -> None:
@@ -22,8 +24,9 @@ def test_steady_job_ends_at_the_shortest_window() -> None:
     window = measure(watch(ScriptedSource(VirtualClock(), lambda _: 300.0)), RULES)
     assert window.settled
     assert window.window_s == pytest.approx(RULES.least_s, abs=0.4)
-    assert window.rate is not None
-    assert window.rate.mean == pytest.approx(100, rel=1e-3)
+    (rate,) = window.rates
+    assert rate is not None
+    assert rate.mean == pytest.approx(100, rel=1e-3)
     assert window.power is not None
     assert window.power.mean == pytest.approx(300)
 
@@ -76,7 +79,7 @@ def test_missing_readings_stay_missing() -> None:
     assert window.power is None
     assert window.counter_power_w is None
     assert window.throttle_reasons is None
-    assert window.rate is not None
+    assert None not in window.rates
 
 
 def test_throttling_within_the_window_is_named() -> None:
@@ -93,7 +96,42 @@ def test_job_without_progress_has_no_rate() -> None:
     """A job that stands still has no rate; the window ends all the same."""
     source = ScriptedSource(VirtualClock(), lambda _: 100.0)
     window = measure(watch(source, steps_per_s=0), WindowRules(settle_most_s=3, most_s=3))
-    assert window.rate is None
+    assert window.rates == (None,)
+
+
+def test_two_jobs_are_measured_together() -> None:
+    """Each has its own rate, over the same window."""
+    clock = VirtualClock()
+    source = ScriptedSource(clock, lambda _: 300.0)
+    counts = [lambda: math.floor(100 * clock.now_s()), lambda: 32 * math.floor(50 * clock.now_s())]
+    window = measure(Watch(counts=counts, source=source, clock=clock), RULES)
+    assert [rate and rate.mean for rate in window.rates] == pytest.approx([100, 1600], rel=0.01)
+    assert window.window_s == pytest.approx(RULES.least_s, abs=0.4)
+
+
+def test_window_waits_for_the_slower_of_two_to_become_flat() -> None:
+    """A partner that still speeds up keeps the window closed."""
+    clock = VirtualClock()
+    source = ScriptedSource(clock, lambda _: 300.0)
+
+    def speeding_up() -> int:
+        return math.floor(60 * clock.now_s() - 90 * (1 - math.exp(-clock.now_s() / 1.5)))
+
+    counts = [lambda: math.floor(100 * clock.now_s()), speeding_up]
+    window = measure(Watch(counts=counts, source=source, clock=clock), RULES)
+    assert window.settle_s > 3
+
+
+def test_starved_partner_has_no_rate_and_costs_only_the_longest_window() -> None:
+    """One that stands still beside a job that runs does not keep the window open for ever."""
+    clock = VirtualClock()
+    source = ScriptedSource(clock, lambda _: 300.0)
+    counts = [lambda: math.floor(100 * clock.now_s()), lambda: 0]
+    rules = WindowRules(settle_most_s=2, most_s=3)
+    window = measure(Watch(counts=counts, source=source, clock=clock), rules)
+    assert window.rates[0] is not None
+    assert window.rates[1] is None
+    assert window.window_s == pytest.approx(3, abs=0.3)
 
 
 def test_job_that_dies_ends_the_window() -> None:
@@ -104,7 +142,7 @@ def test_job_that_dies_ends_the_window() -> None:
         if source.clock.now_s() > 2:
             raise JobError("gone")
 
-    dying = Watch(count=lambda: 0, source=source, clock=source.clock, check=check)
+    dying = Watch(counts=[lambda: 0], source=source, clock=source.clock, check=check)
     with pytest.raises(JobError, match="gone"):
         measure(dying, RULES)
 
@@ -120,7 +158,7 @@ def test_real_card_under_its_power_cap() -> None:
     clock = VirtualClock()
     source = TraceSource(Path(__file__).parents[1] / "fixtures/h200-bert-infer.jsonl", clock.now_s)
     window = measure(
-        Watch(count=lambda: math.floor(68 * clock.now_s()), source=source, clock=clock),
+        Watch(counts=[lambda: math.floor(68 * clock.now_s())], source=source, clock=clock),
         # The record has the readings of one schedule: one and a half seconds, then four.
         WindowRules(least_s=3.98, most_s=3.98, flat=1),
     )

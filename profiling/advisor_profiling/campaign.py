@@ -1,0 +1,235 @@
+"""Measures windows block by block; a solo sweep is a campaign with one job.
+
+The clients of a block are started together, then its windows follow one another. Every point is
+written as soon as it is known. A window that failed is tried once more with its own clients alone.
+"""
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from advisor.errors import JobError
+from advisor.records import Point
+from advisor_data import Store
+from advisor_profiling.bench import Bench
+from advisor_profiling.blocks import Block
+from advisor_profiling.crew import Crew
+from advisor_profiling.patience import Patience
+from advisor_profiling.points import Conditions, failed_point, to_point
+from advisor_profiling.take import take
+from advisor_profiling.targets import Runner, Target
+from advisor_profiling.window import WindowRules, measure_idle
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A window that could not be measured."""
+
+    target: Target
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a campaign took on one GPU.
+
+    Attributes:
+        duration_s: From its first client's start to its last window's end.
+        measuring_s: Of it, time with a job running in a window or settling for one.
+        window_s: Of it, time inside windows.
+        starts: Clients that were started.
+    """
+
+    duration_s: float = 0.0
+    measuring_s: float = 0.0
+    window_s: float = 0.0
+    starts: int = 0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(
+            self.duration_s + other.duration_s,
+            self.measuring_s + other.measuring_s,
+            self.window_s + other.window_s,
+            self.starts + other.starts,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was measured in this process; points of an earlier part are in the store."""
+
+    points: tuple[Point, ...]
+    failures: tuple[Failure, ...]
+    cost: Cost
+
+
+class Reporter(Protocol):
+    """Whoever watches."""
+
+    def phase(self, text: str) -> None:
+        """Something begins that takes a while."""
+        ...
+
+    def point(self, point: Point, done: int, total: int, eta_s: float) -> None:
+        """A point was measured and written."""
+        ...
+
+    def failure(self, failure: Failure) -> None:
+        """A window failed for good."""
+        ...
+
+
+def conditions_on(bench: Bench, run: str, rules: WindowRules) -> Conditions:
+    """Measure what is the same for all windows; no job may run yet."""
+    return Conditions(
+        gpu=bench.gpu,
+        rules=rules,
+        run=run,
+        mode=bench.mode,
+        source=bench.source.name,
+        host=platform.node(),
+        idle_power_w=measure_idle(bench.source, bench.clock, rules),
+    )
+
+
+def measure_blocks(
+    blocks: Sequence[Block], conditions: Conditions, bench: Bench, store: Store, reporter: Reporter
+) -> Outcome:
+    """Measure all windows of the blocks, then once more those that failed, alone.
+
+    Raises:
+        LimitNotProvenError: a client is not under its share.
+        PartitionError: what enforces the shares broke; finished points are in the store.
+        StoreError: a point could not be written; those before it are in the store.
+    """
+    begun_s = bench.clock.now_s()
+    with Crew(bench) as crew:
+        task = _Task(conditions, bench, store, reporter, sum(len(b.targets) for b in blocks), crew)
+        for block in blocks:
+            task.measure(block)
+        for failure in task.take_failures():
+            task.try_again(failure)
+        for failure in task.failures:
+            task.give_up(failure)
+        cost = Cost(
+            duration_s=bench.clock.now_s() - begun_s,
+            measuring_s=task.measuring_s,
+            window_s=sum(point.window_s for point in task.points),
+            starts=crew.starts,
+        )
+    return Outcome(tuple(task.points), tuple(task.failures), cost)
+
+
+class _Task:
+    """The state of one campaign."""
+
+    def __init__(
+        self,
+        conditions: Conditions,
+        bench: Bench,
+        store: Store,
+        reporter: Reporter,
+        total: int,
+        crew: Crew,
+    ) -> None:
+        self._conditions, self._bench, self._crew = conditions, bench, crew
+        self._store, self._reporter = store, reporter
+        self._total, self._begun_s = total, bench.clock.now_s()
+        self._patience = Patience()
+        self.points: list[Point] = []
+        self.failures: list[Failure] = []
+        self.measuring_s = 0.0
+
+    def measure(self, block: Block) -> None:
+        """Start the clients of a block, then take its windows one after the other."""
+        self._crew.errors.clear()
+        left = list(block.targets)
+        while left:
+            self._start([r for r in block.runners if any(r in t.runners for t in left)])
+            with self._bench.quiet.measuring():
+                left = self._windows(left)
+
+    def try_again(self, failure: Failure) -> None:
+        """Measure a window that failed, with nothing but its own clients on the GPU."""
+        if self._patience.verdict(failure.target.jobs):
+            self.failures.append(failure)
+            return
+        known = len(self.failures)
+        self.measure(Block(failure.target.runners, (failure.target,)))
+        # Beside others a job may fail to start for want of memory; alone it is its own fault.
+        if len(self.failures) > known:
+            self._patience.failed(failure.target.jobs)
+
+    def take_failures(self) -> list[Failure]:
+        """The failures so far, which are forgotten."""
+        failures, self.failures = self.failures, []
+        return failures
+
+    def give_up(self, failure: Failure) -> None:
+        """Tell a failure that stays; a pair keeps a marked point."""
+        self._reporter.failure(failure)
+        if len(failure.target.runners) > 1:
+            moment = self._bench.clock.utc()
+            self._store.add([failed_point(failure.target, self._conditions, moment, failure.error)])
+
+    def _start(self, runners: Sequence[Runner]) -> None:
+        missing = [r for r in runners if r not in self._crew.clients]
+        if missing:
+            self._reporter.phase(f"starting {_names(missing)} while no window is open")
+        self._crew.change(runners)
+
+    def _windows(self, targets: Sequence[Target]) -> list[Target]:
+        """Take the windows; those that are left when clients must be started again."""
+        for number, target in enumerate(targets, start=1):
+            if error := self._hopeless(target):
+                self.failures.append(Failure(target, error))
+            elif not self._try(target) and (dead := self._crew.dead()):
+                self._crew.end(dead)
+                return list(targets[number:])
+        return []
+
+    def _hopeless(self, target: Target) -> str | None:
+        errors = (self._crew.errors.get(runner) for runner in target.runners)
+        return self._patience.verdict(target.jobs) or next(filter(None, errors), None)
+
+    def _try(self, target: Target) -> bool:
+        begun_s = self._bench.clock.now_s()
+        clients = [self._crew.clients[runner] for runner in target.runners]
+        try:
+            taken = take(target, clients, self._bench, self._conditions.rules)
+        except JobError as error:
+            self.failures.append(Failure(target, str(error)))
+            self._patience.failed(target.jobs)
+            self._rest(target, str(error))
+            return False
+        self.measuring_s += self._bench.clock.now_s() - begun_s
+        self._rest(target, "")
+        self._bench.check_alive()
+        self._keep(to_point(taken, self._conditions))
+        self._patience.worked(target.jobs)
+        return True
+
+    def _rest(self, target: Target, error: str) -> None:
+        """Bring the jobs of a window to rest; one that will not, or is gone, is ended."""
+        for runner in target.runners:
+            try:
+                self._crew.clients[runner].check()
+                self._crew.clients[runner].hold()
+            except JobError as reason:
+                self._crew.lose(runner, error or str(reason))
+
+    def _keep(self, point: Point) -> None:
+        self._store.add([point])
+        self.points.append(point)
+        done = len(self.points)
+        elapsed_s = self._bench.clock.now_s() - self._begun_s
+        self._reporter.point(point, done, self._total, elapsed_s / done * (self._total - done))
+
+
+def _names(runners: Sequence[Runner]) -> str:
+    """The jobs, each with its shares."""
+    shares: dict[str, list[str]] = {}
+    for runner in runners:
+        shares.setdefault(runner.job.name, []).append(f"{runner.share} %")
+    return "; ".join(f"{name} at {', '.join(items)}" for name, items in shares.items())

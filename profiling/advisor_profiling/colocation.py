@@ -1,0 +1,171 @@
+"""Carries out a plan on one GPU: under limits first, then what is to be time-sliced."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from advisor.job import Job
+from advisor.records import PairPoint, Point, SoloPoint
+from advisor_data import Store
+from advisor_profiling.bench import Bench
+from advisor_profiling.blocks import Block, cut, estimate_s, shard
+from advisor_profiling.campaign import Cost, Failure, Reporter, conditions_on, measure_blocks
+from advisor_profiling.live import Mode
+from advisor_profiling.plan import Plan, Skipped, Work, expand
+from advisor_profiling.resume import left_to_measure
+from advisor_profiling.targets import Target
+from advisor_profiling.window import WindowRules
+
+_SMALLER = (1, 1.2, 1.5, 2, 3, 4, 6, 12, 24)
+"""How much smaller than the most clients the blocks are tried that parts are made of."""
+
+OpenBench = Callable[[Mode | None], AbstractContextManager[Bench]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """A plan, or a part of it, and how it is carried out.
+
+    Attributes:
+        part: Number, from 1, and count of the parts that the plan is cut into.
+        known: Points of other places that say how jobs behave, beside those of the store.
+        dry_run: Only say what would be measured.
+    """
+
+    plan: Plan
+    part: tuple[int, int]
+    jobs: Mapping[str, Job]
+    known: Sequence[Point]
+    store: Store
+    reporter: Reporter
+    rules: WindowRules
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of it on one GPU.
+
+    Attributes:
+        gpu_model: Of the GPU.
+        windows: Windows of this part of the plan.
+        to_measure: Of them, those that no earlier point answered.
+        estimated_s: How long those were expected to take.
+        measured: Of them, those that were measured.
+        cost: How long that took.
+        skipped: Pairs that are not measured, and why.
+        failures: Windows that failed for good.
+    """
+
+    gpu_model: str
+    windows: int
+    to_measure: int
+    estimated_s: float
+    measured: int
+    cost: Cost
+    skipped: tuple[Skipped, ...]
+    failures: tuple[Failure, ...]
+
+
+def carry_out(campaign: Campaign, open_bench: OpenBench) -> Report:
+    """Measure what is left of the campaign.
+
+    Args:
+        campaign: What is wanted.
+        open_bench: Opens the GPU with limits (None) or without MPS ("uncapped").
+
+    Raises:
+        InputError: the plan cannot be carried out on this GPU.
+        PartitionError: what enforces the shares broke; finished points are in the store.
+        StoreError: a point could not be written; those before it are in the store.
+    """
+    with open_bench(None) as bench:
+        work = _work(campaign, bench)
+        first = _measure(campaign, work.mps, bench, work.skipped)
+    if not work.time_sliced:
+        return first
+    with open_bench("uncapped") as bench:
+        return _sum(first, _measure(campaign, work.time_sliced, bench, ()))
+
+
+def _work(campaign: Campaign, bench: Bench) -> Work:
+    store, model = campaign.store, bench.gpu.model
+    pairs, solo = store.pair_points(gpu_model=model), store.solo_points(gpu_model=model)
+    pairs += [p for p in campaign.known if isinstance(p, PairPoint)]
+    solo += [p for p in campaign.known if isinstance(p, SoloPoint)]
+    work = expand(campaign.plan, bench.gpu, campaign.jobs, pairs, solo)
+    for skipped in work.skipped:
+        campaign.reporter.phase(f"skipping {' + '.join(skipped.pair)}: {skipped.reason}")
+    return work
+
+
+def _measure(
+    campaign: Campaign, targets: tuple[Target, ...], bench: Bench, skipped: tuple[Skipped, ...]
+) -> Report:
+    blocks = _blocks(campaign, targets, bench)
+    left = _left(campaign, blocks, bench)
+    expected_s = estimate_s(left, campaign.rules)
+    measured, cost, failures = 0, Cost(), tuple[Failure, ...]()
+    if left:
+        campaign.reporter.phase(_intention(left, expected_s))
+    if left and not campaign.dry_run:
+        conditions = conditions_on(bench, campaign.plan.name, campaign.rules)
+        outcome = measure_blocks(left, conditions, bench, campaign.store, campaign.reporter)
+        measured, cost, failures = len(outcome.points), outcome.cost, outcome.failures
+    return Report(
+        bench.gpu.model,
+        _windows(blocks),
+        _windows(left),
+        expected_s,
+        measured,
+        cost,
+        skipped,
+        failures,
+    )
+
+
+def _blocks(campaign: Campaign, targets: tuple[Target, ...], bench: Bench) -> list[Block]:
+    """This part of the plan; the same whatever was measured before.
+
+    Large blocks need few starts, but a small plan would be one block, and all parts but one idle.
+    So of several sizes the one whose longest part is the shortest is taken.
+    """
+    number, count = campaign.part
+    seed, memory_mib = campaign.plan.name, bench.gpu.memory_mib
+    sizes = {round(bench.max_clients / by) for by in (_SMALLER if count > 1 else (1,))}
+    ways = [
+        [shard(blocks, part, count) for part in range(1, count + 1)]
+        for blocks in (cut(targets, size, memory_mib, seed) for size in sorted(sizes, reverse=True))
+    ]
+    parts = min(ways, key=lambda way: max(estimate_s(part, campaign.rules) for part in way))
+    return parts[number - 1]
+
+
+def _left(campaign: Campaign, blocks: list[Block], bench: Bench) -> list[Block]:
+    run = campaign.plan.name
+    known = [*campaign.store.solo_points(run=run), *campaign.store.pair_points(run=run)]
+    return left_to_measure(blocks, known, bench.gpu, bench.mode)
+
+
+def _windows(blocks: list[Block]) -> int:
+    return sum(len(block.targets) for block in blocks)
+
+
+def _intention(blocks: list[Block], expected_s: float) -> str:
+    return (
+        f"{_windows(blocks)} windows in {len(blocks)} blocks, about {expected_s / 60:.0f} "
+        "GPU-minutes"
+    )
+
+
+def _sum(first: Report, second: Report) -> Report:
+    return Report(
+        first.gpu_model,
+        first.windows + second.windows,
+        first.to_measure + second.to_measure,
+        first.estimated_s + second.estimated_s,
+        first.measured + second.measured,
+        first.cost + second.cost,
+        first.skipped + second.skipped,
+        first.failures + second.failures,
+    )

@@ -1,0 +1,104 @@
+"""The clients that stand ready on a bench: started together, ended together."""
+
+from collections.abc import Collection, Iterable
+from typing import Self
+
+from advisor.errors import JobError
+from advisor_profiling.bench import Bench, Client
+from advisor_profiling.targets import Runner
+
+_READY_POLL_S = 0.05
+
+
+class Crew:
+    """Clients at their gates, by what they were started as.
+
+    Attributes:
+        clients: Those that are ready.
+        errors: Why others are not; those are not started again until this is cleared.
+        starts: How many were started so far.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self.clients: dict[Runner, Client] = {}
+        self.errors: dict[Runner, str] = {}
+        self.starts = 0
+
+    def change(self, wanted: Collection[Runner]) -> None:
+        """End the clients that are not wanted any more, start those that are missing, wait.
+
+        A client without a gate has run since its start, so it is never kept. Both happen while no
+        window is open anywhere on the host.
+
+        Raises:
+            LimitNotProvenError: a client is not under its share; none is believed.
+        """
+        with self._bench.quiet.starting():
+            self.end([r for r in self.clients if r not in wanted or not r.job.progress.gate])
+            known = self.clients.keys() | self.errors.keys()
+            missing = [runner for runner in wanted if runner not in known]
+            for runner in missing:
+                self._start(runner)
+            for runner in missing:
+                self._await(runner)
+
+    def end(self, runners: Collection[Runner]) -> None:
+        """Stop these clients; all are asked to leave before the first is waited for."""
+        leaving = [self.clients.pop(runner) for runner in runners if runner in self.clients]
+        _stop_all(leaving)
+
+    def lose(self, runner: Runner, error: str) -> None:
+        """Stop a client that failed, and keep the reason."""
+        self.errors[runner] = error
+        self.end([runner])
+
+    def dead(self) -> list[Runner]:
+        """Clients that ended without being asked, as a fault of a neighbour makes them."""
+        return [runner for runner, client in self.clients.items() if not _lives(client)]
+
+    def _start(self, runner: Runner) -> None:
+        try:
+            self.clients[runner] = self._bench.start(runner.job, runner.share)
+        except JobError as error:
+            self.errors[runner] = str(error)
+        else:
+            self.starts += 1
+
+    def _await(self, runner: Runner) -> None:
+        if (client := self.clients.get(runner)) is None:
+            return
+        try:
+            while not client.ready():
+                self._bench.clock.sleep(_READY_POLL_S)
+            client.check_limit()
+        except JobError as error:
+            # It may still be starting, and must not go on beside an open window.
+            self.lose(runner, str(error))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.end(list(self.clients))
+
+
+def _lives(client: Client) -> bool:
+    try:
+        client.check()
+    except JobError:
+        return False
+    return True
+
+
+def _stop_all(clients: Iterable[Client]) -> None:
+    """Stop every one, also when one cannot be stopped as it should."""
+    clients = list(clients)
+    for client in clients:
+        client.leave()
+    try:
+        while clients:
+            clients.pop().stop()
+    finally:
+        if clients:
+            _stop_all(clients)

@@ -1,0 +1,153 @@
+"""What a campaign says to a person: what it will take, its pairs as a table, what it took."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+from rich.text import Text
+
+from advisor.flags import DOUBTFUL
+from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Candidate, SplitResult, best
+from advisor.records import PairPoint, SoloPoint
+from advisor_profiling.campaign import Cost
+
+WIDTH = 120
+"""Columns that the table may need."""
+
+COLUMNS = ("pair", "windows", "best split", "speed", "speed", "W", "vs 50/50", "vs no limit")
+"""Headings of the table; speed is relative to the job alone on the whole GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairResult:
+    """The best measured split of a pair, by work per joule.
+
+    Attributes:
+        windows: Good points of the pair.
+        best: None where the jobs' rates alone are not known.
+        over_equal: Gain over 50/50, 0.1 for 10 %; None where that was not measured.
+        over_uncapped: Gain over MPS without limits.
+    """
+
+    pair: tuple[str, str]
+    windows: int
+    best: PairPoint | None = None
+    speeds: tuple[float, float] | None = None
+    over_equal: float | None = None
+    over_uncapped: float | None = None
+
+
+def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[PairResult]:
+    """Each pair's best split; points that failed a cross-check are left out.
+
+    Args:
+        points: Pair points of one run.
+        solo: Solo points; those at 100 % give the rates that speeds are relative to.
+    """
+    alone = _whole_gpu_rates(solo)
+    pairs: defaultdict[tuple[str, str], list[PairPoint]] = defaultdict(list)
+    for point in points:
+        if not DOUBTFUL & set(point.flags):
+            pairs[point.pair].append(point)
+    return [_result(pair, found, alone) for pair, found in sorted(pairs.items())]
+
+
+def table(results: Sequence[PairResult]) -> Table:
+    """The pairs, one line each."""
+    result = Table(box=None, pad_edge=False, header_style="bold")
+    for name in COLUMNS:
+        left = name in {"pair", "best split"}
+        result.add_column(Text(name), justify="left" if left else "right", no_wrap=True)
+    for line in results:
+        result.add_row(*map(Text, _cells(line)))
+    return result
+
+
+def cost_text(cost: Cost, points: int) -> str:
+    """What a campaign took, in one line."""
+    if not points or not cost.duration_s:
+        return "nothing was measured"
+    return (
+        f"{points} points in {cost.duration_s / 60:.1f} GPU-minutes: "
+        f"{cost.duration_s / points:.1f} GPU-seconds a point, {cost.starts} starts, "
+        f"{100 * cost.measuring_s / cost.duration_s:.0f} % of the time measuring "
+        f"({100 * cost.window_s / cost.duration_s:.0f} % in windows, the rest settling)"
+    )
+
+
+def left_out_text(points: Sequence[PairPoint]) -> str | None:
+    """How many points failed a cross-check, by flag; None when none did."""
+    flags = Counter(flag for p in points for flag in p.flags if flag in DOUBTFUL)
+    if not flags:
+        return None
+    listed = ", ".join(f"{count} {flag}" for flag, count in sorted(flags.items()))
+    return f"left out of the table: {listed}"
+
+
+def _result(
+    pair: tuple[str, str], points: Sequence[PairPoint], alone: Mapping[str, float]
+) -> PairResult:
+    known = [c for c in (_candidate(p, alone) for p in points) if c is not None]
+    limited = {c: p for c, p in known if p.mode in {"mps", "cu_mask"}}
+    if not limited:
+        return PairResult(pair, len(points))
+    objective = OBJECTIVES[DEFAULT_OBJECTIVE]
+    chosen = best(limited, objective)
+    value = objective.value(chosen.result)
+    equal = [objective.value(c.result) for c in limited if _shares(c) == (50, 50)]
+    free = [objective.value(c.result) for c, p in known if p.mode == "uncapped"]
+    return PairResult(
+        pair,
+        len(points),
+        limited[chosen],
+        (chosen.result.speed_a, chosen.result.speed_b),
+        _gain(value, equal),
+        _gain(value, free),
+    )
+
+
+def _candidate(point: PairPoint, alone: Mapping[str, float]) -> tuple[Candidate, PairPoint] | None:
+    solo_a, solo_b = alone.get(point.job_a), alone.get(point.job_b)
+    if not (solo_a and solo_b and point.power_w) or point.rate_a is None or point.rate_b is None:
+        return None
+    result = SplitResult(
+        rate_a=point.rate_a,
+        rate_b=point.rate_b,
+        solo_rate_a=solo_a,
+        solo_rate_b=solo_b,
+        power_w=point.power_w,
+    )
+    return Candidate(point.share_a_percent, point.share_b_percent, result), point
+
+
+def _whole_gpu_rates(solo: Sequence[SoloPoint]) -> dict[str, float]:
+    """Rate of each job alone on the whole GPU, the mean of its windows."""
+    rates: defaultdict[str, list[float]] = defaultdict(list)
+    for point in solo:
+        if point.share_percent == 100:
+            rates[point.job].append(point.rate)
+    return {job: sum(found) / len(found) for job, found in rates.items()}
+
+
+def _shares(candidate: Candidate) -> tuple[float, float]:
+    return candidate.share_a_percent, candidate.share_b_percent
+
+
+def _gain(value: float, others: Sequence[float]) -> float | None:
+    mean = sum(others) / len(others) if others else 0
+    return value / mean - 1 if mean else None
+
+
+def _cells(line: PairResult) -> list[str]:
+    cells = [" + ".join(line.pair), str(line.windows)]
+    if line.best is None or line.speeds is None:
+        return [*cells, *["-"] * (len(COLUMNS) - len(cells))]
+    split = f"{line.best.share_a_percent:g}/{line.best.share_b_percent:g}"
+    speeds = [f"{speed:.2f}" for speed in line.speeds]
+    watts = f"{line.best.power_w:.0f}"
+    return [*cells, split, *speeds, watts, _percent(line.over_equal), _percent(line.over_uncapped)]
+
+
+def _percent(gain: float | None) -> str:
+    return "-" if gain is None else f"{100 * gain:+.1f} %"

@@ -1,0 +1,309 @@
+"""`advisor colocate` from end to end: real processes, a fake driver, faults of every kind."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from host import OTHER_UUID, UUID, FakeHost
+
+from advisor.rows import to_row
+from advisor_data import open_store
+
+QUICK = ("--window", "0.5")
+PLAN = """\
+name: night
+measure:
+  - pairs: [[one, two]]
+    splits: [30/70, 50/50, uncapped]
+"""
+
+
+@pytest.fixture
+def jobs(host: FakeHost) -> FakeHost:
+    """A host with three jobs."""
+    for name in ("one", "two", "three"):
+        host.write_job(name)
+    return host
+
+
+@pytest.fixture
+def two_gpus(jobs: FakeHost) -> dict[str, str]:
+    """Variables under which the host has a second GPU."""
+    (jobs.folder / "nvml" / "gpu1").mkdir()
+    (jobs.folder / "nvml" / "gpu_count").write_text("2")
+    return {"FAKE_CUDA_UUIDS": f"{UUID},{OTHER_UUID}"}
+
+
+def write_plan(host: FakeHost, text: str = PLAN) -> str:
+    path = host.folder / "plan.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def exported(host: FakeHost, kind: str = "pairs", home: str = "home") -> list[dict[str, Any]]:
+    """Stored points."""
+    with open_store(None, host.folder / home) as store:
+        points = store.pair_points() if kind == "pairs" else store.solo_points()
+        return [to_row(point) for point in points]
+
+
+def colocate(host: FakeHost, *options: str, **more: str) -> dict[str, Any]:
+    """Run to the end and return the JSON; the command must have ended well."""
+    done = host.advisor("colocate", *options, *QUICK, "--json", **more)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def windows(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
+    return Counter(
+        (r["job_a"], r["job_b"], r["mode"], r["share_a_percent"], r["share_b_percent"])
+        for r in rows
+    )
+
+
+def test_pairs_run_together_at_their_splits(jobs: FakeHost) -> None:
+    """Each job keeps its own rate and units, and the power is that of both."""
+    answer = colocate(jobs, "--pairs", "one+two,one+one", "--splits", "30/70,50/50,uncapped")
+    rows = {(r["job_b"], r["share_a_percent"]): r for r in answer["points"]}
+    assert windows(answer["points"]) == Counter(
+        [(*pair, mode, a, b) for pair in (("one", "one"), ("one", "two"))
+         for mode, a, b in (("mps", 30, 70), ("mps", 50, 50), ("uncapped", 100, 100))]
+    )  # fmt: skip
+    uneven = rows["two", 30]
+    assert (uneven["units_a"], uneven["units_b"]) == (38, 92)
+    assert uneven["rate_b"] > 1.5 * uneven["rate_a"]
+    assert uneven["power_w"] == pytest.approx(80 + 40 + 400, rel=0.05)
+    assert rows["two", 100]["power_w"] == pytest.approx(80 + 40 + 800, rel=0.05)
+    assert answer["replay"] is False
+    assert answer["cost"]["starts"] == 6 + 3
+    assert 0 < answer["cost"]["window_s"] < answer["cost"]["duration_s"]
+
+
+def test_each_job_is_measured_alone_in_the_same_hour(jobs: FakeHost) -> None:
+    """The rates that speeds are relative to come from the same run and card."""
+    colocate(jobs, write_plan(jobs))
+    alone = exported(jobs, "solo")
+    assert {(r["job"], r["share_percent"], r["run"]) for r in alone} == {
+        ("one", 100, "night"), ("two", 100, "night")
+    }  # fmt: skip
+
+
+def test_person_gets_a_table_and_the_cost(jobs: FakeHost) -> None:
+    """The best split of each pair, what it gains, and what the campaign took."""
+    done = jobs.advisor("colocate", write_plan(jobs), *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert "GPU-minutes" in done.stderr
+    assert "one + two" in done.stdout
+    assert "GPU-seconds a point" in done.stdout
+
+
+def test_keys_of_the_answer(jobs: FakeHost) -> None:
+    """Programs that read the JSON find what they found before."""
+    answer = colocate(jobs, write_plan(jobs), "--dry-run")
+    assert set(answer) == {
+        "run", "gpu_model", "replay", "windows", "to_measure", "measured", "estimated_s", "cost",
+        "skipped", "failures", "points",
+    }  # fmt: skip
+    assert set(answer["cost"]) == {"duration_s", "measuring_s", "window_s", "starts"}
+    assert (answer["windows"], answer["to_measure"], answer["measured"]) == (5, 5, 0)
+    assert answer["points"] == []
+
+
+def test_kill_9_in_mid_campaign_then_resume(jobs: FakeHost) -> None:
+    """No finished point is lost and none is measured twice."""
+    plan = write_plan(jobs)
+    with jobs.start_advisor("colocate", plan, *QUICK) as process:
+        wait_for(process, "2/5")
+        process.kill()
+    kept = exported(jobs) + exported(jobs, "solo")
+    assert 2 <= len(kept) < 5
+    wait_until_gone(jobs)
+    answer = colocate(jobs, plan)
+    assert answer["measured"] == 5 - len(kept)
+    after = exported(jobs)
+    assert all(row in after + exported(jobs, "solo") for row in kept)
+    assert len(after) == 3
+    assert set(windows(after).values()) == {1}
+
+
+def test_finished_campaign_is_not_measured_again(jobs: FakeHost) -> None:
+    """The same plan twice measures once; another run measures anew."""
+    plan = ("--pairs", "one+two", "--splits", "30/70")
+    colocate(jobs, *plan)
+    assert colocate(jobs, *plan)["measured"] == 0
+    assert colocate(jobs, *plan, "--run", "again")["measured"] == 1
+    assert len(exported(jobs)) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_keeps_points_and_leaves_nothing_behind(
+    jobs: FakeHost, number: signal.Signals
+) -> None:
+    """Ctrl-C, or a batch system's SIGTERM, ends jobs and daemon; points stay."""
+    with jobs.start_advisor("colocate", write_plan(jobs), "--window", "1") as process:
+        wait_for(process, "1/5")
+        process.send_signal(number)
+        assert process.stderr is not None
+        rest = process.stderr.read()
+    assert process.returncode == 130, rest
+    assert "the same command goes on from here" in rest
+    assert len(exported(jobs) + exported(jobs, "solo")) >= 1
+    assert jobs.control("get_server_list") == ""
+
+
+@pytest.mark.parametrize(
+    ("behave", "message"),
+    [("exit", "ended with exit code 3"), ("die", "ended with exit code 7")],
+)
+def test_job_that_fails_marks_its_points_only(jobs: FakeHost, behave: str, message: str) -> None:
+    """The other pairs are measured, and the marked points say why."""
+    jobs.write_job("bad", "--behave", behave)
+    done = jobs.advisor("colocate", "--among", "bad,one", "--splits", "30/70", *QUICK, "--json")
+    assert done.returncode == 5, done.stderr
+    rows = {(r["job_a"], r["job_b"]): r for r in json.loads(done.stdout)["points"]}
+    assert "failed" not in rows["one", "one"]["flags"]
+    assert rows["one", "one"]["rate_a"] > 0
+    for pair in (("bad", "bad"), ("bad", "one")):
+        assert rows[pair]["flags"] == ["failed"]
+        assert rows[pair]["rate_a"] is None
+    assert any(message in row["error"] for row in rows.values() if row["error"])
+
+
+def test_daemon_that_dies_in_mid_campaign_stops_it(jobs: FakeHost) -> None:
+    """Points that were measured under the daemon stay; nothing runs without it."""
+    with jobs.start_advisor("colocate", write_plan(jobs), "--window", "1") as process:
+        wait_for(process, "1/5")
+        daemon = int((jobs.pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
+        os.kill(daemon, signal.SIGKILL)
+        assert process.stderr is not None
+        rest = process.stderr.read()
+    assert process.returncode == 4, rest
+    assert 1 <= len(exported(jobs) + exported(jobs, "solo")) < 5
+
+
+def test_job_that_lifts_its_limit_stops_the_campaign(jobs: FakeHost) -> None:
+    """A pair with one job without its limit is no pair at that split."""
+    script = f"env -u CUDA_MPS_ACTIVE_THREAD_PERCENTAGE python3 {Path(__file__).parents[1]}"
+    command = ["sh", "-c", f"{script}/fakes/fake_job.py; :"]
+    jobs.write_job("escape", command=command)
+    done = jobs.advisor("colocate", "--pairs", "escape+one", "--splits", "30/70", *QUICK)
+    assert done.returncode == 3, done.stderr
+    assert exported(jobs) == []
+
+
+def test_pair_that_does_not_fit_is_skipped_with_the_reason(jobs: FakeHost) -> None:
+    """It is predicted from what the jobs need; nothing is started to find out."""
+    jobs.write_job("large", memory_mib=100_000)
+    answer = colocate(jobs, "--among", "large,one", "--splits", "50/50")
+    (skipped,) = answer["skipped"]
+    assert skipped["pair"] == ["large", "large"]
+    assert "large needs 100000 MiB" in skipped["reason"]
+    assert {(r["job_a"], r["job_b"]) for r in answer["points"]} == {
+        ("large", "one"), ("one", "one")
+    }  # fmt: skip
+
+
+def test_time_sliced_pairs_run_without_mps(jobs: FakeHost) -> None:
+    """The baseline of a host without MPS: both jobs see the whole GPU."""
+    answer = colocate(jobs, "--pairs", "one+two", "--splits", "50/50,time-sliced")
+    modes = {r["mode"]: r for r in answer["points"]}
+    assert set(modes) == {"mps", "time-sliced"}
+    assert (modes["time-sliced"]["units_a"], modes["time-sliced"]["units_b"]) == (132, 132)
+    assert (modes["mps"]["units_a"], modes["mps"]["units_b"]) == (66, 66)
+
+
+def test_exact_units_and_over_subscription(jobs: FakeHost) -> None:
+    """Counts of SMs that sum to the card are granted exactly, and 70/70 is not refused."""
+    splits = "60+72 units,70/70"
+    answer = colocate(jobs, "--pairs", "one+two", "--splits", splits)
+    assert sorted((r["units_a"], r["units_b"]) for r in answer["points"]) == [(60, 72), (92, 92)]
+
+
+def test_job_without_gate_is_started_for_each_window(jobs: FakeHost) -> None:
+    """It cannot stand ready, so it runs beside its partner alone and ends after the window."""
+    jobs.write_job("free", gate=False)
+    answer = colocate(jobs, "--pairs", "free+one", "--splits", "30/70,70/30")
+    assert len(answer["points"]) == 2
+    assert answer["cost"]["starts"] == 4
+
+
+def test_two_gpus_share_the_work(jobs: FakeHost, two_gpus: dict[str, str]) -> None:
+    """Each pair is measured once, whole on one card, and the answer is one."""
+    plan = ("--pairs", "one+two,two+three,one+three", "--splits", "30/70")
+    answer = colocate(jobs, *plan, "--gpu", "0,1", **two_gpus)
+    rows = answer["points"]
+    assert set(windows(rows).values()) == {1}
+    assert len(rows) == answer["windows"] - len(exported(jobs, "solo")) == 3
+    cards = {(r["job_a"], r["job_b"]): set[str]() for r in rows}
+    for row in rows:
+        cards[row["job_a"], row["job_b"]].add(row["gpu_uuid"])
+    assert all(len(uuids) == 1 for uuids in cards.values())
+
+
+def test_interrupt_ends_all_gpus(jobs: FakeHost, two_gpus: dict[str, str]) -> None:
+    """The one that was asked to stop stops the others, and they their jobs."""
+    plan = ("--among", "one,two,three", "--splits", "30/70,50/50", "--window", "1")
+    with jobs.start_advisor("colocate", *plan, "--gpu", "0,1", **two_gpus) as process:
+        wait_for(process, "GPU 0 |  1/")
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        rest = process.stderr.read()
+    assert process.returncode == 130, rest
+    assert jobs.control("get_server_list") == ""
+
+
+def test_shards_of_a_plan_merge_by_import(jobs: FakeHost, two_gpus: dict[str, str]) -> None:
+    """Two hosts measure half each; their files together are the whole, however often imported."""
+    plan = ("--pairs", "one+two,two+three", "--splits", "30/70", "--run", "shared")
+    files: list[str] = []
+    for number, gpu in ((1, "0"), (2, "1")):
+        home = str(jobs.folder / f"host{number}")
+        where = {**two_gpus, "ADVISOR_HOME": home}
+        colocate(jobs, *plan, "--shard", f"{number}/2", "--gpu", gpu, **where)
+        file = jobs.folder / f"part{number}.jsonl"
+        assert jobs.advisor("data", "export", str(file), "--kind", "pairs", **where).returncode == 0
+        files.append(str(file))
+    for _ in range(2):
+        assert jobs.advisor("data", "import", *files).returncode == 0
+    merged = exported(jobs)
+    assert len(merged) == 2
+    assert set(windows(merged).values()) == {1}
+    assert {row["gpu_uuid"] for row in merged} == {UUID, OTHER_UUID}
+
+
+def test_unclear_or_faulty_wishes_are_refused_before_anything_starts(jobs: FakeHost) -> None:
+    """Each with what to write instead."""
+    for options, message in (
+        ((), "give a plan file, or --among, or --pairs"),
+        (("--among", "one,tow"), "two"),
+        (("--among", "one", "--splits", "60+70 units"), "132"),
+        (("--among", "one", "--shard", "3/2"), "--shard 2/8"),
+        (("--among", "one", "--noise"), "--gpu replay"),
+    ):
+        done = jobs.advisor("colocate", *options)
+        assert done.returncode == 2, (options, done.stderr)
+        assert message in done.stderr
+    assert exported(jobs) == []
+
+
+def wait_for(process: subprocess.Popen[str], start: str) -> None:
+    """Read what the campaign says until a line begins so."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.strip().startswith(start):
+            return
+    raise AssertionError(f"no line {start}")
+
+
+def wait_until_gone(host: FakeHost) -> None:
+    """Jobs end with the campaign that was killed."""
+    deadline = time.monotonic() + 10
+    while host.control("get_client_list 1") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert host.control("get_client_list 1") == ""
