@@ -81,11 +81,13 @@ def carry_out(campaign: Campaign, open_bench: OpenBench) -> Report:
     """
     with open_bench(None) as bench:
         work = _work(campaign, bench)
-        first = _measure(campaign, work.mps, bench, work.skipped)
+        parts = _parts(campaign, work.mps, bench, alone=True)
+        first = _measure(campaign, _own(campaign, parts), bench, work.skipped)
     if not work.time_sliced:
         return first
     with open_bench("uncapped") as bench:
-        return _sum(first, _measure(campaign, work.time_sliced, bench, ()))
+        blocks = _time_sliced(campaign, work.time_sliced, parts, bench)
+        return _sum(first, _measure(campaign, blocks, bench, ()))
 
 
 def _work(campaign: Campaign, bench: Bench) -> Work:
@@ -100,9 +102,8 @@ def _work(campaign: Campaign, bench: Bench) -> Work:
 
 
 def _measure(
-    campaign: Campaign, targets: tuple[Target, ...], bench: Bench, skipped: tuple[Skipped, ...]
+    campaign: Campaign, blocks: list[Block], bench: Bench, skipped: tuple[Skipped, ...]
 ) -> Report:
-    blocks = _blocks(campaign, targets, bench)
     left = _left(campaign, blocks, bench)
     expected_s = estimate_s(left, campaign.rules)
     measured, cost, failures = 0, Cost(), tuple[Failure, ...]()
@@ -124,21 +125,43 @@ def _measure(
     )
 
 
-def _blocks(campaign: Campaign, targets: tuple[Target, ...], bench: Bench) -> list[Block]:
-    """This part of the plan; the same whatever was measured before.
+def _parts(
+    campaign: Campaign, targets: Sequence[Target], bench: Bench, *, alone: bool
+) -> list[list[Block]]:
+    """The blocks of every part of the plan; the same whatever was measured before.
 
     Large blocks need few starts, but a small plan would be one block, and all parts but one idle.
     So of several sizes the one whose longest part is the shortest is taken.
     """
-    number, count = campaign.part
+    _, count = campaign.part
     seed, memory_mib = campaign.plan.name, bench.gpu.memory_mib
     sizes = {round(bench.max_clients / by) for by in (_SMALLER if count > 1 else (1,))}
     ways = [
         [shard(blocks, part, count) for part in range(1, count + 1)]
-        for blocks in (cut(targets, size, memory_mib, seed) for size in sorted(sizes, reverse=True))
+        for size in sorted(sizes, reverse=True)
+        for blocks in [cut(targets, size, memory_mib, seed, alone=alone)]
     ]
-    parts = min(ways, key=lambda way: max(estimate_s(part, campaign.rules) for part in way))
-    return parts[number - 1]
+    return min(ways, key=lambda way: max(estimate_s(part, campaign.rules) for part in way))
+
+
+def _own(campaign: Campaign, parts: list[list[Block]]) -> list[Block]:
+    return parts[campaign.part[0] - 1]
+
+
+def _time_sliced(
+    campaign: Campaign, targets: Sequence[Target], parts: list[list[Block]], bench: Bench
+) -> list[Block]:
+    """Windows without MPS of the pairs that this part has under limits: the same card for both.
+
+    Speeds are relative to the jobs alone under MPS, so they are not measured alone once more.
+    """
+    pairs = [{target.jobs for block in part for target in block.targets} for part in parts]
+    own = [t for t in targets if t.jobs in pairs[campaign.part[0] - 1]]
+    free = [t for t in targets if not any(t.jobs in known for known in pairs)]
+    seed, memory_mib = campaign.plan.name, bench.gpu.memory_mib
+    return cut(own, bench.max_clients, memory_mib, seed, alone=False) + _own(
+        campaign, _parts(campaign, free, bench, alone=False)
+    )
 
 
 def _left(campaign: Campaign, blocks: list[Block], bench: Bench) -> list[Block]:

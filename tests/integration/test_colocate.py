@@ -235,11 +235,11 @@ def test_job_without_gate_is_started_for_each_window(jobs: FakeHost) -> None:
 
 def test_two_gpus_share_the_work(jobs: FakeHost, two_gpus: dict[str, str]) -> None:
     """Each pair is measured once, whole on one card, and the answer is one."""
-    plan = ("--pairs", "one+two,two+three,one+three", "--splits", "30/70")
+    plan = ("--pairs", "one+two,two+three,one+three", "--splits", "30/70,time-sliced")
     answer = colocate(jobs, *plan, "--gpu", "0,1", **two_gpus)
     rows = answer["points"]
     assert set(windows(rows).values()) == {1}
-    assert len(rows) == answer["windows"] - len(exported(jobs, "solo")) == 3
+    assert len(rows) == answer["windows"] - len(exported(jobs, "solo")) == 6
     cards = {(r["job_a"], r["job_b"]): set[str]() for r in rows}
     for row in rows:
         cards[row["job_a"], row["job_b"]].add(row["gpu_uuid"])
