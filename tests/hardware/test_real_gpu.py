@@ -122,3 +122,44 @@ def test_job_that_faults_costs_only_its_own_share(tmp_path: Path) -> None:
     answer = run_json(tmp_path, "profile", str(job), "--shares", "20,50,80", "--window", "2")
     assert [p["share_percent"] for p in answer["points"]] == [20, 80]
     assert [f["share_percent"] for f in answer["failures"]] == [50]
+
+
+def test_pairs_share_the_gpu_at_their_splits(tmp_path: Path) -> None:
+    """Both limits are read back, and what one job gains with its share the other loses."""
+    splits = "20/80,80/20,66+66 units,uncapped,time-sliced"
+    answer = run_json(tmp_path, "colocate", "--pairs", "gemm+triad", "--splits", splits)
+    rows = {(r["mode"], r["share_a_percent"]): r for r in answer["points"]}
+    for key, r in rows.items():
+        print(key, f"{r['rate_a']:.4g} {r['rate_b']:.4g} {r['power_w']:.0f} W")
+    assert answer["failures"] == []
+    total = next(iter(rows.values()))["units_total"]
+    for (mode, share), row in rows.items():
+        limited = mode == "mps"
+        assert row["units_a"] == (units_for_percent(share, total) if limited else total)
+    assert rows["mps", 80]["rate_a"] > 1.5 * rows["mps", 20]["rate_a"]
+    assert rows["mps", 20]["rate_b"] > rows["mps", 80]["rate_b"]
+    assert len(rows) == 5
+
+
+def test_killed_campaign_goes_on(tmp_path: Path) -> None:
+    """Kill -9 in mid-campaign on a real GPU: nothing is lost, nothing measured twice."""
+    command = (
+        "colocate",
+        "--pairs",
+        "gemm+triad",
+        "--splits",
+        "30/70,50/50,70/30",
+        "--window",
+        "2",
+    )
+    with subprocess.Popen(
+        advisor(tmp_path, *command), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.strip().startswith("1/3"):
+                break
+        process.kill()
+    answer = run_json(tmp_path, *command)
+    assert 1 <= answer["measured"] <= 2
+    assert sorted(r["share_a_percent"] for r in answer["points"]) == [30, 50, 70]
