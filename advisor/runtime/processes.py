@@ -33,7 +33,10 @@ def session_pids(session: int) -> list[int]:
 
 def marked_pids(mark: Mapping[str, str]) -> list[int]:
     """Living processes that were started with all variables of `mark`."""
-    return [pid for pid in _all_pids() if mark.items() <= environment_of(pid).items()]
+    # Asked many times a second on hosts with hundreds of processes, so nothing is taken apart.
+    wanted = [b"\0" + os.fsencode(f"{key}={value}") + b"\0" for key, value in mark.items()]
+    environments = ((pid, b"\0" + _read(pid, "environ")) for pid in _all_pids())
+    return [pid for pid, raw in environments if all(item in raw for item in wanted)]
 
 
 def cpu_s(pids: Iterable[int]) -> float:
@@ -59,19 +62,12 @@ def owner_of(pid: int) -> int | None:
 
 def name_of(pid: int) -> str:
     """Name of a process as the kernel keeps it, 15 characters; empty when there is none."""
-    try:
-        return (_PROC / str(pid) / "comm").read_text().strip()
-    except OSError:
-        return ""
+    return _read(pid, "comm").decode(errors="replace").strip()
 
 
 def environment_of(pid: int) -> dict[str, str]:
     """Environment that the process was started with; empty when it may not be read."""
-    try:
-        raw = (_PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return {}
-    pairs = (item.partition(b"=") for item in raw.split(b"\0") if item)
+    pairs = (item.partition(b"=") for item in _read(pid, "environ").split(b"\0") if item)
     return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
 
 
@@ -104,12 +100,20 @@ def _threads(pid: int) -> list[int]:
 
 
 def _all_pids() -> list[int]:
-    return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
+    names = os.listdir(_PROC)  # noqa: PTH208 - as in _read
+    return [int(name) for name in names if name.isdigit()]
 
 
 def _stat(pid: int) -> list[str]:
     """Fields of /proc/PID/stat from the state on; empty when the process is gone."""
+    return _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
+
+
+def _read(pid: int, name: str) -> bytes:
+    """A file of a process; empty when the process is gone or hides it."""
     try:
-        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        # Thousands of times a minute; a Path takes ten times as long.
+        with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123
+            return file.read()
     except OSError:
-        return []
+        return b""
