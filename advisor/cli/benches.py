@@ -66,9 +66,11 @@ def open_points(settings: Settings, gpu: str) -> Generator[Store]:
 
 def bundled_points() -> list[Point]:
     """The measurements that come with the package; none where it was installed without them."""
-    with suppress(StoreError, InputError):
-        return [*bundled_solo_points(), *bundled_pair_points()]
-    return []
+    points: list[Point] = []
+    for read in (bundled_solo_points, bundled_pair_points):
+        with suppress(StoreError, InputError):
+            points += read()
+    return points
 
 
 def say_replay(console: Console, model: str, noise: bool = False) -> None:

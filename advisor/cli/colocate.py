@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from advisor.cli.several_gpus import run_on_each
 from advisor.errors import InputError
 from advisor.job import Job
 from advisor.job_file import list_jobs
+from advisor.records import SoloPoint
 from advisor.rows import to_row
 from advisor.settings import Settings, read_settings
 from advisor_data import Store
@@ -32,7 +33,10 @@ from advisor_profiling.bench import Bench
 from advisor_profiling.campaign import Cost
 from advisor_profiling.colocation import Campaign, Report, carry_out
 from advisor_profiling.live import Mode, SourceName
-from advisor_profiling.plan_file import load_plan, plan_from_options
+from advisor_profiling.pairing import kinds_of
+from advisor_profiling.plan import Plan
+from advisor_profiling.plan_file import load_plan, plan_from_options, to_yaml
+from advisor_profiling.plan_file import suggest as suggested_plan
 from advisor_profiling.replay import ReplayBench
 from advisor_profiling.report import ConsoleReporter
 from advisor_profiling.window import rules_for
@@ -65,6 +69,9 @@ def colocate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be measured, and how long")
     ] = False,
+    suggest: Annotated[
+        int | None, typer.Option(min=1, help="Only print a plan of so many pairs of all jobs")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Result as JSON on stdout")] = False,
 ) -> None:
     """Measure pairs of jobs on one GPU at splits: both rates, and the power of both.
@@ -73,15 +80,10 @@ def colocate(
     """
     settings, console = read_settings(), Console(stderr=True)
     jobs = _jobs(settings, gpu, noise, console)
-    if (plan is not None) + bool(among) + bool(pairs) != 1:
-        raise InputError(
-            "what to measure is not clear", fix="give a plan file, or --among, or --pairs"
-        )
-    if plan is None:
-        wanted = plan_from_options(among, pairs, splits, repeats, run, sample=sample)
-    else:
-        wanted = load_plan(plan, jobs)
-        wanted = wanted if run is None else replace(wanted, name=run)
+    if suggest is not None:
+        _print_suggestion(jobs, suggest, run)
+        return
+    wanted = _wanted(plan, among, pairs, splits, sample, repeats, run, jobs)
     gpus = _words(gpu)
     part = _part(shard)
     if noise and gpus != (REPLAY,):
@@ -109,6 +111,32 @@ def colocate(
         _show(answer, wanted.name, store, as_json)
     if code:
         raise typer.Exit(code)
+
+
+def _wanted(
+    file: Path | None,
+    among: str,
+    pairs: str,
+    splits: str,
+    sample: int | None,
+    repeats: int,
+    run: str | None,
+    jobs: Mapping[str, Job],
+) -> Plan:
+    if (file is not None) + bool(among) + bool(pairs) != 1:
+        raise InputError(
+            "what to measure is not clear", fix="give a plan file, or --among, or --pairs"
+        )
+    if file is None:
+        return plan_from_options(among, pairs, splits, repeats, run, sample=sample)
+    plan = load_plan(file, jobs)
+    return plan if run is None else replace(plan, name=run)
+
+
+def _print_suggestion(jobs: Mapping[str, Job], pairs: int, run: str | None) -> None:
+    """A plan of jobs of every kind, as far as bundled profiles tell the kinds."""
+    solo = [point for point in bundled_points() if isinstance(point, SoloPoint)]
+    typer.echo(to_yaml(suggested_plan(jobs, kinds_of(solo), pairs, run or "suggested")), nl=False)
 
 
 def _on_one(

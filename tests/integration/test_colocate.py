@@ -292,6 +292,14 @@ def test_unclear_or_faulty_wishes_are_refused_before_anything_starts(jobs: FakeH
     assert exported(jobs) == []
 
 
+def test_suggested_plan_can_be_carried_out(jobs: FakeHost) -> None:
+    """What is printed is a plan file, and all its jobs are there."""
+    text = jobs.advisor("colocate", "--suggest", "6", "--run", "mine").stdout
+    answer = colocate(jobs, write_plan(jobs, text), "--dry-run")
+    assert answer["run"] == "mine"
+    assert answer["windows"] > 6 * 5
+
+
 def wait_for(process: subprocess.Popen[str], start: str) -> None:
     """Read what the campaign says until a line begins so."""
     assert process.stderr is not None
