@@ -176,7 +176,7 @@ def _windows(blocks: list[Block]) -> int:
 
 def _intention(blocks: list[Block], expected_s: float) -> str:
     return (
-        f"{_windows(blocks)} windows in {len(blocks)} blocks, about {expected_s / 60:.0f} "
+        f"{_windows(blocks)} windows in {len(blocks)} blocks, about {expected_s / 60:.1f} "
         "GPU-minutes"
     )
 
