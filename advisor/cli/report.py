@@ -27,6 +27,7 @@ app = typer.Typer(help="Pages made from measurements.", no_args_is_help=True)
 
 _Kind = TypeVar("_Kind", SoloPoint, PairPoint)
 
+_WIDTH = 100
 _COLUMNS = ("objective", "noise ceiling", "uneven pays", *(f"over {name}" for name in BASELINES))
 
 
@@ -59,6 +60,8 @@ def dataset(
         typer.echo(json.dumps({**to_json(analysis), "files": [str(path) for path in files]}))
         return
     console = Console()
+    # Headings are never cut off: on a narrow terminal lines wrap.
+    console.width = max(console.width, _WIDTH)
     console.print(sentences.headline(analysis), highlight=False)
     console.print(_table(analysis))
     for line in (sentences.where_it_pays(analysis), sentences.where_sharing_loses(analysis)):
