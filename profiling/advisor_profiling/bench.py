@@ -15,6 +15,7 @@ from advisor.runtime.processes import pin
 from advisor_profiling.clock import Clock, LiveClock
 from advisor_profiling.quiet import Quiet
 from advisor_profiling.source import Source
+from advisor_profiling.targets import Target
 
 
 class Client(Protocol):
@@ -104,6 +105,10 @@ class Bench(Protocol):
         """Keeps starts and windows of all advisors on this host apart."""
         ...
 
+    def refuses(self, target: Target) -> str:
+        """Why a window cannot be measured here, whatever is tried; empty where it can."""
+        ...
+
     def start(self, job: Job, share: Share) -> Client:
         """Start a job under a proven share; returns before it is ready."""
         ...
@@ -168,6 +173,10 @@ class LiveBench:
     def gpu(self) -> Gpu:
         """The GPU that the back-end shares out."""
         return self._backend.gpu
+
+    def refuses(self, target: Target) -> str:
+        """A live GPU can try everything."""
+        return ""
 
     def start(self, job: Job, share: Share) -> Client:
         """Prove the share, then start the job under it, free to use every job's core."""

@@ -141,25 +141,26 @@ class _Task:
         self.failures: list[Failure] = []
         self.measuring_s = 0.0
 
-    def measure(self, block: Block) -> None:
-        """Start the clients of a block, then take its windows one after the other."""
+    def measure(self, block: Block, *, alone: bool = False) -> None:
+        """Start the clients of a block, then take its windows one after the other.
+
+        Args:
+            block: What to measure.
+            alone: It holds the clients of one window only.
+        """
         self._crew.errors.clear()
         left = list(block.targets)
         while left:
             self._start([r for r in block.runners if any(r in t.runners for t in left)])
             with self._bench.quiet.measuring():
-                left = self._windows(left)
+                left = self._windows(left, alone)
 
     def try_again(self, failure: Failure) -> None:
         """Measure a window that failed, with nothing but its own clients on the GPU."""
         if self._patience.verdict(failure.target.jobs):
             self.failures.append(failure)
             return
-        known = len(self.failures)
-        self.measure(Block(failure.target.runners, (failure.target,)))
-        # Beside others a job may fail to start for want of memory; alone it is its own fault.
-        if len(self.failures) > known:
-            self._patience.failed(failure.target.jobs)
+        self.measure(Block(failure.target.runners, (failure.target,)), alone=True)
 
     def take_failures(self) -> list[Failure]:
         """The failures so far, which are forgotten."""
@@ -179,11 +180,14 @@ class _Task:
             self._reporter.phase(f"starting {_names(missing)} while no window is open")
         self._crew.change(runners)
 
-    def _windows(self, targets: Sequence[Target]) -> list[Target]:
+    def _windows(self, targets: Sequence[Target], alone: bool) -> list[Target]:
         """Take the windows; those that are left when clients must be started again."""
         for number, target in enumerate(targets, start=1):
             if error := self._hopeless(target):
                 self.failures.append(Failure(target, error))
+                # Beside others a job may fail to start for want of memory; alone it is its fault.
+                if alone:
+                    self._patience.failed(target.jobs)
             elif not self._try(target) and (dead := self._crew.dead()):
                 self._crew.end(dead)
                 return list(targets[number:])

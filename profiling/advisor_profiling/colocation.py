@@ -1,5 +1,6 @@
 """Carries out a plan on one GPU: under limits first, then what is to be time-sliced."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from advisor_profiling.targets import Target
 from advisor_profiling.window import WindowRules
 
 _SMALLER = (1, 1.2, 1.5, 2, 3, 4, 6, 12, 24)
-"""How much smaller than the most clients the blocks are tried that parts are made of."""
+"""How much smaller than they could be the blocks are tried that parts are made of."""
 
 OpenBench = Callable[[Mode | None], AbstractContextManager[Bench]]
 
@@ -81,13 +82,15 @@ def carry_out(campaign: Campaign, open_bench: OpenBench) -> Report:
     """
     with open_bench(None) as bench:
         work = _work(campaign, bench)
-        parts = _parts(campaign, work.mps, bench, alone=True)
-        first = _measure(campaign, _own(campaign, parts), bench, work.skipped)
+        targets, refused = _possible(campaign, work.mps, bench)
+        parts = _parts(campaign, targets, bench, alone=True)
+        first = _measure(campaign, _own(campaign, parts), bench, (*work.skipped, *refused))
     if not work.time_sliced:
         return first
     with open_bench("uncapped") as bench:
-        blocks = _time_sliced(campaign, work.time_sliced, parts, bench)
-        return _sum(first, _measure(campaign, blocks, bench, ()))
+        targets, refused = _possible(campaign, work.time_sliced, bench)
+        blocks = _time_sliced(campaign, targets, parts, bench)
+        return _sum(first, _measure(campaign, blocks, bench, refused))
 
 
 def _work(campaign: Campaign, bench: Bench) -> Work:
@@ -96,9 +99,26 @@ def _work(campaign: Campaign, bench: Bench) -> Work:
     pairs += [p for p in campaign.known if isinstance(p, PairPoint)]
     solo += [p for p in campaign.known if isinstance(p, SoloPoint)]
     work = expand(campaign.plan, bench.gpu, campaign.jobs, pairs, solo)
-    for skipped in work.skipped:
-        campaign.reporter.phase(f"skipping {' + '.join(skipped.pair)}: {skipped.reason}")
+    _tell(campaign, work.skipped)
     return work
+
+
+def _possible(
+    campaign: Campaign, targets: Sequence[Target], bench: Bench
+) -> tuple[list[Target], tuple[Skipped, ...]]:
+    """The windows that the bench can measure, and by pair how many it cannot."""
+    refused = Counter((t.jobs, why) for t in targets if (why := bench.refuses(t)))
+    skipped = tuple(
+        Skipped((jobs[0], jobs[-1]), f"{count} windows: {why}")
+        for (jobs, why), count in refused.items()
+    )
+    _tell(campaign, skipped)
+    return [t for t in targets if not bench.refuses(t)], skipped
+
+
+def _tell(campaign: Campaign, skipped: Sequence[Skipped]) -> None:
+    for item in skipped:
+        campaign.reporter.phase(f"skipping {' + '.join(item.pair)}: {item.reason}")
 
 
 def _measure(
@@ -135,7 +155,8 @@ def _parts(
     """
     _, count = campaign.part
     seed, memory_mib = campaign.plan.name, bench.gpu.memory_mib
-    sizes = {round(bench.max_clients / by) for by in (_SMALLER if count > 1 else (1,))}
+    most = min(bench.max_clients, len({runner for t in targets for runner in t.runners}))
+    sizes = {max(1, round(most / by)) for by in (_SMALLER if count > 1 else (1,))}
     ways = [
         [shard(blocks, part, count) for part in range(1, count + 1)]
         for size in sorted(sizes, reverse=True)

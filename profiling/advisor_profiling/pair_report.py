@@ -122,10 +122,10 @@ def _candidate(point: PairPoint, alone: Mapping[str, float]) -> tuple[Candidate,
 
 
 def _whole_gpu_rates(solo: Sequence[SoloPoint]) -> dict[str, float]:
-    """Rate of each job alone on the whole GPU, the mean of its windows."""
+    """Rate of each job alone on the whole GPU, the mean of its good windows."""
     rates: defaultdict[str, list[float]] = defaultdict(list)
     for point in solo:
-        if point.share_percent == 100:
+        if point.share_percent == 100 and not DOUBTFUL & set(point.flags):
             rates[point.job].append(point.rate)
     return {job: sum(found) / len(found) for job, found in rates.items()}
 

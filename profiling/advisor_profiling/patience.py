@@ -20,7 +20,8 @@ class Patience:
     def failed(self, jobs: tuple[str, ...]) -> None:
         """A window of these jobs, one or two, failed."""
         self._pairs[jobs] += 1
-        for job, other in zip(jobs, reversed(jobs), strict=True):
+        # A job beside itself failed once.
+        for job, other in dict(zip(jobs, reversed(jobs), strict=True)).items():
             self._beside[job].append(other if len(jobs) > 1 else "")
 
     def worked(self, jobs: tuple[str, ...]) -> None:

@@ -1,7 +1,7 @@
 """Recorded windows, found by which jobs ran in them and at which shares."""
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,10 +46,12 @@ class Recordings:
         self._windows: defaultdict[tuple[Seat, ...], list[Recording]] = defaultdict(list)
         self._units: dict[Seat, int | None] = {}
         self._jobs: dict[str, Job] = {}
-        for point in sorted(points, key=lambda p: p.started_at, reverse=True):
+        newest = sorted(points, key=lambda p: p.started_at, reverse=True)
+        for point in sorted(newest, key=lambda p: p.mode != mode):
             self._add_solo(point)
         modes = {"time-sliced"} if mode == "uncapped" else {mode, "uncapped"}
-        for pair in _most_complete_first([p for p in pairs if p.mode in modes]):
+        shown = [p for p in pairs if p.mode in modes and "failed" not in p.flags]
+        for pair in _most_complete_first(shown):
             self._add_pair(pair)
         self._mps = mode == "mps"
 
@@ -79,7 +81,9 @@ class Recordings:
     def _add_solo(self, point: SoloPoint) -> None:
         seat = point.job, point.share_percent
         part = Part(point.rate, point.rate_stderr, point.memory_used_mib, point.job_cpu_percent)
-        self._windows[(seat,)].append(Recording(point, (part,)))
+        found = self._windows[(seat,)]
+        if not found or found[0].point.mode == point.mode:
+            found.append(Recording(point, (part,)))
         self._units.setdefault(seat, point.units_granted)
         self._jobs.setdefault(point.job, _job(point))
 
@@ -102,10 +106,17 @@ class Recordings:
 
 def _most_complete_first(pairs: Sequence[PairPoint]) -> list[PairPoint]:
     """All splits of a pair come from one run on one card where one has them all."""
-    windows = Counter((p.pair, p.run, p.gpu_uuid) for p in pairs)
-    return sorted(
-        pairs, key=lambda p: (windows[p.pair, p.run, p.gpu_uuid], p.started_at), reverse=True
-    )
+    groups: defaultdict[tuple[str, ...], list[PairPoint]] = defaultdict(list)
+    for point in sorted(pairs, key=lambda p: p.started_at, reverse=True):
+        groups[*point.pair, point.run, point.gpu_uuid].append(point)
+    # Groups of equally many splits stay in the order of their newest windows.
+    ordered = sorted(groups.values(), key=_splits, reverse=True)
+    return [point for group in ordered for point in group]
+
+
+def _splits(pairs: Sequence[PairPoint]) -> int:
+    """How many there are, however often each was measured."""
+    return len({(p.mode, p.share_a_percent, p.share_b_percent) for p in pairs})
 
 
 def _job(point: SoloPoint) -> Job:

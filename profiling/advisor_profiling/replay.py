@@ -8,7 +8,7 @@ import random
 from collections.abc import Collection, Sequence
 from dataclasses import fields
 
-from advisor.errors import InputError
+from advisor.errors import InputError, JobError
 from advisor.gpu import Gpu, Share
 from advisor.job import Job
 from advisor.records import Counters, PairPoint, SoloPoint
@@ -18,6 +18,7 @@ from advisor_profiling.clock import Clock, VirtualClock
 from advisor_profiling.quiet import NoQuiet, Quiet
 from advisor_profiling.recordings import Part, Recording, Recordings, Seat
 from advisor_profiling.source import GpuState
+from advisor_profiling.targets import Target
 
 _TICK_S = 0.1
 
@@ -117,7 +118,7 @@ class ReplayClient:
         """The limit was proven when the point was recorded."""
 
     def go(self, seat: int = 0) -> None:
-        self._bench.enter(self)
+        self._bench.enter(self, seat)
 
     def hold(self) -> None:
         self._bench.leave(self)
@@ -150,7 +151,8 @@ class ReplayBench:
     Args:
         points: Recorded solo points of any number of jobs on one GPU model.
         pairs: Recorded pair points of the same model.
-        mode: As of a live bench: mps or cu_mask with limits, uncapped without MPS.
+        mode: As of a live bench: mps or cu_mask with limits, uncapped without MPS. None: with
+            limits, where any point had one.
         noise: Seed; each window differs from the recorded mean as its standard error, and the
             choice among repeats, say. None: the means come back.
 
@@ -170,7 +172,7 @@ class ReplayBench:
         if not points:
             raise InputError("there are no recorded points to replay")
         first = points[0]
-        self.mode = mode or first.mode
+        self.mode = mode or next((p.mode for p in points if p.mode != "uncapped"), first.mode)
         self._recordings = Recordings(points, pairs, self.mode)
         self._random = None if noise is None else random.Random(noise)
         self.clock: Clock = VirtualClock()
@@ -189,9 +191,10 @@ class ReplayBench:
         """The recorded jobs, with what their points tell of them; all can wait at a gate."""
         return self._recordings.jobs()
 
-    def recorded(self, seats: Sequence[Seat]) -> bool:
-        """Whether a window of exactly these jobs and shares can be replayed."""
-        return bool(self._recordings.find(seats))
+    def refuses(self, target: Target) -> str:
+        """Nothing is simulated: a window that was not recorded is refused."""
+        seats = [(runner.job.name, runner.share.percent) for runner in target.runners]
+        return "" if self._recordings.find(seats) else "not recorded"
 
     def start(self, job: Job, share: Share) -> Client:
         """A client whose windows were recorded."""
@@ -200,10 +203,16 @@ class ReplayBench:
     def check_alive(self) -> None:
         """A record cannot break."""
 
-    def enter(self, client: ReplayClient) -> None:
-        """The client begins to run."""
+    def enter(self, client: ReplayClient, seat: int) -> None:
+        """The client begins to run; when the second one does, their window must be on record."""
         self._playing.append(client)
         self._cue()
+        if seat > 0 and self.source.playing is None:
+            running = " beside ".join(f"{c.job.name} at {c.share} %" for c in self._playing)
+            raise JobError(
+                f"there is no recorded window of {running}",
+                fix="a replay shows only what was measured: choose another pair or split",
+            )
 
     def leave(self, client: ReplayClient) -> None:
         """The client comes to rest."""

@@ -1,0 +1,201 @@
+"""What a campaign says to a person: best splits, gains, what was left out, what it took."""
+
+import io
+
+import pytest
+from rich.console import Console
+from simple_pairs import SOLOS, nine, pair, solo
+
+from advisor.flags import DOUBTFUL, FLAGS
+from advisor.records import SoloPoint
+from advisor_profiling.campaign import Cost
+from advisor_profiling.pair_report import (
+    COLUMNS,
+    WIDTH,
+    PairResult,
+    cost_text,
+    left_out_text,
+    summarise,
+    table,
+)
+
+UNCAPPED = pair(100, 100, mode="uncapped", rate_a=0.6, rate_b=0.65)
+
+
+def printed(results: list[PairResult]) -> list[list[str]]:
+    """The lines of the table as a terminal of its width shows them, cut into words."""
+    console = Console(width=WIDTH, file=io.StringIO())
+    with console.capture() as capture:
+        console.print(table(results))
+    return [line.split() for line in capture.get().splitlines()]
+
+
+def test_best_split_has_the_most_work_per_joule() -> None:
+    """Not the most work: at twice the power 1.6 of it is less than 1.5."""
+    fast = pair(70, 30, rate_a=0.8, rate_b=0.8, power_w=200.0)
+    points = [p for p in nine({30: 1.5}) if p.share_a_percent != 70]
+    (found,) = summarise([*points, fast, UNCAPPED], SOLOS)
+    assert found.best == next(p for p in points if p.share_a_percent == 30)
+    assert (found.pair, found.windows) == (("a", "b"), 10)
+    assert found.speeds == (0.75, 0.75)
+
+
+def test_gains_are_over_the_same_pair_at_equal_shares_and_without_limits() -> None:
+    """1.5 for a watt against 1.0 at 50/50 and 1.25 uncapped."""
+    (found,) = summarise([*nine({30: 1.5}), UNCAPPED], SOLOS)
+    assert found.over_equal == pytest.approx(0.5)
+    assert found.over_uncapped == pytest.approx(0.2)
+
+
+def test_speeds_are_relative_to_the_rates_alone() -> None:
+    """A job that counts large numbers has no larger say."""
+    solos = [solo("a", rate=1000.0), solo("b", rate=2.0)]
+    points = [
+        pair(30, 70, rate_a=300.0, rate_b=1.8),
+        pair(70, 30, rate_a=700.0, rate_b=0.2),
+    ]
+    (found,) = summarise(points, solos)
+    assert found.best == points[0]
+    assert found.speeds == pytest.approx((0.3, 0.9))
+
+
+def test_rate_alone_is_the_mean_of_the_whole_gpu_windows() -> None:
+    """One window for each block; windows at smaller shares say nothing about it."""
+    solos = [solo("a", rate=0.9), solo("a", rate=1.1), solo("a", rate=9.0, share_percent=50.0)]
+    (found,) = summarise([pair(50, 50)], [*solos, solo("b", rate=0.5)])
+    assert found.speeds == pytest.approx((0.5, 1.0))
+
+
+def test_doubtful_window_alone_is_no_reference() -> None:
+    """A baseline that failed a cross-check would move every speed of its job."""
+    solos = [*SOLOS, solo("a", rate=9.0, flags=("not-settled",)), solo("b", flags=("throttled",))]
+    (found,) = summarise([pair(50, 50)], solos)
+    assert found.speeds == pytest.approx((0.5, 0.5))
+
+
+def test_gain_of_an_equal_best_split_is_none_at_all() -> None:
+    """Where 50/50 is the best it gains nothing over itself."""
+    (found,) = summarise(nine({50: 1.5}), SOLOS)
+    assert found.best is not None
+    assert found.best.share_a_percent == 50
+    assert found.over_equal == 0
+
+
+def test_what_was_not_measured_has_no_gain() -> None:
+    """Without 50/50 and without an uncapped window there is nothing to compare with."""
+    (found,) = summarise([pair(30, 70)], SOLOS)
+    assert found.best is not None
+    assert (found.over_equal, found.over_uncapped) == (None, None)
+    assert printed([found])[1][-2:] == ["-", "-"]
+
+
+def test_repeats_of_the_equal_split_are_averaged() -> None:
+    """One lucky window at 50/50 does not decide the gain."""
+    equal = [pair(50, 50, rate_a=rate, rate_b=rate) for rate in (0.4, 0.6)]
+    (found,) = summarise([*equal, pair(30, 70, rate_a=0.75, rate_b=0.75)], SOLOS)
+    assert found.over_equal == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("mode", ["uncapped", "time-sliced"])
+def test_only_windows_under_limits_can_be_the_best_split(mode: str) -> None:
+    """No limit, and no MPS, are what a split is compared with."""
+    free = pair(100, 100, mode=mode, rate_a=0.9, rate_b=0.9)
+    (found,) = summarise([*nine(), free], SOLOS)
+    assert found.best is not None
+    assert found.best.mode == "mps"
+    assert found.windows == 10
+    assert summarise([free], SOLOS) == [PairResult(("a", "b"), 1)]
+
+
+def test_cu_masks_are_limits() -> None:
+    """On AMD a split is two masks."""
+    (found,) = summarise(nine({30: 1.5}, mode="cu_mask"), SOLOS)
+    assert found.over_equal == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("flag", sorted(DOUBTFUL))
+def test_points_that_failed_a_check_are_left_out_of_the_table(flag: str) -> None:
+    """However good they look."""
+    wrong = pair(10, 90, rate_a=3.0, rate_b=3.0, flags=(flag, "throttled"))
+    (found,) = summarise([wrong, *nine({30: 1.5})[1:]], SOLOS)
+    assert found.best is not None
+    assert found.best.share_a_percent == 30
+    assert found.windows == 8
+
+
+@pytest.mark.parametrize("flag", sorted(FLAGS.keys() - DOUBTFUL))
+def test_points_with_other_flags_stay(flag: str) -> None:
+    """They tell of the job or the size of its error, not of a faulty window."""
+    (found,) = summarise([pair(30, 70, flags=(flag,))], SOLOS)
+    assert found.best is not None
+    assert left_out_text([pair(30, 70, flags=(flag,))]) is None
+
+
+def test_left_out_points_are_counted_by_flag() -> None:
+    """A person sees how many windows were wrong, and with what."""
+    flags = [("failed",), ("cpu-steal", "throttled"), ("failed",), (), ("noisy-rate",)]
+    points = [pair(30, 70, flags=found) for found in flags]
+    assert left_out_text(points) == "left out of the table: 1 cpu-steal, 2 failed"
+    assert left_out_text(points[3:]) is None
+    assert left_out_text([]) is None
+
+
+@pytest.mark.parametrize(
+    "solos",
+    [
+        [],
+        [solo("a")],
+        [solo("a"), solo("b", share_percent=90.0)],
+        [solo("a"), solo("b", rate=0.0)],
+        [solo("a"), solo("b", flags=("not-settled",))],
+    ],
+)
+def test_pair_without_known_solo_rates_shows_dashes(solos: list[SoloPoint]) -> None:
+    """Its windows are counted, and nothing is made up."""
+    (found,) = summarise([*nine(), UNCAPPED], solos)
+    assert found == PairResult(("a", "b"), 10)
+    assert printed([found])[1] == ["a", "+", "b", "10", *"------"]
+
+
+def test_points_without_power_are_no_candidates() -> None:
+    """Work per joule is not known without the power."""
+    (found,) = summarise([pair(30, 70, power_w=None), pair(50, 50)], SOLOS)
+    assert found.best == pair(50, 50)
+    assert summarise([pair(30, 70, power_w=None)], SOLOS)[0].best is None
+
+
+def test_pairs_come_in_the_order_of_their_names() -> None:
+    """Whatever the order in which they were measured."""
+    points = [pair(job_a="b", job_b="c"), pair(job_a="a", job_b="c"), pair(job_a="a", job_b="a")]
+    assert [line.pair for line in summarise(points, SOLOS)] == [("a", "a"), ("a", "c"), ("b", "c")]
+    assert summarise([], SOLOS) == []
+
+
+def test_line_of_the_table() -> None:
+    """Split, speed of each job, power and gains, as a person reads them."""
+    (found,) = summarise([*nine({30: 1.5}), UNCAPPED], SOLOS)
+    head, line = printed([found])
+    assert " ".join(head) == " ".join(COLUMNS)
+    assert line == ["a", "+", "b", "10", "30/70", "0.75", "0.75", "100",
+                    "+50.0", "%", "+20.0", "%"]  # fmt: skip
+
+
+def test_loss_is_shown_as_a_loss() -> None:
+    """Where no limit at all did better, the best split says so."""
+    free = pair(100, 100, mode="uncapped", rate_a=1.0, rate_b=1.0)
+    assert printed(summarise([*nine(), free], SOLOS))[1][-2:] == ["-50.0", "%"]
+
+
+def test_cost_of_a_campaign() -> None:
+    """GPU-seconds for each point, and how much of the time a window was open."""
+    cost = Cost(duration_s=600.0, measuring_s=480.0, window_s=300.0, starts=24)
+    assert cost_text(cost, 100) == (
+        "100 points in 10.0 GPU-minutes: 6.0 GPU-seconds a point, 24 starts, "
+        "80 % of the time measuring (50 % in windows, the rest settling)"
+    )
+
+
+@pytest.mark.parametrize("cost", [Cost(), Cost(duration_s=60.0, starts=3)])
+def test_cost_with_nothing_measured(cost: Cost) -> None:
+    """No point is not a point of no cost: nothing is divided by zero."""
+    assert cost_text(cost, 0) == "nothing was measured"
