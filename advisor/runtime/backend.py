@@ -89,6 +89,10 @@ class Backend(Protocol):
         """
         ...
 
+    def spoiled(self) -> bool:
+        """Whether a fault of one client has taken all of them down; they must end to go on."""
+        ...
+
     def release(self, pids: Collection[int]) -> None:
         """Take the processes off the GPU, so that signals cannot hurt their neighbours."""
         ...

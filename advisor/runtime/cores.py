@@ -37,8 +37,10 @@ def plan_cores(groups: Sequence[frozenset[int]]) -> CorePlan:
     rest = rest or [own]
     # Dozens of waiting clients look at their gates 200 times a second each.
     *rest, waiting = rest if len(rest) > 2 else [*rest, rest[-1]]
+    # In turns, so that on a host with two sockets neither job is farther from the GPU.
     half = max(1, len(rest) // 2)
-    return CorePlan(own, _union(rest[:half]), _union(rest[half : 2 * half] or rest), waiting)
+    first, second = rest[::2][:half], rest[1::2][:half]
+    return CorePlan(own, _union(first), _union(second or rest), waiting)
 
 
 def available_cores() -> list[int]:

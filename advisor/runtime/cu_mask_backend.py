@@ -60,6 +60,10 @@ class CuMaskBackend:
     def check_alive(self) -> None:
         """Masks live in the job itself; nothing else has to run."""
 
+    def spoiled(self) -> bool:
+        """Each process has a context of its own: a fault stays with it."""
+        return False
+
     def release(self, pids: Collection[int]) -> None:
         """Every process has its own queues; a signal hurts no neighbour."""
 

@@ -76,6 +76,10 @@ class MpsBackend:
         """Check that the daemon answers."""
         self.control.servers()
 
+    def spoiled(self) -> bool:
+        """A server is in a fault; clients that wait do not know of it yet."""
+        return bool(self._faulty())
+
     def release(self, pids: Collection[int]) -> None:
         """End the processes' GPU work by `terminate_client` and wait until they are off.
 

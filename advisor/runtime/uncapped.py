@@ -44,6 +44,10 @@ class UncappedBackend:
     def check_alive(self) -> None:
         """Nothing has to run here."""
 
+    def spoiled(self) -> bool:
+        """Each process has a context of its own: a fault stays with it."""
+        return False
+
     def release(self, pids: Collection[int]) -> None:
         """Without MPS a signal hurts no neighbour."""
 

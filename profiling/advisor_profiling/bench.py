@@ -117,6 +117,10 @@ class Bench(Protocol):
         """Raise PartitionError when what enforces the shares is gone."""
         ...
 
+    def spoiled(self) -> bool:
+        """Whether a fault of one client has taken all of them down."""
+        ...
+
 
 class LiveClient:
     """A running job on a live GPU."""
@@ -124,8 +128,15 @@ class LiveClient:
     def __init__(self, job: RunningJob, bench: "LiveBench") -> None:
         self._job, self._bench = job, bench
         self.share, self.granted = job.share, job.granted
-        self.count, self.ready, self.check = job.count, job.ready, job.check
+        self.count, self.check = job.count, job.check
         self.check_limit, self.leave, self.stop = job.check_limit, job.leave, job.stop
+
+    def ready(self) -> bool:
+        if not self._job.ready():
+            return False
+        # It was free to use every core while it started; dozens look at their gates now.
+        self._job.pin(self._bench.cores.waiting)
+        return True
 
     def cpu_s(self) -> float | None:
         return self._job.cpu_s()
@@ -189,3 +200,7 @@ class LiveBench:
     def check_alive(self) -> None:
         """Check the back-end."""
         self._backend.check_alive()
+
+    def spoiled(self) -> bool:
+        """Ask the back-end."""
+        return self._backend.spoiled()

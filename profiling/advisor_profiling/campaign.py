@@ -24,10 +24,16 @@ from advisor_profiling.window import WindowRules, measure_idle
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A window that could not be measured."""
+    """A window that could not be measured.
+
+    Attributes:
+        error: The whole message, with where to look.
+        reason: The same in a line without paths, as a point keeps it.
+    """
 
     target: Target
     error: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +86,19 @@ class Reporter(Protocol):
         ...
 
 
-def conditions_on(bench: Bench, run: str, rules: WindowRules) -> Conditions:
-    """Measure what is the same for all windows; no job may run yet."""
+def conditions_on(
+    bench: Bench, run: str, rules: WindowRules, idle_power_w: float | None = None
+) -> Conditions:
+    """Measure what is the same for all windows; no job may run yet.
+
+    Args:
+        bench: The GPU.
+        run: Name of the run.
+        rules: When windows begin and end.
+        idle_power_w: Where it is known from before the first job: the card needs seconds to cool.
+    """
+    if idle_power_w is None:
+        idle_power_w = measure_idle(bench.source, bench.clock, rules)
     return Conditions(
         gpu=bench.gpu,
         rules=rules,
@@ -89,7 +106,7 @@ def conditions_on(bench: Bench, run: str, rules: WindowRules) -> Conditions:
         mode=bench.mode,
         source=bench.source.name,
         host=platform.node(),
-        idle_power_w=measure_idle(bench.source, bench.clock, rules),
+        idle_power_w=idle_power_w,
     )
 
 
@@ -139,6 +156,7 @@ class _Task:
         self._patience = Patience()
         self.points: list[Point] = []
         self.failures: list[Failure] = []
+        self._told: list[Failure] = []
         self.measuring_s = 0.0
 
     def measure(self, block: Block, *, alone: bool = False) -> None:
@@ -151,7 +169,8 @@ class _Task:
         self._crew.errors.clear()
         left = list(block.targets)
         while left:
-            self._start([r for r in block.runners if any(r in t.runners for t in left)])
+            tried = [t for t in left if not self._patience.verdict(t.jobs)]
+            self._start([r for r in block.runners if any(r in t.runners for t in tried)])
             with self._bench.quiet.measuring():
                 left = self._windows(left, alone)
 
@@ -172,30 +191,53 @@ class _Task:
         self._reporter.failure(failure)
         if len(failure.target.runners) > 1:
             moment = self._bench.clock.utc()
-            self._store.add([failed_point(failure.target, self._conditions, moment, failure.error)])
+            reason = failure.reason or failure.error
+            self._store.add([failed_point(failure.target, self._conditions, moment, reason)])
 
     def _start(self, runners: Sequence[Runner]) -> None:
         missing = [r for r in runners if r not in self._crew.clients]
         if missing:
-            self._reporter.phase(f"starting {_names(missing)} while no window is open")
+            self._reporter.phase(f"starting, when no window is open here: {_names(missing)}")
         self._crew.change(runners)
+        for job in {runner.job.name for runner in missing}:
+            if all(r in self._crew.errors for r in missing if r.job.name == job):
+                self._patience.failed((job,))
 
     def _windows(self, targets: Sequence[Target], alone: bool) -> list[Target]:
         """Take the windows; those that are left when clients must be started again."""
         for number, target in enumerate(targets, start=1):
             if error := self._hopeless(target):
-                self.failures.append(Failure(target, error))
+                self._fail(target, error)
                 # Beside others a job may fail to start for want of memory; alone it is its fault.
                 if alone:
                     self._patience.failed(target.jobs)
-            elif not self._try(target) and (dead := self._crew.dead()):
-                self._crew.end(dead)
+            elif not self._try(target) and (lost := self._lost(target)):
+                self._crew.end(lost)
                 return list(targets[number:])
         return []
 
-    def _hopeless(self, target: Target) -> str | None:
+    def _hopeless(self, target: Target) -> JobError | None:
+        if verdict := self._patience.verdict(target.jobs):
+            last = next(
+                (f.reason for f in reversed(self._told) if f.target.jobs == target.jobs), ""
+            )
+            return JobError(verdict, why=last)
         errors = (self._crew.errors.get(runner) for runner in target.runners)
-        return self._patience.verdict(target.jobs) or next(filter(None, errors), None)
+        return next(filter(None, errors), None)
+
+    def _lost(self, target: Target) -> list[Runner]:
+        """Clients that must be started again after a window failed."""
+        if not self._bench.spoiled():
+            return self._crew.dead()
+        # The fault has no known author, and clients at their gates have not seen it yet.
+        for runner in target.runners:
+            self._crew.errors.pop(runner, None)
+        return list(self._crew.clients) or list(target.runners)
+
+    def _fail(self, target: Target, error: JobError) -> None:
+        failure = Failure(target, str(error), _reason(error))
+        self.failures.append(failure)
+        self._told.append(failure)
 
     def _try(self, target: Target) -> bool:
         begun_s = self._bench.clock.now_s()
@@ -203,25 +245,26 @@ class _Task:
         try:
             taken = take(target, clients, self._bench, self._conditions.rules)
         except JobError as error:
-            self.failures.append(Failure(target, str(error)))
+            self._reporter.phase(f"{target} failed, it is tried again at the end: {error.what}")
+            self._fail(target, error)
             self._patience.failed(target.jobs)
-            self._rest(target, str(error))
+            self._rest(target)
             return False
         self.measuring_s += self._bench.clock.now_s() - begun_s
-        self._rest(target, "")
+        self._rest(target)
         self._bench.check_alive()
         self._keep(to_point(taken, self._conditions))
         self._patience.worked(target.jobs)
         return True
 
-    def _rest(self, target: Target, error: str) -> None:
+    def _rest(self, target: Target) -> None:
         """Bring the jobs of a window to rest; one that will not, or is gone, is ended."""
         for runner in target.runners:
             try:
                 self._crew.clients[runner].check()
                 self._crew.clients[runner].hold()
             except JobError as reason:
-                self._crew.lose(runner, error or str(reason))
+                self._crew.lose(runner, reason)
 
     def _keep(self, point: Point) -> None:
         self._store.add([point])
@@ -229,6 +272,13 @@ class _Task:
         done = len(self.points)
         elapsed_s = self._bench.clock.now_s() - self._begun_s
         self._reporter.point(point, done, self._total, elapsed_s / done * (self._total - done))
+
+
+def _reason(error: JobError) -> str:
+    """What and why, and the last line of the job's output where it is told, without paths."""
+    lines = error.fix.splitlines()
+    last = lines[-1] if len(lines) > 1 else ""
+    return "; ".join(filter(None, (error.what, error.why, last)))
 
 
 def _names(runners: Sequence[Runner]) -> str:

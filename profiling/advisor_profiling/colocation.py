@@ -10,7 +10,14 @@ from advisor.records import PairPoint, Point, SoloPoint
 from advisor_data import Store
 from advisor_profiling.bench import Bench
 from advisor_profiling.blocks import Block, cut, estimate_s, shard
-from advisor_profiling.campaign import Cost, Failure, Reporter, conditions_on, measure_blocks
+from advisor_profiling.campaign import (
+    Cost,
+    Failure,
+    Outcome,
+    Reporter,
+    conditions_on,
+    measure_blocks,
+)
 from advisor_profiling.live import Mode
 from advisor_profiling.plan import Plan, Skipped, Work, expand
 from advisor_profiling.resume import left_to_measure
@@ -19,6 +26,9 @@ from advisor_profiling.window import WindowRules
 
 _SMALLER = (1, 1.2, 1.5, 2, 3, 4, 6, 12, 24)
 """How much smaller than they could be the blocks are tried that parts are made of."""
+
+_WITHOUT: Mode = "uncapped"
+"""The bench without MPS, on which pairs are time-sliced."""
 
 OpenBench = Callable[[Mode | None], AbstractContextManager[Bench]]
 
@@ -81,16 +91,20 @@ def carry_out(campaign: Campaign, open_bench: OpenBench) -> Report:
         StoreError: a point could not be written; those before it are in the store.
     """
     with open_bench(None) as bench:
-        work = _work(campaign, bench)
+        work, limited = _work(campaign, bench), bench.mode
         targets, refused = _possible(campaign, work.mps, bench)
         parts = _parts(campaign, targets, bench, alone=True)
-        first = _measure(campaign, _own(campaign, parts), bench, (*work.skipped, *refused))
+        beside = [(_WITHOUT, target) for target in work.time_sliced]
+        skipped = (*work.skipped, *refused)
+        first, idle_power_w = _measure(campaign, _own(campaign, parts), bench, beside, skipped)
     if not work.time_sliced:
         return first
-    with open_bench("uncapped") as bench:
+    with open_bench(_WITHOUT) as bench:
         targets, refused = _possible(campaign, work.time_sliced, bench)
         blocks = _time_sliced(campaign, targets, parts, bench)
-        return _sum(first, _measure(campaign, blocks, bench, refused))
+        beside = [(limited, target) for target in work.mps]
+        second, _ = _measure(campaign, blocks, bench, beside, refused, idle_power_w)
+        return _sum(first, second)
 
 
 def _work(campaign: Campaign, bench: Bench) -> Work:
@@ -122,27 +136,34 @@ def _tell(campaign: Campaign, skipped: Sequence[Skipped]) -> None:
 
 
 def _measure(
-    campaign: Campaign, blocks: list[Block], bench: Bench, skipped: tuple[Skipped, ...]
-) -> Report:
-    left = _left(campaign, blocks, bench)
+    campaign: Campaign,
+    blocks: list[Block],
+    bench: Bench,
+    beside: Sequence[tuple[str, Target]],
+    skipped: tuple[Skipped, ...],
+    idle_power_w: float | None = None,
+) -> tuple[Report, float | None]:
+    """Measure what is left of the blocks; also the idle power from before the first job."""
+    left = _left(campaign, blocks, bench, beside)
     expected_s = estimate_s(left, campaign.rules)
-    measured, cost, failures = 0, Cost(), tuple[Failure, ...]()
+    outcome = Outcome((), (), Cost())
     if left:
         campaign.reporter.phase(_intention(left, expected_s))
     if left and not campaign.dry_run:
-        conditions = conditions_on(bench, campaign.plan.name, campaign.rules)
+        conditions = conditions_on(bench, campaign.plan.name, campaign.rules, idle_power_w)
         outcome = measure_blocks(left, conditions, bench, campaign.store, campaign.reporter)
-        measured, cost, failures = len(outcome.points), outcome.cost, outcome.failures
-    return Report(
+        idle_power_w = conditions.idle_power_w
+    report = Report(
         bench.gpu.model,
         _windows(blocks),
         _windows(left),
         expected_s,
-        measured,
-        cost,
+        len(outcome.points),
+        outcome.cost,
         skipped,
-        failures,
+        outcome.failures,
     )
+    return report, idle_power_w
 
 
 def _parts(
@@ -185,10 +206,12 @@ def _time_sliced(
     )
 
 
-def _left(campaign: Campaign, blocks: list[Block], bench: Bench) -> list[Block]:
+def _left(
+    campaign: Campaign, blocks: list[Block], bench: Bench, beside: Sequence[tuple[str, Target]]
+) -> list[Block]:
     run = campaign.plan.name
     known = [*campaign.store.solo_points(run=run), *campaign.store.pair_points(run=run)]
-    return left_to_measure(blocks, known, bench.gpu, bench.mode)
+    return left_to_measure(blocks, known, bench.gpu, bench.mode, beside)
 
 
 def _windows(blocks: list[Block]) -> int:

@@ -22,7 +22,7 @@ class Crew:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self.clients: dict[Runner, Client] = {}
-        self.errors: dict[Runner, str] = {}
+        self.errors: dict[Runner, JobError] = {}
         self.starts = 0
 
     def change(self, wanted: Collection[Runner]) -> None:
@@ -35,6 +35,8 @@ class Crew:
             LimitNotProvenError: a client is not under its share; none is believed.
         """
         with self._bench.quiet.starting():
+            if self._bench.spoiled():
+                self.end(list(self.clients))
             self.end([r for r in self.clients if r not in wanted or not r.job.progress.gate])
             known = self.clients.keys() | self.errors.keys()
             missing = [runner for runner in wanted if runner not in known]
@@ -48,7 +50,7 @@ class Crew:
         leaving = [self.clients.pop(runner) for runner in runners if runner in self.clients]
         _stop_all(leaving)
 
-    def lose(self, runner: Runner, error: str) -> None:
+    def lose(self, runner: Runner, error: JobError) -> None:
         """Stop a client that failed, and keep the reason."""
         self.errors[runner] = error
         self.end([runner])
@@ -61,7 +63,7 @@ class Crew:
         try:
             self.clients[runner] = self._bench.start(runner.job, runner.share)
         except JobError as error:
-            self.errors[runner] = str(error)
+            self.errors[runner] = error
         else:
             self.starts += 1
 
@@ -74,7 +76,7 @@ class Crew:
             client.check_limit()
         except JobError as error:
             # It may still be starting, and must not go on beside an open window.
-            self.lose(runner, str(error))
+            self.lose(runner, error)
 
     def __enter__(self) -> Self:
         return self

@@ -2,7 +2,8 @@
 
 A process that starts takes cores, memory bandwidth and the driver's locks: launch-bound jobs lost
 up to half their rate beside it. So either jobs start, or windows are open; any number of either.
-A start that waits lets the open windows end and keeps new ones out, so it waits one window.
+A start that waits lets the open windows end and keeps new ones out. Who measures a block of windows
+holds the phase for all of it, so that the GPUs of a host start their blocks together.
 """
 
 import fcntl

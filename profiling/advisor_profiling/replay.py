@@ -203,6 +203,10 @@ class ReplayBench:
     def check_alive(self) -> None:
         """A record cannot break."""
 
+    def spoiled(self) -> bool:
+        """A record has no faults."""
+        return False
+
     def enter(self, client: ReplayClient, seat: int) -> None:
         """The client begins to run; when the second one does, their window must be on record."""
         self._playing.append(client)

@@ -1,7 +1,7 @@
 """Goes on with a campaign: what of it is measured already, on this card or whole on another."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.gpu import Gpu
 from advisor.records import PairPoint, Point, SoloPoint
@@ -14,7 +14,11 @@ Key = tuple[tuple[tuple[str, str | None, float], ...], str, int]
 
 
 def left_to_measure(
-    blocks: Sequence[Block], points: Iterable[Point], gpu: Gpu, mode: str
+    blocks: Sequence[Block],
+    points: Iterable[Point],
+    gpu: Gpu,
+    mode: str,
+    beside: Sequence[tuple[str, Target]] = (),
 ) -> list[Block]:
     """The blocks without what the run's points already answer.
 
@@ -26,15 +30,24 @@ def left_to_measure(
         points: Earlier points of the same run, of any card.
         gpu: The card that goes on.
         mode: How its bench enforces shares.
+        beside: Windows of the plan on a bench of another mode, each with that mode: with and
+            without limits a pair is compared as well.
     """
     cards = _keys_by_card(points, gpu)
     targets = [target for block in blocks for target in block.targets]
-    done = _done(targets, cards, gpu.uuid, mode)
+    others: defaultdict[tuple[str, ...], set[Key]] = defaultdict(set)
+    for other, target in beside:
+        others[target.jobs].add(_key(target, other))
+    done = _done(targets, cards, gpu.uuid, mode, others)
     return [b for b in remaining(blocks, done) if not _only_baselines_left(b, cards, mode)]
 
 
 def _done(
-    targets: Sequence[Target], cards: dict[str, set[Key]], card: str, mode: str
+    targets: Sequence[Target],
+    cards: dict[str, set[Key]],
+    card: str,
+    mode: str,
+    others: Mapping[tuple[str, ...], set[Key]],
 ) -> set[Target]:
     pairs: defaultdict[tuple[str, ...], list[Target]] = defaultdict(list)
     for target in targets:
@@ -42,7 +55,8 @@ def _done(
     done: set[Target] = set()
     for names, group in pairs.items():
         keys = {target: _key(target, mode) for target in group}
-        whole = len(names) > 1 and any(found >= set(keys.values()) for found in cards.values())
+        wanted = {*keys.values(), *others.get(names, ())}
+        whole = len(names) > 1 and any(found >= wanted for found in cards.values())
         done |= {t for t, key in keys.items() if whole or key in cards.get(card, set())}
     return done
 

@@ -15,13 +15,16 @@ def take(target: Target, clients: Sequence[Client], bench: Bench, rules: WindowR
     """Let the clients run together and measure; they run on afterwards.
 
     Raises:
-        JobError: one of them ended, or made fewer than two steps.
+        JobError: one of them ended before the window did, or made fewer than two steps.
     """
     for seat, client in enumerate(clients):
         client.go(seat)
     begun_s, steal_s = bench.clock.now_s(), cpu_steal_s()
     cpu_s = [client.cpu_s() for client in clients]
     window = measure(_watch(clients, bench), rules)
+    # One that ended in the last moments would leave its partner's time alone in the window.
+    for client in clients:
+        client.check()
     time_s = bench.clock.now_s() - begun_s
     parts = [
         _part(target, seat, client, window, _percent(client.cpu_s(), cpu_s[seat], time_s))

@@ -56,6 +56,9 @@ class Unlimited:
     def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
         self._fail("check_clients")
 
+    def spoiled(self) -> bool:
+        return False
+
     def check_alive(self) -> None:
         pass
 

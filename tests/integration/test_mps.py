@@ -102,7 +102,9 @@ def test_faulty_server_is_refused(
 ) -> None:
     """After a client's crash nothing is started until the server has recovered."""
     monkeypatch.setattr("advisor.runtime.mps._CLIENT_S", 0.2)
+    assert not backend.spoiled()
     (host.pipe_dir / "status").write_text("FAULT")
+    assert backend.spoiled()
     with pytest.raises(PartitionError, match="is in a fault"):
         prove(backend, host, 30)
 

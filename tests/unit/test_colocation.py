@@ -385,3 +385,19 @@ def test_windows_that_were_not_recorded_are_skipped_with_their_number(tmp_path: 
     assert report.skipped == tuple(Skipped(pair, "2 windows: not recorded") for pair in TWO_PAIRS)
     assert report.failures == ()
     assert len(kept(tmp_path)) == 2 * len(SPLITS)
+
+
+def test_idle_power_is_that_from_before_the_first_job(tmp_path: Path) -> None:
+    """The card needs seconds to cool after dozens of clients, so it is measured once."""
+    opened: list[float | None] = []
+
+    @contextmanager
+    def open_bench(mode: Mode | None) -> Generator[Bench]:
+        idle_power_w = 75.0 if mode is None else 130.0
+        opened.append(idle_power_w)
+        solo = [replace(p, idle_power_w=idle_power_w) for p in SOLO]
+        yield ReplayBench(solo, PAIRS, mode)
+
+    measure(plan(*SPLITS, TIME_SLICED), tmp_path, open_bench)
+    assert opened == [75.0, 130.0]
+    assert [p.idle_power_w for p in kept(tmp_path)] == pytest.approx([75.0] * len(kept(tmp_path)))

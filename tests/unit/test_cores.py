@@ -20,6 +20,12 @@ def test_job_alone_has_as_many_cores_as_in_a_pair() -> None:
     assert not plan.waiting & (plan.own | plan.first | plan.second)
 
 
+def test_two_jobs_take_cores_in_turns() -> None:
+    """On a host with two sockets neither of them has the one that is farther from the GPU."""
+    plan = plan_cores(single(8))
+    assert (plan.first, plan.second) == ({1, 3, 5}, {2, 4, 6})
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_small_hosts_share_what_they_have(count: int) -> None:
     """Nobody is left without a core, however few there are."""

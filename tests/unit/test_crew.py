@@ -192,7 +192,7 @@ def test_error_is_kept_and_its_client_not_started_again(act: str) -> None:
     crew = Crew(bench)
     crew.change([A, B, C])
     assert crew.clients.keys() == {A, C}
-    assert crew.errors == {B: f"{B} broke."}
+    assert {r: str(e) for r, e in crew.errors.items()} == {B: f"{B} broke."}
     tried = bench.did("start").count(str(B))
     crew.change([A, B, C])
     assert bench.did("start").count(str(B)) == tried == 1
@@ -269,8 +269,8 @@ def test_lost_client_is_stopped_and_its_reason_kept() -> None:
     bench = LoggingBench()
     crew = Crew(bench)
     crew.change([A, B])
-    crew.lose(A, "made no step")
-    assert crew.errors == {A: "made no step"}
+    crew.lose(A, JobError("made no step"))
+    assert {r: str(e) for r, e in crew.errors.items()} == {A: "made no step."}
     assert (bench.did("stop"), list(crew.clients)) == (names(A), [B])
 
 

@@ -229,3 +229,16 @@ def test_all_splits_of_a_pair_come_to_be_on_one_card(here: set[Target], there: s
         wanted = set(of_pair(*names))
         assert wanted <= here | rest or wanted <= there
     assert set(PLAN) <= here | there | rest
+
+
+def test_pair_is_whole_on_another_card_only_with_its_time_sliced_window() -> None:
+    """With and without limits a pair is compared as well, so both come from one card."""
+    plan = [target for target in PAIRS if target.jobs == ("gemm", "sort")]
+    blocks = cut(plan, 8, None, "night", alone=False)
+    sliced = pair(GEMM, FULL, SORT, FULL)
+    limited = [answer(target, THERE) for target in plan]
+    beside = [("uncapped", sliced)]
+    left = left_to_measure(blocks, limited, H200, "mps", beside)
+    assert targets(left) == targets(blocks)
+    whole = [*limited, answer(sliced, THERE, "time-sliced")]
+    assert left_to_measure(blocks, whole, H200, "mps", beside) == []

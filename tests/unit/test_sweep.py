@@ -128,7 +128,7 @@ def test_reporter_is_told_each_step(tmp_path: Path) -> None:
         "measuring idle power again",
     )
     assert sorted(told.phases[1:-1]) == [
-        f"starting gemm at {share} % while no window is open" for share in (100, 20, 50)
+        f"starting, when no window is open here: gemm at {share} %" for share in (100, 20, 50)
     ]
     assert [(done, total) for _, done, total, _ in told.points] == [(1, 3), (2, 3), (3, 3)]
     first, second, last = (eta_s for *_, eta_s in told.points)
