@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from advisor.errors import JobError
+from advisor.errors import AdvisorError, JobError
 from advisor.records import Point
 from advisor_data import Store
 from advisor_profiling.bench import Bench
@@ -29,11 +29,13 @@ class Failure:
     Attributes:
         error: The whole message, with where to look.
         reason: The same in a line without paths, as a point keeps it.
+        cause: What was raised.
     """
 
     target: Target
     error: str
     reason: str = ""
+    cause: AdvisorError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ def measure_blocks(
     """Measure all windows of the blocks, then once more those that failed, alone.
 
     Raises:
-        LimitNotProvenError: a client is not under its share.
+        LimitNotProvenError: a share is not in force before a job starts.
         PartitionError: what enforces the shares broke; finished points are in the store.
         StoreError: a point could not be written; those before it are in the store.
     """
@@ -216,7 +218,7 @@ class _Task:
                 return list(targets[number:])
         return []
 
-    def _hopeless(self, target: Target) -> JobError | None:
+    def _hopeless(self, target: Target) -> AdvisorError | None:
         if verdict := self._patience.verdict(target.jobs):
             last = next(
                 (f.reason for f in reversed(self._told) if f.target.jobs == target.jobs), ""
@@ -234,8 +236,8 @@ class _Task:
             self._crew.errors.pop(runner, None)
         return list(self._crew.clients) or list(target.runners)
 
-    def _fail(self, target: Target, error: JobError) -> None:
-        failure = Failure(target, str(error), _reason(error))
+    def _fail(self, target: Target, error: AdvisorError) -> None:
+        failure = Failure(target, str(error), _reason(error), error)
         self.failures.append(failure)
         self._told.append(failure)
 
@@ -274,7 +276,7 @@ class _Task:
         self._reporter.point(point, done, self._total, elapsed_s / done * (self._total - done))
 
 
-def _reason(error: JobError) -> str:
+def _reason(error: AdvisorError) -> str:
     """What and why, and the last line of the job's output where it is told, without paths."""
     lines = error.fix.splitlines()
     last = lines[-1] if len(lines) > 1 else ""

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from typing import Self
 
-from advisor.errors import JobError
+from advisor.errors import AdvisorError, JobError, LimitNotProvenError
 from advisor_profiling.bench import Bench, Client
 from advisor_profiling.targets import Runner
 
@@ -22,17 +22,19 @@ class Crew:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self.clients: dict[Runner, Client] = {}
-        self.errors: dict[Runner, JobError] = {}
+        self.errors: dict[Runner, AdvisorError] = {}
         self.starts = 0
 
     def change(self, wanted: Collection[Runner]) -> None:
         """End the clients that are not wanted any more, start those that are missing, wait.
 
         A client without a gate has run since its start, so it is never kept. Both happen while no
-        window is open anywhere on the host.
+        window is open anywhere on the host. A job that lifts its own limit is ended, with the reason
+        in `errors`.
 
         Raises:
-            LimitNotProvenError: a client is not under its share; none is believed.
+            LimitNotProvenError: a share is not in force before a job starts.
+            PartitionError: what enforces the shares is gone.
         """
         with self._bench.quiet.starting():
             if self._bench.spoiled():
@@ -50,7 +52,7 @@ class Crew:
         leaving = [self.clients.pop(runner) for runner in runners if runner in self.clients]
         _stop_all(leaving)
 
-    def lose(self, runner: Runner, error: JobError) -> None:
+    def lose(self, runner: Runner, error: AdvisorError) -> None:
         """Stop a client that failed, and keep the reason."""
         self.errors[runner] = error
         self.end([runner])
@@ -74,7 +76,7 @@ class Crew:
             while not client.ready():
                 self._bench.clock.sleep(_READY_POLL_S)
             client.check_limit()
-        except JobError as error:
+        except (JobError, LimitNotProvenError) as error:
             # It may still be starting, and must not go on beside an open window.
             self.lose(runner, error)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from advisor.errors import LimitNotProvenError
 from advisor.gpu import Gpu, Share
 from advisor.job import Job
 from advisor.records import SoloPoint
@@ -76,6 +77,7 @@ def sweep(
     """Measure `targets` on `bench`; what failed is tried once more, alone.
 
     Raises:
+        LimitNotProvenError: the job does not stay under its share.
         PartitionError: what enforces the shares broke; finished points are in the store.
         StoreError: a point could not be written; those before it are in the store.
     """
@@ -86,6 +88,10 @@ def sweep(
     conditions = conditions_on(bench, run, rules)
     blocks = cut(targets, bench.max_clients, free_memory_mib(bench), run, alone=False)
     outcome = measure_blocks(blocks, conditions, bench, store, reporter)
+    for failure in outcome.failures:
+        # A job that lifts its limit is the only one here: no other share is believed either.
+        if isinstance(failure.cause, LimitNotProvenError):
+            raise failure.cause
     reporter.phase("measuring idle power again")
     return SweepResult(
         run=run,

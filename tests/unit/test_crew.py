@@ -218,13 +218,14 @@ def test_client_that_fails_while_it_starts_is_stopped(act: str) -> None:
     assert bench.log.index(f"stop {B}") < bench.log.index("end")
 
 
-def test_limit_that_is_not_proven_ends_everything() -> None:
-    """None of the clients is believed, and none is left."""
+def test_job_that_lifts_its_limit_is_ended_and_the_others_stay() -> None:
+    """It never runs in a window; its reason is kept."""
     bench = LoggingBench(fail("check_limit", B, error=LimitNotProvenError("no limit")))
-    with pytest.raises(LimitNotProvenError), Crew(bench) as crew:
+    with Crew(bench) as crew:
         crew.change([A, B, C])
-    assert sorted(bench.did("stop")) == names(A, B, C)
-    assert crew.clients == {}
+        assert crew.clients.keys() == {A, C}
+        assert isinstance(crew.errors[B], LimitNotProvenError)
+        assert bench.did("stop") == names(B)
 
 
 def test_all_are_asked_to_leave_before_the_first_is_waited_for() -> None:
