@@ -1,9 +1,12 @@
 """What the oracle gains, where sharing loses, and what finer splits add."""
 
+import random
 from collections.abc import Callable
 
 import pytest
 import synthetic_pairs as made_up
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from simple_pairs import SOLOS, nine, pair, solo
 
 from advisor.objectives import OBJECTIVES, SplitResult
@@ -90,31 +93,31 @@ def test_gains_by_hand() -> None:
         sliced,
         *nine({**FLAT, 80: 1.2}, job_b="a"),
     ]
-    over_equal = gain(pairs_of(points), THROUGHPUT, "equal")
+    over_equal = gain(pairs_of(points), THROUGHPUT, "equal", 0.0)
     assert (over_equal.pairs, over_equal.zero_pairs, over_equal.loses_percent) == (2, 0, 0)
     # A job beside itself is at 20/80 what it is at 80/20: the median of 1.0 and 1.2.
     assert over_equal.mean_percent == pytest.approx((50 + 10) / 2)
     assert over_equal.median_percent == pytest.approx(30)
     assert over_equal.most_percent == pytest.approx(50)
     assert over_equal.least_percent == pytest.approx(10)
-    over_uncapped = gain(pairs_of(points), THROUGHPUT, "uncapped")
+    over_uncapped = gain(pairs_of(points), THROUGHPUT, "uncapped", 0.0)
     assert (over_uncapped.pairs, over_uncapped.mean_percent) == (1, pytest.approx(275))
-    over_sliced = gain(pairs_of(points), THROUGHPUT, "time-sliced")
+    over_sliced = gain(pairs_of(points), THROUGHPUT, "time-sliced", 0.0)
     assert (over_sliced.mean_percent, over_sliced.loses_percent) == (pytest.approx(-25), 100)
-    over_turns = gain(pairs_of(points), THROUGHPUT, "exclusive")
-    assert over_turns.mean_percent == pytest.approx((50 + 10) / 2)
+    over_exclusive = gain(pairs_of(points), THROUGHPUT, "exclusive", 0.0)
+    assert over_exclusive.mean_percent == pytest.approx((50 + 10) / 2)
 
 
 def test_a_baseline_that_nobody_measured_has_no_gain() -> None:
     """A mean over nothing is None, not 0."""
-    found = gain(pairs_of(nine()), THROUGHPUT, "uncapped")
+    found = gain(pairs_of(nine()), THROUGHPUT, "uncapped", 0.0)
     assert (found.pairs, found.mean_percent, found.loses_percent) == (0, None, None)
 
 
 def test_a_baseline_worth_nothing_is_counted_apart() -> None:
     """Uncapped sharing that starves a job makes no endless gain."""
     starved = pair(100, 100, mode="uncapped", rate_a=0.0)
-    found = gain(pairs_of([*nine(), starved]), OBJECTIVES["max-min"], "uncapped")
+    found = gain(pairs_of([*nine(), starved]), OBJECTIVES["max-min"], "uncapped", 0.0)
     assert (found.pairs, found.zero_pairs, found.mean_percent) == (1, 1, None)
     value = relative(pairs_of([*nine(), starved])[0], OBJECTIVES["max-min"], 0.0)
     assert value.uncapped_percent == -100
@@ -131,14 +134,15 @@ def test_a_baseline_of_another_run_is_compared_within_that_run() -> None:
     ]
     found = pairs_of(points)
     assert found[0].main.run == "r1"
-    assert gain(found, THROUGHPUT, "equal").mean_percent == pytest.approx(50)
-    assert gain(found, THROUGHPUT, "uncapped").mean_percent == pytest.approx(200)
+    assert gain(found, THROUGHPUT, "equal", 0.0).mean_percent == pytest.approx(50)
+    assert gain(found, THROUGHPUT, "uncapped", 0.0).mean_percent == pytest.approx(200)
 
 
 def test_a_pair_that_was_repeated_counts_once() -> None:
     """Repeats are for the noise; they give a pair no second vote."""
     points = [*nine({**FLAT, 20: 1.5}, run="r1"), *nine({**FLAT, 20: 1.5}, run="r2")]
-    assert [gain(pairs_of(points), THROUGHPUT, name).pairs for name in BASELINES] == [1, 0, 0, 1]
+    found = [gain(pairs_of(points), THROUGHPUT, name, 0.0) for name in BASELINES]
+    assert [over.pairs for over in found] == [1, 0, 0, 1]
 
 
 def test_gains_by_job_as_the_paper_averages() -> None:
@@ -187,9 +191,9 @@ def test_a_gain_within_the_noise_is_a_tie() -> None:
 
 
 def test_a_pair_that_loses_when_shared_is_listed() -> None:
-    """Two jobs that each need all of the memory's bandwidth do less together than in turns."""
+    """Two jobs that each need all of the memory's bandwidth do more one after the other."""
     pairs, _ = make_pairs(made_up.pair_points(), made_up.solo_points())
-    found = losses(pairs, THROUGHPUT)
+    found = losses(pairs, THROUGHPUT, 0.0)
     assert [(loss.job_a, loss.job_b) for loss in found] == [("hog", "hog")]
     assert found[0].solo_source == "same card"
     assert 0 < found[0].loss_percent < 100
@@ -205,10 +209,33 @@ def test_losses_by_hand() -> None:
         ([*weak, over, sliced], "70/70", 40),
         ([*weak, over, free], "uncapped", 20),
     ):
-        (found,) = losses(pairs_of(points), THROUGHPUT)
+        (found,) = losses(pairs_of(points), THROUGHPUT, 0.0)
         assert found.best_shared == best_shared
         assert found.loss_percent == pytest.approx(loss_percent)
-    assert losses(pairs_of(nine()), THROUGHPUT) == ()
+    assert losses(pairs_of(nine()), THROUGHPUT, 0.0) == ()
+
+
+@given(worth=st.floats(0.5, 1.5), tie=st.floats(0, 0.5))
+def test_a_loss_within_the_noise_is_a_tie(worth: float, tie: float) -> None:
+    """Both counts of losses ask for more than the noise, as gains over 50/50 do."""
+    assume(abs(worth - (1 - tie)) > 1e-9)
+    pairs = pairs_of(nine(dict.fromkeys(FLAT, worth)))
+    lost = worth < 1 - tie
+    assert len(losses(pairs, THROUGHPUT, tie)) == lost
+    assert gain(pairs, THROUGHPUT, "exclusive", tie).loses_percent == 100 * lost
+
+
+def test_noise_alone_makes_no_losses() -> None:
+    """Pairs that are worth exactly what one after the other is, measured with noise."""
+    dice = random.Random("losses")
+    solos = [solo(f"j{n}", rate=1 + 0.012 * dice.gauss()) for n in range(40)]
+    points = [
+        point for n in range(0, 40, 2) for point in nine(FLAT, job_a=f"j{n}", job_b=f"j{n + 1}")
+    ]
+    pairs, _ = make_pairs(points, solos)
+    assert len(losses(pairs, THROUGHPUT, 0.0)) > 3
+    assert losses(pairs, THROUGHPUT, 0.039) == ()
+    assert gain(pairs, THROUGHPUT, "exclusive", 0.039).loses_percent == 0
 
 
 def test_the_worst_loss_comes_first() -> None:
@@ -218,7 +245,7 @@ def test_the_worst_loss_comes_first() -> None:
         *nine(dict.fromkeys(FLAT, 0.9)),
         *nine(dict.fromkeys(FLAT, 0.3), job_b="c"),
     ]
-    found = losses(make_pairs(points, solos)[0], THROUGHPUT)
+    found = losses(make_pairs(points, solos)[0], THROUGHPUT, 0.0)
     assert [loss.job_b for loss in found] == ["c", "b"]
 
 

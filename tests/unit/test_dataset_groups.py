@@ -12,7 +12,7 @@ from advisor_training.solo import job_classes
 FLAT = dict.fromkeys(range(10, 100, 10), 1.0)
 JOBS = {"hh": (90, 80), "hl": (90, 20), "lh": (20, 80), "ll": (5, 1), "early": (6, 2)}
 SOLOS = [
-    solo(name, sm_active_percent=compute, memory_busy_percent=memory)
+    solo(name, sm_active_percent=compute, dram_active_percent=memory)
     for name, (compute, memory) in JOBS.items()
 ]
 CLASSES = job_classes(SOLOS)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from simple_pairs import solo
 
-from advisor_training.solo import job_classes, solo_reference, whole_gpu
+from advisor_training.solo import MEMORY_COUNTERS, job_classes, solo_reference, whole_gpu
 
 
 def test_the_nearest_solo_point_counts() -> None:
@@ -57,27 +57,29 @@ def test_what_cannot_be_divided_by_is_no_reference(fields: dict[str, Any]) -> No
     assert len(whole_gpu([solo()])) == 1
 
 
+@pytest.mark.parametrize("counter", MEMORY_COUNTERS)
 @pytest.mark.parametrize(
-    ("compute", "busy", "code"),
+    ("compute", "memory", "code"),
     [(50, 50, "HH"), (99, 49.9, "HL"), (49.9, 80, "LH"), (3, 1, "LL"), (None, 80, None)],
 )
 def test_classes_are_cut_at_50_percent(
-    compute: float | None, busy: float, code: str | None
+    compute: float | None, memory: float, code: str | None, counter: str
 ) -> None:
     """50 % or more is high, as in the paper; without a counter there is no class."""
-    point = solo(sm_active_percent=compute, memory_busy_percent=busy)
+    fields: dict[str, Any] = {"sm_active_percent": compute, counter: memory}
+    point = solo(**fields)
     assert job_classes([point])["Card", "a"].code == code
 
 
 def test_the_memory_counter_is_told() -> None:
-    """Busy time counts where it was read, else the DRAM counter; a class that differs is told."""
+    """Bandwidth counts where it was read, else busy time; a class that differs is told."""
     both = job_classes(
         [solo(sm_active_percent=80, memory_busy_percent=60, dram_active_percent=45)]
     )["Card", "a"]
-    assert (both.code, both.memory_percent) == ("HH", 60)
-    assert (both.memory_counter, both.code_by_other_counter) == ("memory_busy_percent", "HL")
-    one = job_classes([solo(sm_active_percent=80, dram_active_percent=45)])["Card", "a"]
-    assert (one.code, one.memory_counter) == ("HL", "dram_active_percent")
+    assert (both.code, both.memory_percent) == ("HL", 45)
+    assert (both.memory_counter, both.code_by_other_counter) == ("dram_active_percent", "HH")
+    one = job_classes([solo(sm_active_percent=80, memory_busy_percent=45)])["Card", "a"]
+    assert (one.code, one.memory_counter) == ("HL", "memory_busy_percent")
     assert one.code_by_other_counter is None
 
 

@@ -41,6 +41,7 @@ class ObjectiveReport:
         uneven_pays_pairs: Pairs in which an uneven split beats 50/50 by more than the noise; by
             anything at all where the noise is not known.
         gains: The oracle over each baseline.
+        losses: Pairs that are better off one after the other, by more than the noise likewise.
     """
 
     name: str
@@ -168,10 +169,10 @@ def _objective_report(
         uneven_pays_pairs=uneven,
         uneven_pays_percent=100 * uneven / len(pairs),
         best_splits=bins,
-        gains=tuple(gain(pairs, objective, baseline) for baseline in BASELINES),
+        gains=tuple(gain(pairs, objective, baseline, tie) for baseline in BASELINES),
         job_gains=job_gains(pairs, objective),
         groups=group_rows(pairs, classes, objective),
-        losses=losses(pairs, objective),
+        losses=losses(pairs, objective, tie),
         grid=grid_gain(pairs, objective, tie),
     )
 

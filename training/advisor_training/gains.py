@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.objectives import Objective, SplitResult
-from advisor_training.noise import best_split
+from advisor_training.noise import best_split, worse
 from advisor_training.pairs import Measurement, Pair, Results, Split, split_text
 
 BASELINES: Mapping[str, Callable[[Measurement], SplitResult | None]] = {
@@ -29,7 +29,8 @@ class Gain:
         zero_pairs: Of them, those with a baseline worth 0, over which no gain can be given.
         mean_percent: Mean over the other pairs; None where there are none. `median_percent`,
             `most_percent` and `least_percent` likewise.
-        loses_percent: Part of the pairs in which the oracle is worth less than the baseline.
+        loses_percent: Part of the pairs in which the oracle is worth less than the baseline, by
+            more than a tie.
     """
 
     baseline: str
@@ -92,8 +93,15 @@ class Relative:
     exclusive_percent: float | None
 
 
-def gain(pairs: Iterable[Pair], objective: Objective, baseline: str) -> Gain:
-    """The gain of the oracle over a baseline, one value for each pair that has both."""
+def gain(pairs: Iterable[Pair], objective: Objective, baseline: str, tie: float) -> Gain:
+    """The gain of the oracle over a baseline, one value for each pair that has both.
+
+    Args:
+        pairs: What is averaged.
+        objective: What is best.
+        baseline: A name of `BASELINES`.
+        tie: As for `advisor.objectives.best`; a smaller loss does not count as one.
+    """
     both = [
         (oracle_value(measurement.nine, objective), objective.value(result))
         for pair in pairs
@@ -101,6 +109,7 @@ def gain(pairs: Iterable[Pair], objective: Objective, baseline: str) -> Gain:
         for measurement, result in [found]
     ]
     gains = [100 * (oracle / value - 1) for oracle, value in both if value > 0]
+    lost = sum(worse(oracle, value, tie) for oracle, value in both)
     return Gain(
         baseline=baseline,
         pairs=len(both),
@@ -109,7 +118,7 @@ def gain(pairs: Iterable[Pair], objective: Objective, baseline: str) -> Gain:
         median_percent=statistics.median(gains) if gains else None,
         most_percent=max(gains, default=None),
         least_percent=min(gains, default=None),
-        loses_percent=100 * sum(g < 0 for g in gains) / len(both) if both else None,
+        loses_percent=100 * lost / len(both) if both else None,
     )
 
 

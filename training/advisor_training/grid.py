@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from advisor.objectives import Objective
 from advisor_training.gains import oracle_value
+from advisor_training.noise import worse
 from advisor_training.pairs import Pair
 
 
@@ -34,7 +35,7 @@ def grid_gain(pairs: Iterable[Pair], objective: Objective, tie: float) -> GridGa
         return None
     return GridGain(
         pairs=len(gains),
-        above_noise_pairs=sum(1 / (1 + g / 100) < 1 - tie for g in gains),
+        above_noise_pairs=sum(worse(100, 100 + g, tie) for g in gains),
         mean_percent=statistics.mean(gains),
         median_percent=statistics.median(gains),
         most_percent=max(gains),

@@ -1,9 +1,10 @@
-"""Where sharing loses: pairs that do more one after the other."""
+"""Where sharing loses: pairs that do more one after the other, by more than the noise."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from advisor.objectives import Objective
+from advisor_training.noise import worse
 from advisor_training.pairs import Measurement, Pair, split_text
 
 
@@ -26,16 +27,22 @@ class Loss:
     solo_source: str
 
 
-def losses(pairs: Iterable[Pair], objective: Objective) -> tuple[Loss, ...]:
-    """The pairs whose best shared option is worth less than `exclusive`, the worst first."""
-    found = (loss for pair in pairs if (loss := _loss(pair.main, objective)))
+def losses(pairs: Iterable[Pair], objective: Objective, tie: float) -> tuple[Loss, ...]:
+    """The pairs whose best shared option is worth less than `exclusive`, the worst first.
+
+    Args:
+        pairs: What is looked through.
+        objective: What it is worth by.
+        tie: As for `advisor.objectives.best`; a smaller loss is none.
+    """
+    found = (loss for pair in pairs if (loss := _loss(pair.main, objective, tie)))
     return tuple(sorted(found, key=lambda loss: (-loss.loss_percent, loss.job_a, loss.job_b)))
 
 
-def _loss(measurement: Measurement, objective: Objective) -> Loss | None:
+def _loss(measurement: Measurement, objective: Objective, tie: float) -> Loss | None:
     value, name = max(_shared_options(measurement, objective))
     alone = objective.value(measurement.exclusive)
-    if value >= alone:
+    if not worse(value, alone, tie):
         return None
     return Loss(
         job_a=measurement.job_a,

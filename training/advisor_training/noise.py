@@ -44,6 +44,11 @@ class Ceiling:
         return min(self.noise_percent / 100, 0.99)
 
 
+def worse(value: float, than: float, tie: float) -> bool:
+    """Whether a value is below another one by more than the tie of `advisor.objectives.best`."""
+    return value < than * (1 - tie)
+
+
 @dataclass(frozen=True, slots=True)
 class _Take:
     gpu_uuid: str

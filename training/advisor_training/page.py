@@ -13,6 +13,7 @@ from advisor_training.groups import GroupRow
 from advisor_training.sentences import (
     RAW_OBJECTIVE,
     axis_sentence,
+    beyond_noise,
     headline,
     pair_count,
     part,
@@ -51,6 +52,10 @@ def _sections(analysis: Analysis) -> Iterator[str]:
     others = [r for r in analysis.objectives.values() if r not in (default, raw)]
     yield "<h2>What the best of nine gains</h2>"
     yield _gains([default, raw])
+    yield (
+        "<p>Loses in: the part of the pairs in which the best of nine is worth less than the other "
+        f"way{' by more than the noise' if default.ceiling else '; the noise is not known'}.</p>"
+    )
     yield _details("By the other objectives", _gains(others))
     yield "<h2>The paper and here</h2>"
     yield from _paper(analysis, default, raw)
@@ -172,10 +177,12 @@ def _ceiling(analysis: Analysis) -> Iterator[str]:
 
 
 def _losses(analysis: Analysis) -> Iterator[str]:
-    counts = ", ".join(f"{len(r.losses)} by {r.name}" for r in analysis.objectives.values())
+    counts = ", ".join(
+        f"{len(r.losses)} by {r.name}{beyond_noise(r)}" for r in analysis.objectives.values()
+    )
     yield (
         "<p>Pairs whose best split, or uncapped, is worth less than running one after the other, "
-        f"each on the whole GPU for half of the time: {counts}.</p>"
+        f"each on the whole GPU for half of the time: {escape(counts)}.</p>"
     )
     for name in (DEFAULT_OBJECTIVE, RAW_OBJECTIVE):
         if found := analysis.objectives[name].losses:
@@ -184,7 +191,9 @@ def _losses(analysis: Analysis) -> Iterator[str]:
                 for x in found
             ]
             yield f"<h3>By {name}</h3>"
-            yield _table(("job", "beside", "best shared", "against turns", "solo rates"), rows)
+            yield _table(
+                ("job", "beside", "best shared", "against one after the other", "solo rates"), rows
+            )
 
 
 def _grid(analysis: Analysis) -> str:

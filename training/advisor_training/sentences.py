@@ -16,13 +16,12 @@ FEW_PAIRS = 3
 def headline(analysis: Analysis) -> str:
     """Whether an uneven split pays, and how much."""
     report = analysis.objectives[DEFAULT_OBJECTIVE]
-    ceiling, over = report.ceiling, gain_over(report, "equal")
-    noise = f" by more than the noise ({ceiling.noise_percent:.1f} %)" if ceiling else ""
+    over = gain_over(report, "equal")
     pays = f"{report.uneven_pays_pairs} of {pair_count(len(analysis.pairs))}"
     return (
-        f"An uneven split beats 50/50{noise} in {pays}. The best of the nine splits does "
-        f"{over.mean_percent:.1f} % more work per joule on average, {over.most_percent:.1f} % at "
-        "most."
+        f"An uneven split beats 50/50{beyond_noise(report)} in {pays}. The best of the nine splits "
+        f"does {over.mean_percent:.1f} % more work per joule on average, "
+        f"{over.most_percent:.1f} % at most."
     )
 
 
@@ -43,10 +42,18 @@ def where_it_pays(analysis: Analysis) -> str:
 def where_sharing_loses(analysis: Analysis) -> str:
     """How many pairs are better off one after the other."""
     report = analysis.objectives[DEFAULT_OBJECTIVE]
-    count, pairs = len(report.losses), pair_count(len(analysis.pairs))
-    if not count:
-        return f"In none of {pairs} one after the other beats every shared split, per joule."
-    return f"In {count} of {pairs} one after the other beats every shared split, per joule."
+    count, pairs = len(report.losses) or "none", pair_count(len(analysis.pairs))
+    return (
+        f"In {count} of {pairs} one after the other beats every shared split"
+        f"{beyond_noise(report)}, per joule."
+    )
+
+
+def beyond_noise(report: ObjectiveReport) -> str:
+    """What a difference that counts exceeds; empty where the noise is not known."""
+    if not (ceiling := report.ceiling):
+        return ""
+    return f" by more than the noise ({ceiling.noise_percent:.1f} %)"
 
 
 def ceiling_sentence(report: ObjectiveReport) -> str:
@@ -78,7 +85,8 @@ def axis_sentence(analysis: Analysis) -> str:
     return (
         f"High is {HIGH_PERCENT:g} % or more, alone on the whole GPU: compute by "
         f"sm_active_percent, memory by {' or '.join(counters) or 'no counter'}. The paper's "
-        "memory axis is memory bandwidth usage; it names no counter."
+        "memory axis is memory bandwidth utilisation, which dram_active_percent is; it lists "
+        "memory busy rate as another metric."
         f"{other if unclear else ''}"
     )
 

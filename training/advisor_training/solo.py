@@ -16,12 +16,13 @@ SOLO_SOURCES: tuple[SoloSource, ...] = get_args(SoloSource)
 HIGH_PERCENT = 50.0
 """From here on an axis is high ("Energy-efficient GPU SM allocation", section 5.2)."""
 
-MEMORY_COUNTERS = ("memory_busy_percent", "dram_active_percent")
+MEMORY_COUNTERS = ("dram_active_percent", "memory_busy_percent")
 """The memory axis, in order of preference.
 
-The paper's axis is "memory bandwidth usage" (table 1) or "utilization" (section 5.2); it names no
-counter. Its list of metrics (section 3.1) has a memory bandwidth utilisation beside a memory busy
-rate, from nvidia-smi and DCGM. So a class may hang on the choice, and `JobClass` says where.
+The paper's axis is memory bandwidth "usage" (table 1) or "utilization" (section 5.2). Its list of
+metrics (section 3.1) has that beside a memory busy rate, so the time in which the memory interface
+moves data comes first, and the time in which anything used the memory stands in for it. A class may
+hang on the choice; `JobClass` says where.
 """
 
 
