@@ -8,6 +8,11 @@ from pathlib import Path
 import fake_nvml
 import host as fake_host
 import pytest
+from hypothesis import settings
+
+# A loaded machine is slow; that is no fault of what is tested.
+settings.register_profile("advisor", deadline=None)
+settings.load_profile("advisor")
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,11 @@
 
 import signal
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+import typer
 from rich.console import Console
 
 from advisor.errors import InputError, StoreError
@@ -14,43 +15,56 @@ from advisor.settings import Settings
 from advisor_data import Store, open_store
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_profiling.bench import Bench
-from advisor_profiling.clock import LiveClock
 from advisor_profiling.live import Mode, SourceName, live_bench
 from advisor_profiling.replay import ReplayBench
-from advisor_profiling.sweep import new_run
 
 REPLAY = "replay"
+
+_ENDS = (signal.SIGTERM, signal.SIGHUP)
+
+
+def check_replay(
+    gpus: Sequence[str], noise: bool, source: SourceName | None, mode: Mode | None = None
+) -> None:
+    """Refuse what a replay cannot do, and what only a replay can.
+
+    Raises:
+        InputError: the options do not go together.
+    """
+    if noise and REPLAY not in gpus:
+        raise InputError("--noise is for a replay", fix="add --gpu replay, or leave it out")
+    if REPLAY in gpus and (source or mode):
+        raise InputError("a replay has its own source and mode", fix="leave out --source, --mode")
+    if REPLAY in gpus and len(gpus) > 1:
+        raise InputError("a replay is beside no other GPU", fix="give --gpu replay alone")
 
 
 @contextmanager
 def open_bench(
-    settings: Settings, gpu: str, source: SourceName | None, mode: Mode | None, run: str
-) -> Generator[Bench]:
-    """A live GPU, or the replay of recorded solo points."""
-    if gpu == REPLAY:
-        yield ReplayBench(bundled_solo_points())
-        return
-    with live_bench(settings, gpu, source, mode, run) as bench:
-        yield bench
-
-
-@contextmanager
-def open_pair_bench(
     settings: Settings,
     gpu: str,
     source: SourceName | None,
     mode: Mode | None,
-    run: str,
-    noise: bool,
+    logs: str,
+    *,
+    pairs: bool = False,
+    noise: str | None = None,
 ) -> Generator[Bench]:
-    """A live GPU, or the replay of recorded solo and pair points."""
+    """A live GPU, or the replay of recorded points.
+
+    Args:
+        settings: Of the user.
+        gpu: Index, UUID or `replay`.
+        source: Telemetry of a live GPU.
+        mode: How shares are enforced.
+        logs: Folder for what the jobs of a live GPU say.
+        pairs: Replay recorded pairs too.
+        noise: Seed of a replay's noise; None: without.
+    """
     if gpu == REPLAY:
-        seed = run if noise else None
-        yield ReplayBench(bundled_solo_points(), bundled_pair_points(), mode, seed)
+        recorded = bundled_pair_points() if pairs else ()
+        yield ReplayBench(bundled_solo_points(), recorded, mode, noise)
         return
-    # A run goes on in several processes, one after the other and on several GPUs; each has logs
-    # of its own.
-    logs = f"{run}/{new_run(LiveClock().utc())}"
     with live_bench(settings, gpu, source, mode, logs) as bench:
         yield bench
 
@@ -84,14 +98,25 @@ def say_replay(console: Console, model: str, noise: bool = False) -> None:
 
 
 @contextmanager
-def terminated_like_interrupt() -> Generator[None]:
-    """SIGTERM, as batch systems send it, stops a run as cleanly as Ctrl-C."""
+def stoppable(console: Console) -> Generator[None]:
+    """Ctrl-C, SIGTERM of a batch system and SIGHUP of a lost terminal all end a run cleanly."""
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            # The shell and the kernel send one each; the second must not break the cleaning up.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    # nohup asks that a hangup is ignored.
+    ends = [n for n in _ENDS if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in ends}
     try:
         yield
+    except KeyboardInterrupt:
+        # Where the terminal is gone, nobody can be told.
+        with suppress(OSError):
+            console.print("stopped; finished points are kept: the same command goes on from here")
+        raise typer.Exit(130) from None
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

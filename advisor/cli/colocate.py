@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,16 +14,17 @@ from rich.console import Console
 from advisor.cli.benches import (
     REPLAY,
     bundled_points,
-    open_pair_bench,
+    check_replay,
+    open_bench,
     open_points,
     say_replay,
-    terminated_like_interrupt,
+    stoppable,
 )
 from advisor.cli.several_gpus import run_on_each
 from advisor.errors import InputError
 from advisor.job import Job
 from advisor.job_file import list_jobs
-from advisor.records import SoloPoint
+from advisor.records import PairPoint, SoloPoint
 from advisor.rows import to_row
 from advisor.settings import Settings, read_settings
 from advisor_data import Store
@@ -31,18 +32,72 @@ from advisor_data.bundled import bundled_solo_points
 from advisor_profiling import pair_report
 from advisor_profiling.bench import Bench
 from advisor_profiling.campaign import Cost
+from advisor_profiling.clock import LiveClock
 from advisor_profiling.colocation import Campaign, Report, carry_out
 from advisor_profiling.live import Mode, SourceName
 from advisor_profiling.pairing import kinds_of
 from advisor_profiling.plan import Plan
-from advisor_profiling.plan_file import load_plan, plan_from_options, to_yaml
+from advisor_profiling.plan_file import load_plan, plan_from_options, run_name, to_yaml
 from advisor_profiling.plan_file import suggest as suggested_plan
 from advisor_profiling.replay import ReplayBench
 from advisor_profiling.report import ConsoleReporter
+from advisor_profiling.sweep import new_run
 from advisor_profiling.window import rules_for
+
+DEFAULT_SPLITS = "nine,uncapped"
 
 Answer = dict[str, Any]
 """A report as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be measured, as the options tell it; None and "" where they do not."""
+
+    file: Path | None
+    among: str
+    pairs: str
+    splits: str | None
+    sample: int | None
+    repeats: int | None
+    run: str | None
+
+    def plan(self, jobs: Mapping[str, Job]) -> Plan:
+        """The plan of a file or of options.
+
+        Raises:
+            InputError: there is none, or more than one, or it cannot be understood.
+        """
+        if (self.file is not None) + bool(self.among) + bool(self.pairs) != 1:
+            raise InputError(
+                "what to measure is not clear", fix="give a plan file, or --among, or --pairs"
+            )
+        if self.file is None:
+            splits = DEFAULT_SPLITS if self.splits is None else self.splits
+            repeats = 1 if self.repeats is None else self.repeats
+            return plan_from_options(
+                self.among, self.pairs, splits, repeats, self.run, sample=self.sample
+            )
+        if given := self._given("splits", "repeats", "sample"):
+            raise InputError(f"{given} beside a plan file", fix="write it into the plan")
+        plan = load_plan(self.file, jobs)
+        return plan if self.run is None else replace(plan, name=run_name(self.run))
+
+    def suggestion(self, pairs: int, jobs: Mapping[str, Job], solo: Sequence[SoloPoint]) -> Plan:
+        """A plan of jobs of every kind, as far as solo points tell the kinds.
+
+        Raises:
+            InputError: the options tell what to measure, too.
+        """
+        if given := self._given("file", "among", "pairs", "splits", "sample", "repeats"):
+            raise InputError(f"{given} beside --suggest", why="it chooses jobs and splits itself")
+        name = "suggested" if self.run is None else run_name(self.run)
+        return suggested_plan(jobs, kinds_of(solo), pairs, name)
+
+    def _given(self, *names: str) -> str:
+        """Those of these options that were given."""
+        given = [name for name in names if getattr(self, name) not in (None, "")]
+        return ", ".join("a plan file" if name == "file" else f"--{name}" for name in given)
 
 
 def colocate(
@@ -52,10 +107,16 @@ def colocate(
     among: Annotated[str, typer.Option(help="All pairs of these jobs, such as a,b,c")] = "",
     pairs: Annotated[str, typer.Option(help="Pairs, such as a+b,c+d")] = "",
     splits: Annotated[
-        str, typer.Option(help="nine, uncapped, time-sliced, 70/70, '66+66 units'")
-    ] = "nine,uncapped",
+        str | None,
+        typer.Option(
+            help="nine, uncapped, time-sliced, 70/70, '66+66 units', 'around-best 8'; "
+            f"{DEFAULT_SPLITS} if not given"
+        ),
+    ] = None,
     sample: Annotated[int | None, typer.Option(min=1, help="Draw so many pairs of --among")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Windows for each pair and split")] = 1,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Windows for each pair and split; 1 if not given")
+    ] = None,
     run: Annotated[
         str | None, typer.Option(help="Name of the run; a new one measures all anew")
     ] = None,
@@ -79,64 +140,36 @@ def colocate(
     Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
     """
     settings, console = read_settings(), Console(stderr=True)
-    jobs = _jobs(settings, gpu, noise, console)
+    wanted = Wanted(plan, among, pairs, splits, sample, repeats, run)
+    gpus, part = _gpus(gpu), _part(shard)
+    check_replay(gpus, noise, source)
+    jobs = _jobs(settings, gpus[0], noise, console)
     if suggest is not None:
-        _print_suggestion(jobs, suggest, run)
+        with open_points(settings, gpus[0]) as store:
+            solo = [*_bundled_solo(), *store.solo_points()]
+        typer.echo(to_yaml(wanted.suggestion(suggest, jobs, solo)), nl=False)
         return
-    wanted = _wanted(plan, among, pairs, splits, sample, repeats, run, jobs)
-    gpus = _words(gpu)
-    part = _part(shard)
-    if noise and gpus != (REPLAY,):
-        raise InputError("--noise is for a replay", fix="add --gpu replay, or leave it out")
-    with terminated_like_interrupt(), open_points(settings, gpu) as store:
-        try:
-            if len(gpus) == 1:
-                campaign = Campaign(
-                    plan=wanted,
-                    part=part,
-                    jobs=jobs,
-                    known=bundled_points(),
-                    store=store,
-                    reporter=ConsoleReporter(console),
-                    rules=rules_for(window),
-                    dry_run=dry_run,
-                )
-                answer, code = _on_one(campaign, settings, gpu, source, noise)
-            else:
-                answers, code = run_on_each(gpus, part, sys.argv[1:], console)
-                answer = _total(answers)
-        except KeyboardInterrupt:
-            console.print("stopped; finished points are kept: the same command goes on from here")
-            raise typer.Exit(130) from None
-        _show(answer, wanted.name, store, as_json)
+    chosen = wanted.plan(jobs)
+    with stoppable(console), open_points(settings, gpus[0]) as store:
+        campaign = Campaign(
+            plan=chosen,
+            part=part,
+            jobs=jobs,
+            known=bundled_points(),
+            store=store,
+            reporter=ConsoleReporter(console),
+            rules=rules_for(window),
+            dry_run=dry_run,
+        )
+        before = _measured_pairs(campaign)
+        if len(gpus) > 1:
+            answers, code = run_on_each(gpus, part, sys.argv[1:], console)
+            answer = _total(answers)
+        else:
+            answer, code = _on_one(campaign, settings, gpus[0], source, noise)
+        _show(answer, campaign, before, as_json)
     if code:
         raise typer.Exit(code)
-
-
-def _wanted(
-    file: Path | None,
-    among: str,
-    pairs: str,
-    splits: str,
-    sample: int | None,
-    repeats: int,
-    run: str | None,
-    jobs: Mapping[str, Job],
-) -> Plan:
-    if (file is not None) + bool(among) + bool(pairs) != 1:
-        raise InputError(
-            "what to measure is not clear", fix="give a plan file, or --among, or --pairs"
-        )
-    if file is None:
-        return plan_from_options(among, pairs, splits, repeats, run, sample=sample)
-    plan = load_plan(file, jobs)
-    return plan if run is None else replace(plan, name=run)
-
-
-def _print_suggestion(jobs: Mapping[str, Job], pairs: int, run: str | None) -> None:
-    """A plan of jobs of every kind, as far as bundled profiles tell the kinds."""
-    solo = [point for point in bundled_points() if isinstance(point, SoloPoint)]
-    typer.echo(to_yaml(suggested_plan(jobs, kinds_of(solo), pairs, run or "suggested")), nl=False)
 
 
 def _on_one(
@@ -147,16 +180,23 @@ def _on_one(
     noise: bool,
 ) -> tuple[Answer, int]:
     run = campaign.plan.name
+    # A run goes on in several processes, one after the other and on several GPUs; each has logs
+    # of its own.
+    logs = f"{run}/{new_run(LiveClock().utc())}"
 
-    def open_bench(mode: Mode | None) -> AbstractContextManager[Bench]:
-        return open_pair_bench(settings, gpu, source, mode, run, noise)
+    def open_gpu(mode: Mode | None) -> AbstractContextManager[Bench]:
+        seed = run if noise else None
+        return open_bench(settings, gpu, source, mode, logs, pairs=True, noise=seed)
 
-    report = carry_out(campaign, open_bench)
+    report = carry_out(campaign, open_gpu)
     return _as_json(report, replay=gpu == REPLAY), 5 if report.failures else 0
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+def _gpus(text: str) -> list[str]:
+    gpus = [word.strip() for word in text.split(",") if word.strip()]
+    if not gpus:
+        raise InputError(f"--gpu {text!r} names no GPU", fix="write --gpu 0, or --gpu 0,1")
+    return gpus
 
 
 def _part(text: str) -> tuple[int, int]:
@@ -200,7 +240,8 @@ def _total(answers: Sequence[Answer]) -> Answer:
     return total
 
 
-def _show(answer: Answer, run: str, store: Store, as_json: bool) -> None:
+def _show(answer: Answer, campaign: Campaign, before: int, as_json: bool) -> None:
+    run, store = campaign.plan.name, campaign.store
     points = store.pair_points(run=run)
     if as_json:
         rows = [to_row(point) for point in points]
@@ -209,9 +250,39 @@ def _show(answer: Answer, run: str, store: Store, as_json: bool) -> None:
     console = Console()
     console.width = max(console.width, pair_report.WIDTH)
     note = " (replay of recorded points)" if answer["replay"] else ""
+    solo = _solo_points(answer, run, store)
     console.print(f"run {run} on {answer['gpu_model']}{note}")
-    console.print(pair_report.table(pair_report.summarise(points, store.solo_points(run=run))))
-    for line in (pair_report.cost_text(Cost(**answer["cost"]), answer["measured"]),
-                 pair_report.left_out_text(points)):  # fmt: skip
+    console.print(pair_report.table(pair_report.summarise(points, solo)))
+    new = _measured_pairs(campaign) - before
+    for line in (
+        *pair_report.unknown_alone_text(points, solo),
+        _what_it_took(answer, new, campaign.dry_run),
+        pair_report.left_out_text(points),
+    ):
         if line:
             console.print(line, highlight=False)
+
+
+def _solo_points(answer: Answer, run: str, store: Store) -> list[SoloPoint]:
+    """Of the run; for jobs without a rate there, of other runs on such GPUs."""
+    model = answer["gpu_model"]
+    others = store.solo_points(gpu_model=model)
+    if answer["replay"]:
+        others += [point for point in _bundled_solo() if point.gpu_model == model]
+    return pair_report.baseline(store.solo_points(run=run), others)
+
+
+def _bundled_solo() -> list[SoloPoint]:
+    return [point for point in bundled_points() if isinstance(point, SoloPoint)]
+
+
+def _measured_pairs(campaign: Campaign) -> int:
+    """How many windows of pairs the run has; marked points of jobs that failed are none."""
+    points: list[PairPoint] = campaign.store.pair_points(run=campaign.plan.name)
+    return sum("failed" not in point.flags for point in points)
+
+
+def _what_it_took(answer: Answer, pair_points: int, dry_run: bool) -> str:
+    windows, left = answer["windows"], answer["to_measure"]
+    nothing = pair_report.nothing_to_do_text(windows, left, dry_run=dry_run)
+    return nothing or pair_report.cost_text(Cost(**answer["cost"]), pair_points)

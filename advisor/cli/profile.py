@@ -10,10 +10,11 @@ from rich.console import Console
 
 from advisor.cli.benches import (
     REPLAY,
+    check_replay,
     open_bench,
     open_points,
     say_replay,
-    terminated_like_interrupt,
+    stoppable,
 )
 from advisor.errors import InputError
 from advisor.gpu import Gpu, Share, percent_for_units
@@ -82,6 +83,7 @@ def profile(
         SourceName | None, typer.Option(help="Telemetry; vendor's if not given")
     ] = None,
     mode: Annotated[Mode | None, typer.Option(help="How shares are enforced")] = None,
+    noise: Annotated[bool, typer.Option("--noise", help="Replay with the measured noise")] = False,
     resume: Annotated[
         bool, typer.Option("--resume/--fresh", help="Go on with the last run, or begin anew")
     ] = True,
@@ -91,27 +93,34 @@ def profile(
 
     Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
     """
-    settings = read_settings()
-    wanted = Wanted(_numbers("shares", shares, float), _numbers("units", units, int), repeats)
-    if wanted.shares and wanted.units:
-        raise InputError("--shares and --units were both given", fix="give one of them")
-    if gpu == REPLAY and (source or mode):
-        raise InputError("a replay has its own source and mode", fix="leave out --source, --mode")
-    rules = rules_for(window)
+    settings, rules = read_settings(), rules_for(window)
+    wanted = _wanted(shares, units, repeats)
+    check_replay([gpu], noise, source, mode)
     if name is not None:
         job = inline_job(name, what, kind=progress, unit=unit, pattern=pattern)
     else:
         job = _named_job(what, settings, replayed=gpu == REPLAY)
     console = Console(stderr=True)
     run = new_run(LiveClock().utc())
-    with terminated_like_interrupt(), open_bench(settings, gpu, source, mode, run) as bench:
+    seed = run if noise else None
+    with (
+        stoppable(console),
+        open_bench(settings, gpu, source, mode, run, noise=seed) as bench,
+    ):
         if gpu == REPLAY:
-            say_replay(console, bench.gpu.model)
+            say_replay(console, bench.gpu.model, noise)
         with open_points(settings, gpu) as store:
             points, result = _measure(job, wanted, run, bench, store, rules, resume, console)
     _show(job, bench.gpu, points, result, as_json, replayed=gpu == REPLAY)
     if result.failures:
         raise typer.Exit(5)
+
+
+def _wanted(shares: str, units: str, repeats: int) -> Wanted:
+    wanted = Wanted(_numbers("shares", shares, float), _numbers("units", units, int), repeats)
+    if wanted.shares and wanted.units:
+        raise InputError("--shares and --units were both given", fix="give one of them")
+    return wanted
 
 
 def _measure(
@@ -135,11 +144,7 @@ def _measure(
             f"run {run} of {kept[-1].started_at[:10]} has {len(kept)} points, "
             f"{len(targets)} to go; --fresh measures anew"
         )
-    try:
-        result = sweep(targets, run, bench, store, report.ConsoleReporter(console), rules)
-    except KeyboardInterrupt:
-        console.print("stopped; finished points are kept: the same command goes on from here")
-        raise typer.Exit(130) from None
+    result = sweep(targets, run, bench, store, report.ConsoleReporter(console), rules)
     return [*kept, *result.points], result
 
 

@@ -11,12 +11,14 @@ import threading
 from collections.abc import Sequence
 from typing import IO, Any
 
+import typer
 from rich.console import Console
 
-from advisor.errors import JobError
+from advisor.errors import AdvisorError, JobError
 from advisor.runtime.cores import physical_cores
 
 _PR_SET_PDEATHSIG = 1
+_GO_ON = "its finished points are kept, the same command goes on"
 
 
 def run_on_each(
@@ -31,10 +33,13 @@ def run_on_each(
         console: What the processes say goes here, each line with its GPU before it.
 
     Returns:
-        The JSON answers of those that gave one, and the largest exit code.
+        The JSON answers of those that gave one, and the largest exit code; 128 and the signal's
+        number for one that was killed, as a shell tells it.
 
     Raises:
-        JobError: none of them gave an answer.
+        AdvisorError: none of them gave an answer; all ended with the code of this error.
+        JobError: none gave an answer, and their codes differ.
+        typer.Exit: none gave an answer, and their one code is no error's of ours.
     """
     parts = _cores(len(gpus))
     index, count = shard
@@ -44,14 +49,32 @@ def run_on_each(
             own = f"{(index - 1) * len(gpus) + number + 1}/{count * len(gpus)}"
             options = ["--gpu", gpu, "--shard", own, "--json"]
             children.append(_start([*arguments, *options], parts[number]))
-        answers = _listen(gpus, children, console)
+        found = _listen(gpus, children, console)
     except BaseException:
         _end(children)
         raise
-    codes = [child.wait() for child in children]
+    codes = [_code(child.wait()) for child in children]
+    for gpu, code, answer in zip(gpus, codes, found, strict=True):
+        if answer is None:
+            text = f"GPU {gpu} gave no answer and ended with exit code {code}: {_GO_ON}"
+            console.print(text, highlight=False, markup=False)
+    answers = [answer for answer in found if answer is not None]
     if not answers:
-        raise JobError("no GPU finished its part", fix="see the messages above")
-    return answers, max(abs(code) for code in codes)
+        raise _nothing(set(codes))
+    return answers, max(codes)
+
+
+def _code(returned: int) -> int:
+    return returned if returned >= 0 else 128 - returned
+
+
+def _nothing(codes: set[int]) -> Exception:
+    """What to raise where no GPU gave an answer: where all codes are the same, an error of it."""
+    same = codes.pop() if len(codes) == 1 else JobError.exit_code
+    errors = {error.exit_code: error for error in AdvisorError.__subclasses__()}
+    if same and same not in errors:
+        return typer.Exit(same)
+    return errors.get(same, JobError)("no GPU finished its part", fix="see the messages above")
 
 
 def _start(arguments: Sequence[str], cores: frozenset[int]) -> subprocess.Popen[str]:
@@ -73,14 +96,15 @@ def _start(arguments: Sequence[str], cores: frozenset[int]) -> subprocess.Popen[
 
 def _listen(
     gpus: Sequence[str], children: Sequence[subprocess.Popen[str]], console: Console
-) -> list[dict[str, Any]]:
-    answers: list[dict[str, Any]] = []
+) -> list[dict[str, Any] | None]:
+    """The answer of each, None where there is none."""
+    answers: list[dict[str, Any] | None] = [None] * len(children)
 
-    def collect(stream: IO[str]) -> None:
+    def collect(stream: IO[str], number: int) -> None:
         with contextlib.suppress(ValueError):
             answer: dict[str, Any] = json.loads(stream.read())
             if "error" not in answer:
-                answers.append(answer)
+                answers[number] = answer
 
     def forward(stream: IO[str], gpu: str) -> None:
         for line in stream:
@@ -88,8 +112,11 @@ def _listen(
 
     threads = [
         threading.Thread(target=target, args=arguments, daemon=True)
-        for gpu, child in zip(gpus, children, strict=True)
-        for target, arguments in ((collect, (child.stdout,)), (forward, (child.stderr, gpu)))
+        for number, child in enumerate(children)
+        for target, arguments in (
+            (collect, (child.stdout, number)),
+            (forward, (child.stderr, gpus[number])),
+        )
     ]
     for thread in threads:
         thread.start()
@@ -102,7 +129,8 @@ def _end(children: Sequence[subprocess.Popen[str]]) -> None:
     """As Ctrl-C ends one; each still stops its jobs in the safe order."""
     for child in children:
         with contextlib.suppress(ProcessLookupError):
-            child.send_signal(signal.SIGINT)
+            # Not SIGINT: a job of a shell in the background may have to ignore that.
+            child.send_signal(signal.SIGTERM)
     for child in children:
         child.wait()
 

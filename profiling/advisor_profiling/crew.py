@@ -29,8 +29,8 @@ class Crew:
         """End the clients that are not wanted any more, start those that are missing, wait.
 
         A client without a gate has run since its start, so it is never kept. Both happen while no
-        window is open anywhere on the host. A job that lifts its own limit is ended, with the reason
-        in `errors`.
+        window is open anywhere on the host. A job that lifts its own limit is ended, with the
+        reason in `errors`.
 
         Raises:
             LimitNotProvenError: a share is not in force before a job starts.

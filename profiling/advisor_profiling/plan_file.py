@@ -84,13 +84,22 @@ def plan_from_options(
         Wish(among=jobs, splits=every, repeats=repeats, sample=sample),
         Wish(pairs=named, splits=every, repeats=repeats),
     )
-    plan = Plan(name or "", tuple(wish for wish in wishes if wish.among or wish.pairs))
+    plan = Plan("", tuple(wish for wish in wishes if wish.among or wish.pairs))
     if name is None:
         digest = hashlib.sha256(to_yaml(plan).encode()).hexdigest()
         return replace(plan, name=f"pairs-{digest[:8]}")
+    return replace(plan, name=run_name(name))
+
+
+def run_name(name: str) -> str:
+    """The name itself.
+
+    Raises:
+        InputError: it cannot name a run.
+    """
     if not _NAME.fullmatch(name):
         raise InputError(f"{name!r} cannot name a run", fix=f"use {_NAME_RULE}")
-    return plan
+    return name
 
 
 def suggest(

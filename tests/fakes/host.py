@@ -75,7 +75,8 @@ class FakeHost:
     def advisor(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Run the command line to its end."""
         with self.start_advisor(*arguments, **more) as process:
-            output, errors = process.communicate(timeout=50)
+            # The limit of a whole test ends sooner what hangs on a machine that is not loaded.
+            output, errors = process.communicate(timeout=110)
         return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
 
     def start_advisor(self, *arguments: str, **more: str) -> subprocess.Popen[str]:

@@ -204,6 +204,24 @@ def test_replay_for_a_person(host: FakeHost) -> None:
     assert stored(host) == []
 
 
+def test_replay_with_noise(host: FakeHost) -> None:
+    """The rates differ from the means by more than rounding, and it is said."""
+    command = ("profile", "triad", "--gpu", "replay", "--json")
+    done = [host.advisor(*command, *noise) for noise in (["--noise"], [])]
+    assert ["come back with noise" in d.stderr for d in done] == [True, False]
+    recorded = newest("triad")
+    noisy, plain = (
+        max(
+            abs(point["rate"] / recorded[point["share_percent"]].rate - 1)
+            for point in json.loads(d.stdout)["points"]
+        )
+        for d in done
+    )
+    assert plain < 1e-9 < 1e-5 < noisy
+    live = host.advisor("profile", "triad", "--noise", "--json")
+    assert "--noise is for a replay" in error_of(live)["message"]
+
+
 def test_replay_of_what_was_not_recorded(host: FakeHost) -> None:
     """Nothing is made up: the message lists what there is."""
     job = host.advisor("profile", "nosuch", "--gpu", "replay", "--json")

@@ -100,12 +100,15 @@ def test_person_gets_a_table_and_the_cost(jobs: FakeHost) -> None:
     assert done.returncode == 0, done.stderr
     assert "GPU-minutes" in done.stderr
     assert "one + two" in done.stdout
-    assert "GPU-seconds a point" in done.stdout
+    assert "3 pair points in" in done.stdout
+    assert "GPU-seconds a pair point" in done.stdout
+    again = jobs.advisor("colocate", write_plan(jobs), *QUICK)
+    assert "all 5 windows were measured before" in again.stdout
 
 
 def test_keys_of_the_answer(jobs: FakeHost) -> None:
     """Programs that read the JSON find what they found before."""
-    answer = colocate(jobs, write_plan(jobs), "--dry-run")
+    answer = colocate(jobs, write_plan(jobs), "--dry-run", "--gpu", "0,")
     assert set(answer) == {
         "run", "gpu_model", "replay", "windows", "to_measure", "measured", "estimated_s", "cost",
         "skipped", "failures", "points",
@@ -141,11 +144,11 @@ def test_finished_campaign_is_not_measured_again(jobs: FakeHost) -> None:
     assert len(exported(jobs)) == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupt_keeps_points_and_leaves_nothing_behind(
     jobs: FakeHost, number: signal.Signals
 ) -> None:
-    """Ctrl-C, or a batch system's SIGTERM, ends jobs and daemon; points stay."""
+    """Ctrl-C, a batch system's SIGTERM or a lost terminal ends jobs and daemon; points stay."""
     with jobs.start_advisor("colocate", write_plan(jobs), "--window", "1") as process:
         wait_for(process, "1/5")
         process.send_signal(number)
@@ -187,14 +190,17 @@ def test_daemon_that_dies_in_mid_campaign_stops_it(jobs: FakeHost) -> None:
     assert 1 <= len(exported(jobs) + exported(jobs, "solo")) < 5
 
 
-def test_job_that_lifts_its_limit_stops_the_campaign(jobs: FakeHost) -> None:
-    """A pair with one job without its limit is no pair at that split."""
+def test_job_that_lifts_its_limit_never_runs_in_a_window(jobs: FakeHost) -> None:
+    """A pair with one job without its limit is no pair at that split; the others are measured."""
     script = f"env -u CUDA_MPS_ACTIVE_THREAD_PERCENTAGE python3 {Path(__file__).parents[1]}"
     command = ["sh", "-c", f"{script}/fakes/fake_job.py; :"]
     jobs.write_job("escape", command=command)
-    done = jobs.advisor("colocate", "--pairs", "escape+one", "--splits", "30/70", *QUICK)
-    assert done.returncode == 3, done.stderr
-    assert exported(jobs) == []
+    done = jobs.advisor("colocate", "--pairs", "escape+one,one+two", "--splits", "30/70", *QUICK)
+    assert done.returncode == 5, done.stderr
+    rows = {row["job_a"]: row for row in exported(jobs)}
+    assert rows["one"]["rate_a"] > 0
+    assert rows["escape"]["rate_a"] is None
+    assert "do not carry the variables of its share of 30 %" in rows["escape"]["error"]
 
 
 def test_pair_that_does_not_fit_is_skipped_with_the_reason(jobs: FakeHost) -> None:
@@ -279,12 +285,21 @@ def test_shards_of_a_plan_merge_by_import(jobs: FakeHost, two_gpus: dict[str, st
 
 def test_unclear_or_faulty_wishes_are_refused_before_anything_starts(jobs: FakeHost) -> None:
     """Each with what to write instead."""
+    plan = write_plan(jobs)
     for options, message in (
         ((), "give a plan file, or --among, or --pairs"),
         (("--among", "one,tow"), "two"),
         (("--among", "one", "--splits", "60+70 units"), "132"),
         (("--among", "one", "--shard", "3/2"), "--shard 2/8"),
         (("--among", "one", "--noise"), "--gpu replay"),
+        (("--among", "one", "--gpu", ","), "names no GPU"),
+        (("--among", "one", "--gpu", "replay,0"), "a replay is beside no other GPU"),
+        ((plan, "--run", ""), "cannot name a run"),
+        ((plan, "--run", "../../x"), "cannot name a run"),
+        ((plan, "--repeats", "1"), "--repeats beside a plan file"),
+        ((plan, "--splits", "nine"), "--splits beside a plan file"),
+        ((plan, "--suggest", "2"), "a plan file beside --suggest"),
+        (("--among", "one", "--suggest", "2"), "--among beside --suggest"),
     ):
         done = jobs.advisor("colocate", *options)
         assert done.returncode == 2, (options, done.stderr)

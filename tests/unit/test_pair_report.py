@@ -13,10 +13,13 @@ from advisor_profiling.pair_report import (
     COLUMNS,
     WIDTH,
     PairResult,
+    baseline,
     cost_text,
     left_out_text,
+    nothing_to_do_text,
     summarise,
     table,
+    unknown_alone_text,
 )
 
 UNCAPPED = pair(100, 100, mode="uncapped", rate_a=0.6, rate_b=0.65)
@@ -190,12 +193,68 @@ def test_cost_of_a_campaign() -> None:
     """GPU-seconds for each point, and how much of the time a window was open."""
     cost = Cost(duration_s=600.0, measuring_s=480.0, window_s=300.0, starts=24)
     assert cost_text(cost, 100) == (
-        "100 points in 10.0 GPU-minutes: 6.0 GPU-seconds a point, 24 starts, "
+        "100 pair points in 10.0 GPU-minutes: 6.0 GPU-seconds a pair point, 24 starts, "
         "80 % of the time measuring (50 % in windows, the rest settling)"
     )
 
 
-@pytest.mark.parametrize("cost", [Cost(), Cost(duration_s=60.0, starts=3)])
-def test_cost_with_nothing_measured(cost: Cost) -> None:
+def test_cost_with_nothing_measured() -> None:
     """No point is not a point of no cost: nothing is divided by zero."""
-    assert cost_text(cost, 0) == "nothing was measured"
+    assert cost_text(Cost(), 0) == "nothing was measured"
+    spent = Cost(duration_s=60.0, starts=3)
+    assert cost_text(spent, 0) == "no pair was measured in 1.0 GPU-minutes"
+
+
+def test_campaign_with_nothing_to_do_says_why() -> None:
+    """A finished campaign is not called one in which nothing was measured."""
+    assert nothing_to_do_text(88, 0, dry_run=False) == "all 88 windows were measured before"
+    assert nothing_to_do_text(88, 5, dry_run=True) == "dry run: nothing was measured"
+    assert nothing_to_do_text(88, 5, dry_run=False) is None
+    assert nothing_to_do_text(0, 0, dry_run=False) is None
+
+
+def test_lucky_window_is_not_the_best() -> None:
+    """Windows of one split and card are averaged before one is chosen."""
+    lucky = [pair(30, 70, rate_a=rate, rate_b=rate) for rate in (0.2, 0.9)]
+    steady = [pair(40, 60, rate_a=0.6, rate_b=0.6)] * 2
+    (found,) = summarise([*lucky, *steady], SOLOS)
+    assert found.best == steady[0]
+    assert found.windows == 4
+
+
+def test_gains_are_on_the_same_card() -> None:
+    """Another card's 50/50 is no reference."""
+    other = pair(50, 50, gpu_uuid="GPU-2")
+    (found,) = summarise([pair(30, 70, rate_a=0.9, rate_b=0.9), other], SOLOS)
+    assert found.over_equal is None
+
+
+@pytest.mark.parametrize("units", [{}, {"units_a": 92, "units_b": 92}])
+def test_over_subscribed_split_is_not_the_best(units: dict[str, int]) -> None:
+    """Its windows are counted all the same."""
+    both = pair(70, 70, rate_a=1.0, rate_b=1.0, **units)
+    (found,) = summarise([both, pair(50, 50)], SOLOS)
+    assert found.best == pair(50, 50)
+    assert found.windows == 2
+
+
+def test_rates_alone_of_other_runs_fill_gaps_only() -> None:
+    """The newest good one of each job that the run has not measured alone."""
+    own = [solo("a", rate=2.0), solo("b", flags=("failed",))]
+    new = solo("b", rate=4.0, started_at="2026-02-02T12:00:00Z")
+    others = [
+        new,
+        solo("b", rate=3.0),
+        solo("b", flags=("not-settled",), started_at="2026-02-03T12:00:00Z"),
+        solo("b", share_percent=50.0, started_at="2026-02-03T12:00:00Z"),
+        solo("a", rate=9.0, started_at="2026-02-03T12:00:00Z"),
+    ]
+    assert baseline(own, others) == [*own, new]
+    assert unknown_alone_text([pair()], baseline(own, others)) == []
+
+
+def test_job_without_a_rate_alone_is_named() -> None:
+    """With the command that measures it."""
+    assert unknown_alone_text([pair(), pair()], [solo("a"), solo("b", rate=0.0)]) == [
+        "no rate of b alone at 100 % is known: advisor profile b"
+    ]

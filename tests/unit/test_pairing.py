@@ -1,12 +1,13 @@
 """Which jobs are paired: kinds, balanced samples, and groups that share few starts."""
 
 import itertools
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from planned import solo_point
 
@@ -20,6 +21,7 @@ from advisor_profiling.pairing import (
     kinds_of,
     sample,
 )
+from advisor_training.solo import HIGH_PERCENT, job_classes
 
 THREE: tuple[Kind, ...] = ("compute", "memory", "launch")
 
@@ -86,6 +88,26 @@ def test_kind_is_that_of_the_newest_point_at_the_largest_share() -> None:
 def test_kind_by_counters(fields: dict[str, Any], kind: Kind | None) -> None:
     """Both thresholds are at half; without a counter there is no kind, not a guess."""
     assert kind_of([solo_point("a", **fields)]) == kind
+
+
+@given(compute=st.floats(0, 100), memory=st.floats(0, 100), busy=st.floats(0, 100))
+@example(compute=HIGH_PERCENT, memory=HIGH_PERCENT, busy=0)
+@example(compute=HIGH_PERCENT, memory=math.nextafter(HIGH_PERCENT, 0), busy=100)
+@example(compute=math.nextafter(HIGH_PERCENT, 0), memory=HIGH_PERCENT, busy=0)
+def test_kinds_agree_with_the_classes_of_the_report(
+    compute: float, memory: float, busy: float
+) -> None:
+    """Pairs are drawn and reported by the same counters, cut at the same place."""
+    point = solo_point(
+        "a",
+        sm_active_percent=compute,
+        dram_active_percent=memory,
+        memory_busy_percent=busy,
+    )
+    (found,) = job_classes([point]).values()
+    kinds = {"HH": "memory", "HL": "compute", "LH": "launch", "LL": "launch"}
+    assert found.code is not None
+    assert kind_of([point]) == kinds[found.code]
 
 
 def test_no_points_no_kind() -> None:

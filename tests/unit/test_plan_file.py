@@ -18,7 +18,7 @@ from advisor_data.bundled import bundled_solo_points
 from advisor_profiling.blocks import cut
 from advisor_profiling.pairing import Pair, all_pairs, kinds_of
 from advisor_profiling.plan import Plan, Wish, expand
-from advisor_profiling.plan_file import load_plan, plan_from_options, suggest, to_yaml
+from advisor_profiling.plan_file import load_plan, plan_from_options, run_name, suggest, to_yaml
 from advisor_profiling.splits import (
     NINE,
     TIME_SLICED,
@@ -315,6 +315,14 @@ def test_faulty_options(options: tuple[Any, ...], what: str) -> None:
     """An option that cannot be understood is refused with its value."""
     with pytest.raises(InputError, match=what):
         plan_from_options(*options)
+
+
+@pytest.mark.parametrize("name", ["", "../../x", "a/b", ".hidden", "a" * 101])
+def test_name_of_a_run_is_no_path(name: str) -> None:
+    """It names a folder of logs: nothing leads out of it."""
+    assert run_name("night.2") == "night.2"
+    with pytest.raises(InputError, match="cannot name a run"):
+        run_name(name)
 
 
 def pairs_of(plan: Plan, names: list[str]) -> set[Pair]:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
 from advisor.cli import several_gpus
 from advisor.cli.several_gpus import run_on_each
-from advisor.errors import JobError
+from advisor.errors import AdvisorError, BusyError, InputError, JobError
 
 GOOD = json.dumps({"measured": 3})
 
@@ -157,15 +158,35 @@ def test_gpu_without_an_answer_costs_no_other(answer: str, host_of: HostOf) -> N
 
 
 def test_killed_process_is_a_failure(host_of: HostOf) -> None:
-    """Its code is the signal's, below zero."""
-    _, code = host_of(Child(), Child("", code=-9)).run(["0", "1"])
-    assert code == 9
+    """It is told, with the code that a shell gives it, and how to go on."""
+    host = host_of(Child(), Child("", code=-9))
+    _, code = host.run(["0", "GPU-b"])
+    assert code == 137
+    assert host.text.getvalue() == (
+        "GPU GPU-b gave no answer and ended with exit code 137: "
+        "its finished points are kept, the same command goes on\n"
+    )
 
 
-def test_no_answer_at_all_is_an_error(host_of: HostOf) -> None:
-    """There is nothing to show, and the messages of the processes say why."""
-    with pytest.raises(JobError, match="no GPU finished its part"):
-        host_of(Child("", code=2), Child("", code=2)).run(["0", "1"])
+@pytest.mark.parametrize(
+    ("codes", "kind"),
+    [((2, 2), InputError), ((8, 8), BusyError), ((2, 8), JobError), ((0, 0), JobError)],
+)
+def test_no_answer_at_all_is_an_error(
+    codes: tuple[int, int], kind: type[AdvisorError], host_of: HostOf
+) -> None:
+    """There is nothing to show; where all ended alike, the command ends so too."""
+    host = host_of(*(Child("", code=code) for code in codes))
+    with pytest.raises(kind, match="no GPU finished its part"):
+        host.run(["0", "1"])
+    assert len(host.text.getvalue().splitlines()) == 2
+
+
+def test_code_that_all_share_is_kept(host_of: HostOf) -> None:
+    """Also one that is no error's of ours."""
+    with pytest.raises(typer.Exit) as ended:
+        host_of(Child("", code=-9), Child("", code=-9)).run(["0", "1"])
+    assert ended.value.exit_code == 137
 
 
 def test_lines_are_told_with_their_gpu(host_of: HostOf) -> None:
@@ -187,7 +208,7 @@ def test_process_that_cannot_be_started_ends_the_others(host_of: HostOf) -> None
     host = host_of(Child(), Child())
     with pytest.raises(OSError, match="no more processes"):
         host.run(["0", "1", "2"])
-    assert [child.signals for child in host.children] == [[signal.SIGINT]] * 2
+    assert [child.signals for child in host.children] == [[signal.SIGTERM]] * 2
     assert [child.waits for child in host.children] == [1, 1]
 
 
@@ -201,5 +222,5 @@ def test_interrupt_ends_all(host_of: HostOf, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(several_gpus, "_listen", interrupt)
     with pytest.raises(KeyboardInterrupt):
         host.run(["0", "1"])
-    assert [child.signals for child in host.children] == [[], [signal.SIGINT]]
+    assert [child.signals for child in host.children] == [[], [signal.SIGTERM]]
     assert [child.waits for child in host.children] == [1, 1]
