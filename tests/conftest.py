@@ -1,6 +1,7 @@
 """Fixtures of all tests."""
 
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,10 @@ from hypothesis import settings
 # A loaded machine is slow; that is no fault of what is tested.
 settings.register_profile("advisor", deadline=None)
 settings.load_profile("advisor")
+
+# A shell lets its background jobs ignore Ctrl-C, and they hand that on to what they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

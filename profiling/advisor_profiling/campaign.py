@@ -172,7 +172,10 @@ class _Task:
         left = list(block.targets)
         while left:
             tried = [t for t in left if not self._patience.verdict(t.jobs)]
-            self._start([r for r in block.runners if any(r in t.runners for t in tried)])
+            runners = [r for r in block.runners if any(r in t.runners for t in tried)]
+            missing = self._start(runners)
+            if not alone:
+                self._count_jobs_that_never_start(missing)
             with self._bench.quiet.measuring():
                 left = self._windows(left, alone)
 
@@ -196,11 +199,16 @@ class _Task:
             reason = failure.reason or failure.error
             self._store.add([failed_point(failure.target, self._conditions, moment, reason)])
 
-    def _start(self, runners: Sequence[Runner]) -> None:
+    def _start(self, runners: Sequence[Runner]) -> list[Runner]:
+        """Bring the crew to these clients; those that had to be started."""
         missing = [r for r in runners if r not in self._crew.clients]
         if missing:
             self._reporter.phase(f"starting, when no window is open here: {_names(missing)}")
         self._crew.change(runners)
+        return missing
+
+    def _count_jobs_that_never_start(self, missing: Sequence[Runner]) -> None:
+        """One failure for a job none of whose clients came up: its time-out is long."""
         for job in {runner.job.name for runner in missing}:
             if all(r in self._crew.errors for r in missing if r.job.name == job):
                 self._patience.failed((job,))
