@@ -41,14 +41,10 @@ def run_on_each(
         JobError: none gave an answer, and their codes differ.
         typer.Exit: none gave an answer, and their one code is no error's of ours.
     """
-    parts = _cores(len(gpus))
-    index, count = shard
     children: list[subprocess.Popen[str]] = []
     try:
-        for number, gpu in enumerate(gpus):
-            own = f"{(index - 1) * len(gpus) + number + 1}/{count * len(gpus)}"
-            options = ["--gpu", gpu, "--shard", own, "--json"]
-            children.append(_start([*arguments, *options], parts[number]))
+        for options, cores in zip(_options(gpus, shard), _cores(len(gpus)), strict=True):
+            children.append(_start([*arguments, *options], cores))
         found = _listen(gpus, children, console)
     except BaseException:
         _end(children)
@@ -62,6 +58,16 @@ def run_on_each(
     if not answers:
         raise _nothing(set(codes))
     return answers, max(codes)
+
+
+def _options(gpus: Sequence[str], shard: tuple[int, int]) -> list[list[str]]:
+    """What tells each process its GPU and its part of this host's part."""
+    index, count = shard
+    first, total = (index - 1) * len(gpus) + 1, count * len(gpus)
+    return [
+        ["--gpu", gpu, "--shard", f"{number}/{total}", "--json"]
+        for number, gpu in enumerate(gpus, start=first)
+    ]
 
 
 def _code(returned: int) -> int:

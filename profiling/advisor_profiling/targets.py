@@ -34,11 +34,6 @@ class Target:
         """Names of its jobs."""
         return tuple(runner.job.name for runner in self.runners)
 
-    @property
-    def gated(self) -> bool:
-        """All its jobs can stand ready without running."""
-        return all(runner.job.progress.gate for runner in self.runners)
-
     def __str__(self) -> str:
         return " beside ".join(map(str, self.runners))
 

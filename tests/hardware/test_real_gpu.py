@@ -53,6 +53,17 @@ def run_json(home: Path, *arguments: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+def kill_after_the_first_point(home: Path, *arguments: str) -> None:
+    with subprocess.Popen(
+        advisor(home, *arguments), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.strip().startswith("1/3"):
+                break
+        process.kill()
+
+
 def test_all_ten_shares_are_read_back(backend: MpsBackend) -> None:
     """The arithmetic agrees with the driver for every share of a sweep."""
     total = backend.gpu.units_total
@@ -93,14 +104,7 @@ def test_dead_daemon_is_refused(backend: MpsBackend) -> None:
 def test_killed_profiler_goes_on(tmp_path: Path) -> None:
     """Kill -9 in mid-sweep on a real GPU: nothing is lost, nothing measured twice."""
     command = ("profile", "triad", "--shares", "20,50,80", "--window", "2")
-    with subprocess.Popen(
-        advisor(tmp_path, *command), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.strip().startswith("1/3"):
-                break
-        process.kill()
+    kill_after_the_first_point(tmp_path, *command)
     answer = run_json(tmp_path, *command)
     assert [p["share_percent"] for p in answer["points"]] == [20, 50, 80]
     assert len({p["run"] for p in answer["points"]}) == 1
@@ -152,14 +156,7 @@ def test_killed_campaign_goes_on(tmp_path: Path) -> None:
         "--window",
         "2",
     )
-    with subprocess.Popen(
-        advisor(tmp_path, *command), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.strip().startswith("1/3"):
-                break
-        process.kill()
+    kill_after_the_first_point(tmp_path, *command)
     answer = run_json(tmp_path, *command)
     assert 1 <= answer["measured"] <= 2
     assert sorted(r["share_a_percent"] for r in answer["points"]) == [30, 50, 70]

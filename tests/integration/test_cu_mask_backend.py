@@ -3,11 +3,10 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sleeper import sleeper
 
 from advisor.errors import LimitNotProvenError, PartitionError
 from advisor.gpu import Gpu, Share
@@ -97,24 +96,13 @@ def test_size_is_read_without_the_masks_of_the_caller(hip: Path) -> None:
     assert with_units(gpu, read_settings(environment)).units_total == 304
 
 
-@contextmanager
-def job(**variables: str) -> Generator[int]:
-    """A process with these variables alone."""
-    command = [shutil.which("sleep") or "sleep", "60"]
-    with subprocess.Popen(command, env=variables) as process:
-        try:
-            yield process.pid
-        finally:
-            process.kill()
-
-
 def test_job_with_the_masks_passes() -> None:
     """All its processes are held to the share; one that has just ended does not count."""
     backend = CuMaskBackend(MI300X)
     masks = backend.environment(Share(10))
-    with job() as ended:
+    with sleeper({}) as ended:
         pass
-    with job(**masks) as wrapper, job(**masks, MORE="1") as worker:
+    with sleeper(masks) as wrapper, sleeper({**masks, "MORE": "1"}) as worker:
         backend.check_clients(Share(10), lambda: [wrapper, ended, worker])
 
 
@@ -124,8 +112,8 @@ def test_job_that_drops_or_changes_a_mask_is_refused() -> None:
     masks = backend.environment(Share(10))
     for changed in ({"HOME": "/"}, backend.environment(Share(20))):
         with (
-            job(**masks) as wrapper,
-            job(**changed) as worker,
+            sleeper(masks) as wrapper,
+            sleeper(changed) as worker,
             pytest.raises(LimitNotProvenError, match=rf"processes \[{worker}\]"),
         ):
             backend.check_clients(Share(10), lambda: [wrapper, worker])
