@@ -31,10 +31,10 @@ from advisor_data import Store
 from advisor_data.bundled import bundled_solo_points
 from advisor_profiling import pair_report
 from advisor_profiling.bench import Bench
-from advisor_profiling.campaign import Cost
 from advisor_profiling.clock import LiveClock
 from advisor_profiling.colocation import Campaign, Report, carry_out
 from advisor_profiling.live import Mode, SourceName
+from advisor_profiling.outcome import Cost
 from advisor_profiling.pairing import kinds_of
 from advisor_profiling.plan import Plan
 from advisor_profiling.plan_file import load_plan, plan_from_options, run_name, to_yaml

@@ -114,7 +114,8 @@ def _listen(
 
     def forward(stream: IO[str], gpu: str) -> None:
         for line in stream:
-            console.print(f"GPU {gpu} |{line.rstrip()}", highlight=False, markup=False)
+            text = f"GPU {gpu} |{line.rstrip()}"
+            console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     threads = [
         threading.Thread(target=target, args=arguments, daemon=True)

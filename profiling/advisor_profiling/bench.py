@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -10,8 +10,9 @@ from advisor.gpu import Gpu, Share
 from advisor.job import Job
 from advisor.runtime.backend import Backend, Granted
 from advisor.runtime.cores import physical_cores, plan_cores
-from advisor.runtime.launcher import RunningJob, launch
+from advisor.runtime.launcher import prove
 from advisor.runtime.processes import pin
+from advisor.runtime.running_job import RunningJob
 from advisor_profiling.clock import Clock, LiveClock
 from advisor_profiling.quiet import Quiet
 from advisor_profiling.source import Source
@@ -109,8 +110,8 @@ class Bench(Protocol):
         """Why a window cannot be measured here, whatever is tried; empty where it can."""
         ...
 
-    def start(self, job: Job, share: Share) -> Client:
-        """Start a job under a proven share; returns before it is ready."""
+    def prove(self, job: Job, share: Share) -> Callable[[], Client]:
+        """Prove the share; the answer starts the job under it, and returns before it is ready."""
         ...
 
     def check_alive(self) -> None:
@@ -189,13 +190,18 @@ class LiveBench:
         """A live GPU can try everything."""
         return ""
 
-    def start(self, job: Job, share: Share) -> Client:
-        """Prove the share, then start the job under it, free to use every job's core."""
+    def prove(self, job: Job, share: Share) -> Callable[[], Client]:
+        """Prove the share with the job's variables; the job is free to use every job's core."""
         folder = self._folder / f"{job.name}-{share}-{next(self._numbers)}"
         folder.mkdir(parents=True)
-        running = launch(job, share, self._backend, self._base, folder)
-        running.pin(self.cores.jobs)
-        return LiveClient(running, self)
+        proven = prove(job, share, self._backend, self._base, folder)
+
+        def start() -> Client:
+            running = proven.start()
+            running.pin(self.cores.jobs)
+            return LiveClient(running, self)
+
+        return start
 
     def check_alive(self) -> None:
         """Check the back-end."""

@@ -6,8 +6,6 @@ written as soon as it is known. A window that failed is tried once more with its
 
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 from advisor.errors import AdvisorError, JobError
 from advisor.records import Point
@@ -15,77 +13,12 @@ from advisor_data import Store
 from advisor_profiling.bench import Bench
 from advisor_profiling.blocks import Block
 from advisor_profiling.crew import Crew
+from advisor_profiling.outcome import Cost, Failure, Outcome, Reporter
 from advisor_profiling.patience import Patience
 from advisor_profiling.points import Conditions, failed_point, to_point
 from advisor_profiling.take import take
 from advisor_profiling.targets import Runner, Target
 from advisor_profiling.window import WindowRules, measure_idle
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A window that could not be measured.
-
-    Attributes:
-        error: The whole message, with where to look.
-        reason: The same in a line without paths, as a point keeps it.
-        cause: What was raised.
-    """
-
-    target: Target
-    error: str
-    reason: str = ""
-    cause: AdvisorError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What a campaign took on one GPU.
-
-    Attributes:
-        duration_s: From its first client's start to its last window's end.
-        measuring_s: Of it, time with a job running in a window or settling for one.
-        window_s: Of it, time inside windows.
-        starts: Clients that were started.
-    """
-
-    duration_s: float = 0.0
-    measuring_s: float = 0.0
-    window_s: float = 0.0
-    starts: int = 0
-
-    def __add__(self, other: "Cost") -> "Cost":
-        return Cost(
-            self.duration_s + other.duration_s,
-            self.measuring_s + other.measuring_s,
-            self.window_s + other.window_s,
-            self.starts + other.starts,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What was measured in this process; points of an earlier part are in the store."""
-
-    points: tuple[Point, ...]
-    failures: tuple[Failure, ...]
-    cost: Cost
-
-
-class Reporter(Protocol):
-    """Whoever watches."""
-
-    def phase(self, text: str) -> None:
-        """Something begins that takes a while."""
-        ...
-
-    def point(self, point: Point, done: int, total: int, eta_s: float) -> None:
-        """A point was measured and written."""
-        ...
-
-    def failure(self, failure: Failure) -> None:
-        """A window failed for good."""
-        ...
 
 
 def conditions_on(
@@ -135,6 +68,8 @@ def measure_blocks(
             duration_s=bench.clock.now_s() - begun_s,
             measuring_s=task.measuring_s,
             window_s=sum(point.window_s for point in task.points),
+            starting_s=crew.starting_s,
+            waiting_s=crew.waiting_s + task.waiting_s,
             starts=crew.starts,
         )
     return Outcome(tuple(task.points), tuple(task.failures), cost)
@@ -159,7 +94,7 @@ class _Task:
         self.points: list[Point] = []
         self.failures: list[Failure] = []
         self._told: list[Failure] = []
-        self.measuring_s = 0.0
+        self.measuring_s, self.waiting_s = 0.0, 0.0
 
     def measure(self, block: Block, *, alone: bool = False) -> None:
         """Start the clients of a block, then take its windows one after the other.
@@ -176,7 +111,9 @@ class _Task:
             missing = self._start(runners)
             if not alone:
                 self._count_jobs_that_never_start(missing)
+            asked_s = self._bench.clock.now_s()
             with self._bench.quiet.measuring():
+                self.waiting_s += self._bench.clock.now_s() - asked_s
                 left = self._windows(left, alone)
 
     def try_again(self, failure: Failure) -> None:
@@ -204,7 +141,11 @@ class _Task:
         missing = [r for r in runners if r not in self._crew.clients]
         if missing:
             self._reporter.phase(f"starting, when no window is open here: {_names(missing)}")
+        before_s = self._crew.starting_s
         self._crew.change(runners)
+        if missing:
+            took_s = self._crew.starting_s - before_s
+            self._reporter.phase(f"{len(self._crew.clients)} clients ready after {took_s:.0f} s")
         return missing
 
     def _count_jobs_that_never_start(self, missing: Sequence[Runner]) -> None:

@@ -10,15 +10,9 @@ from advisor.records import PairPoint, Point, SoloPoint
 from advisor_data import Store
 from advisor_profiling.bench import Bench
 from advisor_profiling.blocks import Block, cut, estimate_s, shard
-from advisor_profiling.campaign import (
-    Cost,
-    Failure,
-    Outcome,
-    Reporter,
-    conditions_on,
-    measure_blocks,
-)
+from advisor_profiling.campaign import conditions_on, measure_blocks
 from advisor_profiling.live import Mode
+from advisor_profiling.outcome import Cost, Failure, Outcome, Reporter
 from advisor_profiling.plan import Plan, Skipped, Work, expand
 from advisor_profiling.resume import left_to_measure
 from advisor_profiling.targets import Target

@@ -11,7 +11,7 @@ from rich.text import Text
 from advisor.flags import DOUBTFUL
 from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Candidate, SplitResult, best
 from advisor.records import PairPoint, SoloPoint
-from advisor_profiling.campaign import Cost
+from advisor_profiling.outcome import Cost
 
 WIDTH = 120
 """Columns that the table may need."""
@@ -100,7 +100,9 @@ def cost_text(cost: Cost, pair_points: int) -> str:
         f"{pair_points} pair points in {cost.duration_s / 60:.1f} GPU-minutes: "
         f"{cost.duration_s / pair_points:.1f} GPU-seconds a pair point, {cost.starts} starts, "
         f"{100 * cost.measuring_s / cost.duration_s:.0f} % of the time measuring "
-        f"({100 * cost.window_s / cost.duration_s:.0f} % in windows, the rest settling)"
+        f"({100 * cost.window_s / cost.duration_s:.0f} % in windows, the rest settling), "
+        f"{100 * cost.starting_s / cost.duration_s:.0f} % starting, "
+        f"{100 * cost.waiting_s / cost.duration_s:.0f} % waiting for other GPUs"
     )
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from advisor.flags import FLAGS
 from advisor.records import Point, SoloPoint
-from advisor_profiling.campaign import Failure
+from advisor_profiling.outcome import Failure
 from advisor_profiling.sweep import IDLE_DRIFT_W, SweepResult
 
 WIDTH = 120
@@ -25,22 +25,20 @@ class ConsoleReporter:
         self._console = console
 
     def phase(self, text: str) -> None:
-        self._console.print(f"  {text} ...", highlight=False)
+        self._say(f"{text} ...")
 
     def point(self, point: Point, done: int, total: int, eta_s: float) -> None:
         flags = f"  [{', '.join(point.flags)}]" if point.flags else ""
         eta = f"eta {int(eta_s) // 60}:{int(eta_s) % 60:02}"
         power = f"{_text(point.power_w)} W {_error(point.power_stderr_w, point.power_w)}"
-        self._console.print(
-            f"  {done}/{total}  {_what(point)}  {power}  {eta}{flags}",
-            highlight=False,
-            markup=False,
-        )
+        self._say(f"{done}/{total}  {_what(point)}  {power}  {eta}{flags}")
 
     def failure(self, failure: Failure) -> None:
-        self._console.print(
-            f"  failed: {failure.target}: {failure.error}", style="red", markup=False
-        )
+        self._say(f"failed: {failure.target}: {failure.error}", style="red")
+
+    def _say(self, text: str, style: str | None = None) -> None:
+        # A line stays one: a log file has no width, and a terminal breaks lines itself.
+        self._console.print(f"  {text}", style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def _what(point: Point) -> str:

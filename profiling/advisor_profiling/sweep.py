@@ -13,7 +13,8 @@ from advisor.records import SoloPoint
 from advisor_data import Store
 from advisor_profiling.bench import Bench
 from advisor_profiling.blocks import cut
-from advisor_profiling.campaign import Failure, Reporter, conditions_on, measure_blocks
+from advisor_profiling.campaign import conditions_on, measure_blocks
+from advisor_profiling.outcome import Failure, Reporter
 from advisor_profiling.targets import Target, solo
 from advisor_profiling.window import WindowRules, measure_idle
 

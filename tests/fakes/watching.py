@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from advisor.records import Point
-from advisor_profiling.campaign import Failure
+from advisor_profiling.outcome import Failure
 
 
 @dataclass

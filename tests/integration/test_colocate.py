@@ -83,6 +83,7 @@ def test_pairs_run_together_at_their_splits(jobs: FakeHost) -> None:
     assert answer["replay"] is False
     assert answer["cost"]["starts"] == 6 + 3
     assert 0 < answer["cost"]["window_s"] < answer["cost"]["duration_s"]
+    assert 0 < answer["cost"]["starting_s"] < answer["cost"]["duration_s"]
 
 
 def test_each_job_is_measured_alone_in_the_same_hour(jobs: FakeHost) -> None:
@@ -113,7 +114,9 @@ def test_keys_of_the_answer(jobs: FakeHost) -> None:
         "run", "gpu_model", "replay", "windows", "to_measure", "measured", "estimated_s", "cost",
         "skipped", "failures", "points",
     }  # fmt: skip
-    assert set(answer["cost"]) == {"duration_s", "measuring_s", "window_s", "starts"}
+    assert set(answer["cost"]) == {
+        "duration_s", "measuring_s", "window_s", "starting_s", "waiting_s", "starts"
+    }  # fmt: skip
     assert (answer["windows"], answer["to_measure"], answer["measured"]) == (5, 5, 0)
     assert answer["points"] == []
 

@@ -16,8 +16,9 @@ from advisor.errors import JobError, LimitNotProvenError, PartitionError
 from advisor.gpu import Gpu, Share
 from advisor.job import Job, Progress
 from advisor.runtime.backend import Granted
-from advisor.runtime.launcher import RunningJob, end_leftovers, launch
+from advisor.runtime.launcher import end_leftovers, prove
 from advisor.runtime.processes import session_pids, wait_until
+from advisor.runtime.running_job import RunningJob
 from advisor.settings import LIMIT_VARIABLES, read_settings
 
 OUTPUT = Progress(kind="output", pattern=r"step (\d+)")
@@ -80,7 +81,7 @@ Launch = Callable[..., AbstractContextManager[RunningJob]]
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs that do not leave get one second for each step."""
-    monkeypatch.setattr("advisor.runtime.launcher._LEAVE_S", 1)
+    monkeypatch.setattr("advisor.runtime.running_job.LEAVE_S", 1)
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def run(tmp_path: Path) -> Launch:
         **fields: object,
     ) -> Generator[RunningJob]:
         job = replace(Job(name="j", command=command, progress=progress), **fields)
-        running = launch(job, Share(30), backend or Unlimited(), base, tmp_path)
+        running = prove(job, Share(30), backend or Unlimited(), base, tmp_path).start()
         try:
             yield running
         finally:

@@ -17,7 +17,8 @@ from advisor.records import PairPoint, SoloPoint
 from advisor_data.file_store import FileStore
 from advisor_profiling.bench import Client
 from advisor_profiling.blocks import Block
-from advisor_profiling.campaign import Outcome, conditions_on, measure_blocks
+from advisor_profiling.campaign import conditions_on, measure_blocks
+from advisor_profiling.outcome import Outcome
 from advisor_profiling.replay import ReplayBench, ReplayClient
 from advisor_profiling.targets import Runner, Target, pair, solo
 from advisor_profiling.window import rules_for

@@ -16,9 +16,9 @@ from advisor.gpu import Share
 from advisor.records import PairPoint, Point
 from advisor_data.file_store import FileStore
 from advisor_profiling.bench import Bench
-from advisor_profiling.campaign import Cost
 from advisor_profiling.colocation import Campaign, OpenBench, Report, carry_out
 from advisor_profiling.live import Mode
+from advisor_profiling.outcome import Cost
 from advisor_profiling.pairing import Pair
 from advisor_profiling.plan import Plan, Skipped, Wish
 from advisor_profiling.replay import ReplayBench

@@ -40,8 +40,14 @@ class LoggingBench(ReplayBench):
         super().__init__(SOLO)
         self.log: list[str] = []
         self.fault = fault
-        self.quiet = LoggingQuiet(self.log)
+        self.quiet: LoggingQuiet = LoggingQuiet(self.log)
         self.ready_after_s = 0.0
+
+    def prove(self, job: Job, share: Share) -> Callable[[], Client]:
+        self.log.append(f"prove {job.name} at {share} %")
+        if error := self.fault("prove", f"{job.name} at {share} %"):
+            raise error
+        return super().prove(job, share)
 
     def start(self, job: Job, share: Share) -> Client:
         client = LoggingClient(job, share, self, super().start(job, share).granted)
@@ -85,13 +91,19 @@ class LoggingClient(ReplayClient):
 
 
 class LoggingQuiet:
-    """Notes when starts are allowed."""
+    """Notes when starts are allowed.
+
+    Attributes:
+        before: Done while windows of others are open.
+    """
 
     def __init__(self, log: list[str]) -> None:
         self._log = log
+        self.before: Callable[[], object] = lambda: None
 
     @contextmanager
     def starting(self) -> Generator[None]:
+        self.before()
         self._log.append("begin")
         yield
         self._log.append("end")
@@ -132,14 +144,14 @@ def test_change_ends_the_unwanted_and_starts_the_missing_only() -> None:
 
 
 def test_all_starts_and_ends_are_kept_out_of_windows() -> None:
-    """Room is made first; then all start at once, and only then is one waited for."""
+    """Room is made first; all limits are proven, all start, and only then is one waited for."""
     bench = LoggingBench()
     crew = Crew(bench)
     crew.change([A])
     bench.log.clear()
     crew.change([B, C])
     assert bench.log == ["begin", *(f"{act} {who}" for act, who in (
-        ("leave", A), ("stop", A), ("start", B), ("start", C),
+        ("leave", A), ("stop", A), ("prove", B), ("prove", C), ("start", B), ("start", C),
         ("ready", B), ("check_limit", B), ("ready", C), ("check_limit", C),
     )), "end"]  # fmt: skip
 
@@ -200,6 +212,26 @@ def test_error_is_kept_and_its_client_not_started_again(act: str) -> None:
     crew.errors.clear()
     crew.change([A, B, C])
     assert crew.clients.keys() == {A, B, C}
+
+
+def test_nothing_starts_where_one_limit_is_not_in_force() -> None:
+    """The last of three is not under its share: no job runs half-limited, none at all."""
+    bench = LoggingBench(fail("prove", C, error=LimitNotProvenError("all SMs were seen")))
+    crew = Crew(bench)
+    with pytest.raises(LimitNotProvenError):
+        crew.change([A, B, C])
+    assert bench.did("start") == []
+
+
+def test_time_of_starts_and_of_waiting_is_told() -> None:
+    """Three seconds for other GPUs, then five until the clients are ready."""
+    bench = LoggingBench()
+    bench.quiet.before = lambda: bench.clock.sleep(3.0)
+    bench.ready_after_s = 8.0
+    crew = Crew(bench)
+    crew.change([A, B])
+    assert crew.waiting_s == pytest.approx(3.0)
+    assert crew.starting_s == pytest.approx(5.0, abs=0.1)
 
 
 def test_client_that_could_not_start_counts_as_no_start() -> None:

@@ -8,7 +8,7 @@ from simple_pairs import SOLOS, nine, pair, solo
 
 from advisor.flags import DOUBTFUL, FLAGS
 from advisor.records import SoloPoint
-from advisor_profiling.campaign import Cost
+from advisor_profiling.outcome import Cost
 from advisor_profiling.pair_report import (
     COLUMNS,
     WIDTH,
@@ -191,10 +191,11 @@ def test_loss_is_shown_as_a_loss() -> None:
 
 def test_cost_of_a_campaign() -> None:
     """GPU-seconds for each point, and how much of the time a window was open."""
-    cost = Cost(duration_s=600.0, measuring_s=480.0, window_s=300.0, starts=24)
+    cost = Cost(600.0, measuring_s=480.0, window_s=300.0, starting_s=60.0, waiting_s=6.0, starts=24)
     assert cost_text(cost, 100) == (
         "100 pair points in 10.0 GPU-minutes: 6.0 GPU-seconds a pair point, 24 starts, "
-        "80 % of the time measuring (50 % in windows, the rest settling)"
+        "80 % of the time measuring (50 % in windows, the rest settling), 10 % starting, "
+        "1 % waiting for other GPUs"
     )
 
 

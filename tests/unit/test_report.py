@@ -12,7 +12,7 @@ from advisor.flags import FLAGS
 from advisor.gpu import Share
 from advisor.job import Job
 from advisor.records import SoloPoint
-from advisor_profiling.campaign import Failure
+from advisor_profiling.outcome import Failure
 from advisor_profiling.report import ConsoleReporter, plot, problems, summary, table
 from advisor_profiling.sweep import SweepResult
 from advisor_profiling.targets import solo
@@ -171,14 +171,14 @@ def test_missing_shares_are_told() -> None:
 def test_progress_lines_hold_numbers_flags_and_time_to_go() -> None:
     """A log file shows each point on a line of its own, brackets as they are."""
     file = io.StringIO()
-    reporter = ConsoleReporter(Console(file=file, width=200))
-    reporter.phase("measuring idle power")
+    reporter = ConsoleReporter(Console(file=file, width=20))
+    reporter.phase("measuring idle power [of 2]")
     reporter.point(FULL, 2, 10, 125.9)
     reporter.point(point(), 3, 10, 0.0)
     target = solo(Job(name="gemm", command=("x",)), Share(30))
     reporter.failure(Failure(target, "bad [/checkpoint]"))
     idle, first, second, failure = file.getvalue().splitlines()
-    assert idle == "  measuring idle power ..."
+    assert idle == "  measuring idle power [of 2] ..."
     assert first == (
         "  2/10  gemm 50 % = 66 units  200 images/s ±0.50 %  400.0 W ±0.50 %  eta 2:05"
         "  [noisy-rate, cpu-bound]"

@@ -1,0 +1,195 @@
+"""A job that was started: its progress, its gate, and how it is stopped in the safe order."""
+
+import contextlib
+import os
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from advisor.errors import JobError
+from advisor.gpu import Share
+from advisor.job import Job
+from advisor.progress import GO, HOLD, QUIT, RUNNING, STARTING, WAITING
+from advisor.runtime.backend import Backend, Granted
+from advisor.runtime.counting import open_counter
+from advisor.runtime.processes import cpu_s, marked_pids, pin, session_pids, wait_until
+
+PROGRESS_MARK = "ADVISOR_PROGRESS_FILE"
+"""Its value is unique for each started job, so it marks all processes of one."""
+
+LEAVE_S = 5
+"""How long a job may take to end when it is asked, or signalled."""
+
+
+class RunningJob:
+    """A job that was started under a proven share.
+
+    Attributes:
+        granted: What was read back before the start.
+        output: File with everything the job wrote.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        share: Share,
+        backend: Backend,
+        granted: Granted,
+        folder: Path,
+        process: subprocess.Popen[bytes],
+    ) -> None:
+        self.job, self.share, self.granted = job, share, granted
+        self.output = folder / "output.log"
+        self._backend, self._process = backend, process
+        self._progress_file = str(folder / "progress")
+        self._gate = (folder / "gate").open("r+b", buffering=0) if job.progress.gate else None
+        self._counter = open_counter(job.progress, folder / "progress", self.output)
+        self._started = time.monotonic()
+
+    def count(self) -> float:
+        """Progress so far, in the job's unit."""
+        return self._counter.read()
+
+    def pids(self) -> list[int]:
+        """Living processes of the job."""
+        # By mark as well: some launchers give each worker a session of its own.
+        own = set(session_pids(self._process.pid))
+        return sorted(own | set(marked_pids({PROGRESS_MARK: self._progress_file})))
+
+    def cpu_s(self) -> float:
+        """CPU time of the living processes, s."""
+        return cpu_s(self.pids())
+
+    def pin(self, cores: Collection[int]) -> None:
+        """Keep the job on `cores`."""
+        pin(self.pids(), cores)
+
+    def go(self) -> None:
+        """Open the gate; a job without one runs anyway."""
+        self._want(GO)
+
+    def hold(self) -> None:
+        """Close the gate and wait until the job stands at it.
+
+        Raises:
+            JobError: it did not come to rest.
+        """
+        self._want(HOLD)
+        if self._gate is not None and not wait_until(self._waiting, self.job.start_timeout_s):
+            raise self._error("did not stop at its gate", "it calls Progress.add too seldom")
+
+    def ready(self) -> bool:
+        """Whether the warm-up is over: it waits at its gate, or has begun to count.
+
+        Raises:
+            JobError: the job ended, or made no progress within its start time-out.
+        """
+        self.check()
+        age_s = time.monotonic() - self._started
+        if self._waiting() if self._gate is not None else self.count() > 0:
+            return age_s >= self.job.warm_up_s
+        if age_s > self.job.start_timeout_s:
+            raise self._error(
+                f"made no progress within {self.job.start_timeout_s:g} s",
+                "it hangs, or its progress is not read the way it reports it "
+                f"(progress: {self.job.progress.kind})",
+            )
+        return False
+
+    def check(self) -> None:
+        """Check that the job still runs.
+
+        Raises:
+            JobError: it ended; the message holds the end of its output.
+        """
+        status = self._process.poll()
+        if status is not None:
+            raise self._error(*_explain(status, self.tail()))
+
+    def check_limit(self) -> None:
+        """Check that the running job is itself under its limit; stops it when it is not."""
+        try:
+            self._backend.check_clients(self.share, self.pids)
+        except BaseException:
+            self.stop()
+            raise
+
+    def tail(self) -> str:
+        """The last 600 characters of the output."""
+        return self.output.read_bytes()[-600:].decode(errors="replace").strip()
+
+    def leave(self) -> None:
+        """Ask the job at its gate to end; returns at once."""
+        if self._process.poll() is None:
+            self._want(QUIT)
+
+    def stop(self) -> None:
+        """End the job: ask at the gate, take it off the GPU, then signals; again does nothing."""
+        self.leave()
+        # A job that has not come to its gate yet does not look at it.
+        if self._process.poll() is None and self._state() in (WAITING, RUNNING):
+            wait_until(self._over, LEAVE_S)
+        try:
+            if pids := self.pids():
+                self._backend.release(pids)
+        finally:
+            # Also when the daemon is gone: no job may outlive its limit.
+            self._end()
+
+    def _end(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self.pids():
+                for pid in self.pids():
+                    send_signal(pid, number)
+                wait_until(self._over, LEAVE_S)
+        self._process.wait()
+        self._counter.close()
+        if self._gate is not None:
+            self._gate.close()
+
+    def _over(self) -> bool:
+        return self._process.poll() is not None and not self.pids()
+
+    def _want(self, word: int) -> None:
+        if self._gate is not None:
+            os.pwrite(self._gate.fileno(), struct.pack("<q", word), 0)
+
+    def _waiting(self) -> bool:
+        if self._gate is None:
+            return False
+        self.check()
+        return self._state() == WAITING
+
+    def _state(self) -> int:
+        if self._gate is None:
+            return STARTING
+        return struct.unpack("<q", os.pread(self._gate.fileno(), 8, 8))[0]
+
+    def _error(self, what: str, why: str = "") -> JobError:
+        return JobError(
+            f"{self.job.name} at {self.share} % {what}",
+            why=why,
+            fix=f"its output is in {self.output}; the end of it:\n{self.tail() or '(nothing)'}",
+        )
+
+
+def send_signal(pid: int, number: int) -> None:
+    """Send a signal to a process that may be gone."""
+    # It may end by itself between listing and signal.
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _explain(status: int, tail: str) -> tuple[str, str]:
+    how = f"was ended by signal {-status}" if status < 0 else f"ended with exit code {status}"
+    lower = tail.lower()
+    if "out of memory" in lower:
+        return how, "the GPU or the host ran out of memory; use a smaller batch"
+    if "mps client has been terminated" in lower or "mpsclientterminated" in lower:
+        return how, "its MPS client was terminated from outside"
+    if status == -signal.SIGKILL:
+        return how, "killed from outside, perhaps by the kernel for lack of memory"
+    return how, "a job must run until it is stopped" if status == 0 else ""
