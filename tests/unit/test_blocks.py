@@ -23,6 +23,8 @@ from advisor_profiling.targets import Runner, Target, pair, solo
 from advisor_profiling.window import WindowRules, rules_for
 
 CLIENTS = 48
+WINDOW_S = 6.5
+"""1.5 s of settling, 2 to 8 s of window, 0.6 s between two."""
 FULL = Share(100.0)
 
 members = st.lists(
@@ -353,10 +355,10 @@ def test_more_shards_than_blocks() -> None:
 
 
 def test_estimate_counts_starts_and_windows() -> None:
-    """48 starts of 1.5 s and 88 windows of 3.7 s; shorter windows take less."""
+    """48 starts of 1.5 s and 88 windows of 6.5 s; shorter windows take less."""
     blocks = cut(windows(jobs("abcd").values()), CLIENTS, None, "seed")
-    assert estimate_s(blocks, WindowRules()) == pytest.approx(48 * 1.5 + 88 * 3.7)
-    assert estimate_s(blocks, rules_for(1.0)) == pytest.approx(48 * 1.5 + 88 * 2.2)
+    assert estimate_s(blocks, WindowRules()) == pytest.approx(48 * 1.5 + 88 * WINDOW_S)
+    assert estimate_s(blocks, rules_for(1.0)) == pytest.approx(48 * 1.5 + 88 * 2.6)
     assert estimate_s([], WindowRules()) == 0
 
 
@@ -365,8 +367,8 @@ def test_estimate_counts_kept_clients_once() -> None:
     a, b = job("a"), job("b", gate=False)
     gated = Block((Runner(a, FULL),), (solo(a, FULL),))
     loose = Block((Runner(b, FULL),), (solo(b, FULL),))
-    assert estimate_s([gated, gated], WindowRules()) == pytest.approx(1.5 + 2 * 3.7)
-    assert estimate_s([loose, loose], WindowRules()) == pytest.approx(2 * 1.5 + 2 * 3.7)
+    assert estimate_s([gated, gated], WindowRules()) == pytest.approx(1.5 + 2 * WINDOW_S)
+    assert estimate_s([loose, loose], WindowRules()) == pytest.approx(2 * 1.5 + 2 * WINDOW_S)
 
 
 def test_two_clients_that_alone_are_too_many() -> None:
