@@ -59,9 +59,9 @@ def cut(
     All targets of the same jobs are in one block, where their clients fit. A target whose clients
     cannot stand ready beside others is a block of its own: a job has no gate or, where memory
     counts, does not tell how much it needs; or two clients alone are too many. A block follows the
-    one with which it has most clients in common. Its windows come in an order that is random, so
-    that a drift of the card does not look like an effect of the split, but the same for the same
-    targets and seed.
+    one with which it has most clients in common. The windows of a pair follow one another, so that
+    few pairs are cut in two where the GPU is taken away; their order is random, so that a drift of
+    the card does not look like an effect of the split, but the same for the same targets and seed.
 
     Args:
         targets: In any order.
@@ -141,7 +141,12 @@ def _with_baselines(block: Block, number: int) -> Block:
 
 
 def _shuffled(block: Block, seed: str) -> Block:
-    targets = random.Random(seed).sample(block.targets, len(block.targets))
+    """The jobs in random order, and the windows of the same jobs, which follow one another."""
+    chance, by_jobs = random.Random(seed), dict[tuple[str, ...], list[Target]]()
+    for target in block.targets:
+        by_jobs.setdefault(target.jobs, []).append(target)
+    groups = chance.sample(list(by_jobs.values()), len(by_jobs))
+    targets = (target for group in groups for target in chance.sample(group, len(group)))
     return Block(block.runners, tuple(targets))
 
 

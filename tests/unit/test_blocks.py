@@ -252,15 +252,24 @@ def test_repeats_share_their_clients() -> None:
 
 
 def test_windows_come_in_a_random_order() -> None:
-    """Neither the splits of a pair nor the pairs follow each other, and each seed has its order."""
+    """Neither splits nor pairs come sorted, each pair has its own order, and each seed another."""
     plan = windows(jobs("abcd").values())
     (block,), (other,) = cut(plan, CLIENTS, None, "one"), cut(plan, CLIENTS, None, "two")
     assert block.targets != other.targets
     shares = [t.runners[0].share.percent for t in block.targets]
     rising = sum(first <= second for first, second in itertools.pairwise(shares))
     assert 0.3 < rising / len(shares) < 0.7
-    again = sum(first.jobs == second.jobs for first, second in itertools.pairwise(block.targets))
-    assert again < len(shares) / 4
+    met = list(dict.fromkeys(target.jobs for target in block.targets))
+    assert met != sorted(met)
+    orders = {tuple(t.runners[0].share for t in block.targets if t.jobs == jobs_) for jobs_ in met}
+    assert len(orders) == 6 + 4 + 1
+
+
+def test_windows_of_a_pair_follow_one_another() -> None:
+    """Where the GPU is taken away in mid-block, one pair is cut in two, not all of them."""
+    (block,) = cut(windows(jobs("abcd").values()), CLIENTS, None, "one")
+    changes = sum(a.jobs != b.jobs for a, b in itertools.pairwise(block.targets))
+    assert changes == 10 + 4 - 1
 
 
 def test_loose_windows_come_in_a_random_order() -> None:
