@@ -34,13 +34,15 @@ class LoggingBench(ReplayBench):
     Attributes:
         log: Such as "start gemm at 30 %"; begin and end of the quiet phase among them.
         fault: What is raised when a client does something; None: nothing.
+        others: Done while windows of others are open.
     """
 
     def __init__(self, fault: Fault = no_fault) -> None:
         super().__init__(SOLO)
         self.log: list[str] = []
         self.fault = fault
-        self.quiet: LoggingQuiet = LoggingQuiet(self.log)
+        self.others: Callable[[], object] = lambda: None
+        self.quiet = LoggingQuiet(self)
         self.ready_after_s = 0.0
 
     def prove(self, job: Job, share: Share) -> Callable[[], Client]:
@@ -91,22 +93,17 @@ class LoggingClient(ReplayClient):
 
 
 class LoggingQuiet:
-    """Notes when starts are allowed.
+    """Notes when starts are allowed."""
 
-    Attributes:
-        before: Done while windows of others are open.
-    """
-
-    def __init__(self, log: list[str]) -> None:
-        self._log = log
-        self.before: Callable[[], object] = lambda: None
+    def __init__(self, bench: LoggingBench) -> None:
+        self._bench = bench
 
     @contextmanager
     def starting(self) -> Generator[None]:
-        self.before()
-        self._log.append("begin")
+        self._bench.others()
+        self._bench.log.append("begin")
         yield
-        self._log.append("end")
+        self._bench.log.append("end")
 
     @contextmanager
     def measuring(self) -> Generator[None]:
@@ -226,7 +223,7 @@ def test_nothing_starts_where_one_limit_is_not_in_force() -> None:
 def test_time_of_starts_and_of_waiting_is_told() -> None:
     """Three seconds for other GPUs, then five until the clients are ready."""
     bench = LoggingBench()
-    bench.quiet.before = lambda: bench.clock.sleep(3.0)
+    bench.others = lambda: bench.clock.sleep(3.0)
     bench.ready_after_s = 8.0
     crew = Crew(bench)
     crew.change([A, B])
