@@ -13,7 +13,11 @@ from advisor.errors import InputError, StoreError
 from advisor.records import Point
 from advisor.settings import Settings
 from advisor_data import Store, open_store
-from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.bundled import (
+    bundled_baseline_points,
+    bundled_pair_points,
+    bundled_solo_points,
+)
 from advisor_profiling.bench import Bench
 from advisor_profiling.live import Mode, SourceName, live_bench
 from advisor_profiling.replay import ReplayBench
@@ -58,12 +62,13 @@ def open_bench(
         source: Telemetry of a live GPU.
         mode: How shares are enforced.
         logs: Folder for what the jobs of a live GPU say.
-        pairs: Replay recorded pairs too.
+        pairs: Replay recorded pairs too, and their jobs alone as their campaigns measured them.
         noise: Seed of a replay's noise; None: without.
     """
     if gpu == REPLAY:
-        recorded = bundled_pair_points() if pairs else ()
-        yield ReplayBench(bundled_solo_points(), recorded, mode, noise)
+        recorded = bundled_pair_points() if pairs else []
+        baselines = bundled_baseline_points() if pairs else []
+        yield ReplayBench([*bundled_solo_points(), *baselines], recorded, mode, noise)
         return
     with live_bench(settings, gpu, source, mode, logs) as bench:
         yield bench
@@ -81,7 +86,7 @@ def open_points(settings: Settings, gpu: str) -> Generator[Store]:
 def bundled_points() -> list[Point]:
     """The measurements that come with the package; none where it was installed without them."""
     points: list[Point] = []
-    for read in (bundled_solo_points, bundled_pair_points):
+    for read in (bundled_solo_points, bundled_baseline_points, bundled_pair_points):
         with suppress(StoreError, InputError):
             points += read()
     return points

@@ -13,13 +13,17 @@ from rich.text import Text
 from advisor.errors import InputError
 from advisor.flags import DOUBTFUL
 from advisor.records import PairPoint, SoloPoint
-from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.bundled import (
+    bundled_baseline_points,
+    bundled_pair_points,
+    bundled_solo_points,
+)
 from advisor_data.dataset import select
 from advisor_data.files import read_points
 from advisor_training import sentences
 from advisor_training.dataset import Analysis, ObjectiveReport, analyse, to_json
 from advisor_training.figures import check_installed
-from advisor_training.gains import BASELINES
+from advisor_training.gains import BASELINES, Gain
 from advisor_training.pairs import LeftOut
 from advisor_training.report import write_report
 
@@ -27,7 +31,7 @@ app = typer.Typer(help="Pages made from measurements.", no_args_is_help=True)
 
 _Kind = TypeVar("_Kind", SoloPoint, PairPoint)
 
-_WIDTH = 100
+_WIDTH = 120
 _COLUMNS = ("objective", "noise ceiling", "uneven pays", *(f"over {name}" for name in BASELINES))
 
 
@@ -53,7 +57,7 @@ def dataset(
     """When does an uneven split pay? Writes dataset.html and dataset.png."""
     check_installed()
     points = _read(pairs, PairPoint) if pairs else bundled_pair_points()
-    solos = _read(solo, SoloPoint) if solo else bundled_solo_points()
+    solos = _read(solo, SoloPoint) if solo else _bundled_alone()
     analysis = _analyse(points, solos, flagged=flagged)
     files = write_report(analysis, out)
     if as_json:
@@ -62,13 +66,19 @@ def dataset(
     console = Console()
     # Headings are never cut off: on a narrow terminal lines wrap.
     console.width = max(console.width, _WIDTH)
-    console.print(sentences.headline(analysis), highlight=False)
-    console.print(_table(analysis))
-    for line in (sentences.where_it_pays(analysis), sentences.where_sharing_loses(analysis)):
+    for line in sentences.said(analysis):
         console.print(line, highlight=False)
+    console.print("Gains of the best of nine splits, mean and median:", highlight=False)
+    console.print(_table(analysis))
     for item in analysis.left_out:
-        console.print(f"{item.points} points left out: {item.reason}", markup=False)
+        left_out = sentences.count_of(item.points, "point")
+        console.print(f"{left_out} left out: {item.reason}", markup=False)
     typer.echo(f"written: {', '.join(map(str, files))}")
+
+
+def _bundled_alone() -> list[SoloPoint]:
+    """Profiles, and the baselines of the same card and run as the bundled pairs."""
+    return [*bundled_solo_points(), *bundled_baseline_points()]
 
 
 def _read(path: Path, kind: type[_Kind]) -> list[_Kind]:
@@ -106,5 +116,11 @@ def _table(analysis: Analysis) -> Table:
 
 def _cells(report: ObjectiveReport, pairs: int) -> list[str]:
     ceiling = f"{report.ceiling.mean_percent:.2f} %" if report.ceiling else "-"
-    gains = [sentences.signed(gain.mean_percent) for gain in report.gains]
+    gains = [_gain(gain) for gain in report.gains]
     return [report.name, ceiling, f"{report.uneven_pays_pairs} of {pairs}", *gains]
+
+
+def _gain(gain: Gain) -> str:
+    if gain.mean_percent is None or gain.median_percent is None:
+        return "-"
+    return f"{gain.mean_percent:+.1f}, {gain.median_percent:+.1f} %"

@@ -28,6 +28,18 @@ def bundled_pair_points() -> list[PairPoint]:
     return _points("pairs.parquet", PairPoint, "measured pairs")
 
 
+def bundled_baseline_points() -> list[SoloPoint]:
+    """Jobs alone at 100 %, measured in the campaigns of the bundled pairs: their baselines.
+
+    They are no profiles: what looks for those reads `bundled_solo_points` alone.
+
+    Raises:
+        StoreError: the installation lacks the file.
+        InputError: pyarrow is not installed.
+    """
+    return _points("baselines.parquet", SoloPoint, "baselines of the pairs")
+
+
 def _points(name: str, kind: type[P], content: str) -> list[P]:
     file = resources.files("advisor_data") / "bundled" / name
     if not file.is_file():

@@ -41,6 +41,12 @@ def test_wheel_is_complete(wheel: Path) -> None:
     assert migrations <= names
 
 
+def test_wheel_has_the_measurements(wheel: Path) -> None:
+    """Replays and the report work where the package was installed; the data brings its card."""
+    files = {"solo.parquet", "baselines.parquet", "pairs.parquet", "README.md"}
+    assert {f"advisor_data/bundled/{name}" for name in files} <= set(_names(wheel))
+
+
 def test_wheel_runs_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
     """Every package and the command import from the wheel alone."""
     with zipfile.ZipFile(wheel) as archive:

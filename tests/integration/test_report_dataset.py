@@ -56,7 +56,7 @@ def test_page_image_and_table(data: Data) -> None:
     done = report(data.folder, "--pairs", str(data.pairs), "--solo", str(data.solo))
     assert done.returncode == 0, done.stderr
     assert "An uneven split beats 50/50 by more than the noise" in done.stdout
-    assert "1 points left out: pair points flagged counter-mismatch" in done.stdout
+    assert "1 point left out: pair points flagged counter-mismatch" in done.stdout
     lines = [line for line in done.stdout.splitlines() if " of 15 " in line and "%" in line]
     names = [line.split()[0] for line in lines]
     assert "throughput-per-watt" in names

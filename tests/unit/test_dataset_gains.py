@@ -78,7 +78,7 @@ def test_a_planted_best_split_is_found() -> None:
     pairs, _ = make_pairs(
         made_up.pair_points([(made_up.SITTER, made_up.CLIMBER)]), made_up.solo_points()
     )
-    found = relative(pairs[0], THROUGHPUT, 0.0)
+    found = relative(pairs[0], THROUGHPUT, 0.0, None)
     assert (pairs[0].job_a, found.best_split, found.beyond_noise) == ("climber", "90/10", True)
     assert found.oracle_percent == pytest.approx(100 * (1.89 / 1.5 - 1), abs=1)
 
@@ -119,7 +119,7 @@ def test_a_baseline_worth_nothing_is_counted_apart() -> None:
     starved = pair(100, 100, mode="uncapped", rate_a=0.0)
     found = gain(pairs_of([*nine(), starved]), OBJECTIVES["max-min"], "uncapped", 0.0)
     assert (found.pairs, found.zero_pairs, found.mean_percent) == (1, 1, None)
-    value = relative(pairs_of([*nine(), starved])[0], OBJECTIVES["max-min"], 0.0)
+    value = relative(pairs_of([*nine(), starved])[0], OBJECTIVES["max-min"], 0.0, None)
     assert value.uncapped_percent == -100
 
 
@@ -185,9 +185,14 @@ def test_a_gain_within_the_noise_is_a_tie() -> None:
     assert [*bins(points, tie=0.05)] == [50]
     assert [*bins(points, tie=0.01)] == [80]
     found = pairs_of(points)[0]
-    assert not relative(found, THROUGHPUT, 0.05).beyond_noise
-    assert relative(found, THROUGHPUT, 0.01).beyond_noise
-    assert relative(found, THROUGHPUT, 0.05).best_split == "20/80"
+    assert not relative(found, THROUGHPUT, 0.05, "a").beyond_noise
+    assert relative(found, THROUGHPUT, 0.01, "a").beyond_noise
+    assert relative(found, THROUGHPUT, 0.05, "a").best_split == "20/80"
+    directions = [
+        relative(found, THROUGHPUT, 0.01, busier).direction for busier in ("a", "b", None)
+    ]
+    assert directions == ["to_other", "to_busier", "undirected"]
+    assert relative(found, THROUGHPUT, 0.05, "a").direction == "undirected"
 
 
 def test_a_pair_that_loses_when_shared_is_listed() -> None:

@@ -14,7 +14,7 @@ from simple_pairs import SOLOS, nine, pair, solo
 from advisor.errors import InputError, StoreError
 from advisor.objectives import OBJECTIVES
 from advisor.records import PairPoint
-from advisor_training import figures
+from advisor_training import drawings, figures
 from advisor_training.dataset import Analysis, analyse, to_json
 from advisor_training.page import to_html
 from advisor_training.pairs import LeftOut
@@ -22,10 +22,15 @@ from advisor_training.report import write_report
 from advisor_training.sentences import (
     axis_sentence,
     headline,
+    not_measured,
+    replay_note,
+    said,
     signed,
     solo_sentence,
     where_it_pays,
     where_sharing_loses,
+    who_gets_more,
+    who_pays,
 )
 
 MARKUP = 'x"><script>alert(1)</script>&'
@@ -74,8 +79,9 @@ def test_json_keys_are_stable(analysis: Analysis) -> None:
     plain = json.loads(json.dumps(to_json(analysis), allow_nan=False))
     assert plain["schema"] == 1
     assert _keys(plain) == {
-        "schema", "gpu_models", "cards", "runs", "pair_points", "points_by_kind", "solo_sources",
-        "left_out", "jobs", "pairs", "objectives", "paper",
+        "schema", "gpu_models", "cards", "runs", "pair_points", "replayed_points",
+        "points_by_kind", "flags", "solo_sources", "left_out", "jobs", "pairs", "objectives",
+        "paper",
     }  # fmt: skip
     assert _keys(plain["points_by_kind"]) == {
         "nine", "grid", "over-subscribed", "other", "uncapped", "time-sliced",
@@ -92,7 +98,8 @@ def test_json_keys_are_stable(analysis: Analysis) -> None:
     }  # fmt: skip
     assert _keys(plain["pairs"][0]["objectives"]) == set(OBJECTIVES)
     assert _keys(plain["pairs"][0]["objectives"]["throughput"]) == {
-        "best_split", "beyond_noise", "oracle_percent", "uncapped_percent",
+        "best_split", "beyond_noise", "direction", "slower_percent", "slower_at_equal_percent",
+        "oracle_percent", "uncapped_percent",
         "time_sliced_percent", "exclusive_percent",
     }  # fmt: skip
     assert _keys(plain["paper"]) == {"title", "groups", "figures"}
@@ -167,12 +174,12 @@ def test_nothing_to_analyse_says_why() -> None:
 def test_the_headline_is_computed() -> None:
     """Other data, other numbers; without repeats no claim about noise."""
     assert headline(small()) == (
-        "An uneven split beats 50/50 in 1 of 1 pair. The best of the nine splits does 50.0 % "
-        "more work per joule on average, 50.0 % at most."
+        "An uneven split beats 50/50 in 1 of 1 pair (by any amount: the noise is not known). The "
+        "best of the nine splits does 50.0 % more work per joule on average, 50.0 % at most."
     )
-    assert headline(small(nine(FLAT))).startswith("An uneven split beats 50/50 in 0 of 1 pair. ")
+    assert headline(small(nine(FLAT))).startswith("An uneven split beats 50/50 in 0 of 1 pair (")
     repeated = small([*nine({**FLAT, 20: 1.2}), *nine({**FLAT, 20: 1.2}, repeat=1)])
-    assert "by more than the noise (0.0 %) in 1 of 1 pair" in headline(repeated)
+    assert "by more than the noise (0.0 %) in 1 of 1 pair. The best" in headline(repeated)
 
 
 def test_sentences_about_sharing(analysis: Analysis) -> None:
@@ -202,6 +209,67 @@ def test_a_loss_counts_beyond_the_noise() -> None:
         ]
     unknown = where_sharing_loses(small(nine(dict.fromkeys(FLAT, 0.97))))
     assert unknown == "In 1 of 1 pair one after the other beats every shared split, per joule."
+
+
+def test_who_gets_more_is_said() -> None:
+    """The job with the lower SM activity alone is the less busy one; without counters, silence."""
+    solos = [solo("a", sm_active_percent=90.0), solo("b", sm_active_percent=20.0)]
+    for best, lighter, busier in ((20, "1 pair", 0), (80, "0 pairs", 1)):
+        said = who_gets_more(analyse(nine({**FLAT, best: 1.5}), solos))
+        assert f"fewer SMs busy alone in {lighter}, to the busier one in {busier}." in said
+    assert who_gets_more(analyse(nine(FLAT), solos)) == ""
+    assert who_gets_more(small()) == ""
+
+
+def test_what_the_gain_costs_is_said() -> None:
+    """More work per joule may come from one job nearly standing still; the reader is told."""
+    best = pair(10, 90, rate_a=0.05, rate_b=0.95, power_w=50.0)
+    found = small([best, *[p for p in nine(FLAT) if p.share_a_percent != 10]])
+    assert who_pays(found) == (
+        "The slower of the two jobs then runs at 5 % of its speed alone in the median, where 50/50 "
+        "gives it 50 %."
+    )
+    assert who_pays(small(nine(FLAT))) == ""
+
+
+def test_what_was_not_measured_is_said(analysis: Analysis) -> None:
+    """Nobody takes a missing measurement for a missing effect."""
+    assert not_measured(small()) == (
+        "Not measured: any pair twice, so how much of a gain is noise is not known; uncapped; "
+        "time-sliced; exact counts of units."
+    )
+    assert not_measured(analysis) == ""
+
+
+def test_replayed_points_are_called_so() -> None:
+    """A report over replayed points says it first, and how many they are."""
+    replayed = small(nine(source="replay"))
+    assert replayed.replayed_points == 9
+    assert said(replayed)[0] == "REPLAY: all 9 pair points are replays of recorded ones."
+    assert "REPLAY: all 9 pair points" in to_html(replayed)
+    mixed = small([*nine(source="replay"), *nine(source="nvml", repeat=1)])
+    assert replay_note(mixed) == "REPLAY: 9 of 18 pair points are replays of recorded ones."
+    assert replay_note(small()) == ""
+
+
+def test_flags_of_used_points_are_counted() -> None:
+    """What describes a job stays in, and the page says how often."""
+    marked = small([*nine(flags=("throttled", "noisy-rate")), pair(60, 40, flags=("throttled",),
+                    repeat=1)])  # fmt: skip
+    assert marked.flags == {"throttled": 10, "noisy-rate": 9}
+    assert "<td>throttled</td><td>10</td>" in to_html(marked)
+
+
+def test_dots_are_coloured_by_who_gets_more() -> None:
+    """The first figure tells the lighter job, the busier one, a job beside itself, and a tie."""
+    solos = [solo("a", sm_active_percent=90.0), solo("b", sm_active_percent=20.0)]
+    for points, label in (
+        (nine({**FLAT, 20: 1.5}), "larger share to the less busy job"),
+        (nine({**FLAT, 80: 1.5}), "to the busier job"),
+        (nine(FLAT), "50/50 is as good"),
+        (nine({**FLAT, 80: 1.5}, job_b="a"), "a job beside itself, or not known"),
+    ):
+        assert drawings.favours(analyse(points, solos).pairs[0]) == label
 
 
 def test_sentences_about_sources(analysis: Analysis) -> None:
@@ -265,7 +333,7 @@ def read(page: str) -> _Reader:
 def test_the_page_needs_no_other_file(page: str) -> None:
     """It opens from a mail or a disk without a network: links stay inside the page."""
     reader = read(page)
-    assert page.count("<svg ") == 4
+    assert page.count("<svg ") == 5
     assert reader.links
     assert all(link.startswith("#") and link[1:] in reader.identities for link in reader.links)
     assert len(reader.identities) == len(set(reader.identities))

@@ -1,5 +1,6 @@
 """Points as files to take away and to bring in."""
 
+import dataclasses
 import errno
 import importlib
 import json
@@ -19,7 +20,11 @@ from advisor.errors import InputError, StoreError
 from advisor.records import PAIR_COLUMNS, SCHEMA_VERSION, SOLO_COLUMNS, PairPoint, Point, SoloPoint
 from advisor.rows import to_row
 from advisor_data import bundled, open_store, schema_page
-from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.bundled import (
+    bundled_baseline_points,
+    bundled_pair_points,
+    bundled_solo_points,
+)
 from advisor_data.files import read_points, write_points
 from advisor_data.parquet import KIND_KEY, VERSION_KEY
 
@@ -271,9 +276,14 @@ def test_bundled_points_are_read_from_the_package(
         bundled_solo_points()
     with pytest.raises(StoreError, match=r"bundled/pairs\.parquet .*the measured pairs"):
         bundled_pair_points()
+    with pytest.raises(StoreError, match=r"bundled/baselines\.parquet"):
+        bundled_baseline_points()
     (tmp_path / "advisor_data" / "bundled").mkdir(parents=True)
     write_points(tmp_path / "advisor_data" / "bundled" / "solo.parquet", [point()])
     assert bundled_solo_points() == [point()]
+    alone = dataclasses.replace(point(), run="campaign")
+    write_points(tmp_path / "advisor_data" / "bundled" / "baselines.parquet", [alone])
+    assert bundled_baseline_points() == [alone]
     write_points(tmp_path / "advisor_data" / "bundled" / "pairs.parquet", [pair_point()])
     assert bundled_pair_points() == [pair_point()]
 

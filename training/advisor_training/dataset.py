@@ -24,7 +24,7 @@ from advisor_training.grid import GridGain, grid_gain
 from advisor_training.groups import Classes, GroupRow, group_of, group_rows
 from advisor_training.losses import Loss, losses
 from advisor_training.noise import Ceiling, noise_ceiling
-from advisor_training.pairs import KINDS, LeftOut, Pair, kind_of, make_pairs
+from advisor_training.pairs import KINDS, REPLAY_SOURCE, LeftOut, Pair, kind_of, make_pairs
 from advisor_training.paper import FIGURES, GROUPS, TITLE
 from advisor_training.solo import SOLO_SOURCES, JobClass, job_classes, whole_gpu
 
@@ -85,7 +85,9 @@ class Analysis:
 
     Attributes:
         pair_points: Points that were given, flagged ones not among them unless asked for.
+        replayed_points: How many of them come from a replay.
         points_by_kind: How many of them there are of each kind of split.
+        flags: How many of them carry which flag.
         solo_sources: How many measurements took their solo rates from where.
         left_out: What was not used, and why.
     """
@@ -94,7 +96,9 @@ class Analysis:
     cards: int
     runs: int
     pair_points: int
+    replayed_points: int
     points_by_kind: Mapping[str, int]
+    flags: Mapping[str, int]
     solo_sources: Mapping[str, int]
     left_out: tuple[LeftOut, ...]
     jobs: tuple[JobClass, ...]
@@ -129,13 +133,16 @@ def analyse(
     reports = {o.name: _objective_report(o, pairs, classes) for o in OBJECTIVES.values()}
     kinds = Counter(map(kind_of, points))
     sources = Counter(m.solo_source for m in measurements)
+    flags = Counter(flag for point in points for flag in point.flags)
     used = {(pair.gpu_model, job) for pair in pairs for job in (pair.job_a, pair.job_b)}
     return Analysis(
         gpu_models=tuple(sorted({pair.gpu_model for pair in pairs})),
         cards=len({m.gpu_uuid for m in measurements}),
         runs=len({m.run for m in measurements}),
         pair_points=len(points),
+        replayed_points=sum(point.source == REPLAY_SOURCE for point in points),
         points_by_kind={kind: kinds[kind] for kind in KINDS},
+        flags=dict(sorted(flags.items(), key=lambda item: (-item[1], item[0]))),
         solo_sources={source: sources[source] for source in SOLO_SOURCES},
         left_out=(*left_out, *unused),
         jobs=tuple(found for key, found in classes.items() if key in used),
@@ -192,6 +199,7 @@ def _pair_report(
     pair: Pair, classes: Classes, reports: Mapping[str, ObjectiveReport]
 ) -> PairReport:
     ties = {name: report.ceiling.tie if report.ceiling else 0.0 for name, report in reports.items()}
+    busier = _busier(classes)(pair)
     return PairReport(
         job_a=pair.job_a,
         job_b=pair.job_b,
@@ -201,5 +209,7 @@ def _pair_report(
         solo_source=pair.main.solo_source,
         group=group_of(pair, classes),
         measurements=len(pair.measurements),
-        objectives={name: relative(pair, OBJECTIVES[name], tie) for name, tie in ties.items()},
+        objectives={
+            name: relative(pair, OBJECTIVES[name], tie, busier) for name, tie in ties.items()
+        },
     )

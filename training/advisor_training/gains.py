@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from advisor.objectives import Objective, SplitResult
 from advisor_training.noise import best_split, worse
@@ -15,6 +16,8 @@ BASELINES: Mapping[str, Callable[[Measurement], SplitResult | None]] = {
     "exclusive": lambda m: m.exclusive,
 }
 """What a split is compared with, by name."""
+
+Direction = Literal["to_busier", "to_other", "undirected"]
 
 LARGER_SHARES = (50, 60, 70, 80, 90)
 """Share of the job that gets more, over the nine splits."""
@@ -83,10 +86,16 @@ class Relative:
     Attributes:
         best_split: Shares of the oracle, such as "30/70".
         beyond_noise: The oracle is uneven, and more than a tie better than 50/50.
+        direction: Where the pair counts in a `Bin`: to_busier, to_other or undirected.
+        slower_percent: Relative speed of the slower job at the oracle.
+        slower_at_equal_percent: The same at 50/50.
     """
 
     best_split: str
     beyond_noise: bool
+    direction: Direction
+    slower_percent: float
+    slower_at_equal_percent: float
     oracle_percent: float | None
     uncapped_percent: float | None
     time_sliced_percent: float | None
@@ -177,12 +186,23 @@ def histogram(
     return tuple(Bin(larger_share_percent=share, **count) for share, count in counts.items())
 
 
-def relative(pair: Pair, objective: Objective, tie: float) -> Relative:
-    """The pair's values against 50/50."""
+def relative(pair: Pair, objective: Objective, tie: float, busier: str | None) -> Relative:
+    """The pair's values against 50/50.
+
+    Args:
+        pair: What is compared.
+        objective: What is best.
+        tie: As for `advisor.objectives.best`.
+        busier: The job with the higher SM activity alone; None where that is not known.
+    """
     oracle = best_split(pair.main.nine, objective)
+    chosen = best_split(pair.main.nine, objective, tie)
     return Relative(
         best_split=split_text(oracle),
-        beyond_noise=max(best_split(pair.main.nine, objective, tie)) > 50,
+        beyond_noise=max(chosen) > 50,
+        direction=_direction(pair, chosen, busier),
+        slower_percent=_slower(pair.main.nine[oracle]),
+        slower_at_equal_percent=_slower(pair.main.equal),
         oracle_percent=_over(pair.main.nine[oracle], pair.main.equal, objective),
         uncapped_percent=_baseline_over_equal(pair, objective, "uncapped"),
         time_sliced_percent=_baseline_over_equal(pair, objective, "time-sliced"),
@@ -198,7 +218,7 @@ def _first_with(pair: Pair, baseline: str) -> tuple[Measurement, SplitResult] | 
     return None
 
 
-def _direction(pair: Pair, split: Split, busier: str | None) -> str:
+def _direction(pair: Pair, split: Split, busier: str | None) -> Direction:
     if split[0] == split[1] or pair.beside_itself or busier is None:
         return "undirected"
     favoured = pair.job_a if split[0] > split[1] else pair.job_b
@@ -208,6 +228,10 @@ def _direction(pair: Pair, split: Split, busier: str | None) -> str:
 def _baseline_over_equal(pair: Pair, objective: Objective, baseline: str) -> float | None:
     found = _first_with(pair, baseline)
     return _over(found[1], found[0].equal, objective) if found else None
+
+
+def _slower(result: SplitResult) -> float:
+    return 100 * min(result.speed_a, result.speed_b)
 
 
 def _over(result: SplitResult, equal: SplitResult, objective: Objective) -> float | None:

@@ -1,26 +1,30 @@
 """The report as one HTML page that needs nothing else."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from html import escape
 from importlib import resources
 
 from advisor.objectives import DEFAULT_OBJECTIVE
-from advisor_training import paper
 from advisor_training.dataset import Analysis, ObjectiveReport
 from advisor_training.figures import SVG_INK, Figure, figures, to_svg
-from advisor_training.groups import GroupRow
+from advisor_training.html_tables import details, table
+from advisor_training.page_paper import paper_and_here
 from advisor_training.sentences import (
     RAW_OBJECTIVE,
-    axis_sentence,
     beyond_noise,
+    count_of,
     headline,
+    not_measured,
     pair_count,
     part,
+    replay_note,
     signed,
     solo_sentence,
     where_it_pays,
     where_sharing_loses,
+    who_gets_more,
+    who_pays,
 )
 
 TITLE = "When does an uneven split pay?"
@@ -40,9 +44,11 @@ def to_html(analysis: Analysis) -> str:
 
 def _top(analysis: Analysis) -> Iterator[str]:
     yield f"<h1>{TITLE}</h1>"
+    if note := replay_note(analysis):
+        yield f'<p class="headline">{escape(note)}</p>'
     yield f'<p class="headline">{escape(headline(analysis))}</p>'
-    said = f"{where_it_pays(analysis)} {where_sharing_loses(analysis)}".strip()
-    yield f"<p>{escape(said)}</p>"
+    more = (who_gets_more, who_pays, where_it_pays, where_sharing_loses, not_measured)
+    yield f"<p>{escape(' '.join(text for say in more if (text := say(analysis))))}</p>"
     drawn = "\n".join(_figure(figure) for figure in figures(analysis))
     yield f'<div class="figures">\n{drawn}\n</div>'
 
@@ -56,9 +62,9 @@ def _sections(analysis: Analysis) -> Iterator[str]:
         "<p>Loses in: the part of the pairs in which the best of nine is worth less than the other "
         f"way{' by more than the noise' if default.ceiling else '; the noise is not known'}.</p>"
     )
-    yield _details("By the other objectives", _gains(others))
+    yield details("By the other objectives", _gains(others))
     yield "<h2>The paper and here</h2>"
-    yield from _paper(analysis, default, raw)
+    yield from paper_and_here(analysis, default, raw)
     yield "<h2>Noise ceiling</h2>"
     yield from _ceiling(analysis)
     yield "<h2>Where sharing loses to one after the other</h2>"
@@ -95,56 +101,7 @@ def _gains(reports: Iterable[ObjectiveReport]) -> str:
         for report in reports
         for gain in report.gains
     ]
-    return _table(headings, rows)
-
-
-def _paper(analysis: Analysis, default: ObjectiveReport, raw: ObjectiveReport) -> Iterator[str]:
-    ours, cards = pair_count(len(analysis.pairs)), escape(", ".join(analysis.gpu_models))
-    yield (
-        f"<p>{paper.TITLE}: 121 pairs on a V100, by (X1 + X2)/W, splits chosen by its model. "
-        f"Here: {ours} on {cards}, splits chosen by measuring all nine. Other jobs, other loads, "
-        "another card: the same question, not the same experiment.</p>"
-    )
-    by_job = [(r.job_gains.mean_percent, r.job_gains.most_percent, r.job_gains.least_percent)
-            if r.job_gains else (None, None, None) for r in (raw, default)]  # fmt: skip
-    figures_ = (paper.MEAN_GAIN, paper.MOST_GAIN, paper.LEAST_GAIN)
-    yield _table(
-        ("averaged by job, as in figure 3", "paper", "where", "ours, raw", "ours, default"),
-        [
-            (f.name, signed(f.percent), f.place, signed(by_raw), signed(by_default))
-            for f, by_raw, by_default in zip(figures_, *by_job, strict=True)
-        ],
-    )
-    yield _table(
-        (
-            "group", "paper", "ours, raw: mean", "as figure 3", "at 90/10", "light job gets 90",
-            "ours, default: mean", "pairs", "the paper says",
-        ),
-        [_group(*rows) for rows in zip(raw.groups, default.groups, strict=True)],
-    )  # fmt: skip
-    yield f"<p>{escape(axis_sentence(analysis))}</p>"
-    yield (
-        "<p>The paper's text names the classes of groups 2, 4 and 5; those of 1 and 3 are marked "
-        "with ? and read from its hints: three classes make six kinds of pairs, and its figure 4 "
-        "has five groups. As figure 3: from the mean part of the oracle that 50/50 reaches, not "
-        "from the mean of the pairs' gains.</p>"
-    )
-
-
-def _group(raw: GroupRow, default: GroupRow) -> tuple[str, ...]:
-    doubt = "" if raw.paper_certain else "?"
-    number = f" (group {raw.paper_number}{doubt})" if raw.paper_number else ""
-    return (
-        f"{raw.classes[0]} with {raw.classes[1]}{number}",
-        signed(raw.paper_gain_percent),
-        signed(raw.mean_percent),
-        signed(raw.of_means_percent),
-        part(raw.at_90_10_percent),
-        part(raw.second_gets_90_percent),
-        signed(default.mean_percent),
-        str(raw.pairs),
-        raw.paper_note or "-",
-    )
+    return table(headings, rows)
 
 
 def _ceiling(analysis: Analysis) -> Iterator[str]:
@@ -159,7 +116,7 @@ def _ceiling(analysis: Analysis) -> Iterator[str]:
         "no predictor can be expected to do better. The noise is how much an uneven split over "
         "50/50 differs between two measurements; 95 % of the differences are smaller.</p>"
     )
-    yield _table(
+    yield table(
         ("objective", "choices", "mean", "median", "a tenth is below", "worst", "noise"),
         [
             (
@@ -191,7 +148,7 @@ def _losses(analysis: Analysis) -> Iterator[str]:
                 for x in found
             ]
             yield f"<h3>By {name}</h3>"
-            yield _table(
+            yield table(
                 ("job", "beside", "best shared", "against one after the other", "solo rates"), rows
             )
 
@@ -211,28 +168,32 @@ def _grid(analysis: Analysis) -> str:
     ]
     if not rows:
         return "<p>No pair was measured at exact counts of units beside its nine splits.</p>"
-    return _table(("objective", "pairs", "mean", "median", "most", "above the noise"), rows)
+    return table(("objective", "pairs", "mean", "median", "most", "above the noise"), rows)
 
 
 def _basis(analysis: Analysis) -> Iterator[str]:
     itself = sum(pair.job_a == pair.job_b for pair in analysis.pairs)
     yield (
-        f"<p>{analysis.pair_points} pair points, {pair_count(len(analysis.pairs))} of "
-        f"{len(analysis.jobs)} jobs ({itself} beside themselves), {analysis.cards} cards of "
-        f"{escape(', '.join(analysis.gpu_models))}, {analysis.runs} runs. Splits are compared on "
+        f"<p>{count_of(analysis.pair_points, 'pair point')}, {pair_count(len(analysis.pairs))} of "
+        f"{count_of(len(analysis.jobs), 'job')} ({itself} beside themselves), "
+        f"{count_of(analysis.cards, 'card')} of {escape(', '.join(analysis.gpu_models))}, "
+        f"{count_of(analysis.runs, 'run')}. Splits are compared on "
         "one card within one run only. Exclusive is not measured as a pair: it is made of the "
         f"solo points. {escape(solo_sentence(analysis))}</p>"
     )
-    yield _table(("kind of split", "points"), [(k, str(n)) for k, n in
+    yield table(("kind of split", "points"), [(k, str(n)) for k, n in
                                                analysis.points_by_kind.items()])  # fmt: skip
+    if analysis.flags:
+        yield "<p>Flags of these points; one with several counts under each:</p>"
+        yield table(("flag", "points"), [(flag, str(n)) for flag, n in analysis.flags.items()])
     if analysis.left_out:
         yield "<h3>Left out</h3>"
         rows = [(item.reason, str(item.points)) for item in analysis.left_out]
-        yield _table(("why", "points"), rows)
+        yield table(("why", "points"), rows)
     else:
         yield "<p>Nothing was left out.</p>"
-    yield _details("Jobs and their classes", _jobs(analysis))
-    yield _details("Every pair", _pairs(analysis))
+    yield details("Jobs and their classes", _jobs(analysis))
+    yield details("Every pair", _pairs(analysis))
 
 
 def _jobs(analysis: Analysis) -> str:
@@ -248,7 +209,7 @@ def _jobs(analysis: Analysis) -> str:
         for job in analysis.jobs
     ]
     headings = ("job", "class", "SM active", "memory", "memory counter", "class by the other one")
-    return _table(headings, rows)
+    return table(headings, rows)
 
 
 def _pairs(analysis: Analysis) -> str:
@@ -275,18 +236,4 @@ def _pairs(analysis: Analysis) -> str:
         )
         for pair in analysis.pairs
     ]
-    return f"<p>Against 50/50, by {DEFAULT_OBJECTIVE}.</p>{_table(headings, rows)}"
-
-
-def _details(summary: str, content: str) -> str:
-    return f"<details>\n<summary>{escape(summary)}</summary>\n{content}\n</details>"
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(text)}</th>" for text in headings)
-    lines = ("".join(f"<td>{escape(text)}</td>" for text in row) for row in rows)
-    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
-    return (
-        f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{body}\n</tbody>\n</table></div>"
-    )
+    return f"<p>Against 50/50, by {DEFAULT_OBJECTIVE}.</p>{table(headings, rows)}"

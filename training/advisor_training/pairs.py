@@ -29,6 +29,9 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 EQUAL: Split = (50.0, 50.0)
 
+REPLAY_SOURCE = "replay"
+"""What `source` of a replayed point is."""
+
 LARGEST_GAP = 0.25
 """Part of the nine splits that may be missing, left out for a flag, before a pair is left out."""
 
@@ -193,11 +196,13 @@ def _measurement(
     """The measurement that the points make, or why they make none."""
     point = group[0]
     job_a, job_b = sorted(point.pair)
-    hashes = {point.job_a: point.job_a_hash, point.job_b: point.job_b_hash}
+    # What a replay runs is a record of the job, so its hash tells nothing of the job's definition.
+    replayed = point.source == REPLAY_SOURCE
+    hashes = {} if replayed else {point.job_a: point.job_a_hash, point.job_b: point.job_b_hash}
     solos: list[SoloReference] = []
     for job in (job_a, job_b):
         solo = solo_reference(
-            references.get(job, ()), hashes[job], point.gpu_model, point.gpu_uuid, point.run
+            references.get(job, ()), hashes.get(job), point.gpu_model, point.gpu_uuid, point.run
         )
         if solo is None:
             return f"no solo point of {job} on the whole {point.gpu_model}"

@@ -1,5 +1,7 @@
 """What the analysis says, in sentences; every number in them is computed."""
 
+import statistics
+
 from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor_training.dataset import Analysis, ObjectiveReport
 from advisor_training.gains import Gain
@@ -18,9 +20,10 @@ def headline(analysis: Analysis) -> str:
     report = analysis.objectives[DEFAULT_OBJECTIVE]
     over = gain_over(report, "equal")
     pays = f"{report.uneven_pays_pairs} of {pair_count(len(analysis.pairs))}"
+    unknown = "" if report.ceiling else " (by any amount: the noise is not known)"
     return (
-        f"An uneven split beats 50/50{beyond_noise(report)} in {pays}. The best of the nine splits "
-        f"does {over.mean_percent:.1f} % more work per joule on average, "
+        f"An uneven split beats 50/50{beyond_noise(report)} in {pays}{unknown}. The best of the "
+        f"nine splits does {over.mean_percent:.1f} % more work per joule on average, "
         f"{over.most_percent:.1f} % at most."
     )
 
@@ -39,6 +42,32 @@ def where_it_pays(analysis: Analysis) -> str:
     return f"It pays most for {most}, and least for {least}."
 
 
+def who_gets_more(analysis: Analysis) -> str:
+    """Whether the larger share goes to the busier job; empty where no pair tells."""
+    uneven = analysis.objectives[DEFAULT_OBJECTIVE].best_splits[1:]
+    lighter, busier = sum(b.to_other for b in uneven), sum(b.to_busier for b in uneven)
+    if not lighter + busier:
+        return ""
+    return (
+        f"Where it pays, the larger share goes to the job that keeps fewer SMs busy alone in "
+        f"{pair_count(lighter)}, to the busier one in {busier}."
+    )
+
+
+def who_pays(analysis: Analysis) -> str:
+    """How slow the slower job becomes; empty where an uneven split pays nowhere."""
+    values = [pair.objectives[DEFAULT_OBJECTIVE] for pair in analysis.pairs]
+    paying = [value for value in values if value.beyond_noise]
+    if not paying:
+        return ""
+    then = statistics.median(value.slower_percent for value in paying)
+    at_equal = statistics.median(value.slower_at_equal_percent for value in paying)
+    return (
+        f"The slower of the two jobs then runs at {then:.0f} % of its speed alone in the median, "
+        f"where 50/50 gives it {at_equal:.0f} %."
+    )
+
+
 def where_sharing_loses(analysis: Analysis) -> str:
     """How many pairs are better off one after the other."""
     report = analysis.objectives[DEFAULT_OBJECTIVE]
@@ -47,6 +76,45 @@ def where_sharing_loses(analysis: Analysis) -> str:
         f"In {count} of {pairs} one after the other beats every shared split"
         f"{beyond_noise(report)}, per joule."
     )
+
+
+def not_measured(analysis: Analysis) -> str:
+    """What the data cannot tell; empty where it has everything."""
+    missing = [
+        text
+        for text, found in (
+            ("any pair twice, so how much of a gain is noise is not known", _noise_known(analysis)),
+            ("uncapped", analysis.points_by_kind["uncapped"]),
+            ("time-sliced", analysis.points_by_kind["time-sliced"]),
+            ("exact counts of units", analysis.points_by_kind["grid"]),
+        )
+        if not found
+    ]
+    return f"Not measured: {'; '.join(missing)}." if missing else ""
+
+
+def replay_note(analysis: Analysis) -> str:
+    """That points are no new measurements; empty where all are."""
+    count = analysis.replayed_points
+    if not count:
+        return ""
+    of = "all" if count == analysis.pair_points else f"{count} of"
+    return f"REPLAY: {of} {analysis.pair_points} pair points are replays of recorded ones."
+
+
+def said(analysis: Analysis) -> list[str]:
+    """What stands above the figures, line by line."""
+    ceilings = [analysis.objectives[name] for name in (DEFAULT_OBJECTIVE, RAW_OBJECTIVE)]
+    lines = [
+        replay_note(analysis),
+        headline(analysis),
+        f"{who_gets_more(analysis)} {who_pays(analysis)}".strip(),
+        where_it_pays(analysis),
+        where_sharing_loses(analysis),
+        *(f"Noise ceiling by {ceiling_sentence(r)}" for r in ceilings if r.ceiling),
+        not_measured(analysis),
+    ]
+    return [line for line in lines if line]
 
 
 def beyond_noise(report: ObjectiveReport) -> str:
@@ -108,12 +176,21 @@ def part(percent: float | None) -> str:
 
 def pair_count(count: int) -> str:
     """So many pairs."""
-    return "1 pair" if count == 1 else f"{count} pairs"
+    return count_of(count, "pair")
+
+
+def count_of(count: int, thing: str) -> str:
+    """So many of a thing, whose plural ends in s."""
+    return f"1 {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def _group(row: GroupRow) -> str:
     over = pair_count(row.pairs)
     return f"{group_text(row.classes)} ({signed(row.mean_percent)} over {over})"
+
+
+def _noise_known(analysis: Analysis) -> bool:
+    return any(report.ceiling for report in analysis.objectives.values())
 
 
 def _other_cards(count: int) -> str:

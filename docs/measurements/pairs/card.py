@@ -1,0 +1,122 @@
+"""Counts of the bundled pairs, as the data card has them between its markers."""
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from advisor.records import PairPoint, SoloPoint
+from advisor_data.bundled import bundled_solo_points
+from advisor_profiling.pairing import kinds_of
+from advisor_training.pairs import KINDS, kind_of
+
+BEGIN = "<!-- counted by docs/measurements/pairs/bundle.py: begin -->"
+END = "<!-- counted by docs/measurements/pairs/bundle.py: end -->"
+
+LIMIT_PART = 0.95
+
+
+def renewed(card: str, pairs: Sequence[PairPoint], baselines: Sequence[SoloPoint]) -> str:
+    """The card with the counts of these points between its markers.
+
+    Args:
+        card: Its text, with both markers.
+        pairs: At least one.
+        baselines: The jobs alone.
+    """
+    before, _, rest = card.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    parts = (basis(pairs, baselines), kinds_of_splits(pairs), kinds_of_jobs(pairs), flags(pairs))
+    return before + "\n\n".join([BEGIN, *parts, END]) + after
+
+
+def basis(pairs: Sequence[PairPoint], baselines: Sequence[SoloPoint]) -> str:
+    """How many there are of what, from when to when."""
+    names = {point.pair for point in pairs}
+    started = sorted(point.started_at for point in (*pairs, *baselines))
+    rows = [
+        ("pair points (`pairs.parquet`)", str(len(pairs))),
+        ("of them without rates, since a job failed", str(sum(p.rate_a is None for p in pairs))),
+        ("pairs", str(len(names))),
+        ("of them a job beside itself", str(sum(a == b for a, b in names))),
+        ("jobs", str(len(jobs_of(pairs)))),
+        ("baselines (`baselines.parquet`)", str(len(baselines))),
+        ("cards", ", ".join(counted(sorted((p.gpu_model, p.gpu_uuid) for p in pairs)))),
+        ("driver", ", ".join(sorted({p.driver or "not known" for p in pairs}))),
+        ("points of each run", listed(Counter(p.run for p in pairs))),
+        ("first and last window", f"{started[0][:19]}, {started[-1][:19]} UTC"),
+        ("length of a window, s", spread(p.window_s for p in pairs)),
+        ("settling before it, s", spread(p.settle_s for p in pairs if p.settle_s is not None)),
+    ]
+    return table(("what", "how many"), rows)
+
+
+def kinds_of_splits(pairs: Sequence[PairPoint]) -> str:
+    """Points and pairs at each kind of split."""
+    points = Counter(map(kind_of, pairs))
+    names = {kind: {p.pair for p in pairs if kind_of(p) == kind} for kind in points}
+    rows = [(kind, str(points[kind]), str(len(names[kind]))) for kind in KINDS if kind in points]
+    return table(("kind of split", "points", "pairs"), rows)
+
+
+def kinds_of_jobs(pairs: Sequence[PairPoint]) -> str:
+    """Jobs of each kind, and pairs of each two kinds."""
+    kinds = {job: str(kind) for job, kind in kinds_of(bundled_solo_points()).items()}
+    jobs: dict[str, list[str]] = {}
+    for job in jobs_of(pairs):
+        jobs.setdefault(kinds.get(job, "not known"), []).append(job)
+    together = Counter(
+        " with ".join(sorted(kinds.get(job, "not known") for job in pair))
+        for pair in {point.pair for point in pairs}
+    )
+    rows = [(kind, str(len(found)), ", ".join(found)) for kind, found in sorted(jobs.items())]
+    beside = [(kinds_, str(count)) for kinds_, count in sorted(together.items())]
+    return "\n\n".join(
+        [table(("kind of job", "jobs", "names"), rows), table(("kinds of a pair", "pairs"), beside)]
+    )
+
+
+def flags(pairs: Sequence[PairPoint]) -> str:
+    """Points under each flag."""
+    counts = Counter(flag for point in pairs for flag in point.flags)
+    most_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    rows = [(f"`{flag}`", str(count)) for flag, count in most_first]
+    at_limit = sum(map(is_at_limit, pairs))
+    clean = sum(not point.flags for point in pairs)
+    others = [(f"`throttled`, at {LIMIT_PART:.0%} of the power limit or more", str(at_limit))]
+    return table(("flag", "points"), [*rows, ("none", str(clean)), *others])
+
+
+def is_at_limit(point: PairPoint) -> bool:
+    """Whether the clock was lowered at about the power limit."""
+    least_w = LIMIT_PART * (point.power_limit_w or 0)
+    return "throttled" in point.flags and (point.power_w or 0) >= least_w > 0
+
+
+def jobs_of(pairs: Iterable[PairPoint]) -> list[str]:
+    """Names of the jobs."""
+    return sorted({job for point in pairs for job in point.pair})
+
+
+def counted(cards: Iterable[tuple[str, str]]) -> list[str]:
+    """How many cards there are of each model."""
+    models = Counter(model for model, _ in set(cards))
+    return [f"{count} {model}" for model, count in sorted(models.items())]
+
+
+def listed(counts: Counter[str]) -> str:
+    """Names with their counts."""
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+
+
+def spread(values: Iterable[float]) -> str:
+    """Least, most and median; "-" where nothing is known."""
+    found = sorted(values)
+    if not found:
+        return "-"
+    return f"{found[0]:.1f} to {found[-1]:.1f}, median {statistics.median(found):.1f}"
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

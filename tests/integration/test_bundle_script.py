@@ -1,0 +1,152 @@
+"""The script that builds the bundled pairs, and what is bundled."""
+
+import random
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import synthetic_pairs as made_up
+
+from advisor.records import PairPoint, SoloPoint
+from advisor.rows import to_row
+from advisor_data.bundled import bundled_baseline_points, bundled_pair_points
+from advisor_data.files import read_points, write_points
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "docs/measurements/pairs/bundle.py"
+BUNDLED = ROOT / "data/advisor_data/bundled"
+
+PAIRS = [(made_up.CLIMBER, made_up.SITTER), (made_up.HOG, made_up.HOG)]
+
+
+def bundle(into: Path, *files: Path) -> subprocess.CompletedProcess[str]:
+    """Run the script; the folder gets a data card first."""
+    into.mkdir(exist_ok=True)
+    shutil.copy(BUNDLED / "README.md", into)
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *map(str, files), "--into", str(into)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def built(folder: Path, points: list[PairPoint], solos: list[SoloPoint]) -> list[PairPoint]:
+    """What the script keeps of pair points."""
+    write_points(folder / "p.jsonl", points)
+    write_points(folder / "s.csv", solos)
+    done = bundle(folder / "into", folder / "p.jsonl", folder / "s.csv")
+    assert done.returncode == 0, done.stderr
+    return [p for p in read_points(folder / "into/pairs.parquet") if isinstance(p, PairPoint)]
+
+
+def test_the_same_points_give_the_same_bytes(tmp_path: Path) -> None:
+    """In whichever order, format and number of files they come; and once more from the result."""
+    pairs, solos = made_up.pair_points(PAIRS), made_up.solo_points(run="first")
+    write_points(tmp_path / "pairs.jsonl", pairs)
+    write_points(tmp_path / "solos.jsonl", solos)
+    mixed = random.Random(1).sample(pairs, len(pairs))
+    write_points(tmp_path / "one.csv", mixed[:15])
+    write_points(tmp_path / "two.parquet", mixed[10:])
+    names = ("pairs.parquet", "baselines.parquet", "README.md")
+    first, other, again = (tmp_path / name for name in ("first", "other", "again"))
+    assert bundle(first, tmp_path / "pairs.jsonl", tmp_path / "solos.jsonl").returncode == 0
+    files = (tmp_path / name for name in ("solos.jsonl", "two.parquet", "one.csv"))
+    assert bundle(other, *files).returncode == 0
+    assert bundle(again, first / "pairs.parquet", first / "baselines.parquet").returncode == 0
+    for name in names:
+        assert len({(folder / name).read_bytes() for folder in (first, other, again)}) == 1, name
+
+
+def test_pairs_that_are_not_whole_are_left_out(tmp_path: Path) -> None:
+    """A missing split leaves out its pair on its card, and nothing else; the count is said."""
+    whole = made_up.pair_points(PAIRS)
+    torn = [p for p in made_up.pair_points(PAIRS[:1], gpu_uuid="GPU-2") if p.share_a_percent != 70]
+    write_points(tmp_path / "all.parquet", [*whole, *torn])
+    done = bundle(tmp_path / "into", tmp_path / "all.parquet")
+    assert sorted(read_points(tmp_path / "into/pairs.parquet"), key=str) == sorted(whole, key=str)
+    assert f"{len(torn)} of 1 pairs that are not whole left out" in done.stdout
+    assert f"{len(torn)} of climber + sitter (first, GPU-2)" in done.stdout
+
+
+def test_five_splits_of_a_job_beside_itself_are_whole(tmp_path: Path) -> None:
+    """90/10 is 10/90 there; four are not enough, and neither are five without uncapped."""
+    points = [
+        p for p in made_up.pair_points(PAIRS[1:]) if p.share_a_percent not in (60, 70, 80, 90)
+    ]
+    kept = built(tmp_path, points, [])
+    # The last one is time-sliced.
+    assert len(kept) == len(points) == 5 + 1 + 1
+    for less in (
+        [p for p in points if p.share_a_percent != 30],
+        [p for p in points if p.mode != "uncapped"],
+    ):
+        write_points(tmp_path / "less.csv", less)
+        done = bundle(tmp_path / "less", tmp_path / "less.csv")
+        assert done.returncode == 1
+        assert "nothing to bundle: 6 of 1 pairs that are not whole left out" in done.stderr
+        assert not (tmp_path / "less/pairs.parquet").exists()
+
+
+def test_other_splits_stay_where_the_pair_is_whole_on_the_card(tmp_path: Path) -> None:
+    """Another run may add exact counts of units, repeats or time-slicing to a whole pair."""
+    whole = made_up.pair_points(PAIRS[:1])
+    grid = made_up.grid_points(*PAIRS[0], range(20, 30, 2), run="fine")
+    elsewhere = [replace(p, gpu_uuid="GPU-2") for p in grid]
+    assert len(built(tmp_path, [*whole, *grid, *elsewhere], [])) == len(whole) + len(grid)
+
+
+def test_flagged_and_failed_points_stay(tmp_path: Path) -> None:
+    """Who reads the data sees what was tried; leaving out is the reader's choice."""
+    points = made_up.pair_points(PAIRS[:1])
+    points[0] = replace(points[0], flags=("counter-mismatch",))
+    points[1] = replace(points[1], rate_a=None, rate_b=None, flags=("failed",), error="no memory")
+    kept = built(tmp_path, points, [])
+    assert [p.flags for p in kept if p.flags] == [("counter-mismatch",), ("failed",)]
+    card = (tmp_path / "into/README.md").read_text()
+    assert "| of them without rates, since a job failed | 1 |" in card
+
+
+def test_baselines_are_those_of_the_pairs_runs(tmp_path: Path) -> None:
+    """Profiles and other runs stay out: they would stand for the wrong card or hour."""
+    solos = [*made_up.solo_points(run="first"), *made_up.solo_points(run="other")]
+    built(tmp_path, made_up.pair_points(PAIRS), solos)
+    kept = read_points(tmp_path / "into/baselines.parquet")
+    assert {p.run for p in kept} == {"first"}
+    assert sorted(p.job for p in kept if isinstance(p, SoloPoint)) == sorted(
+        job.name for job in made_up.JOBS
+    )
+
+
+def test_two_values_of_one_measurement_are_refused(tmp_path: Path) -> None:
+    """A merge never chooses silently."""
+    points = made_up.pair_points(PAIRS)
+    write_points(tmp_path / "a.csv", points)
+    write_points(tmp_path / "b.csv", [replace(points[0], power_w=1.0)])
+    done = bundle(tmp_path / "into", tmp_path / "a.csv", tmp_path / "b.csv")
+    assert done.returncode == 1
+    assert "b.csv has a measurement that another file has with other values" in done.stderr
+    assert not (tmp_path / "into/pairs.parquet").exists()
+
+
+def test_the_card_counts_what_is_bundled(tmp_path: Path) -> None:
+    """Built anew from what is bundled, the points and the data card are the ones that lie there."""
+    done = bundle(tmp_path, BUNDLED / "pairs.parquet", BUNDLED / "baselines.parquet")
+    assert done.returncode == 0, done.stderr
+    remedy = f"run: {SCRIPT.relative_to(ROOT)} with all files of points"
+    assert (tmp_path / "README.md").read_text() == (BUNDLED / "README.md").read_text(), remedy
+    for name in ("pairs.parquet", "baselines.parquet"):
+        assert read_points(tmp_path / name) == read_points(BUNDLED / name), remedy
+
+
+@pytest.mark.parametrize("points", [bundled_pair_points(), bundled_baseline_points()])
+def test_bundled_points_name_no_machine(points: list[PairPoint] | list[SoloPoint]) -> None:
+    """No column tells where the host stands: no address, path or name of a domain."""
+    texts = {value for p in points for value in to_row(p).values() if isinstance(value, str)}
+    assert not [text for text in texts if re.search(r"[/\\@]|\d+\.\d+\.\d+\.\d+|\.[a-z]{2,}", text)]
+    assert {p.host for p in points} <= {None, "vm"}

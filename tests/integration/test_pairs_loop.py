@@ -1,0 +1,187 @@
+"""The whole way of the bundled pairs: replayed, exported, imported elsewhere, reported."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.flags import DOUBTFUL
+from advisor.records import PAIR_COLUMNS, PairPoint
+from advisor.rows import to_row
+from advisor_data.bundled import bundled_baseline_points, bundled_pair_points
+from advisor_data.dataset import select
+from advisor_data.files import read_points
+
+REPLAY = ("--gpu", "replay")
+PAIR = "fft+resnet50-train-b2"
+ITSELF = "sorting+sorting"
+NINE_AND_UNCAPPED = 10
+FIVE_AND_UNCAPPED = 6
+BUNDLED = Path(__file__).parents[2] / "data/advisor_data/bundled"
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody with a folder, a store of their own and no GPU."""
+
+    folder: Path
+
+    def advisor(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the command to its end, which must be a good one."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "ADVISOR_"))}
+        self.folder.mkdir(exist_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "advisor.cli", *arguments],
+            cwd=self.folder,
+            env={**kept, "ADVISOR_HOME": str(self.folder / "home"), "COLUMNS": "150"},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def json(self, *arguments: str) -> dict[str, Any]:
+        """As `advisor`, with `--json`."""
+        return json.loads(self.advisor(*arguments, "--json").stdout)
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> User:
+    return User(tmp_path / "user")
+
+
+def recorded() -> dict[tuple[Any, ...], list[PairPoint]]:
+    """The bundled points of each window."""
+    found: dict[tuple[Any, ...], list[PairPoint]] = {}
+    for point in bundled_pair_points():
+        found.setdefault(key(to_row(point)), []).append(point)
+    return found
+
+
+def key(row: dict[str, Any]) -> tuple[Any, ...]:
+    """What a window is found by."""
+    return tuple(
+        row[name] for name in ("job_a", "job_b", "mode", "share_a_percent", "share_b_percent")
+    )
+
+
+def test_profile_of_a_pairs_job_is_still_its_sweep(user: User) -> None:
+    """Baselines of the campaign do not get into profiles: ten shares of one card and run."""
+    answer = user.json("profile", "fft", *REPLAY)
+    assert answer["replay"] is True
+    assert len(answer["points"]) == 10
+    whole_gpu = next(p for p in answer["points"] if p["share_percent"] == 100)
+    baselines = [p.rate for p in bundled_baseline_points() if p.job == "fft"]
+    assert baselines
+    assert all(abs(whole_gpu["rate"] / rate - 1) > 1e-6 for rate in baselines)
+    listed = json.loads(user.advisor("jobs", "--bundled", "--json").stdout)
+    assert {len(row["shares"]) for row in listed} == {10}
+
+
+def test_replay_of_recorded_pairs(user: User) -> None:
+    """The real command gives back what was recorded, says replay in each form, stores nothing."""
+    done = user.advisor("colocate", "--pairs", f"{PAIR},{ITSELF}", *REPLAY)
+    assert "REPLAY of recorded points of NVIDIA H200" in done.stderr
+    assert "(replay of recorded points)" in done.stdout
+    answer = user.json("colocate", "--pairs", f"{PAIR},{ITSELF}", *REPLAY)
+    assert answer["replay"] is True
+    assert len(answer["points"]) == NINE_AND_UNCAPPED + FIVE_AND_UNCAPPED
+    known = recorded()
+    for row in answer["points"]:
+        assert set(row) == set(PAIR_COLUMNS)
+        assert row["source"] == "replay"
+        assert any(
+            row["rate_a"] == pytest.approx(point.rate_a, rel=0.01)
+            and row["rate_b"] == pytest.approx(point.rate_b, rel=0.01)
+            and row["power_w"] == pytest.approx(point.power_w, rel=0.01)
+            for point in known[key(row)]
+        )
+    assert not (user.folder / "home/advisor.db").exists()
+
+
+def test_replay_with_noise(user: User) -> None:
+    """The windows come back with the noise that they were measured with, and it is said."""
+    done = user.advisor("colocate", "--pairs", PAIR, *REPLAY, "--noise", "--json")
+    assert "come back with noise" in done.stderr
+    known = recorded()
+    rows = json.loads(done.stdout)["points"]
+    assert len(rows) == NINE_AND_UNCAPPED
+    off = [
+        min(abs(row["rate_b"] / (point.rate_b or 1) - 1) for point in known[key(row)])
+        for row in rows
+    ]
+    assert 1e-5 < max(off) < 0.5
+
+
+def test_pairs_that_nobody_measured_are_named(user: User) -> None:
+    """A replay makes nothing up; what it leaves out is in the answer."""
+    answer = user.json("colocate", "--pairs", PAIR, "--splits", "15/85,50/50", *REPLAY)
+    assert [s["reason"] for s in answer["skipped"]] == ["1 windows: not recorded"]
+    assert [row["share_a_percent"] for row in answer["points"]] == [50]
+
+
+def test_the_loop_of_a_replay(user: User, tmp_path: Path) -> None:
+    """Replayed, brought in elsewhere, taken out, reported: each output still says replay."""
+    rows = user.json("colocate", "--pairs", f"{PAIR},{ITSELF}", *REPLAY)["points"]
+    file = tmp_path / "replayed.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    other = User(tmp_path / "other")
+    assert other.json("data", "import", str(file))["pairs"] == {"read": 16, "new": 16}
+    other.advisor("data", "export", "out.parquet", "--kind", "pairs")
+    assert {p.source for p in read_points(other.folder / "out.parquet")} == {"replay"}
+    done = other.advisor("report", "dataset", "--pairs", "out.parquet")
+    note = "REPLAY: all 16 pair points are replays of recorded ones."
+    assert done.stdout.startswith(note)
+    assert note in (other.folder / "report/dataset.html").read_text()
+    assert (other.folder / "report/dataset.png").read_bytes().startswith(b"\x89PNG")
+    answer = other.json("report", "dataset", "--pairs", "out.parquet")
+    assert (answer["pair_points"], answer["replayed_points"]) == (16, 16)
+
+
+def test_the_loop_of_the_bundled_points(user: User, tmp_path: Path) -> None:
+    """From the bundled data, and through a store from its export, comes the same report."""
+    given = user.json("report", "dataset")
+    files = [str(BUNDLED / name) for name in ("pairs.parquet", "baselines.parquet", "solo.parquet")]
+    counts = user.json("data", "import", *files)
+    assert counts["new"] == counts["read"]
+    user.advisor("data", "export", str(tmp_path / "pairs.csv"), "--kind", "pairs")
+    user.advisor("data", "export", str(tmp_path / "solo.csv"))
+    options = ("--pairs", str(tmp_path / "pairs.csv"), "--solo", str(tmp_path / "solo.csv"))
+    assert user.json("report", "dataset", *options) == given
+    assert given["replayed_points"] == 0
+
+
+def test_the_report_of_the_bundled_points(user: User) -> None:
+    """It says what it rests on: flagged points left out, and what nobody measured."""
+    done = user.advisor("report", "dataset")
+    answer = user.json("report", "dataset")
+    selection = select(bundled_pair_points())
+    assert answer["pair_points"] == len(selection.points)
+    for flag, count in selection.left_out.items():
+        assert {"reason": f"pair points flagged {flag}", "points": count} in answer["left_out"]
+        assert f"left out: pair points flagged {flag}" in done.stdout
+    assert "An uneven split beats 50/50" in done.stdout
+    page = (user.folder / "report/dataset.html").read_text()
+    no_repeats = all(r["ceiling"] is None for r in answer["objectives"].values())
+    assert ("any pair twice" in done.stdout) is ("any pair twice" in page) is no_repeats
+    no_turns = answer["points_by_kind"]["time-sliced"] == 0
+    not_measured = next((x for x in done.stdout.splitlines() if x.startswith("Not meas")), "")
+    assert ("time-sliced" in not_measured) is no_turns
+    assert (user.folder / "report/dataset.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bundled_pairs_without_doubt() -> None:
+    """The loader leaves out what failed a cross-check, says how many, and gives all if asked."""
+    points = bundled_pair_points()
+    doubtful = [p for p in points if DOUBTFUL & set(p.flags)]
+    selection = select(points)
+    assert len(selection.points) == len(points) - len(doubtful)
+    assert selection.summary.startswith(f"{len(doubtful)} of {len(points)} points left out")
+    assert select(points, flagged=True).points == tuple(points)
