@@ -13,6 +13,7 @@ from rich.text import Text
 from advisor.errors import InputError
 from advisor.flags import DOUBTFUL
 from advisor.records import PairPoint, SoloPoint
+from advisor.wording import count_of
 from advisor_data.bundled import (
     bundled_baseline_points,
     bundled_pair_points,
@@ -71,7 +72,7 @@ def dataset(
     console.print("Gains of the best of nine splits, mean and median:", highlight=False)
     console.print(_table(analysis))
     for item in analysis.left_out:
-        left_out = sentences.count_of(item.points, "point")
+        left_out = count_of(item.points, "point")
         console.print(f"{left_out} left out: {item.reason}", markup=False)
     typer.echo(f"written: {', '.join(map(str, files))}")
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from advisor.errors import AdvisorError, JobError
 from advisor.records import Point
+from advisor.wording import count_of
 from advisor_data import Store
 from advisor_profiling.bench import Bench
 from advisor_profiling.blocks import Block
@@ -145,7 +146,8 @@ class _Task:
         self._crew.change(runners)
         if missing:
             took_s = self._crew.starting_s - before_s
-            self._reporter.phase(f"{len(self._crew.clients)} clients ready after {took_s:.0f} s")
+            ready = count_of(len(self._crew.clients), "client")
+            self._reporter.phase(f"{ready} ready after {took_s:.0f} s")
         return missing
 
     def _count_jobs_that_never_start(self, missing: Sequence[Runner]) -> None:

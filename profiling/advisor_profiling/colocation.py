@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from advisor.job import Job
 from advisor.records import PairPoint, Point, SoloPoint
+from advisor.wording import count_of
 from advisor_data import Store
 from advisor_profiling.bench import Bench
 from advisor_profiling.blocks import Block, cut, estimate_s, shard
@@ -117,7 +118,7 @@ def _possible(
     """The windows that the bench can measure, and by pair how many it cannot."""
     refused = Counter((t.jobs, why) for t in targets if (why := bench.refuses(t)))
     skipped = tuple(
-        Skipped((jobs[0], jobs[-1]), f"{count} windows: {why}")
+        Skipped((jobs[0], jobs[-1]), f"{count_of(count, 'window')}: {why}")
         for (jobs, why), count in refused.items()
     )
     _tell(campaign, skipped)
@@ -214,8 +215,8 @@ def _windows(blocks: list[Block]) -> int:
 
 def _intention(blocks: list[Block], expected_s: float) -> str:
     return (
-        f"{_windows(blocks)} windows in {len(blocks)} blocks, about {expected_s / 60:.1f} "
-        "GPU-minutes"
+        f"{count_of(_windows(blocks), 'window')} in {count_of(len(blocks), 'block')}, about "
+        f"{expected_s / 60:.1f} GPU-minutes"
     )
 
 

@@ -123,7 +123,7 @@ def test_replay_with_noise(user: User) -> None:
 def test_pairs_that_nobody_measured_are_named(user: User) -> None:
     """A replay makes nothing up; what it leaves out is in the answer."""
     answer = user.json("colocate", "--pairs", PAIR, "--splits", "15/85,50/50", *REPLAY)
-    assert [s["reason"] for s in answer["skipped"]] == ["1 windows: not recorded"]
+    assert [s["reason"] for s in answer["skipped"]] == ["1 window: not recorded"]
     assert [row["share_a_percent"] for row in answer["points"]] == [50]
 
 

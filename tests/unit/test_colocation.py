@@ -251,8 +251,8 @@ def test_dry_run_tells_windows_and_seconds_and_measures_nothing(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
     assert (dry.windows, dry.to_measure, dry.measured, dry.cost) == (12, 12, 0, Cost())
     assert len(told.phases) == 2
-    assert told.phases[0].startswith("10 windows in 1 blocks")
-    assert told.phases[1].startswith("2 windows in 1 blocks")
+    assert told.phases[0].startswith("10 windows in 1 block,")
+    assert told.phases[1].startswith("2 windows in 1 block,")
     real = measure(wanted, tmp_path)
     assert (real.windows, real.measured) == (dry.windows, dry.to_measure)
     assert real.estimated_s == dry.estimated_s > 0

@@ -131,7 +131,7 @@ def test_reporter_is_told_each_step(tmp_path: Path) -> None:
     assert sorted(starts) == [
         f"starting, when no window is open here: gemm at {share} %" for share in (100, 20, 50)
     ]
-    assert set(ready) == {"1 clients ready after 0 s"}
+    assert set(ready) == {"1 client ready after 0 s"}
     assert [(done, total) for _, done, total, _ in told.points] == [(1, 3), (2, 3), (3, 3)]
     first, second, last = (eta_s for *_, eta_s in told.points)
     assert first > second > last == 0

@@ -6,6 +6,7 @@ from html import escape
 from importlib import resources
 
 from advisor.objectives import DEFAULT_OBJECTIVE
+from advisor.wording import count_of
 from advisor_training.dataset import Analysis, ObjectiveReport
 from advisor_training.figures import SVG_INK, Figure, figures, to_svg
 from advisor_training.html_tables import details, table
@@ -13,7 +14,6 @@ from advisor_training.page_paper import paper_and_here
 from advisor_training.sentences import (
     RAW_OBJECTIVE,
     beyond_noise,
-    count_of,
     headline,
     not_measured,
     pair_count,

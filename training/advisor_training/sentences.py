@@ -3,6 +3,7 @@
 import statistics
 
 from advisor.objectives import DEFAULT_OBJECTIVE
+from advisor.wording import count_of
 from advisor_training.dataset import Analysis, ObjectiveReport
 from advisor_training.gains import Gain
 from advisor_training.groups import GroupRow, group_text
@@ -177,11 +178,6 @@ def part(percent: float | None) -> str:
 def pair_count(count: int) -> str:
     """So many pairs."""
     return count_of(count, "pair")
-
-
-def count_of(count: int, thing: str) -> str:
-    """So many of a thing, whose plural ends in s."""
-    return f"1 {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def _group(row: GroupRow) -> str:
