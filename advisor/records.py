@@ -11,6 +11,9 @@ from typing import Any
 
 SCHEMA_VERSION = 2
 
+REPLAY_SOURCE = "replay"
+"""The `source` of points that were replayed, not measured."""
+
 
 def column(meaning: str, unit: str = "", **options: Any) -> Any:
     """A dataclass field that carries its unit and meaning."""

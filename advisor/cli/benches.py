@@ -14,8 +14,8 @@ from advisor.records import Point
 from advisor.settings import Settings
 from advisor_data import Store, open_store
 from advisor_data.bundled import (
-    bundled_baseline_points,
     bundled_pair_points,
+    bundled_reference_points,
     bundled_solo_points,
 )
 from advisor_profiling.bench import Bench
@@ -67,8 +67,8 @@ def open_bench(
     """
     if gpu == REPLAY:
         recorded = bundled_pair_points() if pairs else []
-        baselines = bundled_baseline_points() if pairs else []
-        yield ReplayBench([*bundled_solo_points(), *baselines], recorded, mode, noise)
+        references = bundled_reference_points() if pairs else []
+        yield ReplayBench([*bundled_solo_points(), *references], recorded, mode, noise)
         return
     with live_bench(settings, gpu, source, mode, logs) as bench:
         yield bench
@@ -86,7 +86,7 @@ def open_points(settings: Settings, gpu: str) -> Generator[Store]:
 def bundled_points() -> list[Point]:
     """The measurements that come with the package; none where it was installed without them."""
     points: list[Point] = []
-    for read in (bundled_solo_points, bundled_baseline_points, bundled_pair_points):
+    for read in (bundled_solo_points, bundled_reference_points, bundled_pair_points):
         with suppress(StoreError, InputError):
             points += read()
     return points

@@ -269,7 +269,7 @@ def _solo_points(answer: Answer, run: str, store: Store) -> list[SoloPoint]:
     others = store.solo_points(gpu_model=model)
     if answer["replay"]:
         others += [point for point in _bundled_solo() if point.gpu_model == model]
-    return pair_report.baseline(store.solo_points(run=run), others)
+    return pair_report.references(store.solo_points(run=run), others)
 
 
 def _bundled_solo() -> list[SoloPoint]:

@@ -15,8 +15,8 @@ from advisor.flags import DOUBTFUL
 from advisor.records import PairPoint, SoloPoint
 from advisor.wording import count_of
 from advisor_data.bundled import (
-    bundled_baseline_points,
     bundled_pair_points,
+    bundled_reference_points,
     bundled_solo_points,
 )
 from advisor_data.dataset import select
@@ -78,8 +78,8 @@ def dataset(
 
 
 def _bundled_alone() -> list[SoloPoint]:
-    """Profiles, and the baselines of the same card and run as the bundled pairs."""
-    return [*bundled_solo_points(), *bundled_baseline_points()]
+    """Profiles, and the references of the same card and run as the bundled pairs."""
+    return [*bundled_solo_points(), *bundled_reference_points()]
 
 
 def _read(path: Path, kind: type[_Kind]) -> list[_Kind]:

@@ -28,8 +28,8 @@ def bundled_pair_points() -> list[PairPoint]:
     return _points("pairs.parquet", PairPoint, "measured pairs")
 
 
-def bundled_baseline_points() -> list[SoloPoint]:
-    """Jobs alone at 100 %, measured in the campaigns of the bundled pairs: their baselines.
+def bundled_reference_points() -> list[SoloPoint]:
+    """Jobs alone at 100 %, measured in the campaigns of the bundled pairs: their references.
 
     They are no profiles: what looks for those reads `bundled_solo_points` alone.
 
@@ -37,7 +37,7 @@ def bundled_baseline_points() -> list[SoloPoint]:
         StoreError: the installation lacks the file.
         InputError: pyarrow is not installed.
     """
-    return _points("baselines.parquet", SoloPoint, "baselines of the pairs")
+    return _points("references.parquet", SoloPoint, "references of the pairs")
 
 
 def _points(name: str, kind: type[P], content: str) -> list[P]:

@@ -16,8 +16,8 @@ _START_S = 1.5
 """On an H200 40 clients were ready after about 60 s, while other start-ups shared its 16 cores."""
 
 _BETWEEN_S = 0.6
-"""683 windows on four H200: 0.36 s from a window's end to the next job's go, and 0.2 s of settling
-beyond its least."""
+"""668 windows on four H200: 0.4 s from a window's end to the next settling, and 0.2 s of settling
+beyond its least (docs/measurements/pairs/cost.py prints both)."""
 
 _NOISY = 0.4
 """The same windows, each of 2 to 5 s, were 3.2 s long in the mean: the errors of jobs at the power
@@ -69,14 +69,14 @@ def cut(
         memory_mib: Memory of the GPU; None: not looked at.
         seed: Any text, such as the run's name.
         alone: Add to each block, for every job with a client at 100 %, a solo window with the
-            block's number (from 0) as `repeat`: a baseline of the same card and hour.
+            block's number (from 0) as `repeat`: a reference of the same card and hour.
     """
     order, chance = sorted(dict.fromkeys(targets), key=_place), random.Random(seed)
     chance.shuffle(order)
     packed = map(_block, pack(order, max_clients, memory_mib, chance))
     blocks = _chained(packed, lambda block: block.kept)
     if alone:
-        blocks = [_with_baselines(block, number) for number, block in enumerate(blocks)]
+        blocks = [_with_references(block, number) for number, block in enumerate(blocks)]
     return [_shuffled(block, f"{seed} {number}") for number, block in enumerate(blocks)]
 
 
@@ -132,7 +132,7 @@ def _block(targets: Sequence[Target]) -> Block:
     return Block(tuple(runners), tuple(targets))
 
 
-def _with_baselines(block: Block, number: int) -> Block:
+def _with_references(block: Block, number: int) -> Block:
     """The block with its solo windows; beside a job without a gate nothing runs alone."""
     if len(block.kept) < len(block.runners):
         return block

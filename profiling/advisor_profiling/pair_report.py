@@ -55,7 +55,7 @@ def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[Pa
     return [_result(pair, found, alone) for pair, found in sorted(pairs.items())]
 
 
-def baseline(own: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list[SoloPoint]:
+def references(own: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list[SoloPoint]:
     """A run's solo points and, for jobs without a rate at 100 % there, their newest one elsewhere.
 
     Args:

@@ -11,7 +11,7 @@ from dataclasses import fields
 from advisor.errors import InputError, JobError
 from advisor.gpu import Gpu, Share
 from advisor.job import Job
-from advisor.records import Counters, PairPoint, SoloPoint
+from advisor.records import REPLAY_SOURCE, Counters, PairPoint, SoloPoint
 from advisor.runtime.backend import Granted
 from advisor_profiling.bench import Client
 from advisor_profiling.clock import Clock, VirtualClock
@@ -31,7 +31,7 @@ class ReplaySource:
         power_factor: What its power is multiplied by, for a replay with noise.
     """
 
-    name = "replay"
+    name = REPLAY_SOURCE
     interval_s = 0.02
 
     def __init__(self, gpu: Gpu, clock: Clock, idle_power_w: float | None) -> None:
@@ -44,18 +44,24 @@ class ReplaySource:
     def power_w(self) -> float | None:
         if self.playing is None:
             return self._idle_power_w
-        recorded_w = self.playing.power_w
-        return None if recorded_w is None else recorded_w * self.power_factor
+        return self._played(self.playing.power_w)
 
     def energy_j(self) -> float | None:
-        """Recorded power integrated in ticks of a tenth of a second, as on the card."""
-        power_w = self.power_w()
+        """The counter's recorded power in ticks of a tenth of a second, as on the card.
+
+        What was recorded without it has the power of the other reading.
+        """
+        counter_w = self.playing and self._played(self.playing.counter_power_w)
+        power_w = self.power_w() if counter_w is None else counter_w
         ticks = (self._clock.now_s() - self._metered_s) // _TICK_S
         if power_w is None:
             return None
         self._energy_j += ticks * _TICK_S * power_w
         self._metered_s += ticks * _TICK_S
         return self._energy_j
+
+    def _played(self, recorded_w: float | None) -> float | None:
+        return None if recorded_w is None else recorded_w * self.power_factor
 
     def state(self) -> GpuState:
         point = self.playing

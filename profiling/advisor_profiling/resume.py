@@ -39,7 +39,7 @@ def left_to_measure(
     for other, target in beside:
         others[target.jobs].add(_key(target, other))
     done = _done(targets, cards, gpu.uuid, mode, others)
-    return [b for b in remaining(blocks, done) if not _only_baselines_left(b, cards, mode)]
+    return [b for b in remaining(blocks, done) if not _only_references_left(b, cards, mode)]
 
 
 def _done(
@@ -61,7 +61,7 @@ def _done(
     return done
 
 
-def _only_baselines_left(block: Block, cards: dict[str, set[Key]], mode: str) -> bool:
+def _only_references_left(block: Block, cards: dict[str, set[Key]], mode: str) -> bool:
     """Its pairs are done, and the jobs' own windows are known from the card that did them."""
     known = set[Key]().union(*cards.values())
     return all(len(t.runners) == 1 and _key(t, mode) in known for t in block.targets)

@@ -13,7 +13,7 @@ import synthetic_pairs as made_up
 
 from advisor.records import PairPoint, SoloPoint
 from advisor.rows import to_row
-from advisor_data.bundled import bundled_baseline_points, bundled_pair_points
+from advisor_data.bundled import bundled_pair_points, bundled_reference_points
 from advisor_data.files import read_points, write_points
 
 ROOT = Path(__file__).parents[2]
@@ -53,12 +53,12 @@ def test_the_same_points_give_the_same_bytes(tmp_path: Path) -> None:
     mixed = random.Random(1).sample(pairs, len(pairs))
     write_points(tmp_path / "one.csv", mixed[:15])
     write_points(tmp_path / "two.parquet", mixed[10:])
-    names = ("pairs.parquet", "baselines.parquet", "README.md")
+    names = ("pairs.parquet", "references.parquet", "README.md")
     first, other, again = (tmp_path / name for name in ("first", "other", "again"))
     assert bundle(first, tmp_path / "pairs.jsonl", tmp_path / "solos.jsonl").returncode == 0
     files = (tmp_path / name for name in ("solos.jsonl", "two.parquet", "one.csv"))
     assert bundle(other, *files).returncode == 0
-    assert bundle(again, first / "pairs.parquet", first / "baselines.parquet").returncode == 0
+    assert bundle(again, first / "pairs.parquet", first / "references.parquet").returncode == 0
     for name in names:
         assert len({(folder / name).read_bytes() for folder in (first, other, again)}) == 1, name
 
@@ -112,11 +112,11 @@ def test_flagged_and_failed_points_stay(tmp_path: Path) -> None:
     assert "| of them without rates, since a job failed | 1 |" in card
 
 
-def test_baselines_are_those_of_the_pairs_runs(tmp_path: Path) -> None:
+def test_references_are_those_of_the_pairs_runs(tmp_path: Path) -> None:
     """Profiles and other runs stay out: they would stand for the wrong card or hour."""
     solos = [*made_up.solo_points(run="first"), *made_up.solo_points(run="other")]
     built(tmp_path, made_up.pair_points(PAIRS), solos)
-    kept = read_points(tmp_path / "into/baselines.parquet")
+    kept = read_points(tmp_path / "into/references.parquet")
     assert {p.run for p in kept} == {"first"}
     assert sorted(p.job for p in kept if isinstance(p, SoloPoint)) == sorted(
         job.name for job in made_up.JOBS
@@ -136,15 +136,15 @@ def test_two_values_of_one_measurement_are_refused(tmp_path: Path) -> None:
 
 def test_the_card_counts_what_is_bundled(tmp_path: Path) -> None:
     """Built anew from what is bundled, the points and the data card are the ones that lie there."""
-    done = bundle(tmp_path, BUNDLED / "pairs.parquet", BUNDLED / "baselines.parquet")
+    done = bundle(tmp_path, BUNDLED / "pairs.parquet", BUNDLED / "references.parquet")
     assert done.returncode == 0, done.stderr
     remedy = f"run: {SCRIPT.relative_to(ROOT)} with all files of points"
     assert (tmp_path / "README.md").read_text() == (BUNDLED / "README.md").read_text(), remedy
-    for name in ("pairs.parquet", "baselines.parquet"):
+    for name in ("pairs.parquet", "references.parquet"):
         assert read_points(tmp_path / name) == read_points(BUNDLED / name), remedy
 
 
-@pytest.mark.parametrize("points", [bundled_pair_points(), bundled_baseline_points()])
+@pytest.mark.parametrize("points", [bundled_pair_points(), bundled_reference_points()])
 def test_bundled_points_name_no_machine(points: list[PairPoint] | list[SoloPoint]) -> None:
     """No column tells where the host stands: no address, path or name of a domain."""
     texts = {value for p in points for value in to_row(p).values() if isinstance(value, str)}

@@ -13,7 +13,7 @@ import pytest
 from advisor.flags import DOUBTFUL
 from advisor.records import PAIR_COLUMNS, PairPoint
 from advisor.rows import to_row
-from advisor_data.bundled import bundled_baseline_points, bundled_pair_points
+from advisor_data.bundled import bundled_pair_points, bundled_reference_points
 from advisor_data.dataset import select
 from advisor_data.files import read_points
 
@@ -73,14 +73,14 @@ def key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def test_profile_of_a_pairs_job_is_still_its_sweep(user: User) -> None:
-    """Baselines of the campaign do not get into profiles: ten shares of one card and run."""
+    """References of the campaign do not get into profiles: ten shares of one card and run."""
     answer = user.json("profile", "fft", *REPLAY)
     assert answer["replay"] is True
     assert len(answer["points"]) == 10
     whole_gpu = next(p for p in answer["points"] if p["share_percent"] == 100)
-    baselines = [p.rate for p in bundled_baseline_points() if p.job == "fft"]
-    assert baselines
-    assert all(abs(whole_gpu["rate"] / rate - 1) > 1e-6 for rate in baselines)
+    references = [p.rate for p in bundled_reference_points() if p.job == "fft"]
+    assert references
+    assert all(abs(whole_gpu["rate"] / rate - 1) > 1e-6 for rate in references)
     listed = json.loads(user.advisor("jobs", "--bundled", "--json").stdout)
     assert {len(row["shares"]) for row in listed} == {10}
 
@@ -148,7 +148,9 @@ def test_the_loop_of_a_replay(user: User, tmp_path: Path) -> None:
 def test_the_loop_of_the_bundled_points(user: User, tmp_path: Path) -> None:
     """From the bundled data, and through a store from its export, comes the same report."""
     given = user.json("report", "dataset")
-    files = [str(BUNDLED / name) for name in ("pairs.parquet", "baselines.parquet", "solo.parquet")]
+    files = [
+        str(BUNDLED / name) for name in ("pairs.parquet", "references.parquet", "solo.parquet")
+    ]
     counts = user.json("data", "import", *files)
     assert counts["new"] == counts["read"]
     user.advisor("data", "export", str(tmp_path / "pairs.csv"), "--kind", "pairs")

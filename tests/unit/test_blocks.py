@@ -221,7 +221,7 @@ def test_unknown_memory_counts_where_memory_is_looked_at() -> None:
     assert len(cut(plan, CLIENTS, None, "seed")) == 1
 
 
-def test_each_block_has_its_baselines() -> None:
+def test_each_block_has_its_references() -> None:
     """Each job with a client at 100 % is also measured alone, numbered by the block."""
     members = jobs("abcdefgh")
     blocks = cut(windows(members.values()), CLIENTS, None, "seed")
@@ -231,8 +231,8 @@ def test_each_block_has_its_baselines() -> None:
         assert alone == {solo(members[name], FULL, number) for name in names}
 
 
-def test_no_baselines_without_clients_for_them() -> None:
-    """Splits without 100 % start no client for a baseline."""
+def test_no_references_without_clients_for_them() -> None:
+    """Splits without 100 % start no client for a reference."""
     blocks = cut(windows(jobs("ab").values(), NINE), CLIENTS, None, "seed")
     assert all(len(target.runners) == 2 for block in blocks for target in block.targets)
 

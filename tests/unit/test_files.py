@@ -21,8 +21,8 @@ from advisor.records import PAIR_COLUMNS, SCHEMA_VERSION, SOLO_COLUMNS, PairPoin
 from advisor.rows import to_row
 from advisor_data import bundled, open_store, schema_page
 from advisor_data.bundled import (
-    bundled_baseline_points,
     bundled_pair_points,
+    bundled_reference_points,
     bundled_solo_points,
 )
 from advisor_data.files import read_points, write_points
@@ -276,14 +276,14 @@ def test_bundled_points_are_read_from_the_package(
         bundled_solo_points()
     with pytest.raises(StoreError, match=r"bundled/pairs\.parquet .*the measured pairs"):
         bundled_pair_points()
-    with pytest.raises(StoreError, match=r"bundled/baselines\.parquet"):
-        bundled_baseline_points()
+    with pytest.raises(StoreError, match=r"bundled/references\.parquet"):
+        bundled_reference_points()
     (tmp_path / "advisor_data" / "bundled").mkdir(parents=True)
     write_points(tmp_path / "advisor_data" / "bundled" / "solo.parquet", [point()])
     assert bundled_solo_points() == [point()]
     alone = dataclasses.replace(point(), run="campaign")
-    write_points(tmp_path / "advisor_data" / "bundled" / "baselines.parquet", [alone])
-    assert bundled_baseline_points() == [alone]
+    write_points(tmp_path / "advisor_data" / "bundled" / "references.parquet", [alone])
+    assert bundled_reference_points() == [alone]
     write_points(tmp_path / "advisor_data" / "bundled" / "pairs.parquet", [pair_point()])
     assert bundled_pair_points() == [pair_point()]
 

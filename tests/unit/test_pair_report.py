@@ -13,10 +13,10 @@ from advisor_profiling.pair_report import (
     COLUMNS,
     WIDTH,
     PairResult,
-    baseline,
     cost_text,
     left_out_text,
     nothing_to_do_text,
+    references,
     summarise,
     table,
     unknown_alone_text,
@@ -70,7 +70,7 @@ def test_rate_alone_is_the_mean_of_the_whole_gpu_windows() -> None:
 
 
 def test_doubtful_window_alone_is_no_reference() -> None:
-    """A baseline that failed a cross-check would move every speed of its job."""
+    """A reference that failed a cross-check would move every speed of its job."""
     solos = [*SOLOS, solo("a", rate=9.0, flags=("not-settled",)), solo("b", flags=("throttled",))]
     (found,) = summarise([pair(50, 50)], solos)
     assert found.speeds == pytest.approx((0.5, 0.5))
@@ -250,8 +250,8 @@ def test_rates_alone_of_other_runs_fill_gaps_only() -> None:
         solo("b", share_percent=50.0, started_at="2026-02-03T12:00:00Z"),
         solo("a", rate=9.0, started_at="2026-02-03T12:00:00Z"),
     ]
-    assert baseline(own, others) == [*own, new]
-    assert unknown_alone_text([pair()], baseline(own, others)) == []
+    assert references(own, others) == [*own, new]
+    assert unknown_alone_text([pair()], references(own, others)) == []
 
 
 def test_job_without_a_rate_alone_is_named() -> None:

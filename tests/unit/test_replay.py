@@ -104,6 +104,20 @@ def test_missing_readings_stay_missing(tmp_path: Path) -> None:
     assert now.rate == pytest.approx(100, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("counter_power_w", "flags"), [(350.0, ()), (400.0, ("counter-mismatch",))]
+)
+def test_a_mismatch_of_the_counter_comes_back(
+    tmp_path: Path, counter_power_w: float, flags: tuple[str, ...]
+) -> None:
+    """Both power readings are replayed, so a point that failed their cross-check fails it again."""
+    point_ = recorded(50.0, power_w=350.0, counter_power_w=counter_power_w)
+    (played,) = replay([point_], tmp_path, 50.0).points
+    assert played.power_w == pytest.approx(350.0)
+    assert played.counter_power_w == pytest.approx(counter_power_w, rel=1e-3)
+    assert played.flags == flags
+
+
 def test_stored_replay_is_gone_on_with(tmp_path: Path) -> None:
     """What an interrupted run stored is found again, point for point."""
     points = [recorded(20.0), recorded(50.0), recorded(100.0)]

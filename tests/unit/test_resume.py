@@ -170,33 +170,33 @@ def test_pair_in_two_blocks_is_whole_with_both() -> None:
     assert left(blocks, there) == []
 
 
-BASELINE = solo(GEMM, FULL, repeat=3)
-BESIDE = Block(UNLIMITED.runners, (UNLIMITED, LIMITED, BASELINE, solo(SORT, FULL, repeat=3)))
+REFERENCE = solo(GEMM, FULL, repeat=3)
+BESIDE = Block(UNLIMITED.runners, (UNLIMITED, LIMITED, REFERENCE, solo(SORT, FULL, repeat=3)))
 
 
-def test_baseline_of_this_card_is_not_measured_again() -> None:
+def test_reference_of_this_card_is_not_measured_again() -> None:
     """The windows alone count like all others."""
-    (rest,) = left([BESIDE], [answer(BASELINE)])
+    (rest,) = left([BESIDE], [answer(REFERENCE)])
     assert rest.targets == (UNLIMITED, LIMITED, solo(SORT, FULL, repeat=3))
 
 
-def test_baseline_of_another_card_is_measured_again_beside_pairs() -> None:
+def test_reference_of_another_card_is_measured_again_beside_pairs() -> None:
     """Speeds are relative to the rate alone on the card that the pair is measured on."""
-    (whole,) = left([BESIDE], [answer(BASELINE, THERE)])
+    (whole,) = left([BESIDE], [answer(REFERENCE, THERE)])
     assert whole.targets == BESIDE.targets
-    (rest,) = left([BESIDE], [answer(BASELINE, THERE), answer(LIMITED)])
-    assert rest.targets == (UNLIMITED, BASELINE, solo(SORT, FULL, repeat=3))
+    (rest,) = left([BESIDE], [answer(REFERENCE, THERE), answer(LIMITED)])
+    assert rest.targets == (UNLIMITED, REFERENCE, solo(SORT, FULL, repeat=3))
 
 
-def test_baselines_without_pairs_stay_with_the_card_that_had_them() -> None:
+def test_references_without_pairs_stay_with_the_card_that_had_them() -> None:
     """A block that another card finished is not opened here for the windows alone."""
     assert left([BESIDE], [answer(t, THERE) for t in BESIDE.targets]) == []
 
 
-def test_baselines_that_no_card_has_are_measured() -> None:
+def test_references_that_no_card_has_are_measured() -> None:
     """The pairs are done, and their speeds still lack what they are relative to."""
     (rest,) = left([BESIDE], [answer(t, THERE) for t in (UNLIMITED, LIMITED)])
-    assert rest.targets == (BASELINE, solo(SORT, FULL, repeat=3))
+    assert rest.targets == (REFERENCE, solo(SORT, FULL, repeat=3))
 
 
 def test_same_name_with_another_command_is_another_job() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.errors import InputError
 from advisor.objectives import OBJECTIVES, Objective
-from advisor.records import PairPoint, SoloPoint
+from advisor.records import REPLAY_SOURCE, PairPoint, SoloPoint
 from advisor_training.gains import (
     BASELINES,
     Bin,
@@ -24,7 +24,7 @@ from advisor_training.grid import GridGain, grid_gain
 from advisor_training.groups import Classes, GroupRow, group_of, group_rows
 from advisor_training.losses import Loss, losses
 from advisor_training.noise import Ceiling, noise_ceiling
-from advisor_training.pairs import KINDS, REPLAY_SOURCE, LeftOut, Pair, kind_of, make_pairs
+from advisor_training.pairs import KINDS, LeftOut, Pair, kind_of, make_pairs
 from advisor_training.paper import FIGURES, GROUPS, TITLE
 from advisor_training.solo import SOLO_SOURCES, JobClass, job_classes, whole_gpu
 
@@ -131,9 +131,7 @@ def analyse(
     measurements = [m for pair in pairs for m in pair.measurements]
     classes = job_classes(whole_gpu(solos))
     reports = {o.name: _objective_report(o, pairs, classes) for o in OBJECTIVES.values()}
-    kinds = Counter(map(kind_of, points))
     sources = Counter(m.solo_source for m in measurements)
-    flags = Counter(flag for point in points for flag in point.flags)
     used = {(pair.gpu_model, job) for pair in pairs for job in (pair.job_a, pair.job_b)}
     return Analysis(
         gpu_models=tuple(sorted({pair.gpu_model for pair in pairs})),
@@ -141,14 +139,24 @@ def analyse(
         runs=len({m.run for m in measurements}),
         pair_points=len(points),
         replayed_points=sum(point.source == REPLAY_SOURCE for point in points),
-        points_by_kind={kind: kinds[kind] for kind in KINDS},
-        flags=dict(sorted(flags.items(), key=lambda item: (-item[1], item[0]))),
+        points_by_kind=_by_kind(points),
+        flags=_by_flag(points),
         solo_sources={source: sources[source] for source in SOLO_SOURCES},
         left_out=(*left_out, *unused),
         jobs=tuple(found for key, found in classes.items() if key in used),
         pairs=tuple(_pair_report(pair, classes, reports) for pair in pairs),
         objectives=reports,
     )
+
+
+def _by_kind(points: Iterable[PairPoint]) -> dict[str, int]:
+    counts = Counter(map(kind_of, points))
+    return {kind: counts[kind] for kind in KINDS}
+
+
+def _by_flag(points: Iterable[PairPoint]) -> dict[str, int]:
+    counts = Counter(flag for point in points for flag in point.flags)
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def to_json(analysis: Analysis) -> dict[str, Any]:

@@ -21,6 +21,30 @@ SVG_INK = Ink("#010203", "#040506")
 _PNG_ROWS = [["when", "when"], ["gains", "gains-raw"], ["best-splits", "groups"]]
 
 
+_WHEN = (
+    f"When an uneven split pays, by {DEFAULT_OBJECTIVE}: a dot is a pair at its best of the nine "
+    "splits, a bar the mean. Rows: what each job keeps busy alone for half of the time or more, "
+    "SMs (compute) or the memory interface (memory); light: neither."
+)
+_GAINS = (
+    "Each pair at its best of the nine splits and at the other ways to share, against 50/50 (0 %), "
+    f"by {DEFAULT_OBJECTIVE}; pairs in the order of their gain."
+)
+_GAINS_RAW = f"The same by {RAW_OBJECTIVE}, the paper's objective, which adds up unlike units."
+_BEST_SPLITS = (
+    "How many pairs have their best split where. Busier is the job with the higher SM activity "
+    "alone; either: a job beside itself, or no such counter."
+)
+_GROUPS = (
+    "Mean gain over 50/50 by what the two jobs use of the GPU: compute, then memory, high (H) or "
+    "low (L). The paper's bars are its model's splits on a V100, where its text gives a number; "
+    "ours are the best of nine."
+)
+_IN_THE_BAND = "In the grey band a difference is no more than noise."
+_NOISE_NOT_KNOWN = "How much of a gain is noise is not known: no pair was measured twice."
+_TIES = "What is within the noise of the best counts for the more even split."
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One figure of the report.
@@ -42,53 +66,30 @@ class Figure:
 
 def figures(analysis: Analysis) -> tuple[Figure, ...]:
     """The figures, the most telling one first."""
-    ceiling = analysis.objectives[DEFAULT_OBJECTIVE].ceiling
-    noise = (
-        "In the grey band a difference is no more than noise."
-        if ceiling
-        else "How much of a gain is noise is not known: no pair was measured twice."
-    )
-    within = " What is within the noise of the best counts for the more even split."
+    known = analysis.objectives[DEFAULT_OBJECTIVE].ceiling is not None
+    noise = _IN_THE_BAND if known else _NOISE_NOT_KNOWN
+    ties = f" {_TIES}" if known else ""
     return (
-        Figure(
-            "when",
-            f"When an uneven split pays, by {DEFAULT_OBJECTIVE}: a dot is a pair at its best of "
-            "the nine splits, a bar the mean. Rows: what each job keeps busy alone for half of the "
-            "time or more, SMs (compute) or the memory interface (memory); light: neither. "
-            f"{noise}",
-            lambda axes, ink: draw_when(axes, ink, analysis),
-            0.62,
-            5.4,
-        ),
+        Figure("when", f"{_WHEN} {noise}", lambda a, i: draw_when(a, i, analysis), 0.62, 5.4),
         Figure(
             "gains",
-            "Each pair at its best of the nine splits and at the other ways to share, against 50/50"
-            f" (0 %), by {DEFAULT_OBJECTIVE}; pairs in the order of their gain. {noise}",
-            lambda axes, ink: draw_gains(axes, ink, analysis, DEFAULT_OBJECTIVE),
+            f"{_GAINS} {noise}",
+            lambda a, i: draw_gains(a, i, analysis, DEFAULT_OBJECTIVE),
             0.62,
         ),
         Figure(
             "gains-raw",
-            f"The same by {RAW_OBJECTIVE}, the paper's objective, which adds up unlike units.",
-            lambda axes, ink: draw_gains(axes, ink, analysis, RAW_OBJECTIVE),
+            _GAINS_RAW,
+            lambda a, i: draw_gains(a, i, analysis, RAW_OBJECTIVE),
             0.62,
         ),
         Figure(
             "best-splits",
-            "How many pairs have their best split where. Busier is the job with the higher SM "
-            "activity alone; either: a job beside itself, or no such counter."
-            f"{within if ceiling else ''}",
-            lambda axes, ink: draw_best_splits(axes, ink, analysis),
+            f"{_BEST_SPLITS}{ties}",
+            lambda a, i: draw_best_splits(a, i, analysis),
             0.55,
         ),
-        Figure(
-            "groups",
-            "Mean gain over 50/50 by what the two jobs use of the GPU: compute, then memory, high "
-            "(H) or low (L). The paper's bars are its model's splits on a V100, where its text "
-            "gives a number; ours are the best of nine.",
-            lambda axes, ink: draw_groups(axes, ink, analysis),
-            0.9,
-        ),
+        Figure("groups", _GROUPS, lambda a, i: draw_groups(a, i, analysis), 0.9),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from advisor.objectives import SplitResult, exclusive
-from advisor.records import PairPoint, SoloPoint
+from advisor.records import REPLAY_SOURCE, PairPoint, SoloPoint
 from advisor_training.solo import (
     SOLO_SOURCES,
     SoloReference,
@@ -28,9 +28,6 @@ over-subscribed: shares of more than the GPU, such as 70/70. other: shares of le
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 EQUAL: Split = (50.0, 50.0)
-
-REPLAY_SOURCE = "replay"
-"""What `source` of a replayed point is."""
 
 LARGEST_GAP = 0.25
 """Part of the nine splits that may be missing, left out for a flag, before a pair is left out."""

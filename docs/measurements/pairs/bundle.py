@@ -1,4 +1,4 @@
-"""Builds the bundled pairs and their baselines from files of points, and counts them for the card.
+"""Builds the bundled pairs and their references from files of points, and counts them for the card.
 
     .venv/bin/python docs/measurements/pairs/bundle.py FILES... [--into FOLDER]
 
@@ -36,7 +36,7 @@ Place = tuple[str, str, str]
 
 def main() -> None:
     """Read the options."""
-    parser = argparse.ArgumentParser(description="Build the bundled pairs and their baselines.")
+    parser = argparse.ArgumentParser(description="Build the bundled pairs and their references.")
     parser.add_argument("files", nargs="+", type=Path, help="Points, as for advisor data import")
     parser.add_argument("--into", type=Path, default=BUNDLED, help="Folder with the data card")
     given = parser.parse_args()
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def bundle(files: Iterable[Path], into: Path) -> None:
-    """Write the pairs, the baselines and the counts of the card into a folder.
+    """Write the pairs, the references and the counts of the card into a folder.
 
     Raises:
         InputError: a file cannot be used, or no pair is whole.
@@ -57,17 +57,17 @@ def bundle(files: Iterable[Path], into: Path) -> None:
     pairs = [point for point in points if isinstance(point, PairPoint)]
     solos = [point for point in points if isinstance(point, SoloPoint)]
     kept = whole(pairs)
-    baselines = baselines_of(kept, solos)
+    references = references_of(kept, solos)
     if not kept:
         raise InputError(f"nothing to bundle: {left_out(pairs, kept)}")
     card = into / "README.md"
-    text = renewed(card.read_text("utf-8"), kept, baselines)
+    text = renewed(card.read_text("utf-8"), kept, references)
     write_points(into / "pairs.parquet", kept)
-    write_points(into / "baselines.parquet", baselines)
+    write_points(into / "references.parquet", references)
     card.write_text(text, "utf-8")
     print(f"{len(kept)} pair points kept, {left_out(pairs, kept)}")
-    others = len(solos) - len(baselines)
-    print(f"{len(baselines)} baselines kept, {others} other solo points left out")
+    others = len(solos) - len(references)
+    print(f"{len(references)} references kept, {others} other solo points left out")
 
 
 def merged(files: Iterable[Path]) -> list[Point]:
@@ -121,7 +121,7 @@ def splits_wanted(at: Place) -> int:
     return 6 if at[0] == at[1] else 10
 
 
-def baselines_of(pairs: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[SoloPoint]:
+def references_of(pairs: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[SoloPoint]:
     """The jobs alone at 100 % in the runs of the pairs."""
     runs = {point.run for point in pairs}
     return [point for point in solos if point.share_percent == 100 and point.run in runs]

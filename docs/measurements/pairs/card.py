@@ -15,31 +15,31 @@ END = "<!-- counted by docs/measurements/pairs/bundle.py: end -->"
 LIMIT_PART = 0.95
 
 
-def renewed(card: str, pairs: Sequence[PairPoint], baselines: Sequence[SoloPoint]) -> str:
+def renewed(card: str, pairs: Sequence[PairPoint], references: Sequence[SoloPoint]) -> str:
     """The card with the counts of these points between its markers.
 
     Args:
         card: Its text, with both markers.
         pairs: At least one.
-        baselines: The jobs alone.
+        references: The jobs alone.
     """
     before, _, rest = card.partition(BEGIN)
     _, _, after = rest.partition(END)
-    parts = (basis(pairs, baselines), kinds_of_splits(pairs), kinds_of_jobs(pairs), flags(pairs))
+    parts = (basis(pairs, references), kinds_of_splits(pairs), kinds_of_jobs(pairs), flags(pairs))
     return before + "\n\n".join([BEGIN, *parts, END]) + after
 
 
-def basis(pairs: Sequence[PairPoint], baselines: Sequence[SoloPoint]) -> str:
+def basis(pairs: Sequence[PairPoint], references: Sequence[SoloPoint]) -> str:
     """How many there are of what, from when to when."""
     names = {point.pair for point in pairs}
-    started = sorted(point.started_at for point in (*pairs, *baselines))
+    started = sorted(point.started_at for point in (*pairs, *references))
     rows = [
         ("pair points (`pairs.parquet`)", str(len(pairs))),
         ("of them without rates, since a job failed", str(sum(p.rate_a is None for p in pairs))),
         ("pairs", str(len(names))),
         ("of them a job beside itself", str(sum(a == b for a, b in names))),
         ("jobs", str(len(jobs_of(pairs)))),
-        ("baselines (`baselines.parquet`)", str(len(baselines))),
+        ("references (`references.parquet`)", str(len(references))),
         ("cards", ", ".join(counted(sorted((p.gpu_model, p.gpu_uuid) for p in pairs)))),
         ("driver", ", ".join(sorted({p.driver or "not known" for p in pairs}))),
         ("points of each run", listed(Counter(p.run for p in pairs))),
