@@ -6,7 +6,7 @@ import pytest
 from simple_pairs import SHARES, SOLOS, nine, pair, solo
 
 from advisor.records import PairPoint
-from advisor_training.pairs import LeftOut, Pair, kind_of, make_pairs, split_text
+from advisor_training.pairs import DISTURBED, LeftOut, Pair, kind_of, make_pairs, split_text
 
 
 def only(points: list[PairPoint], **fields: Any) -> Pair:
@@ -143,3 +143,12 @@ def test_split_in_words() -> None:
     """Shares read as people write them."""
     assert split_text((10.0, 90.0)) == "10/90"
     assert split_text((10.5, 89.5)) == "10.5/89.5"
+
+
+@pytest.mark.parametrize(("rate", "fits"), [(89.0, True), (87.0, False)])
+def test_a_disturbed_run_is_left_out(rate: float, fits: bool) -> None:
+    """A job that runs slower alone than it can does not tell how the pair shares the GPU."""
+    fast = solo("a", rate=100.0, gpu_uuid="GPU-2", run="other")
+    solos = [solo("a", rate=rate), fast, solo("b")]
+    pairs, left_out = make_pairs(nine(), solos)
+    assert [bool(pairs), *left_out] == ([True] if fits else [False, LeftOut(DISTURBED, 9)])

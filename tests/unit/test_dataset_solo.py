@@ -87,3 +87,13 @@ def test_a_job_without_counters_has_no_class() -> None:
     """A missing counter is not 0 %."""
     bare = job_classes([solo(sm_active_percent=80)])["Card", "a"]
     assert (bare.code, bare.memory_percent, bare.memory_counter) == (None, None, None)
+
+
+def test_a_slower_run_is_told() -> None:
+    """The fastest run tells what the job can do; what it does beside the pair is compared to it."""
+    points = [solo(rate=rate, run="quiet") for rate in (99, 100, 101)]
+    points += [solo(rate=70, run="disturbed"), solo(rate=80, gpu_uuid="GPU-2", run="r3")]
+    for run, slowdown in (("quiet", 0.0), ("disturbed", 0.3)):
+        found = solo_reference(points, None, "Card", "GPU-1", run)
+        assert found is not None
+        assert found.slowdown == pytest.approx(slowdown)

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from advisor.objectives import SplitResult, exclusive
 from advisor.records import REPLAY_SOURCE, PairPoint, SoloPoint
 from advisor_training.solo import (
+    LARGEST_SLOWDOWN,
     SOLO_SOURCES,
     SoloReference,
     SoloSource,
@@ -31,6 +32,12 @@ EQUAL: Split = (50.0, 50.0)
 
 LARGEST_GAP = 0.25
 """Part of the nine splits that may be missing, left out for a flag, before a pair is left out."""
+
+
+DISTURBED = (
+    f"a job alone beside the pair ran over {LARGEST_SLOWDOWN:.0%} slower than in its fastest run"
+)
+"""Why a measurement on a disturbed host is left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +210,8 @@ def _measurement(
         )
         if solo is None:
             return f"no solo point of {job} on the whole {point.gpu_model}"
+        if solo.slowdown > LARGEST_SLOWDOWN:
+            return DISTURBED
         solos.append(solo)
     readings = [_reading(point) for point in group]
     nine = [reading.split for reading in readings if reading.kind == "nine"]

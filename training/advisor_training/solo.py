@@ -1,5 +1,6 @@
 """What a job does alone on the whole GPU: the reference of its relative speeds, and its class."""
 
+import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,15 @@ SOLO_SOURCES: tuple[SoloSource, ...] = get_args(SoloSource)
 HIGH_PERCENT = 50.0
 """From here on an axis is high ("Energy-efficient GPU SM allocation", section 5.2)."""
 
+LARGEST_SLOWDOWN = 0.12
+"""How much slower a job alone may be than in its fastest run before a pair beside it is left out.
+
+Launch-bound jobs measure a core of the CPU, and other tenants of the host slow that down unseen:
+docs/measurements has the same job alone at 35 % to 100 % of its rate while the reported CPU steal
+was 0. Two undisturbed runs of such a job differ by up to 11.7 % (docs/measurements, "Does a profile
+repeat?").
+"""
+
 MEMORY_COUNTERS = ("dram_active_percent", "memory_busy_percent")
 """The memory axis, in order of preference.
 
@@ -28,11 +38,16 @@ hang on the choice; `JobClass` says where.
 
 @dataclass(frozen=True, slots=True)
 class SoloReference:
-    """Rate and power of one job alone on the whole GPU."""
+    """Rate and power of one job alone on the whole GPU.
+
+    Attributes:
+        slowdown: How much slower that is than in the job's fastest run, as a part of that.
+    """
 
     rate: float
     power_w: float
     source: SoloSource
+    slowdown: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +90,12 @@ def solo_reference(
     for point in solos:
         if point.gpu_model == gpu_model and job_hash in (None, point.job_hash or job_hash):
             by_source[_source(point, gpu_uuid, run)].append(point)
+    fastest = _fastest_run(itertools.chain.from_iterable(by_source.values()))
     for source, points in by_source.items():
         if points:
             powers = [point.power_w for point in points if point.power_w is not None]
             rate = statistics.median(point.rate for point in points)
-            return SoloReference(rate, statistics.median(powers), source)
+            return SoloReference(rate, statistics.median(powers), source, 1 - rate / fastest)
     return None
 
 
@@ -89,6 +105,14 @@ def job_classes(solos: Sequence[SoloPoint]) -> dict[tuple[str, str], JobClass]:
     for point in solos:
         points.setdefault((point.gpu_model, point.job), []).append(point)
     return {key: _class(key[1], key[0], found) for key, found in sorted(points.items())}
+
+
+def _fastest_run(points: Iterable[SoloPoint]) -> float:
+    """Highest of the median rates of each run on each card; 0 where there are no points."""
+    rates: dict[tuple[str, str], list[float]] = {}
+    for point in points:
+        rates.setdefault((point.run, point.gpu_uuid), []).append(point.rate)
+    return max(map(statistics.median, rates.values()), default=0.0)
 
 
 def _source(point: SoloPoint, gpu_uuid: str, run: str) -> SoloSource:
