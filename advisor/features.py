@@ -1,0 +1,206 @@
+"""Two profiles to what the models see of a pair at a split.
+
+Everything is an array over splits. The relative speed of a job is predicted from features seen
+from that job: `speed_features(a, b)` for the first, the same function with the jobs swapped for
+the second, so that swapping the jobs swaps the answer exactly. Power features do not change when
+the jobs are swapped.
+
+Names beginning with `own` and `other` are the job's and its neighbour's readings alone at the
+share of the split. The nine features of "Energy-efficient GPU SM allocation" (section 3.1, table
+1) are among them; the others say how much of what the GPU has the two jobs want together.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.profiles import WHOLE, Floats, Profile
+
+Float32s: TypeAlias = npt.NDArray[np.float32]
+"""What the trees see; they split on single precision in training and in serving."""
+
+AT_SHARE = (
+    "sm_active_percent",
+    "sm_occupancy_percent",
+    "fp32_active_percent",
+    "fp64_active_percent",
+    "tensor_active_percent",
+    "integer_active_percent",
+    "dram_active_percent",
+    "memory_busy_percent",
+    "sm_clock_mhz",
+    "job_cpu_percent",
+)
+"""Readings that are features as they are."""
+
+FULL_BANDWIDTH_PERCENT = 93.0
+"""`dram_active_percent` of a copy that waits for nothing but memory: 92 to 94 on H200 (triad,
+transpose and reduction at 100 %, data/advisor_data/bundled)."""
+
+CLOCK_EXPONENT = 2.0
+"""Dynamic power grows about with this power of the clock near the limit: the rate that a capped
+power leaves is the square root of the power that it leaves. A prior, corrected by the model."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One job of a pair at its shares, alone.
+
+    Attributes:
+        profile: The job's profile.
+        shares: Percent; shape (n,).
+        readings: Each column at the shares, shape (n,).
+        whole: Each column at 100 %.
+    """
+
+    profile: Profile
+    shares: Floats
+    readings: Mapping[str, Floats]
+    whole: Mapping[str, float]
+
+    @property
+    def dynamic_power_w(self) -> Floats:
+        """Power above idle."""
+        return self.readings["power_w"] - self.profile.idle_power_w
+
+    @property
+    def relative_rate(self) -> Floats:
+        """Rate for each one on the whole GPU."""
+        return self.readings["rate"] / self.whole["rate"]
+
+
+def side(profile: Profile, shares: Sequence[float] | Floats) -> Side:
+    """A job at its shares.
+
+    Raises:
+        InputError: a share lies outside the profile.
+    """
+    whole = {name: float(values[-1]) for name, values in profile.values.items()}
+    return Side(profile, np.asarray(shares, dtype=np.float64), profile.at(shares), whole)
+
+
+def power_limit_w(a: Side, b: Side) -> float:
+    """The lower of the two known limits; without one, no limit."""
+    limits = [s.profile.power_limit_w for s in (a, b) if s.profile.power_limit_w is not None]
+    return min(limits, default=float("inf"))
+
+
+def idle_power_w(a: Side, b: Side) -> float:
+    """Mean of what the GPU drew before either job started."""
+    return (a.profile.idle_power_w + b.profile.idle_power_w) / 2
+
+
+def demanded_power_w(a: Side, b: Side) -> Floats:
+    """What both jobs would draw together if nothing held them back; shape (n,)."""
+    return a.readings["power_w"] + b.readings["power_w"] - idle_power_w(a, b)
+
+
+def physical_power_w(a: Side, b: Side) -> Floats:
+    """Power without learning: both powers less one idle power, clipped at the limit; (n,)."""
+    return np.minimum(demanded_power_w(a, b), power_limit_w(a, b))
+
+
+def bandwidth_factor(a: Side, b: Side) -> Floats:
+    """Part of the memory bandwidth that both want together which there is, at most 1; (n,)."""
+    demand = _sum(a, b, "dram_active_percent")
+    return np.minimum(1.0, FULL_BANDWIDTH_PERCENT / np.maximum(demand, 1.0))
+
+
+def power_factor(a: Side, b: Side) -> Floats:
+    """Part of the clock that the power limit leaves, at most 1; (n,)."""
+    idle = idle_power_w(a, b)
+    dynamic = np.maximum(demanded_power_w(a, b) - idle, 1.0)
+    left = np.minimum(1.0, (power_limit_w(a, b) - idle) / dynamic)
+    return left ** (1 / CLOCK_EXPONENT)
+
+
+def prior_kept(a: Side, b: Side) -> Floats:
+    """What a job keeps of its rate at the share, by supply of bandwidth and power alone; (n,)."""
+    return np.fmin(bandwidth_factor(a, b), power_factor(a, b))
+
+
+def speed_features(own: Side, other: Side) -> dict[str, Floats]:
+    """What a model sees of `own` beside `other`; each shape (n,), in a fixed order."""
+    found: dict[str, Floats] = {}
+    for word, who in (("own", own), ("other", other)):
+        found |= {f"{word}_{name}": who.readings[name] for name in AT_SHARE}
+        found[f"{word}_log_pcie_tx"] = np.log1p(who.readings["pcie_tx_mib_per_s"])
+        found[f"{word}_log_pcie_rx"] = np.log1p(who.readings["pcie_rx_mib_per_s"])
+        found[f"{word}_dynamic_power_w"] = who.dynamic_power_w
+        found[f"{word}_relative_rate"] = who.relative_rate
+        found[f"{word}_sm_filled"] = who.readings["sm_active_percent"] / who.shares
+        for name in ("sm_active_percent", "dram_active_percent"):
+            found[f"{word}_whole_{name}"] = np.full_like(who.shares, who.whole[name])
+    found["own_share_percent"] = own.shares
+    found["shares_sum_percent"] = own.shares + other.shares
+    return found | _own_shape(own) | _together(own, other) | _supply(own, other)
+
+
+def power_features(a: Side, b: Side) -> dict[str, Floats]:
+    """What a model sees of the power of a pair; each shape (n,), the same for (b, a)."""
+    found = {
+        "physical_power_w": physical_power_w(a, b),
+        "demanded_power_w": demanded_power_w(a, b),
+        "shares_sum_percent": a.shares + b.shares,
+        "shares_gap_percent": np.abs(a.shares - b.shares),
+        "relative_rates": a.relative_rate + b.relative_rate,
+        "prior_kept": prior_kept(a, b),
+    }
+    for name in (*AT_SHARE, "pcie_tx_mib_per_s", "pcie_rx_mib_per_s", "power_w"):
+        found[f"sum_{name}"] = _sum(a, b, name)
+        found[f"gap_{name}"] = np.abs(a.readings[name] - b.readings[name])
+    return found
+
+
+def matrix(features: Mapping[str, Floats]) -> Float32s:
+    """Features as columns; shape (n, features), in the order of the names."""
+    return np.column_stack(list(features.values())).astype(np.float32)
+
+
+def _own_shape(own: Side) -> dict[str, Floats]:
+    """How the rate answers to the share: around it, over all shares, and in bandwidth."""
+    profile = own.profile
+    low = np.clip(own.shares - 10, profile.shares[0], WHOLE)
+    high = np.clip(own.shares + 10, profile.shares[0], WHOLE)
+    rates = profile.values["rate"]
+    step = np.log(np.interp(high, profile.shares, rates) / np.interp(low, profile.shares, rates))
+    whole = np.log(rates[-1] / rates[0]) / np.log(WHOLE / profile.shares[0])
+    dram = max(own.whole["dram_active_percent"], 0.5)
+    return {
+        "own_local_sensitivity": step / np.log(high / low),
+        "own_sensitivity": np.full_like(own.shares, whole),
+        "own_bandwidth_saturation": own.readings["dram_active_percent"] / dram,
+    }
+
+
+def _together(own: Side, other: Side) -> dict[str, Floats]:
+    """What both want of the GPU."""
+    dram = _sum(own, other, "dram_active_percent")
+    return {
+        "sum_dram_active_percent": dram,
+        "sum_memory_busy_percent": _sum(own, other, "memory_busy_percent"),
+        "sum_sm_active_percent": _sum(own, other, "sm_active_percent"),
+        "sum_tensor_active_percent": _sum(own, other, "tensor_active_percent"),
+        "sum_pcie_rx_mib_per_s": _sum(own, other, "pcie_rx_mib_per_s"),
+        "own_part_of_dram": own.readings["dram_active_percent"] / np.maximum(dram, 1.0),
+        "demanded_power_w": demanded_power_w(own, other),
+        "other_resident_warps_percent": other.readings["sm_active_percent"]
+        * other.readings["sm_occupancy_percent"]
+        / 100,
+    }
+
+
+def _supply(own: Side, other: Side) -> dict[str, Floats]:
+    """What the GPU has for both of them."""
+    return {
+        "bandwidth_factor": bandwidth_factor(own, other),
+        "power_factor": power_factor(own, other),
+        "prior_kept": prior_kept(own, other),
+    }
+
+
+def _sum(a: Side, b: Side, name: str) -> Floats:
+    return a.readings[name] + b.readings[name]

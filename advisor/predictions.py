@@ -1,0 +1,116 @@
+"""What is expected of a pair at one split, and who can say so."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from advisor.objectives import Objective, SplitResult
+from advisor.profiles import Profile
+
+Split: TypeAlias = tuple[float, float]
+"""Shares of the first and the second job, percent; (100, 100) is `uncapped`."""
+
+UNCAPPED: Split = (100.0, 100.0)
+
+NINE: tuple[Split, ...] = tuple((float(share), 100.0 - share) for share in range(10, 100, 10))
+"""10/90, 20/80 .. 90/10."""
+
+Way = Literal["split", "uncapped", "exclusive"]
+"""How two jobs use one GPU: each under its share, both without limits under MPS, or one after the
+other, each alone on the whole GPU for half of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An expected value, and the bounds that hold it with the predictor's coverage."""
+
+    value: float
+    low: float
+    high: float
+
+    def times(self, factor: float) -> "Interval":
+        """The interval of a positive multiple of the value."""
+        return Interval(self.value * factor, self.low * factor, self.high * factor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """Two jobs on one GPU in one way.
+
+    Attributes:
+        share_a_percent: Share of the first job; 100 where there are no limits.
+        share_b_percent: Share of the second job.
+        speed_a: Relative speed of the first job: 1 is as fast as alone on the whole GPU.
+        speed_b: Relative speed of the second job.
+        power_w: Power of the GPU.
+        solo_rate_a: Rate of the first job alone on the whole GPU.
+        solo_rate_b: Rate of the second job alone on the whole GPU.
+    """
+
+    way: Way
+    share_a_percent: float
+    share_b_percent: float
+    speed_a: Interval
+    speed_b: Interval
+    power_w: Interval
+    solo_rate_a: float
+    solo_rate_b: float
+
+    @property
+    def rate_a(self) -> Interval:
+        """Progress of the first job per second, in its own unit."""
+        return self.speed_a.times(self.solo_rate_a)
+
+    @property
+    def rate_b(self) -> Interval:
+        """Progress of the second job per second, in its own unit."""
+        return self.speed_b.times(self.solo_rate_b)
+
+    @property
+    def result(self) -> SplitResult:
+        """The expected values as objectives take them."""
+        return self._result(self.speed_a.value, self.speed_b.value, self.power_w.value)
+
+    def worth(self, objective: Objective) -> Interval:
+        """The objective at the expected values, and between all bounds at their worst and best.
+
+        The bounds of speeds and power hold one by one, so these hold more often than they do.
+        """
+        return Interval(
+            objective.value(self.result),
+            objective.value(self._result(self.speed_a.low, self.speed_b.low, self.power_w.high)),
+            objective.value(self._result(self.speed_a.high, self.speed_b.high, self.power_w.low)),
+        )
+
+    def _result(self, speed_a: float, speed_b: float, power_w: float) -> SplitResult:
+        return SplitResult(
+            rate_a=speed_a * self.solo_rate_a,
+            rate_b=speed_b * self.solo_rate_b,
+            solo_rate_a=self.solo_rate_a,
+            solo_rate_b=self.solo_rate_b,
+            power_w=power_w,
+        )
+
+
+class Predictor(Protocol):
+    """Anything that can say how a pair behaves at splits."""
+
+    def predict(self, a: Profile, b: Profile, splits: Sequence[Split]) -> list[Prediction]:
+        """One prediction for each split, in their order."""
+        ...
+
+
+def predict_exclusive(a: Profile, b: Profile) -> Prediction:
+    """One after the other: measured, not predicted, so the bounds are the values."""
+    power_w = (a.whole_gpu_power_w + b.whole_gpu_power_w) / 2
+    half = Interval(0.5, 0.5, 0.5)
+    return Prediction(
+        way="exclusive",
+        share_a_percent=100.0,
+        share_b_percent=100.0,
+        speed_a=half,
+        speed_b=half,
+        power_w=Interval(power_w, power_w, power_w),
+        solo_rate_a=a.whole_gpu_rate,
+        solo_rate_b=b.whole_gpu_rate,
+    )

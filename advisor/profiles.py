@@ -1,0 +1,143 @@
+"""All solo points of a job as arrays over its shares: what predictions are made from."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.errors import InputError
+from advisor.records import SoloPoint
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+COLUMNS = (
+    "rate",
+    "power_w",
+    "sm_clock_mhz",
+    "job_cpu_percent",
+    "sm_active_percent",
+    "sm_occupancy_percent",
+    "fp32_active_percent",
+    "fp64_active_percent",
+    "tensor_active_percent",
+    "integer_active_percent",
+    "dram_active_percent",
+    "memory_busy_percent",
+    "pcie_tx_mib_per_s",
+    "pcie_rx_mib_per_s",
+)
+"""Columns of a solo point that a profile keeps; the first two are never missing."""
+
+NEEDED = COLUMNS[:2]
+
+WHOLE = 100.0
+"""The share of the whole GPU, percent."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Profile:
+    """One job alone on one GPU model, at each share that was measured.
+
+    Attributes:
+        rate_unit: What one step of progress is.
+        units_total: SMs or CUs of the GPU; None if not known.
+        idle_power_w: Power before the job started.
+        power_limit_w: Enforced limit; None if not known.
+        memory_used_mib: Most GPU memory used at any share; None if not known.
+        shares: Percent, ascending, the last one 100; shape (shares,).
+        values: Each of `COLUMNS` over the shares, shape (shares,); NaN where it was not measured.
+        missing: Columns that are NaN at every share.
+        flags: Flags of its points, each once.
+    """
+
+    job: str
+    gpu_model: str
+    rate_unit: str
+    units_total: int | None
+    idle_power_w: float
+    power_limit_w: float | None
+    memory_used_mib: float | None
+    shares: Floats
+    values: Mapping[str, Floats]
+    missing: tuple[str, ...]
+    flags: tuple[str, ...]
+
+    def at(self, shares: Sequence[float] | Floats) -> dict[str, Floats]:
+        """Every column at these shares, linear between the measured ones; shape (n,).
+
+        Raises:
+            InputError: a share lies outside the measured ones.
+        """
+        asked = np.asarray(shares, dtype=np.float64)
+        if asked.size and (asked.min() < self.shares[0] or asked.max() > WHOLE):
+            raise InputError(
+                f"{self.job} was not measured at {asked.min():g}..{asked.max():g} %",
+                why=f"its profile has {self.shares[0]:g}..100 %",
+                fix=f"measure those shares: advisor profile {self.job}",
+            )
+        places = np.searchsorted(self.shares, asked)
+        if bool(np.all(self.shares[places] == asked)):
+            return {name: values[places] for name, values in self.values.items()}
+        return {name: np.interp(asked, self.shares, v) for name, v in self.values.items()}
+
+    @property
+    def whole_gpu_rate(self) -> float:
+        """Rate at 100 %."""
+        return float(self.values["rate"][-1])
+
+    @property
+    def whole_gpu_power_w(self) -> float:
+        """Power at 100 %."""
+        return float(self.values["power_w"][-1])
+
+
+def make_profile(points: Iterable[SoloPoint]) -> Profile:
+    """The profile of one job on one GPU model; medians where a share was measured repeatedly.
+
+    Args:
+        points: Solo points of one job on one model, of any run or card; those that failed a
+            cross-check had better be left out before.
+
+    Raises:
+        InputError: points of several jobs or models, no usable point at 100 %, or fewer than two
+            shares.
+    """
+    usable = [p for p in points if p.rate > 0 and (p.power_w or 0) > 0]
+    names = {(point.job, point.gpu_model) for point in usable}
+    if len(names) > 1:
+        raise InputError(f"a profile is of one job on one GPU model, not of {sorted(names)}")
+    shares = sorted({point.share_percent for point in usable})
+    if len(shares) < 2 or shares[-1] != WHOLE:
+        raise InputError(
+            f"shares {', '.join(f'{share:g}' for share in shares) or 'none'} make no profile",
+            why="a prediction needs the job alone at 100 % and at one smaller share at least",
+            fix="advisor profile JOB",
+        )
+    by_share = [[p for p in usable if p.share_percent == share] for share in shares]
+    values = {name: _over_shares(by_share, name) for name in COLUMNS}
+    newest = max(usable, key=lambda point: point.started_at)
+    return Profile(
+        job=newest.job,
+        gpu_model=newest.gpu_model,
+        rate_unit=newest.rate_unit,
+        units_total=newest.units_total,
+        idle_power_w=_middle([p.idle_power_w for p in usable]),
+        power_limit_w=newest.power_limit_w,
+        memory_used_mib=max((p.memory_used_mib or 0 for p in usable), default=0) or None,
+        shares=np.array(shares),
+        values=values,
+        missing=tuple(name for name, v in values.items() if bool(np.isnan(v).all())),
+        flags=tuple(sorted({flag for point in usable for flag in point.flags})),
+    )
+
+
+def _over_shares(by_share: Sequence[Sequence[SoloPoint]], name: str) -> Floats:
+    return np.array([_middle([getattr(p, name) for p in points]) for points in by_share])
+
+
+def _middle(values: Sequence[float | None]) -> float:
+    """Median of those that were measured; NaN of none."""
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else float("nan")

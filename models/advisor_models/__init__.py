@@ -1,0 +1,1 @@
+"""Models as artefacts: manifest, predictor, registry, and the model that comes with the package."""

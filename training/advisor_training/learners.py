@@ -1,0 +1,123 @@
+"""What learns from measured pairs, by name: the model, what it is compared with, and physics.
+
+Each learns the logarithm of what a job keeps of its rate at the share, over the prior, and the
+logarithm of the power over the physical one. Logarithms, since errors count relative to the value.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+
+from advisor.profiles import Floats
+from advisor_training.rows import Rows
+
+TREES = 100
+"""300 give the same figures (docs/measurements) at three times the size and time."""
+
+LEAST_IN_LEAF = 3
+PART_OF_FEATURES = 0.5
+SEED = 0
+
+LEAST_SPEED = 1e-4
+"""Relative speeds below are taken as this, so that a starved job has a logarithm."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predicted:
+    """What a learner expects of rows: relative speeds and power in W, each shape (n,)."""
+
+    speed_a: Floats
+    speed_b: Floats
+    power_w: Floats
+
+
+Fitted: TypeAlias = Callable[[Rows], Predicted]
+Learner: TypeAlias = Callable[[Rows], Fitted]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Regressors:
+    """The two regressors of a model, as scikit-learn has them."""
+
+    speed: Any
+    power: Any
+
+    def __call__(self, rows: Rows) -> Predicted:
+        """Expected speeds and power of rows."""
+        return Predicted(
+            np.exp(self.speed.predict(rows.features_a)) * rows.prior * rows.alone_a,
+            np.exp(self.speed.predict(rows.features_b)) * rows.prior * rows.alone_b,
+            np.exp(self.power.predict(rows.power_features)) * rows.physical_w,
+        )
+
+
+def speed_targets(rows: Rows) -> Floats:
+    """What the speed regressor learns: of all first jobs, then of all second ones; (2n,)."""
+    speeds = np.concatenate([rows.speed_a, rows.speed_b])
+    alone = np.concatenate([rows.alone_a, rows.alone_b]) * np.tile(rows.prior, 2)
+    return np.log(np.maximum(speeds, LEAST_SPEED) / alone)
+
+
+def power_targets(rows: Rows) -> Floats:
+    """What the power regressor learns; shape (n,)."""
+    return np.log(rows.power_w / rows.physical_w)
+
+
+def fit(make: Callable[[], Any], rows: Rows) -> Regressors:
+    """Two regressors of one kind, fitted to rows."""
+    speed, power = make(), make()
+    speed.fit(np.concatenate([rows.features_a, rows.features_b]), speed_targets(rows))
+    power.fit(rows.power_features, power_targets(rows))
+    return Regressors(speed, power)
+
+
+def extra_trees() -> Any:
+    """The regressor of the model; the same data and seed give the same trees."""
+    return ExtraTreesRegressor(
+        TREES,
+        min_samples_leaf=LEAST_IN_LEAF,
+        max_features=PART_OF_FEATURES,
+        random_state=SEED,
+        n_jobs=-1,
+    )
+
+
+def _random_forest() -> Any:
+    return RandomForestRegressor(
+        TREES,
+        min_samples_leaf=LEAST_IN_LEAF,
+        max_features=PART_OF_FEATURES,
+        random_state=SEED,
+        n_jobs=-1,
+    )
+
+
+def _linear() -> Any:
+    return Pipeline([("scale", StandardScaler()), ("ridge", Ridge(alpha=10.0))])
+
+
+def physical(rows: Rows) -> Fitted:
+    """No learning: rates alone at the shares, both powers less one idle power, at most the limit."""
+
+    def predict(rows: Rows) -> Predicted:
+        return Predicted(rows.alone_a, rows.alone_b, rows.physical_w)
+
+    return predict
+
+
+LEARNERS: Mapping[str, Learner] = MappingProxyType(
+    {
+        "extra-trees": lambda rows: fit(extra_trees, rows),
+        "random-forest": lambda rows: fit(_random_forest, rows),
+        "linear": lambda rows: fit(_linear, rows),
+        "physical": physical,
+    }
+)
+"""Every learner by name; the first one is the model."""

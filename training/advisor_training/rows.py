@@ -1,0 +1,169 @@
+"""Measured pairs and profiles as the arrays that learners take."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.errors import InputError
+from advisor.features import (
+    Float32s,
+    matrix,
+    physical_power_w,
+    power_features,
+    prior_kept,
+    side,
+    speed_features,
+)
+from advisor.flags import DOUBTFUL
+from advisor.profiles import Floats, Profile, make_profile
+from advisor.records import SoloPoint
+from advisor_training.pairs import Measurement, Pair
+
+Names = npt.NDArray[np.str_]
+
+KINDS = ("nine", "uncapped")
+"""Kinds of split that are learned from."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Rows:
+    """Pairs at splits; every array has one entry for each row, shape (n,) unless said otherwise.
+
+    Attributes:
+        measurement: Number of the measurement that the row is of; splits are compared within one.
+        pair: Number of the pair; several measurements can be of one pair.
+        kind: "nine" or "uncapped".
+        features_a: What a model sees of the first job beside the second, shape (n, speed features).
+        features_b: The same with the jobs swapped.
+        power_features: Shape (n, power features).
+        alone_a: Rate of the first job alone at its share, for each one on the whole GPU.
+        prior: What a job keeps of that by `advisor.features.prior_kept`.
+        physical_w: Power without learning, W.
+        speed_a: Measured relative speed of the first job.
+        power_w: Measured power, W.
+        solo_rate_a: Rate of the first job alone on the whole GPU, same card and run, per second.
+    """
+
+    job_a: Names
+    job_b: Names
+    gpu_model: Names
+    measurement: npt.NDArray[np.int64]
+    pair: npt.NDArray[np.int64]
+    kind: Names
+    share_a: Floats
+    share_b: Floats
+    features_a: Float32s
+    features_b: Float32s
+    power_features: Float32s
+    alone_a: Floats
+    alone_b: Floats
+    prior: Floats
+    physical_w: Floats
+    speed_a: Floats
+    speed_b: Floats
+    power_w: Floats
+    solo_rate_a: Floats
+    solo_rate_b: Floats
+
+    def __len__(self) -> int:
+        return len(self.power_w)
+
+    @property
+    def jobs(self) -> list[str]:
+        """Names of all jobs, sorted."""
+        return sorted(set(self.job_a.tolist()) | set(self.job_b.tolist()))
+
+    def of(self, job: str) -> npt.NDArray[np.bool_]:
+        """Which rows have that job; shape (n,)."""
+        return (self.job_a == job) | (self.job_b == job)
+
+    def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Rows":
+        """The rows of a mask or of indices."""
+        fields = {f.name: getattr(self, f.name)[which] for f in dataclasses.fields(self)}
+        return Rows(**fields)
+
+
+def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]:
+    """The profile of each (job, GPU model) that has one.
+
+    A share is taken from points that passed every cross-check, where there are any.
+    """
+    groups: dict[tuple[str, str], dict[float, list[SoloPoint]]] = {}
+    for point in points:
+        shares = groups.setdefault((point.job, point.gpu_model), {})
+        shares.setdefault(point.share_percent, []).append(point)
+    found: dict[tuple[str, str], Profile] = {}
+    for key, shares in sorted(groups.items()):
+        best = [p for group in shares.values() for p in _undoubted(group)]
+        if 100.0 in shares and len(shares) > 1:
+            found[key] = make_profile(best)
+    return found
+
+
+def make_rows(pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile]) -> Rows:
+    """Rows of all measurements whose jobs have profiles.
+
+    Raises:
+        InputError: there is none.
+    """
+    blocks = list(_blocks(pairs, profiles))
+    if not blocks:
+        raise InputError(
+            "no measured pair has profiles of both its jobs",
+            fix="profile the jobs of the pairs: advisor profile JOB",
+        )
+    return Rows(**{name: np.concatenate([b[name] for b in blocks]) for name in blocks[0]})
+
+
+def _undoubted(points: list[SoloPoint]) -> list[SoloPoint]:
+    good = [point for point in points if not DOUBTFUL & set(point.flags)]
+    return good or points
+
+
+def _blocks(
+    pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile]
+) -> Iterator[dict[str, Any]]:
+    count = 0
+    for number, pair in enumerate(pairs):
+        a = profiles.get((pair.job_a, pair.gpu_model))
+        b = profiles.get((pair.job_b, pair.gpu_model))
+        if a is None or b is None:
+            continue
+        for measurement in pair.measurements:
+            yield _block(measurement, a, b, {"measurement": count, "pair": number})
+            count += 1
+
+
+def _block(m: Measurement, a: Profile, b: Profile, numbers: Mapping[str, int]) -> dict[str, Any]:
+    """The arrays of one measurement."""
+    splits = [(kind, split) for kind in KINDS for split in m.splits[kind]]  # pyright: ignore[reportArgumentType]
+    results = [m.splits[kind][split] for kind, split in splits]  # pyright: ignore[reportArgumentType]
+    share_a = np.array([split[0] for _, split in splits])
+    share_b = np.array([split[1] for _, split in splits])
+    own, other = side(a, share_a), side(b, share_b)
+    n = len(splits)
+    return {
+        "job_a": np.full(n, m.job_a),
+        "job_b": np.full(n, m.job_b),
+        "gpu_model": np.full(n, m.gpu_model),
+        **{name: np.full(n, number) for name, number in numbers.items()},
+        "kind": np.array([kind for kind, _ in splits]),
+        "share_a": share_a,
+        "share_b": share_b,
+        "features_a": matrix(speed_features(own, other)),
+        "features_b": matrix(speed_features(other, own)),
+        "power_features": matrix(power_features(own, other)),
+        "alone_a": own.relative_rate,
+        "alone_b": other.relative_rate,
+        "prior": prior_kept(own, other),
+        "physical_w": physical_power_w(own, other),
+        "speed_a": np.array([result.speed_a for result in results]),
+        "speed_b": np.array([result.speed_b for result in results]),
+        "power_w": np.array([result.power_w for result in results]),
+        "solo_rate_a": np.array([result.solo_rate_a for result in results]),
+        "solo_rate_b": np.array([result.solo_rate_b for result in results]),
+    }
