@@ -104,7 +104,7 @@ def _linear() -> Any:
 
 
 def physical(rows: Rows) -> Fitted:
-    """No learning: rates alone at the shares, both powers less one idle power, at most the limit."""
+    """No learning: rates alone at the shares; both powers less one idle power, up to the limit."""
 
     def predict(rows: Rows) -> Predicted:
         return Predicted(rows.alone_a, rows.alone_b, rows.physical_w)
