@@ -16,6 +16,7 @@ from advisor.runtime.mps_control import Control, binary_version
 from advisor.runtime.processes import cpu_steal_s
 from advisor.settings import LIMIT_VARIABLES, Settings
 from advisor_profiling.clock import LiveClock
+from advisor_profiling.core_speed import core_speeds
 from advisor_profiling.dcgm import fetch
 from advisor_profiling.dcgm_text import missing_counters
 from advisor_profiling.live import with_units
@@ -23,6 +24,11 @@ from advisor_profiling.nvml import NvmlSource
 from advisor_profiling.window import Watch, Window, WindowRules, measure
 
 Verdict = Literal["ok", "warning", "missing"]
+
+
+LEAST_CORE_SPEED = 0.85
+"""A core that does less than this part of the fastest is disturbed; what a launch-bound job does
+would change by as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,7 @@ def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
         settings: What the environment says.
         gpus: Lists the GPUs; may raise SourceError.
     """
-    findings = [_cores(), _steal(), _variables(settings), _store(settings)]
+    findings = [_cores(), _core_speed(), _steal(), _variables(settings), _store(settings)]
     try:
         found = gpus()
     except AdvisorError as error:
@@ -62,6 +68,21 @@ def _cores() -> Finding:
     if len(cores) >= 5:
         return Finding("cores", "ok", text)
     return Finding("cores", "warning", text, "give it 5 or more: one for advisor, two for each job")
+
+
+def _core_speed() -> Finding:
+    speeds = core_speeds(available_cores())
+    slowest = min(speeds, key=lambda core: speeds[core])
+    part = speeds[slowest] / max(speeds.values())
+    text = f"the slowest core ({slowest}) does {100 * part:.0f} % of the fastest"
+    if part >= LEAST_CORE_SPEED:
+        return Finding("core-speed", "ok", text)
+    return Finding(
+        "core-speed",
+        "warning",
+        text,
+        "something else uses the host's cores: measure launch-bound jobs when it is gone",
+    )
 
 
 def _steal() -> Finding:

@@ -12,11 +12,12 @@ from host import UUID, FakeHost
 
 from advisor.gpu import Gpu
 from advisor.settings import read_settings
+from advisor_profiling import checks
 from advisor_profiling.checks import Finding, examine
 
 GPU = Gpu(uuid=UUID, model="Fake H200", driver="580", compute_mode="default", mig=False)
 NOWHERE = "http://127.0.0.1:9/metrics"
-HOST_CHECKS = {"cores", "cpu-steal"}
+HOST_CHECKS = {"cores", "core-speed", "cpu-steal"}
 """They tell of the machine that runs the tests."""
 
 
@@ -132,3 +133,17 @@ def test_exporter_that_lacks_counters(tmp_path: Path) -> None:
         assert finding.found == "gives no DCGM_FI_PROF_SM_ACTIVE"
         running.text = text(CLASSIC)
         assert look(environment)["dcgm-exporter"].verdict == "ok"
+
+
+@pytest.mark.parametrize(("slow", "verdict"), [(0.9, "ok"), (0.5, "warning")])
+def test_a_disturbed_core_is_told(
+    slow: float, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Launch-bound jobs follow the speed of their core, and CPU steal does not show it."""
+    speeds = {0: 100.0, 7: 100.0 * slow}
+    monkeypatch.setattr(checks, "core_speeds", lambda cores: speeds)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    found = look({}, GPU)["core-speed"]
+    assert (found.verdict, found.found) == (
+        verdict,
+        f"the slowest core (7) does {100 * slow:.0f} % of the fastest",
+    )
