@@ -70,3 +70,17 @@ class BusyError(AdvisorError):
 
     code = "busy"
     exit_code = 8
+
+
+class ModelError(AdvisorError):
+    """A model is missing, damaged, made for other features or GPUs, or not to be gone back to."""
+
+    code = "model"
+    exit_code = 9
+
+
+class NoSplitError(AdvisorError):
+    """No way of running two jobs on one GPU keeps every limit that was asked for."""
+
+    code = "no-split"
+    exit_code = 10

@@ -10,6 +10,7 @@ share of the split. The nine features of "Energy-efficient GPU SM allocation" (s
 1) are among them; the others say how much of what the GPU has the two jobs want together.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -17,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from advisor.profiles import WHOLE, Floats, Profile
+from advisor.profiles import COLUMNS, WHOLE, Floats, Profile
 
 Float32s: TypeAlias = npt.NDArray[np.float32]
 """What the trees see; they split on single precision in training and in serving."""
@@ -53,33 +54,36 @@ class Side:
         profile: The job's profile.
         shares: Percent; shape (n,).
         readings: Each column at the shares, shape (n,).
-        whole: Each column at 100 %.
+        relative_rate: Rate for each one on the whole GPU, shape (n,).
+        alone: Features that a job has as `own` and as `other`, each shape (n,).
+        shape: Features that a job has as `own` only, each shape (n,).
     """
 
     profile: Profile
     shares: Floats
     readings: Mapping[str, Floats]
-    whole: Mapping[str, float]
-
-    @property
-    def dynamic_power_w(self) -> Floats:
-        """Power above idle."""
-        return self.readings["power_w"] - self.profile.idle_power_w
-
-    @property
-    def relative_rate(self) -> Floats:
-        """Rate for each one on the whole GPU."""
-        return self.readings["rate"] / self.whole["rate"]
+    relative_rate: Floats
+    alone: Mapping[str, Floats]
+    shape: Mapping[str, Floats]
 
 
 def side(profile: Profile, shares: Sequence[float] | Floats) -> Side:
-    """A job at its shares.
+    """A job at its shares; what its neighbour does not change is worked out here, once.
 
     Raises:
         InputError: a share lies outside the profile.
     """
-    whole = {name: float(values[-1]) for name, values in profile.values.items()}
-    return Side(profile, np.asarray(shares, dtype=np.float64), profile.at(shares), whole)
+    asked = np.asarray(shares, dtype=np.float64)
+    readings = profile.at(asked)
+    relative_rate = readings["rate"] / profile.whole_gpu_rate
+    return Side(
+        profile,
+        asked,
+        readings,
+        relative_rate,
+        _alone(profile, asked, readings, relative_rate),
+        _shape(profile, asked, readings),
+    )
 
 
 def power_limit_w(a: Side, b: Side) -> float:
@@ -119,24 +123,20 @@ def power_factor(a: Side, b: Side) -> Floats:
 
 def prior_kept(a: Side, b: Side) -> Floats:
     """What a job keeps of its rate at the share, by supply of bandwidth and power alone; (n,)."""
-    return np.fmin(bandwidth_factor(a, b), power_factor(a, b))
+    return _supply(a, b)["prior_kept"]
 
 
 def speed_features(own: Side, other: Side) -> dict[str, Floats]:
     """What a model sees of `own` beside `other`; each shape (n,), in a fixed order."""
-    found: dict[str, Floats] = {}
-    for word, who in (("own", own), ("other", other)):
-        found |= {f"{word}_{name}": who.readings[name] for name in AT_SHARE}
-        found[f"{word}_log_pcie_tx"] = np.log1p(who.readings["pcie_tx_mib_per_s"])
-        found[f"{word}_log_pcie_rx"] = np.log1p(who.readings["pcie_rx_mib_per_s"])
-        found[f"{word}_dynamic_power_w"] = who.dynamic_power_w
-        found[f"{word}_relative_rate"] = who.relative_rate
-        found[f"{word}_sm_filled"] = who.readings["sm_active_percent"] / who.shares
-        for name in ("sm_active_percent", "dram_active_percent"):
-            found[f"{word}_whole_{name}"] = np.full_like(who.shares, who.whole[name])
-    found["own_share_percent"] = own.shares
-    found["shares_sum_percent"] = own.shares + other.shares
-    return found | _own_shape(own) | _together(own, other) | _supply(own, other)
+    return {
+        **{f"own_{name}": values for name, values in own.alone.items()},
+        **{f"other_{name}": values for name, values in other.alone.items()},
+        "own_share_percent": own.shares,
+        "shares_sum_percent": own.shares + other.shares,
+        **own.shape,
+        **_together(own, other),
+        **_supply(own, other),
+    }
 
 
 def power_features(a: Side, b: Side) -> dict[str, Floats]:
@@ -155,24 +155,62 @@ def power_features(a: Side, b: Side) -> dict[str, Floats]:
     return found
 
 
+@functools.cache
+def feature_names() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the speed features and of the power features, in the order of the columns."""
+    ones = np.ones(2)
+    profile = Profile(
+        job="",
+        gpu_model="",
+        rate_unit="",
+        units_total=None,
+        idle_power_w=0.0,
+        power_limit_w=None,
+        memory_used_mib=None,
+        shares=np.array([WHOLE / 2, WHOLE]),
+        values=dict.fromkeys(COLUMNS, ones),
+        missing=(),
+        flags=(),
+    )
+    any_side = side(profile, profile.shares)
+    return tuple(speed_features(any_side, any_side)), tuple(power_features(any_side, any_side))
+
+
 def matrix(features: Mapping[str, Floats]) -> Float32s:
     """Features as columns; shape (n, features), in the order of the names."""
-    return np.column_stack(list(features.values())).astype(np.float32)
+    return np.ascontiguousarray(np.array(list(features.values()), dtype=np.float32).T)
 
 
-def _own_shape(own: Side) -> dict[str, Floats]:
+def _alone(
+    profile: Profile, shares: Floats, readings: Mapping[str, Floats], relative_rate: Floats
+) -> dict[str, Floats]:
+    """What a job is by itself, whoever it runs beside."""
+    return {
+        **{name: readings[name] for name in AT_SHARE},
+        "log_pcie_tx": np.log1p(readings["pcie_tx_mib_per_s"]),
+        "log_pcie_rx": np.log1p(readings["pcie_rx_mib_per_s"]),
+        "dynamic_power_w": readings["power_w"] - profile.idle_power_w,
+        "relative_rate": relative_rate,
+        "sm_filled": readings["sm_active_percent"] / shares,
+        **{
+            f"whole_{name}": np.full_like(shares, profile.values[name][-1])
+            for name in ("sm_active_percent", "dram_active_percent")
+        },
+    }
+
+
+def _shape(profile: Profile, shares: Floats, readings: Mapping[str, Floats]) -> dict[str, Floats]:
     """How the rate answers to the share: around it, over all shares, and in bandwidth."""
-    profile = own.profile
-    low = np.clip(own.shares - 10, profile.shares[0], WHOLE)
-    high = np.clip(own.shares + 10, profile.shares[0], WHOLE)
+    low = np.maximum(shares - 10, profile.shares[0])
+    high = np.minimum(shares + 10, WHOLE)
     rates = profile.values["rate"]
     step = np.log(np.interp(high, profile.shares, rates) / np.interp(low, profile.shares, rates))
     whole = np.log(rates[-1] / rates[0]) / np.log(WHOLE / profile.shares[0])
-    dram = max(own.whole["dram_active_percent"], 0.5)
+    dram = max(float(profile.values["dram_active_percent"][-1]), 0.5)
     return {
         "own_local_sensitivity": step / np.log(high / low),
-        "own_sensitivity": np.full_like(own.shares, whole),
-        "own_bandwidth_saturation": own.readings["dram_active_percent"] / dram,
+        "own_sensitivity": np.full_like(shares, whole),
+        "own_bandwidth_saturation": readings["dram_active_percent"] / dram,
     }
 
 
@@ -195,10 +233,11 @@ def _together(own: Side, other: Side) -> dict[str, Floats]:
 
 def _supply(own: Side, other: Side) -> dict[str, Floats]:
     """What the GPU has for both of them."""
+    bandwidth, power = bandwidth_factor(own, other), power_factor(own, other)
     return {
-        "bandwidth_factor": bandwidth_factor(own, other),
-        "power_factor": power_factor(own, other),
-        "prior_kept": prior_kept(own, other),
+        "bandwidth_factor": bandwidth,
+        "power_factor": power,
+        "prior_kept": np.fmin(bandwidth, power),
     }
 
 

@@ -22,6 +22,10 @@ SM_FLOOR = 8
 """Fewest SMs that driver 580 grants on Hopper, whatever the percentage."""
 
 
+MEMORY_PART = 0.95
+"""Of the GPU's memory, what jobs may fill: contexts, fragments and the MPS server take the rest."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One GPU as its driver describes it.

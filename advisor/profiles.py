@@ -1,13 +1,15 @@
 """All solo points of a job as arrays over its shares: what predictions are made from."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from advisor.errors import InputError
+from advisor.flags import DOUBTFUL
 from advisor.records import SoloPoint
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -29,6 +31,9 @@ COLUMNS = (
     "pcie_rx_mib_per_s",
 )
 """Columns of a solo point that a profile keeps; the first two are never missing."""
+
+IDLE = "idle_power_w"
+"""What a profile has of the GPU, and may lack like a column."""
 
 NEEDED = COLUMNS[:2]
 
@@ -133,6 +138,58 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
     )
 
 
+def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]:
+    """The profile of each (job, GPU model) that has one.
+
+    A share is taken from points that passed every cross-check, where there are any.
+    """
+    groups: dict[tuple[str, str], dict[float, list[SoloPoint]]] = {}
+    for point in points:
+        shares = groups.setdefault((point.job, point.gpu_model), {})
+        shares.setdefault(point.share_percent, []).append(point)
+    found: dict[tuple[str, str], Profile] = {}
+    for key, shares in sorted(groups.items()):
+        best = [p for group in shares.values() for p in _undoubted(group)]
+        if 100.0 in shares and len(shares) > 1:
+            found[key] = make_profile(best)
+    return found
+
+
+def filled(profile: Profile, fill: Mapping[str, float]) -> Profile:
+    """The profile without gaps: it has what it lacks at some shares from its own nearest ones.
+
+    `missing` still tells what was not measured at all.
+
+    Args:
+        profile: Any profile.
+        fill: What a column is usually like, for columns that are missing at every share.
+
+    Raises:
+        InputError: `fill` lacks a column that is missing.
+    """
+    if math.isnan(profile.idle_power_w) and IDLE in fill:
+        profile = replace(profile, idle_power_w=fill[IDLE])
+    # All columns at once: most profiles are whole, and a prediction asks twice.
+    if not np.isnan(np.array(list(profile.values.values()))).any():
+        return profile
+    if unknown := [name for name in profile.missing if name not in fill]:
+        raise InputError(
+            f"the profile of {profile.job} lacks {', '.join(unknown)}",
+            why="nothing is known that could stand in for it",
+            fix="measure it with counters that are available: advisor doctor",
+        )
+    usual = {name: np.full_like(profile.shares, fill[name]) for name in profile.missing}
+    measured = {n: v for n, v in profile.values.items() if n not in usual}
+    known = {n: _without_gaps(profile.shares, v) for n, v in measured.items()}
+    return replace(profile, values={n: (usual | known)[n] for n in profile.values})
+
+
+def _without_gaps(shares: Floats, values: Floats) -> Floats:
+    """Values with the gaps between and beyond known ones filled from their neighbours."""
+    known = ~np.isnan(values)
+    return np.interp(shares, shares[known], values[known])
+
+
 def _over_shares(by_share: Sequence[Sequence[SoloPoint]], name: str) -> Floats:
     return np.array([_middle([getattr(p, name) for p in points]) for points in by_share])
 
@@ -141,3 +198,8 @@ def _middle(values: Sequence[float | None]) -> float:
     """Median of those that were measured; NaN of none."""
     known = [value for value in values if value is not None]
     return float(np.median(known)) if known else float("nan")
+
+
+def _undoubted(points: list[SoloPoint]) -> list[SoloPoint]:
+    good = [point for point in points if not DOUBTFUL & set(point.flags)]
+    return good or points

@@ -5,10 +5,8 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from advisor.gpu import MEMORY_PART
 from advisor_profiling.targets import Runner, Target
-
-MEMORY_PART = 0.95
-"""Of the GPU's memory, what jobs may fill: contexts and fragments take the rest."""
 
 _MOST_TRIES, _EFFORT = 8, 600
 """A small plan is packed so often, a larger one so often times its pairs, but twice at least: it

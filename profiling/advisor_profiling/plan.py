@@ -12,10 +12,9 @@ from typing import Literal
 
 from advisor.errors import InputError
 from advisor.flags import DOUBTFUL
-from advisor.gpu import Gpu
+from advisor.gpu import MEMORY_PART, Gpu
 from advisor.job import Job
 from advisor.records import Measured, PairPoint, SoloPoint
-from advisor_profiling.packing import MEMORY_PART
 from advisor_profiling.pairing import Pair, all_pairs, kinds_of, sample
 from advisor_profiling.splits import (
     AroundBest,

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from planned import job, jobs, windows
 
 from advisor.errors import InputError
-from advisor.gpu import Share
+from advisor.gpu import MEMORY_PART, Share
 from advisor_profiling.blocks import Block, cut, estimate_s, remaining, shard
-from advisor_profiling.packing import MEMORY_PART
 from advisor_profiling.pairing import cliques
 from advisor_profiling.splits import NINE, TIME_SLICED, UNCAPPED
 from advisor_profiling.targets import Runner, Target, pair, solo

@@ -1,0 +1,233 @@
+"""`advisor models`: which models are here, how good they are, and which of them is used."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from advisor.errors import ModelError
+from advisor.settings import read_settings
+from advisor.wording import count_of
+from advisor_models.manifest import MANIFEST, Manifest, read_manifest
+from advisor_models.registry import Registry
+from advisor_models.typed_json import to_plain
+
+app = typer.Typer(help="List, check and choose the models on this host.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON on stdout")]
+
+BUNDLED = "bundled"
+"""What the model that comes with the package is called on the command line."""
+
+_WIDTH = 120
+
+_FIGURES = {
+    "oracle %": "oracle_throughput_per_watt_percent",
+    "raw oracle %": "oracle_raw_throughput_per_watt_percent",
+    "rate error %": "rate_mean_error_percent",
+    "power error %": "power_mean_error_percent",
+}
+"""Columns of the list: figures of manifests, all of them for jobs that the model had not seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A model of this host; `key` is None for the bundled one, the manifest for a damaged one."""
+
+    key: str | None
+    is_champion: bool
+    manifest: Manifest | None
+    error: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What commands call it."""
+        return self.key or BUNDLED
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """List the models; the champion, which predictions are made with, has a star."""
+    found = _listed(_registry())
+    if as_json:
+        typer.echo(json.dumps([_row(item) for item in found]))
+        return
+    table = _table("", "model", "made", "GPU models", "pairs", *_FIGURES, "state")
+    for item in found:
+        table.add_row(*map(Text, _cells(item)))
+    _print(table)
+
+
+@app.command("show")
+def show(
+    version: Annotated[
+        str | None, typer.Argument(help="A version, or `bundled`; else the champion")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show all that is known of one model."""
+    registry = _registry()
+    champion = registry.champion()
+    wanted = champion if version is None else _key(version)
+    manifest = read_manifest(registry.folder(wanted))
+    item = _Listed(wanted, wanted == champion, manifest)
+    if as_json:
+        typer.echo(json.dumps({**to_plain(manifest), **_standing(item)}))
+        return
+    for line in _lines(item, manifest):
+        typer.echo(line)
+    table = _table("figure", "value")
+    for name, value in manifest.figures.items():
+        table.add_row(Text(name), Text(f"{value:g}"))
+    _print(table)
+
+
+@app.command("promote")
+def promote(
+    model: Annotated[
+        str, typer.Argument(help="A version, `bundled`, or the folder of a trained model")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Make a model the champion; a folder is taken in first."""
+    registry = _registry()
+    known = model == BUNDLED or model in registry.versions()
+    if not known and (Path(model) / MANIFEST).is_file():
+        model = registry.add(Path(model)).version
+    before = registry.champion()
+    registry.promote(_key(model))
+    _say_change(registry, before, as_json=as_json)
+
+
+@app.command("rollback")
+def rollback(as_json: AsJson = False) -> None:
+    """Go back to the champion that the last promotion replaced."""
+    registry = _registry()
+    before = registry.champion()
+    registry.rollback()
+    _say_change(registry, before, as_json=as_json)
+
+
+@app.command("check")
+def check(
+    version: Annotated[
+        str | None, typer.Argument(help="A version, or `bundled`; else all of them")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check the files of models against their hashes, load them, and run them once."""
+    registry = _registry()
+    keys = _keys(registry) if version is None else [_key(version)]
+    faults = {key or BUNDLED: _fault(registry, key) for key in keys}
+    if as_json:
+        typer.echo(json.dumps([{"model": name, "error": f} for name, f in faults.items()]))
+    else:
+        for name, fault in faults.items():
+            typer.echo(f"{name}: {fault or 'ok'}")
+    if any(faults.values()):
+        raise typer.Exit(ModelError.exit_code)
+
+
+def _registry() -> Registry:
+    return Registry(read_settings().home / "models")
+
+
+def _key(version: str) -> str | None:
+    """The version as the registry has it."""
+    return None if version == BUNDLED else version
+
+
+def _keys(registry: Registry) -> list[str | None]:
+    return [None, *registry.versions()]
+
+
+def _listed(registry: Registry) -> list[_Listed]:
+    champion = registry.champion()
+    return [_look(registry, key, is_champion=key == champion) for key in _keys(registry)]
+
+
+def _look(registry: Registry, key: str | None, *, is_champion: bool) -> _Listed:
+    # A damaged model is one line of the list, not its end.
+    try:
+        return _Listed(key, is_champion, read_manifest(registry.folder(key)))
+    except ModelError as error:
+        return _Listed(key, is_champion, None, str(error))
+
+
+def _fault(registry: Registry, key: str | None) -> str | None:
+    try:
+        registry.open(key)
+    except ModelError as error:
+        return str(error)
+    return None
+
+
+def _standing(item: _Listed) -> dict[str, Any]:
+    return {"model": item.name, "champion": item.is_champion}
+
+
+def _row(item: _Listed) -> dict[str, Any]:
+    m = item.manifest
+    return {
+        **_standing(item),
+        "version": m and m.version,
+        "created_at": m and m.created_at,
+        "gpu_models": list(m.gpu_models) if m else [],
+        "pairs": m and m.dataset.pairs,
+        "figures": dict(m.figures) if m else {},
+        "error": item.error,
+    }
+
+
+def _cells(item: _Listed) -> list[str]:
+    star, m = "*" if item.is_champion else "", item.manifest
+    if m is None:
+        return [star, item.name, *[""] * (3 + len(_FIGURES)), item.error or ""]
+    figures = [f"{m.figures[name]:.2f}" if name in m.figures else "-" for name in _FIGURES.values()]
+    gpu_models = ", ".join(m.gpu_models)
+    name = item.key or f"{BUNDLED} {m.version}"
+    return [star, name, m.created_at[:10], gpu_models, str(m.dataset.pairs), *figures, "ok"]
+
+
+def _lines(item: _Listed, m: Manifest) -> Iterator[str]:
+    star = ", the champion" if item.is_champion else ""
+    jobs, cards = count_of(len(m.dataset.jobs), "job"), count_of(m.dataset.cards, "card")
+    yield f"{item.name}: {m.version}{star}"
+    yield f"{m.learner}, {count_of(m.settings.trees, 'tree')}, made {m.created_at}"
+    yield (
+        f"learned from {count_of(m.dataset.pairs, 'pair')} ({m.dataset.pair_points} points) of "
+        f"{jobs} on {cards}: {', '.join(m.gpu_models)}"
+    )
+    yield f"intervals are to hold {100 * m.intervals.coverage:g} % of the measured values"
+    yield f"libraries: {', '.join(f'{n} {v}' for n, v in m.libraries.items())}"
+    yield from (f"{name}: sha256 {hash_}" for name, hash_ in m.files.items())
+
+
+def _say_change(registry: Registry, before: str | None, *, as_json: bool) -> None:
+    now = registry.champion()
+    if as_json:
+        typer.echo(json.dumps({"champion": now or BUNDLED, "replaced": before or BUNDLED}))
+    elif now == before:
+        typer.echo(f"{now or BUNDLED} is the champion already")
+    else:
+        typer.echo(f"{now or BUNDLED} is the champion now; it was {before or BUNDLED}")
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading)
+    return table
+
+
+def _print(table: Table) -> None:
+    console = Console()
+    # Headings are never cut off: on a narrow terminal lines wrap.
+    console.width = max(console.width, _WIDTH)
+    console.print(table)

@@ -1,0 +1,121 @@
+"""Time to predict the nine splits of a pair and uncapped, in a warm process, and where it goes.
+
+    .venv/bin/python docs/measurements/predict_speed.py
+
+Fits models of 100 and of 300 trees to the bundled pairs. What is compared runs in turns, so that
+all of it meets the same other work on the host; the smallest time is the one without any.
+"""
+
+import functools
+import itertools
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from sklearn.ensemble import ExtraTreesRegressor
+
+from advisor.features import matrix, power_features, side, speed_features
+from advisor.predictions import NINE, UNCAPPED
+from advisor.profiles import Profile, make_profiles
+from advisor_data.bundled import (
+    bundled_pair_points,
+    bundled_reference_points,
+    bundled_solo_points,
+)
+from advisor_data.dataset import select
+from advisor_models.manifest import MODEL, read_manifest, sha256, write_manifest
+from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_models.registry import BUNDLED
+from advisor_models.session import POWER, SPEED, Session
+from advisor_training.artefact import onnx_bytes
+from advisor_training.learners import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, Regressors, fit
+from advisor_training.pairs import make_pairs
+from advisor_training.rows import Rows, make_rows
+
+SPLITS = (*NINE, UNCAPPED)
+TURNS = 2000
+SLOW_TURNS = 50
+"""Of scikit-learn, which takes a hundred times as long."""
+
+
+def main() -> None:
+    """Print the table."""
+    solos = bundled_solo_points()
+    points = select(bundled_pair_points()).points
+    profiles = make_profiles(solos)
+    pairs, _ = make_pairs(points, [*bundled_reference_points(), *solos])
+    rows = make_rows(pairs, profiles)
+    jobs = list(profiles.values())
+    print(f"{len(SPLITS)} splits of a pair, {len(jobs)} jobs; microseconds: smallest, median")
+    for trees in (100, 300):
+        for name, times in measure(trees, rows, jobs).items():
+            smallest, median = 1e6 * min(times), 1e6 * statistics.median(times)
+            print(f"{trees} trees  {name:34} {smallest:9.0f} {median:9.0f}  ({len(times)} runs)")
+
+
+def measure(trees: int, rows: Rows, jobs: list[Profile]) -> dict[str, list[float]]:
+    """Seconds of each run of each part."""
+    regressors = fit(functools.partial(extra_trees, trees), rows)
+    graph = onnx_bytes(regressors)
+    predictor = load(graph)
+    # Another pair each time, as a scheduler asks; a new job is one whose profile was just read.
+    pairs = itertools.cycle(itertools.product(jobs, jobs))
+    speed, power = features(jobs[0], jobs[1])
+    session = Session(graph, {SPEED: speed.shape[1], POWER: power.shape[1]})
+    parts: dict[str, Callable[[], object]] = {
+        "features alone": lambda: features(*next(pairs)),
+        "ONNX alone": lambda: session(speed, power),
+        "whole prediction": lambda: predictor.predict(*next(pairs), SPLITS),
+        "whole prediction, two new jobs": lambda: predictor.predict(
+            *map(replace, next(pairs)), SPLITS
+        ),
+        "scikit-learn alone, one thread": lambda: plain(regressors, speed, power),
+    }
+    times: dict[str, list[float]] = {name: [] for name in parts}
+    for turn in range(TURNS):
+        for name, part in parts.items():
+            if "scikit" in name and turn % (TURNS // SLOW_TURNS):
+                continue
+            started = time.perf_counter()
+            part()
+            times[name].append(time.perf_counter() - started)
+    return times
+
+
+def extra_trees(trees: int) -> ExtraTreesRegressor:
+    """The model's settings, with this many trees; threads cost more than they bring here."""
+    return ExtraTreesRegressor(
+        trees,
+        min_samples_leaf=LEAST_IN_LEAF,
+        max_features=PART_OF_FEATURES,
+        random_state=SEED,
+        n_jobs=1,
+    )
+
+
+def load(graph: bytes) -> OnnxPredictor:
+    """A predictor of another graph than the bundled one."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / MODEL).write_bytes(graph)
+        write_manifest(folder, replace(read_manifest(BUNDLED), files={MODEL: sha256(graph)}))
+        return OnnxPredictor(folder)
+
+
+def features(a: Profile, b: Profile) -> tuple[np.ndarray, np.ndarray]:
+    """What a model sees: of speed, both directions, and of power."""
+    own, other = side(a, [x for x, _ in SPLITS]), side(b, [y for _, y in SPLITS])
+    both = matrix(speed_features(own, other)), matrix(speed_features(other, own))
+    return np.concatenate(both), matrix(power_features(own, other))
+
+
+def plain(regressors: Regressors, speed: np.ndarray, power: np.ndarray) -> object:
+    """The same rows by scikit-learn."""
+    return regressors.speed.predict(speed), regressors.power.predict(power)
+
+
+main()

@@ -1,0 +1,94 @@
+"""Which model was the champion when: JSON lines that are only ever added to.
+
+The history is the only record of the champion, so a promotion is one line: a process that is
+killed leaves it whole or not there. A last line without its end was cut off and counts for nothing.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from advisor.errors import ModelError
+from advisor_models.typed_json import parse, to_plain
+
+Action = Literal["promote", "rollback"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of the champion.
+
+    Attributes:
+        at: ISO 8601, UTC.
+        version: The new champion; None is the bundled model.
+        replaced: The champion before.
+        figures: Of the new champion's evaluation.
+    """
+
+    at: str
+    action: Action
+    version: str | None
+    replaced: str | None
+    figures: Mapping[str, float]
+
+
+def read_history(path: Path) -> list[Change]:
+    """All changes, the oldest first.
+
+    Raises:
+        ModelError: it cannot be read, or a line is no change.
+    """
+    try:
+        data = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read", why=error.strerror or str(error)) from error
+    lines = enumerate(data[: _whole(data)].splitlines(), start=1)
+    return [_change(path, number, line) for number, line in lines]
+
+
+def append(path: Path, change: Change) -> None:
+    """Add a change; it is on disk when this returns. Only one process at a time may do so.
+
+    Raises:
+        OSError: it cannot be written; then the history is as it was.
+    """
+    line = json.dumps(to_plain(change)).encode() + b"\n"
+    with path.open("ab+") as file:
+        file.seek(0)
+        end = _whole(file.read())
+        # What a killed process left of its line.
+        file.truncate(end)
+        try:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(end)
+            raise
+
+
+def standing(changes: Iterable[Change]) -> list[Change]:
+    """The promotions that were not taken back: two rollbacks go two back, not there and back."""
+    found: list[Change] = []
+    for change in changes:
+        found = [*found, change] if change.action == "promote" else found[:-1]
+    return found
+
+
+def _whole(data: bytes) -> int:
+    """Length of the lines that have their end."""
+    return data.rfind(b"\n") + 1
+
+
+def _change(path: Path, number: int, line: bytes) -> Change:
+    try:
+        return parse(Change, line)
+    except ValueError as error:
+        raise ModelError(
+            f"{path}, line {number} is no change of the champion",
+            why=str(error),
+            fix="repair the line, or move the file away: the bundled model is used then",
+        ) from error

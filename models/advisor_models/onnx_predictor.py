@@ -1,0 +1,217 @@
+"""The predictor that is served: a model's ONNX graph between the features and the predictions."""
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from advisor.errors import InputError, ModelError
+from advisor.features import (
+    Float32s,
+    Side,
+    feature_names,
+    matrix,
+    physical_power_w,
+    power_features,
+    prior_kept,
+    side,
+    speed_features,
+)
+from advisor.predictions import UNCAPPED, Interval, Prediction, Split
+from advisor.profiles import COLUMNS, NEEDED, Floats, Profile, filled
+from advisor_models.intervals import Intervals
+from advisor_models.manifest import MODEL, RETRAIN, Manifest, Range, read_artefact
+from advisor_models.session import POWER, SPEED, Session
+
+OTHER_GPU_WIDENING = 2.0
+"""How much wider the bounds are for a GPU model that the model has not seen. A guess, not
+calibrated: there are no measured pairs that could tell."""
+
+OUTSIDE = 0.05
+"""A feature is outside what the model has seen when it lies further beyond its range than this part
+of the range."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Inputs:
+    """A pair at splits as the graph takes it, and `prior_kept`, shape (n,)."""
+
+    a: Side
+    b: Side
+    kept: Floats
+    speed: Float32s
+    power: Float32s
+
+
+class _Bounds:
+    """Factors of the intervals, worked out once for each share."""
+
+    def __init__(self, intervals: Intervals) -> None:
+        def speed(share_percent: float) -> tuple[float, float]:
+            return intervals.of_speed(share_percent).factors
+
+        self.speed = functools.lru_cache(maxsize=1024)(speed)
+        self.power = intervals.power.split.factors
+        self.power_uncapped = intervals.power.uncapped.factors
+
+
+class OnnxPredictor:
+    """Predicts with a model that was checked and loaded once; safe to share between threads.
+
+    Swapping the jobs swaps the answer exactly. A column that a profile lacks is taken as it
+    usually is (`Manifest.fill`).
+
+    Args:
+        folder: The model's folder.
+        other_gpu: Predict for GPU models too that the model has not seen, with wider bounds.
+
+    Attributes:
+        manifest: What is known of the model.
+
+    Raises:
+        ModelError: the folder is not whole, or was made for other features than this version's.
+    """
+
+    def __init__(self, folder: Path, *, other_gpu: bool = False) -> None:
+        artefact = read_artefact(folder)
+        self.manifest: Manifest = artefact.manifest
+        _check_features(self.manifest)
+        intervals = self.manifest.intervals
+        self._bounds = _Bounds(intervals)
+        self._wide_bounds = _Bounds(intervals.wider(OTHER_GPU_WIDENING)) if other_gpu else None
+        names = {SPEED: self.manifest.speed_features, POWER: self.manifest.power_features}
+        columns = {name: len(features) for name, features in names.items()}
+        self._session = Session(artefact.files[MODEL], columns)
+        # Whoever places jobs asks for many pairs of few jobs, at the same splits.
+        self._side = functools.lru_cache(maxsize=512)(self._new_side)
+
+    def predict(self, a: Profile, b: Profile, splits: Sequence[Split]) -> list[Prediction]:
+        """One prediction for each split, in their order.
+
+        Raises:
+            InputError: the profiles are of two GPU models, or a share lies outside of one.
+            ModelError: the model has not seen that GPU model.
+        """
+        if not splits:
+            return []
+        bounds = self._bounds_of(a, b)
+        inputs = self._inputs(a, b, splits)
+        log_kept, log_ratio = self._session(inputs.speed, inputs.power)
+        n = len(splits)
+        return _predictions(
+            splits,
+            speeds_a=_scaled(log_kept[:n], inputs.kept * inputs.a.relative_rate),
+            speeds_b=_scaled(log_kept[n:], inputs.kept * inputs.b.relative_rate),
+            powers_w=_scaled(log_ratio, physical_power_w(inputs.a, inputs.b)),
+            rates=(a.whole_gpu_rate, b.whole_gpu_rate),
+            bounds=bounds,
+        )
+
+    def extrapolation(self, a: Profile, b: Profile, splits: Sequence[Split]) -> list[str]:
+        """Names of the features of the pair that lie outside of what the model has seen.
+
+        Raises:
+            InputError: as for `predict`.
+        """
+        inputs = self._inputs(a, b, splits)
+        manifest = self.manifest
+        outside = [
+            *_outside(manifest.speed_features, manifest.speed_ranges, inputs.speed),
+            *_outside(manifest.power_features, manifest.power_ranges, inputs.power),
+        ]
+        return list(dict.fromkeys(outside))  # some features are of both
+
+    def missing_columns(self, a: Profile, b: Profile) -> list[str]:
+        """Columns that one of the profiles lacks, which are taken as they usually are."""
+        return sorted({*a.missing, *b.missing})
+
+    def _bounds_of(self, a: Profile, b: Profile) -> "_Bounds":
+        """The bounds for the pair's GPU model."""
+        if a.gpu_model != b.gpu_model:
+            raise InputError(
+                f"{a.job} was profiled on {a.gpu_model} and {b.job} on {b.gpu_model}",
+                why="a pair shares one GPU",
+                fix="give two profiles of one GPU model",
+            )
+        if a.gpu_model in self.manifest.gpu_models:
+            return self._bounds
+        if self._wide_bounds is not None:
+            return self._wide_bounds
+        raise ModelError(
+            f"the model {self.manifest.version} has not seen {a.gpu_model}",
+            why=f"it was trained on {', '.join(self.manifest.gpu_models)}",
+            fix="measure pairs on that GPU model and train anew: advisor train",
+        )
+
+    def _new_side(self, profile: Profile, shares: tuple[float, ...]) -> Side:
+        return side(filled(profile, self.manifest.fill), shares)
+
+    def _inputs(self, a: Profile, b: Profile, splits: Sequence[Split]) -> _Inputs:
+        own = self._side(a, tuple(share for share, _ in splits))
+        other = self._side(b, tuple(share for _, share in splits))
+        both = matrix(speed_features(own, other)), matrix(speed_features(other, own))
+        power = matrix(power_features(own, other))
+        return _Inputs(own, other, prior_kept(own, other), np.concatenate(both), power)
+
+
+def _check_features(manifest: Manifest) -> None:
+    names = feature_names()
+    if names != (manifest.speed_features, manifest.power_features):
+        changed = {*sum(names, ())} ^ {*manifest.speed_features, *manifest.power_features}
+        raise ModelError(
+            f"the model {manifest.version} was trained on other features",
+            why=f"they differ in {', '.join(sorted(changed)) or 'their order'}",
+            fix=f"{RETRAIN}; or take the one that came with it: advisor models promote bundled",
+        )
+    if gaps := sorted(set(COLUMNS) - set(NEEDED) - manifest.fill.keys()):
+        raise ModelError(
+            f"the model {manifest.version} cannot fill in {', '.join(gaps)}",
+            why="a profile may lack them",
+            fix=RETRAIN,
+        )
+
+
+def _predictions(
+    splits: Sequence[Split],
+    *,
+    speeds_a: Sequence[float],
+    speeds_b: Sequence[float],
+    powers_w: Sequence[float],
+    rates: tuple[float, float],
+    bounds: _Bounds,
+) -> list[Prediction]:
+    return [
+        Prediction(
+            way="uncapped" if split == UNCAPPED else "split",
+            share_a_percent=split[0],
+            share_b_percent=split[1],
+            speed_a=_around(speed_a, bounds.speed(split[0])),
+            speed_b=_around(speed_b, bounds.speed(split[1])),
+            power_w=_around(power_w, bounds.power_uncapped if split == UNCAPPED else bounds.power),
+            solo_rate_a=rates[0],
+            solo_rate_b=rates[1],
+        )
+        for split, speed_a, speed_b, power_w in zip(
+            splits, speeds_a, speeds_b, powers_w, strict=True
+        )
+    ]
+
+
+def _scaled(logs: Sequence[float], factors: Floats) -> list[float]:
+    # One by one: where a value stands in an array may change the last bit of numpy's exp.
+    return [math.exp(log) * f for log, f in zip(logs, factors.tolist(), strict=True)]
+
+
+def _around(value: float, factors: tuple[float, float]) -> Interval:
+    return Interval(value, value * factors[0], value * factors[1])
+
+
+def _outside(names: Sequence[str], ranges: Sequence[Range], rows: Float32s) -> list[str]:
+    low, high = np.array(ranges).T
+    # A feature that was the same in all rows has no width; rounding is no extrapolation.
+    reach = OUTSIDE * (high - low) + 1e-6 * np.maximum(np.abs(low), np.abs(high))
+    found = ((rows < low - reach) | (rows > high + reach)).any(axis=0)
+    return [name for name, is_outside in zip(names, found, strict=True) if is_outside]

@@ -1,0 +1,228 @@
+"""Versions of the model on this host, and which of them is used: the champion.
+
+    versions/20260131-3f2a91/   a model's folder, as it was added
+    history.jsonl               every promotion and rollback; its last line names the champion
+    lock                        held by whoever changes something
+
+A version comes in under another name and gets its own when it is whole, and the champion is one
+line of the history: at whatever moment a process is killed, the old or the new state is there.
+Without a promotion the champion is the model that comes with the package.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.errors import InputError, ModelError
+from advisor_models.history import Action, Change, append, read_history, standing
+from advisor_models.manifest import (
+    MANIFEST,
+    Artefact,
+    Manifest,
+    check_version,
+    read_artefact,
+    write_manifest,
+)
+
+if TYPE_CHECKING:
+    from advisor_models.onnx_predictor import OnnxPredictor
+
+BUNDLED = Path(__file__).parent / "bundled"
+"""The model that comes with the package."""
+
+_DRAFT = ".adding-"
+
+
+class Registry:
+    """The models of a host.
+
+    Args:
+        folder: Where they are kept; made when the first one is added.
+        bundled: The model used without a promotion; else the one that comes with the package.
+    """
+
+    def __init__(self, folder: Path, bundled: Path | None = None) -> None:
+        self._folder = folder
+        self._bundled = bundled or BUNDLED
+
+    def versions(self) -> list[str]:
+        """All versions, sorted by name, so by day; the bundled model is not among them."""
+        folder = self._folder / "versions"
+        return sorted(p.name for p in folder.glob("*") if not p.name.startswith("."))
+
+    def champion(self) -> str | None:
+        """The version in use; None is the bundled model.
+
+        Raises:
+            ModelError: the history cannot be read.
+        """
+        changes = self.history()
+        return changes[-1].version if changes else None
+
+    def history(self) -> list[Change]:
+        """All promotions and rollbacks, the oldest first.
+
+        Raises:
+            ModelError: the history cannot be read.
+        """
+        return read_history(self._folder / "history.jsonl")
+
+    def folder(self, version: str | None) -> Path:
+        """The folder of a version; of the bundled model with None.
+
+        Raises:
+            ModelError: there is no such version.
+        """
+        if version is None:
+            return self._bundled_folder()
+        folder = self._folder / "versions" / check_version(version)
+        if not folder.is_dir():
+            raise ModelError(
+                f"there is no model {version}",
+                why=f"{folder.parent} has {', '.join(self.versions()) or 'none'}",
+                fix="list them: advisor models list",
+            )
+        return folder
+
+    def open(self, version: str | None, *, other_gpu: bool = False) -> "OnnxPredictor":
+        """The predictor of a version; of the bundled model with None.
+
+        Raises:
+            ModelError: there is no such version, it is damaged, or was made for other features.
+            InputError: numpy or onnxruntime is not installed.
+        """
+        # Listing models needs no numpy and no onnxruntime.
+        try:
+            from advisor_models.onnx_predictor import OnnxPredictor
+        except ImportError as error:
+            raise InputError(
+                "predicting needs numpy and onnxruntime",
+                why=str(error),
+                fix="pip install 'sm-advisor[advise]'",
+            ) from error
+        return OnnxPredictor(self.folder(version), other_gpu=other_gpu)
+
+    def open_champion(self, *, other_gpu: bool = False) -> "OnnxPredictor":
+        """The predictor in use.
+
+        Raises:
+            ModelError: as for `open`.
+        """
+        return self.open(self.champion(), other_gpu=other_gpu)
+
+    def add(self, folder: Path) -> Manifest:
+        """Take a model in; one that is there already, with the same content, stays as it is.
+
+        Raises:
+            ModelError: it is not whole, or its version is there with other content.
+            OSError: it cannot be written.
+        """
+        artefact = read_artefact(folder)
+        version = artefact.manifest.version
+        with self._locked():
+            target = self._folder / "versions" / version
+            if not target.exists():
+                _write(artefact, target)
+            elif read_artefact(target).manifest != artefact.manifest:
+                raise ModelError(
+                    f"there is another model {version}",
+                    why=f"{target} has other content",
+                    fix="give the new one another version",
+                )
+        return artefact.manifest
+
+    def promote(self, version: str | None) -> Manifest:
+        """Use a version, or with None the bundled model; nothing is recorded where it is in use.
+
+        Raises:
+            ModelError: there is no such version, or it cannot be used.
+            OSError: it cannot be written.
+        """
+        manifest = self.open(version).manifest
+        with self._locked():
+            if self.champion() != version:
+                self._record("promote", version, manifest)
+        return manifest
+
+    def rollback(self) -> Manifest:
+        """Use again what the last promotion replaced, and so on back to the bundled model.
+
+        Raises:
+            ModelError: there is nothing to go back to, or it cannot be used.
+            OSError: it cannot be written.
+        """
+        with self._locked():
+            promotions = standing(self.history())
+            if not promotions:
+                raise ModelError(
+                    "there is no model to go back to",
+                    why="no promotion stands",
+                    fix="see the versions: advisor models list",
+                )
+            version = promotions[-1].replaced
+            manifest = self.open(version).manifest
+            self._record("rollback", version, manifest)
+        return manifest
+
+    def _record(self, action: Action, version: str | None, manifest: Manifest) -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        change = Change(now, action, version, self.champion(), manifest.figures)
+        append(self._folder / "history.jsonl", change)
+        _sync_folder(self._folder)
+
+    def _bundled_folder(self) -> Path:
+        if not (self._bundled / MANIFEST).is_file():
+            raise ModelError(
+                "there is no model",
+                why="none was promoted, and none came with this installation",
+                fix="train one: advisor train",
+            )
+        return self._bundled
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        """Nobody else changes anything; what a killed process left behind is gone."""
+        versions = self._folder / "versions"
+        versions.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for draft in versions.glob(f"{_DRAFT}*"):
+                shutil.rmtree(draft)
+            yield
+
+
+def _write(artefact: Artefact, target: Path) -> None:
+    """Write a model's folder, which is there when it is whole and on disk."""
+    draft = target.with_name(_DRAFT + target.name)
+    try:
+        draft.mkdir()
+        for name, data in artefact.files.items():
+            _write_synced(draft / name, data)
+        write_manifest(draft, artefact.manifest)
+        _sync_folder(draft)
+        draft.rename(target)
+    except OSError:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    _sync_folder(target.parent)
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the names in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

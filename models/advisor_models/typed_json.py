@@ -1,0 +1,126 @@
+"""JSON text to frozen dataclasses: the types of the fields are the schema, and nothing is guessed.
+
+Strict on purpose, since what it reads may have been cut off or changed by hand: a name that is
+unknown, missing or there twice is refused, and so are NaN, infinity and a number for a text.
+"""
+
+import dataclasses
+import functools
+import json
+import math
+import types
+import typing
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+
+def parse(kind: type[T], text: bytes) -> T:
+    """The dataclass that a JSON object holds.
+
+    Raises:
+        ValueError: not JSON, or not of this kind; says where.
+    """
+    try:
+        found: Any = json.loads(
+            text.decode(), parse_constant=_no_constant, object_pairs_hook=_each_name_once
+        )
+    except RecursionError as error:
+        raise ValueError("brackets within brackets without end") from error
+    return cast("T", _value(kind, found, ""))
+
+
+def to_plain(value: Any) -> Any:
+    """The dataclass as JSON has it."""
+    if dataclasses.is_dataclass(value):
+        fields = dataclasses.fields(value)
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields}
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, Any]", value).items()
+        return {name: to_plain(item) for name, item in items}
+    if isinstance(value, tuple):
+        return [to_plain(item) for item in cast("tuple[Any, ...]", value)]
+    return value
+
+
+def _value(kind: Any, found: Any, place: str) -> Any:
+    if dataclasses.is_dataclass(kind):
+        return _record(kind, _typed(dict, found, place), place)
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is types.UnionType:
+        return None if found is None else _value(inner[0], found, place)
+    if origin is typing.Literal:
+        return _one_of(inner, found, place)
+    if origin is tuple:
+        return _tuple(inner, _typed(list, found, place), place)
+    if origin is Mapping:
+        items = _typed(dict, found, place).items()
+        return MappingProxyType({k: _value(inner[1], v, _inside(place, k)) for k, v in items})
+    if kind is float:
+        return _finite(found, place)
+    return _typed(kind, found, place)
+
+
+def _record(kind: Any, found: dict[str, Any], place: str) -> Any:
+    hints = _hints(kind)
+    for word, names in (("unknown", found.keys() - hints), ("missing", hints.keys() - found)):
+        if names:
+            raise ValueError(f"{word}: {', '.join(_inside(place, n) for n in sorted(names))}")
+    return kind(**{n: _value(hint, found[n], _inside(place, n)) for n, hint in hints.items()})
+
+
+def _tuple(inner: tuple[Any, ...], found: list[Any], place: str) -> tuple[Any, ...]:
+    kinds = inner[:1] * len(found) if inner[-1] is Ellipsis else inner
+    if len(kinds) != len(found):
+        raise ValueError(f"{place} has {len(found)} values, not {len(kinds)}")
+    return tuple(_value(k, f, f"{place}[{i}]") for i, (k, f) in enumerate(zip(kinds, found)))  # noqa: B905
+
+
+def _typed(kind: type, found: Any, place: str) -> Any:
+    # True is an int to isinstance.
+    if not isinstance(found, kind) or isinstance(found, bool):
+        raise ValueError(f"{place or 'the whole'} is no {_WORDS[kind]}")
+    return found
+
+
+def _one_of(words: tuple[Any, ...], found: Any, place: str) -> Any:
+    if found not in words:
+        raise ValueError(f"{place} is none of {', '.join(words)}")
+    return found
+
+
+def _finite(found: Any, place: str) -> float:
+    # 1e999 is infinity, and an int may be too large for a float.
+    try:
+        number = math.nan if isinstance(found, bool | str) else float(found)
+    except (TypeError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{place} is no finite number")
+    return number
+
+
+def _inside(place: str, name: str) -> str:
+    return f"{place}.{name}" if place else name
+
+
+def _no_constant(word: str) -> float:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _each_name_once(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(items)
+    if len(found) < len(items):
+        names = [name for name, _ in items]
+        raise ValueError(f"twice: {', '.join(sorted({n for n in names if names.count(n) > 1}))}")
+    return found
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+_WORDS = {dict: "object", list: "list", str: "text", int: "whole number"}

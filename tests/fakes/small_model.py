@@ -1,0 +1,136 @@
+"""A model of a few trees on made-up profiles, as a folder: what serving needs to be tested."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import ExtraTreesRegressor
+
+from advisor.features import Float32s, feature_names, matrix, power_features, side, speed_features
+from advisor.predictions import NINE, UNCAPPED, Split
+from advisor.profiles import COLUMNS, Floats, Profile
+from advisor_models.intervals import Bounds, Intervals, PowerBounds, ShareBounds
+from advisor_models.manifest import (
+    MODEL,
+    DatasetFacts,
+    LearnerSettings,
+    Manifest,
+    sha256,
+    write_manifest,
+)
+from advisor_training.artefact import onnx_bytes
+from advisor_training.learners import Regressors
+
+GPU_MODEL = "Card"
+SHARES = tuple(float(share) for share in range(10, 101, 10))
+SPLITS: tuple[Split, ...] = (*NINE, UNCAPPED)
+LIMIT_W = 700.0
+
+
+def make_profile(job: str = "job", seed: int = 0, **changes: Any) -> Profile:
+    """A made-up job; another seed makes another one."""
+    random = np.random.default_rng(seed)
+    shares = np.array(SHARES)
+    values: dict[str, Floats] = {
+        name: random.uniform(0, 60) + random.uniform(0, 0.4) * shares for name in COLUMNS
+    }
+    values["rate"] = random.uniform(1, 1000) * shares ** random.uniform(0.2, 1)
+    values["power_w"] = 100 + random.uniform(1, 5) * shares
+    made = Profile(
+        job=job,
+        gpu_model=GPU_MODEL,
+        rate_unit="step",
+        units_total=132,
+        idle_power_w=75.0 + random.uniform(0, 5),
+        power_limit_w=LIMIT_W,
+        memory_used_mib=1000.0,
+        shares=shares,
+        values=values,
+        missing=(),
+        flags=(),
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def without(profile: Profile, *columns: str) -> Profile:
+    """The profile of a card that lacks some counters."""
+    gone = {name: np.full_like(profile.shares, np.nan) for name in columns}
+    return dataclasses.replace(profile, values={**profile.values, **gone}, missing=columns)
+
+
+def training_rows() -> tuple[Float32s, Float32s]:
+    """Features of made-up pairs: of speed, shape (2n, features), and of power, (n, features)."""
+    profiles = [make_profile(f"job{seed}", seed) for seed in range(8)]
+    pairs = [
+        (side(a, [s for s, _ in SPLITS]), side(b, [s for _, s in SPLITS]))
+        for a in profiles
+        for b in profiles
+    ]
+    speed = [speed_features(a, b) for a, b in pairs] + [speed_features(b, a) for a, b in pairs]
+    power = [power_features(a, b) for a, b in pairs]
+    return np.concatenate([*map(matrix, speed)]), np.concatenate([*map(matrix, power)])
+
+
+@functools.cache
+def regressors(trees: int = 5) -> Regressors:
+    """Fitted to noise: every row gets its own answer."""
+    random = np.random.default_rng(1)
+    made: list[Any] = [
+        ExtraTreesRegressor(trees, max_depth=6, random_state=seed) for seed in (0, 1)
+    ]
+    for regressor, rows in zip(made, training_rows(), strict=True):
+        regressor.fit(rows, random.normal(-0.1, 0.2, len(rows)))
+    return Regressors(made[0], made[1])
+
+
+@functools.cache
+def graph() -> bytes:
+    """The small model as ONNX."""
+    return onnx_bytes(regressors())
+
+
+def make_manifest(files: Mapping[str, bytes], **changes: Any) -> Manifest:
+    """A manifest of the small model beside these files."""
+    speed, power = training_rows()
+    names = feature_names()
+    made = Manifest(
+        schema=1,
+        version="20260131-aaaaaa",
+        learner="extra-trees",
+        created_at="2026-01-31T12:00:00+00:00",
+        gpu_models=(GPU_MODEL,),
+        speed_features=names[0],
+        power_features=names[1],
+        fill=dict.fromkeys(COLUMNS[2:], 7.5),
+        speed_ranges=_ranges(speed),
+        power_ranges=_ranges(power),
+        intervals=Intervals(
+            0.9,
+            tuple(ShareBounds(share, -0.01 * share, 0.005 * share) for share in SHARES),
+            PowerBounds(Bounds(-0.1, 0.05), Bounds(-0.2, 0.3)),
+        ),
+        dataset=DatasetFacts("0" * 64, 640, 64, ("job0", "job1"), 1),
+        figures={"fraction_of_oracle": 0.995, "rate_mape": 0.059},
+        settings=LearnerSettings(5, 3, 0.5, 0),
+        libraries={"scikit-learn": "1.9.1"},
+        files={name: sha256(data) for name, data in files.items()},
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def save_model(folder: Path, model: bytes | None = None, **changes: Any) -> Path:
+    """The small model, or other bytes for its graph, in a folder of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {MODEL: graph() if model is None else model}
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    write_manifest(folder, make_manifest(files, **changes))
+    return folder
+
+
+def _ranges(rows: Float32s) -> tuple[tuple[float, float], ...]:
+    low, high = rows.min(axis=0).tolist(), rows.max(axis=0).tolist()
+    return tuple(zip(low, high, strict=True))

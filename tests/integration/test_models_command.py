@@ -1,0 +1,181 @@
+"""`advisor models` from outside: list, show, promote, roll back, check, as text and as JSON."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_model import save_model
+from typer.testing import CliRunner, Result
+
+from advisor.cli import app as command
+from advisor.cli.app import app
+from advisor.errors import ModelError
+from advisor_models import registry
+from advisor_models.manifest import MODEL
+from advisor_models.registry import Registry
+
+FIGURES = {"oracle_throughput_per_watt_percent": 99.46, "rate_mean_error_percent": 5.93}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A host with a bundled model and two versions."""
+    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
+    bundled = save_model(tmp_path / "bundled", version="20260101-bundle", figures=FIGURES)
+    monkeypatch.setattr(registry, "BUNDLED", bundled)
+    made = Registry(tmp_path / "home/models")
+    for version in ("20260201-first", "20260301-second"):
+        made.add(save_model(tmp_path / version, version=version, figures=FIGURES))
+    return tmp_path / "home"
+
+
+def run(*words: str) -> Result:
+    """`advisor models` with these words."""
+    return CliRunner(env={"COLUMNS": "120"}).invoke(app, ["models", *words])
+
+
+def answer(*words: str) -> Any:
+    """What it says as JSON."""
+    done = run(*words, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def champion() -> str:
+    """The model in use."""
+    return next(row["model"] for row in answer("list") if row["champion"])
+
+
+@pytest.mark.usefixtures("home")
+def test_list() -> None:
+    """Every model with its figures; the champion has a star."""
+    done = run("list")
+    assert done.exit_code == 0
+    head, *lines = [line.split() for line in done.stdout.splitlines()]
+    assert "oracle" in head
+    assert [line[0] for line in lines] == ["*", "20260201-first", "20260301-second"]
+    assert lines[0][1:3] == ["bundled", "20260101-bundle"]
+    assert all({"99.46", "5.93", "64", "ok", "Card", "2026-01-31"} <= set(line) for line in lines)
+
+
+@pytest.mark.usefixtures("home")
+def test_list_as_json() -> None:
+    """The same for programs, with all figures."""
+    rows = answer("list")
+    assert [row["model"] for row in rows] == ["bundled", "20260201-first", "20260301-second"]
+    assert [row["champion"] for row in rows] == [True, False, False]
+    assert rows[0]["version"] == "20260101-bundle"
+    assert rows[1]["figures"] == FIGURES
+    assert {row["error"] for row in rows} == {None}
+
+
+def test_list_shows_what_is_damaged(home: Path) -> None:
+    """A damaged model is a line of the list, not its end."""
+    (home / "models/versions/20260201-first" / MODEL).write_bytes(b"other")
+    rows = answer("list")
+    assert [bool(row["error"]) for row in rows] == [False, True, False]
+    assert "SHA-256" in rows[1]["error"]
+    done = run("list")
+    assert done.exit_code == 0
+    assert "SHA-256" in done.stdout
+
+
+@pytest.mark.usefixtures("home")
+def test_show() -> None:
+    """All that is known; without a version, of the champion."""
+    text = run("show").stdout
+    assert "bundled: 20260101-bundle, the champion" in text
+    assert "extra-trees, 5 trees" in text
+    assert "64 pairs (640 points) of 2 jobs on 1 card: Card" in text
+    assert "oracle_throughput_per_watt_percent" in text
+    found = answer("show", "20260201-first")
+    assert (found["model"], found["champion"]) == ("20260201-first", False)
+    assert found["version"] == "20260201-first"
+    assert found["intervals"]["power"]["split"] == {"low": -0.1, "high": 0.05}
+    assert set(found["files"]) == {MODEL}
+
+
+@pytest.mark.usefixtures("home")
+def test_promote_and_roll_back() -> None:
+    """There and back, and it says what it did."""
+    done = run("promote", "20260201-first")
+    assert "20260201-first is the champion now; it was bundled" in done.stdout
+    assert run("promote", "20260201-first").stdout == "20260201-first is the champion already\n"
+    found = answer("promote", "20260301-second")
+    assert found == {"champion": "20260301-second", "replaced": "20260201-first"}
+    assert champion() == "20260301-second"
+    assert answer("rollback") == {"champion": "20260201-first", "replaced": "20260301-second"}
+    assert "bundled is the champion now" in run("rollback").stdout
+    assert champion() == "bundled"
+
+
+@pytest.mark.usefixtures("home")
+def test_promote_bundled() -> None:
+    """The package's model is promoted by its name."""
+    run("promote", "20260201-first")
+    assert answer("promote", "bundled")["champion"] == "bundled"
+    assert champion() == "bundled"
+
+
+@pytest.mark.usefixtures("home")
+def test_promote_a_folder(tmp_path: Path) -> None:
+    """What was trained just now is taken in and used with one command."""
+    folder = save_model(tmp_path / "fresh", version="20260401-third")
+    assert answer("promote", str(folder))["champion"] == "20260401-third"
+    assert [row["model"] for row in answer("list")][-1] == "20260401-third"
+
+
+@pytest.mark.parametrize("words", [("promote", "nope"), ("show", "../x"), ("rollback",)])
+def test_what_cannot_be_done(home: Path, words: tuple[str, ...]) -> None:
+    """It fails with a reason, and nothing changes."""
+    failed = run(*words)
+    assert isinstance(failed.exception, ModelError)
+    assert not (home / "models/history.jsonl").exists()
+
+
+@pytest.mark.usefixtures("home")
+def test_errors_have_their_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Programs get code and message as JSON, and exit code 9."""
+    monkeypatch.setattr(sys, "argv", ["advisor", "models", "show", "nope", "--json"])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 9
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "model"
+
+
+def test_check(home: Path) -> None:
+    """All models are loaded and run; one that fails is named, and the exit code tells."""
+    assert run("check").stdout.splitlines() == [
+        "bundled: ok",
+        "20260201-first: ok",
+        "20260301-second: ok",
+    ]
+    (home / "models/versions/20260201-first" / MODEL).unlink()
+    done = run("check")
+    assert done.exit_code == ModelError.exit_code
+    assert "20260201-first: " in done.stdout
+    assert "cannot be read" in done.stdout
+    assert run("check", "20260301-second").exit_code == 0
+    found = json.loads(run("check", "--json").stdout)
+    assert [row["model"] for row in found if row["error"]] == ["20260201-first"]
+
+
+def test_without_any_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty host says how to get a model."""
+    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path))
+    monkeypatch.setattr(registry, "BUNDLED", tmp_path / "none")
+    (row,) = answer("list")
+    assert "advisor train" in row["error"]
+    assert run("check").exit_code == ModelError.exit_code
+
+
+def test_listing_loads_nothing_heavy() -> None:
+    """A host that only lists models needs neither numpy nor onnxruntime, let alone a trainer."""
+    code = "import sys, advisor.cli.models; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"numpy", "onnxruntime", "sklearn", "joblib"} & set(done.stdout.split())

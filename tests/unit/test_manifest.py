@@ -1,0 +1,243 @@
+"""The manifest of a model: what is read back, and what is refused before a file is used."""
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_model
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.errors import ModelError
+from advisor_models.intervals import Bounds, Intervals, PowerBounds, ShareBounds
+from advisor_models.manifest import (
+    MANIFEST,
+    MODEL,
+    check_version,
+    read_artefact,
+    read_manifest,
+    sha256,
+    write_manifest,
+)
+
+Edit = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return small_model.save_model(tmp_path / "model", model=b"a graph")
+
+
+def edited(folder: Path, edit: Edit) -> Path:
+    """The folder with its manifest changed by hand."""
+    text = json.loads((folder / MANIFEST).read_text())
+    edit(text)
+    (folder / MANIFEST).write_text(json.dumps(text))
+    return folder
+
+
+def test_written_is_read(model: Path) -> None:
+    """A manifest comes back as it was written, and with it the bytes that were hashed."""
+    made = small_model.make_manifest({MODEL: b"a graph"})
+    assert read_manifest(model) == made
+    assert read_artefact(model).files == {MODEL: b"a graph"}
+    assert not list(model.glob(".*"))
+
+
+def test_unnamed_files_are_not_read(model: Path) -> None:
+    """What the manifest does not name is no part of the model."""
+    (model / "notes.txt").write_text("mine")
+    assert set(read_artefact(model).files) == {MODEL}
+
+
+def test_every_named_file_is_checked(tmp_path: Path) -> None:
+    """A changed file is refused even where serving does not use it."""
+    folder = small_model.save_model(tmp_path / "m", b"a graph")
+    files = {MODEL: b"a graph", "model.joblib": b"trees"}
+    write_manifest(folder, small_model.make_manifest(files))
+    with pytest.raises(ModelError, match=r"model\.joblib cannot be read\. No such file"):
+        read_manifest(folder)
+    (folder / "model.joblib").write_bytes(b"trees")
+    assert read_artefact(folder).files == files
+    (folder / "model.joblib").write_bytes(b"worse")
+    with pytest.raises(ModelError, match=r"model\.joblib is not the file that was written"):
+        read_manifest(folder)
+
+
+@pytest.mark.parametrize("damage", [b"a gra", b"a grapH", b"", b"a graph "])
+def test_changed_graph_is_refused(model: Path, damage: bytes) -> None:
+    """One bit or one byte less is enough."""
+    (model / MODEL).write_bytes(damage)
+    with pytest.raises(ModelError, match="SHA-256 differs"):
+        read_manifest(model)
+
+
+def test_missing_parts(model: Path, tmp_path: Path) -> None:
+    """A folder without graph, or without manifest, says which file is missing."""
+    (model / MODEL).unlink()
+    with pytest.raises(ModelError, match=r"model\.onnx cannot be read"):
+        read_manifest(model)
+    with pytest.raises(ModelError, match=r"manifest\.json cannot be read"):
+        read_manifest(tmp_path)
+
+
+def test_every_cut_manifest_is_refused(model: Path) -> None:
+    """At whatever byte the manifest ends too early."""
+    text = (model / MANIFEST).read_bytes().rstrip()
+    for length in range(0, len(text), 97):
+        (model / MANIFEST).write_bytes(text[:length])
+        with pytest.raises(ModelError, match="is no manifest"):
+            read_manifest(model)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"\xff\xfe", "codec"),
+        (b"[]", "the whole is no object"),
+        (b"NaN", "NaN is no JSON"),
+        (b"[" * 100_000, "brackets"),
+        (b'{"schema": 1, "schema": 1}', "twice: schema"),
+        (b'{"schema": 1}', "missing: created_at"),
+    ],
+)
+def test_no_manifest(model: Path, text: bytes, why: str) -> None:
+    """Other content is refused with its reason."""
+    (model / MANIFEST).write_bytes(text)
+    with pytest.raises(ModelError, match=why):
+        read_manifest(model)
+
+
+EDITS: list[tuple[Edit, str]] = [
+    (lambda m: m.update(extra=1), "unknown: extra"),
+    (lambda m: m.pop("fill"), "missing: fill"),
+    (lambda m: m["intervals"]["power"].pop("split"), r"missing: intervals\.power\.split"),
+    (lambda m: m.update(schema="1"), "schema is no whole number"),
+    (lambda m: m.update(schema=True), "schema is no whole number"),
+    (lambda m: m.update(schema=0), "schema is 0"),
+    (lambda m: m.update(gpu_models="Card"), "gpu_models is no list"),
+    (lambda m: m.update(gpu_models=[]), "gpu_models is empty"),
+    (lambda m: m["gpu_models"].append(None), r"gpu_models\[1\] is no text"),
+    (lambda m: m["fill"].update(sm_clock_mhz=math.nan), "NaN is no JSON"),
+    (lambda m: m["fill"].update(sm_clock_mhz=math.inf), "Infinity is no JSON"),
+    (lambda m: m["fill"].update(sm_clock_mhz=10**400), "finite"),
+    (lambda m: m["fill"].update(sm_clock_mhz="7"), r"fill\.sm_clock_mhz is no finite number"),
+    (lambda m: m["speed_ranges"].pop(), "a feature has no range"),
+    (lambda m: m["power_features"].append("more"), "a feature has no range"),
+    (lambda m: m["power_ranges"][0].append(1.0), r"power_ranges\[0\] has 3 values, not 2"),
+    (lambda m: m["power_ranges"][0].reverse(), "a low is above its high"),
+    (lambda m: m["intervals"].update(coverage=1.0), "coverage is 1.0"),
+    (lambda m: m["intervals"].update(speed=[]), "do not ascend"),
+    (lambda m: m["intervals"]["speed"].reverse(), "do not ascend"),
+    (lambda m: m["intervals"]["speed"][0].update(low=9.0), "a low is above its high"),
+    (lambda m: m.update(created_at="yesterday"), "not a moment in UTC"),
+    (lambda m: m.update(created_at="2026-01-31T12:00:00+01:00"), "not a moment in UTC"),
+    (lambda m: m.update(files={}), r"model\.onnx has no hash"),
+    (lambda m: m["files"].update({MODEL: "abc"}), "no SHA-256"),
+    (lambda m: m.update(version="../other"), "is no version"),
+    (lambda m: m.update(version=""), "is no version"),
+]
+
+
+@pytest.mark.parametrize(("edit", "why"), EDITS)
+def test_wrong_fields(model: Path, edit: Edit, why: str) -> None:
+    """A field that is not what it should be is named."""
+    with pytest.raises(ModelError, match=why):
+        read_manifest(edited(model, edit))
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret", "/etc/passwd", "a/b", "..", ".", "", "a\\b", "a\0", MANIFEST, ".hidden"]
+)
+def test_names_of_files_stay_in_the_folder(model: Path, name: str) -> None:
+    """No name leads out of the folder, not even to a file whose hash is right."""
+    (model.parent / "secret").write_bytes(b"secret")
+    edited(model, lambda m: m["files"].update({name: sha256(b"secret")}))
+    with pytest.raises(ModelError, match="a path for a name"):
+        read_manifest(model)
+
+
+def test_newer_schema_says_what_to_do(model: Path) -> None:
+    """A newer manifest has fields that this version cannot know; it is not called damaged."""
+    edited(model, lambda m: m.update(schema=2, more={"deep": []}))
+    with pytest.raises(ModelError, match=r"has schema 2\. .*install a newer sm-advisor"):
+        read_manifest(model)
+
+
+def test_nothing_unreadable_is_written(model: Path) -> None:
+    """A manifest that could not be read back leaves the one that is there."""
+    before = (model / MANIFEST).read_bytes()
+    bad = small_model.make_manifest({MODEL: b"a graph"}, figures={"error": math.nan})
+    with pytest.raises(ModelError, match="NaN"):
+        write_manifest(model, bad)
+    assert (model / MANIFEST).read_bytes() == before
+
+
+@given(st.text(max_size=20))
+def test_versions_can_be_folders(text: str) -> None:
+    """Whatever passes as a version is one plain name of a folder."""
+    try:
+        version = check_version(text)
+    except ModelError:
+        return
+    assert Path(version).parts == (version,)
+    assert not version.startswith(".")
+
+
+INTERVALS = Intervals(
+    0.9,
+    (ShareBounds(10, -0.5, 0.1), ShareBounds(20, -0.1, 0.3), ShareBounds(100, -0.2, 0.2)),
+    PowerBounds(Bounds(-0.1, 0.1), Bounds(0.1, 0.2)),
+)
+
+
+@pytest.mark.parametrize(
+    ("share", "low", "high"),
+    [
+        (10, -0.5, 0.1),
+        (20, -0.1, 0.3),
+        (100, -0.2, 0.2),
+        (15, -0.5, 0.3),
+        (60, -0.2, 0.3),
+        (5, -0.5, 0.1),
+    ],
+)
+def test_bounds_at_a_share(share: float, low: float, high: float) -> None:
+    """Between two shares the wider bounds count; beyond the first one its own."""
+    assert INTERVALS.of_speed(share) == Bounds(low, high)
+
+
+def test_wider_bounds_hold_what_the_others_hold() -> None:
+    """Also where both bounds are on one side of the prediction."""
+    wide = INTERVALS.wider(2)
+    assert wide.of_speed(10) == Bounds(-1.0, 0.2)
+    assert wide.power.uncapped == Bounds(0.1, 0.4)
+
+
+def test_nothing_is_unpickled(tmp_path: Path) -> None:
+    """Loading and using a model loads neither pickle's users nor a file through pickle."""
+    folder = small_model.save_model(tmp_path / "m")
+    files = {MODEL: small_model.graph(), "model.joblib": b"cos\nsystem\n(S'false'\ntR."}
+    (folder / "model.joblib").write_bytes(files["model.joblib"])
+    write_manifest(folder, small_model.make_manifest(files))
+    code = f"""
+import pickle, sys
+def refuse(*args, **kwargs): raise AssertionError("unpickled")
+pickle.load = pickle.loads = pickle.Unpickler = refuse
+from pathlib import Path
+from advisor_models.registry import Registry
+registry = Registry(Path({str(tmp_path / "home")!r}))
+registry.promote(registry.add(Path({str(folder)!r})).version)
+print(registry.open_champion().manifest.version)
+print(*sorted({{"sklearn", "joblib", "skl2onnx", "onnx"}} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["20260131-aaaaaa"]

@@ -1,0 +1,242 @@
+"""The registry: versions that come in whole, one champion, and a history that outlives a kill."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import small_model
+from small_model import SPLITS, make_profile, save_model
+
+from advisor.errors import ModelError
+from advisor_models.manifest import MANIFEST, MODEL, read_manifest
+from advisor_models.registry import BUNDLED, Registry
+
+FAKES = Path(small_model.__file__).parent
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    """An empty registry with a bundled model of its own."""
+    bundled = save_model(tmp_path / "bundled", version="bundled-1")
+    return Registry(tmp_path / "models", bundled)
+
+
+@pytest.fixture
+def added(registry: Registry, tmp_path: Path) -> Registry:
+    """With versions v1, v2 and v3."""
+    for number, version in enumerate(("v1", "v2", "v3")):
+        figures = {"fraction_of_oracle": 0.9 + number / 100}
+        registry.add(save_model(tmp_path / version, version=version, figures=figures))
+    return registry
+
+
+def test_without_a_promotion_the_bundled_model_is_used(added: Registry) -> None:
+    """Adding a model changes nothing of what is served."""
+    assert added.champion() is None
+    assert added.open_champion().manifest.version == "bundled-1"
+
+
+def test_without_any_model_it_says_how_to_make_one(tmp_path: Path) -> None:
+    """An installation without the bundled model is told how to train one."""
+    empty = Registry(tmp_path / "models", tmp_path / "nothing")
+    with pytest.raises(ModelError, match="advisor train"):
+        empty.open_champion()
+    assert empty.versions() == []
+    assert not (tmp_path / "models").exists()
+
+
+def test_the_package_has_a_model() -> None:
+    """The bundled model is whole, made for this version's features, and answers."""
+    if not BUNDLED.is_dir():
+        pytest.skip("no model is bundled yet")
+    predictor = Registry(Path("/nonexistent")).open_champion()
+    gpu_model = predictor.manifest.gpu_models[0]
+    a, b = (make_profile(name, seed, gpu_model=gpu_model) for name, seed in (("a", 1), ("b", 2)))
+    assert all(p.speed_a.low <= p.speed_a.value for p in predictor.predict(a, b, SPLITS))
+
+
+def test_added_is_a_copy(registry: Registry, tmp_path: Path) -> None:
+    """A version has what its manifest names and nothing else, and outlives its source."""
+    source = save_model(tmp_path / "v1", version="v1")
+    (source / "notes.txt").write_text("mine")
+    manifest = registry.add(source)
+    for path in source.iterdir():
+        path.unlink()
+    copy = registry.folder("v1")
+    assert read_manifest(copy) == manifest
+    assert {path.name for path in copy.iterdir()} == {MANIFEST, MODEL}
+
+
+def test_damaged_is_not_added(registry: Registry, tmp_path: Path) -> None:
+    """A model is checked before it comes in."""
+    source = save_model(tmp_path / "v1", version="v1")
+    (source / MODEL).write_bytes(b"other")
+    with pytest.raises(ModelError, match="SHA-256"):
+        registry.add(source)
+    assert registry.versions() == []
+
+
+def test_added_twice(added: Registry, tmp_path: Path) -> None:
+    """The same model again is no fault; another one under the same version is."""
+    before = added.folder("v1").stat().st_ino
+    added.add(tmp_path / "v1")
+    assert added.folder("v1").stat().st_ino == before
+    with pytest.raises(ModelError, match="another model v1"):
+        added.add(save_model(tmp_path / "other", version="v1", figures={"x": 1.0}))
+    assert added.versions() == ["v1", "v2", "v3"]
+
+
+def test_promote_and_roll_back(added: Registry) -> None:
+    """A rollback takes the last standing promotion back; the next one the one before."""
+    for version in ("v1", "v2", "v3"):
+        added.promote(version)
+    assert added.champion() == "v3"
+    found = [added.rollback().version for _ in range(3)]
+    assert found == ["v2", "v1", "bundled-1"]
+    assert added.champion() is None
+    with pytest.raises(ModelError, match="no model to go back to"):
+        added.rollback()
+
+
+def test_rollback_after_rollback_and_promotion(added: Registry) -> None:
+    """What was taken back is not gone back to."""
+    added.promote("v1")
+    added.promote("v2")
+    added.rollback()
+    added.promote("v3")
+    assert added.rollback().version == "v1"
+
+
+def test_bundled_can_be_promoted(added: Registry) -> None:
+    """Back to the package's model in one step, and from there back again."""
+    added.promote("v1")
+    added.promote("v2")
+    assert added.promote(None).version == "bundled-1"
+    assert added.open_champion().manifest.version == "bundled-1"
+    assert added.rollback().version == "v2"
+
+
+def test_history(added: Registry, tmp_path: Path) -> None:
+    """Each change says what, from which, and how good; nothing that is written changes again."""
+    added.promote("v1")
+    first = (tmp_path / "models/history.jsonl").read_bytes()
+    added.promote("v1")
+    added.promote("v2")
+    added.rollback()
+    found = [(c.action, c.version, c.replaced, dict(c.figures)) for c in added.history()]
+    assert found == [
+        ("promote", "v1", None, {"fraction_of_oracle": 0.9}),
+        ("promote", "v2", "v1", {"fraction_of_oracle": 0.91}),
+        ("rollback", "v1", "v2", {"fraction_of_oracle": 0.9}),
+    ]
+    assert (tmp_path / "models/history.jsonl").read_bytes().startswith(first)
+    assert all(change.at.endswith("+00:00") for change in added.history())
+
+
+@pytest.mark.parametrize("version", ["v9", "../v1", "", ".", "v1/../v2"])
+def test_unknown_versions(added: Registry, version: str) -> None:
+    """What is no version is not promoted, and no path leads out of the registry."""
+    with pytest.raises(ModelError):
+        added.promote(version)
+    assert added.history() == []
+
+
+def test_damaged_is_not_promoted(added: Registry) -> None:
+    """A version that was damaged on disk, or is of other features, does not become the champion."""
+    added.promote("v1")
+    (added.folder("v2") / MODEL).write_bytes(b"other")
+    with pytest.raises(ModelError, match="SHA-256"):
+        added.promote("v2")
+    assert added.champion() == "v1"
+
+
+def test_damaged_is_not_gone_back_to(added: Registry) -> None:
+    """A rollback to a damaged version leaves the champion; a champion that is damaged is told."""
+    added.promote("v1")
+    added.promote("v2")
+    (added.folder("v1") / MODEL).write_bytes(b"other")
+    with pytest.raises(ModelError, match="SHA-256"):
+        added.rollback()
+    assert added.open_champion().manifest.version == "v2"
+    (added.folder("v2") / MODEL).unlink()
+    with pytest.raises(ModelError, match="cannot be read"):
+        added.open_champion()
+
+
+def test_every_cut_of_the_last_line(added: Registry, tmp_path: Path) -> None:
+    """Wherever a crash cuts the history, the champion is the old or the new one."""
+    added.promote("v1")
+    path = tmp_path / "models/history.jsonl"
+    old = path.read_bytes()
+    added.promote("v2")
+    new = path.read_bytes()
+    for length in range(len(old), len(new)):
+        path.write_bytes(new[:length])
+        assert added.champion() == "v1"
+    added.promote("v3")
+    assert path.read_bytes().startswith(old)
+    assert [change.version for change in added.history()] == ["v1", "v3"]
+
+
+def test_damaged_history(added: Registry, tmp_path: Path) -> None:
+    """A whole line that is no change is told by its number, not passed over."""
+    added.promote("v1")
+    with (tmp_path / "models/history.jsonl").open("a") as file:
+        file.write('{"action": "delete"}\n')
+    with pytest.raises(ModelError, match="line 2 is no change"):
+        added.champion()
+
+
+def test_killed_at_every_step(tmp_path: Path) -> None:
+    """After kill -9 before any step there is the old state or the new one, and work goes on."""
+    for version in ("old", "new"):
+        save_model(tmp_path / version, version=version)
+    done = subprocess.run(
+        [sys.executable, str(FAKES / "killed_registry.py"), str(tmp_path)],
+        # Threads of a numerical library do not outlive a fork.
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    both = ["new", "old"]
+    assert found["add"]["seen"] == [[["old"], None], [both, None]]
+    assert found["promote"]["seen"] == [[both, "old"], [both, "new"]]
+    assert found["rollback"]["seen"] == [[both, "new"], [both, "old"]]
+    assert all(act["steps"] > 20 for act in found.values())
+
+
+def test_full_disk_leaves_no_half_model(
+    added: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that cannot be written whole is not there, and takes no room."""
+    source = save_model(tmp_path / "v4", version="v4")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        added.add(source)
+    with pytest.raises(OSError, match="No space"):
+        added.promote("v1")
+    monkeypatch.undo()
+    assert {p.name for p in (tmp_path / "models/versions").iterdir()} == {"v1", "v2", "v3"}
+    assert added.champion() is None
+
+
+def test_two_at_once(added: Registry) -> None:
+    """Promotions at the same time come one after the other: each replaced the one before."""
+    threads = [threading.Thread(target=added.promote, args=(v,)) for v in ("v1", "v2", "v3") * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    changes = added.history()
+    assert [c.replaced for c in changes] == [None, *(c.version for c in changes[:-1])]
