@@ -18,9 +18,7 @@ from advisor.features import (
     side,
     speed_features,
 )
-from advisor.flags import DOUBTFUL
-from advisor.profiles import Floats, Profile, make_profile
-from advisor.records import SoloPoint
+from advisor.profiles import Floats, Profile
 from advisor_training.pairs import Measurement, Pair
 
 Names = npt.NDArray[np.str_]
@@ -87,23 +85,6 @@ class Rows:
         return Rows(**fields)
 
 
-def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]:
-    """The profile of each (job, GPU model) that has one.
-
-    A share is taken from points that passed every cross-check, where there are any.
-    """
-    groups: dict[tuple[str, str], dict[float, list[SoloPoint]]] = {}
-    for point in points:
-        shares = groups.setdefault((point.job, point.gpu_model), {})
-        shares.setdefault(point.share_percent, []).append(point)
-    found: dict[tuple[str, str], Profile] = {}
-    for key, shares in sorted(groups.items()):
-        best = [p for group in shares.values() for p in _undoubted(group)]
-        if 100.0 in shares and len(shares) > 1:
-            found[key] = make_profile(best)
-    return found
-
-
 def make_rows(pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile]) -> Rows:
     """Rows of all measurements whose jobs have profiles.
 
@@ -117,11 +98,6 @@ def make_rows(pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile]
             fix="profile the jobs of the pairs: advisor profile JOB",
         )
     return Rows(**{name: np.concatenate([b[name] for b in blocks]) for name in blocks[0]})
-
-
-def _undoubted(points: list[SoloPoint]) -> list[SoloPoint]:
-    good = [point for point in points if not DOUBTFUL & set(point.flags)]
-    return good or points
 
 
 def _blocks(

@@ -1,0 +1,65 @@
+"""The measured points that commands learn from: files that were named, or what is bundled."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from advisor.errors import InputError
+from advisor.records import PairPoint, SoloPoint
+from advisor_data.bundled import (
+    bundled_pair_points,
+    bundled_reference_points,
+    bundled_solo_points,
+)
+from advisor_data.dataset import select
+from advisor_data.files import read_points
+from advisor_training.pairs import LeftOut
+
+_Kind = TypeVar("_Kind", SoloPoint, PairPoint)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Points that passed every cross-check.
+
+    Attributes:
+        pairs: Two jobs together.
+        profiled: Jobs alone at all shares, doubtful ones too: `make_profiles` takes them where a
+            share has no others.
+        references: Jobs alone on the whole GPU in the runs of the pairs, where they are others.
+        left_out: What did not pass.
+    """
+
+    pairs: tuple[PairPoint, ...]
+    profiled: tuple[SoloPoint, ...]
+    references: tuple[SoloPoint, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def read_measured(pairs: Path | None, solo: Path | None) -> Measured:
+    """Pair points and solo points of files; of those not given, the bundled ones.
+
+    Raises:
+        InputError: a file cannot be read, or has points of the other kind.
+    """
+    selection = select(_read(pairs, PairPoint) if pairs else bundled_pair_points())
+    return Measured(
+        pairs=selection.points,
+        profiled=tuple(_read(solo, SoloPoint) if solo else bundled_solo_points()),
+        references=() if solo else tuple(bundled_reference_points()),
+        left_out=tuple(
+            LeftOut(f"pair points flagged {flag}", count)
+            for flag, count in sorted(selection.left_out.items())
+        ),
+    )
+
+
+def _read(path: Path, kind: type[_Kind]) -> list[_Kind]:
+    points = read_points(path)
+    found = [point for point in points if isinstance(point, kind)]
+    if len(found) < len(points):
+        raise InputError(
+            f"{path} has solo points where pair points are wanted, or the other way round",
+            fix="give pair points with --pairs and solo points with --solo",
+        )
+    return found

@@ -1,0 +1,148 @@
+"""`advisor train`: measured pairs and profiles to a model."""
+
+import json
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from advisor.cli.measured import read_measured
+from advisor.errors import InputError
+from advisor.wording import count_of
+from advisor_models.manifest import MANIFEST, Manifest
+from advisor_training import unseen
+from advisor_training.artefact import write_artefact
+from advisor_training.train import (
+    SCORED,
+    Trained,
+    TrainingSet,
+    fit_model,
+    make_manifest,
+    make_training_set,
+)
+
+NEWEST = "newest"
+
+
+def train(
+    pairs: Annotated[
+        Path | None, typer.Option(help="Pair points; else those that come with advisor")
+    ] = None,
+    solo: Annotated[
+        Path | None, typer.Option(help="Solo points; else those that come with advisor")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the model")] = Path("model"),
+    with_joblib: Annotated[
+        bool, typer.Option("--joblib/--no-joblib", help="Write scikit-learn's trees, too")
+    ] = True,
+    created_at: Annotated[
+        str | None,
+        typer.Option(help="Time of the model, ISO 8601, or `newest`: of the newest point; now"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout")] = False,
+) -> None:
+    """Learn from measured pairs; writes model.onnx and manifest.json.
+
+    Each job is left out once, to know how good the model is for jobs that it has not seen.
+    """
+    measured = read_measured(pairs, solo)
+    made_from = make_training_set(
+        measured.pairs, measured.profiled, measured.references, measured.left_out
+    )
+    moment = _moment(made_from.newest if created_at == NEWEST else created_at)
+    with _progress() as tick:
+        trained = fit_model(made_from.rows, tick)
+    manifest = write_artefact(
+        out,
+        trained.regressors,
+        made_from.rows,
+        make_manifest(made_from, trained, moment),
+        with_joblib=with_joblib,
+    )
+    files = [str(out / name) for name in (*manifest.files, MANIFEST)]
+    if as_json:
+        typer.echo(json.dumps({**_to_json(made_from, trained, manifest), "files": files}))
+        return
+    for line in _lines(made_from, trained, manifest):
+        typer.echo(line)
+    typer.echo(f"written: {', '.join(files)}")
+
+
+def _moment(text: str | None) -> datetime:
+    """The time in UTC; now where none is given."""
+    if text is None:
+        return datetime.now(UTC)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InputError(
+            f"{text} is no time", fix="give one such as 2026-11-21T16:08:03Z, or newest"
+        ) from error
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+@contextmanager
+def _progress() -> Generator[unseen.Progress]:
+    """A bar on a terminal, nothing elsewhere."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("leaving out")
+
+        def tick(name: str, done: int, total: int) -> None:
+            bar.update(task, description=f"left out {name}", completed=done, total=total)
+
+        yield tick
+
+
+def _to_json(made_from: TrainingSet, trained: Trained, manifest: Manifest) -> dict[str, Any]:
+    return {
+        "version": manifest.version,
+        "rows": len(made_from.rows),
+        "pair_points": manifest.dataset.pair_points,
+        "pairs": manifest.dataset.pairs,
+        "jobs": len(manifest.dataset.jobs),
+        "left_out": [{"reason": i.reason, "points": i.points} for i in made_from.left_out],
+        "figures": dict(manifest.figures),
+        "rate_coverage_percent_by_share": _percents(trained.rate_coverage.strata),
+        "power_coverage_percent_by_kind": _percents(trained.power_coverage.strata),
+        "fit_s": trained.fit_s,
+        "total_s": trained.total_s,
+    }
+
+
+def _percents(parts: dict[str, float]) -> dict[str, float]:
+    return {name: round(100 * part, 1) for name, part in parts.items()}
+
+
+def _lines(made_from: TrainingSet, trained: Trained, manifest: Manifest) -> Iterator[str]:
+    facts, figure = manifest.dataset, manifest.figures
+    yield (
+        f"{count_of(facts.pair_points, 'point')} of {count_of(facts.pairs, 'pair')} of "
+        f"{count_of(len(facts.jobs), 'job')} on {count_of(facts.cards, 'card')}"
+    )
+    for item in made_from.left_out:
+        yield f"{count_of(item.points, 'point')} left out: {item.reason}"
+    yield "For jobs that were left out of training, at the nine splits:"
+    for name in SCORED:
+        word = f"oracle_{name.replace('-', '_')}"
+        yield (
+            f"  {name}: {figure[f'{word}_percent']:.1f} % of the best measured split, "
+            f"worst {figure[f'{word}_worst_percent']:.1f} %"
+        )
+    yield (
+        f"  rates off by {figure['rate_mean_error_percent']:.1f} % "
+        f"(median {figure['rate_median_error_percent']:.1f} %), "
+        f"power by {figure['power_mean_error_percent']:.1f} %"
+    )
+    coverage = f"{manifest.intervals.coverage:.0%}"
+    yield (
+        f"  intervals for {coverage} hold {figure['rate_coverage_percent']:.1f} % of the rates "
+        f"and {figure['power_coverage_percent']:.1f} % of the powers"
+    )
+    yield f"fitted in {trained.fit_s:.1f} s; {trained.total_s:.1f} s with leaving jobs out"
+    yield f"model {manifest.version}"

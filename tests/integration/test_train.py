@@ -1,0 +1,212 @@
+"""`advisor train` from outside, and the model that comes with the package."""
+
+import dataclasses
+import json
+import random
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import pytest
+import synthetic_pairs as made_up
+
+import advisor_models
+from advisor.cli.app import main
+from advisor.features import feature_names
+from advisor_data.bundled import (
+    bundled_pair_points,
+    bundled_reference_points,
+    bundled_solo_points,
+)
+from advisor_data.dataset import select
+from advisor_data.files import write_points
+from advisor_models.manifest import Manifest, read_artefact, read_manifest
+from advisor_training.artefact import onnx_bytes
+from advisor_training.learners import extra_trees, fit
+from advisor_training.train import LIBRARIES, SCORED, make_training_set
+
+BUNDLED = Path(advisor_models.__file__).parent / "bundled"
+WHEN = ("--created-at", "2026-02-01T10:00:00+02:00")
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """What a command left behind."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Run: TypeAlias = Callable[..., Done]
+
+
+@pytest.fixture
+def run(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command in the folder of the data, in this process: it imports for seconds."""
+
+    def call(*options: str) -> Done:
+        monkeypatch.chdir(data)
+        monkeypatch.setattr(sys, "argv", ["advisor", "train", *options])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        said = capsys.readouterr()
+        return Done(int(stopped.value.code or 0), said.out, said.err)
+
+    return call
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder with points of every made-up pair, one of them doubtful, in no order."""
+    dice = random.Random(str(tmp_path))
+    first, *others = made_up.pair_points()
+    pairs = [dataclasses.replace(first, flags=("counter-mismatch",)), *others]
+    solos = [dataclasses.replace(p, idle_power_w=made_up.IDLE_W) for p in made_up.solo_points()]
+    write_points(tmp_path / "pairs.parquet", dice.sample(pairs, len(pairs)))
+    write_points(tmp_path / "solo.csv", dice.sample(solos, len(solos)))
+    return tmp_path
+
+
+def facts(m: Manifest) -> list[str]:
+    """What the card says of the data, line by line."""
+    return [
+        f"| version | {m.version} |",
+        f"| pairs | {m.dataset.pairs}, {m.dataset.pair_points} points |",
+        f"| jobs | {len(m.dataset.jobs)}: {', '.join(m.dataset.jobs)} |",
+        f"| cards | {m.dataset.cards} {', '.join(m.gpu_models)} |",
+        f"| SHA-256 of the points | `{m.dataset.sha256}` |",
+    ]
+
+
+def figures(m: Manifest) -> list[str]:
+    """What the card says of the errors, line by line."""
+    f = {name: f"{value:.1f} %" for name, value in m.figures.items()}
+    lines = [
+        f"| worth of the chosen split, of the best measured: {objective} | "
+        f"{f[f'oracle_{word}_percent']} on average, {f[f'oracle_{word}_p10_percent']} at the tenth "
+        f"percentile, {f[f'oracle_{word}_worst_percent']} at worst |"
+        for objective in SCORED
+        for word in [objective.replace("-", "_")]
+    ]
+    return [
+        *lines,
+        f"| error of the rates | mean {f['rate_mean_error_percent']}, "
+        f"median {f['rate_median_error_percent']} |",
+        f"| error of the power | mean {f['power_mean_error_percent']} |",
+        f"| without limits | rates {f['uncapped_rate_mean_error_percent']}, "
+        f"power {f['uncapped_power_mean_error_percent']} |",
+        f"| intervals for 90 % hold | {f['rate_coverage_percent']} of the rates, "
+        f"{f['power_coverage_percent']} of the powers |",
+    ]
+
+
+FILES = ("--pairs", "pairs.parquet", "--solo", "solo.csv")
+
+
+def test_a_model_and_what_is_said_of_it(data: Path, run: Run) -> None:
+    """One command: what was left out, how good it is, how long it took, and the files."""
+    done = run(*FILES, *WHEN)
+    assert done.returncode == 0, done.stderr
+    assert "1 point left out: pair points flagged counter-mismatch" in done.stdout
+    assert "throughput-per-watt: " in done.stdout
+    assert "fitted in " in done.stdout
+    assert "written: model/model.onnx, model/model.joblib, model/manifest.json" in done.stdout
+    manifest = read_manifest(data / "model")
+    assert manifest.version.startswith("20260201-")
+    assert manifest.created_at == "2026-02-01T08:00:00+00:00"
+    assert manifest.gpu_models == (made_up.GPU_MODEL,)
+    assert manifest.dataset.pairs == 15
+    assert manifest.dataset.pair_points == 179
+    assert manifest.dataset.jobs == ("climber", "hog", "middle", "sitter", "slow")
+
+
+def test_json_for_programs(data: Path, run: Run) -> None:
+    """The figures on stdout are those in the manifest."""
+    done = run(*FILES, *WHEN, "--out", "here", "--no-joblib", "--json")
+    answer = json.loads(done.stdout)
+    assert answer["files"] == ["here/model.onnx", "here/manifest.json"]
+    assert answer["left_out"] == [{"reason": "pair points flagged counter-mismatch", "points": 1}]
+    manifest = read_manifest(data / "here")
+    assert answer["figures"] == dict(manifest.figures)
+    assert answer["version"] == manifest.version
+    assert 0 < answer["fit_s"] < answer["total_s"]
+
+
+def test_the_same_points_give_the_same_files(data: Path, run: Run) -> None:
+    """Byte for byte, in whatever order the points come."""
+    assert run(*FILES, *WHEN, "--out", "one", "--no-joblib").returncode == 0
+    pairs, solos = made_up.pair_points(), made_up.solo_points()
+    first, *others = pairs
+    solos = [dataclasses.replace(p, idle_power_w=made_up.IDLE_W) for p in solos]
+    write_points(
+        data / "pairs.parquet", [*others, dataclasses.replace(first, flags=("counter-mismatch",))]
+    )
+    write_points(data / "solo.csv", solos[::-1])
+    assert run(*FILES, *WHEN, "--out", "two", "--no-joblib").returncode == 0
+    for name in ("model.onnx", "manifest.json"):
+        assert (data / "one" / name).read_bytes() == (data / "two" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--created-at", "yesterday"), "yesterday is no time"),
+        (("--pairs", "solo.csv"), "solo.csv has solo points where pair points are wanted"),
+    ],
+)
+def test_what_cannot_be_used_is_said(
+    data: Path, run: Run, options: tuple[str, ...], said: str
+) -> None:
+    """One line and an exit code, no model."""
+    done = run(*FILES, *options, "--json")
+    assert done.returncode == 2
+    assert said in json.loads(done.stdout)["error"]["message"]
+    assert "Traceback" not in done.stderr
+    assert not (data / "model").exists()
+
+
+def test_idle_power_that_nobody_measured_is_asked_for(data: Path, run: Run) -> None:
+    """Without it there is no power to predict from; one profile that has it is enough."""
+    solos = made_up.solo_points()
+    write_points(data / "solo.csv", solos)
+    done = run(*FILES)
+    assert done.returncode == 2
+    assert "has the power of the idle GPU" in done.stderr
+    one = [dataclasses.replace(p, idle_power_w=80.0) if p.job == "hog" else p for p in solos]
+    made_from = make_training_set(made_up.pair_points(), one)
+    assert made_from.fill["idle_power_w"] == 80
+    assert not np.isnan(made_from.rows.physical_w).any()
+
+
+def test_bundled_model_is_of_the_bundled_points() -> None:
+    """Points or features that changed without a new model show here: docs/training.md."""
+    measured = select(bundled_pair_points()).points
+    made_from = make_training_set(measured, bundled_solo_points(), bundled_reference_points())
+    artefact = read_artefact(BUNDLED)
+    manifest = artefact.manifest
+    assert manifest.dataset == made_from.facts
+    assert (manifest.speed_features, manifest.power_features) == feature_names()
+    assert dict(manifest.fill) == made_from.fill
+    if manifest.libraries == {name: metadata.version(name) for name in LIBRARIES}:
+        assert artefact.files["model.onnx"] == onnx_bytes(fit(extra_trees, made_from.rows))
+
+
+def test_the_card_says_what_the_manifest_says() -> None:
+    """A model card with figures of another model would be a lie."""
+    card = (BUNDLED / "README.md").read_text()
+    manifest = read_manifest(BUNDLED)
+    for line in (*facts(manifest), *figures(manifest)):
+        assert line in card.splitlines()
+
+
+def test_bundled_model_keeps_its_promises() -> None:
+    """Figures for jobs that were left out, as the card says them."""
+    figures = read_manifest(BUNDLED).figures
+    assert figures["oracle_throughput_per_watt_percent"] >= 99
+    assert figures["oracle_raw_throughput_per_watt_percent"] >= 99
+    assert abs(figures["rate_coverage_percent"] - 90) <= 3
+    assert abs(figures["power_coverage_percent"] - 90) <= 3

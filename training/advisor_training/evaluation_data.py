@@ -1,0 +1,88 @@
+"""Measured pairs with all that an evaluation needs to know of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.profiles import Profile, make_profiles
+from advisor.records import PairPoint, SoloPoint
+from advisor_training.groups import Classes
+from advisor_training.pairs import LeftOut, Measurement, Pair, make_pairs
+from advisor_training.rows import Rows, make_rows
+from advisor_training.solo import HIGH_PERCENT, job_classes, whole_gpu
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Data:
+    """Pairs whose jobs have profiles.
+
+    Attributes:
+        measurements: In the order of their numbers in the rows.
+        profiles: By (job, GPU model).
+        classes: What each job uses of the GPU alone, by (GPU model, job).
+        left_out: Points that are not used, and why.
+    """
+
+    pairs: tuple[Pair, ...]
+    rows: Rows
+    measurements: tuple[Measurement, ...]
+    profiles: Mapping[tuple[str, str], Profile]
+    classes: Classes
+    left_out: tuple[LeftOut, ...]
+
+    def profiles_of(self, measurement: Measurement) -> tuple[Profile, Profile]:
+        """Profiles of the two jobs."""
+        model = measurement.gpu_model
+        return self.profiles[measurement.job_a, model], self.profiles[measurement.job_b, model]
+
+    def with_launch_bound(self) -> npt.NDArray[np.bool_]:
+        """Which measurements have a launch-bound job; shape (measurements,)."""
+        return np.array([any(map(launch_bound, self.profiles_of(m))) for m in self.measurements])
+
+
+def make_data(
+    points: Sequence[PairPoint],
+    profiled: Sequence[SoloPoint],
+    references: Sequence[SoloPoint] = (),
+    left_out: Sequence[LeftOut] = (),
+) -> Data:
+    """Pairs, rows and profiles of points.
+
+    Args:
+        points: Pairs at splits; those to be left out for their flags are left out already.
+        profiled: Jobs alone at all shares.
+        references: Jobs alone on the whole GPU in the runs of the pairs, if those are others.
+        left_out: What was left out before, for the report.
+
+    Raises:
+        InputError: no measured pair has profiles of both its jobs.
+    """
+    found, unused = make_pairs(points, [*references, *profiled])
+    profiles = make_profiles(profiled)
+    rows = make_rows(found, profiles)
+    pairs = tuple(
+        pair
+        for pair in found
+        if (pair.job_a, pair.gpu_model) in profiles and (pair.job_b, pair.gpu_model) in profiles
+    )
+    missing = sum(m.points for pair in found if pair not in pairs for m in pair.measurements)
+    without = [LeftOut("a job of the pair has no profile", missing)] if missing else []
+    return Data(
+        pairs=pairs,
+        rows=rows,
+        measurements=tuple(m for pair in pairs for m in pair.measurements),
+        profiles=profiles,
+        classes=job_classes(whole_gpu([*references, *profiled])),
+        left_out=(*left_out, *unused, *without),
+    )
+
+
+def launch_bound(profile: Profile) -> bool:
+    """Whether the job keeps the GPU waiting alone on all of it.
+
+    The kind `launch` of docs/colocate.md: flagged `cpu-bound`, or SMs active under half the time.
+    """
+    active = float(profile.values["sm_active_percent"][-1])
+    return "cpu-bound" in profile.flags or active < HIGH_PERCENT

@@ -1,0 +1,238 @@
+"""Measured points to a model: rows, the fit, its intervals, and what is known of it."""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import metadata
+
+import numpy as np
+
+from advisor.errors import InputError
+from advisor.features import Float32s, feature_names
+from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.profiles import COLUMNS, IDLE, Profile, filled
+from advisor.recommend import TIE
+from advisor.records import PairPoint, Point, SoloPoint
+from advisor.rows import to_row
+from advisor_models.intervals import Intervals
+from advisor_models.manifest import SCHEMA, DatasetFacts, LearnerSettings, Manifest, Range
+from advisor_training.conformal import (
+    Coverage,
+    intervals,
+    measured_coverage,
+    power_residuals,
+    speed_residuals,
+)
+from advisor_training.evaluation_data import make_data
+from advisor_training.learners import (
+    LEARNERS,
+    LEAST_IN_LEAF,
+    PART_OF_FEATURES,
+    SEED,
+    TREES,
+    Regressors,
+    extra_trees,
+    fit,
+)
+from advisor_training.pairs import LeftOut
+from advisor_training.rows import Rows, make_rows
+from advisor_training.scoring import fractions, power_errors, speed_errors
+from advisor_training.unseen import Progress, Unseen, leave_one_job_out
+
+LEARNER = "extra-trees"
+
+SCORED = (DEFAULT_OBJECTIVE, "raw-throughput-per-watt")
+
+LIBRARIES = ("numpy", "scikit-learn", "onnx", "skl2onnx")
+"""What the graph hangs on."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TrainingSet:
+    """What a model is made from.
+
+    Attributes:
+        fill: Value of each profile column, and of the idle power, for profiles that lack it: the
+            median over the training profiles at 100 %, 0 where none has it.
+        facts: What the manifest says of the points.
+        newest: When the last of the points was measured, ISO 8601, UTC.
+        left_out: Points that are not used, and why.
+    """
+
+    rows: Rows
+    fill: dict[str, float]
+    facts: DatasetFacts
+    newest: str
+    left_out: tuple[LeftOut, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Trained:
+    """A model, and how good it is for jobs that it has not seen.
+
+    Attributes:
+        unseen: Predictions for each job by a learner that never saw it.
+        figures: As the manifest has them.
+        fit_s: Time to fit it to all rows.
+        total_s: Time with leaving out one job after the other, to know the errors.
+    """
+
+    regressors: Regressors
+    unseen: Unseen
+    intervals: Intervals
+    rate_coverage: Coverage
+    power_coverage: Coverage
+    figures: dict[str, float]
+    fit_s: float
+    total_s: float
+
+
+def make_training_set(
+    points: Sequence[PairPoint],
+    profiled: Sequence[SoloPoint],
+    references: Sequence[SoloPoint] = (),
+    left_out: Sequence[LeftOut] = (),
+) -> TrainingSet:
+    """Rows of points, in whatever order they come.
+
+    Args:
+        points: Pairs at splits; those to be left out for their flags are left out already.
+        profiled: Jobs alone at all shares.
+        references: Jobs alone on the whole GPU in the runs of the pairs, if those are others.
+        left_out: What was left out before.
+
+    Raises:
+        InputError: no measured pair has profiles of both its jobs, or no profile has the idle
+            power.
+    """
+    data = make_data(points, profiled, references, left_out)
+    used = {(job, pair.gpu_model) for pair in data.pairs for job in (pair.job_a, pair.job_b)}
+    fill = _usual([data.profiles[key] for key in sorted(used)])
+    profiles = {key: filled(data.profiles[key], fill) for key in used}
+    every = [*points, *profiled, *references]
+    rows = make_rows(data.pairs, profiles)
+    return TrainingSet(
+        rows=rows,
+        fill=fill,
+        facts=DatasetFacts(
+            sha256=dataset_sha256(every),
+            pair_points=sum(m.points for m in data.measurements),
+            pairs=len(data.pairs),
+            jobs=tuple(rows.jobs),
+            cards=len({m.gpu_uuid for m in data.measurements}),
+        ),
+        newest=max(point.started_at for point in every),
+        left_out=data.left_out,
+    )
+
+
+def fit_model(rows: Rows, progress: Progress | None = None) -> Trained:
+    """Fit the model, and know its errors; the same rows give the same trees.
+
+    Args:
+        rows: Of three jobs at least.
+        progress: Called for each job that was left out.
+
+    Raises:
+        InputError: too few jobs.
+    """
+    started = time.perf_counter()
+    unseen = leave_one_job_out(rows, LEARNERS[LEARNER], progress=progress)
+    speed, power = speed_residuals(rows, unseen), power_residuals(rows, unseen)
+    of_speed, of_power = measured_coverage(speed), measured_coverage(power)
+    fitting = time.perf_counter()
+    regressors = fit(extra_trees, rows)
+    done = time.perf_counter()
+    return Trained(
+        regressors=regressors,
+        unseen=unseen,
+        intervals=intervals(speed, power),
+        rate_coverage=of_speed,
+        power_coverage=of_power,
+        figures=_figures(rows, unseen, of_speed, of_power),
+        fit_s=done - fitting,
+        total_s=done - started,
+    )
+
+
+def make_manifest(made_from: TrainingSet, trained: Trained, created_at: datetime) -> Manifest:
+    """All that is known of the model, but for its files.
+
+    Args:
+        made_from: What it was trained on.
+        trained: The model.
+        created_at: In UTC.
+    """
+    rows = made_from.rows
+    settings = LearnerSettings(TREES, LEAST_IN_LEAF, PART_OF_FEATURES, SEED)
+    speed_features, power_features = feature_names()
+    recipe = json.dumps([made_from.facts.sha256, repr(settings), speed_features, power_features])
+    return Manifest(
+        schema=SCHEMA,
+        version=f"{created_at:%Y%m%d}-{hashlib.sha256(recipe.encode()).hexdigest()[:6]}",
+        learner=LEARNER,
+        created_at=created_at.isoformat(timespec="seconds"),
+        gpu_models=tuple(sorted(set(rows.gpu_model.tolist()))),
+        speed_features=speed_features,
+        power_features=power_features,
+        fill=made_from.fill,
+        speed_ranges=_ranges(np.concatenate([rows.features_a, rows.features_b])),
+        power_ranges=_ranges(rows.power_features),
+        intervals=trained.intervals,
+        dataset=made_from.facts,
+        figures=trained.figures,
+        settings=settings,
+        libraries={name: metadata.version(name) for name in LIBRARIES},
+        files={},
+    )
+
+
+def dataset_sha256(points: Iterable[Point]) -> str:
+    """A hash of points that does not depend on their order."""
+    lines = sorted(json.dumps(to_row(point), sort_keys=True) for point in points)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _usual(profiles: Sequence[Profile]) -> dict[str, float]:
+    columns = {name: np.array([p.values[name][-1] for p in profiles]) for name in COLUMNS}
+    columns[IDLE] = np.array([p.idle_power_w for p in profiles])
+    known = {name: values[~np.isnan(values)] for name, values in columns.items()}
+    if not len(known[IDLE]):
+        raise InputError(
+            "no profile of the pairs' jobs has the power of the idle GPU",
+            why="the power of a pair is predicted from it",
+            fix="profile one of them on a GPU that nothing else uses: advisor profile JOB",
+        )
+    return {name: float(np.median(v)) if len(v) else 0.0 for name, v in known.items()}
+
+
+def _ranges(features: Float32s) -> tuple[Range, ...]:
+    least, most = features.min(axis=0), features.max(axis=0)
+    return tuple((float(low), float(high)) for low, high in zip(least, most, strict=True))
+
+
+def _figures(rows: Rows, unseen: Unseen, speed: Coverage, power: Coverage) -> dict[str, float]:
+    """For jobs that were left out, at the nine splits where nothing else is said."""
+    found: dict[str, float] = {}
+    for name in SCORED:
+        scores = fractions(rows, unseen, OBJECTIVES[name], TIE)
+        word = f"oracle_{name.replace('-', '_')}"
+        found[f"{word}_percent"] = 100 * float(scores.mean())
+        found[f"{word}_p10_percent"] = 100 * float(np.quantile(scores, 0.1))
+        found[f"{word}_worst_percent"] = 100 * float(scores.min())
+    errors = speed_errors(rows, unseen)
+    found |= {
+        "rate_mean_error_percent": 100 * float(errors.mean()),
+        "rate_median_error_percent": 100 * float(np.median(errors)),
+        "power_mean_error_percent": 100 * float(power_errors(rows, unseen).mean()),
+        "uncapped_rate_mean_error_percent": 100
+        * float(speed_errors(rows, unseen, "uncapped").mean()),
+        "uncapped_power_mean_error_percent": 100
+        * float(power_errors(rows, unseen, "uncapped").mean()),
+        "rate_coverage_percent": 100 * speed.overall,
+        "power_coverage_percent": 100 * power.overall,
+    }
+    return {name: round(value, 3) for name, value in found.items()}
