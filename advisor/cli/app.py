@@ -1,26 +1,65 @@
 """The `advisor` command: its sub-commands, and the one place that turns errors into text."""
 
+import importlib
 import json
 import sys
+from typing import Any
 
 import typer
+import typer.core
+import typer.main
 
 import advisor
-from advisor.cli import colocate, data, doctor, jobs, profile, report
 from advisor.errors import AdvisorError
+
+_COMMANDS = {
+    "recommend": "Which split of one GPU does the most work per joule for two jobs?",
+    "place": "Which of many jobs share a GPU, so that all together do the most work per joule?",
+    "profile": "Measure a job alone at each share: rate, power and counters.",
+    "colocate": "Measure pairs of jobs on one GPU at splits: both rates, and the power of both.",
+    "doctor": "Check everything that measuring needs; changes nothing. "
+    "Exit code 1: something is missing.",
+    "jobs": "List the jobs of this folder and the profiles that were measured.",
+    "data": "Import and export points; migrate the database.",
+    "report": "Pages made from measurements.",
+    "train": "Learn from measured pairs; writes model.onnx and manifest.json.",
+    "evaluate": "How good is the model? "
+    "Writes evaluation.html, evaluation.png and evaluation.json.",
+    "models": "List, check and choose the models on this host.",
+}
+"""Commands in the order of the help, with its line. Each is a module of advisor.cli that has an
+`app` or a function of the same name, and is imported when it is called: all together they load
+every component."""
+
+
+class _Group(typer.core.TyperGroup):
+    """Puts the command itself in the place of its line of help."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, name and load(name), rest
+
+
+def load(name: str) -> Any:
+    """The command of that name, with all its options."""
+    module = importlib.import_module(f"advisor.cli.{name}")
+    parent = typer.Typer()
+    if hasattr(module, "app"):
+        parent.add_typer(module.app, name=name)
+    else:
+        parent.command(name)(getattr(module, name))
+    return typer.main.get_group(parent).commands[name]
+
 
 app = typer.Typer(
     help="How many SMs or CUs should each of two jobs get on one GPU?",
+    cls=_Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.command("profile", context_settings={"allow_interspersed_args": True})(profile.profile)
-app.command("colocate")(colocate.colocate)
-app.command("doctor")(doctor.doctor)
-app.command("jobs")(jobs.jobs)
-app.add_typer(data.app, name="data")
-app.add_typer(report.app, name="report")
+for _name, _line in _COMMANDS.items():
+    app.command(_name, help=_line)(lambda: None)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,107 @@
+"""A recommendation by the model in use, and as the JSON that other programs read."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from advisor.cli.profiles import Found
+from advisor.objectives import OBJECTIVES
+from advisor.recommend import Option, Recommendation, Request, recommend
+from advisor.rules import MEANINGS
+from advisor.settings import Settings
+from advisor_models.manifest import Manifest
+from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_models.registry import Registry
+
+_NAMED = 3
+"""How many features outside of the training data are named; there can be dozens."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """A recommendation, and the model that it is by."""
+
+    recommendation: Recommendation
+    manifest: Manifest
+
+
+def answer(found: Found, request: Request, settings: Settings, *, other_gpu: bool) -> Answer:
+    """What the model in use recommends for two jobs.
+
+    Raises:
+        InputError: the request does not fit the jobs.
+        ModelError: there is no model, or it has not seen this GPU model.
+        NoSplitError: nothing keeps every limit.
+    """
+    predictor = Registry(settings.home / "models").open_champion(other_gpu=other_gpu)
+    given = recommend(found.a, found.b, predictor, request)
+    more = (*_of_model(predictor, given), *_of_input(found))
+    given = dataclasses.replace(given, warnings=(*given.warnings, *more))
+    return Answer(given, predictor.manifest)
+
+
+def to_json(given: Answer) -> dict[str, Any]:
+    """Keys that stay; docs/recommend.md explains them."""
+    r, model = given.recommendation, given.manifest
+    return {
+        "job_a": r.a.job,
+        "job_b": r.b.job,
+        "gpu_model": r.a.gpu_model,
+        "rate_unit_a": r.a.rate_unit,
+        "rate_unit_b": r.b.rate_unit,
+        "objective": r.objective.name,
+        "choice": _option(r.choice, r),
+        "candidates": [_option(option, r) for option in r.candidates],
+        "rules": [
+            {"rule": name, "meaning": MEANINGS[name], "option": option and _option(option, r)}
+            for name, option in r.rules.items()
+        ],
+        "picks": {name: option.name for name, option in r.picks.items()},
+        "reasons": list(r.reasons),
+        "warnings": list(r.warnings),
+        "model": {"version": model.version, "gpu_models": list(model.gpu_models)},
+        "coverage": model.intervals.coverage,
+    }
+
+
+def _option(option: Option, r: Recommendation) -> dict[str, Any]:
+    p = option.prediction
+    return {
+        "name": option.name,
+        "way": p.way,
+        "share_a_percent": p.share_a_percent,
+        "share_b_percent": p.share_b_percent,
+        "environment_a": option.environments[0],
+        "environment_b": option.environments[1],
+        "rate_a": asdict(p.rate_a),
+        "rate_b": asdict(p.rate_b),
+        "speed_a": asdict(p.speed_a),
+        "speed_b": asdict(p.speed_b),
+        "power_w": asdict(p.power_w),
+        "worth": {name: asdict(p.worth(OBJECTIVES[name])) for name in r.picks},
+        "misses": [miss.text for miss in option.misses],
+    }
+
+
+def _of_model(predictor: OnnxPredictor, given: Recommendation) -> Iterator[str]:
+    a, b, p = given.a, given.b, given.choice.prediction
+    seen = predictor.manifest.gpu_models
+    if a.gpu_model not in seen:
+        yield (
+            f"the model has seen {', '.join(seen)}, not {a.gpu_model}: "
+            "how much wider its intervals are is a guess"
+        )
+    if p.way == "exclusive":
+        return
+    split = (p.share_a_percent, p.share_b_percent)
+    if outside := predictor.extrapolation(a, b, [split]):
+        more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
+        yield f"unlike anything the model has seen in {', '.join(outside[:_NAMED])}{more}"
+
+
+def _of_input(found: Found) -> Iterator[str]:
+    """The data card of the bundled points says so of all of them."""
+    if found.bundled:
+        names = " and ".join(found.bundled)
+        yield f"bundled, so measured with random input, on which power depends: {names}"

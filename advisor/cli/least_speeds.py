@@ -1,0 +1,33 @@
+"""The option --min-speed: what each job must keep of its speed."""
+
+from collections.abc import Sequence
+
+from advisor.errors import InputError
+
+
+def least_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float]:
+    """The least speed of each job that has one; the last word counts.
+
+    Args:
+        options: `JOB=0.5`, or `0.5` for all jobs.
+        jobs: Their names.
+
+    Raises:
+        InputError: an option has no number, or names no job of these.
+    """
+    least: dict[str, float] = {}
+    for option in options:
+        job, _, number = option.rpartition("=")
+        try:
+            speed = float(number)
+        except ValueError as error:
+            raise InputError(
+                f"--min-speed {option} has no number", fix=f"write --min-speed {jobs[0]}=0.5"
+            ) from error
+        if job and job not in jobs:
+            raise InputError(
+                f"--min-speed {option} is for a job that is not there",
+                why=f"the jobs are {', '.join(jobs)}",
+            )
+        least |= dict.fromkeys([job] if job else jobs, speed)
+    return least

@@ -1,0 +1,79 @@
+"""`advisor recommend`: which split of one GPU does the most for two jobs."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from advisor.cli.least_speeds import least_speeds
+from advisor.errors import InputError
+from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.settings import read_settings
+
+# What needs numpy is imported in the command: `advisor --help` works without it.
+
+
+def recommend(
+    job_a: Annotated[str, typer.Argument(help="Name of a profiled job", metavar="A")],
+    job_b: Annotated[str, typer.Argument(help="The job beside it; the same one, too", metavar="B")],
+    objective: Annotated[
+        str, typer.Option(help=f"What is maximised: {', '.join(OBJECTIVES)}")
+    ] = DEFAULT_OBJECTIVE,
+    min_speed: Annotated[
+        list[str] | None,
+        typer.Option(help="Least speed, JOB=0.5 or 0.5 for both; 1 is as fast as alone"),
+    ] = None,
+    max_power: Annotated[float | None, typer.Option(help="Most power of the GPU, W")] = None,
+    memory: Annotated[
+        float | None, typer.Option(help="Memory of the GPU, MiB; not looked at if not given")
+    ] = None,
+    gpu_model: Annotated[
+        str | None, typer.Option(help="Where both jobs have profiles of several GPU models")
+    ] = None,
+    fine: Annotated[bool, typer.Option("--fine", help="Every split in steps of two SMs")] = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show all candidates, and plot them")
+    ] = False,
+    other_gpu: Annotated[
+        bool, typer.Option("--other-gpu", help="Also for a GPU model that was not learned from")
+    ] = False,
+    profiles: Annotated[
+        Path | None, typer.Option(help="File of solo points; else the stored or bundled ones")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout")] = False,
+) -> None:
+    """Which split of one GPU does the most work per joule for two jobs?
+
+    Says what to set, what to expect, what simple rules would do, and why. Exit code 10: nothing
+    keeps every limit.
+    """
+    _check_installed()
+    from advisor.cli import recommend_text
+    from advisor.cli.answer import answer, to_json
+    from advisor.cli.profiles import find_profiles
+    from advisor.recommend import Request
+
+    request = Request(
+        objective=objective,
+        min_speed=least_speeds(min_speed or (), (job_a, job_b)),
+        max_power_w=max_power,
+        memory_mib=memory,
+        fine=fine,
+    )
+    settings = read_settings()
+    found = find_profiles((job_a, job_b), settings, gpu_model, profiles)
+    given = answer(found, request, settings, other_gpu=other_gpu)
+    if as_json:
+        typer.echo(json.dumps(to_json(given)))
+    else:
+        recommend_text.show(given, everything=show_all)
+
+
+def _check_installed() -> None:
+    if missing := [n for n in ("numpy", "onnxruntime") if not importlib.util.find_spec(n)]:
+        raise InputError(
+            f"recommendations need {' and '.join(missing)}, which are not installed",
+            fix="pip install 'sm-advisor[advise]'",
+        )

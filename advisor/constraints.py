@@ -1,0 +1,109 @@
+"""What must hold whatever the objective says, and by how much a prediction misses it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from advisor.errors import InputError
+from advisor.gpu import MEMORY_PART
+from advisor.predictions import Prediction
+from advisor.profiles import Profile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What every answer must keep.
+
+    Attributes:
+        min_speed: Least relative speed by name of job, above 0 and at most 1; a job beside itself
+            keeps it twice.
+        max_power_w: Most power at any time; None: no ceiling.
+        memory_mib: Memory of the card; None: not looked at.
+    """
+
+    min_speed: Mapping[str, float] = field(default_factory=dict[str, float])
+    max_power_w: float | None = None
+    memory_mib: float | None = None
+
+    def __post_init__(self) -> None:
+        for job, speed in self.min_speed.items():
+            if not 0 < speed <= 1:
+                raise InputError(
+                    f"a least speed of {speed:g} for {job} is not possible",
+                    why="1 is as fast as alone on the whole GPU",
+                    fix="give a number above 0 and at most 1, such as 0.5",
+                )
+        for name in ("max_power_w", "memory_mib"):
+            value = getattr(self, name)
+            # "not above 0" is true of NaN as well.
+            if value is not None and not value > 0:
+                raise InputError(f"{name} is {value:g}", fix="give a number above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A limit that is not kept.
+
+    Attributes:
+        text: What is predicted and what was asked for.
+        by: Relative distance to the limit, above 0.
+    """
+
+    text: str
+    by: float
+
+
+def misses(prediction: Prediction, a: Profile, b: Profile, limits: Limits) -> tuple[Miss, ...]:
+    """The limits that the expected values do not keep."""
+    p = prediction
+    speeds = p.speed_a.value, p.speed_b.value
+    return (
+        *_slow(a, b, speeds, limits),
+        *_hot(_most_power_w(p, a, b, p.power_w.value), limits),
+        *_crowded(p, a, b, limits),
+    )
+
+
+def risks(prediction: Prediction, a: Profile, b: Profile, limits: Limits) -> tuple[Miss, ...]:
+    """The limits that the bad ends of the intervals do not keep."""
+    p = prediction
+    speeds = p.speed_a.low, p.speed_b.low
+    return (
+        *_slow(a, b, speeds, limits),
+        *_hot(_most_power_w(p, a, b, p.power_w.high), limits),
+    )
+
+
+def _slow(a: Profile, b: Profile, speeds: tuple[float, float], limits: Limits) -> Iterator[Miss]:
+    for job, speed in zip((a.job, b.job), speeds, strict=True):
+        least = limits.min_speed.get(job, 0.0)
+        if speed < least:
+            text = f"{job} runs at {speed:.3g} of its speed, {least:g} was asked for"
+            yield Miss(text, 1 - speed / least)
+
+
+def _hot(power_w: float, limits: Limits) -> Iterator[Miss]:
+    most_w = limits.max_power_w
+    if most_w is not None and power_w > most_w:
+        yield Miss(
+            f"{power_w:.4g} W are drawn, at most {most_w:g} W are allowed", power_w / most_w - 1
+        )
+
+
+def _most_power_w(prediction: Prediction, a: Profile, b: Profile, together_w: float) -> float:
+    """One after the other, the mean of both powers is never drawn, but each of them is."""
+    if prediction.way == "exclusive":
+        return max(a.whole_gpu_power_w, b.whole_gpu_power_w)
+    return together_w
+
+
+def _crowded(prediction: Prediction, a: Profile, b: Profile, limits: Limits) -> Iterator[Miss]:
+    if prediction.way == "exclusive" or limits.memory_mib is None:
+        return
+    needed_mib = (a.memory_used_mib or 0) + (b.memory_used_mib or 0)
+    most_mib = MEMORY_PART * limits.memory_mib
+    if needed_mib > most_mib:
+        text = (
+            f"both need {needed_mib:.0f} MiB of memory, {most_mib:.0f} MiB are there "
+            f"({100 * MEMORY_PART:g} % of the card)"
+        )
+        yield Miss(text, needed_mib / most_mib - 1)

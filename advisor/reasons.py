@@ -1,0 +1,139 @@
+"""Why a recommendation is what it is, and what may go wrong: short sentences. Pure."""
+
+from collections.abc import Iterator
+
+from advisor.constraints import risks
+from advisor.features import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
+from advisor.flags import DOUBTFUL, FLAGS
+from advisor.predictions import NINE
+from advisor.profiles import Profile
+from advisor.recommendation import (
+    Recommendation,
+    best,
+    is_mirrored,
+    nearest,
+    worst_miss,
+)
+
+STARVED = 0.3
+"""Relative speed below which a job is said to starve."""
+
+
+def reasons(answer: Recommendation) -> tuple[str, ...]:
+    """Why this way, what each job keeps at its share, and what both want together."""
+    found = (*_why_not_more(answer), *_why_this_way(answer), *_shares(answer), *_supply(answer))
+    return tuple(dict.fromkeys(found))
+
+
+def warnings(answer: Recommendation) -> tuple[str, ...]:
+    """What a reader should know before doing it."""
+    of_profiles = (line for profile in answer.profiles for line in _profile(profile, answer))
+    # Of a job beside itself everything is said once.
+    found = (*_starved(answer), *_unlimited(answer), *_risks(answer), *of_profiles)
+    return tuple(dict.fromkeys(found))
+
+
+def percent(part: float, digits: int = 0) -> str:
+    """A part of 1 as people write it."""
+    return f"{100 * part:.{digits}f} %"
+
+
+def _why_not_more(answer: Recommendation) -> Iterator[str]:
+    """The options that are worth more: a tie, or out of limits."""
+    choice, mirrored = answer.choice, is_mirrored(answer.a, answer.b)
+    possible = best((o for o in answer.candidates if not o.misses), mirrored=mirrored)
+    if possible.worth.value > choice.worth.value:
+        more = percent(possible.gain_over(choice), 2)
+        even = possible.prediction.way == "split"
+        rule = "the more even split is taken" if even else "limits go first"
+        yield f"{possible.name} is worth {more} more, which is a tie: {rule}"
+    barred = best(answer.candidates, mirrored=mirrored)
+    if barred.misses and barred.gain_over(choice) > answer.request.tie:
+        more = percent(barred.gain_over(choice), 1)
+        yield f"{barred.name} would be worth {more} more, but {worst_miss(barred).text}"
+
+
+def _why_this_way(answer: Recommendation) -> Iterator[str]:
+    """Not to share, or not to limit, is said with what the others are worth."""
+    way, mirrored = answer.choice.prediction.way, is_mirrored(answer.a, answer.b)
+    if way == "split":
+        return
+    others = [o for o in answer.candidates if o.prediction.way not in (way, "exclusive")]
+    what = "sharing" if way == "exclusive" else "a split"
+    if possible := [o for o in others if not o.misses]:
+        other = best(possible, mirrored=mirrored)
+        less = percent(-other.gain_over(answer.choice), 1)
+        yield f"{what} does not pay: at best, with {other.name}, it is worth {less} less"
+    elif others:
+        near = nearest(others, mirrored=mirrored)
+        yield f"{what} breaks a limit: {near.name} is nearest, but {worst_miss(near).text}"
+
+
+def _shares(answer: Recommendation) -> Iterator[str]:
+    """What a smaller GPU alone costs each job, and what its neighbour costs it beside that."""
+    p = answer.choice.prediction
+    if p.way != "split":
+        return
+    a, b = answer.profiles
+    for profile, share, speed in (
+        (a, p.share_a_percent, p.speed_a.value),
+        (b, p.share_b_percent, p.speed_b.value),
+    ):
+        alone = profile.at([share])["rate"][0] / profile.whole_gpu_rate
+        yield (
+            f"{profile.job} alone at {share:g} % runs at {percent(alone)} of its full speed, "
+            f"in this pair at {percent(speed)}"
+        )
+
+
+def _supply(answer: Recommendation) -> Iterator[str]:
+    """What both want together and the GPU does not have."""
+    p = answer.choice.prediction
+    if p.way == "exclusive":
+        return
+    a, b = side(answer.a, [p.share_a_percent]), side(answer.b, [p.share_b_percent])
+    demanded_w, limit_w = float(demanded_power_w(a, b)[0]), power_limit_w(a, b)
+    if demanded_w > limit_w:
+        yield f"both would draw {demanded_w:.0f} W: the limit of {limit_w:.0f} W slows them"
+    dram = float(sum(s.readings["dram_active_percent"][0] for s in (a, b)))
+    if dram > FULL_BANDWIDTH_PERCENT:
+        yield (
+            f"together they want {dram:.0f} % of the memory bandwidth, of which "
+            f"{FULL_BANDWIDTH_PERCENT:.0f} % can be had"
+        )
+
+
+def _starved(answer: Recommendation) -> Iterator[str]:
+    p = answer.choice.prediction
+    for profile, speed in zip(answer.profiles, (p.speed_a.value, p.speed_b.value), strict=True):
+        if speed < STARVED:
+            yield (
+                f"{profile.job} runs at {percent(speed)} of its speed only; "
+                "if that is too slow, ask for a least speed"
+            )
+
+
+def _unlimited(answer: Recommendation) -> Iterator[str]:
+    if answer.choice.prediction.way == "uncapped":
+        yield "without limits either job can take what the other needs: speeds are hard to predict"
+
+
+def _risks(answer: Recommendation) -> Iterator[str]:
+    p, request = answer.choice.prediction, answer.request
+    for miss in risks(p, answer.a, answer.b, request):
+        yield f"at the bad end of its interval {miss.text}"
+
+
+def _profile(profile: Profile, answer: Recommendation) -> Iterator[str]:
+    if profile.missing:
+        yield f"the profile of {profile.job} lacks {', '.join(profile.missing)}"
+    if doubtful := sorted(DOUBTFUL & set(profile.flags)):
+        meanings = "; ".join(f"{flag}: {FLAGS[flag]}" for flag in doubtful)
+        yield f"the profile of {profile.job} has doubtful points ({meanings})"
+    if profile.shares[0] > NINE[0][0]:
+        yield (
+            f"{profile.job} was not measured below {profile.shares[0]:g} %: "
+            "splits that give it less are left out"
+        )
+    if answer.request.memory_mib is not None and profile.memory_used_mib is None:
+        yield f"the memory of {profile.job} is not known, and taken as none"

@@ -1,0 +1,169 @@
+"""Two profiles, a predictor and limits to a recommendation: which way does the most? Pure.
+
+Everything is symmetric: with the jobs swapped, the answer is swapped. Only of a job beside itself,
+where mirror images are the same, the smaller share comes first.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from advisor.choice import choose
+from advisor.constraints import misses
+from advisor.errors import InputError, NoSplitError
+from advisor.gpu import SM_FLOOR, SM_QUANTUM, percent_for_units
+from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, find_objective
+from advisor.predictions import (
+    NINE,
+    UNCAPPED,
+    Prediction,
+    Predictor,
+    Split,
+    predict_exclusive,
+)
+from advisor.profiles import Profile
+from advisor.reasons import reasons, warnings
+from advisor.recommendation import (
+    TIE,
+    Option,
+    Recommendation,
+    Request,
+    is_mirrored,
+    nearest,
+)
+from advisor.rules import Choice, rule_choices
+
+__all__ = [
+    "TIE",
+    "Option",
+    "Recommendation",
+    "Request",
+    "candidate_splits",
+    "choose",
+    "recommend",
+]
+
+RAW_OBJECTIVE = "raw-throughput-per-watt"
+"""The paper's, shown beside whatever was asked for."""
+
+
+def recommend(
+    a: Profile, b: Profile, predictor: Predictor, request: Request | None = None
+) -> Recommendation:
+    """The way of running two jobs on one GPU that is worth most and keeps every limit.
+
+    Args:
+        a: The first job.
+        b: The second job, on the same GPU model; it may be the first one again.
+        predictor: Says what to expect of splits.
+        request: Objective and limits; the default is work per joule without limits.
+
+    Raises:
+        InputError: profiles of two GPU models, a limit for a job that is not there, an unknown
+            objective, or steps of two SMs on a GPU whose SMs are not known.
+        NoSplitError: nothing keeps every limit, not even one after the other.
+    """
+    request = request or Request()
+    objective = find_objective(request.objective)
+    _check(a, b, request)
+    splits = candidate_splits(a, b, fine=request.fine)
+
+    def pick(predictions: Sequence[Prediction], by: Objective = objective) -> Prediction:
+        return choose(predictions, by, request.tie, mirrored=is_mirrored(a, b))
+
+    rules = rule_choices(a, b, splits, pick)
+    options = _options(a, b, predictor, request, {*splits, *_shares(rules)})
+    candidates = [options[key] for key in _candidates(splits)]
+    feasible = [o.prediction for o in candidates if not o.misses]
+    if not feasible:
+        raise _no_split(candidates, a, b)
+    answer = Recommendation(
+        a=a,
+        b=b,
+        request=request,
+        objective=objective,
+        choice=options[_key(pick(feasible))],
+        candidates=tuple(candidates),
+        rules={name: options[choice] if choice else None for name, choice in rules.items()},
+        picks={
+            name: options[_key(pick(feasible, OBJECTIVES[name]))]
+            for name in dict.fromkeys((objective.name, DEFAULT_OBJECTIVE, RAW_OBJECTIVE))
+        },
+    )
+    return dataclasses.replace(answer, reasons=reasons(answer), warnings=warnings(answer))
+
+
+def candidate_splits(a: Profile, b: Profile, *, fine: bool = False) -> tuple[Split, ...]:
+    """The nine splits, or all in steps of two SMs, as far as the profiles reach.
+
+    Raises:
+        InputError: steps of SMs on a GPU whose number of SMs is not known.
+    """
+    splits = _unit_splits(a, b) if fine else NINE
+    return tuple(s for s in splits if s[0] >= a.shares[0] and s[1] >= b.shares[0])
+
+
+def _candidates(splits: Iterable[Split]) -> list[Choice]:
+    return [
+        *(("split", split) for split in splits),
+        ("uncapped", UNCAPPED),
+        ("exclusive", UNCAPPED),
+    ]
+
+
+def _shares(rules: Mapping[str, Choice | None]) -> set[Split]:
+    """The splits that rules choose; with steps of two SMs they may be no candidates."""
+    return {choice[1] for choice in rules.values() if choice and choice[0] == "split"}
+
+
+def _options(
+    a: Profile, b: Profile, predictor: Predictor, request: Request, splits: Iterable[Split]
+) -> dict[Choice, Option]:
+    """What to expect of these splits, of no limits, and of one after the other."""
+    objective = find_objective(request.objective)
+    predictions = predictor.predict(a, b, [*sorted(splits), UNCAPPED])
+    return {
+        _key(p): Option(p, p.worth(objective), misses(p, a, b, request))
+        for p in (*predictions, predict_exclusive(a, b))
+    }
+
+
+def _key(p: Prediction) -> Choice:
+    return p.way, (p.share_a_percent, p.share_b_percent)
+
+
+def _unit_splits(a: Profile, b: Profile) -> tuple[Split, ...]:
+    total = a.units_total or b.units_total
+    if total is None:
+        raise InputError(
+            f"the number of SMs of {a.gpu_model} is not known",
+            why="no point of the profiles has units_total",
+            fix="leave out the fine splits",
+        )
+    together = total - total % SM_QUANTUM
+    return tuple(
+        (float(percent_for_units(units, total)), float(percent_for_units(together - units, total)))
+        for units in range(SM_FLOOR, together - SM_FLOOR + 1, SM_QUANTUM)
+    )
+
+
+def _check(a: Profile, b: Profile, request: Request) -> None:
+    if a.gpu_model != b.gpu_model:
+        raise InputError(
+            f"the profile of {a.job} is of {a.gpu_model}, that of {b.job} of {b.gpu_model}",
+            why="two jobs that share a GPU run on the same one",
+            fix="give profiles of one GPU model",
+        )
+    if strangers := sorted(set(request.min_speed) - {a.job, b.job}):
+        raise InputError(
+            f"a least speed was given for {', '.join(strangers)}",
+            why=f"the jobs are {a.job} and {b.job}",
+        )
+
+
+def _no_split(candidates: Sequence[Option], a: Profile, b: Profile) -> NoSplitError:
+    near = nearest(candidates, mirrored=is_mirrored(a, b))
+    return NoSplitError(
+        f"{a.job} and {b.job} cannot run on one {a.gpu_model} within these limits",
+        why=f"nearest is {near.name}: {'; '.join(miss.text for miss in near.misses)}",
+        fix="loosen that limit, or give each job a GPU of its own",
+    )

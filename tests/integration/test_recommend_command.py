@@ -1,0 +1,242 @@
+"""`advisor recommend` from outside: with the bundled profiles and the bundled model."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from advisor.cli.app import app
+from advisor.errors import AdvisorError, InputError, ModelError, NoSplitError
+from advisor.records import SoloPoint
+from advisor_data import open_store
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.files import write_points
+
+PAIR = ("fft", "resnet50-train-b2")
+
+
+@pytest.fixture(scope="module")
+def solo() -> list[SoloPoint]:
+    """The bundled points of the pair."""
+    return [point for point in bundled_solo_points() if point.job in PAIR]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user who has stored nothing, and defined one job."""
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    (jobs / "mine.yaml").write_text("command: sleep 1\n")
+    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ADVISOR_JOBS", str(jobs))
+    monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
+    return tmp_path / "home"
+
+
+def recommend(*options: str) -> str:
+    """What the command prints."""
+    done = CliRunner().invoke(app, ["recommend", *options], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def as_json(*options: str) -> dict[str, Any]:
+    """What the command answers to a program."""
+    return json.loads(recommend(*options, "--json"))
+
+
+def error(kind: type[AdvisorError], *options: str) -> str:
+    """What the command says when it fails so."""
+    done = CliRunner().invoke(app, ["recommend", *options])
+    assert isinstance(done.exception, kind), done.output
+    return str(done.exception)
+
+
+OPTION_KEYS = {
+    "name", "way", "share_a_percent", "share_b_percent", "environment_a", "environment_b",
+    "rate_a", "rate_b", "speed_a", "speed_b", "power_w", "worth", "misses",
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("home")
+def test_keys_of_the_json_stay() -> None:
+    """Programs read them; docs/recommend.md promises them."""
+    answer = as_json(*PAIR)
+    assert set(answer) == {
+        "job_a", "job_b", "gpu_model", "rate_unit_a", "rate_unit_b", "objective", "choice",
+        "candidates", "rules", "picks", "reasons", "warnings", "model", "coverage",
+    }  # fmt: skip
+    assert (answer["job_a"], answer["job_b"]) == PAIR
+    assert (answer["rate_unit_a"], answer["rate_unit_b"]) == ("transforms", "images")
+    rules = [rule["option"] for rule in answer["rules"]]
+    for option in (answer["choice"], *answer["candidates"], *rules):
+        assert set(option) == OPTION_KEYS
+        values = [option[name] for name in ("rate_a", "rate_b", "speed_a", "speed_b", "power_w")]
+        for interval in (*values, *option["worth"].values()):
+            assert set(interval) == {"value", "low", "high"}
+            assert interval["low"] <= interval["value"] <= interval["high"]
+    assert [set(rule) for rule in answer["rules"]] == [{"rule", "meaning", "option"}] * 5
+    assert set(answer["model"]) == {"version", "gpu_models"}
+    assert answer["choice"] in answer["candidates"]
+    assert answer["picks"]["throughput-per-watt"] == answer["choice"]["name"]
+    page = (Path(__file__).parents[2] / "docs" / "recommend.md").read_text()
+    assert [key for key in (*answer, *OPTION_KEYS) if f"`{key}`" not in page] == []
+
+
+@pytest.mark.usefixtures("home")
+def test_swapped_names_give_the_swapped_answer() -> None:
+    """With the real model, too."""
+    there, back = as_json(*PAIR)["choice"], as_json(*PAIR[::-1])["choice"]
+    for one, other in (("_a", "_b"), ("_b", "_a")):
+        for name in ("rate", "speed", "environment"):
+            assert there[name + one] == back[name + other]
+    assert there["power_w"] == back["power_w"]
+
+
+def test_answer_for_a_person(home: Path) -> None:
+    """What to do, what to expect, what rules would do, why: on one page, to be copied."""
+    text, answer = recommend(*PAIR, "--min-speed", "fft=0.3"), as_json(*PAIR, "--min-speed=fft=0.3")
+    lines = text.splitlines()
+    assert lines[0].startswith("give fft ")
+    for side, job in zip(("a", "b"), PAIR, strict=True):
+        ((name, value),) = answer["choice"][f"environment_{side}"].items()
+        line = next(line for line in lines if line.endswith(f"the shell that starts {job}"))
+        assert line.split("#")[0].strip() == f"export {name}={value}"
+    for title in ("expected, with 90 % intervals", "what simple rules would choose", "why"):
+        assert any(line.startswith(title) for line in lines)
+    assert "random input" in text
+    assert answer["model"]["version"] in lines[-1]
+    assert len(lines) <= 30
+    assert "all candidates" not in text
+    assert not home.exists()
+
+
+@pytest.mark.usefixtures("home")
+def test_all_shows_every_candidate_and_a_plot() -> None:
+    """A row for each, the chosen one marked, and the curve."""
+    lines = recommend(*PAIR, "--all").splitlines()
+    table = lines[lines.index("all candidates, with both speeds in % of full speed") + 2 :]
+    answer = as_json(*PAIR)
+    assert [line.split()[0] for line in table[:11]] == [o["name"] for o in answer["candidates"]]
+    (chosen,) = [line for line in table if line.rstrip().endswith("chosen")]
+    assert chosen.split()[0] == answer["choice"]["name"]
+    assert any("share of fft, %" in line for line in table)
+
+
+@pytest.mark.usefixtures("home")
+def test_fine_splits_say_the_sms() -> None:
+    """Percentages that grant exactly these counts."""
+    answer = as_json(*PAIR, "--fine")
+    assert len(answer["candidates"]) == 55 + 2
+    assert "of 132 SMs) and resnet50-train-b2" in recommend(*PAIR, "--fine").splitlines()[0]
+
+
+def test_stored_profile_goes_before_the_bundled_one(home: Path, solo: Sequence[SoloPoint]) -> None:
+    """Who measured a job here means that measurement."""
+    before = as_json(*PAIR)
+    with open_store(None, home) as store:
+        store.add(
+            dataclasses.replace(p, rate=2 * p.rate, run="here") for p in solo if p.job == "fft"
+        )
+    after = as_json(*PAIR)
+    ratio = after["choice"]["rate_a"]["value"] / before["choice"]["rate_a"]["value"]
+    assert ratio == pytest.approx(2, rel=0.02)
+    assert before["warnings"][-1].endswith("depends: fft and resnet50-train-b2")
+    assert after["warnings"][-1].endswith("depends: resnet50-train-b2")
+
+
+@pytest.mark.usefixtures("home")
+def test_profiles_of_a_file(tmp_path: Path, solo: Sequence[SoloPoint]) -> None:
+    """Nothing else is read then."""
+    file = tmp_path / "points.jsonl"
+    write_points(file, [dataclasses.replace(p, job="mine") for p in solo if p.job == "fft"])
+    assert as_json("mine", "mine", "--profiles", str(file))["job_a"] == "mine"
+    message = error(InputError, "mine", "fft", "--profiles", str(file))
+    assert message.startswith(f"there is no job fft in {file}")
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (
+            ("ftf", "gemm"),
+            "there is no job ftf. did you mean fft? Else measure it: advisor profile",
+        ),
+        (("fft", "zzzzzz"), "there is no job zzzzzz. measure it: advisor profile --name zzzzzz"),
+        (("fft", "mine"), "mine has no profile. a profile needs 100 % and one smaller share"),
+    ],
+)
+def test_job_without_a_profile(names: tuple[str, str], message: str) -> None:
+    """The message says how to spell it, or how to measure it."""
+    assert error(InputError, *names).startswith(message)
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--min-speed", "much"), "--min-speed much has no number"),
+        (("--min-speed", "gemm=0.5"), "--min-speed gemm=0.5 is for a job that is not there"),
+        (("--min-speed", "50"), "a least speed of 50 for fft is not possible"),
+        (("--objective", "speed"), "there is no objective speed"),
+        (("--gpu-model", "A100"), "fft was not profiled on A100. its profiles are of NVIDIA H200"),
+    ],
+)
+def test_options_that_cannot_be_meant(options: tuple[str, str], message: str) -> None:
+    """Nothing is dropped or guessed."""
+    assert error(InputError, *PAIR, *options).startswith(message)
+
+
+@pytest.mark.usefixtures("home")
+def test_limits_reach_the_answer() -> None:
+    """A number alone is for both jobs."""
+    for job, option in ((0, "fft=0.4"), (1, "resnet50-train-b2=0.8")):
+        choice = as_json(*PAIR, "--min-speed", option)["choice"]
+        assert choice["speed_" + "ab"[job]]["value"] >= float(option.split("=")[1])
+    both = as_json(*PAIR, "--min-speed", "0.4")["choice"]
+    assert min(both["speed_a"]["value"], both["speed_b"]["value"]) >= 0.4
+    assert as_json(*PAIR, "--memory", "1000")["choice"]["way"] == "exclusive"
+    assert as_json(*PAIR, "--max-power", "350")["choice"]["power_w"]["value"] <= 350
+    assert "nearest is " in error(NoSplitError, *PAIR, "--max-power", "100")
+
+
+def test_gpu_model_that_was_not_learned_from(home: Path, solo: Sequence[SoloPoint]) -> None:
+    """It is refused, or answered with a warning when asked for."""
+    with open_store(None, home) as store:
+        store.add(dataclasses.replace(p, gpu_model="NVIDIA A100", run="there") for p in solo)
+    assert "NVIDIA A100" in error(ModelError, *PAIR)
+    answer = as_json(*PAIR, "--other-gpu")
+    assert answer["gpu_model"] == "NVIDIA A100"
+    assert "has seen NVIDIA H200, not NVIDIA A100" in " ".join(answer["warnings"])
+
+
+@pytest.mark.usefixtures("home")
+def test_error_as_exit_code_and_json() -> None:
+    """A script can tell that nothing keeps the limits from a mistake."""
+    command = [sys.executable, "-m", "advisor.cli", "recommend", *PAIR, "--max-power=100", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 10
+    assert json.loads(done.stdout)["error"]["code"] == "no-split"
+    assert done.stderr.startswith("advisor: fft and resnet50-train-b2 cannot run on one")
+
+
+@pytest.mark.usefixtures("home")
+def test_answer_loads_only_what_it_needs() -> None:
+    """What makes the command slow to start stays out."""
+    code = (
+        "import sys; from typer.testing import CliRunner; from advisor.cli.app import app\n"
+        f"done = CliRunner().invoke(app, ['recommend', *{PAIR}], catch_exceptions=False)\n"
+        "print(done.exit_code, *sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    exit_code, *modules = done.stdout.split()
+    assert exit_code == "0"
+    slow = {"sqlalchemy", "sklearn", "scipy", "matplotlib", "plotext", "requests", "yaml"}
+    assert not slow & set(modules)

@@ -1,0 +1,389 @@
+"""Which way is recommended, what is said of it, and that swapping the jobs swaps the answer."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_profiles import SHARES, Physics, Scripted, profile
+
+from advisor.errors import InputError, NoSplitError
+from advisor.gpu import MEMORY_PART, SM_FLOOR, units_for_percent
+from advisor.objectives import OBJECTIVES
+from advisor.predictions import NINE, UNCAPPED, Prediction
+from advisor.profiles import Profile
+from advisor.recommend import TIE, Option, Recommendation, Request, recommend
+from advisor.recommendation import PERCENTAGE
+from advisor.runtime import mps
+
+A, B = profile("fft"), profile("gemm")
+
+
+def names(answer: Recommendation) -> list[str]:
+    """Of all candidates."""
+    return [option.name for option in answer.candidates]
+
+
+def said(answer: Recommendation) -> str:
+    """Reasons and warnings as one text."""
+    return "\n".join((*answer.reasons, *answer.warnings))
+
+
+# symmetry and choice, of any jobs
+
+_RATES = st.lists(st.floats(0.1, 1e4), min_size=10, max_size=10)
+_POWERS = st.lists(st.floats(90, 700), min_size=10, max_size=10)
+
+
+def profiles(job: str) -> st.SearchStrategy[Profile]:
+    """Any profile of a job."""
+    return st.builds(
+        profile,
+        st.just(job),
+        _RATES,
+        columns=st.fixed_dictionaries({"power_w": _POWERS}),
+        memory_used_mib=st.none() | st.floats(1, 1e5),
+    )
+
+
+requests = st.builds(
+    Request,
+    objective=st.sampled_from(sorted(OBJECTIVES)),
+    min_speed=st.dictionaries(st.sampled_from(["fft", "gemm"]), st.floats(0.05, 0.6)),
+    max_power_w=st.none() | st.floats(300, 800),
+    memory_mib=st.none() | st.floats(1e3, 2e5),
+    fine=st.booleans(),
+    tie=st.sampled_from([0.0, TIE, 0.3]),
+)
+
+
+def swapped(p: Prediction) -> Prediction:
+    """The same with the jobs swapped."""
+    return dataclasses.replace(
+        p,
+        share_a_percent=p.share_b_percent,
+        share_b_percent=p.share_a_percent,
+        speed_a=p.speed_b,
+        speed_b=p.speed_a,
+        solo_rate_a=p.solo_rate_b,
+        solo_rate_b=p.solo_rate_a,
+    )
+
+
+def answer_or_error(a: Profile, b: Profile, request: Request) -> Recommendation | None:
+    """None where nothing keeps every limit."""
+    try:
+        return recommend(a, b, Physics(), request)
+    except NoSplitError:
+        return None
+
+
+@given(profiles("fft"), profiles("gemm"), requests)
+def test_swapping_the_jobs_swaps_the_answer(a: Profile, b: Profile, request: Request) -> None:
+    """It does not matter which job is called the first."""
+    there, back = answer_or_error(a, b, request), answer_or_error(b, a, request)
+    if there is None or back is None:
+        assert there is back
+        return
+
+    def both(option: Option | None, other: Option | None) -> None:
+        assert (option and option.prediction) == (other and swapped(other.prediction))
+
+    both(there.choice, back.choice)
+    assert there.choice.environments == back.choice.environments[::-1]
+    for name, option in there.rules.items():
+        both(option, back.rules[name])
+    for name, option in there.picks.items():
+        both(option, back.picks[name])
+    assert sorted(names(there)) == sorted(o.name for o in map(_mirror, back.candidates))
+    assert without_order(there.reasons) == without_order(back.reasons)
+    assert without_order(there.warnings) == without_order(back.warnings)
+
+
+def without_order(lines: Sequence[str]) -> list[str]:
+    """Sentences, with each split as if its smaller share came first."""
+
+    def small_first(split: re.Match[str]) -> str:
+        return "/".join(sorted(split.groups(), key=int))
+
+    return sorted(re.sub(r"\b(\d+)/(\d+)\b", small_first, line) for line in lines)
+
+
+def _mirror(option: Option) -> Option:
+    return dataclasses.replace(option, prediction=swapped(option.prediction))
+
+
+@given(profiles("fft"), profiles("gemm"), requests)
+def test_choice_keeps_the_limits_and_nothing_feasible_is_worth_more(
+    a: Profile, b: Profile, request: Request
+) -> None:
+    """Up to a tie; without an answer every candidate breaks a limit."""
+    answer = answer_or_error(a, b, request)
+    if answer is None:
+        return
+    p = answer.choice.prediction
+    for job, speed in ((a.job, p.speed_a.value), (b.job, p.speed_b.value)):
+        assert speed >= request.min_speed.get(job, 0)
+    if request.max_power_w is not None:
+        assert p.power_w.value <= request.max_power_w
+    feasible = [option.worth.value for option in answer.candidates if not option.misses]
+    assert answer.choice.worth.value >= max(feasible) * (1 - request.tie)
+    assert answer.choice in answer.candidates
+
+
+@given(profiles("fft"), requests)
+def test_of_a_job_beside_itself_the_smaller_share_comes_first(
+    own: Profile, request: Request
+) -> None:
+    """Mirror images are the same; the answer is one of them, always the same one."""
+    request = dataclasses.replace(request, min_speed={})
+    answer = answer_or_error(own, own, request)
+    if answer is not None:
+        p = answer.choice.prediction
+        assert p.share_a_percent <= p.share_b_percent + 1  # whole percents of 132 SMs
+
+
+# which way, by hand
+
+
+def test_candidates_are_the_nine_splits_and_both_other_ways() -> None:
+    """Splits by the first job's share, then no limits, then one after the other."""
+    answer = recommend(A, B, Physics())
+    assert names(answer) == [f"{a:g}/{b:g}" for a, b in NINE] + ["uncapped", "exclusive"]
+
+
+def test_fine_splits_are_every_even_number_of_sms() -> None:
+    """Both jobs' SMs add up to the whole GPU, and no count is left out."""
+    answer = recommend(A, B, Physics(), Request(fine=True))
+    splits = [o.prediction for o in answer.candidates if o.prediction.way == "split"]
+    units = [
+        (units_for_percent(p.share_a_percent, 132), units_for_percent(p.share_b_percent, 132))
+        for p in splits
+    ]
+    # 10 % is 12 SMs: the profiles begin there.
+    assert units == [(count, 132 - count) for count in range(12, 121, 2)]
+    assert SM_FLOOR < 12
+
+
+def test_fine_splits_need_the_number_of_sms() -> None:
+    """A percentage would not say what is granted."""
+    unknown = profile("fft", units_total=None)
+    with pytest.raises(InputError, match="number of SMs"):
+        recommend(unknown, unknown, Physics(), Request(fine=True))
+
+
+def test_shares_outside_of_a_profile_are_left_out_and_it_is_said() -> None:
+    """Nothing is predicted where nothing was measured."""
+    answer = recommend(profile("fft", shares=SHARES[3:]), B, Physics())
+    assert names(answer)[0] == "40/60"
+    assert "fft was not measured below 40 %" in said(answer)
+
+
+def test_tie_goes_to_the_more_even_split() -> None:
+    """What is less than the noise decides nothing."""
+    table = {(20.0, 80.0): (0.3, 0.8, 400.0), (40.0, 60.0): (0.45, 0.6466, 400.0)}
+    answer = recommend(A, B, Scripted(table))
+    assert answer.choice.name == "40/60"
+    assert "20/80 is worth 0.31 % more, which is a tie: the more even split is taken" in said(
+        answer
+    )
+    assert recommend(A, B, Scripted(table), Request(tie=0.001)).choice.name == "20/80"
+
+
+def test_in_a_tie_limits_go_before_none() -> None:
+    """Without limits nothing holds the jobs to what was predicted."""
+    table = {UNCAPPED: (0.6, 0.501, 400.0), (20.0, 80.0): (0.3, 0.8, 400.0)}
+    answer = recommend(A, B, Scripted(table))
+    assert answer.choice.name == "20/80"
+    assert "uncapped is worth 0.09 % more, which is a tie: limits go first" in said(answer)
+
+
+def test_uncapped_is_chosen_where_it_is_worth_more_than_a_tie() -> None:
+    """No limit is a valid answer; nothing is set then, and the reader is warned."""
+    table = {UNCAPPED: (0.6, 0.6, 400.0), (20.0, 80.0): (0.3, 0.8, 400.0)}
+    answer = recommend(A, B, Scripted(table))
+    assert answer.choice.name == "uncapped"
+    assert answer.choice.environments == ({}, {})
+    assert "a split does not pay: at best, with 20/80, it is worth 8.3 % less" in said(answer)
+    assert "without limits either job can take what the other needs" in said(answer)
+
+
+def test_exclusive_is_chosen_where_sharing_does_not_pay() -> None:
+    """One after the other draws 400 W for 1: more than 1 for 500 W."""
+    answer = recommend(A, B, Scripted({(50.0, 50.0): (0.5, 0.5, 500.0)}))
+    assert answer.choice.name == "exclusive"
+    assert answer.choice.worth.value == pytest.approx(1 / 400)
+    assert "sharing does not pay: at best, with 50/50, it is worth 20.0 % less" in said(answer)
+
+
+def test_exclusive_loses_a_tie() -> None:
+    """It has to beat every way of sharing by more than the noise."""
+    table = {(50.0, 50.0): (0.5, 0.498, 400.0)}
+    assert recommend(A, B, Scripted(table)).choice.name == "50/50"
+
+
+def test_memory_that_does_not_suffice_forbids_sharing() -> None:
+    """Two jobs fit when they need no more than the part that campaigns allow."""
+    table = {(50.0, 50.0): (0.9, 0.9, 400.0)}
+    enough_mib = 2000 / MEMORY_PART
+    fits = recommend(A, B, Scripted(table), Request(memory_mib=enough_mib + 1))
+    assert fits.choice.name == "50/50"
+    answer = recommend(A, B, Scripted(table), Request(memory_mib=enough_mib - 2))
+    assert answer.choice.name == "exclusive"
+    assert "sharing breaks a limit: 50/50 is nearest, but both need 2000 MiB of memory" in said(
+        answer
+    )
+
+
+def test_unknown_memory_is_said() -> None:
+    """A job whose memory nobody read is not silently taken as fitting."""
+    request = Request(memory_mib=80_000)
+    answer = recommend(profile("fft", memory_used_mib=None), B, Physics(), request)
+    assert "the memory of fft is not known" in said(answer)
+
+
+# limits
+
+_PAYS = {(30.0, 70.0): (0.3, 0.9, 400.0), (60.0, 40.0): (0.6, 0.5, 400.0)}
+
+
+@pytest.mark.parametrize(
+    ("limits", "choice"),
+    [
+        ({}, "30/70"),
+        ({"min_speed": {"fft": 0.6}}, "60/40"),
+        ({"min_speed": {"gemm": 0.9}}, "30/70"),
+        ({"max_power_w": 400.0}, "30/70"),
+    ],
+)
+def test_limits_by_hand(limits: dict[str, Any], choice: str) -> None:
+    """A value that just keeps a limit keeps it."""
+    assert recommend(A, B, Scripted(_PAYS), Request(**limits)).choice.name == choice
+
+
+def test_what_a_limit_costs_is_said() -> None:
+    """The reader can decide whether the limit is worth it."""
+    answer = recommend(A, B, Scripted(_PAYS), Request(min_speed={"fft": 0.6}))
+    expected = (
+        "30/70 would be worth 9.1 % more, but fft runs at 0.3 of its speed, 0.6 was asked for"
+    )
+    assert expected in answer.reasons
+
+
+def test_limit_that_only_the_bad_end_breaks_is_a_warning() -> None:
+    """Expected values decide; the interval is told."""
+    answer = recommend(A, B, Scripted(_PAYS), Request(min_speed={"fft": 0.6}, max_power_w=420.0))
+    bad = "at the bad end of its interval"
+    assert [line for line in answer.warnings if line.startswith(bad)] == [
+        f"{bad} fft runs at 0.54 of its speed, 0.6 was asked for",
+        f"{bad} 440 W are drawn, at most 420 W are allowed",
+    ]
+
+
+def test_least_speed_of_a_job_beside_itself_is_for_both() -> None:
+    """50/50 keeps it for both, an uneven split for one only."""
+    table = {(30.0, 70.0): (0.3, 0.9, 400.0), (50.0, 50.0): (0.45, 0.45, 300.0)}
+    answer = recommend(A, A, Scripted(table), Request(min_speed={"fft": 0.45}))
+    assert answer.choice.name == "50/50"
+
+
+def test_nothing_keeps_the_limits() -> None:
+    """The error names the nearest way and what it misses."""
+    request = Request(min_speed={"fft": 0.7, "gemm": 0.52})
+    with pytest.raises(NoSplitError) as failed:
+        recommend(A, B, Scripted(_PAYS), request)
+    assert (failed.value.code, failed.value.exit_code) == ("no-split", 10)
+    assert "nearest is 60/40: fft runs at 0.6 of its speed, 0.7 was asked for; gemm" in str(
+        failed.value
+    )
+
+
+def test_power_ceiling_counts_each_job_alone() -> None:
+    """One after the other never draws the mean of two powers."""
+    cool = profile("gemm", columns={"power_w": [100.0] * 10})
+    hot = Scripted(dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 600.0)))
+    assert recommend(A, cool, hot, Request(max_power_w=401.0)).choice.name == "exclusive"
+    with pytest.raises(NoSplitError, match="400 W are drawn, at most 399 W"):
+        recommend(A, cool, hot, Request(max_power_w=399.0))
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"min_speed": {"fft": 50.0}}, {"min_speed": {"fft": 0.0}}, {"max_power_w": float("nan")}],
+)
+def test_limits_that_cannot_be_meant(limits: dict[str, Any]) -> None:
+    """Percents and zeros are refused where they are given."""
+    with pytest.raises(InputError):
+        Request(**limits)
+
+
+def test_requests_that_do_not_fit_the_jobs() -> None:
+    """A misspelled job would be a limit that nobody keeps."""
+    with pytest.raises(InputError, match="a least speed was given for ftf"):
+        recommend(A, B, Physics(), Request(min_speed={"ftf": 0.5}))
+    with pytest.raises(InputError, match="of NVIDIA A100"):
+        recommend(A, profile("gemm", gpu_model="NVIDIA A100"), Physics())
+    with pytest.raises(InputError, match="no objective speed"):
+        recommend(A, B, Physics(), Request(objective="speed"))
+
+
+# what is said beside
+
+
+def test_limits_are_set_as_the_back_end_sets_them() -> None:
+    """What is printed to copy is what `advisor` itself gives to a job."""
+    answer = recommend(A, B, Scripted(_PAYS))
+    assert answer.choice.environments == ({PERCENTAGE: "30"}, {PERCENTAGE: "70"})
+    assert mps.PERCENTAGE == PERCENTAGE
+
+
+def test_starved_job_is_warned_of_below_three_tenths() -> None:
+    """Work per joule alone may leave one job with next to nothing."""
+    text = "fft runs at 29 % of its speed only"
+    starving = recommend(A, B, Scripted({(30.0, 70.0): (0.29, 0.9, 400.0)}))
+    assert text in said(starving)
+    assert "of its speed only" not in said(recommend(A, B, Scripted(_PAYS)))
+
+
+def test_profiles_that_lack_something_or_are_doubtful_are_said() -> None:
+    """A number is no better than what it was made from."""
+    gap = profile("fft", missing=("fp64_active_percent",), flags=("counter-mismatch", "throttled"))
+    text = said(recommend(gap, B, Physics()))
+    assert "the profile of fft lacks fp64_active_percent" in text
+    assert "the profile of fft has doubtful points (counter-mismatch: " in text
+    assert "throttled" not in text
+
+
+def test_what_both_want_and_the_gpu_has_not_is_said() -> None:
+    """Physics that a reader can check explains a loss."""
+    hungry = {"power_w": [600.0] * 10, "dram_active_percent": [60.0] * 10}
+    a, b = profile("fft", columns=hungry), profile("gemm", columns=hungry)
+    text = said(recommend(a, b, Scripted({(50.0, 50.0): (0.9, 0.9, 400.0)})))
+    assert "both would draw 1120 W: the limit of 700 W slows them" in text
+    assert "together they want 120 % of the memory bandwidth" in text
+    assert "fft alone at 50 % runs at 50 % of its full speed, in this pair at 90 %" in text
+
+
+def test_other_objectives_are_shown_with_what_they_would_choose() -> None:
+    """The paper's sum of raw rates lets the job with the larger number decide."""
+    small = profile("fft", [share / 1000 for share in SHARES])
+    table = {(70.0, 30.0): (0.9, 0.3, 400.0), (30.0, 70.0): (0.2, 0.7, 400.0)}
+    answer = recommend(small, B, Scripted(table), Request(objective="throughput"))
+    assert {name: option.name for name, option in answer.picks.items()} == {
+        "throughput": "70/30",
+        "throughput-per-watt": "70/30",
+        "raw-throughput-per-watt": "30/70",
+    }
+
+
+def test_rules_are_valued_by_the_predictor() -> None:
+    """A rule's worth is what is predicted at the split that it would choose, limits or not."""
+    answer = recommend(A, B, Scripted(_PAYS), Request(min_speed={"fft": 0.6}))
+    equal = answer.rules["equal"]
+    assert equal is not None
+    assert equal.worth.value == pytest.approx(0.8 / 500)
+    assert equal.misses
+    assert equal.gain_over(answer.choice) == pytest.approx(0.8 / 500 / (1.1 / 400) - 1)
