@@ -1,0 +1,135 @@
+"""`advisor place`: which of many jobs share a GPU, which run alone, and at what split."""
+
+import importlib.util
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from advisor.cli.least_speeds import least_speeds
+from advisor.errors import InputError
+from advisor.objectives import DEFAULT_OBJECTIVE
+from advisor.settings import read_settings
+
+# What needs numpy is imported in the command: `advisor --help` works without it.
+
+MAX_JOBS = 1_000_000
+"""A larger number is no cluster but a slip of the keyboard."""
+
+_ENTRY = re.compile(r"([^:\s]+)(?::([0-9]{1,9}))?")
+
+
+def place(
+    *,
+    jobs: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names of profiled jobs, NAME:40 for forty of them", metavar="JOBS"),
+    ] = None,
+    gpus: Annotated[int, typer.Option(help="How many GPUs there are", min=1)],
+    file: Annotated[
+        Path | None, typer.Option("--jobs", help="File of jobs, NAME or NAME:40 on each line")
+    ] = None,
+    objective: Annotated[
+        str, typer.Option(help="What is maximised: throughput-per-watt, throughput")
+    ] = DEFAULT_OBJECTIVE,
+    min_speed: Annotated[
+        list[str] | None,
+        typer.Option(help="Least speed, JOB=0.5 or 0.5 for all; 1 is as fast as alone"),
+    ] = None,
+    max_power: Annotated[float | None, typer.Option(help="Most power of each GPU, W")] = None,
+    memory: Annotated[
+        float | None, typer.Option(help="Memory of each GPU, MiB; not looked at if not given")
+    ] = None,
+    gpu_model: Annotated[
+        str | None, typer.Option(help="Where the jobs have profiles of several GPU models")
+    ] = None,
+    other_gpu: Annotated[
+        bool, typer.Option("--other-gpu", help="Also for a GPU model that was not learned from")
+    ] = False,
+    profiles: Annotated[
+        Path | None, typer.Option(help="File of solo points; else the stored or bundled ones")
+    ] = None,
+    time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 60.0,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout")] = False,
+) -> None:
+    """Which of many jobs share a GPU, so that all together do the most work per joule?
+
+    Exit code 10: not one job keeps every limit.
+    """
+    queue = read_queue(jobs or (), file)
+    _check_installed()
+    from advisor.cli import place_text
+    from advisor.cli.placing import Wanted, plan, to_json
+    from advisor.constraints import Limits
+
+    names = list(dict.fromkeys(queue))
+    limits = Limits(
+        min_speed=least_speeds(min_speed or (), names), max_power_w=max_power, memory_mib=memory
+    )
+    wanted = Wanted(
+        queue=queue,
+        gpus=gpus,
+        objective=objective,
+        limits=limits,
+        gpu_model=gpu_model,
+        profiles=profiles,
+        other_gpu=other_gpu,
+        time_limit_s=time_limit,
+    )
+    planned = plan(wanted, read_settings())
+    if as_json:
+        typer.echo(json.dumps(to_json(planned)))
+    else:
+        place_text.show(planned)
+
+
+def read_queue(entries: Sequence[str], file: Path | None) -> list[str]:
+    """The name of each job, in the order in which they were given.
+
+    Args:
+        entries: `NAME`, or `NAME:40` for forty of them.
+        file: The same, one on each line; empty lines and what follows a # do not count.
+
+    Raises:
+        InputError: no job, both ways at once, or what is no name and count.
+        OSError: the file cannot be read.
+    """
+    if file and entries:
+        raise InputError("jobs were given twice", fix="name them, or give a file with --jobs")
+    places = [("", entry) for entry in entries]
+    if file:
+        lines = enumerate(_text(file).splitlines(), start=1)
+        stripped = ((f"{file}:{n}: ", line.partition("#")[0].strip()) for n, line in lines)
+        places = [(place, entry) for place, entry in stripped if entry]
+    counts = [_entry(place, entry) for place, entry in places]
+    if not counts:
+        raise InputError("there are no jobs", fix="name them, such as: advisor place gemm:2 triad")
+    if sum(count for _, count in counts) > MAX_JOBS:
+        raise InputError(f"these are more than {MAX_JOBS} jobs", fix="check the counts")
+    return [name for name, count in counts for _ in range(count)]
+
+
+def _entry(place: str, entry: str) -> tuple[str, int]:
+    found = _ENTRY.fullmatch(entry)
+    if not found or (count := int(found[2] or 1)) < 1:
+        raise InputError(f"{place}{entry} is no job", fix="write NAME, or NAME:40 for forty of it")
+    return found[1], count
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not UTF-8 text", fix="save it as UTF-8") from error
+
+
+def _check_installed() -> None:
+    needed = ("numpy", "onnxruntime", "scipy")
+    if missing := [name for name in needed if not importlib.util.find_spec(name)]:
+        raise InputError(
+            f"placing jobs needs {' and '.join(missing)}, which are not installed",
+            fix="pip install 'sm-advisor[advise]'",
+        )

@@ -1,0 +1,200 @@
+"""A placement by the model in use, what simpler ways give, and both as JSON."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from advisor.cli.profiles import find_profiles
+from advisor.constraints import Limits
+from advisor.errors import NoSplitError
+from advisor.gpu import Share
+from advisor.place import Placement, Problem, Use, make_problem, value
+from advisor.place_options import job_type, mean_idle_power_w, predict_options
+from advisor.place_rules import all_alone, first_come, greedy
+from advisor.place_solver import Solution
+from advisor.place_solver import place as solve
+from advisor.predictions import UNCAPPED
+from advisor.profiles import Profile
+from advisor.recommendation import PERCENTAGE
+from advisor.settings import Settings
+from advisor_models.manifest import Manifest
+from advisor_models.registry import Registry
+
+PATIENCE_S = 2.0
+"""After this long a person is shown how far it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What was asked for.
+
+    Attributes:
+        queue: Name of each job, in the order in which they come.
+        profiles: File of solo points; None: the stored and the bundled ones.
+    """
+
+    queue: Sequence[str]
+    gpus: int
+    objective: str
+    limits: Limits
+    gpu_model: str | None
+    profiles: Path | None
+    other_gpu: bool
+    time_limit_s: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Planned:
+    """The answer.
+
+    Attributes:
+        others: What simpler ways give, by what they do.
+        bundled: Names of the jobs whose profile came with advisor.
+    """
+
+    wanted: Wanted
+    gpu_model: str
+    problem: Problem
+    solution: Solution
+    others: dict[str, Placement]
+    manifest: Manifest
+    bundled: tuple[str, ...]
+
+    def gain_over(self, other: Placement) -> float | None:
+        """How much more the placement is worth; 0.1 is a tenth more. None over nothing at all."""
+        least = value(self.problem, other)
+        return value(self.problem, self.solution.placement) / least - 1 if least else None
+
+
+def plan(wanted: Wanted, settings: Settings) -> Planned:
+    """The best placement by the model in use.
+
+    Raises:
+        InputError: a job without a profile, or an objective that is not for placements.
+        ModelError: there is no model, or it has not seen this GPU model.
+        NoSplitError: no job keeps every limit.
+    """
+    names = list(dict.fromkeys(wanted.queue))
+    found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
+    profiles = found.profiles
+    predictor = Registry(settings.home / "models").open_champion(other_gpu=wanted.other_gpu)
+    with _progress() as told:
+        options = predict_options(profiles, predictor, told=told)
+    counts = Counter(wanted.queue)
+    problem = make_problem(
+        [job_type(profile, counts[profile.job]) for profile in profiles],
+        options,
+        wanted.gpus,
+        idle_power_w=mean_idle_power_w(profiles),
+        objective=wanted.objective,
+        limits=wanted.limits,
+    )
+    if not (problem.pair_fits.any() or problem.alone_fits.any()):
+        raise _nothing_fits(profiles)
+    number = {name: n for n, name in enumerate(names)}
+    others = {
+        "best pair first": greedy(problem),
+        "first come, 50/50": first_come(problem, [number[name] for name in wanted.queue]),
+        "each job alone": all_alone(problem),
+    }
+    return Planned(
+        wanted=wanted,
+        gpu_model=profiles[0].gpu_model,
+        problem=problem,
+        solution=solve(problem, time_limit_s=wanted.time_limit_s),
+        others={name: placement for name, placement in others.items() if placement},
+        manifest=predictor.manifest,
+        bundled=found.bundled,
+    )
+
+
+def environments(use: Use) -> list[dict[str, str]]:
+    """Variables that limit each job under MPS; none without limits."""
+    if use.split is None or use.split == UNCAPPED:
+        return [{} for _ in use.jobs]
+    return [{PERCENTAGE: str(Share(share))} for share in use.split]
+
+
+def way(use: Use) -> str:
+    """Shares as people write them, `uncapped` or `alone`."""
+    if use.split is None:
+        return "alone"
+    return "uncapped" if use.split == UNCAPPED else f"{use.split[0]:g}/{use.split[1]:g}"
+
+
+def to_json(planned: Planned) -> dict[str, Any]:
+    """Keys that stay; docs/place.md explains them."""
+    problem, solution = planned.problem, planned.solution
+    return {
+        "gpu_model": planned.gpu_model,
+        "objective": planned.wanted.objective,
+        "jobs": len(planned.wanted.queue),
+        "idle_power_w": problem.idle_power_w,
+        **_totals(solution.placement),
+        "uses": [_use(use) for use in solution.placement.uses],
+        "most_jobs": solution.most_jobs,
+        "gap": solution.gap,
+        "timed_out": solution.timed_out,
+        "others": [
+            {"way": name, **_totals(other), "gain": planned.gain_over(other)}
+            for name, other in planned.others.items()
+        ],
+        "bundled_profiles": list(planned.bundled),
+        "model": {
+            "version": planned.manifest.version,
+            "gpu_models": list(planned.manifest.gpu_models),
+        },
+    }
+
+
+def _totals(placement: Placement) -> dict[str, Any]:
+    return {
+        "gpus": placement.gpus,
+        "gpus_used": placement.gpus_used,
+        "jobs_placed": placement.jobs,
+        "work": placement.work,
+        "power_w": placement.power_w,
+        "work_per_joule": placement.work_per_joule,
+        "waiting": dict(placement.waiting),
+    }
+
+
+def _use(use: Use) -> dict[str, Any]:
+    return {
+        "gpus": use.gpus,
+        "jobs": list(use.jobs),
+        "way": way(use),
+        "shares_percent": list(use.split) if use.split else None,
+        "environments": environments(use),
+        "speeds": list(use.speeds),
+        "power_w": use.power_w,
+    }
+
+
+def _nothing_fits(profiles: Sequence[Profile]) -> NoSplitError:
+    return NoSplitError(
+        f"none of {', '.join(profile.job for profile in profiles)} can be placed",
+        why="not one keeps these limits, alone or beside another one",
+        fix="loosen --max-power, --memory or --min-speed",
+    )
+
+
+@contextmanager
+def _progress() -> Generator[Callable[[int, int], None]]:
+    """A bar on a terminal where predicting takes long, nothing elsewhere."""
+    console = Console(stderr=True)
+    shown_at = time.monotonic() + PATIENCE_S
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("predicting pairs", visible=False)
+
+        def told(done: int, pairs: int) -> None:
+            bar.update(task, completed=done, total=pairs, visible=time.monotonic() > shown_at)
+
+        yield told
