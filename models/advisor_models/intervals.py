@@ -7,6 +7,8 @@ import math
 from bisect import bisect_left
 from dataclasses import dataclass
 
+from advisor.profiles import WHOLE
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -62,11 +64,14 @@ class Intervals:
     def of_speed(self, share_percent: float) -> Bounds:
         """Bounds at a share; between two shares, and beyond all, those of the nearest ones.
 
-        Of two the wider: the lower low and the higher high.
+        Of two the wider: the lower low and the higher high. A share below 100 is a limit, so the
+        bounds without limits, which are far apart, are not among its nearest ones.
         """
-        above = bisect_left(self.speed, share_percent, key=_share)
-        exact = above < len(self.speed) and self.speed[above].share_percent == share_percent
-        near = self.speed[above : above + 1] if exact else self.speed[max(above - 1, 0) : above + 1]
+        known = [b for b in self.speed if (b.share_percent == WHOLE) == (share_percent == WHOLE)]
+        known = known or list(self.speed)
+        above = bisect_left(known, share_percent, key=_share)
+        exact = above < len(known) and known[above].share_percent == share_percent
+        near = known[above : above + 1] if exact else known[max(above - 1, 0) : above + 1]
         return Bounds(min(b.low for b in near), max(b.high for b in near))
 
     def wider(self, factor: float) -> "Intervals":
