@@ -19,13 +19,13 @@ APT := export DEBIAN_FRONTEND=noninteractive; apt-get update -qq && \
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check gpu lock clean debian
+.PHONY: help run test check check-model gpu lock clean debian
 
 help:  ## Show the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
-run: $(STAMP)  ## Profile a job against recorded points; needs no GPU
-	$(BIN)/advisor profile bert-train --gpu replay
+run: $(STAMP)  ## Recommend a split for two recorded jobs; needs no GPU
+	$(BIN)/advisor recommend mobilenet-train-b2 triad --all
 
 test: $(STAMP) debian  ## Run every test that needs no GPU; ARGS go to pytest
 	$(BIN)/pytest -n 6 $(ARGS)
@@ -36,6 +36,9 @@ check: $(STAMP)  ## Lint, format, module names, types, import rule
 	$(BIN)/ruff check --select A005 --target-version py315 .
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+
+check-model: $(STAMP)  ## Fail where the model is worse than the evaluation that comes with it
+	$(BIN)/advisor evaluate --check --out build/evaluation
 
 gpu: $(STAMP)  ## Run the tests that need a GPU; they change none of its settings
 	$(BIN)/pytest -m gpu $(ARGS)

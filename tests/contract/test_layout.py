@@ -50,7 +50,10 @@ HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas", "matplotlib")
         ("advisor", (*HEAVY, "pynvml", "numpy", "pyarrow")),
         ("advisor_profiling, advisor_data", HEAVY),
         ("advisor_training.report", HEAVY),
-        ("advisor.cli", HEAVY),
+        ("advisor_models.registry", (*HEAVY, "joblib")),
+        ("advisor.cli", (*HEAVY, "numpy", "onnxruntime", "advisor_data")),
+        ("advisor.cli.recommend, advisor.cli.profile, advisor.cli.colocate", HEAVY),
+        ("advisor.cli.doctor, advisor.cli.jobs, advisor.cli.data, advisor.cli.report", HEAVY),
     ],
 )
 def test_import_stays_light(modules: str, unwanted: tuple[str, ...]) -> None:

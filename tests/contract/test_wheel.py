@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"advisor", "advisor_data", "advisor_profiling", "advisor_training"}
+PACKAGES = {"advisor", "advisor_data", "advisor_models", "advisor_profiling", "advisor_training"}
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +45,12 @@ def test_wheel_has_the_measurements(wheel: Path) -> None:
     """Replays and the report work where the package was installed; the data brings its card."""
     files = {"solo.parquet", "references.parquet", "pairs.parquet", "README.md"}
     assert {f"advisor_data/bundled/{name}" for name in files} <= set(_names(wheel))
+
+
+def test_wheel_has_the_model(wheel: Path) -> None:
+    """Recommendations work where the package was installed; the model brings its card."""
+    files = {"manifest.json", "model.onnx", "README.md"}
+    assert {f"advisor_models/bundled/{name}" for name in files} <= set(_names(wheel))
 
 
 def test_wheel_runs_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:

@@ -203,12 +203,12 @@ INTERVALS = Intervals(
         (20, -0.1, 0.3),
         (100, -0.2, 0.2),
         (15, -0.5, 0.3),
-        (60, -0.2, 0.3),
+        (60, -0.1, 0.3),
         (5, -0.5, 0.1),
     ],
 )
 def test_bounds_at_a_share(share: float, low: float, high: float) -> None:
-    """Between two shares the wider bounds count; beyond the first one its own."""
+    """Between two shares the wider bounds count; beyond the last limit its own, never uncapped."""
     assert INTERVALS.of_speed(share) == Bounds(low, high)
 
 

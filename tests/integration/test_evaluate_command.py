@@ -1,0 +1,79 @@
+"""`advisor evaluate` from outside: files, tables, JSON, the check, errors."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import synthetic_pairs as made_up
+
+from advisor.records import SoloPoint
+from advisor_data.files import write_points
+
+COUNTERS = (
+    "sm_clock_mhz", "job_cpu_percent", "sm_occupancy_percent", "fp32_active_percent",
+    "fp64_active_percent", "tensor_active_percent", "integer_active_percent",
+    "pcie_tx_mib_per_s", "pcie_rx_mib_per_s",
+)  # fmt: skip
+
+
+def evaluate(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a folder, on its files."""
+    points = ("--pairs", "pairs.parquet", "--solo", "solo.csv")
+    return subprocess.run(
+        [sys.executable, "-m", "advisor.cli", "evaluate", *points, *options],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def solo_points() -> list[SoloPoint]:
+    """Made-up jobs alone with all that is a feature."""
+    known = {**dict.fromkeys(COUNTERS, 10.0), "idle_power_w": 80.0, "power_limit_w": 700.0}
+    return [dataclasses.replace(point, **known) for point in made_up.solo_points()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with made-up points."""
+    write_points(tmp_path / "pairs.parquet", made_up.pair_points())
+    write_points(tmp_path / "solo.csv", solo_points())
+    return tmp_path
+
+
+def test_page_image_values_and_tables(folder: Path) -> None:
+    """One command writes all files, says how far it is, and prints the figures."""
+    done = evaluate(folder, "--quick")
+    assert done.returncode == 0, done.stderr
+    assert "by workload: extra-trees" in done.stderr
+    methods = {line.split()[0] for line in done.stdout.splitlines() if line}
+    assert {"extra-trees", "physical", "equal", "exclusive", "larger-rate"} <= methods
+    written = done.stdout.splitlines()[-1]
+    names = ("evaluation.html", "evaluation.png", "evaluation.json", "evaluation-check.json")
+    assert written == f"written: {', '.join(f'report/{name}' for name in names)}"
+    assert json.loads((folder / "report/evaluation.json").read_text())["basis"]["pairs"] == 15
+
+
+def test_the_check_fails_on_other_figures(folder: Path) -> None:
+    """Made-up jobs are not the bundled ones: the command names figures, values and bounds."""
+    done = evaluate(folder, "--check", "--json", "--out", "here")
+    assert done.returncode == 9
+    error = json.loads(done.stdout)["error"]
+    assert error["code"] == "model"
+    assert "error of extra-trees, power is" in error["message"]
+    assert "% is wanted (bundled:" in error["message"]
+    assert "Traceback" not in done.stderr
+    assert (folder / "here/evaluation.html").exists()
+
+
+def test_a_folder_that_cannot_be_written_costs_no_time(folder: Path) -> None:
+    done = evaluate(folder, "--out", "solo.csv/x")
+    assert done.returncode == 7
+    assert "the evaluation cannot be written to solo.csv/x" in done.stderr

@@ -1,0 +1,416 @@
+"""The evaluation: what is left out, choices and errors by hand, the check, the page."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import synthetic_pairs as made_up
+
+from advisor.errors import InputError, ModelError, StoreError
+from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor_training import evaluation_curve, scoring
+from advisor_training.evaluate import planned_fits, run_evaluation
+from advisor_training.evaluation_bars import bar_of, by_job
+from advisor_training.evaluation_check import (
+    TOLERANCES,
+    Kind,
+    bundled_figures,
+    check,
+    checked_figures,
+    worse_figures,
+)
+from advisor_training.evaluation_choices import (
+    Choice,
+    choose,
+    choose_by_rule,
+    figures_of,
+    keys_of,
+)
+from advisor_training.evaluation_data import Data, launch_bound, make_data
+from advisor_training.evaluation_errors import error, errors_of
+from advisor_training.evaluation_figures import figures
+from advisor_training.evaluation_methods import OURS, PAPER, PHYSICAL, ask, methods
+from advisor_training.evaluation_protocols import (
+    BOTH_UNSEEN,
+    BY_PAIR,
+    BY_WORKLOAD,
+    PROTOCOLS,
+    RANDOM_ROWS,
+    Answers,
+    draw_pairs,
+    draw_rows,
+)
+from advisor_training.evaluation_report import make_folder, write_evaluation
+from advisor_training.evaluation_sentences import said
+from advisor_training.evaluation_values import Evaluation, to_json
+from advisor_training.figures import to_svg
+from advisor_training.learners import LEARNERS, Fitted, Predicted
+from advisor_training.rows import Rows
+from advisor_training.sentences import RAW_OBJECTIVE
+from advisor_training.unseen import Unseen
+
+OBJECTIVE = OBJECTIVES[DEFAULT_OBJECTIVE]
+
+
+def full_solo_points() -> list[Any]:
+    """Made-up jobs alone with every counter that is a feature."""
+    counters = dict.fromkeys(
+        (
+            "sm_clock_mhz", "job_cpu_percent", "sm_occupancy_percent", "fp32_active_percent",
+            "fp64_active_percent", "tensor_active_percent", "integer_active_percent",
+            "pcie_tx_mib_per_s", "pcie_rx_mib_per_s",
+        ),
+        10.0,
+    )  # fmt: skip
+    known = {**counters, "idle_power_w": made_up.IDLE_W, "power_limit_w": made_up.POWER_LIMIT_W}
+    return [dataclasses.replace(point, **known) for point in made_up.solo_points()]
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    points = [*made_up.pair_points(), *made_up.pair_points([(made_up.HOG, made_up.SLOW)], "again")]
+    return make_data(points, full_solo_points())
+
+
+@pytest.fixture(scope="module")
+def evaluation(data: Data) -> Evaluation:
+    return run_evaluation(data, quick=True, watch=lambda protocol, method: None)
+
+
+def knows_all(rows: Rows) -> Fitted:
+    """A learner that answers what was measured."""
+    return lambda asked: Predicted(asked.speed_a, asked.speed_b, asked.power_w)
+
+
+def answers_of(data: Data, protocol: str, learner: Callable[[Rows], Fitted]) -> Answers:
+    return PROTOCOLS[protocol].answer(data.rows, learner, lambda: None)
+
+
+def spy(seen: list[tuple[Rows, Rows]]) -> Callable[[Rows], Fitted]:
+    """A learner that notes what it learned from and what it was asked."""
+
+    def learn(rows: Rows) -> Fitted:
+        def predict(asked: Rows) -> Predicted:
+            seen.append((rows, asked))
+            return Predicted(asked.speed_a, asked.speed_b, asked.power_w)
+
+        return predict
+
+    return learn
+
+
+def test_no_job_is_in_what_it_is_predicted_from(data: Data) -> None:
+    """By workload the left-out job, in the last protocol both jobs are unknown to the learner."""
+    seen: list[tuple[Rows, Rows]] = []
+    answers_of(data, BY_WORKLOAD, spy(seen))
+    assert [set(data.rows.jobs) - set(learned.jobs) for learned, _ in seen] == [
+        {job} for job in data.rows.jobs
+    ]
+    seen.clear()
+    answers_of(data, BOTH_UNSEEN, spy(seen))
+    assert len(seen) == 15
+    assert not any(set(learned.jobs) & set(asked.jobs) for learned, asked in seen)
+
+
+def test_no_pair_is_on_both_sides(data: Data) -> None:
+    """Both measurements of a pair stay together, and each row is asked for once."""
+    seen: list[tuple[Rows, Rows]] = []
+    found = answers_of(data, BY_PAIR, spy(seen))
+    assert not any(set(learned.pair) & set(asked.pair) for learned, asked in seen)
+    assert sorted(found.unseen.row) == list(range(len(data.rows)))
+
+
+def test_random_rows_are_the_papers(data: Data) -> None:
+    """Seven of ten subsets are learned from; choices see all rows, errors those left out."""
+    seen: list[tuple[Rows, Rows]] = []
+    found = answers_of(data, RANDOM_ROWS, spy(seen))
+    assert len(seen) == 10
+    n = len(data.rows)
+    assert all(abs(len(learned) / n - 0.7) < 0.02 for learned, _ in seen)
+    assert all(len(asked) == n for _, asked in seen)
+    assert found.tested.mean() == pytest.approx(0.3, abs=0.02)
+    draws = [*draw_rows(data.rows, 0.7, 2)]
+    assert (draws[0].learned != draws[1].learned).any()
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
+def test_drawn_pairs_are_whole(data: Data, part: float) -> None:
+    for draw in draw_pairs(data.rows, part, 3):
+        learned, asked = data.rows.pair[draw.learned], data.rows.pair[draw.asked]
+        assert len(set(learned)) == max(1, round(15 * part))
+        assert not set(learned) & set(asked)
+        assert draw.learned.sum() + draw.asked.sum() == len(data.rows)
+
+
+def test_who_knows_all_reaches_the_oracle(data: Data) -> None:
+    """Choices by the measured values are the oracle's, in both scopes; errors are 0."""
+    answers = answers_of(data, BY_WORKLOAD, knows_all)
+    for name in OBJECTIVES:
+        for scope in ("nine", "every way"):
+            found = choose(data, answers.unseen, OBJECTIVES[name], 0.0, scope)
+            assert min(choice.fraction for choice in found) == pytest.approx(1)
+    errors = errors_of(data, answers, np.full(len(data.rows), True))
+    assert errors.speed
+    assert errors.speed.mean_percent == 0
+
+
+def test_choices_agree_with_the_training_scores(data: Data) -> None:
+    """The same fractions as training reports, by an objective that knows no raw rates."""
+    unseen = answers_of(data, BY_WORKLOAD, LEARNERS["linear"]).unseen
+    ours = [c.fraction for c in choose(data, unseen, OBJECTIVE, 0.005, "nine")]
+    np.testing.assert_allclose(ours, scoring.fractions(data.rows, unseen, OBJECTIVE, 0.005))
+
+
+def test_a_choice_is_scored_by_what_was_measured(data: Data) -> None:
+    """Whoever expects most at 70/30 of climber and sitter gets what 70/30 is worth."""
+    number = next(n for n, m in enumerate(data.measurements) if (m.job_a, m.job_b)
+                  == ("climber", "sitter"))  # fmt: skip
+    row = np.flatnonzero((data.rows.measurement == number) & (data.rows.kind == "nine"))
+    wrong = np.where(data.rows.share_a[row] == 70, 2.0, 1.0)
+    unseen = Unseen(np.full(len(row), "x"), row, wrong, wrong, np.full(len(row), 100.0))
+    (choice,) = choose(data, unseen, OBJECTIVE, 0.0, "nine")
+    assert (choice.chosen, choice.oracle) == ("70/30", "10/90")
+    nine = data.measurements[number].nine
+    at, best = (OBJECTIVE.value(nine[split]) for split in ((70.0, 30.0), (10.0, 90.0)))
+    assert choice.fraction == pytest.approx(at / best)
+    assert choice.over["equal"] == pytest.approx(at / OBJECTIVE.value(nine[50.0, 50.0]))
+
+
+def test_rules_choose_without_a_model(data: Data) -> None:
+    """Each rule's value over its own baseline is 1; the larger rate gets 90 %."""
+    keys = keys_of(choose(data, answers_of(data, BY_WORKLOAD, knows_all).unseen,
+                          OBJECTIVE, 0.0, "nine"))  # fmt: skip
+    for rule in ("equal", "uncapped", "time-sliced", "exclusive"):
+        found = choose_by_rule(data, keys, rule, OBJECTIVE, "nine")
+        assert len(found) == len(keys)
+        assert {round(choice.over[rule], 9) for choice in found} == {1}
+    chosen = {
+        (c.job_a, c.job_b): c.chosen
+        for c in choose_by_rule(data, keys, "larger-rate", OBJECTIVE, "nine")
+    }
+    assert chosen["climber", "sitter"] == "10/90"
+    assert chosen["hog", "slow"] == "90/10"
+    assert chosen["hog", "hog"] == "50/50"
+
+
+def made_choice(fraction: float, over_equal: float, job: str = "a") -> Choice:
+    return Choice(left_out=job, number=0, job_a=job, job_b="b", chosen="50/50", oracle="10/90",
+                  fraction=fraction, over={"equal": over_equal})  # fmt: skip
+
+
+def test_figures_of_choices() -> None:
+    found = figures_of([made_choice(1.0, 1.5), made_choice(0.8, 1.1, "worst")])
+    assert found
+    assert (found.mean_percent, found.worst_percent) == (pytest.approx(90), 80)
+    assert found.p10_percent == pytest.approx(82)
+    assert found.worst_pair == ("worst", "b")
+    assert found.over["equal"].mean_percent == pytest.approx(30)
+    assert set(found.over) == {"equal"}
+    assert figures_of([]) is None
+
+
+def test_a_bar_is_the_gain_of_means() -> None:
+    """As in the paper: of the mean fractions, not the mean of the gains."""
+    found = bar_of([made_choice(1.0, 2.0), made_choice(0.9, 1.0)])
+    assert (found.fraction_percent, found.equal_percent) == (pytest.approx(95), pytest.approx(70))
+    assert found.gain_percent == pytest.approx(100 * (0.95 / 0.7 - 1))
+
+
+def test_errors_by_hand() -> None:
+    found = error(np.array([1.1, 2.0, 5.0]), np.array([1.0, 4.0, 0.0]))
+    assert found
+    assert (found.mean_percent, found.median_percent) == (pytest.approx(30), pytest.approx(30))
+    assert error(np.array([1.0]), np.array([0.0])) is None
+
+
+def test_the_rate_as_served_includes_the_profile(data: Data) -> None:
+    """A profile that is 10 % too fast costs the rate 10 %, and the relative speed nothing."""
+    faster = {
+        key: dataclasses.replace(p, values={**p.values, "rate": 1.1 * p.values["rate"]})
+        for key, p in data.profiles.items()
+    }
+    answers = answers_of(data, BY_WORKLOAD, knows_all)
+    found = errors_of(
+        dataclasses.replace(data, profiles=faster), answers, np.full(len(data.rows), True)
+    )
+    assert found.rate
+    assert found.speed
+    assert found.rate.mean_percent == pytest.approx(10)
+    assert found.speed.mean_percent == 0
+
+
+def test_own_and_neighbours_errors_are_apart(data: Data) -> None:
+    """A learner that is wrong about the first job only, by 20 %."""
+
+    def learn(rows: Rows) -> Fitted:
+        return lambda asked: Predicted(1.2 * asked.speed_a, asked.speed_b, asked.power_w)
+
+    unseen = answers_of(data, BY_WORKLOAD, learn).unseen
+    jobs = by_job(data, unseen, {DEFAULT_OBJECTIVE: choose(data, unseen, OBJECTIVE, 0, "nine")})
+    found = {job.job: job for job in jobs}
+    # `climber` is the first of every pair by its name, `slow` the last but beside itself.
+    assert found["climber"].own
+    assert found["slow"].own
+    assert found["climber"].own.median_percent == pytest.approx(20)
+    assert found["slow"].own.median_percent == pytest.approx(0)
+    assert [job.sm_active_percent for job in jobs] == sorted(
+        (job.sm_active_percent for job in jobs), reverse=True
+    )
+
+
+def test_a_job_that_leaves_the_gpu_idle_is_launch_bound(data: Data) -> None:
+    bound = {name for (name, _), p in data.profiles.items() if launch_bound(p)}
+    assert bound == {"sitter"}
+    flagged = dataclasses.replace(data.profiles["hog", made_up.GPU_MODEL], flags=("cpu-bound",))
+    assert launch_bound(flagged)
+    assert data.with_launch_bound().sum() == 5
+
+
+def test_the_paper_answers_sums_only(data: Data) -> None:
+    """Its X1 + X2 comes from one learner, its sum of speeds from another; no single job."""
+    told = ask(methods(data)[PAPER], data, PROTOCOLS[BY_WORKLOAD].answer, lambda: None)
+    found = told.errors(data, np.asarray(data.rows.kind == "nine"))
+    assert (found.rate, found.speed) == (None, None)
+    for objective in (DEFAULT_OBJECTIVE, RAW_OBJECTIVE):
+        assert told.choices(data, objective)
+    assert told.speeds is not told.rates
+
+
+def test_planned_fits_are_the_fits_that_happen(data: Data) -> None:
+    done: list[tuple[str, str]] = []
+    run_evaluation(data, quick=True, watch=lambda p, m: done.append((p, m)))
+    planned = planned_fits(data, quick=True)
+    assert {step: done.count(step) for step in planned} == planned
+    assert len(done) == sum(planned.values()) == 10
+
+
+def test_the_curve_takes_its_fits_and_is_drawn(
+    data: Data, evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two parts, drawn once by rows and by pairs; more data does not make it worse."""
+    monkeypatch.setattr(evaluation_curve, "PARTS", (0.2, 0.9))
+    monkeypatch.setattr(evaluation_curve, "REPEATS", {"rows": 1, "pairs": 1})
+    linear, done = methods(data)["linear"], list[str]()
+    points = evaluation_curve.curve(data, [linear], lambda name: lambda: done.append(name))
+    assert evaluation_curve.curve_fits([linear]) == {"linear": len(done)} == {"linear": 4}
+    assert [(p.drawn, p.part_percent) for p in points] == [
+        ("rows", 20), ("rows", 90), ("pairs", 20), ("pairs", 90),
+    ]  # fmt: skip
+    few, most = points[0].errors.power, points[1].errors.power
+    assert few
+    assert most
+    assert most.mean_percent < few.mean_percent
+    names = {figure.name for figure in figures(evaluation)}
+    with_curve = figures(dataclasses.replace(evaluation, curve=tuple(points)))
+    added = [figure for figure in with_curve if figure.name not in names]
+    assert len(added) == 5
+    assert all("linear" in to_svg(figure) for figure in added)
+
+
+def test_jobs_without_a_profile_are_left_out_and_counted() -> None:
+    solos = [p for p in full_solo_points() if p.job != "slow" or p.share_percent == 100]
+    found = make_data(made_up.pair_points(), solos)
+    assert "slow" not in found.rows.jobs
+    assert len(found.measurements) == len(np.unique(found.rows.measurement)) == 10
+    assert [item.reason for item in found.left_out] == ["a job of the pair has no profile"]
+
+
+def test_one_pair_alone_cannot_be_evaluated() -> None:
+    only = make_data(made_up.pair_points([(made_up.HOG, made_up.SLOW)]), full_solo_points())
+    with pytest.raises(InputError, match="cannot be left out"):
+        run_evaluation(only, quick=True, watch=lambda protocol, method: None)
+
+
+def test_the_model_beats_physics_where_physics_is_wrong(evaluation: Evaluation) -> None:
+    """Made-up jobs follow rules that can be learned: errors fall below the prior's."""
+    mean = {
+        row.method: row.errors.power.mean_percent
+        for row in evaluation.errors
+        if row.splits == "nine" and row.pairs == "all" and row.errors.power
+    }
+    assert mean[OURS] < mean[PHYSICAL]
+
+
+def worsened(figures: dict[Kind, dict[str, float]], kind: Kind, by: float) -> tuple[str, Any]:
+    """The figures with the first one of a kind worse by so many points."""
+    name = next(iter(figures[kind]))
+    step = by if kind == "error" else -by
+    return name, {**figures, kind: {**figures[kind], name: figures[kind][name] + step}}
+
+
+@pytest.mark.parametrize("kind", list(TOLERANCES))
+def test_a_worse_report_fails_the_check(evaluation: Evaluation, kind: Kind) -> None:
+    """Just within the tolerance passes; just beyond fails and says what, how much, what bound."""
+    figures = checked_figures(evaluation)
+    _, within = worsened(figures, kind, TOLERANCES[kind] - 0.01)
+    check(within, figures)
+    name, beyond = worsened(figures, kind, TOLERANCES[kind] + 0.01)
+    with pytest.raises(ModelError, match=re.escape(f"{kind} of {name} is")) as caught:
+        check(beyond, figures)
+    (found,) = worse_figures(beyond, figures)
+    assert f"{found.value:.2f} %" in str(caught.value)
+    assert f"{found.bound:.2f} %" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [None, float("nan")])
+def test_a_missing_figure_fails_the_check(evaluation: Evaluation, value: float | None) -> None:
+    figures = checked_figures(evaluation)
+    name = next(iter(figures["error"]))
+    found: dict[Kind, dict[str, float]]
+    found = {**figures, "error": {k: v for k, v in figures["error"].items() if k != name}}
+    if value is not None:
+        found["error"] = {**figures["error"], name: value}
+    with pytest.raises(ModelError, match=re.escape(name)):
+        check(found, figures)
+
+
+def test_better_figures_pass(evaluation: Evaluation) -> None:
+    figures = checked_figures(evaluation)
+    for kind in TOLERANCES:
+        check(worsened(figures, kind, -20)[1], figures)
+
+
+def test_the_bundled_figures_are_of_the_same_names(evaluation: Evaluation) -> None:
+    """So that none of them is compared with nothing."""
+    ours, bundled = checked_figures(evaluation), bundled_figures()
+    assert {kind: list(found) for kind, found in ours.items()} == {
+        kind: list(found) for kind, found in bundled.items()
+    }
+
+
+def test_json_has_all_but_the_rows(evaluation: Evaluation) -> None:
+    found = json.loads(to_json(evaluation))
+    assert found["schema"] == 1
+    assert set(found["protocols"]) == set(PROTOCOLS)
+    assert found["basis"]["pairs"] == 15
+    assert len(found["chosen"][DEFAULT_OBJECTIVE]) == len(evaluation.chosen[DEFAULT_OBJECTIVE])
+    assert "compared" not in found
+
+
+def test_the_page_needs_nothing_else(evaluation: Evaluation, tmp_path: Path) -> None:
+    """No outside hosts, each identity once, names as text, the paper's numbers on it."""
+    named = dataclasses.replace(evaluation.basis, gpu_models=("<script>x</script>",))
+    strange = dataclasses.replace(evaluation, basis=named)
+    page, image, *_ = write_evaluation(strange, tmp_path / "a")
+    text = page.read_text()
+    assert image.read_bytes().startswith(b"\x89PNG")
+    outside = re.findall(r'(?:src|href)="(?!#)[^"]*"|url\((?!#)[^)]*\)', text)
+    assert outside == []
+    identities = re.findall(r'\bid="([^"]*)"', text)
+    assert len(identities) == len(set(identities))
+    assert "<script>" not in text
+    assert all(escape(line) in text for line in said(strange))
+    assert "+35.0 %" in text
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        make_folder(tmp_path / "file" / "x")
