@@ -17,11 +17,12 @@ from advisor_training.evaluate import Watch, planned_fits, run_evaluation
 from advisor_training.evaluation_check import bundled_figures, check, checked_figures
 from advisor_training.evaluation_data import make_data
 from advisor_training.evaluation_methods import methods
-from advisor_training.evaluation_report import make_folder, write_evaluation
+from advisor_training.evaluation_report import write_evaluation
 from advisor_training.evaluation_sentences import said
 from advisor_training.evaluation_tables import TextTable, printed_tables
 from advisor_training.evaluation_values import Evaluation, to_json
 from advisor_training.figures import check_installed
+from advisor_training.page_parts import make_folder
 
 _WIDTH = 120
 

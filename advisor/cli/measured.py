@@ -42,10 +42,10 @@ def read_measured(pairs: Path | None, solo: Path | None) -> Measured:
     Raises:
         InputError: a file cannot be read, or has points of the other kind.
     """
-    selection = select(_read(pairs, PairPoint) if pairs else bundled_pair_points())
+    selection = select(read_kind(pairs, PairPoint) if pairs else bundled_pair_points())
     return Measured(
         pairs=selection.points,
-        profiled=tuple(_read(solo, SoloPoint) if solo else bundled_solo_points()),
+        profiled=tuple(read_kind(solo, SoloPoint) if solo else bundled_solo_points()),
         references=() if solo else tuple(bundled_reference_points()),
         left_out=tuple(
             LeftOut(f"pair points flagged {flag}", count)
@@ -54,7 +54,12 @@ def read_measured(pairs: Path | None, solo: Path | None) -> Measured:
     )
 
 
-def _read(path: Path, kind: type[_Kind]) -> list[_Kind]:
+def read_kind(path: Path, kind: type[_Kind]) -> list[_Kind]:
+    """The points of a file.
+
+    Raises:
+        InputError: it cannot be read, or has points of the other kind.
+    """
     points = read_points(path)
     found = [point for point in points if isinstance(point, kind)]
     if len(found) < len(points):

@@ -3,14 +3,14 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from advisor.errors import InputError
+from advisor.cli.measured import read_kind
 from advisor.flags import DOUBTFUL
 from advisor.records import PairPoint, SoloPoint
 from advisor.wording import count_of
@@ -20,7 +20,6 @@ from advisor_data.bundled import (
     bundled_solo_points,
 )
 from advisor_data.dataset import select
-from advisor_data.files import read_points
 from advisor_training import sentences
 from advisor_training.dataset import Analysis, ObjectiveReport, analyse, to_json
 from advisor_training.figures import check_installed
@@ -29,8 +28,6 @@ from advisor_training.pairs import LeftOut
 from advisor_training.report import write_report
 
 app = typer.Typer(help="Pages made from measurements.", no_args_is_help=True)
-
-_Kind = TypeVar("_Kind", SoloPoint, PairPoint)
 
 _WIDTH = 120
 _COLUMNS = ("objective", "noise ceiling", "uneven pays", *(f"over {name}" for name in BASELINES))
@@ -57,8 +54,8 @@ def dataset(
 ) -> None:
     """When does an uneven split pay? Writes dataset.html and dataset.png."""
     check_installed()
-    points = _read(pairs, PairPoint) if pairs else bundled_pair_points()
-    solos = _read(solo, SoloPoint) if solo else _bundled_alone()
+    points = read_kind(pairs, PairPoint) if pairs else bundled_pair_points()
+    solos = read_kind(solo, SoloPoint) if solo else _bundled_alone()
     analysis = _analyse(points, solos, flagged=flagged)
     files = write_report(analysis, out)
     if as_json:
@@ -80,17 +77,6 @@ def dataset(
 def _bundled_alone() -> list[SoloPoint]:
     """Profiles, and the references of the same card and run as the bundled pairs."""
     return [*bundled_solo_points(), *bundled_reference_points()]
-
-
-def _read(path: Path, kind: type[_Kind]) -> list[_Kind]:
-    points = read_points(path)
-    found = [point for point in points if isinstance(point, kind)]
-    if len(found) < len(points):
-        raise InputError(
-            f"{path} has solo points where pair points are wanted, or the other way round",
-            fix="give pair points with --pairs and solo points with --solo",
-        )
-    return found
 
 
 def _analyse(points: Sequence[PairPoint], solos: Sequence[SoloPoint], *, flagged: bool) -> Analysis:

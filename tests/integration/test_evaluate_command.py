@@ -76,4 +76,4 @@ def test_the_check_fails_on_other_figures(folder: Path) -> None:
 def test_a_folder_that_cannot_be_written_costs_no_time(folder: Path) -> None:
     done = evaluate(folder, "--out", "solo.csv/x")
     assert done.returncode == 7
-    assert "the evaluation cannot be written to solo.csv/x" in done.stderr
+    assert "nothing can be written to solo.csv/x" in done.stderr

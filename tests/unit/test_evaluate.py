@@ -46,11 +46,12 @@ from advisor_training.evaluation_protocols import (
     draw_pairs,
     draw_rows,
 )
-from advisor_training.evaluation_report import make_folder, write_evaluation
+from advisor_training.evaluation_report import write_evaluation
 from advisor_training.evaluation_sentences import said
 from advisor_training.evaluation_values import Evaluation, to_json
 from advisor_training.figures import to_svg
 from advisor_training.learners import LEARNERS, Fitted, Predicted
+from advisor_training.page_parts import make_folder
 from advisor_training.rows import Rows
 from advisor_training.sentences import RAW_OBJECTIVE
 from advisor_training.unseen import Unseen
@@ -412,5 +413,5 @@ def test_the_page_needs_nothing_else(evaluation: Evaluation, tmp_path: Path) -> 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot be written"):
+    with pytest.raises(StoreError, match="nothing can be written"):
         make_folder(tmp_path / "file" / "x")

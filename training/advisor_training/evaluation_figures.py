@@ -1,9 +1,7 @@
 """The figures of the evaluation; loads matplotlib when called, without its global state."""
 
-import importlib
 import io
 import textwrap
-from typing import Any
 
 from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor_training.evaluation_curve import CurvePoint
@@ -18,7 +16,7 @@ from advisor_training.evaluation_drawings import (
 from advisor_training.evaluation_methods import HEADLINE
 from advisor_training.evaluation_sentences import said
 from advisor_training.evaluation_values import Evaluation
-from advisor_training.figures import PAPER_INK, Figure
+from advisor_training.figures import PAPER_INK, Figure, load_matplotlib
 from advisor_training.sentences import RAW_OBJECTIVE
 
 _JOBS = (
@@ -48,11 +46,11 @@ def figures(evaluation: Evaluation) -> tuple[Figure, ...]:
 def to_png(evaluation: Evaluation) -> bytes:
     """All figures and the sentences above them as one image."""
     drawn = figures(evaluation)
-    with _load("matplotlib").rc_context({"font.size": 10}):
+    with load_matplotlib("matplotlib").rc_context({"font.size": 10}):
         rows = [drawn[i : i + 2] for i in range(0, len(drawn), 2)]
         heights = [max(figure.height for figure in row) for row in rows]
         size = (14, 7 * sum(heights) + 2)
-        canvas = _load("matplotlib.figure").Figure(figsize=size, layout="constrained")
+        canvas = load_matplotlib("matplotlib.figure").Figure(figsize=size, layout="constrained")
         canvas.set_facecolor("white")
         lines = [line for text in said(evaluation) for line in textwrap.wrap(text, 145)]
         canvas.suptitle("\n".join(lines), fontsize=12, color=PAPER_INK.text, ha="left", x=0.02)
@@ -147,7 +145,3 @@ def _default(point: CurvePoint) -> float | None:
 
 def _seconds(point: CurvePoint) -> float | None:
     return point.training_s
-
-
-def _load(name: str) -> Any:
-    return importlib.import_module(name)

@@ -1,9 +1,7 @@
 """The evaluation as one HTML page that needs nothing else."""
 
-import re
 from collections.abc import Iterator
 from html import escape
-from importlib import resources
 
 from advisor_training import paper
 from advisor_training.evaluation_figures import figures
@@ -23,34 +21,22 @@ from advisor_training.evaluation_tables import (
     worst_choices,
 )
 from advisor_training.evaluation_values import Evaluation
-from advisor_training.figures import SVG_INK, Figure, to_svg
 from advisor_training.html_tables import details, table
+from advisor_training.page_parts import document, drawn
 
 TITLE = "How good is the model for jobs that it has not seen?"
 
 
 def to_html(evaluation: Evaluation) -> str:
     """The page: what it says in short, the figures, then the tables."""
-    style = resources.files("advisor_training").joinpath("page.css").read_text("utf-8")
-    body = "\n".join([*_top(evaluation), *_sections(evaluation)])
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{TITLE}</title>\n<style>\n{style}</style>\n</head>\n"
-        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
-    )
+    return document(TITLE, [*_top(evaluation), *_sections(evaluation)])
 
 
 def _top(evaluation: Evaluation) -> Iterator[str]:
     yield f"<h1>{TITLE}</h1>"
     yield f'<p class="headline">{escape(headline(evaluation))}</p>'
     yield f"<p>{escape(' '.join(f(evaluation) for f in (compared, accuracy, basis)))}</p>"
-    yield _figures(evaluation)
-
-
-def _figures(evaluation: Evaluation) -> str:
-    drawn = "\n".join(map(_figure, figures(evaluation)))
-    return f'<div class="figures">\n{drawn}\n</div>'
+    yield drawn(figures(evaluation))
 
 
 def _sections(evaluation: Evaluation) -> Iterator[str]:
@@ -96,13 +82,3 @@ def _left_out(evaluation: Evaluation) -> Iterator[str]:
 
 def _section(found: TextTable) -> str:
     return f"<h3>{escape(found.title)}</h3>\n{table(found.headings, found.rows)}"
-
-
-def _figure(figure: Figure) -> str:
-    """The figure with the page's colours, and identities that no other figure has."""
-    svg = to_svg(figure)
-    svg = svg.replace(SVG_INK.text, "currentColor").replace(SVG_INK.faint, "var(--faint)")
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{figure.name}-", svg)
-    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(figure.caption)}" ', 1)
-    return f"<figure>\n{svg}\n<figcaption>{escape(figure.caption)}</figcaption>\n</figure>"

@@ -96,7 +96,7 @@ def figures(analysis: Analysis) -> tuple[Figure, ...]:
 def to_svg(figure: Figure) -> str:
     """The figure as an SVG element without a background."""
     with _style({"svg.fonttype": "none", "svg.hashsalt": "advisor", "font.size": 8.5}):
-        canvas = _load("matplotlib.figure").Figure(
+        canvas = load_matplotlib("matplotlib.figure").Figure(
             figsize=(figure.width_in, figure.width_in * figure.height), layout="constrained"
         )
         axes = canvas.add_subplot()
@@ -111,7 +111,7 @@ def to_svg(figure: Figure) -> str:
 def to_png(analysis: Analysis) -> bytes:
     """All figures and the sentences above them as one image."""
     with _style({"font.size": 10}):
-        canvas = _load("matplotlib.figure").Figure(figsize=(14, 16), layout="constrained")
+        canvas = load_matplotlib("matplotlib.figure").Figure(figsize=(14, 16), layout="constrained")
         canvas.set_facecolor("white")
         lines = [line for text in said(analysis) for line in textwrap.wrap(text, 145)]
         canvas.suptitle("\n".join(lines), fontsize=12, color=PAPER_INK.text, ha="left", x=0.02)
@@ -134,7 +134,7 @@ def check_installed() -> None:
     Raises:
         InputError: matplotlib is not installed.
     """
-    _load("matplotlib.figure")
+    load_matplotlib("matplotlib.figure")
 
 
 def _plain(axes: Any, ink: Ink) -> None:
@@ -147,10 +147,15 @@ def _plain(axes: Any, ink: Ink) -> None:
 
 
 def _style(values: dict[str, Any]) -> Any:
-    return _load("matplotlib").rc_context(values)
+    return load_matplotlib("matplotlib").rc_context(values)
 
 
-def _load(name: str) -> Any:
+def load_matplotlib(name: str) -> Any:
+    """A module of matplotlib.
+
+    Raises:
+        InputError: it is not installed.
+    """
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -1,16 +1,15 @@
 """The report as one HTML page that needs nothing else."""
 
-import re
 from collections.abc import Iterable, Iterator
 from html import escape
-from importlib import resources
 
 from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor.wording import count_of
 from advisor_training.dataset import Analysis, ObjectiveReport
-from advisor_training.figures import SVG_INK, Figure, figures, to_svg
+from advisor_training.figures import figures
 from advisor_training.html_tables import details, table
 from advisor_training.page_paper import paper_and_here
+from advisor_training.page_parts import document, drawn
 from advisor_training.sentences import (
     RAW_OBJECTIVE,
     beyond_noise,
@@ -32,14 +31,7 @@ TITLE = "When does an uneven split pay?"
 
 def to_html(analysis: Analysis) -> str:
     """The page: what it says in short, the figures, then the tables."""
-    style = resources.files("advisor_training").joinpath("page.css").read_text("utf-8")
-    body = "\n".join([*_top(analysis), *_sections(analysis)])
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{TITLE}</title>\n<style>\n{style}</style>\n</head>\n"
-        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
-    )
+    return document(TITLE, [*_top(analysis), *_sections(analysis)])
 
 
 def _top(analysis: Analysis) -> Iterator[str]:
@@ -49,8 +41,7 @@ def _top(analysis: Analysis) -> Iterator[str]:
     yield f'<p class="headline">{escape(headline(analysis))}</p>'
     more = (who_gets_more, who_pays, where_it_pays, where_sharing_loses, not_measured)
     yield f"<p>{escape(' '.join(text for say in more if (text := say(analysis))))}</p>"
-    drawn = "\n".join(_figure(figure) for figure in figures(analysis))
-    yield f'<div class="figures">\n{drawn}\n</div>'
+    yield drawn(figures(analysis))
 
 
 def _sections(analysis: Analysis) -> Iterator[str]:
@@ -73,16 +64,6 @@ def _sections(analysis: Analysis) -> Iterator[str]:
     yield _grid(analysis)
     yield "<h2>What this rests on</h2>"
     yield from _basis(analysis)
-
-
-def _figure(figure: Figure) -> str:
-    """The figure with the page's colours, and identities that no other figure has."""
-    svg = to_svg(figure)
-    svg = svg.replace(SVG_INK.text, "currentColor").replace(SVG_INK.faint, "var(--faint)")
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{figure.name}-", svg)
-    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(figure.caption)}" ', 1)
-    return f"<figure>\n{svg}\n<figcaption>{escape(figure.caption)}</figcaption>\n</figure>"
 
 
 def _gains(reports: Iterable[ObjectiveReport]) -> str:
