@@ -18,7 +18,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from advisor.profiles import COLUMNS, WHOLE, Floats, Profile
+from advisor.gpu import WHOLE
+from advisor.profiles import COLUMNS, Floats, Profile
 
 Float32s: TypeAlias = npt.NDArray[np.float32]
 """What the trees see; they split on single precision in training and in serving."""

@@ -22,6 +22,9 @@ SM_FLOOR = 8
 """Fewest SMs that driver 580 grants on Hopper, whatever the percentage."""
 
 
+WHOLE = 100.0
+"""The share of the whole GPU, percent."""
+
 MEMORY_PART = 0.95
 """Of the GPU's memory, what jobs may fill: contexts, fragments and the MPS server take the rest."""
 

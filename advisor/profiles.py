@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from advisor.errors import InputError
 from advisor.flags import DOUBTFUL
+from advisor.gpu import WHOLE
 from advisor.records import SoloPoint
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -36,9 +37,6 @@ IDLE = "idle_power_w"
 """What a profile has of the GPU, and may lack like a column."""
 
 NEEDED = COLUMNS[:2]
-
-WHOLE = 100.0
-"""The share of the whole GPU, percent."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

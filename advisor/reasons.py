@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from advisor.choice import LEADS
 from advisor.constraints import risks
 from advisor.features import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
 from advisor.flags import DOUBTFUL, FLAGS
@@ -43,10 +44,12 @@ def _why_not_more(answer: Recommendation) -> Iterator[str]:
     choice, mirrored = answer.choice, is_mirrored(answer.a, answer.b)
     possible = best((o for o in answer.candidates if not o.misses), mirrored=mirrored)
     if possible.worth.value > choice.worth.value:
-        more = percent(possible.gain_over(choice), 2)
-        even = possible.prediction.way == "split"
-        rule = "the more even split is taken" if even else "limits go first"
-        yield f"{possible.name} is worth {more} more, which is a tie: {rule}"
+        more, lead = percent(possible.gain_over(choice), 2), LEADS[possible.prediction.way]
+        if lead:
+            rule = f"less than the {percent(lead)} that it must be ahead, since it is less certain"
+        else:
+            rule = "which is a tie: the more even split is taken"
+        yield f"{possible.name} is worth {more} more, {rule}"
     barred = best(answer.candidates, mirrored=mirrored)
     if barred.misses and barred.gain_over(choice) > answer.request.tie:
         more = percent(barred.gain_over(choice), 1)

@@ -2,7 +2,7 @@
 
     .venv/bin/python docs/measurements/predict_speed.py
 
-Fits models of 100 and of 300 trees to the bundled pairs. What is compared runs in turns, so that
+Fits the model, and one of 300 trees, to the bundled pairs. What is compared runs in turns, so that
 all of it meets the same other work on the host; the smallest time is the one without any.
 """
 
@@ -32,7 +32,14 @@ from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_models.registry import BUNDLED
 from advisor_models.session import POWER, SPEED, Session
 from advisor_training.artefact import onnx_bytes
-from advisor_training.learners import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, Regressors, fit
+from advisor_training.learners import (
+    LEAST_IN_LEAF,
+    PART_OF_FEATURES,
+    SEED,
+    TREES,
+    Regressors,
+    fit,
+)
 from advisor_training.pairs import make_pairs
 from advisor_training.rows import Rows, make_rows
 
@@ -51,7 +58,7 @@ def main() -> None:
     rows = make_rows(pairs, profiles)
     jobs = list(profiles.values())
     print(f"{len(SPLITS)} splits of a pair, {len(jobs)} jobs; microseconds: smallest, median")
-    for trees in (100, 300):
+    for trees in (TREES, 300):
         for name, times in measure(trees, rows, jobs).items():
             smallest, median = 1e6 * min(times), 1e6 * statistics.median(times)
             print(f"{trees} trees  {name:34} {smallest:9.0f} {median:9.0f}  ({len(times)} runs)")

@@ -7,7 +7,7 @@ import math
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from advisor.profiles import WHOLE
+from advisor.gpu import WHOLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,8 @@
 """A fitted model as files."""
 
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -54,6 +57,30 @@ def test_a_graph_of_other_trees_is_refused() -> None:
 def test_the_same_rows_give_the_same_bytes() -> None:
     """Fitted anew, in whatever order the points came."""
     assert onnx_bytes(fit(extra_trees, ROWS)) == onnx_bytes(REGRESSORS)
+
+
+def test_other_hashes_of_a_process_give_the_same_bytes() -> None:
+    """What libraries keep in sets comes in another order in another process."""
+    code = (
+        "import hashlib, numpy as np\n"
+        "from sklearn.ensemble import ExtraTreesRegressor as Trees\n"
+        "from advisor_training.artefact import onnx_bytes\n"
+        "from advisor_training.learners import Regressors\n"
+        "x = np.arange(40, dtype=np.float32).reshape(20, 2)\n"
+        "trees = Trees(2, random_state=0).fit(x, x[:, 0])\n"
+        "print(hashlib.sha256(onnx_bytes(Regressors(trees, trees))).hexdigest())"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3", "4")
+    }
+    assert len(found) == 1
 
 
 def test_what_is_served_is_what_was_trained(tmp_path: Path) -> None:

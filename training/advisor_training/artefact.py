@@ -38,6 +38,10 @@ def onnx_bytes(regressors: Regressors) -> bytes:
         io_map=[],
         producer_name="advisor",
     )
+    # The libraries keep these in a set, so that their order changes with the hashes of a process.
+    versions = sorted(graph.opset_import, key=lambda item: item.domain)
+    del graph.opset_import[:]
+    graph.opset_import.extend(versions)
     return graph.SerializeToString(deterministic=True)
 
 

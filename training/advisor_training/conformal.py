@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.errors import InputError
-from advisor.profiles import WHOLE, Floats
+from advisor.gpu import WHOLE
+from advisor.profiles import Floats
 from advisor_models.intervals import Bounds, Intervals, PowerBounds, ShareBounds
 from advisor_training.learners import LEAST_SPEED
 from advisor_training.rows import Names, Rows

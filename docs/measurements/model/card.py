@@ -1,0 +1,42 @@
+"""What the model card says of a model, from its manifest."""
+
+from advisor_models.manifest import Manifest
+from advisor_training.train import SCORED
+
+
+def facts(m: Manifest) -> list[tuple[str, str]]:
+    """What it was made from."""
+    return [
+        ("version", m.version),
+        ("pairs", f"{m.dataset.pairs}, {m.dataset.pair_points} points"),
+        ("jobs", f"{len(m.dataset.jobs)}: {', '.join(m.dataset.jobs)}"),
+        ("cards", f"{m.dataset.cards} {', '.join(m.gpu_models)}"),
+        ("SHA-256 of the points", f"`{m.dataset.sha256}`"),
+    ]
+
+
+def figures(m: Manifest) -> list[tuple[str, str]]:
+    """How good it is for jobs that were left out of training."""
+    f = {name: f"{value:.1f} %" for name, value in m.figures.items()}
+    rates = f"mean {f['rate_mean_error_percent']}, median {f['rate_median_error_percent']}"
+    uncapped = (
+        f"rates {f['uncapped_rate_mean_error_percent']}, "
+        f"power {f['uncapped_power_mean_error_percent']}"
+    )
+    held = f"{f['rate_coverage_percent']} of the rates, {f['power_coverage_percent']} of the powers"
+    return [
+        *(_worth(f, objective) for objective in SCORED),
+        ("error of the rates", rates),
+        ("error of the power", f"mean {f['power_mean_error_percent']}"),
+        ("without limits", uncapped),
+        (f"intervals for {100 * m.intervals.coverage:g} % hold", held),
+    ]
+
+
+def _worth(f: dict[str, str], objective: str) -> tuple[str, str]:
+    word = f"oracle_{objective.replace('-', '_')}"
+    return (
+        f"worth of the chosen split, of the best measured: {objective}",
+        f"{f[f'{word}_percent']} on average, {f[f'{word}_p10_percent']} at the tenth percentile, "
+        f"{f[f'{word}_worst_percent']} at worst",
+    )

@@ -1,0 +1,67 @@
+"""Trains the bundled model from the bundled points, evaluates it, and renews what is said of it.
+
+    .venv/bin/python docs/measurements/model/renew.py
+
+For new bundled points, features or settings; takes about ten minutes. Writes the model and the
+tables of its card (models/advisor_models/bundled), the figures that `advisor evaluate --check`
+compares (training/advisor_training/bundled_evaluation.json), and what `advisor evaluate` prints
+into docs/evaluation.md. Look at build/evaluation/evaluation.html and at the sentences around these
+tables before committing.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from card import facts, figures
+
+from advisor_models.manifest import read_manifest
+
+ROOT = Path(__file__).resolve().parents[3]
+BUNDLED = ROOT / "models/advisor_models/bundled"
+EVALUATION = ROOT / "build/evaluation"
+WIDTH = "140"
+
+
+def main() -> None:
+    """Train, evaluate, and put the results where they are read."""
+    advisor("train", "--out", str(BUNDLED), "--no-joblib", "--created-at", "newest")
+    manifest = read_manifest(BUNDLED)
+    card = BUNDLED / "README.md"
+    put(card, "from manifest.json", table(facts(manifest)))
+    put(card, "figures", table(figures(manifest)))
+    printed = advisor("evaluate", "--out", str(EVALUATION.relative_to(ROOT)))
+    put(ROOT / "docs/evaluation.md", "printed by advisor evaluate", f"```text\n{printed}```")
+    checked = ROOT / "training/advisor_training/bundled_evaluation.json"
+    shutil.copyfile(EVALUATION / "evaluation-check.json", checked)
+
+
+def advisor(*arguments: str) -> str:
+    """What the command prints, shown as well."""
+    command = [sys.executable, "-m", "advisor.cli", *arguments]
+    env = {**os.environ, "COLUMNS": WIDTH}
+    done = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=True)
+    print(done.stdout)
+    return "\n".join(line.rstrip() for line in done.stdout.splitlines()) + "\n"
+
+
+def put(file: Path, name: str, content: str) -> None:
+    """Replace what stands between the markers of that name."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, _, rest = file.read_text("utf-8").partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        sys.exit(f"{file} has no markers {begin} .. {end}")
+    file.write_text(f"{before}{begin}\n\n{content}\n\n{end}{after}", "utf-8")
+
+
+def table(rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [("what", "value"), ("---", "---"), *rows])
+
+
+if __name__ == "__main__":
+    main()
