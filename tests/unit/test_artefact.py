@@ -78,7 +78,7 @@ def test_other_hashes_of_a_process_give_the_same_bytes() -> None:
             text=True,
             check=True,
         ).stdout
-        for seed in ("1", "2", "3", "4")
+        for seed in ("1", "2")  # with these the order differs, if nothing is done about it
     }
     assert len(found) == 1
 
