@@ -2,13 +2,13 @@
 
 import json
 from dataclasses import asdict
-from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from advisor.cli.options import AsJson
 from advisor.settings import read_settings
 from advisor_profiling.checks import Finding, examine
 from advisor_profiling.live import list_gpus
@@ -17,7 +17,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "missing": "red"}
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check everything that measuring needs; changes nothing. Exit code 1: something is missing."""
     findings = examine(read_settings(), list_gpus)

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.cli.measured import read_measured
+from advisor.cli.options import AsJson, PairPoints, SoloPoints
 from advisor.wording import count_of
 from advisor_training.evaluate import Watch, planned_fits, run_evaluation
 from advisor_training.evaluation_check import bundled_figures, check, checked_figures
@@ -29,12 +30,8 @@ _WIDTH = 120
 
 def evaluate(
     out: Annotated[Path, typer.Option(help="Folder for page, image and JSON")] = Path("report"),
-    pairs: Annotated[
-        Path | None, typer.Option(help="Pair points; else those that come with advisor")
-    ] = None,
-    solo: Annotated[
-        Path | None, typer.Option(help="Solo points; else those that come with advisor")
-    ] = None,
+    pairs: PairPoints = None,
+    solo: SoloPoints = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="The model and physics only, by workload")
     ] = False,
@@ -44,7 +41,7 @@ def evaluate(
             "--check", help="As --quick; fails where a figure is worse than the bundled ones"
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """How good is the model? Writes evaluation.html, evaluation.png and evaluation.json.
 

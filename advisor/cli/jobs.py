@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from advisor.cli.options import AsJson
 from advisor.job_file import list_jobs
 from advisor.records import SoloPoint
 from advisor.settings import read_settings
@@ -20,7 +21,7 @@ def jobs(
     bundled: Annotated[
         bool, typer.Option("--bundled", help="The measurements that come with advisor")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the jobs of this folder and the profiles that were measured."""
     settings = read_settings()

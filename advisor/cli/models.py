@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from advisor.cli.options import AsJson
 from advisor.errors import ModelError
 from advisor.settings import read_settings
 from advisor.wording import count_of
@@ -20,7 +21,7 @@ from advisor_models.typed_json import to_plain
 
 app = typer.Typer(help="List, check and choose the models on this host.", no_args_is_help=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON on stdout")]
+AsJson = AsJson
 
 BUNDLED = "bundled"
 """What the model that comes with the package is called on the command line."""

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from advisor.cli.least_speeds import least_speeds
+from advisor.cli.options import AsJson, GpuModel, MaxPower, Memory, OtherGpu, Profiles
 from advisor.errors import InputError
 from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor.settings import read_settings
@@ -39,21 +40,13 @@ def place(
         list[str] | None,
         typer.Option(help="Least speed, JOB=0.5 or 0.5 for all; 1 is as fast as alone"),
     ] = None,
-    max_power: Annotated[float | None, typer.Option(help="Most power of each GPU, W")] = None,
-    memory: Annotated[
-        float | None, typer.Option(help="Memory of each GPU, MiB; not looked at if not given")
-    ] = None,
-    gpu_model: Annotated[
-        str | None, typer.Option(help="Where the jobs have profiles of several GPU models")
-    ] = None,
-    other_gpu: Annotated[
-        bool, typer.Option("--other-gpu", help="Also for a GPU model that was not learned from")
-    ] = False,
-    profiles: Annotated[
-        Path | None, typer.Option(help="File of solo points; else the stored or bundled ones")
-    ] = None,
+    max_power: MaxPower = None,
+    memory: Memory = None,
+    gpu_model: GpuModel = None,
+    other_gpu: OtherGpu = False,
+    profiles: Profiles = None,
     time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 60.0,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Which of many jobs share a GPU, so that all together do the most work per joule?
 

@@ -2,12 +2,12 @@
 
 import importlib.util
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from advisor.cli.least_speeds import least_speeds
+from advisor.cli.options import AsJson, GpuModel, MaxPower, Memory, OtherGpu, Profiles
 from advisor.errors import InputError
 from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor.settings import read_settings
@@ -25,24 +25,16 @@ def recommend(
         list[str] | None,
         typer.Option(help="Least speed, JOB=0.5 or 0.5 for both; 1 is as fast as alone"),
     ] = None,
-    max_power: Annotated[float | None, typer.Option(help="Most power of the GPU, W")] = None,
-    memory: Annotated[
-        float | None, typer.Option(help="Memory of the GPU, MiB; not looked at if not given")
-    ] = None,
-    gpu_model: Annotated[
-        str | None, typer.Option(help="Where both jobs have profiles of several GPU models")
-    ] = None,
+    max_power: MaxPower = None,
+    memory: Memory = None,
+    gpu_model: GpuModel = None,
     fine: Annotated[bool, typer.Option("--fine", help="Every split in steps of two SMs")] = False,
     show_all: Annotated[
         bool, typer.Option("--all", help="Show all candidates, and plot them")
     ] = False,
-    other_gpu: Annotated[
-        bool, typer.Option("--other-gpu", help="Also for a GPU model that was not learned from")
-    ] = False,
-    profiles: Annotated[
-        Path | None, typer.Option(help="File of solo points; else the stored or bundled ones")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout")] = False,
+    other_gpu: OtherGpu = False,
+    profiles: Profiles = None,
+    as_json: AsJson = False,
 ) -> None:
     """Which split of one GPU does the most work per joule for two jobs?
 

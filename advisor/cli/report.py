@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.cli.measured import read_kind
+from advisor.cli.options import AsJson, PairPoints, SoloPoints
 from advisor.flags import DOUBTFUL
 from advisor.records import PairPoint, SoloPoint
 from advisor.wording import count_of
@@ -41,16 +42,12 @@ def group() -> None:
 @app.command("dataset")
 def dataset(
     out: Annotated[Path, typer.Option(help="Folder for the page and the image")] = Path("report"),
-    pairs: Annotated[
-        Path | None, typer.Option(help="Pair points; else those that come with advisor")
-    ] = None,
-    solo: Annotated[
-        Path | None, typer.Option(help="Solo points; else those that come with advisor")
-    ] = None,
+    pairs: PairPoints = None,
+    solo: SoloPoints = None,
     flagged: Annotated[
         bool, typer.Option("--flagged", help="Use points that failed a cross-check too")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """When does an uneven split pay? Writes dataset.html and dataset.png."""
     check_installed()

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from advisor.cli.measured import read_measured
+from advisor.cli.options import AsJson, PairPoints, SoloPoints
 from advisor.errors import InputError
 from advisor.wording import count_of
 from advisor_models.manifest import MANIFEST, Manifest
@@ -30,12 +31,8 @@ NEWEST = "newest"
 
 
 def train(
-    pairs: Annotated[
-        Path | None, typer.Option(help="Pair points; else those that come with advisor")
-    ] = None,
-    solo: Annotated[
-        Path | None, typer.Option(help="Solo points; else those that come with advisor")
-    ] = None,
+    pairs: PairPoints = None,
+    solo: SoloPoints = None,
     out: Annotated[Path, typer.Option(help="Folder for the model")] = Path("model"),
     with_joblib: Annotated[
         bool, typer.Option("--joblib/--no-joblib", help="Write scikit-learn's trees, too")
@@ -44,7 +41,7 @@ def train(
         str | None,
         typer.Option(help="Time of the model, ISO 8601, or `newest`: of the newest point; now"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Learn from measured pairs; writes model.onnx and manifest.json.
 

@@ -1,0 +1,34 @@
+"""Options that several commands have, with one meaning and one help text."""
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON on stdout")]
+
+PairPoints: TypeAlias = Annotated[
+    Path | None, typer.Option(help="Pair points; else those that come with advisor")
+]
+
+SoloPoints: TypeAlias = Annotated[
+    Path | None, typer.Option(help="Solo points; else those that come with advisor")
+]
+
+Profiles: TypeAlias = Annotated[
+    Path | None, typer.Option(help="File of solo points; else the stored or bundled ones")
+]
+
+MaxPower: TypeAlias = Annotated[float | None, typer.Option(help="Most power of a GPU, W")]
+
+Memory: TypeAlias = Annotated[
+    float | None, typer.Option(help="Memory of a GPU, MiB; not looked at if not given")
+]
+
+GpuModel: TypeAlias = Annotated[
+    str | None, typer.Option(help="Where the jobs have profiles of several GPU models")
+]
+
+OtherGpu: TypeAlias = Annotated[
+    bool, typer.Option("--other-gpu", help="Also for a GPU model that was not learned from")
+]
