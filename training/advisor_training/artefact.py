@@ -1,7 +1,6 @@
 """A fitted model as files: the graph that serving loads, and what stands beside it."""
 
 import io
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from advisor_models.manifest import MODEL, Manifest, sha256, write_manifest
 from advisor_models.session import LOG_KEPT, LOG_POWER_RATIO, POWER, SPEED, Session
 from advisor_training.learners import Regressors
 from advisor_training.rows import Rows
+from advisor_training.whole_files import replace_file
 
 REGRESSORS = "model.joblib"
 """The regressors as scikit-learn has them, to train on and to look into: code, never served."""
@@ -92,7 +92,7 @@ def write_artefact(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in contents.items():
-            _replace(folder / name, data)
+            replace_file(folder / name, data)
         write_manifest(folder, written)
     except OSError as error:
         raise StoreError(
@@ -121,13 +121,3 @@ def _joblib_bytes(regressors: Regressors) -> bytes:
     content, both = io.BytesIO(), {SPEED: regressors.speed, POWER: regressors.power}
     joblib.dump(both, content, compress=3)  # pyright: ignore[reportUnknownMemberType]
     return content.getvalue()
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write beside the file and swap, so that a full disk leaves the old one."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        draft.write_bytes(data)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

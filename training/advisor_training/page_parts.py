@@ -1,6 +1,5 @@
 """What every page is made of: the document around it, its figures, and its files."""
 
-import os
 import re
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from advisor.errors import StoreError
 from advisor_training.figures import SVG_INK, Figure, to_svg
+from advisor_training.whole_files import replace_file
 
 
 def document(title: str, parts: Iterable[str]) -> str:
@@ -48,7 +48,7 @@ def write_files(contents: Mapping[str, bytes], folder: Path) -> tuple[Path, ...]
     """
     make_folder(folder)
     with _writing(folder):
-        return tuple(_replace(folder / name, data) for name, data in contents.items())
+        return tuple(replace_file(folder / name, data) for name, data in contents.items())
 
 
 @contextmanager
@@ -71,14 +71,3 @@ def _figure(figure: Figure) -> str:
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{figure.name}-", svg)
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(figure.caption)}" ', 1)
     return f"<figure>\n{svg}\n<figcaption>{escape(figure.caption)}</figcaption>\n</figure>"
-
-
-def _replace(path: Path, data: bytes) -> Path:
-    """Write beside the file and swap, so that a full disk leaves the old report."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        draft.write_bytes(data)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    return path
