@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+from advisor.interval import Interval
 from advisor.objectives import Objective, SplitResult
 from advisor.profiles import Profile
 
@@ -18,19 +19,6 @@ NINE: tuple[Split, ...] = tuple((float(share), 100.0 - share) for share in range
 Way = Literal["split", "uncapped", "exclusive"]
 """How two jobs use one GPU: each under its share, both without limits under MPS, or one after the
 other, each alone on the whole GPU for half of the time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """An expected value, and the bounds that hold it with the predictor's coverage."""
-
-    value: float
-    low: float
-    high: float
-
-    def times(self, factor: float) -> "Interval":
-        """The interval of a positive multiple of the value."""
-        return Interval(self.value * factor, self.low * factor, self.high * factor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,10 @@ from rich.text import Text
 from advisor.cli.options import AsJson
 from advisor.errors import ModelError
 from advisor.settings import read_settings
+from advisor.typed_json import to_plain
 from advisor.wording import count_of
 from advisor_models.manifest import MANIFEST, Manifest, read_manifest
 from advisor_models.registry import Registry
-from advisor_models.typed_json import to_plain
 
 app = typer.Typer(help="List, check and choose the models on this host.", no_args_is_help=True)
 

@@ -3,11 +3,15 @@
 import importlib.util
 import json
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
 from advisor.cli.least_speeds import least_speeds
 from advisor.cli.options import AsJson, GpuModel, MaxPower, Memory, OtherGpu, Profiles
@@ -19,6 +23,9 @@ from advisor.settings import read_settings
 
 MAX_JOBS = 1_000_000
 """A larger number is no cluster but a slip of the keyboard."""
+
+PATIENCE_S = 2.0
+"""After this long a person is shown how far it is."""
 
 _ENTRY = re.compile(r"([^:\s]+)(?::([0-9]{1,9}))?")
 
@@ -55,8 +62,8 @@ def place(
     queue = read_queue(jobs or (), file)
     _check_installed()
     from advisor.cli import place_text
-    from advisor.cli.placing import Wanted, plan, to_json
     from advisor.constraints import Limits
+    from advisor_models.placing import Wanted, plan, to_json
 
     names = list(dict.fromkeys(queue))
     limits = Limits(
@@ -72,7 +79,8 @@ def place(
         other_gpu=other_gpu,
         time_limit_s=time_limit,
     )
-    planned = plan(wanted, read_settings())
+    with _progress() as told:
+        planned = plan(wanted, read_settings(), told)
     if as_json:
         typer.echo(json.dumps(to_json(planned)))
     else:
@@ -126,3 +134,17 @@ def _check_installed() -> None:
             f"placing jobs needs {' and '.join(missing)}, which are not installed",
             fix="pip install 'sm-advisor[advise]'",
         )
+
+
+@contextmanager
+def _progress() -> Generator[Callable[[int, int], None]]:
+    """A bar on a terminal where predicting takes long, nothing elsewhere."""
+    console = Console(stderr=True)
+    shown_at = time.monotonic() + PATIENCE_S
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("predicting pairs", visible=False)
+
+        def told(done: int, pairs: int) -> None:
+            bar.update(task, completed=done, total=pairs, visible=time.monotonic() > shown_at)
+
+        yield told

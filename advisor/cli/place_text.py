@@ -6,11 +6,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from advisor.cli.placing import Planned, environments, way
 from advisor.place import Placement, Use
 from advisor.reasons import STARVED, percent
 from advisor.recommendation import PERCENTAGE
 from advisor.wording import count_of
+from advisor_models.placing import Planned, environments, way
 
 _WIDTH = 110
 

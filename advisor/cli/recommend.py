@@ -43,9 +43,9 @@ def recommend(
     """
     _check_installed()
     from advisor.cli import recommend_text
-    from advisor.cli.answer import answer, to_json
-    from advisor.cli.profiles import find_profiles
     from advisor.recommend import Request
+    from advisor_models.answer import answer, to_json
+    from advisor_models.known_profiles import find_profiles
 
     request = Request(
         objective=objective,

@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from advisor.cli.answer import Answer
 from advisor.gpu import units_for_percent
 from advisor.objectives import OBJECTIVES, Objective
 from advisor.predictions import Interval
@@ -16,6 +15,7 @@ from advisor.profiles import Profile
 from advisor.reasons import percent
 from advisor.recommend import Option, Recommendation
 from advisor.rules import MEANINGS
+from advisor_models.answer import Answer
 
 _WIDTH = 120
 

@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from advisor.errors import ModelError
+from advisor.typed_json import parse, to_plain
 from advisor_models.intervals import Intervals
-from advisor_models.typed_json import parse, to_plain
 
 SCHEMA = 1
 MANIFEST = "manifest.json"

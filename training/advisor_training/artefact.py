@@ -12,11 +12,11 @@ from skl2onnx import convert_sklearn  # pyright: ignore[reportUnknownVariableTyp
 from skl2onnx.common.data_types import FloatTensorType
 
 from advisor.errors import ModelError, StoreError
+from advisor.whole_files import replace_file
 from advisor_models.manifest import MODEL, Manifest, sha256, write_manifest
 from advisor_models.session import LOG_KEPT, LOG_POWER_RATIO, POWER, SPEED, Session
 from advisor_training.learners import Regressors
 from advisor_training.rows import Rows
-from advisor_training.whole_files import replace_file
 
 REGRESSORS = "model.joblib"
 """The regressors as scikit-learn has them, to train on and to look into: code, never served."""

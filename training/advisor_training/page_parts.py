@@ -8,8 +8,8 @@ from importlib import resources
 from pathlib import Path
 
 from advisor.errors import StoreError
+from advisor.whole_files import replace_file
 from advisor_training.figures import SVG_INK, Figure, to_svg
-from advisor_training.whole_files import replace_file
 
 
 def document(title: str, parts: Iterable[str]) -> str:

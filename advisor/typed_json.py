@@ -11,6 +11,7 @@ import math
 import types
 import typing
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
@@ -42,7 +43,7 @@ def to_plain(value: Any) -> Any:
         return {name: to_plain(item) for name, item in items}
     if isinstance(value, tuple):
         return [to_plain(item) for item in cast("tuple[Any, ...]", value)]
-    return value
+    return str(value) if isinstance(value, Path) else value
 
 
 def _value(kind: Any, found: Any, place: str) -> Any:
@@ -60,6 +61,10 @@ def _value(kind: Any, found: Any, place: str) -> Any:
         return MappingProxyType({k: _value(inner[1], v, _inside(place, k)) for k, v in items})
     if kind is float:
         return _finite(found, place)
+    if kind is bool:
+        return _truth(found, place)
+    if kind is Path:
+        return Path(_typed(str, found, place))
     return _typed(kind, found, place)
 
 
@@ -82,6 +87,12 @@ def _typed(kind: type, found: Any, place: str) -> Any:
     # True is an int to isinstance.
     if not isinstance(found, kind) or isinstance(found, bool):
         raise ValueError(f"{place or 'the whole'} is no {_WORDS[kind]}")
+    return found
+
+
+def _truth(found: Any, place: str) -> bool:
+    if not isinstance(found, bool):
+        raise ValueError(f"{place} is neither true nor false")
     return found
 
 

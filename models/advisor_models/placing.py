@@ -1,17 +1,11 @@
 """A placement by the model in use, what simpler ways give, and both as JSON."""
 
-import time
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import Progress
-
-from advisor.cli.profiles import find_profiles
 from advisor.constraints import Limits
 from advisor.errors import NoSplitError
 from advisor.gpu import Share
@@ -24,11 +18,9 @@ from advisor.predictions import UNCAPPED
 from advisor.profiles import Profile
 from advisor.recommendation import PERCENTAGE
 from advisor.settings import Settings
+from advisor_models.known_profiles import find_profiles
 from advisor_models.manifest import Manifest
 from advisor_models.registry import Registry
-
-PATIENCE_S = 2.0
-"""After this long a person is shown how far it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +65,17 @@ class Planned:
         return value(self.problem, self.solution.placement) / least - 1 if least else None
 
 
-def plan(wanted: Wanted, settings: Settings) -> Planned:
+def plan(
+    wanted: Wanted,
+    settings: Settings,
+    told: Callable[[int, int], None] = lambda done, pairs: None,
+) -> Planned:
     """The best placement by the model in use.
+
+    Args:
+        wanted: What was asked for.
+        settings: Say where points and models are kept.
+        told: Called after each predicted pair with the pairs done and all pairs.
 
     Raises:
         InputError: a job without a profile, or an objective that is not for placements.
@@ -85,8 +86,7 @@ def plan(wanted: Wanted, settings: Settings) -> Planned:
     found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
     profiles = found.profiles
     predictor = Registry(settings.home / "models").open_champion(other_gpu=wanted.other_gpu)
-    with _progress() as told:
-        options = predict_options(profiles, predictor, told=told)
+    options = predict_options(profiles, predictor, told=told)
     counts = Counter(wanted.queue)
     problem = make_problem(
         [job_type(profile, counts[profile.job]) for profile in profiles],
@@ -184,17 +184,3 @@ def _nothing_fits(profiles: Sequence[Profile]) -> NoSplitError:
         why="not one keeps these limits, alone or beside another one",
         fix="loosen --max-power, --memory or --min-speed",
     )
-
-
-@contextmanager
-def _progress() -> Generator[Callable[[int, int], None]]:
-    """A bar on a terminal where predicting takes long, nothing elsewhere."""
-    console = Console(stderr=True)
-    shown_at = time.monotonic() + PATIENCE_S
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("predicting pairs", visible=False)
-
-        def told(done: int, pairs: int) -> None:
-            bar.update(task, completed=done, total=pairs, visible=time.monotonic() > shown_at)
-
-        yield told

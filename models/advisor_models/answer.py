@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from advisor.cli.profiles import Found
 from advisor.objectives import OBJECTIVES
 from advisor.recommend import Option, Recommendation, Request, recommend
 from advisor.rules import MEANINGS
 from advisor.settings import Settings
+from advisor_models.known_profiles import Found
 from advisor_models.manifest import Manifest
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_models.registry import Registry

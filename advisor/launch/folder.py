@@ -1,0 +1,159 @@
+"""The folder of a launch: how its supervisor and everybody else speak to each other.
+
+    spec.json           what is wanted; there before a supervisor starts
+    claim               made by the supervisor that runs the launch, so that there is only ever one
+    alive               locked while that supervisor lives
+    status.json         where it stands; replaced as a whole, about once a second
+    stop                made by whoever wants it stopped
+    observations.jsonl  one line for each pair that ran
+    N-a/, N-b/          counter, gate and output of the jobs of pair N
+
+Files, since they outlive every process: a server can be killed and find its launches again.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from advisor.errors import BusyError, InputError
+from advisor.launch.spec import LaunchSpec
+from advisor.launch.status import LaunchStatus
+from advisor.typed_json import parse, to_plain
+from advisor.whole_files import replace_file
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFolder:
+    """One launch's folder."""
+
+    path: Path
+
+    @property
+    def launch_id(self) -> str:
+        """Name of the launch."""
+        return self.path.name
+
+    def read_spec(self) -> LaunchSpec:
+        """What is wanted.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        try:
+            return parse(LaunchSpec, (self.path / "spec.json").read_bytes())
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"the launch {self.launch_id} has no readable spec", why=str(error)
+            ) from error
+
+    def read_status(self) -> LaunchStatus:
+        """Where it stands; where its supervisor is gone before the end, that it has failed."""
+        # Looked at before the status: a supervisor writes its last word, then lets go.
+        lives, claimed = self.supervised(), self.claimed()
+        try:
+            status = parse(LaunchStatus, (self.path / "status.json").read_bytes())
+        except (OSError, ValueError):
+            status = LaunchStatus(launch_id=self.launch_id, state="accepted", updated_at=now())
+        if lives or not claimed or status.over:
+            return status
+        return replace(
+            status,
+            state="failed",
+            code="supervisor-gone",
+            cause="the process that watched the jobs was killed; they ended with it",
+        )
+
+    def write_status(self, status: LaunchStatus) -> None:
+        """Say where it stands; only its supervisor does.
+
+        Raises:
+            OSError: it cannot be written; the status before stays.
+        """
+        replace_file(self.path / "status.json", dumps(status))
+
+    def ask_stop(self) -> None:
+        """Ask the supervisor to stop the jobs in the safe order; again does nothing."""
+        (self.path / "stop").touch()
+
+    def stop_asked(self) -> bool:
+        """Whether somebody asked."""
+        return (self.path / "stop").exists()
+
+    def claimed(self) -> bool:
+        """Whether a supervisor has ever begun: then no other one may."""
+        return (self.path / "claim").exists()
+
+    def supervised(self) -> bool:
+        """Whether the supervisor lives."""
+        try:
+            with (self.path / "alive").open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
+    @contextmanager
+    def supervising(self) -> Generator[None]:
+        """Be the one supervisor of this launch, until the end of the block.
+
+        Raises:
+            BusyError: there is or was one.
+        """
+        with (self.path / "alive").open("wb") as file:
+            try:
+                # Locked before it is claimed: who sees the claim sees the lock.
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                (self.path / "claim").touch(exist_ok=False)
+            except (BlockingIOError, FileExistsError) as error:
+                raise BusyError(f"the launch {self.launch_id} has a supervisor already") from error
+            yield
+
+
+def create_folder(root: Path, spec: LaunchSpec) -> LaunchFolder:
+    """The folder of a new launch, whole or not at all; one that is there stays as it is.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    folder = LaunchFolder(root / spec.launch_id)
+    if folder.path.exists():
+        return folder
+    draft = root / f".{spec.launch_id}.{os.getpid()}"
+    draft.mkdir(parents=True, mode=0o700)
+    replace_file(draft / "spec.json", dumps(spec))
+    try:
+        draft.rename(folder.path)
+    except OSError:
+        # Somebody else made it at the same moment.
+        if not folder.path.exists():
+            raise
+    return folder
+
+
+def list_folders(root: Path) -> list[LaunchFolder]:
+    """All launches of this host, the newest first."""
+    names = sorted((p.name for p in root.glob("[!.]*") if p.is_dir()), reverse=True)
+    return [LaunchFolder(root / name) for name in names]
+
+
+def new_launch_id() -> str:
+    """A name that sorts by time, such as 20260131-120000-3f2a91."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def now() -> str:
+    """This moment, ISO 8601, UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def dumps(value: object) -> bytes:
+    """A dataclass as JSON."""
+    return json.dumps(to_plain(value)).encode()

@@ -1,0 +1,93 @@
+"""What is to be launched: pairs of jobs, their split, and what is expected of them."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.interval import Interval
+from advisor.job import Job
+
+WhenOneEnds = Literal["keep", "stop"]
+"""The other job goes on under its limit, or is stopped. Nothing is started in its place; the next
+pair of the queue starts when both are over."""
+
+LaunchWay = Literal["split", "uncapped", "time-sliced"]
+"""Each job under its share; both under MPS without limits; both without MPS."""
+
+HANG_S = 120.0
+"""A job that made progress and then none for this long is taken to hang."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What a model expects of a pair, to be shown beside what is observed.
+
+    Attributes:
+        rate_a: Progress of the first job per second, in its own unit.
+        solo_rate_a: Rate of the first job alone on the whole GPU; relative speeds divide by it.
+        work_per_joule: Sum of relative speeds per watt, so relative work per joule.
+        coverage: Part of such values that the intervals are to hold.
+    """
+
+    model_version: str
+    rate_a: Interval
+    rate_b: Interval
+    power_w: Interval
+    solo_rate_a: float
+    solo_rate_b: float
+    work_per_joule: Interval
+    coverage: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two jobs and how they share the GPU.
+
+    Attributes:
+        job_a: The first job, as its file was when the launch was asked for.
+        share_a_percent: 100 where there are no limits.
+        forecast: None where no profile or no model was at hand.
+    """
+
+    job_a: Job
+    job_b: Job
+    way: LaunchWay
+    share_a_percent: float
+    share_b_percent: float
+    forecast: Forecast | None = None
+
+    @property
+    def jobs(self) -> tuple[Job, Job]:
+        """Both."""
+        return self.job_a, self.job_b
+
+    @property
+    def shares_percent(self) -> tuple[float, float]:
+        """Of both."""
+        return self.share_a_percent, self.share_b_percent
+
+    @property
+    def name(self) -> str:
+        """How the pair is shared: 30/70, `uncapped` or `time-sliced`."""
+        shares = f"{self.share_a_percent:g}/{self.share_b_percent:g}"
+        return shares if self.way == "split" else self.way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchSpec:
+    """One launch: it holds its GPU from the first pair to the end of the last.
+
+    Attributes:
+        gpu: Index or UUID of the GPU.
+        pairs: The first one starts at once, each other one when the one before it is over.
+        duration_s: A pair is stopped after this time together; None: when its jobs end.
+        hang_s: See `HANG_S`.
+        asked_by: Who asked: a user's name, or the name of a token.
+    """
+
+    launch_id: str
+    gpu: str
+    pairs: tuple[Pair, ...]
+    when_one_ends: WhenOneEnds = "keep"
+    duration_s: float | None = None
+    hang_s: float = HANG_S
+    asked_by: str = ""

@@ -1,0 +1,1 @@
+"""The online service: recommendations, launches and profiles over HTTP."""
