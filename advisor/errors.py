@@ -84,3 +84,10 @@ class NoSplitError(AdvisorError):
 
     code = "no-split"
     exit_code = 10
+
+
+class IdempotencyError(AdvisorError):
+    """A request came again under the same idempotency key, but is another one."""
+
+    code = "idempotency-conflict"
+    exit_code = 11

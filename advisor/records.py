@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 REPLAY_SOURCE = "replay"
 """The `source` of points that were replayed, not measured."""
@@ -102,7 +102,7 @@ class SoloPoint(Measured):
     @property
     def point_id(self) -> str:
         """Stable identity: the same measurement has the same id wherever it is imported."""
-        return _identity(
+        return identity(
             self.run, self.job, self.gpu_uuid, f"{self.share_percent:g}", self.started_at
         )
 
@@ -158,7 +158,7 @@ class PairPoint(Measured):
     def point_id(self) -> str:
         """Stable identity: the same measurement has the same id wherever it is imported."""
         shares = f"{self.share_a_percent:g}", f"{self.share_b_percent:g}"
-        return _identity(self.run, *self.pair, self.gpu_uuid, self.mode, *shares, self.started_at)
+        return identity(self.run, *self.pair, self.gpu_uuid, self.mode, *shares, self.started_at)
 
 
 Point = SoloPoint | PairPoint
@@ -167,5 +167,6 @@ SOLO_COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(SoloPoint))
 PAIR_COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(PairPoint))
 
 
-def _identity(*key: str) -> str:
+def identity(*key: str) -> str:
+    """A short hash of what tells a row apart from others."""
     return hashlib.sha256("|".join(key).encode()).hexdigest()[:32]

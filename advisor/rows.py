@@ -1,4 +1,4 @@
-"""Points as plain values, as files, requests and databases carry them, and back, checked."""
+"""Records as plain values, as files, requests and databases carry them, and back, checked."""
 
 import dataclasses
 import functools
@@ -10,23 +10,28 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from advisor.errors import InputError
-from advisor.records import PairPoint, Point, SoloPoint
+from advisor.observations import OBSERVATION_WORDS, Observation, Record
+from advisor.records import PairPoint, SoloPoint
 
-P = TypeVar("P", bound=Point)
+P = TypeVar("P", bound=Record)
 
 
-def to_row(point: Point) -> dict[str, Any]:
+def to_row(point: Record) -> dict[str, Any]:
     """The point as plain JSON values; `flags` becomes a list."""
     row = {name: getattr(point, name) for name in column_types(type(point))}
     return {**row, "flags": list(point.flags)}
 
 
-def point_from_row(row: Mapping[str, Any]) -> Point:
-    """A point of the kind that the columns tell: a row with `job_a` is a pair.
+def record_from_row(row: Mapping[str, Any]) -> Record:
+    """A record of the kind that the columns tell.
+
+    A row with `launch_id` is an observation, another one with `job_a` a pair.
 
     Raises:
         InputError: as for `solo_from_row`.
     """
+    if "launch_id" in row:
+        return from_row(Observation, row)
     return from_row(PairPoint if "job_a" in row else SoloPoint, row)
 
 
@@ -50,8 +55,17 @@ def pair_from_row(row: Mapping[str, Any]) -> PairPoint:
     return from_row(PairPoint, row)
 
 
+def observation_from_row(row: Mapping[str, Any]) -> Observation:
+    """As `pair_from_row`, for what a launched pair did.
+
+    Raises:
+        InputError: also where `mode`, `first_ended` or `state` is none of its words.
+    """
+    return from_row(Observation, row)
+
+
 @functools.cache
-def column_types(kind: type[Point]) -> dict[str, tuple[type, bool]]:
+def column_types(kind: type[Record]) -> dict[str, tuple[type, bool]]:
     """Type of each column's values, in order, and whether a column may be without a value."""
     hints = typing.get_type_hints(kind)
     return {f.name: _type_and_optional(hints[f.name]) for f in dataclasses.fields(kind)}
@@ -64,7 +78,7 @@ def _type_and_optional(hint: Any) -> tuple[type, bool]:
 
 
 def from_row(kind: type[P], row: Mapping[str, Any]) -> P:
-    """A point of `kind` from plain values; see `solo_from_row` and `pair_from_row`."""
+    """A record of `kind` from plain values; see `solo_from_row` and its sisters."""
     known = column_types(kind)
     if unknown := sorted(set(row) - set(known)):
         raise InputError(f"unknown column {', '.join(unknown)}", fix="see docs/schema.md")
@@ -74,8 +88,10 @@ def from_row(kind: type[P], row: Mapping[str, Any]) -> P:
     if missing := [name for name in required if name not in values]:
         raise InputError(f"missing column or value: {', '.join(missing)}", fix="see docs/schema.md")
     point = kind(**values)
-    if isinstance(point, PairPoint):
+    if not isinstance(point, SoloPoint):
         _check_order(point)
+    if isinstance(point, Observation):
+        _check_words(point)
     return point
 
 
@@ -166,7 +182,13 @@ _LARGEST_INTEGER = 2**31 - 1
 """What an SQL INTEGER holds."""
 
 
-def _check_order(point: PairPoint) -> None:
+def _check_words(observation: Observation) -> None:
+    for name, words in OBSERVATION_WORDS.items():
+        if (found := getattr(observation, name)) not in words:
+            raise InputError(f"{name} is {found!r}", fix=f"one of {', '.join(words)}")
+
+
+def _check_order(point: PairPoint | Observation) -> None:
     if point.job_a > point.job_b:
         raise InputError(
             f"job_a is {point.job_a!r}, after job_b {point.job_b!r}",

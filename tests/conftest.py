@@ -8,8 +8,11 @@ from pathlib import Path
 
 import fake_nvml
 import host as fake_host
+import postgres
 import pytest
 from hypothesis import settings
+
+from advisor_data import migrate
 
 # A loaded machine is slow; that is no fault of what is tested.
 settings.register_profile("advisor", deadline=None)
@@ -46,3 +49,27 @@ def host(fake_libraries: Path) -> Iterator[fake_host.FakeHost]:
 def nvml(fake_libraries: Path, tmp_path: Path) -> fake_nvml.FakeNvml:
     """A fake NVML of its own state, all defaults."""
     return fake_nvml.FakeNvml(fake_libraries, tmp_path / "nvml")
+
+
+# databases
+
+
+@pytest.fixture(scope="module")
+def postgres_server() -> Iterator[postgres.Server]:
+    """A running PostgreSQL server; skips where its programs are not installed."""
+    with postgres.running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_empty(postgres_server: postgres.Server, request: pytest.FixtureRequest) -> str:
+    """The address of a database of its own for each test."""
+    letters = (c if c.isalnum() else "_" for c in request.node.name.removeprefix("test_"))
+    return postgres_server.create_database("".join(letters)[:60])
+
+
+@pytest.fixture
+def postgres_url(postgres_empty: str) -> str:
+    """The address of a database with its tables."""
+    migrate(postgres_empty, Path())
+    return postgres_empty

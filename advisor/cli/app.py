@@ -20,7 +20,8 @@ _COMMANDS = {
     "doctor": "Check everything that measuring needs; changes nothing. "
     "Exit code 1: something is missing.",
     "jobs": "List the jobs of this folder and the profiles that were measured.",
-    "data": "Import and export points; migrate the database.",
+    "data": "Import and export points; back up, restore and migrate the database.",
+    "tokens": "Make, list and revoke the tokens that the service lets in.",
     "report": "Pages made from measurements.",
     "train": "Learn from measured pairs; writes model.onnx and manifest.json.",
     "evaluate": "How good is the model? "

@@ -1,4 +1,4 @@
-"""`advisor data`: bring points in, take them out, keep the database's schema current."""
+"""`advisor data`: bring points in, take them out; copy, restore and migrate the database."""
 
 import json
 from collections.abc import Sequence
@@ -7,23 +7,32 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from advisor.records import PairPoint, Point, SoloPoint
+from advisor.observations import Observation, Record
+from advisor.records import PairPoint, SoloPoint
 from advisor.settings import read_settings
 from advisor_data import Store, open_store
 from advisor_data import migrate as migrate_store
 from advisor_data.files import read_points, write_points
+from advisor_data.store import need_sql
 
-app = typer.Typer(help="Import and export points; migrate the database.", no_args_is_help=True)
+app = typer.Typer(
+    help="Import and export points; back up, restore and migrate the database.",
+    no_args_is_help=True,
+)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Result as JSON on stdout")]
-Kind = Literal["solo", "pairs"]
+Kind = Literal["solo", "pairs", "observations"]
 
-_RECORDS: dict[Kind, type[Point]] = {"solo": SoloPoint, "pairs": PairPoint}
+_RECORDS: dict[Kind, type[Record]] = {
+    "solo": SoloPoint,
+    "pairs": PairPoint,
+    "observations": Observation,
+}
 
 
 @app.command("import")
 def import_(files: list[Path], as_json: AsJson = False) -> None:
-    """Bring solo and pair points from Parquet, CSV or JSON-lines files.
+    """Bring points and observations from Parquet, CSV or JSON-lines files.
 
     Points that are there already are left as they are.
     """
@@ -39,9 +48,11 @@ def import_(files: list[Path], as_json: AsJson = False) -> None:
 @app.command("export")
 def export(
     file: Path,
-    kind: Annotated[Kind, typer.Option(help="One job alone, or two together")] = "solo",
+    kind: Annotated[
+        Kind, typer.Option(help="One job alone, two together, or what launched pairs did")
+    ] = "solo",
     job: Annotated[str | None, typer.Option(help="Only this job, or pairs with it")] = None,
-    run: Annotated[str | None, typer.Option(help="Only this run")] = None,
+    run: Annotated[str | None, typer.Option(help="Only this run, or this launch")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write points of one kind to a Parquet, CSV or JSON-lines file, as the name ends."""
@@ -60,15 +71,49 @@ def migrate() -> None:
     typer.echo("the database's schema is current")
 
 
-def _take_in(store: Store, points: Sequence[Point], record: type[Point]) -> dict[str, int]:
+@app.command("backup")
+def backup(file: Path, as_json: AsJson = False) -> None:
+    """Copy an SQLite database into one file, also while others write; see docs/state.md."""
+    need_sql()
+    from advisor_data.backup import back_up  # only here: SQLAlchemy takes time to load
+
+    settings = read_settings()
+    size_bytes = back_up(settings.database_url, settings.home, file)
+    _say(as_json, f"{size_bytes} bytes written to {file}", written_bytes=size_bytes)
+
+
+@app.command("restore")
+def restore(
+    file: Path,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Put it in the place of the database that is there")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the SQLite database what a backup says: all of it, or nothing."""
+    need_sql()
+    from advisor_data.backup import restore as bring_back  # as in backup
+
+    settings = read_settings()
+    bring_back(settings.database_url, settings.home, file, overwrite=overwrite)
+    _say(as_json, f"the database is as {file} says", restored=str(file))
+
+
+def _take_in(store: Store, points: Sequence[Record], record: type[Record]) -> dict[str, int]:
     mine = [point for point in points if isinstance(point, record)]
     return {"read": len(mine), "new": store.add(mine)}
 
 
-def _wanted(store: Store, kind: Kind, job: str | None, run: str | None) -> Sequence[Point]:
+def _wanted(store: Store, kind: Kind, job: str | None, run: str | None) -> Sequence[Record]:
     if kind == "solo":
         return store.solo_points(job=job, run=run)
-    return [p for p in store.pair_points(run=run) if job is None or job in p.pair]
+    if kind == "pairs":
+        return [p for p in store.pair_points(run=run) if job is None or job in p.pair]
+    return [
+        observation
+        for observation in store.observations()
+        if (job is None or job in observation.pair) and run in (None, observation.launch_id)
+    ]
 
 
 def _say(as_json: bool, text: str, **result: Any) -> None:

@@ -1,19 +1,23 @@
-"""Points as append-only files of JSON lines, one per kind and run; the standard library alone."""
+"""Records as files of JSON lines, one per kind and run; needs the standard library alone."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-from advisor.records import PairPoint, Point, SoloPoint
+from advisor.observations import Observation, Record
+from advisor.records import PairPoint, SoloPoint
 from advisor.rows import P
 from advisor_data.point_file import PointFile, file_errors
-from advisor_data.points import KIND_NAMES, checked, in_order, names_of_pair
+from advisor_data.points import KIND_NAMES, checked, in_order, names_of_pair, only_of
 
 
 class FileStore:
-    """A folder with one file `solo-<run>.jsonl` and one `pair-<run>.jsonl` per run.
+    """A folder with a `solo-<run>.jsonl` and a `pair-<run>.jsonl` per run.
+
+    What launched pairs did is in one `observation-<month>.jsonl` per month.
 
     Every append is flushed to disk before `add` returns, so a killed process loses nothing that
     was added. Writers lock the file; a line that a crash cut off is left out when reading.
@@ -23,15 +27,31 @@ class FileStore:
         self.folder = folder
         self._files: dict[Path, PointFile[Any]] = {}
 
-    def add(self, points: Iterable[Point]) -> int:
+    def add(self, points: Iterable[Record]) -> int:
         """See `Store.add`."""
-        groups: defaultdict[tuple[type[Point], str], list[Point]] = defaultdict(list)
+        groups: defaultdict[tuple[type[Record], str], list[Record]] = defaultdict(list)
         for point in checked(points):
-            groups[type(point), point.run].append(point)
+            groups[type(point), _group(point)].append(point)
         return sum(
             self._file(self._path(kind, run), kind).add(group)
             for (kind, run), group in groups.items()
         )
+
+    def replace_profile(self, job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> int:
+        """See `Store.replace_profile`.
+
+        Each file is changed as a whole, those with new points first: after a crash in between,
+        some old points are there still, and none is lost. The same call again ends it.
+        """
+        groups: defaultdict[Path, list[SoloPoint]] = defaultdict(list)
+        for point in only_of(job, gpu_model, points):
+            groups[self._path(SoloPoint, point.run)].append(point)
+        self._change_profile(job, gpu_model, groups)
+        return sum(map(len, groups.values()))
+
+    def delete_profile(self, job: str, gpu_model: str | None = None) -> int:
+        """See `Store.delete_profile`; each file is changed as a whole."""
+        return self._change_profile(job, gpu_model, {})
 
     def solo_points(
         self, *, job: str | None = None, gpu_model: str | None = None, run: str | None = None
@@ -49,6 +69,12 @@ class FileStore:
         """See `Store.pair_points`."""
         return self._points(PairPoint, run, **names_of_pair(pair), gpu_model=gpu_model)
 
+    def observations(
+        self, *, pair: tuple[str, str] | None = None, gpu_model: str | None = None
+    ) -> list[Observation]:
+        """See `Store.observations`."""
+        return self._points(Observation, None, **names_of_pair(pair), gpu_model=gpu_model)
+
     def close(self) -> None:
         """Nothing is held open between calls."""
 
@@ -65,15 +91,34 @@ class FileStore:
             p for p in found if all(getattr(p, name) == value for name, value in values.items())
         )
 
-    def _paths(self, kind: type[Point], run: str | None) -> list[Path]:
+    def _change_profile(
+        self, job: str, gpu_model: str | None, new: Mapping[Path, list[SoloPoint]]
+    ) -> int:
+        """Take the old points out of all files and put the new ones in; how many went out."""
+        self._points(SoloPoint, None)  # a damaged file is found before any is changed
+
+        def is_old(point: SoloPoint) -> bool:
+            return point.job == job and gpu_model in (None, point.gpu_model)
+
+        paths = dict.fromkeys([*new, *self._paths(SoloPoint, None)])
+        files = [(path, self._file(path, SoloPoint)) for path in paths]
+        return sum(file.change(is_old, new.get(path, [])) for path, file in files)
+
+    def _paths(self, kind: type[Record], run: str | None) -> list[Path]:
         if not self.folder.exists():
             return []
         with file_errors(self.folder):
             here = [p for p in self.folder.iterdir() if p.match(f"{KIND_NAMES[kind]}-*.jsonl")]
         return [path for path in sorted(here) if run is None or path == self._path(kind, run)]
 
-    def _path(self, kind: type[Point], run: str) -> Path:
+    def _path(self, kind: type[Record], run: str) -> Path:
         return self.folder / f"{KIND_NAMES[kind]}-{quote(run, safe='')}.jsonl"
 
     def _file(self, path: Path, kind: type[P]) -> PointFile[P]:
         return self._files.setdefault(path, PointFile(path, kind))
+
+
+def _group(record: Record) -> str:
+    if isinstance(record, Observation):
+        return f"{datetime.fromisoformat(record.started_at):%Y-%m}"
+    return record.run

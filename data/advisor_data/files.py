@@ -1,4 +1,4 @@
-"""Points as Parquet, CSV or JSON lines, to take away and to bring in."""
+"""Records as Parquet, CSV or JSON lines, to take away and to bring in."""
 
 import csv
 import io
@@ -10,24 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import InputError, StoreError
-from advisor.records import Point, SoloPoint
-from advisor.rows import column_types, point_from_row, to_row
+from advisor.observations import Record
+from advisor.records import SoloPoint
+from advisor.rows import column_types, record_from_row, to_row
 from advisor_data import parquet
 from advisor_data.lines import json_row, warn_torn, whole_lines
 from advisor_data.points import IDENTITY, checked
 
-Encode = Callable[[type[Point], Sequence[Point]], bytes]
+Encode = Callable[[type[Record], Sequence[Record]], bytes]
 Decode = Callable[[bytes], Iterator[tuple[str, Mapping[str, Any]]]]
 
 
-def write_points(path: Path, points: Iterable[Point]) -> None:
+def write_points(path: Path, points: Iterable[Record]) -> None:
     """Write points of one kind, in the format that the suffix names: .parquet, .csv or .jsonl.
 
     What stood at `path` is replaced when the new file is whole and on disk, not before. Without
     points it is a file of solo points.
 
     Raises:
-        InputError: another suffix, points of both kinds, or a point that could not be read back.
+        InputError: another suffix, points of several kinds, or a point that could not be read back.
         StoreError: the file cannot be written.
     """
     encode, _ = _format(path)
@@ -51,32 +52,33 @@ def write_points(path: Path, points: Iterable[Point]) -> None:
             draft.unlink()
 
 
-def read_points(path: Path) -> list[Point]:
+def read_points(path: Path) -> list[Record]:
     """All points of a .parquet, .csv or .jsonl file, or none where one of its rows is bad.
 
-    Rows with a column `job_a` are pair points, others solo points.
+    Rows with a column `launch_id` are observations, others with `job_a` pair points, others solo
+    points.
 
     Raises:
         InputError: the file cannot be read, or a row, named by its number and column, is bad.
     """
     _, decode = _format(path)
-    seen: dict[str, tuple[str, Point]] = {}
+    seen: dict[str, tuple[str, Record]] = {}
     with _at(str(path)):
         for place, row in decode(_content(path)):
             with _at(place):
-                point = point_from_row(row)
+                point = record_from_row(row)
                 first_place, first = seen.setdefault(point.point_id, (place, point))
                 _check_same(first_place, first, point)
     return [point for _, point in seen.values()]
 
 
-def _only_kind(path: Path, points: Sequence[Point]) -> type[Point]:
+def _only_kind(path: Path, points: Sequence[Record]) -> type[Record]:
     kinds = {type(point) for point in points} or {SoloPoint}
     if len(kinds) > 1:
         raise InputError(
-            f"{path} was to hold solo and pair points",
+            f"{path} was to hold points of several kinds",
             why="a file has the columns of one kind",
-            fix="write two files",
+            fix="write a file for each kind",
         )
     return kinds.pop()
 
@@ -91,7 +93,7 @@ def _content(path: Path) -> bytes:
     return data
 
 
-def _check_same(first_place: str, first: Point, point: Point) -> None:
+def _check_same(first_place: str, first: Record, point: Record) -> None:
     if first != point:
         raise InputError(
             f"the same measurement as {first_place}, with other values",
@@ -100,7 +102,7 @@ def _check_same(first_place: str, first: Point, point: Point) -> None:
         )
 
 
-def _encode_csv(kind: type[Point], points: Sequence[Point]) -> bytes:
+def _encode_csv(kind: type[Record], points: Sequence[Record]) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, column_types(kind), lineterminator="\n")
     writer.writeheader()
@@ -136,7 +138,7 @@ def _csv_row(header: list[str], values: list[str], line: int) -> dict[str, str]:
     return dict(zip(header, values, strict=True))
 
 
-def _encode_jsonl(_kind: type[Point], points: Sequence[Point]) -> bytes:
+def _encode_jsonl(_kind: type[Record], points: Sequence[Record]) -> bytes:
     return b"".join(json.dumps(to_row(point)).encode() + b"\n" for point in points)
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from advisor.errors import InputError
-from advisor.records import SCHEMA_VERSION, Point
+from advisor.observations import Record
+from advisor.records import SCHEMA_VERSION
 from advisor.rows import column_types, to_row
 from advisor_data.points import KIND_NAMES
 
@@ -17,7 +18,7 @@ VERSION_KEY = b"advisor.schema_version"
 KIND_KEY = b"advisor.kind"
 
 
-def encode(kind: type[Point], points: Sequence[Point]) -> bytes:
+def encode(kind: type[Record], points: Sequence[Record]) -> bytes:
     """Points of one kind as the content of a Parquet file."""
     arrow, parquet = _load("pyarrow"), _load("pyarrow.parquet")
     rows = [to_row(point) for point in points]
@@ -53,7 +54,7 @@ def _check_version(metadata: dict[bytes, bytes] | None) -> None:
         )
 
 
-def _schema(arrow: Any, kind: type[Point]) -> Any:
+def _schema(arrow: Any, kind: type[Record]) -> Any:
     types = {
         str: arrow.string(),
         float: arrow.float64(),

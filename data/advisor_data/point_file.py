@@ -1,15 +1,16 @@
-"""One append-only file of JSON lines with points of one kind; needs the standard library alone."""
+"""One file of JSON lines with records of one kind; needs the standard library alone."""
 
 import fcntl
 import json
 import os
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic
 
 from advisor.errors import InputError, StoreError
+from advisor.observations import Record
 from advisor.rows import P, from_row, to_row
 from advisor_data.lines import json_row, warn_torn, whole_lines
 
@@ -53,6 +54,25 @@ class PointFile(Generic[P]):
             known.grow(b"".join(lines), new)
             self._known = known
         return len(lines)
+
+    def change(self, is_old: Callable[[P], bool], new: Sequence[P]) -> int:
+        """Take points out and put others in, in one step: the file before or the one after stands.
+
+        Returns:
+            How many were taken out.
+
+        Raises:
+            StoreError: the file is damaged, or the new one could not be written.
+        """
+        flags = os.O_RDWR | (os.O_CREAT if new else 0)
+        with _locked(self.path, flags, fcntl.LOCK_EX) as descriptor:
+            stored, _ = self._parse(_content(descriptor, 0), 0)
+            coming = {point.point_id for point in new}
+            kept = [p for p in stored if p.point_id not in coming and not is_old(p)]
+            if new or len(kept) < len(stored):
+                self._known = None
+                _replace(self.path, [*kept, *new])
+        return sum(is_old(point) for point in stored)
 
     def read(self) -> list[P]:
         """All points, in the order in which they were added; a torn last line is left out.
@@ -134,6 +154,20 @@ def _append(descriptor: int, path: Path, start: int, lines: list[bytes]) -> None
         ) from error
 
 
+def _replace(path: Path, points: Iterable[Record]) -> None:
+    """Put a new file in the place of one whose lock is held."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with draft.open("wb") as file:
+            file.writelines(json.dumps(to_row(point)).encode() + b"\n" for point in points)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        _sync_folder(path.parent)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
 def _write_all(descriptor: int, data: bytes) -> None:
     while data:
         data = data[os.write(descriptor, data) :]
@@ -154,14 +188,28 @@ def _locked(path: Path, flags: int, lock: int) -> Generator[int]:
     with file_errors(path):
         if is_new := bool(flags & os.O_CREAT) and not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, flags, 0o666)
+        descriptor = _open_locked(path, flags, lock)
         try:
-            fcntl.flock(descriptor, lock)
             if is_new:
                 _sync_folder(path.parent)
             yield descriptor
         finally:
             os.close(descriptor)
+
+
+def _open_locked(path: Path, flags: int, lock: int) -> int:
+    """Opens and locks the file that stands at `path`, not one that was replaced meanwhile."""
+    while True:
+        descriptor = os.open(path, flags, 0o666)
+        try:
+            fcntl.flock(descriptor, lock)
+            status = path.stat()
+            if (status.st_dev, status.st_ino) == _inode(descriptor):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
 
 
 def _sync_folder(folder: Path) -> None:

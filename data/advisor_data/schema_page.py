@@ -3,7 +3,8 @@
 import dataclasses
 from collections.abc import Container
 
-from advisor.records import SCHEMA_VERSION, Counters, Measured, PairPoint, Point, SoloPoint
+from advisor.observations import Observation, Record
+from advisor.records import SCHEMA_VERSION, Counters, Measured, PairPoint, SoloPoint
 from advisor.rows import column_types
 from advisor_data.points import IDENTITY
 
@@ -26,9 +27,9 @@ _BEFORE = f"""\
 # Points
 
 A solo point is one job alone at one share of one GPU; a pair point is two jobs together at one
-split. Each is one row, over one window. The names are the same in Parquet, CSV, JSON lines, SQL
-(tables `solo_points` and `pair_points`) and `--json`. This is version {SCHEMA_VERSION} of the \
-schema.
+split. Each is one row, over one window. An observation is what a launched pair really did, over as
+long as it ran. The names are the same in Parquet, CSV, JSON lines, SQL (tables `solo_points`,
+`pair_points` and `observations`) and `--json`. This is version {SCHEMA_VERSION} of the schema.
 
 A value that was not measured is empty (`null` in JSON, Parquet and SQL), never 0.
 """
@@ -42,7 +43,8 @@ _IDENTITY = f"""
 `flags` is empty for a window with nothing wrong; in CSV and SQL its words are joined by `;`. The
 words are explained in [flags.md](flags.md).
 
-The jobs of a pair stand in the order of their names, so that each pair is written in one way only.
+The jobs of a pair stand in the order of their names, so that each pair is written in one way only;
+those of an observation too.
 A pair in which a job failed has no rates, the flag `failed`, and the reason in `error`.
 
 ## What makes two rows the same measurement
@@ -51,6 +53,7 @@ A pair in which a job failed has no rates, the flag `failed`, and the reason in 
 |---|---|
 | solo | {", ".join(f"`{name}`" for name in IDENTITY[SoloPoint])} |
 | pair | {", ".join(f"`{name}`" for name in IDENTITY[PairPoint])} |
+| observation | {", ".join(f"`{name}`" for name in IDENTITY[Observation])} |
 
 Their hash is the `point_id` of the SQL tables. Bringing in a row that is already there changes
 nothing, so a file can be imported twice. Two rows of one file that are the same measurement but
@@ -71,7 +74,8 @@ have, in any order. The numbers of these examples are made up:
 
     advisor data import points.csv pairs.csv
 
-- Rows with a column `job_a` are pairs; a file that `advisor` writes holds one kind.
+- Rows with a column `launch_id` are observations, others with `job_a` pairs; a file that `advisor`
+  writes holds one kind.
 - `rate` is progress per second and `rate_unit` says of what; rates of one job must share a unit.
 - `started_at` is ISO 8601 in UTC, with `Z` or `+00:00`.
 - `run` is any name for the session; points of one run were measured under the same conditions.
@@ -82,8 +86,8 @@ import before anything is stored; the message names the file, the line and the c
 carry the kind of their points and the version of the schema; older versions are read, newer ones
 refused.
 
-`advisor data export FILE` writes solo points, with `--kind pairs` pair points; `--job` and `--run`
-choose among them.
+`advisor data export FILE` writes solo points, with `--kind pairs` pair points, with `--kind
+observations` what launched pairs did; `--job` and `--run` choose among them.
 
 ## Where points are kept
 
@@ -92,10 +96,12 @@ choose among them.
 | none | `advisor.db` (SQLite) in the data folder; without SQLAlchemy, the folder `points` there |
 | `sqlite:///FILE` | SQLite in one file of a local disk |
 | `postgresql://USER@HOST/DATABASE` | PostgreSQL; `advisor data migrate` makes its tables |
-| `files:DIR` | an append-only file of JSON lines per run, `solo-RUN.jsonl` or `pair-RUN.jsonl` |
+| `files:DIR` | a file of JSON lines per run, `solo-RUN.jsonl` or `pair-RUN.jsonl`, and per month \
+`observation-MONTH.jsonl` |
 
 SQLite files are upgraded when they are opened. On a network file system use `files:` or PostgreSQL:
-SQLite's write-ahead log needs all its users on one host (https://www.sqlite.org/wal.html).
+SQLite's write-ahead log needs all its users on one host (https://www.sqlite.org/wal.html). Backup,
+restore and what else a service keeps: [state.md](state.md).
 """
 
 
@@ -110,22 +116,23 @@ def page() -> str:
             _section("Columns of pair points", PairPoint, _names(PairPoint) - common),
             _section("Columns of both", SoloPoint, common - counters),
             _section("Counters, columns of both", SoloPoint, counters),
+            _section("Columns of observations", Observation, _names(Observation)),
             _IDENTITY,
             _AFTER,
         )
     )
 
 
-def _names(record: type[Counters]) -> set[str]:
+def _names(record: type[Counters | Observation]) -> set[str]:
     return {field.name for field in dataclasses.fields(record)}
 
 
-def _section(title: str, kind: type[Point], names: Container[str]) -> str:
+def _section(title: str, kind: type[Record], names: Container[str]) -> str:
     fields = (field for field in dataclasses.fields(kind) if field.name in names)
     return f"\n## {title}\n{_TABLE}" + "".join(_line(field, kind) for field in fields)
 
 
-def _line(field: "dataclasses.Field[object]", kind: type[Point]) -> str:
+def _line(field: "dataclasses.Field[object]", kind: type[Record]) -> str:
     value_type, _ = column_types(kind)[field.name]
     needed = "yes" if field.default is dataclasses.MISSING else ""
     unit, meaning = field.metadata["unit"], field.metadata["meaning"]

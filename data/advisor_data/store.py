@@ -1,4 +1,4 @@
-"""What a store of points answers, and the choice of one; nothing here loads SQLAlchemy."""
+"""What a store of records answers, and the choice of one; nothing here loads SQLAlchemy."""
 
 import importlib
 import importlib.util
@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from advisor.errors import InputError, StoreError
-from advisor.records import PairPoint, Point, SoloPoint
+from advisor.observations import Observation, Record
+from advisor.records import PairPoint, SoloPoint
 from advisor_data.file_store import FileStore
 
 FILES_PREFIX = "files:"
 
 
 class Store(Protocol):
-    """Keeps points of both kinds; several processes may use the same one at once."""
+    """Keeps points, and what launched pairs did; several processes may use the same one at once."""
 
-    def add(self, points: Iterable[Point]) -> int:
+    def add(self, points: Iterable[Record]) -> int:
         """Keep points, of one kind or mixed; they are on disk when this returns.
 
         Returns:
@@ -44,6 +45,40 @@ class Store(Protocol):
         """As `solo_points`, for pairs; the names of a pair's jobs may come in either order."""
         ...
 
+    def observations(
+        self, *, pair: tuple[str, str] | None = None, gpu_model: str | None = None
+    ) -> list[Observation]:
+        """As `pair_points`, for what launched pairs did."""
+        ...
+
+    def replace_profile(self, job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> int:
+        """Put these points in the place of all solo points of a job.
+
+        Args:
+            job: Whose profile it is.
+            gpu_model: Only points of this model go; None: those of all models.
+            points: The new ones.
+
+        Returns:
+            How many points are kept now.
+
+        Raises:
+            InputError: no points, or one of another job or GPU model.
+            StoreError: the points could not be kept; the old ones are all there.
+        """
+        ...
+
+    def delete_profile(self, job: str, gpu_model: str | None = None) -> int:
+        """Forget all solo points of a job, of one GPU model or of all.
+
+        Returns:
+            How many went.
+
+        Raises:
+            StoreError: they could not be removed.
+        """
+        ...
+
     def close(self) -> None: ...
 
     def __enter__(self) -> Self: ...
@@ -65,10 +100,10 @@ def open_store(url: str | None, home: Path) -> Store:
         StoreError: the store cannot be opened, or its schema is not the one of this version.
     """
     if url is None:
-        url = _default_url(home)
+        url = default_url(home)
     if url.startswith(FILES_PREFIX):
         return FileStore(Path(url.removeprefix(FILES_PREFIX)))
-    return _sql_store().open_sql_store(url)
+    return _sql("sql_store").open_sql_store(url)
 
 
 def migrate(url: str | None, home: Path) -> None:
@@ -82,12 +117,17 @@ def migrate(url: str | None, home: Path) -> None:
         InputError: the URL is none.
         StoreError: the database cannot be reached, or a newer version has changed its schema.
     """
-    url = url or _default_url(home)
+    url = url or default_url(home)
     if not url.startswith(FILES_PREFIX):
-        _sql_store().migrate(url)
+        _sql("sql_engine").migrate(url)
 
 
-def _default_url(home: Path) -> str:
+def default_url(home: Path) -> str:
+    """Where records are kept that were given no address; see `open_store`.
+
+    Raises:
+        StoreError: the folder cannot be made.
+    """
     files, database = home / "points", home / "advisor.db"
     if not _has_sql() or (files.is_dir() and not database.exists()):
         return f"{FILES_PREFIX}{files}"
@@ -106,10 +146,19 @@ def _has_sql() -> bool:
     return all(importlib.util.find_spec(name) for name in ("sqlalchemy", "alembic"))
 
 
-def _sql_store() -> Any:
+def need_sql() -> None:
+    """See to it that a database can be used.
+
+    Raises:
+        InputError: SQLAlchemy or Alembic is not installed.
+    """
     if not _has_sql():
         raise InputError(
             "a database needs SQLAlchemy and Alembic, which are not installed",
             fix=f"pip install 'sm-advisor[data]', or use {FILES_PREFIX}DIR",
         )
-    return importlib.import_module("advisor_data.sql_store")
+
+
+def _sql(module: str) -> Any:
+    need_sql()
+    return importlib.import_module(f"advisor_data.{module}")

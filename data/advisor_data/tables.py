@@ -1,14 +1,29 @@
-"""The SQL tables of points, one per kind, their columns taken from the records."""
+"""The SQL tables: of records, one per kind, their columns taken from the records; and of a service.
+
+What has to be true of several rows is an index here, so that it holds for several processes.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Boolean, Column, Double, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    text,
+)
 from sqlalchemy.types import TypeEngine
 
-from advisor.records import PairPoint, Point, SoloPoint
+from advisor.observations import Observation, Record
+from advisor.records import PairPoint, SoloPoint
 from advisor.rows import P, column_types, from_row, to_row
-from advisor_data.points import KIND_NAMES
 
 VERSION_TABLE = "advisor_schema"
 """Holds the version of the schema, apart from other programs of the same database."""
@@ -24,8 +39,7 @@ _SQL_TYPES: dict[type, type[TypeEngine[Any]]] = {
 }
 
 
-def _table(kind: type[Point], *indexed: tuple[str, ...]) -> Table:
-    name = f"{KIND_NAMES[kind]}_points"
+def _table(kind: type[Record], name: str, *indexed: tuple[str, ...]) -> Table:
     return Table(
         name,
         metadata,
@@ -38,17 +52,76 @@ def _table(kind: type[Point], *indexed: tuple[str, ...]) -> Table:
     )
 
 
-tables: Mapping[type[Point], Table] = {
-    SoloPoint: _table(SoloPoint, ("job", "gpu_model"), ("run",)),
-    PairPoint: _table(PairPoint, ("job_a", "job_b"), ("run",)),
+tables: Mapping[type[Record], Table] = {
+    SoloPoint: _table(SoloPoint, "solo_points", ("job", "gpu_model"), ("run",)),
+    PairPoint: _table(PairPoint, "pair_points", ("job_a", "job_b"), ("run",)),
+    Observation: _table(Observation, "observations", ("job_a", "job_b"), ("launch_id",)),
 }
 
+changes = Table("advisor_changes", metadata, Column("count", BigInteger, nullable=False))
+"""One row: how often something changed that answers are made from."""
 
-def to_sql(point: Point) -> dict[str, Any]:
-    """The point as a row of its table; `flags` are joined by ";"."""
-    return {**to_row(point), "flags": ";".join(point.flags), "point_id": point.point_id}
+
+def _unique_among(name: str, condition: str, *columns: str) -> Index:
+    """Rows that fulfil a condition differ in these columns."""
+    where = text(condition)
+    return Index(name, *columns, unique=True, sqlite_where=where, postgresql_where=where)
+
+
+tokens = Table(
+    "advisor_tokens",
+    metadata,
+    Column("secret_sha256", String(64), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("scopes", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("expires_at", Text, nullable=True),
+    Column("revoked_at", Text, nullable=True),
+    _unique_among("ux_advisor_tokens_name", "revoked_at IS NULL", "name"),
+)
+
+_NOT_OVER = "state NOT IN ('finished', 'stopped', 'failed')"
+
+launches = Table(
+    "advisor_launches",
+    metadata,
+    Column("launch_id", Text, primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("gpu", Text, nullable=False),
+    Column("gpu_uuid", Text, nullable=True),
+    Column("state", Text, nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("asked_by", Text, nullable=False),
+    Column("idempotency_key", Text, nullable=True),
+    Column("request_hash", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("updated_at", Text, nullable=False),
+    _unique_among("ux_advisor_launches_gpu", _NOT_OVER, "host", "gpu"),
+    _unique_among("ux_advisor_launches_gpu_uuid", _NOT_OVER, "host", "gpu_uuid"),
+    # No two rows without a key are the same to SQL.
+    Index("ux_advisor_launches_key", "asked_by", "idempotency_key", unique=True),
+)
+
+audit_log = Table(
+    "advisor_audit_log",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("at", Text, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("request_id", Text, nullable=False),
+    Column("client", Text, nullable=False),
+)
+
+
+def to_sql(record: Record) -> dict[str, Any]:
+    """The record as a row of its table; `flags` are joined by ";"."""
+    return {**to_row(record), "flags": ";".join(record.flags), "point_id": record.point_id}
 
 
 def from_sql(kind: type[P], row: Mapping[Any, Any]) -> P:
-    """The point of a row of the table of `kind`."""
+    """The record of a row of the table of `kind`."""
     return from_row(kind, {name: value for name, value in row.items() if name != "point_id"})

@@ -15,14 +15,14 @@ INSERT INTO solo_points (
 """)
 
 
-def make_version_1(url: str, points: int) -> None:
-    """Make the tables of schema revision 0001 at an SQLAlchemy URL, with solo points in them."""
+def make_old(url: str, points: int, revision: str = "0001") -> None:
+    """Make the tables of an old schema revision at an SQLAlchemy URL, with solo points in them."""
     engine = create_engine(url)
     config = Config()
     config.set_main_option("script_location", "advisor_data:migrations")
     with engine.begin() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
+        command.upgrade(config, revision)
         rows = [
             {"point_id": f"{n:032}", "rate": n + 0.5, "started_at": f"2026-01-31T12:00:{n:02}Z"}
             for n in range(points)

@@ -1,19 +1,13 @@
 """Points in a real PostgreSQL server."""
 
-import os
-import shutil
-import socket
-import subprocess
-import tempfile
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from old_schema import make_version_1
+from old_schema import make_old
+from postgres import Server
 from sqlalchemy import create_engine
 
 from advisor.errors import StoreError
@@ -24,71 +18,19 @@ from advisor_data.tables import VERSION_TABLE, metadata
 pytestmark = pytest.mark.postgres
 
 
-@dataclass(frozen=True)
-class Server:
-    """A server with its data in `folder`, on loopback."""
-
-    programs: Path
-    folder: Path
-    port: int
-
-    def url(self, database: str) -> str:
-        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
-
-    def start(self) -> None:
-        options = f"-c listen_addresses=127.0.0.1 -p {self.port} -k {self.folder} -c fsync=off"
-        self.run("pg_ctl", "-w", "-l", self.folder / "log", "-o", options, "start")
-
-    def stop(self) -> None:
-        self.run("pg_ctl", "-w", "-m", "immediate", "stop")
-
-    def run(self, program: str, *arguments: str | Path) -> None:
-        """Runs a server program as user postgres, as it refuses to be root."""
-        user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        command = [self.programs / program, "-D", self.folder / "data", *arguments]
-        subprocess.run(
-            [*(user if os.geteuid() == 0 else []), *command],
-            check=True,
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            timeout=50,
-        )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """A running server; its folder is outside pytest's, which user postgres may not enter."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not found:
-        pytest.skip("no PostgreSQL server programs in /usr/lib/postgresql (package postgresql)")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = Server(found[-1].parent, Path(tempfile.mkdtemp(prefix="advisor-pg-")), port)
-    if os.geteuid() == 0:
-        shutil.chown(server.folder, "postgres", "postgres")
-    server.run("initdb", "--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8")
-    server.start()
-    yield server
-    server.stop()
-    shutil.rmtree(server.folder)
+@pytest.fixture
+def server(postgres_server: Server) -> Server:
+    return postgres_server
 
 
 @pytest.fixture
-def empty(server: Server, request: pytest.FixtureRequest) -> str:
-    """The address of a database of its own for each test."""
-    name = request.node.name.removeprefix("test_")[:60]
-    command = [server.programs / "createdb", "-h", "127.0.0.1", "-p", str(server.port)]
-    subprocess.run([*command, "-U", "postgres", name], check=True)
-    return server.url(name)
+def empty(postgres_empty: str) -> str:
+    return postgres_empty
 
 
 @pytest.fixture
-def url(empty: str) -> str:
-    """The address of a database with its tables."""
-    migrate(empty, Path())
-    return empty
+def url(postgres_url: str) -> str:
+    return postgres_url
 
 
 def point(number: int) -> SoloPoint:
@@ -138,9 +80,10 @@ def test_migrations_make_the_tables_of_the_code(url: str) -> None:
     engine.dispose()
 
 
-def test_an_old_database_is_raised_without_loss(empty: str, tmp_path: Path) -> None:
-    """Tables of the first version are refused until they are migrated, and keep their rows."""
-    make_version_1(empty.replace("postgresql:", "postgresql+psycopg:"), points=3)
+@pytest.mark.parametrize("revision", ["0001", "0002"])
+def test_an_old_database_is_raised_without_loss(empty: str, tmp_path: Path, revision: str) -> None:
+    """Tables of an earlier version are refused until they are migrated, and keep their rows."""
+    make_old(empty.replace("postgresql:", "postgresql+psycopg:"), 3, revision)
     with pytest.raises(StoreError, match="advisor data migrate"):
         open_store(empty, tmp_path)
     migrate(empty, Path())

@@ -14,10 +14,18 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from store_points import any_pair_point, any_point, pair_point, point
+from store_points import (
+    any_observation,
+    any_pair_point,
+    any_point,
+    observation,
+    pair_point,
+    point,
+)
 
 from advisor.errors import InputError, StoreError
-from advisor.records import PAIR_COLUMNS, SCHEMA_VERSION, SOLO_COLUMNS, PairPoint, Point, SoloPoint
+from advisor.observations import OBSERVATION_COLUMNS, Observation, Record
+from advisor.records import PAIR_COLUMNS, SCHEMA_VERSION, SOLO_COLUMNS, PairPoint, SoloPoint
 from advisor.rows import to_row
 from advisor_data import bundled, open_store, schema_page
 from advisor_data.bundled import (
@@ -56,9 +64,12 @@ def test_any_points_survive_a_file(tmp_path: Path, suffix: str, points: list[Sol
 @settings(
     deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(points=st.lists(any_pair_point, max_size=3, unique_by=lambda p: p.point_id))
-def test_any_pair_points_survive_a_file(
-    tmp_path: Path, suffix: str, points: list[PairPoint]
+@given(
+    points=st.lists(any_pair_point, max_size=3, unique_by=lambda p: p.point_id)
+    | st.lists(any_observation, max_size=3, unique_by=lambda p: p.point_id)
+)
+def test_any_pairs_survive_a_file(
+    tmp_path: Path, suffix: str, points: list[PairPoint] | list[Observation]
 ) -> None:
     """The kind is found by the columns; missing rates, flags and errors come back as they were."""
     path = tmp_path / f"points{suffix}"
@@ -68,8 +79,8 @@ def test_any_pair_points_survive_a_file(
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_two_kinds_do_not_go_into_one_file(tmp_path: Path, suffix: str) -> None:
-    """The message says to write two files, and nothing is written."""
-    with pytest.raises(InputError, match="write two files"):
+    """The message says to write a file for each kind, and nothing is written."""
+    with pytest.raises(InputError, match="write a file for each kind"):
         write_points(tmp_path / f"p{suffix}", [point(), pair_point()])
     assert list(tmp_path.iterdir()) == []
 
@@ -81,20 +92,25 @@ def test_a_file_without_points_is_read(tmp_path: Path, suffix: str) -> None:
     assert read_points(tmp_path / f"p{suffix}") == []
 
 
-def test_json_lines_of_both_kinds_are_read(tmp_path: Path) -> None:
+def test_json_lines_of_all_kinds_are_read(tmp_path: Path) -> None:
     """Files of a node that were glued together are brought in as one."""
-    rows = [to_row(pair_point(1)), to_row(point(1))]
+    records = [pair_point(1), point(1), observation(1)]
+    rows = [to_row(record) for record in records]
     (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert read_points(tmp_path / "p.jsonl") == [pair_point(1), point(1)]
+    assert read_points(tmp_path / "p.jsonl") == records
 
 
 @pytest.mark.parametrize(
     ("measured", "kind", "columns"),
-    [(point(), b"solo", SOLO_COLUMNS), (pair_point(), b"pair", PAIR_COLUMNS)],
-    ids=["solo", "pair"],
+    [
+        (point(), b"solo", SOLO_COLUMNS),
+        (pair_point(), b"pair", PAIR_COLUMNS),
+        (observation(), b"observation", OBSERVATION_COLUMNS),
+    ],
+    ids=["solo", "pair", "observation"],
 )
 def test_parquet_says_its_units_kind_and_version(
-    tmp_path: Path, measured: Point, kind: bytes, columns: tuple[str, ...]
+    tmp_path: Path, measured: Record, kind: bytes, columns: tuple[str, ...]
 ) -> None:
     """Somebody who opens the file elsewhere finds unit, meaning, kind and schema version in it."""
     write_points(tmp_path / "p.parquet", [measured])
@@ -309,8 +325,7 @@ def test_the_examples_of_the_schema_page_can_be_brought_in(tmp_path: Path) -> No
 
 
 def test_the_schema_page_has_every_column_of_each_kind() -> None:
-    """Columns of both kinds stand there once; `mode` twice, as it means another thing in each."""
+    """Columns of both kinds of points stand there once, but `mode`; observations stand apart."""
     rows = re.findall(r"^\| `(\w+)` \|", schema_page.page(), flags=re.MULTILINE)
-    columns = Counter({*SOLO_COLUMNS, *PAIR_COLUMNS})
-    columns["mode"] += 1
+    columns = Counter([*{*SOLO_COLUMNS, *PAIR_COLUMNS}, "mode", *OBSERVATION_COLUMNS])
     assert Counter(rows) == columns

@@ -5,11 +5,26 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from store_points import any_pair_point, any_point, pair_point, point
+from store_points import (
+    any_observation,
+    any_pair_point,
+    any_point,
+    observation,
+    pair_point,
+    point,
+)
 
 from advisor.errors import InputError
-from advisor.records import PAIR_COLUMNS, SOLO_COLUMNS, PairPoint, Point, SoloPoint
-from advisor.rows import column_types, pair_from_row, point_from_row, solo_from_row, to_row
+from advisor.observations import OBSERVATION_COLUMNS, Observation, Record
+from advisor.records import PAIR_COLUMNS, SOLO_COLUMNS, PairPoint, SoloPoint
+from advisor.rows import (
+    column_types,
+    observation_from_row,
+    pair_from_row,
+    record_from_row,
+    solo_from_row,
+    to_row,
+)
 from advisor_data.points import IDENTITY
 
 
@@ -28,14 +43,14 @@ def test_any_point_survives_text(measured: SoloPoint) -> None:
     assert solo_from_row({k: "" if v is None else str(v) for k, v in row.items()}) == measured
 
 
-@given(any_pair_point)
-def test_any_pair_point_survives_json_and_text(measured: PairPoint) -> None:
+@given(any_pair_point | any_observation)
+def test_any_pair_survives_json_and_text(measured: PairPoint | Observation) -> None:
     """As for solo points, with the kind found by the columns."""
-    read = point_from_row(json.loads(json.dumps(to_row(measured))))
+    read = record_from_row(json.loads(json.dumps(to_row(measured))))
     assert read == measured
     assert read.point_id == measured.point_id
     row = {**to_row(measured), "flags": ";".join(measured.flags)}
-    assert point_from_row({k: "" if v is None else str(v) for k, v in row.items()}) == measured
+    assert record_from_row({k: "" if v is None else str(v) for k, v in row.items()}) == measured
 
 
 @pytest.mark.parametrize("nothing", [None, "", math.nan, "nan", "NaN"])
@@ -113,8 +128,8 @@ def test_all_missing_columns_are_named() -> None:
         solo_from_row({"rate": "", "host": "node1"})
 
 
-@pytest.mark.parametrize("measured", [point(), pair_point()], ids=["solo", "pair"])
-def test_the_named_columns_and_no_others_make_the_id(measured: Point) -> None:
+@pytest.mark.parametrize("measured", [point(), pair_point(), observation()], ids=type)
+def test_the_named_columns_and_no_others_make_the_id(measured: Record) -> None:
     """Run, jobs, card, shares and start tell measurements apart; what was measured does not."""
     other: dict[type, Any] = {str: "other", float: 51.0, int: 7, bool: True, tuple: ("noisy",)}
     changing = {
@@ -142,13 +157,31 @@ def test_a_pair_is_written_in_one_way_only() -> None:
     assert pair_from_row(to_row(pair_point(job_b="gemm"))).pair == ("gemm", "gemm")
 
 
+@pytest.mark.parametrize("column", ["mode", "first_ended", "state"])
+def test_a_word_of_an_observation_that_is_none_is_refused(column: str) -> None:
+    """What reports count by is never misspelt; the message has the words."""
+    with pytest.raises(InputError, match=f"{column} is 'done'. one of .*(finished|mps|job_a)"):
+        observation_from_row({**to_row(observation()), column: "done"})
+
+
+def test_an_observation_is_written_in_one_way_only() -> None:
+    """As a pair: its jobs in the order of their names."""
+    with pytest.raises(InputError, match="swap"):
+        observation_from_row(to_row(observation(job_a="sort", job_b="gemm")))
+
+
 @pytest.mark.parametrize(
-    ("kind", "columns"), [(SoloPoint, SOLO_COLUMNS), (PairPoint, PAIR_COLUMNS)]
+    ("kind", "columns"),
+    [
+        (SoloPoint, SOLO_COLUMNS),
+        (PairPoint, PAIR_COLUMNS),
+        (Observation, OBSERVATION_COLUMNS),
+    ],
 )
-def test_column_types_cover_the_record(kind: type[Point], columns: tuple[str, ...]) -> None:
+def test_column_types_cover_the_record(kind: type[Record], columns: tuple[str, ...]) -> None:
     """Every column has one type that stores and files know."""
     types = column_types(kind)
     assert tuple(types) == columns
-    assert {value_type for value_type, _ in types.values()} == {str, float, int, bool, tuple}
+    assert {value_type for value_type, _ in types.values()} <= {str, float, int, bool, tuple}
     assert types["power_w"] == (float, True)
-    assert types["window_s"] == (float, False)
+    assert types["started_at"] == (str, False)

@@ -10,9 +10,17 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from store_points import any_pair_point, any_point, pair_point, point
+from store_points import (
+    any_observation,
+    any_pair_point,
+    any_point,
+    observation,
+    pair_point,
+    point,
+)
 
 from advisor.errors import InputError
+from advisor.observations import Observation
 from advisor.records import PairPoint, SoloPoint
 from advisor_data import Store, open_store
 
@@ -77,6 +85,81 @@ def test_any_pair_point_comes_back_as_it_was(store: Store, measured: PairPoint) 
     measured = replace(measured, run=f"{measured.run} {next(_fresh)}")
     store.add([measured])
     assert store.pair_points(pair=measured.pair, run=measured.run) == [measured]
+
+
+@settings(
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(seen=any_observation)
+def test_any_observation_comes_back_as_it_was(store: Store, seen: Observation) -> None:
+    """Every column of what a launched pair did survives, missing predictions among them."""
+    seen = replace(seen, launch_id=f"{seen.launch_id} {next(_fresh)}")
+    assert store.add([seen]) == 1
+    assert store.add([seen]) == 0
+    assert seen in store.observations(pair=seen.pair)
+
+
+def test_observations_are_found_by_jobs_and_model(store: Store) -> None:
+    """In the order of time, the jobs named in either order; points are not among them."""
+    seen = [
+        observation(1),
+        observation(2, job_b="triad"),
+        observation(3, gpu_model="A100", started_at="2026-03-01T00:00:00Z"),
+    ]
+    assert store.add([point(1), seen[2], pair_point(1), *seen]) == 5
+    assert store.observations() == seen
+    assert store.observations(pair=("triad", "gemm")) == [seen[1]]
+    assert store.observations(gpu_model="A100") == [seen[2]]
+    assert (store.solo_points(), store.pair_points()) == ([point(1)], [pair_point(1)])
+
+
+def test_a_profile_is_replaced_as_a_whole(store: Store) -> None:
+    """Old points of all runs go, the same measurement takes its new values, others stay."""
+    others = [point(8, job="sort"), pair_point(1), observation(1)]
+    store.add([point(1), point(2, run="r2"), point(3), *others])
+    new = [point(1, rate=7.0), point(4, run="r3")]
+    assert store.replace_profile("gemm", None, [*new, new[0]]) == 2
+    assert store.solo_points(job="gemm") == new
+    assert [*store.solo_points(job="sort"), *store.pair_points(), *store.observations()] == others
+    assert store.add([point(1), point(2)]) == 1
+
+
+def test_a_profile_is_replaced_on_one_gpu_model(store: Store) -> None:
+    """What was measured on other models stays."""
+    store.add([point(1), point(2, gpu_model="A100")])
+    assert store.replace_profile("gemm", "A100", [point(3, gpu_model="A100")]) == 1
+    assert store.solo_points() == [point(1), point(3, gpu_model="A100")]
+
+
+@pytest.mark.parametrize(
+    ("points", "complaint"),
+    [
+        ([], "without points"),
+        ([point(1, job="sort")], "a point of sort"),
+        ([point(1, gpu_model="A100")], "on A100 is no part"),
+        ([point(1), point(2, rate=-1.0)], "rate is -1"),
+    ],
+)
+def test_a_profile_that_is_none_replaces_nothing(
+    store: Store, points: list[SoloPoint], complaint: str
+) -> None:
+    """A mistake in the new points costs no old one."""
+    store.add([point(5)])
+    with pytest.raises(InputError, match=complaint):
+        store.replace_profile("gemm", "NVIDIA H200", points)
+    assert store.solo_points() == [point(5)]
+
+
+def test_a_profile_is_deleted(store: Store) -> None:
+    """Of one model or of all; what was deleted can be added again."""
+    store.add([point(1), point(2, gpu_model="A100"), point(3, run="r2"), point(4, job="sort")])
+    assert store.delete_profile("gemm", "A100") == 1
+    assert store.delete_profile("gemm", "A100") == 0
+    assert store.solo_points() == [point(1), point(3, run="r2"), point(4, job="sort")]
+    assert store.delete_profile("gemm") == 2
+    assert store.delete_profile("nobody") == 0
+    assert store.solo_points() == [point(4, job="sort")]
+    assert store.add([point(1)]) == 1
 
 
 def test_points_are_found_by_job_model_and_run(store: Store) -> None:
@@ -156,11 +239,23 @@ with open_store(sys.argv[2], Path(sys.argv[3])) as store:
         print(number, store.add([point(number)]), flush=True)
 """
 
+REPLACER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from store_points import point
+from advisor_data import open_store
+with open_store(sys.argv[2], Path(sys.argv[3])) as store:
+    for number in range(int(sys.argv[4])):
+        store.replace_profile("gemm", None, [point(number), point(number, run="r2")])
+        print(number, flush=True)
+"""
 
-def writer(url: str, home: Path, count: int) -> "subprocess.Popen[str]":
+
+def writer(url: str, home: Path, count: int, program: str = WRITER) -> "subprocess.Popen[str]":
     """A process that adds `count` points one by one and prints each when it was added."""
-    here = Path(__file__).parent
-    command = [sys.executable, "-c", WRITER, str(here), url, str(home), str(count)]
+    here = Path(__file__).parents[1] / "fakes"
+    command = [sys.executable, "-c", program, str(here), url, str(home), str(count)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -186,3 +281,33 @@ def test_kill_9_loses_nothing_that_was_added(url: str, tmp_path: Path) -> None:
     with open_store(url, tmp_path) as store:
         assert len(store.solo_points()) >= 20 + len(whole)
         assert store.add([point(0), point(80_000)]) == 1
+
+
+def test_writers_and_replacers_at_once(url: str, tmp_path: Path) -> None:
+    """A point that is added while its file or table is rewritten is not lost."""
+    with open_store(url, tmp_path) as store:
+        process = writer(url, tmp_path, 60, REPLACER)
+        kept = [point(number, job="sort") for number in range(100)]
+        assert [store.add([one]) for one in kept] == [1] * 100
+        process.communicate(timeout=50)
+        assert process.returncode == 0
+        assert store.solo_points(job="sort") == kept
+        assert store.solo_points(job="gemm") == [
+            *sorted([point(59), point(59, run="r2")], key=lambda p: p.point_id)
+        ]
+
+
+def test_kill_9_of_a_replacement_keeps_one_profile_at_least(url: str, tmp_path: Path) -> None:
+    """A killed replacement leaves the old points, the new ones or both, and files that open."""
+    process = writer(url, tmp_path, 80_000, REPLACER)
+    assert process.stdout is not None
+    for _ in range(20):
+        process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    rest = process.communicate(timeout=50)[0].split()
+    done = int(rest[-1]) if rest else 19
+    with open_store(url, tmp_path) as store:
+        starts = {p.started_at for p in store.solo_points()}
+        assert starts & {point(done).started_at, point(done + 1).started_at}
+        assert store.replace_profile("gemm", None, [point(0)]) == 1
+        assert store.solo_points() == [point(0)]

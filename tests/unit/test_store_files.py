@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from store_points import pair_point, point
+from store_points import observation, pair_point, point
 
 from advisor.errors import StoreError
 from advisor.rows import to_row
 from advisor_data import point_file
 from advisor_data.file_store import FileStore
 
+FAKES = Path(__file__).parents[1] / "fakes"
 LINES = [json.dumps(to_row(point(number))).encode() + b"\n" for number in range(3)]
 
 
@@ -133,7 +134,7 @@ def test_a_file_that_may_not_grow_keeps_whole_lines(store: FileStore, file: Path
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
         "FileStore(Path(sys.argv[2])).add(point(number) for number in range(3))\n"
     )
-    command = [sys.executable, "-c", script, str(Path(__file__).parent), str(store.folder)]
+    command = [sys.executable, "-c", script, str(FAKES), str(store.folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "took 2 of 3 points. File too large" in done.stderr
     assert file.read_bytes() == LINES[0] + LINES[1]
@@ -282,3 +283,44 @@ def test_damage_behind_known_lines_is_named_by_its_line(store: FileStore, file: 
     for _ in range(2):
         with pytest.raises(StoreError, match="damaged in line 4"):
             store.add([point(2)])
+
+
+def test_a_full_disk_keeps_the_old_profile(
+    store: FileStore, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A profile that cannot be replaced or deleted is there as before, without a draft."""
+    store.add([point(1), point(2, job="sort")])
+    before = file.read_bytes()
+
+    def fsync(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", fsync)
+        with pytest.raises(StoreError, match="No space left"):
+            store.replace_profile("gemm", None, [point(3)])
+        with pytest.raises(StoreError, match="No space left"):
+            store.delete_profile("gemm")
+    assert file.read_bytes() == before
+    assert list(store.folder.iterdir()) == [file]
+    assert store.delete_profile("gemm") == 1
+
+
+def test_a_damaged_file_stops_a_replacement_before_it_begins(store: FileStore, file: Path) -> None:
+    """A line that cannot be read may be a point of that job: no file is changed."""
+    store.add([point(1)])
+    other = store.folder / "solo-r2.jsonl"
+    other.write_bytes(b"{}\n")
+    with pytest.raises(StoreError, match=r"solo-r2\.jsonl is damaged in line 1"):
+        store.replace_profile("gemm", None, [point(3)])
+    assert other.read_bytes() == b"{}\n"
+    assert file.read_bytes() == LINES[1]
+
+
+def test_observations_of_a_month_share_a_file(store: FileStore) -> None:
+    """A service that launches for years does not end with a file per launch."""
+    store.add([observation(1), observation(2), observation(3, started_at="2026-02-01T00:00:00Z")])
+    assert sorted(file.name for file in store.folder.iterdir()) == [
+        "observation-2026-01.jsonl",
+        "observation-2026-02.jsonl",
+    ]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from old_schema import make_version_1
+from old_schema import make_old
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine
-from store_points import pair_point, point
+from store_points import observation, pair_point, point
 
 from advisor.errors import StoreError
 from advisor_data import migrate, open_store
@@ -26,10 +26,10 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_disk() -> Iterator[None]:
-    """SQLite finds its disk full at 64 pages."""
+    """SQLite finds its disk full at 128 pages."""
 
     def limit(connection: Any, _record: object) -> None:
-        connection.execute("PRAGMA max_page_count=64")
+        connection.execute("PRAGMA max_page_count=128")
 
     event.listen(Engine, "connect", limit)
     yield
@@ -55,9 +55,10 @@ def test_migrating_twice_changes_nothing(file: Path) -> None:
         assert store.solo_points() == [point()]
 
 
-def test_an_old_database_is_raised_without_loss(file: Path) -> None:
-    """Opening a file of the first version keeps its rows and takes pairs from then on."""
-    make_version_1(f"sqlite:///{file}", points=3)
+@pytest.mark.parametrize("revision", ["0001", "0002"])
+def test_an_old_database_is_raised_without_loss(file: Path, revision: str) -> None:
+    """Opening a file of an earlier version keeps its rows and takes all kinds from then on."""
+    make_old(f"sqlite:///{file}", 3, revision)
     with open_store(f"sqlite:///{file}", file) as store:
         stored = store.solo_points()
         assert [(p.rate, p.power_w, p.throttled) for p in stored] == [
@@ -69,11 +70,12 @@ def test_an_old_database_is_raised_without_loss(file: Path) -> None:
         assert store.pair_points() == []
         assert store.add([point(40), pair_point(1)]) == 2
         assert store.pair_points() == [pair_point(1)]
+        assert store.add([observation(1)]) == 1
 
 
 def test_a_migration_that_fails_leaves_the_old_database(file: Path) -> None:
     """A table in the way stops the upgrade as a whole: rows and version stay as they were."""
-    make_version_1(f"sqlite:///{file}", points=3)
+    make_old(f"sqlite:///{file}", points=3)
     with closing(sqlite3.connect(file)) as other, other:
         other.execute("CREATE TABLE pair_points (theirs TEXT)")
     with pytest.raises(StoreError, match="already exists"):

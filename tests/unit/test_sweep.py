@@ -14,7 +14,8 @@ from watching import Watching
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError, PartitionError, StoreError
 from advisor.gpu import Gpu, Share
 from advisor.job import Job, Progress
-from advisor.records import Point, SoloPoint
+from advisor.observations import Record
+from advisor.records import SoloPoint
 from advisor.runtime.backend import Granted
 from advisor_data.file_store import FileStore
 from advisor_profiling.bench import Client
@@ -89,7 +90,7 @@ class FaultyBench(ReplayBench):
 class FullStore(FileStore):
     """A disk that is full after one point."""
 
-    def add(self, points: Iterable[Point]) -> int:
+    def add(self, points: Iterable[Record]) -> int:
         if self.solo_points():
             raise StoreError("No space left on device")
         return super().add(points)

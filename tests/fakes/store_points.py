@@ -5,7 +5,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from advisor.records import PairPoint, Point, SoloPoint
+from advisor.observations import OBSERVATION_WORDS, Observation, Record
+from advisor.records import PairPoint, SoloPoint
 from advisor.rows import column_types
 
 
@@ -34,14 +35,36 @@ def pair_point(number: int = 0, **fields: Any) -> PairPoint:
     return PairPoint(**{**values, **fields})
 
 
+def observation(number: int = 0, **fields: Any) -> Observation:
+    """What a launched pair did; each number is another launch."""
+    values: dict[str, Any] = {
+        "launch_id": f"20260131-120000-{number:06}",
+        "job_a": "gemm",
+        "job_b": "sort",
+        "gpu_model": "NVIDIA H200",
+        "gpu_uuid": "GPU-1",
+        "share_a_percent": 30.0,
+        "share_b_percent": 70.0,
+        "rate_a": 100.0 + number,
+        "overlap_s": 60.0,
+        "state": "finished",
+        "started_at": _moment(number),
+    }
+    return Observation(**{**values, **fields})
+
+
 def _window(number: int) -> dict[str, Any]:
     return {
         "gpu_model": "NVIDIA H200",
         "gpu_uuid": "GPU-1",
         "window_s": 5.0,
-        "started_at": f"2026-01-31T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}Z",
+        "started_at": _moment(number),
         "run": "r1",
     }
+
+
+def _moment(number: int) -> str:
+    return f"2026-01-31T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}Z"
 
 
 _WORDS = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=12)
@@ -57,21 +80,39 @@ _VALUES: dict[type, st.SearchStrategy[Any]] = {
 }
 
 
-def _columns(kind: type[Point], **special: st.SearchStrategy[Any]) -> dict[str, Any]:
+def _columns(kind: type[Record], **special: st.SearchStrategy[Any]) -> dict[str, Any]:
     return {
         name: st.none() | _VALUES[value_type] if optional else _VALUES[value_type]
         for name, (value_type, optional) in column_types(kind).items()
     } | {"started_at": _MOMENTS, **special}
 
 
-def _in_order_of_names(**fields: Any) -> PairPoint:
-    job_a, job_b = sorted((fields.pop("job_a"), fields.pop("job_b")))
-    return PairPoint(job_a=job_a, job_b=job_b, **fields)
+def _pair(**fields: Any) -> PairPoint:
+    return PairPoint(**_in_order_of_names(fields))
+
+
+def _observation(**fields: Any) -> Observation:
+    return Observation(**_in_order_of_names(fields))
+
+
+def _in_order_of_names(fields: dict[str, Any]) -> dict[str, Any]:
+    job_a, job_b = sorted((fields["job_a"], fields["job_b"]))
+    return {**fields, "job_a": job_a, "job_b": job_b}
 
 
 any_point: st.SearchStrategy[SoloPoint] = st.builds(
     SoloPoint, **_columns(SoloPoint, share_percent=_SHARES)
 )
 any_pair_point: st.SearchStrategy[PairPoint] = st.builds(
-    _in_order_of_names, **_columns(PairPoint, share_a_percent=_SHARES, share_b_percent=_SHARES)
+    _pair,
+    **_columns(PairPoint, share_a_percent=_SHARES, share_b_percent=_SHARES),
+)
+any_observation: st.SearchStrategy[Observation] = st.builds(
+    _observation,
+    **_columns(
+        Observation,
+        share_a_percent=_SHARES,
+        share_b_percent=_SHARES,
+        **{name: st.sampled_from(words) for name, words in OBSERVATION_WORDS.items()},
+    ),
 )

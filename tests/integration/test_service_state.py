@@ -1,0 +1,411 @@
+"""Tokens, launches, the audit log and the count of changes, in SQLite and in PostgreSQL."""
+
+import dataclasses
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch_writer import row
+from postgres import Server
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import Engine
+from store_points import observation, pair_point, point
+
+from advisor.errors import AdvisorError, BusyError, IdempotencyError, InputError, StoreError
+from advisor.launch.folder import now
+from advisor.launch.status import OVER
+from advisor_data import open_store
+from advisor_data.service_state import (
+    AuditEntry,
+    LaunchRow,
+    ServiceState,
+    open_service_state,
+)
+from advisor_data.tables import launches
+
+WRITER = Path(__file__).parents[1] / "fakes/launch_writer.py"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a fresh database of each kind."""
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path}/state.db"
+
+
+@pytest.fixture
+def state(url: str, tmp_path: Path) -> Iterator[ServiceState]:
+    with open_service_state(url, tmp_path) as opened:
+        yield opened
+
+
+def entry(number: int, **fields: Any) -> AuditEntry:
+    """Something that was done."""
+    values: dict[str, Any] = {"at": now(), "who": "ci", "action": "launch.create", "outcome": "ok"}
+    values |= {"subject": str(number), **fields}
+    return AuditEntry(**values)
+
+
+def later(**time: int) -> str:
+    """A moment that far from now."""
+    return (datetime.now(UTC) + timedelta(**time)).isoformat()
+
+
+def test_a_token_is_found_by_its_secret_alone(state: ServiceState) -> None:
+    """Whoever has the secret is known by name and scopes; nobody else is."""
+    token, secret = state.make_token("ci", ["launch", "read", "read"], later(days=90))
+    assert token.scopes == ("read", "launch")
+    assert secret.startswith("adv_")
+    assert len(secret) == 47
+    assert state.find_token(secret) == token
+    wrong = ["", "adv_", secret[:-1], f"{secret}=", secret.swapcase(), "ü", "\udcff", "x" * 10**6]
+    assert [state.find_token(text) for text in wrong] == [None] * len(wrong)
+
+
+def test_a_secret_is_kept_nowhere(state: ServiceState, url: str, tmp_path: Path) -> None:
+    """Who reads the whole database can use no token."""
+    _, secret = state.make_token("ci", ["read"])
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.connect() as connection:
+        rows = connection.exec_driver_sql("SELECT * FROM advisor_tokens").all()
+    engine.dispose()
+    assert len(rows) == 1
+    assert secret not in str(rows)
+    assert not [file for file in tmp_path.rglob("*") if secret.encode() in file.read_bytes()]
+
+
+def test_a_revoked_token_is_not_found(state: ServiceState) -> None:
+    """It stays in the list, and its name can be given anew."""
+    first, secret = state.make_token("ci", ["read"])
+    with pytest.raises(InputError, match="advisor tokens revoke ci"):
+        state.make_token("ci", ["admin"])
+    state.revoke_token("ci")
+    assert state.find_token(secret) is None
+    with pytest.raises(InputError, match="no living token 'ci'"):
+        state.revoke_token("ci")
+    second, other = state.make_token("ci", ["write"])
+    assert state.find_token(other) == second
+    listed = {(token.created_at, token.revoked_at is None) for token in state.tokens()}
+    assert listed == {(first.created_at, False), (second.created_at, True)}
+
+
+def test_an_expired_token_is_not_found(state: ServiceState) -> None:
+    """After its end it lets nobody in, and its name is free."""
+    _, secret = state.make_token("ci", ["read"], later(milliseconds=300))
+    assert state.find_token(secret) is not None
+    time.sleep(0.35)
+    assert state.find_token(secret) is None
+    _, other = state.make_token("ci", ["read"])
+    assert state.find_token(other) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "scopes", "end", "complaint"),
+    [
+        ("", ["read"], None, "no name"),
+        ("two words", ["read"], None, "no name"),
+        ("line\n", ["read"], None, "no name"),
+        ("-dash", ["read"], None, "no name"),
+        ("x" * 65, ["read"], None, "no name"),
+        ("ci", [], None, "give one or more of read, write, launch, admin"),
+        ("ci", ["read", "root"], None, "not all known"),
+        ("ci", ["read"], "soon", "no moment"),
+        ("ci", ["read"], "2099-01-01T00:00:00", "no moment"),
+        ("ci", ["read"], "0001-01-01T00:00:00+12:00", "no moment"),
+        ("ci", ["read"], "2020-01-01T00:00:00Z", "would have expired"),
+    ],
+)
+def test_a_token_that_makes_no_sense_is_not_made(
+    tmp_path: Path, name: str, scopes: list[str], end: str | None, complaint: str
+) -> None:
+    """The message says what to write instead."""
+    with open_service_state(None, tmp_path) as state:
+        with pytest.raises(InputError, match=complaint):
+            state.make_token(name, scopes, end)
+        assert state.tokens() == []
+
+
+def test_one_launch_at_a_time_on_a_gpu(state: ServiceState) -> None:
+    """A GPU is free again when its launch is over; other GPUs and hosts always are."""
+    first = row("1", "node1")
+    assert state.add_launch(first) == first
+    with pytest.raises(BusyError, match="GPU 0 of node1 is held by the launch 1"):
+        state.add_launch(row("2", "node1"))
+    state.add_launch(dataclasses.replace(row("3", "node1"), gpu="1"))
+    state.add_launch(row("4", "node2"))
+    assert state.update_launch("1", "running", '{"a": 1}')
+    with pytest.raises(BusyError):
+        state.add_launch(row("2", "node1"))
+    assert state.update_launch("1", "failed", '{"a": 2}')
+    state.add_launch(row("2", "node1"))
+    found = state.launch("1")
+    assert found
+    assert (found.state, found.status) == ("failed", '{"a": 2}')
+    assert found.updated_at > first.updated_at
+
+
+def test_a_gpu_has_two_names_and_is_one(state: ServiceState) -> None:
+    """Who asks for it by its UUID finds it taken by who asked by its index."""
+    state.add_launch(dataclasses.replace(row("1", "node1"), gpu_uuid="GPU-1"))
+    other = dataclasses.replace(row("2", "node1"), gpu="GPU-1", gpu_uuid="GPU-1")
+    with pytest.raises(BusyError, match="held by the launch 1"):
+        state.add_launch(other)
+
+
+def test_asking_again_with_the_same_key_launches_once(state: ServiceState) -> None:
+    """Also when the launch is over, or the GPU is busy; another asker's key is another key."""
+    first = dataclasses.replace(row("1", "node1"), idempotency_key="k", request_hash="h")
+    again = dataclasses.replace(first, launch_id="2")
+    state.add_launch(first)
+    assert state.add_launch(again) == first
+    with pytest.raises(IdempotencyError, match="asked for with it") as caught:
+        state.add_launch(dataclasses.replace(again, request_hash="other"))
+    assert caught.value.code == "idempotency-conflict"
+    with pytest.raises(BusyError):
+        state.add_launch(dataclasses.replace(again, asked_by="else"))
+    state.update_launch("1", "finished", "{}")
+    assert state.add_launch(again).launch_id == "1"
+    state.add_launch(dataclasses.replace(again, asked_by="else"))
+    with pytest.raises(InputError, match="there is a launch 2"):
+        state.add_launch(row("2", "node3"))
+
+
+def test_a_launch_that_is_over_stays_over(state: ServiceState) -> None:
+    """A report that comes late does not take the GPU again."""
+    state.add_launch(row("1", "node1"))
+    assert state.update_launch("1", "stopped", '{"last": true}')
+    assert not state.update_launch("1", "running", "{}")
+    assert not state.update_launch("nobody", "running", "{}")
+    assert [(r.state, r.status) for r in state.launches()] == [("stopped", '{"last": true}')]
+    assert state.launch("nobody") is None
+    assert state.launch("1\0") is None
+
+
+def test_launches_come_in_pages(state: ServiceState) -> None:
+    """The last first; each page goes on where the one before ended."""
+    for number in range(7):
+        state.add_launch(row(f"2026-{number}", f"node{number % 2}"))
+        state.update_launch(f"2026-{number}", "finished", "{}")
+    state.add_launch(row("2026-7", "node1"))
+
+    def ids(**wanted: Any) -> list[str]:
+        return [found.launch_id.removeprefix("2026-") for found in state.launches(**wanted)]
+
+    assert ids() == list("76543210")
+    assert ids(limit=3) == list("765")
+    assert ids(limit=3, before="2026-5") == list("432")
+    assert ids(host="node1") == list("7531")
+    assert ids(active_only=True) == ["7"]
+    assert ids(host="node0", active_only=True) == []
+
+
+def test_the_database_knows_when_a_launch_is_over() -> None:
+    """The index that keeps a GPU for one launch has the words of the states, no others."""
+    (index,) = (i for i in launches.indexes if i.name == "ux_advisor_launches_gpu")
+    for dialect in ("sqlite", "postgresql"):
+        condition = str(index.dialect_options[dialect]["where"])
+        assert condition.startswith("state NOT IN (")
+        assert set(re.findall(r"'(.*?)'", condition)) == OVER
+
+
+def test_the_audit_log_grows_only(state: ServiceState) -> None:
+    """Entries come back newest first, numbered, in pages; nothing changes one."""
+    for number in range(5):
+        state.audit(entry(number))
+    log = state.audit_log()
+    assert [e.subject for e in log] == list("43210")
+    assert [e.number for e in log] == [5, 4, 3, 2, 1]
+    assert [e.subject for e in state.audit_log(limit=2, before=4)] == ["2", "1"]
+    assert state.audit_log(before=-(10**30)) == []
+    assert len(state.audit_log(before=10**30)) == 5
+
+
+def test_an_audit_entry_is_one_line(state: ServiceState) -> None:
+    """What a client made up forges no second entry, and cannot break the database."""
+    state.audit(entry(0, subject="job\n\0\udcff\x1b[2J", client="x" * 10_000))
+    (kept,) = state.audit_log()
+    assert kept.subject == "job????[2J"
+    assert kept.client == "x" * 500
+
+
+def test_changes_of_profiles_are_counted(state: ServiceState, url: str, tmp_path: Path) -> None:
+    """A server sees every change that answers depend on, by whomever, and only those."""
+    counts = [state.change_count()]
+
+    def changed() -> bool:
+        counts.append(state.change_count())
+        return counts[-1] > counts[-2]
+
+    with open_store(url, tmp_path) as store:
+        store.add([point(1)])
+        assert changed()
+        store.replace_profile("gemm", None, [point(2)])
+        assert changed()
+        store.delete_profile("gemm")
+        assert changed()
+        store.add([pair_point(1), observation(1)])
+        store.add([])
+        with pytest.raises(AdvisorError):
+            store.replace_profile("gemm", None, [])
+    state.make_token("ci", ["read"])
+    state.add_launch(row("1", "node1"))
+    state.audit(entry(1))
+    assert not changed()
+
+
+def test_two_servers_race_for_one_gpu(url: str, tmp_path: Path) -> None:
+    """However close they come, one of them launches on each GPU; the other is told it is busy."""
+    open_service_state(url, tmp_path).close()
+    command = [sys.executable, str(WRITER), "race", url, "40"]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    both = [subprocess.Popen(command, **pipes, text=True) for _ in range(2)]
+    for process in both:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+    for process in both:
+        assert process.stdin
+        process.stdin.write("\n")
+        process.stdin.flush()
+    said = [process.communicate(timeout=50)[0].splitlines() for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    won = [line.split()[0] for lines in said for line in lines]
+    assert sorted(won) == sorted(map(str, range(40)))
+    with open_service_state(url, tmp_path) as state:
+        assert len(state.launches()) == 40
+
+
+def test_many_threads_race_for_one_key(state: ServiceState) -> None:
+    """A client that sends its request ten times at once has one launch, and ten times its id."""
+    rows = [
+        dataclasses.replace(row(str(n), "node1"), idempotency_key="k", request_hash="h")
+        for n in range(10)
+    ]
+    got: list[LaunchRow] = []
+    start = threading.Barrier(len(rows))
+
+    def ask(mine: LaunchRow) -> None:
+        start.wait()
+        got.append(state.add_launch(mine))
+
+    threads = [threading.Thread(target=ask, args=[mine]) for mine in rows]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({found.launch_id for found in got}) == 1
+    assert len(got) == 10
+
+
+def test_kill_9_loses_nothing_that_was_written(url: str, tmp_path: Path) -> None:
+    """What a killed server was told is kept is there, and the database opens."""
+    open_service_state(url, tmp_path).close()
+    command = [sys.executable, str(WRITER), "write", url, "100000"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for _ in range(40):
+        process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    rest = process.communicate(timeout=50)[0].split("\n")
+    written = 40 + len(rest) - 1
+    with open_service_state(url, tmp_path) as state:
+        assert len(state.launches(limit=10**6)) in (written, written + 1)
+        assert len(state.audit_log(limit=10**6)) in (written, written + 1)
+        state.audit(entry(1))
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(tmp_path / "state.db")) as database:
+            assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.postgres
+def test_a_server_that_stops_and_comes_back(
+    postgres_server: Server, postgres_url: str, tmp_path: Path
+) -> None:
+    """Every question ends in a StoreError while it is away; the same object goes on after."""
+    with open_service_state(postgres_url, tmp_path) as state:
+        token, secret = state.make_token("ci", ["read"])
+        state.add_launch(row("1", "node1"))
+        postgres_server.stop()
+        try:
+            with pytest.raises(StoreError, match="check that the server runs"):
+                state.change_count()
+            with pytest.raises(StoreError, match="check that the server runs"):
+                state.find_token(secret)
+            with pytest.raises(StoreError, match="check that the server runs"):
+                state.add_launch(row("2", "node2"))
+        finally:
+            postgres_server.start()
+        assert state.find_token(secret) == token
+        assert [found.launch_id for found in state.launches()] == ["1"]
+        state.audit(entry(1))
+
+
+def test_a_writer_that_takes_its_time_is_waited_for(tmp_path: Path) -> None:
+    """SQLite has one writer at a time: the next one waits, and says so when it waited too long."""
+    file = tmp_path / "state.db"
+    with open_service_state(f"sqlite:///{file}?timeout=2", tmp_path) as state:
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreError, match="another process is writing"):
+                state.add_launch(row("1", "node1"))
+            assert state.launches() == []
+            done = threading.Thread(target=state.add_launch, args=[row("1", "node1")])
+            done.start()
+            time.sleep(0.3)
+            other.execute("ROLLBACK")
+            done.join()
+        assert [found.launch_id for found in state.launches()] == ["1"]
+
+
+@pytest.fixture
+def small_disk() -> Iterator[None]:
+    """SQLite finds its disk full at 128 pages."""
+
+    def limit(connection: Any, _record: object) -> None:
+        connection.execute("PRAGMA max_page_count=128")
+
+    event.listen(Engine, "connect", limit)
+    yield
+    event.remove(Engine, "connect", limit)
+
+
+@pytest.mark.usefixtures("small_disk")
+def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    """The message says to free space; what was kept before is there, and can be read."""
+    with open_service_state(None, tmp_path) as state:
+        _, secret = state.make_token("ci", ["read"])
+        numbers = iter(range(10_000))
+        with pytest.raises(StoreError, match="free space"):
+            deque((state.audit(entry(number, client="x" * 500)) for number in numbers), maxlen=0)
+        written = next(numbers) - 1
+        with pytest.raises(StoreError, match="free space"):
+            state.add_launch(dataclasses.replace(row("1", "node1"), spec="x" * 100_000))
+        assert written > 10
+        assert len(state.audit_log(limit=10**6)) == written
+        assert state.find_token(secret)
+        assert state.launches() == []
+
+
+def test_a_folder_of_files_keeps_no_state(tmp_path: Path) -> None:
+    """The message says which setting to change, and how to bring the points along."""
+    with pytest.raises(InputError, match=r"ADVISOR_DATABASE_URL.*data import"):
+        open_service_state(f"files:{tmp_path}", tmp_path)
+
+
+def test_a_password_is_never_shown(tmp_path: Path) -> None:
+    """Not even one that stands among the options of an address."""
+    url = "postgresql://u:secret1@127.0.0.1:1/x?password=secret2"
+    with pytest.raises(StoreError) as caught:
+        open_service_state(url, tmp_path)
+    assert "secret" not in str(caught.value)
