@@ -17,6 +17,8 @@ _COMMANDS = {
     "place": "Which of many jobs share a GPU, so that all together do the most work per joule?",
     "profile": "Measure a job alone at each share: rate, power and counters.",
     "colocate": "Measure pairs of jobs on one GPU at splits: both rates, and the power of both.",
+    "launch": "Run two jobs together on one GPU at a split that is proven, and watch them.",
+    "launches": "List, show and stop the launches of this host.",
     "doctor": "Check everything that measuring needs; changes nothing. "
     "Exit code 1: something is missing.",
     "jobs": "List the jobs of this folder and the profiles that were measured.",

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from advisor.cli.options import AsJson
 from advisor.job_file import list_jobs
-from advisor.records import SoloPoint
 from advisor.settings import read_settings
 from advisor_data import open_store
 from advisor_data.bundled import bundled_solo_points
+from advisor_models.job_list import job_rows
 
 
 def jobs(
@@ -36,27 +36,6 @@ def jobs(
         typer.echo(json.dumps(rows))
     else:
         _print(rows)
-
-
-def job_rows(names: Sequence[str], points: Sequence[SoloPoint]) -> list[dict[str, Any]]:
-    """One row for each job on each GPU model; jobs without a profile have no model."""
-    profiles: dict[tuple[str, str], list[SoloPoint]] = {}
-    for point in points:
-        profiles.setdefault((point.job, point.gpu_model), []).append(point)
-    rows = [_row(job, model, rows) for (job, model), rows in sorted(profiles.items())]
-    measured = {row["job"] for row in rows}
-    return rows + [_row(name, None, []) for name in names if name not in measured]
-
-
-def _row(job: str, gpu_model: str | None, points: Sequence[SoloPoint]) -> dict[str, Any]:
-    return {
-        "job": job,
-        "gpu_model": gpu_model,
-        "shares": sorted({p.share_percent for p in points}),
-        "points": len(points),
-        "measured_at": max((p.started_at for p in points), default=None),
-        "flags": sorted({flag for p in points for flag in p.flags}),
-    }
 
 
 def _print(rows: Sequence[dict[str, Any]]) -> None:

@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -14,17 +13,23 @@ from rich.text import Text
 from advisor.cli.options import AsJson
 from advisor.errors import ModelError
 from advisor.settings import read_settings
-from advisor.typed_json import to_plain
 from advisor.wording import count_of
 from advisor_models.manifest import MANIFEST, Manifest, read_manifest
+from advisor_models.model_list import (
+    BUNDLED,
+    Listed,
+    change_of_champion,
+    key_of,
+    keys,
+    list_models,
+    model_details,
+    model_row,
+)
 from advisor_models.registry import Registry
 
 app = typer.Typer(help="List, check and choose the models on this host.", no_args_is_help=True)
 
 AsJson = AsJson
-
-BUNDLED = "bundled"
-"""What the model that comes with the package is called on the command line."""
 
 _WIDTH = 120
 
@@ -37,27 +42,12 @@ _FIGURES = {
 """Columns of the list: figures of manifests, all of them for jobs that the model had not seen."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    """A model of this host; `key` is None for the bundled one, the manifest for a damaged one."""
-
-    key: str | None
-    is_champion: bool
-    manifest: Manifest | None
-    error: str | None = None
-
-    @property
-    def name(self) -> str:
-        """What commands call it."""
-        return self.key or BUNDLED
-
-
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
     """List the models; the champion, which predictions are made with, has a star."""
-    found = _listed(_registry())
+    found = list_models(_registry())
     if as_json:
-        typer.echo(json.dumps([_row(item) for item in found]))
+        typer.echo(json.dumps([model_row(item) for item in found]))
         return
     table = _table("", "model", "made", "GPU models", "pairs", *_FIGURES, "state")
     for item in found:
@@ -75,11 +65,11 @@ def show(
     """Show all that is known of one model."""
     registry = _registry()
     champion = registry.champion()
-    wanted = champion if version is None else _key(version)
+    wanted = champion if version is None else key_of(version)
     manifest = read_manifest(registry.folder(wanted))
-    item = _Listed(wanted, wanted == champion, manifest)
+    item = Listed(wanted, wanted == champion, manifest)
     if as_json:
-        typer.echo(json.dumps({**to_plain(manifest), **_standing(item)}))
+        typer.echo(json.dumps(model_details(item, manifest)))
         return
     for line in _lines(item, manifest):
         typer.echo(line)
@@ -102,7 +92,7 @@ def promote(
     if not known and (Path(model) / MANIFEST).is_file():
         model = registry.add(Path(model)).version
     before = registry.champion()
-    registry.promote(_key(model))
+    registry.promote(key_of(model))
     _say_change(registry, before, as_json=as_json)
 
 
@@ -124,8 +114,8 @@ def check(
 ) -> None:
     """Check the files of models against their hashes, load them, and run them once."""
     registry = _registry()
-    keys = _keys(registry) if version is None else [_key(version)]
-    faults = {key or BUNDLED: _fault(registry, key) for key in keys}
+    checked = keys(registry) if version is None else [key_of(version)]
+    faults = {key or BUNDLED: _fault(registry, key) for key in checked}
     if as_json:
         typer.echo(json.dumps([{"model": name, "error": f} for name, f in faults.items()]))
     else:
@@ -139,28 +129,6 @@ def _registry() -> Registry:
     return Registry(read_settings().home / "models")
 
 
-def _key(version: str) -> str | None:
-    """The version as the registry has it."""
-    return None if version == BUNDLED else version
-
-
-def _keys(registry: Registry) -> list[str | None]:
-    return [None, *registry.versions()]
-
-
-def _listed(registry: Registry) -> list[_Listed]:
-    champion = registry.champion()
-    return [_look(registry, key, is_champion=key == champion) for key in _keys(registry)]
-
-
-def _look(registry: Registry, key: str | None, *, is_champion: bool) -> _Listed:
-    # A damaged model is one line of the list, not its end.
-    try:
-        return _Listed(key, is_champion, read_manifest(registry.folder(key)))
-    except ModelError as error:
-        return _Listed(key, is_champion, None, str(error))
-
-
 def _fault(registry: Registry, key: str | None) -> str | None:
     try:
         registry.open(key)
@@ -169,24 +137,7 @@ def _fault(registry: Registry, key: str | None) -> str | None:
     return None
 
 
-def _standing(item: _Listed) -> dict[str, Any]:
-    return {"model": item.name, "champion": item.is_champion}
-
-
-def _row(item: _Listed) -> dict[str, Any]:
-    m = item.manifest
-    return {
-        **_standing(item),
-        "version": m and m.version,
-        "created_at": m and m.created_at,
-        "gpu_models": list(m.gpu_models) if m else [],
-        "pairs": m and m.dataset.pairs,
-        "figures": dict(m.figures) if m else {},
-        "error": item.error,
-    }
-
-
-def _cells(item: _Listed) -> list[str]:
+def _cells(item: Listed) -> list[str]:
     star, m = "*" if item.is_champion else "", item.manifest
     if m is None:
         return [star, item.name, *[""] * (3 + len(_FIGURES)), item.error or ""]
@@ -196,7 +147,7 @@ def _cells(item: _Listed) -> list[str]:
     return [star, name, m.created_at[:10], gpu_models, str(m.dataset.pairs), *figures, "ok"]
 
 
-def _lines(item: _Listed, m: Manifest) -> Iterator[str]:
+def _lines(item: Listed, m: Manifest) -> Iterator[str]:
     star = ", the champion" if item.is_champion else ""
     jobs, cards = count_of(len(m.dataset.jobs), "job"), count_of(m.dataset.cards, "card")
     yield f"{item.name}: {m.version}{star}"
@@ -213,7 +164,7 @@ def _lines(item: _Listed, m: Manifest) -> Iterator[str]:
 def _say_change(registry: Registry, before: str | None, *, as_json: bool) -> None:
     now = registry.champion()
     if as_json:
-        typer.echo(json.dumps({"champion": now or BUNDLED, "replaced": before or BUNDLED}))
+        typer.echo(json.dumps(change_of_champion(now, before)))
     elif now == before:
         typer.echo(f"{now or BUNDLED} is the champion already")
     else:

@@ -13,19 +13,28 @@ Files, since they outlive every process: a server can be killed and find its lau
 
 import fcntl
 import json
-import os
+import re
 import secrets
+import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO
 
 from advisor.errors import BusyError, InputError
 from advisor.launch.spec import LaunchSpec
 from advisor.launch.status import LaunchStatus
+from advisor.runtime.processes import wait_until
 from advisor.typed_json import parse, to_plain
 from advisor.whole_files import replace_file
+
+_READERS_S = 1.0
+"""Who asks whether a supervisor lives holds its lock for an instant."""
+
+_ID_LENGTH = 100
+_ID = re.compile(rf"[0-9a-zA-Z-]{{1,{_ID_LENGTH}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +63,24 @@ class LaunchFolder:
 
     def read_status(self) -> LaunchStatus:
         """Where it stands; where its supervisor is gone before the end, that it has failed."""
-        # Looked at before the status: a supervisor writes its last word, then lets go.
-        lives, claimed = self.supervised(), self.claimed()
+        # Looked at before the status: a supervisor writes its last word, then lets go. And the
+        # claim before the lock, in which it is made: else one that just begins seems to be gone.
+        claimed = self.claimed()
+        lives = self.supervised()
         try:
             status = parse(LaunchStatus, (self.path / "status.json").read_bytes())
         except (OSError, ValueError):
-            status = LaunchStatus(launch_id=self.launch_id, state="accepted", updated_at=now())
+            status = LaunchStatus(
+                launch_id=self.launch_id, state="accepted", updated_at=self._made_at()
+            )
         if lives or not claimed or status.over:
             return status
         return replace(
             status,
             state="failed",
             code="supervisor-gone",
-            cause="the process that watched the jobs was killed; they ended with it",
+            cause="the process that watched the jobs was killed, or could not write its last word; "
+            "the jobs ended with it",
         )
 
     def write_status(self, status: LaunchStatus) -> None:
@@ -108,13 +122,42 @@ class LaunchFolder:
             BusyError: there is or was one.
         """
         with (self.path / "alive").open("wb") as file:
+            # Locked before it is claimed: who sees the claim sees the lock.
+            if not wait_until(lambda: _lock(file), _READERS_S):
+                raise self._has_one()
             try:
-                # Locked before it is claimed: who sees the claim sees the lock.
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 (self.path / "claim").touch(exist_ok=False)
-            except (BlockingIOError, FileExistsError) as error:
-                raise BusyError(f"the launch {self.launch_id} has a supervisor already") from error
+            except FileExistsError as error:
+                raise self._has_one() from error
             yield
+
+    def _made_at(self) -> str:
+        try:
+            made_s = (self.path / "spec.json").stat().st_mtime
+        except OSError:
+            return now()
+        return _iso(datetime.fromtimestamp(made_s, UTC))
+
+    def _has_one(self) -> BusyError:
+        return BusyError(
+            f"the launch {self.launch_id} has or had a supervisor already",
+            why="jobs are never started twice",
+            fix="launch them anew",
+        )
+
+
+def find_folder(root: Path, launch_id: str) -> LaunchFolder:
+    """The folder of a launch of this host.
+
+    Raises:
+        InputError: there is none; a name with anything but letters, digits and dashes names none.
+    """
+    folder = LaunchFolder(root / launch_id)
+    if _ID.fullmatch(launch_id) and (folder.path / "spec.json").is_file():
+        return folder
+    raise InputError(
+        f"there is no launch {launch_id[:_ID_LENGTH]}", fix="list them: advisor launches"
+    )
 
 
 def create_folder(root: Path, spec: LaunchSpec) -> LaunchFolder:
@@ -126,12 +169,14 @@ def create_folder(root: Path, spec: LaunchSpec) -> LaunchFolder:
     folder = LaunchFolder(root / spec.launch_id)
     if folder.path.exists():
         return folder
-    draft = root / f".{spec.launch_id}.{os.getpid()}"
-    draft.mkdir(parents=True, mode=0o700)
-    replace_file(draft / "spec.json", dumps(spec))
+    # Of its own for each try: two that make it at once do not meet in a draft.
+    draft = root / f".{spec.launch_id}.{secrets.token_hex(4)}"
     try:
+        draft.mkdir(parents=True, mode=0o700)
+        replace_file(draft / "spec.json", dumps(spec))
         draft.rename(folder.path)
     except OSError:
+        shutil.rmtree(draft, ignore_errors=True)
         # Somebody else made it at the same moment.
         if not folder.path.exists():
             raise
@@ -151,7 +196,19 @@ def new_launch_id() -> str:
 
 def now() -> str:
     """This moment, ISO 8601, UTC."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    return _iso(datetime.now(UTC))
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds")
+
+
+def _lock(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def dumps(value: object) -> bytes:

@@ -45,6 +45,7 @@ class Pair:
     Attributes:
         job_a: The first job, as its file was when the launch was asked for.
         share_a_percent: 100 where there are no limits.
+        solo_rate_a: Rate of the first job alone on the whole GPU; None without a profile.
         forecast: None where no profile or no model was at hand.
     """
 
@@ -53,6 +54,8 @@ class Pair:
     way: LaunchWay
     share_a_percent: float
     share_b_percent: float
+    solo_rate_a: float | None = None
+    solo_rate_b: float | None = None
     forecast: Forecast | None = None
 
     @property
@@ -64,6 +67,11 @@ class Pair:
     def shares_percent(self) -> tuple[float, float]:
         """Of both."""
         return self.share_a_percent, self.share_b_percent
+
+    @property
+    def solo_rates(self) -> tuple[float | None, float | None]:
+        """Of both."""
+        return self.solo_rate_a, self.solo_rate_b
 
     @property
     def name(self) -> str:
@@ -82,6 +90,7 @@ class LaunchSpec:
         duration_s: A pair is stopped after this time together; None: when its jobs end.
         hang_s: See `HANG_S`.
         asked_by: Who asked: a user's name, or the name of a token.
+        notes: What whoever asked should know, such as why there is no forecast.
     """
 
     launch_id: str
@@ -91,3 +100,4 @@ class LaunchSpec:
     duration_s: float | None = None
     hang_s: float = HANG_S
     asked_by: str = ""
+    notes: tuple[str, ...] = ()

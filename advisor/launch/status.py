@@ -14,7 +14,8 @@ OVER: frozenset[State] = frozenset({"finished", "stopped", "failed"})
 Outcome = Literal[
     "waiting", "starting", "running", "finished", "stopped", "failed", "hung", "taken-down"
 ]
-"""`taken-down`: ended by a fault of its neighbour on the MPS server they share."""
+"""`taken-down`: ended by a fault on the MPS server that both jobs share. Such a fault takes all
+clients down and names no author, so none is called guilty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +28,9 @@ class JobStatus:
         exit_code: Negative: the signal that ended it. None while it runs, and after a stop.
         error: What went wrong, in a sentence.
         steps: Progress so far, in the job's unit.
-        rate: Progress per second over the last seconds; None before there are two readings.
-        relative_speed: Of its rate alone on the whole GPU; None without a profile.
+        rate: Progress per second over the last seconds; None before there are two readings, and
+            once it is over.
+        relative_speed: `rate` over its rate alone on the whole GPU; None without a profile.
     """
 
     job: str
@@ -49,16 +51,18 @@ class LaunchStatus:
     """A launch at one moment.
 
     Attributes:
-        code: Stable name of what went wrong (advisor.errors, `job-hung`, `mps-fault`,
-            `supervisor-gone`); None where nothing did.
+        code: Stable name of what went wrong first (advisor.errors, `job-hung`, `mps-fault`,
+            `supervisor-gone`, `system`, `internal`); None where nothing did.
         cause: The same in words.
         pair_number: Counts the pairs of the launch from 0.
         power_w: Of the GPU, mean over the last seconds.
+        energy_j: Of the GPU, while both jobs of this pair ran together.
         work_per_joule: Sum of relative speeds per watt over the last seconds.
         overlap_s: How long both jobs of this pair have run together so far.
         stranded_unit_s: Compute units that were held for a job that had ended, times seconds.
         supervisor_pid: The process that watches the jobs.
-        warnings: Such as a prediction that is far from what is observed.
+        warnings: Notes of the spec, then what came up, such as a prediction that is far from what
+            is observed.
     """
 
     launch_id: str

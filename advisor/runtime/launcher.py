@@ -82,12 +82,20 @@ def leftovers(gpu_uuid: str, runtime_dir: Path) -> list[int]:
 
 def end_leftovers(backend: Backend, runtime_dir: Path) -> None:
     """End jobs that a killed advisor left behind; the caller holds the lock of the GPU."""
-    if pids := leftovers(backend.gpu.uuid, runtime_dir):
-        backend.release(pids)
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid in leftovers(backend.gpu.uuid, runtime_dir):
-            send_signal(pid, number)
-        wait_until(lambda: not leftovers(backend.gpu.uuid, runtime_dir), LEAVE_S)
+    end_marked(backend, {GPU_MARK: backend.gpu.uuid, RUNTIME_DIR: str(runtime_dir)})
+
+
+def end_marked(backend: Backend, mark: Mapping[str, str]) -> None:
+    """End all processes that were started with these variables, in the safe order."""
+    try:
+        if pids := marked_pids(mark):
+            backend.release(pids)
+    finally:
+        # Also when the daemon is gone: no job may outlive its limit.
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for pid in marked_pids(mark):
+                send_signal(pid, number)
+            wait_until(lambda: not marked_pids(mark), LEAVE_S)
 
 
 def _popen(

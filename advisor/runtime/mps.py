@@ -142,6 +142,11 @@ def open_mps(
     return MpsBackend(gpu, control, owned)
 
 
+def own_pipe_dir(gpu: Gpu, runtime_dir: Path) -> Path:
+    """Where a daemon of our own listens."""
+    return runtime_dir / gpu.uuid[-12:] / "mps"
+
+
 def check_granted(gpu: Gpu, share: Share, seen: Seen | None, pipe_dir: Path) -> Granted:
     """Compare what a process saw with what `share` must give.
 
@@ -173,11 +178,11 @@ def check_granted(gpu: Gpu, share: Share, seen: Seen | None, pipe_dir: Path) -> 
 
 
 def _own_daemon(gpu: Gpu, runtime_dir: Path, environment: Mapping[str, str]) -> Control:
-    folder = runtime_dir / gpu.uuid[-12:]
-    log_dir = folder / "log"
-    for directory in (folder / "mps", log_dir):
+    pipe_dir = own_pipe_dir(gpu, runtime_dir)
+    log_dir = pipe_dir.with_name("log")
+    for directory in (pipe_dir, log_dir):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    control = Control(folder / "mps", environment)
+    control = Control(pipe_dir, environment)
     if not _answers(control):
         control.start_daemon(gpu.uuid, log_dir)
     if not wait_until(lambda: _answers(control), _START_S):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from advisor.errors import JobError
+from advisor.errors import JobError, LimitNotProvenError
 from advisor.gpu import Share
 from advisor.job import Job
 from advisor.progress import GO, HOLD, QUIT, RUNNING, STARTING, WAITING
@@ -99,27 +99,47 @@ class RunningJob:
             )
         return False
 
+    @property
+    def exit_code(self) -> int | None:
+        """Of the job's first process, negative for a signal; None while it runs."""
+        return self._process.poll()
+
     def check(self) -> None:
         """Check that the job still runs.
 
         Raises:
             JobError: it ended; the message holds the end of its output.
         """
-        status = self._process.poll()
+        status = self.exit_code
         if status is not None:
             raise self._error(*_explain(status, self.tail()))
 
     def check_limit(self) -> None:
-        """Check that the running job is itself under its limit; stops it when it is not."""
+        """Check that the running job is itself under its limit; stops it when it is not.
+
+        Raises:
+            JobError: it has ended by itself meanwhile.
+            LimitNotProvenError: it is not under its limit.
+        """
         try:
             self._backend.check_clients(self.share, self.pids)
+        except LimitNotProvenError:
+            # A job that is gone is no client either.
+            ended = self.exit_code is not None
+            self.stop()
+            if ended:
+                self.check()
+            raise
         except BaseException:
             self.stop()
             raise
 
     def tail(self) -> str:
         """The last 600 characters of the output."""
-        return self.output.read_bytes()[-600:].decode(errors="replace").strip()
+        with self.output.open("rb") as file:
+            # Weeks of output do not fit into memory.
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 600))
+            return file.read().decode(errors="replace").strip()
 
     def leave(self) -> None:
         """Ask the job at its gate to end; returns at once."""

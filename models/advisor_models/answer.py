@@ -2,9 +2,10 @@
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from advisor.interval import Interval
 from advisor.objectives import OBJECTIVES
 from advisor.recommend import Option, Recommendation, Request, recommend
 from advisor.rules import MEANINGS
@@ -35,6 +36,17 @@ def answer(found: Found, request: Request, settings: Settings, *, other_gpu: boo
         NoSplitError: nothing keeps every limit.
     """
     predictor = Registry(settings.home / "models").open_champion(other_gpu=other_gpu)
+    return answer_by(predictor, found, request)
+
+
+def answer_by(predictor: OnnxPredictor, found: Found, request: Request) -> Answer:
+    """What a model recommends for two jobs.
+
+    Raises:
+        InputError: the request does not fit the jobs.
+        ModelError: the model has not seen this GPU model.
+        NoSplitError: nothing keeps every limit.
+    """
     given = recommend(found.a, found.b, predictor, request)
     more = (*_of_model(predictor, given), *_of_input(found))
     given = dataclasses.replace(given, warnings=(*given.warnings, *more))
@@ -44,6 +56,8 @@ def answer(found: Found, request: Request, settings: Settings, *, other_gpu: boo
 def to_json(given: Answer) -> dict[str, Any]:
     """Keys that stay; docs/recommend.md explains them."""
     r, model = given.recommendation, given.manifest
+    # What a rule chooses is nearly always a candidate too, and writing options is what takes long.
+    shown = {id(o): _option(o, r) for o in (*r.candidates, *filter(None, r.rules.values()))}
     return {
         "job_a": r.a.job,
         "job_b": r.b.job,
@@ -51,10 +65,10 @@ def to_json(given: Answer) -> dict[str, Any]:
         "rate_unit_a": r.a.rate_unit,
         "rate_unit_b": r.b.rate_unit,
         "objective": r.objective.name,
-        "choice": _option(r.choice, r),
-        "candidates": [_option(option, r) for option in r.candidates],
+        "choice": shown[id(r.choice)],
+        "candidates": [shown[id(option)] for option in r.candidates],
         "rules": [
-            {"rule": name, "meaning": MEANINGS[name], "option": option and _option(option, r)}
+            {"rule": name, "meaning": MEANINGS[name], "option": option and shown[id(option)]}
             for name, option in r.rules.items()
         ],
         "picks": {name: option.name for name, option in r.picks.items()},
@@ -67,21 +81,26 @@ def to_json(given: Answer) -> dict[str, Any]:
 
 def _option(option: Option, r: Recommendation) -> dict[str, Any]:
     p = option.prediction
+    environments = option.environments
     return {
         "name": option.name,
         "way": p.way,
         "share_a_percent": p.share_a_percent,
         "share_b_percent": p.share_b_percent,
-        "environment_a": option.environments[0],
-        "environment_b": option.environments[1],
-        "rate_a": asdict(p.rate_a),
-        "rate_b": asdict(p.rate_b),
-        "speed_a": asdict(p.speed_a),
-        "speed_b": asdict(p.speed_b),
-        "power_w": asdict(p.power_w),
-        "worth": {name: asdict(p.worth(OBJECTIVES[name])) for name in r.picks},
+        "environment_a": environments[0],
+        "environment_b": environments[1],
+        "rate_a": _number(p.rate_a),
+        "rate_b": _number(p.rate_b),
+        "speed_a": _number(p.speed_a),
+        "speed_b": _number(p.speed_b),
+        "power_w": _number(p.power_w),
+        "worth": {name: _number(p.worth(OBJECTIVES[name])) for name in r.picks},
         "misses": [miss.text for miss in option.misses],
     }
+
+
+def _number(interval: Interval) -> dict[str, float]:
+    return {"value": interval.value, "low": interval.low, "high": interval.high}
 
 
 def _of_model(predictor: OnnxPredictor, given: Recommendation) -> Iterator[str]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import InputError
+from advisor.observations import Record
 from advisor.profiles import Profile, make_profiles
-from advisor.records import Point, SoloPoint
+from advisor.records import SoloPoint
 from advisor.settings import Settings
 from advisor_data import open_store
 from advisor_data.bundled import bundled_solo_points
@@ -40,6 +41,19 @@ class Found:
         return self.profiles[1]
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The profiles of one job.
+
+    Attributes:
+        profiles: By GPU model; empty: there is none.
+        bundled: Whether they came with advisor; a job's own profiles go before these.
+    """
+
+    profiles: Profiles
+    bundled: bool
+
+
 def find_profiles(
     names: Sequence[str],
     settings: Settings,
@@ -59,15 +73,65 @@ def find_profiles(
         StoreError: the store cannot be read.
     """
     points = _solo(read_points(file)) if file else _stored(settings, dict.fromkeys(names))
-    own = _of(points, names)
-    lacking = [] if file else [name for name in own if not own[name]]
-    others = _of(bundled_solo_points(), lacking) if lacking else {}
-    found = own | others
+    own = known_profiles(points, names)
+    lacking = [] if file else [name for name in own if not own[name].profiles]
+    known = own | (known_profiles(bundled_solo_points(), lacking, bundled=True) if lacking else {})
     for name in names:
-        if not found[name]:
-            raise _unknown(name, settings, file)
-    model = _common_model(names, found, gpu_model)
-    return Found(tuple(found[name][model] for name in names), tuple(lacking))
+        if not known[name].profiles:
+            raise unknown_job(name, _known(settings, file), f" in {file}" if file else "")
+    return on_one_gpu(names, known, gpu_model)
+
+
+def known_profiles(
+    points: Iterable[SoloPoint], names: Iterable[str], *, bundled: bool = False
+) -> dict[str, Known]:
+    """The profiles that points make, of each of these jobs.
+
+    Raises:
+        InputError: points that make no profile.
+    """
+    wanted = set(names)
+    profiles = make_profiles(point for point in points if point.job in wanted)
+    return {
+        name: Known({model: p for (job, model), p in profiles.items() if job == name}, bundled)
+        for name in dict.fromkeys(names)
+    }
+
+
+def on_one_gpu(
+    names: Sequence[str], known: Mapping[str, Known], gpu_model: str | None = None
+) -> Found:
+    """The profiles of jobs, each of which has one, on a GPU model that all were measured on.
+
+    Raises:
+        InputError: there is not just one GPU model in common, or none of that name.
+    """
+    model = _common_model(names, {name: known[name].profiles for name in names}, gpu_model)
+    bundled = tuple(name for name in dict.fromkeys(names) if known[name].bundled)
+    return Found(tuple(known[name].profiles[model] for name in names), bundled)
+
+
+def unknown_job(name: str, known: Iterable[str], place: str = "") -> InputError:
+    """What to do about a job without a profile: measure it, or spell it as it is spelled.
+
+    Args:
+        name: Of the job.
+        known: Names of the jobs that are defined or measured.
+        place: Where they were looked for, such as " in points.csv".
+    """
+    names = sorted(set(known))
+    if name in names:
+        return InputError(
+            f"{name} has no profile",
+            why="a profile needs 100 % and one smaller share at least",
+            fix=f"on the GPU: advisor profile {name}",
+        )
+    near = difflib.get_close_matches(name, names)
+    return InputError(
+        f"there is no job {name}{place}",
+        fix=(f"did you mean {' or '.join(near)}? Else " if near else "")
+        + f"measure it: advisor profile --name {name} -- COMMAND",
+    )
 
 
 def _stored(settings: Settings, jobs: Iterable[str | None]) -> list[SoloPoint]:
@@ -77,13 +141,6 @@ def _stored(settings: Settings, jobs: Iterable[str | None]) -> list[SoloPoint]:
         return []
     with open_store(settings.database_url, settings.home) as store:
         return [point for job in jobs for point in store.solo_points(job=job)]
-
-
-def _of(points: Iterable[SoloPoint], names: Iterable[str]) -> dict[str, Profiles]:
-    profiles = make_profiles(point for point in points if point.job in set(names))
-    return {
-        name: {model: p for (job, model), p in profiles.items() if job == name} for name in names
-    }
 
 
 def _common_model(names: Sequence[str], found: Mapping[str, Profiles], wanted: str | None) -> str:
@@ -106,26 +163,9 @@ def _common_model(names: Sequence[str], found: Mapping[str, Profiles], wanted: s
     if len(common) > 1:
         raise InputError(
             f"all of them were profiled on {', '.join(common)}",
-            fix="choose one with --gpu-model",
+            fix="choose one of them: --gpu-model, or `gpu` in a request",
         )
     return common[0]
-
-
-def _unknown(name: str, settings: Settings, file: Path | None) -> InputError:
-    """What to do about a job without a profile: measure it, or spell it as it is spelled."""
-    known = _known(settings, file)
-    if name in known:
-        return InputError(
-            f"{name} has no profile",
-            why="a profile needs 100 % and one smaller share at least",
-            fix=f"on the GPU: advisor profile {name}",
-        )
-    near = difflib.get_close_matches(name, sorted(known))
-    return InputError(
-        f"there is no job {name}" + (f" in {file}" if file else ""),
-        fix=(f"did you mean {' or '.join(near)}? Else " if near else "")
-        + f"measure it: advisor profile --name {name} -- COMMAND",
-    )
 
 
 def _known(settings: Settings, file: Path | None) -> set[str]:
@@ -138,5 +178,5 @@ def _known(settings: Settings, file: Path | None) -> set[str]:
     return {job.name for job in list_jobs(settings.jobs_dir)} | {point.job for point in points}
 
 
-def _solo(points: Iterable[Point]) -> list[SoloPoint]:
+def _solo(points: Iterable[Record]) -> list[SoloPoint]:
     return [point for point in points if isinstance(point, SoloPoint)]

@@ -1,5 +1,6 @@
 """A placement by the model in use, what simpler ways give, and both as JSON."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,9 @@ from advisor.predictions import UNCAPPED
 from advisor.profiles import Profile
 from advisor.recommendation import PERCENTAGE
 from advisor.settings import Settings
-from advisor_models.known_profiles import find_profiles
+from advisor_models.known_profiles import Found, find_profiles
 from advisor_models.manifest import Manifest
+from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_models.registry import Registry
 
 
@@ -84,8 +86,31 @@ def plan(
     """
     names = list(dict.fromkeys(wanted.queue))
     found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
-    profiles = found.profiles
     predictor = Registry(settings.home / "models").open_champion(other_gpu=wanted.other_gpu)
+    return plan_by(predictor, found, wanted, told)
+
+
+def plan_by(
+    predictor: OnnxPredictor,
+    found: Found,
+    wanted: Wanted,
+    told: Callable[[int, int], None] = lambda done, pairs: None,
+) -> Planned:
+    """The best placement by a model.
+
+    Args:
+        predictor: The model.
+        found: One profile of each job of the queue, in the order in which they first come.
+        wanted: What was asked for.
+        told: As for `plan`.
+
+    Raises:
+        InputError: as for `plan`.
+        ModelError: the model has not seen this GPU model.
+        NoSplitError: no job keeps every limit.
+    """
+    names = list(dict.fromkeys(wanted.queue))
+    profiles = found.profiles
     options = predict_options(profiles, predictor, told=told)
     counts = Counter(wanted.queue)
     problem = make_problem(
@@ -140,7 +165,8 @@ def to_json(planned: Planned) -> dict[str, Any]:
         **_totals(solution.placement),
         "uses": [_use(use) for use in solution.placement.uses],
         "most_jobs": solution.most_jobs,
-        "gap": solution.gap,
+        # Infinity is no JSON.
+        "gap": solution.gap if math.isfinite(solution.gap) else None,
         "timed_out": solution.timed_out,
         "others": [
             {"way": name, **_totals(other), "gain": planned.gain_over(other)}

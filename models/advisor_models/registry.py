@@ -72,6 +72,21 @@ class Registry:
         """
         return read_history(self._folder / "history.jsonl")
 
+    def stamp(self) -> tuple[int, int, int]:
+        """What differs after a promotion or a rollback by any process; costs no reading.
+
+        Raises:
+            ModelError: the history cannot be looked at.
+        """
+        path = self._folder / "history.jsonl"
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return 0, 0, 0
+        except OSError as error:
+            raise ModelError(f"{path} cannot be read", why=error.strerror or "") from error
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
     def folder(self, version: str | None) -> Path:
         """The folder of a version; of the bundled model with None.
 

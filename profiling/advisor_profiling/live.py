@@ -45,12 +45,12 @@ def live_bench(
     gpu = find_gpu(gpu_name)
     with gpu_lock(settings.lock_dir, gpu.uuid):
         gpu = with_units(gpu, settings)
-        source = _open_source(gpu, source_name, settings)
+        source = open_source(gpu, source_name, settings)
         try:
-            backend = _open_backend(gpu, mode, settings)
+            backend = open_backend(gpu, mode, settings)
             try:
                 end_leftovers(backend, settings.runtime_dir)
-                _check_alone(gpu)
+                check_alone(gpu)
                 folder = settings.home / "logs" / run
                 quiet = HostQuiet(settings.lock_dir)
                 yield LiveBench(backend, source, settings.job_environment(), folder, quiet)
@@ -102,8 +102,12 @@ def with_units(gpu: Gpu, settings: Settings) -> Gpu:
     return replace(gpu, units_total=look(alone)[0].units)
 
 
-def _check_alone(gpu: Gpu) -> None:
-    """Refuse a GPU on which somebody else computes: every reading would be of both."""
+def check_alone(gpu: Gpu) -> None:
+    """Refuse a GPU on which somebody else computes: every reading would be of both.
+
+    Raises:
+        BusyError: somebody does.
+    """
     if gpu.vendor != "nvidia":
         return
     if not wait_until(lambda: not _strangers(gpu), _ALONE_S):
@@ -119,7 +123,8 @@ def _strangers(gpu: Gpu) -> list[int]:
     return [pid for pid in nvml.compute_pids(gpu.uuid) if not name_of(pid).startswith(_MPS_NAME)]
 
 
-def _open_source(gpu: Gpu, name: SourceName | None, settings: Settings) -> Source:
+def open_source(gpu: Gpu, name: SourceName | None, settings: Settings) -> Source:
+    """Telemetry of a GPU; None: the vendor's own library."""
     match name or ("nvml" if gpu.vendor == "nvidia" else "amd"):
         case "nvml":
             return nvml.NvmlSource(gpu.uuid)
@@ -129,7 +134,12 @@ def _open_source(gpu: Gpu, name: SourceName | None, settings: Settings) -> Sourc
             return amd.AmdSource(gpu.uuid)
 
 
-def _open_backend(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
+def open_backend(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
+    """What enforces shares; None: MPS on NVIDIA, CU masks on AMD.
+
+    Raises:
+        PartitionError: it is not there, or cannot be used.
+    """
     match mode or ("mps" if gpu.vendor == "nvidia" else "cu_mask"):
         case "mps":
             environment = settings.job_environment()

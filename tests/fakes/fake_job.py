@@ -20,6 +20,7 @@ STEPS_PER_S = 400.0
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--behave", default="well")
+    parser.add_argument("--steps", type=int, default=0, help="end well after so many")
     parser.add_argument("--at", type=float, default=0, help="misbehave at this share only")
     options = parser.parse_args()
     share = float(os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "100"))
@@ -34,12 +35,12 @@ def main() -> int:
         ctypes.CDLL("libcuda.so.1").cuInit(0)
     if behave == "hang":
         time.sleep(600)
-    run(share, behave)
+    run(share, behave, options.steps)
     return 0
 
 
-def run(share: float, behave: str) -> None:
-    written = 0.0
+def run(share: float, behave: str, steps: int) -> None:
+    written, done = 0.0, 0
 
     def rest() -> None:
         nonlocal written
@@ -56,10 +57,18 @@ def run(share: float, behave: str) -> None:
             write_power(20 + 4 * share)
         if behave == "die" and time.monotonic() - begun > 1:
             os._exit(7)
-        if terminated():
-            sys.exit("the MPS client has been terminated by the server")
+        if behave == "stall" and time.monotonic() - begun > 1:
+            time.sleep(600)
+        if behave == "fault" and time.monotonic() - begun > 1:
+            (mps_dir() / "status").write_text("FAULT")
+            leave_fault("an illegal memory access was encountered")
+        if behave != "deaf":
+            look_at_server()
         time.sleep(1 / STEPS_PER_S * 100 / share)
         progress.add()
+        done += 1
+        if done == steps:
+            return
 
 
 def write_power(job_w: float) -> None:
@@ -87,9 +96,25 @@ def swap(file: Path, value: float) -> None:
     beside.rename(file)
 
 
-def terminated() -> bool:
-    pipe_dir = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "")
-    return Path(pipe_dir, "clients", f"{os.getpid()}.terminated").exists()
+def mps_dir() -> Path:
+    return Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/nonexistent"))
+
+
+def look_at_server() -> None:
+    if (mps_dir() / "clients" / f"{os.getpid()}.terminated").exists():
+        sys.exit("the MPS client has been terminated by the server")
+    if (mps_dir() / "status").exists():
+        leave_fault("unspecified launch failure")
+
+
+def leave_fault(error: str) -> None:
+    """A fault ends every client of the server, which recovers with the end of the last one."""
+    clients = mps_dir() / "clients"
+    (clients / str(os.getpid())).unlink(missing_ok=True)
+    others = [f.name for f in clients.iterdir() if Path("/proc", f.name).exists()]
+    if not others:
+        (mps_dir() / "status").unlink(missing_ok=True)
+    sys.exit(f"CUDA error: {error}")
 
 
 sys.exit(main())

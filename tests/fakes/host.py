@@ -79,6 +79,17 @@ class FakeHost:
             output, errors = process.communicate(timeout=110)
         return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
 
+    def run_module(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `python -m` to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", *arguments],
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
     def start_advisor(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
         """Start the command line."""
         return subprocess.Popen(

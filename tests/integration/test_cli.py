@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from host import FakeHost
+from store_points import observation
 from typer.testing import CliRunner
 
 import advisor
@@ -87,13 +88,17 @@ def test_points_go_in_and_out_unchanged(host: FakeHost) -> None:
     given, back = host.folder / "given.csv", host.folder / "back.parquet"
     write_points(given, POINTS)
     first = host.advisor("data", "import", str(given), "--json")
-    counts = {"solo": {"read": 3, "new": 3}, "pairs": {"read": 0, "new": 0}}
+    nothing = {"read": 0, "new": 0}
+    counts = {"solo": {"read": 3, "new": 3}, "pairs": nothing, "observations": nothing}
     assert (first.returncode, json.loads(first.stdout)) == (0, {"read": 3, "new": 3, **counts})
     out = host.advisor("data", "export", str(back), "--job", "gemm")
     assert (out.returncode, out.stdout) == (0, f"3 points written to {back}\n")
     assert read_points(back) == POINTS
     again = host.advisor("data", "import", str(back), str(given))
-    assert again.stdout == "6 points read, 0 new (solo 6 read, 0 new; pairs 0 read, 0 new)\n"
+    assert again.stdout == (
+        "6 points read, 0 new "
+        "(solo 6 read, 0 new; pairs 0 read, 0 new; observations 0 read, 0 new)\n"
+    )
 
 
 def test_pairs_go_in_and_out_unchanged(host: FakeHost) -> None:
@@ -102,7 +107,11 @@ def test_pairs_go_in_and_out_unchanged(host: FakeHost) -> None:
     write_points(solo, POINTS)
     write_points(pairs, [*PAIRS, dataclasses.replace(PAIRS[0], run="r2")])
     first = host.advisor("data", "import", str(pairs), str(solo), "--json")
-    counts = {"solo": {"read": 3, "new": 3}, "pairs": {"read": 5, "new": 5}}
+    counts = {
+        "solo": {"read": 3, "new": 3},
+        "pairs": {"read": 5, "new": 5},
+        "observations": {"read": 0, "new": 0},
+    }
     assert (first.returncode, json.loads(first.stdout)) == (0, {"read": 8, "new": 8, **counts})
     back = host.folder / "back.jsonl"
     chosen = ("--kind", "pairs", "--job", "gemm", "--run", "r1")
@@ -110,9 +119,31 @@ def test_pairs_go_in_and_out_unchanged(host: FakeHost) -> None:
     assert (out.returncode, json.loads(out.stdout)) == (0, {"written": 3})
     assert read_points(back) == [PAIRS[0], PAIRS[1], PAIRS[3]]
     again = host.advisor("data", "import", str(back), str(solo))
-    assert again.stdout == "6 points read, 0 new (solo 3 read, 0 new; pairs 3 read, 0 new)\n"
+    assert again.stdout == (
+        "6 points read, 0 new "
+        "(solo 3 read, 0 new; pairs 3 read, 0 new; observations 0 read, 0 new)\n"
+    )
     assert host.advisor("data", "export", str(back)).stdout == f"3 points written to {back}\n"
     assert read_points(back) == POINTS
+
+
+def test_observations_go_in_and_out_unchanged(tmp_path: Path) -> None:
+    """The file that a launch leaves is brought in; export chooses by job and launch."""
+    seen = [observation(1), observation(2, job_b="triad"), observation(3, job_a="fft")]
+    given, back = tmp_path / "observations.jsonl", tmp_path / "back.csv"
+    write_points(given, seen)
+
+    def data(*arguments: str) -> str:
+        home = {"ADVISOR_HOME": str(tmp_path / "home"), "ADVISOR_DATABASE_URL": ""}
+        return CliRunner().invoke(app, ["data", *arguments], env=home).stdout
+
+    brought = json.loads(data("import", str(given), "--json"))
+    assert brought["observations"] == {"read": 3, "new": 3}
+    chosen = ("--kind", "observations", "--job", "gemm", "--run", seen[1].launch_id)
+    assert data("export", str(back), *chosen) == f"1 points written to {back}\n"
+    assert read_points(back) == [seen[1]]
+    data("export", str(back), "--kind", "observations")
+    assert read_points(back) == seen
 
 
 def test_bad_row_stores_nothing(host: FakeHost) -> None:

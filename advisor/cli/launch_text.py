@@ -1,0 +1,114 @@
+"""A launch for a person: where it stands, and the prediction beside what is observed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from advisor.interval import Interval
+from advisor.launch.spec import Forecast
+from advisor.launch.status import JobStatus, LaunchStatus
+
+_PER_KJ = 1000.0
+
+
+def table(status: LaunchStatus) -> Group:
+    """Everything on one screen."""
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("", "share", "units", "state", "now", "predicted", "", "speed", "progress"):
+        shown.add_column(name, justify="left" if name in ("", "state") else "right", no_wrap=True)
+    for cells in _rows(status):
+        shown.add_row(*map(Text, cells))
+    return Group(Text(_head(status), style="bold"), shown, *map(Text, _tail(status)))
+
+
+def line(status: LaunchStatus) -> str:
+    """The same in one line."""
+    jobs = " | ".join(_job(job) for job in status.jobs)
+    power = f" | {status.power_w:.0f} W" if status.power_w is not None else ""
+    worth = status.work_per_joule
+    work = f", {_PER_KJ * worth:.3g} work per kJ" if worth is not None else ""
+    cause = f" | {status.code}: {status.cause}" if status.code else ""
+    return f"{_head(status)} | {jobs}{power}{work}{cause}"
+
+
+def summary(status: LaunchStatus, observed: list[dict[str, Any]]) -> Iterator[str]:
+    """What is left to say at the end."""
+    for pair in observed:
+        values = (
+            (pair["energy_j"], "J"),
+            (pair["power_w"], "W"),
+            (_scaled(pair["work_per_joule"]), "work per kJ"),
+        )
+        known = [_number(value, unit) for value, unit in values if value is not None]
+        together = f"{pair['overlap_s']:.1f} s together"
+        yield f"{pair['job_a']} + {pair['job_b']}: {', '.join([together, *known])}"
+        for name in ("rate_a", "rate_b", "power_w", "work_per_joule"):
+            if (predicted := pair[f"predicted_{name}"]) and pair[name] is not None:
+                yield f"  {name}: {pair[name] / predicted - 1:+.1%} beside the prediction"
+        if pair["stranded_unit_s"]:
+            stranded = pair["stranded_unit_s"]
+            yield f"  {stranded:.0f} unit-seconds were held for a job that had ended"
+    for job in status.jobs:
+        if job.error:
+            yield f"{job.job} {job.outcome}: {job.error}"
+
+
+def _head(status: LaunchStatus) -> str:
+    pair = f", pair {status.pair_number + 1} of {status.pairs}" if status.pairs > 1 else ""
+    gpu = f" on {status.gpu_model}" if status.gpu_model else ""
+    overlap = f", {status.overlap_s:.0f} s together" if status.overlap_s else ""
+    return f"{status.launch_id} {status.state}{gpu}{pair}{overlap}"
+
+
+def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
+    forecast = status.forecast
+    rates = (forecast.rate_a, forecast.rate_b) if forecast else (None, None)
+    for job, predicted in zip(status.jobs, rates, strict=False):
+        speed = "" if job.relative_speed is None else f"{100 * job.relative_speed:.0f} %"
+        units = "" if job.units_granted is None else str(job.units_granted)
+        share, progress = f"{job.share_percent:g} %", f"{job.steps:,.0f}"
+        beside = _beside(job.rate, predicted, f"{job.rate_unit}/s")
+        yield job.job, share, units, job.outcome, *beside, speed, progress
+    power, work = _of_gpu(forecast)
+    yield "power", "", "", "", *_beside(status.power_w, power, "W"), "", ""
+    worth = _scaled(status.work_per_joule)
+    yield "work per kJ", "", "", "", *_beside(worth, work, ""), "", ""
+
+
+def _of_gpu(forecast: Forecast | None) -> tuple[Interval | None, Interval | None]:
+    if forecast is None:
+        return None, None
+    return forecast.power_w, forecast.work_per_joule.times(_PER_KJ)
+
+
+def _beside(now: float | None, predicted: Interval | None, unit: str) -> tuple[str, str, str]:
+    off = "" if now is None or not predicted else f"{now / predicted.value - 1:+.0%}"
+    return _number(now, unit), _number(predicted and predicted.value, ""), off
+
+
+def _tail(status: LaunchStatus) -> Iterator[str]:
+    if status.energy_j is not None:
+        yield f"{status.energy_j:,.0f} J in {status.overlap_s:.0f} s together"
+    if status.stranded_unit_s:
+        yield f"{status.stranded_unit_s:,.0f} unit-seconds held for a job that has ended"
+    if status.code:
+        yield f"{status.code}: {status.cause}"
+    yield from (f"! {warning}" for warning in status.warnings)
+
+
+def _job(job: JobStatus) -> str:
+    units = f" ({job.units_granted} units)" if job.units_granted is not None else ""
+    rate = f" {job.rate:.4g} {job.rate_unit}/s" if job.rate is not None else ""
+    speed = f" = {100 * job.relative_speed:.0f} %" if job.relative_speed is not None else ""
+    return f"{job.job} {job.share_percent:g} %{units} {job.outcome}{rate}{speed}"
+
+
+def _scaled(work_per_joule: float | None) -> float | None:
+    return None if work_per_joule is None else _PER_KJ * work_per_joule
+
+
+def _number(value: float | None, unit: str) -> str:
+    return "-" if value is None else f"{value:,.4g} {unit}".strip()

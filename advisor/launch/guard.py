@@ -1,0 +1,108 @@
+"""Ends the jobs of a launch when its supervisor is killed or hangs: a process of its own.
+
+The kernel ends a job with its supervisor, but not the workers that the job started, and not in the
+safe order. The supervisor writes a byte now and then; when the pipe closes without a farewell, or
+nothing comes for minutes, this process ends whatever carries the mark of the launch.
+
+Run as `python -m advisor.launch.guard FOLDER GPU_UUID SILENCE_S [PIPE_DIRECTORY]`.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from advisor.gpu import Gpu
+from advisor.launch.stage import LAUNCH_MARK
+from advisor.runtime.backend import Backend
+from advisor.runtime.launcher import end_marked
+from advisor.runtime.mps import MpsBackend
+from advisor.runtime.mps_control import Control
+from advisor.runtime.uncapped import UncappedBackend
+from advisor.settings import python
+
+SILENCE_S = 300.0
+"""Longer than anything that a supervisor waits for: two proofs, or two jobs that will not end."""
+
+_FAREWELL = b"q"
+
+
+class ProcessGuard:
+    """The supervisor's end of the pipe.
+
+    Args:
+        folder: Of the launch; its jobs carry it in `ADVISOR_LAUNCH`.
+        backend: What limits the jobs.
+        environment: For the guard, without secrets and without the mark.
+        silence_s: After this time without a beat the supervisor is taken to hang.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        backend: Backend,
+        environment: Mapping[str, str],
+        silence_s: float = SILENCE_S,
+    ) -> None:
+        pipe_dir = [str(backend.control.pipe_dir)] if isinstance(backend, MpsBackend) else []
+        arguments = [str(folder), backend.gpu.uuid, str(silence_s), *pipe_dir]
+        self._process = subprocess.Popen(
+            [python(), "-m", "advisor.launch.guard", *arguments],
+            env=dict(environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        self._pipe = self._process.stdin.fileno()
+        # A guard that was stopped must not stop its supervisor.
+        os.set_blocking(self._pipe, False)
+
+    def beat(self) -> None:
+        """Say that the supervisor lives."""
+        self._write(b".")
+
+    def close(self) -> None:
+        """The jobs are over: nothing is left to do for the guard."""
+        self._write(_FAREWELL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.communicate(timeout=5)
+        self._process.kill()
+        self._process.wait()
+
+    def _write(self, data: bytes) -> None:
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            os.write(self._pipe, data)
+
+
+def main(folder: str, gpu_uuid: str, silence_s: str, pipe_dir: str | None = None) -> None:
+    """Wait for the end of the supervisor, which is this process's parent."""
+    supervisor = os.getppid()
+    if _farewell(float(silence_s)):
+        return
+    if os.getppid() == supervisor:
+        os.kill(supervisor, signal.SIGKILL)
+    gpu = Gpu(uuid=gpu_uuid, model="")
+    backend: Backend = UncappedBackend(gpu)
+    if pipe_dir is not None:
+        backend = MpsBackend(gpu, Control(Path(pipe_dir), os.environ), owned=False)
+    end_marked(backend, {LAUNCH_MARK: folder})
+
+
+def _farewell(silence_s: float) -> bool:
+    """Whether the supervisor ended well; False when it is gone, or silent for too long."""
+    while select.select([0], [], [], silence_s)[0]:
+        data = os.read(0, 4096)
+        if _FAREWELL in data:
+            return True
+        if not data:
+            return False
+    return False
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,123 @@
+"""What a pair really did, as the record that is kept of it."""
+
+import os
+import socket
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import advisor
+from advisor.gpu import Gpu
+from advisor.launch.folder import dumps
+from advisor.launch.spec import Forecast, Pair
+from advisor.launch.status import State
+from advisor.launch.watch import Watch
+from advisor.observations import Observation
+
+OBSERVATIONS = "observations.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """A pair that ran.
+
+    Attributes:
+        mode: How the GPU was shared, as points have it.
+        started_at: When the gates opened, ISO 8601, UTC.
+    """
+
+    launch_id: str
+    pair: Pair
+    gpu: Gpu
+    mode: str
+    started_at: str
+    watch: Watch
+    state: State
+
+
+def observe(ran: Ran) -> Observation:
+    """The record of a pair that is over, with its jobs in the order of their names."""
+    pair, watch, forecast = ran.pair, ran.watch, ran.pair.forecast
+    (a, b), (rate_a, rate_b) = pair.jobs, watch.settled_rates()
+    units = [one.job.granted.units for one in watch.jobs]
+    seen = Observation(
+        launch_id=ran.launch_id,
+        job_a=a.name,
+        job_b=b.name,
+        gpu_model=ran.gpu.model,
+        gpu_uuid=ran.gpu.uuid,
+        mode=ran.mode,
+        share_a_percent=pair.share_a_percent,
+        share_b_percent=pair.share_b_percent,
+        units_a=units[0],
+        units_b=units[1],
+        rate_unit_a=a.progress.unit,
+        rate_unit_b=b.progress.unit,
+        rate_a=rate_a,
+        rate_b=rate_b,
+        solo_rate_a=pair.solo_rate_a,
+        solo_rate_b=pair.solo_rate_b,
+        power_w=watch.settled_power_w(),
+        energy_j=watch.energy_j,
+        overlap_s=watch.overlap_s,
+        work_per_joule=watch.settled_work_per_joule(),
+        first_ended=_first_ended(watch.first_ended),
+        stranded_unit_s=watch.stranded_unit_s,
+        state=ran.state,
+        started_at=ran.started_at,
+        host=socket.gethostname(),
+        tool_version=advisor.__version__,
+        flags=() if rate_a is not None and rate_b is not None else ("not-settled",),
+    )
+    seen = _with_forecast(seen, forecast) if forecast else seen
+    return swapped(seen) if seen.job_a > seen.job_b else seen
+
+
+def swapped(seen: Observation) -> Observation:
+    """The same with its jobs the other way round."""
+    return replace(
+        seen,
+        job_a=seen.job_b,
+        job_b=seen.job_a,
+        share_a_percent=seen.share_b_percent,
+        share_b_percent=seen.share_a_percent,
+        units_a=seen.units_b,
+        units_b=seen.units_a,
+        rate_unit_a=seen.rate_unit_b,
+        rate_unit_b=seen.rate_unit_a,
+        rate_a=seen.rate_b,
+        rate_b=seen.rate_a,
+        solo_rate_a=seen.solo_rate_b,
+        solo_rate_b=seen.solo_rate_a,
+        predicted_rate_a=seen.predicted_rate_b,
+        predicted_rate_b=seen.predicted_rate_a,
+        first_ended={"job_a": "job_b", "job_b": "job_a"}.get(seen.first_ended, seen.first_ended),
+    )
+
+
+def append_observation(folder: Path, seen: Observation) -> None:
+    """Add a line to the launch's observations; it is on disk when this returns.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with (folder / OBSERVATIONS).open("ab") as file:
+        file.write(dumps(seen) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _with_forecast(seen: Observation, forecast: Forecast) -> Observation:
+    return replace(
+        seen,
+        model_version=forecast.model_version,
+        predicted_rate_a=forecast.rate_a.value,
+        predicted_rate_b=forecast.rate_b.value,
+        predicted_power_w=forecast.power_w.value,
+        predicted_work_per_joule=forecast.work_per_joule.value,
+    )
+
+
+def _first_ended(first: tuple[int, ...]) -> str:
+    if len(first) > 1:
+        return "both"
+    return ("job_a", "job_b")[first[0]] if first else "none"

@@ -1,0 +1,40 @@
+"""What a launch would do, before anything is started: units, variables of the limits, memory."""
+
+from typing import Any
+
+from advisor.gpu import MEMORY_PART, Gpu, Share, units_for_percent
+from advisor.launch.spec import Pair
+from advisor.runtime.cu_mask_backend import CuMaskBackend
+from advisor.runtime.mps import PERCENTAGE, MpsBackend, own_pipe_dir
+from advisor.runtime.mps_control import Control
+from advisor.runtime.uncapped import UncappedBackend
+from advisor.settings import Settings
+
+
+def units_of(share: Share, gpu: Gpu | None) -> int | None:
+    """SMs that a share will get; None where only the driver knows."""
+    total = gpu.units_total if gpu and gpu.vendor == "nvidia" else None
+    return units_for_percent(share.percent, total) if total else None
+
+
+def limit_environment(
+    pair: Pair, share: Share, gpu: Gpu | None, settings: Settings
+) -> dict[str, str]:
+    """The variables of the limit, as the back-end will set them."""
+    if gpu is None:
+        return {PERCENTAGE: str(share)} if pair.way == "split" else {}
+    if pair.way == "time-sliced":
+        return UncappedBackend(gpu).environment(share)
+    if gpu.vendor == "amd":
+        return CuMaskBackend(gpu).environment(share)
+    pipe_dir = settings.mps_pipe_dir or own_pipe_dir(gpu, settings.runtime_dir)
+    return MpsBackend(gpu, Control(pipe_dir, {}), owned=False).environment(share)
+
+
+def memory_fit(pair: Pair, gpu: Gpu | None) -> dict[str, Any]:
+    """Memory that the jobs need and may fill, MiB; `fits` is None where that is not known."""
+    needs = [job.memory_mib for job in pair.jobs]
+    known = [need for need in needs if need is not None]
+    most = MEMORY_PART * gpu.memory_mib if gpu and gpu.memory_mib else None
+    fits = None if most is None or len(known) < len(needs) else sum(known) <= most
+    return {"needs_mib": needs, "most_mib": most, "fits": fits}

@@ -1,0 +1,238 @@
+"""Watches a pair while it runs: rates, energy, the limits, and who ended how."""
+
+import re
+import time
+
+from advisor.errors import JobError, LimitNotProvenError, PartitionError
+from advisor.launch.meter import Energy, Meter
+from advisor.launch.pace import Pace
+from advisor.launch.spec import LaunchSpec, Pair
+from advisor.launch.starting import stop_jobs
+from advisor.launch.watched import RECENT_S, Watched, relative
+from advisor.runtime.backend import Backend
+from advisor.runtime.processes import wait_until
+from advisor.runtime.running_job import RunningJob
+
+SETTLE_S = 3.0
+"""The first seconds together are in no mean: clocks and caches find their level."""
+
+_ALIVE_S, _LIMIT_S = 1.0, 15.0
+"""How often the back-end is asked, and how often each job is looked for under its limit."""
+
+_FAULT_S = 3.0
+"""A fault on an MPS server reaches all its clients within this time."""
+
+_FAULT_WORDS = re.compile(r"cuda|illegal memory access|unspecified launch failure|mps", re.I)
+_MPS_FAULT = (
+    "a fault on the MPS server took both jobs down; which one caused it the driver does not tell. "
+    "Jobs that fault must not share a GPU: run each alone to find it"
+)
+
+
+class Watch:
+    """Two jobs whose gates are open.
+
+    Args:
+        pair: What runs.
+        jobs: The same, ready at their gates.
+        backend: What limits them.
+        meter: Of their GPU.
+        spec: When a job hangs, and what to do when one ends.
+
+    Attributes:
+        mode: Of the back-end.
+        overlap_s: How long both have run together.
+        energy_j: Of that time.
+        stranded_unit_s: Units held for a job that had ended, times seconds.
+        first_ended: Indices of the jobs that ended first by themselves; empty: none did yet.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        jobs: tuple[RunningJob, RunningJob],
+        backend: Backend,
+        meter: Meter,
+        spec: LaunchSpec,
+    ) -> None:
+        self._pair, self._backend, self._spec = pair, backend, spec
+        self.mode = backend.mode
+        self._energy = Energy(meter)
+        self.begun_s = self._last_s = self._asked_s = self._checked_s = time.monotonic()
+        self.jobs = (
+            Watched(jobs[0], self.begun_s, pair.solo_rate_a),
+            Watched(jobs[1], self.begun_s, pair.solo_rate_b),
+        )
+        self._recent_j, self._settled_j = Pace(RECENT_S), Pace()
+        self._first_j = self._energy.read(self.begun_s)
+        self.overlap_s, self.stranded_unit_s = 0.0, 0.0
+        self.energy_j: float | None = None
+        self.first_ended: tuple[int, ...] = ()
+        self._silent = False
+        for job in jobs:
+            job.go()
+
+    @property
+    def over(self) -> bool:
+        """Whether neither runs any more."""
+        return all(one.over for one in self.jobs)
+
+    def look(self) -> None:
+        """One look at everything; a job that ended, hangs or broke its limit is stopped.
+
+        Raises:
+            PartitionError: what limits the jobs is gone.
+            LimitNotProvenError: a running job is not under its limit.
+        """
+        now_s = time.monotonic()
+        were = self._running()
+        for one in were:
+            one.look(now_s, self._spec.hang_s)
+        self._account(now_s, were)
+        self._end([one for one in were if one.over])
+        if not self.over:
+            self._check_backend(now_s)
+
+    def power_w(self) -> float | None:
+        """Of the GPU, mean over the last seconds."""
+        return self._recent_j.rate()
+
+    def work_per_joule(self) -> float | None:
+        """Sum of relative speeds per watt over the last seconds."""
+        # A job that is over adds nothing; when both are, there is nothing to tell.
+        speeds = [one.relative_speed() for one in self._running()]
+        return work_per_joule(speeds, self.power_w()) if speeds else None
+
+    def settled_rates(self) -> tuple[float | None, float | None]:
+        """Of both, while both ran, without the first seconds."""
+        return self.jobs[0].settled.rate(), self.jobs[1].settled.rate()
+
+    def settled_s(self) -> float:
+        """How long the time is that the settled means are of."""
+        return max(one.settled.span_s for one in self.jobs)
+
+    def settled_power_w(self) -> float | None:
+        """As the rates."""
+        return self._settled_j.rate()
+
+    def settled_work_per_joule(self) -> float | None:
+        """As the rates."""
+        speeds = [
+            relative(rate, solo)
+            for rate, solo in zip(self.settled_rates(), self._pair.solo_rates, strict=True)
+        ]
+        return work_per_joule(speeds, self.settled_power_w())
+
+    def stop(self) -> None:
+        """Stop what runs."""
+        running = self._running()
+        for one in running:
+            one.end("stopped")
+        stop_jobs(one.job for one in running)
+
+    def _running(self) -> list[Watched]:
+        return [one for one in self.jobs if not one.over]
+
+    def _account(self, now_s: float, were: list[Watched]) -> None:
+        """Add up the time since the last look, in which the jobs `were` running."""
+        total_j = self._energy.read(now_s)
+        if total_j is not None:
+            self._first_j = total_j if self._first_j is None else self._first_j
+            self._recent_j.add(now_s, total_j)
+        passed_s, self._last_s = now_s - self._last_s, now_s
+        if len(were) < len(self.jobs):
+            self._strand(passed_s)
+            return
+        self.overlap_s += passed_s
+        if total_j is not None and self._first_j is not None:
+            self.energy_j = total_j - self._first_j
+        # The look that finds a job at its end is in no mean: it ended at some time before.
+        if now_s - self.begun_s >= SETTLE_S and not any(one.over for one in self.jobs):
+            for one in self.jobs:
+                one.settled.add(now_s, one.steps)
+            if total_j is not None:
+                self._settled_j.add(now_s, total_j)
+
+    def _strand(self, passed_s: float) -> None:
+        # Without limits the other job has the whole GPU.
+        if self._pair.way == "split" and self.first_ended:
+            idle = self.jobs[self.first_ended[0]]
+            self.stranded_unit_s += passed_s * (idle.job.granted.units or 0)
+
+    def _end(self, ended: list[Watched]) -> None:
+        if not ended:
+            return
+        self.first_ended = self.first_ended or self._indices_over()
+        if any(one.outcome == "failed" for one in ended) and self._is_fault():
+            self._take_down()
+        # A job that hangs still runs, and one that ended may have left workers behind.
+        stop_jobs(one.job for one in ended)
+        if self._spec.when_one_ends == "stop":
+            self.stop()
+
+    def _indices_over(self) -> tuple[int, ...]:
+        return tuple(number for number, one in enumerate(self.jobs) if one.over)
+
+    def _is_fault(self) -> bool:
+        """Whether a job went down with its neighbour; waits until the neighbour shows it."""
+        if self._backend.mode != "mps":
+            return False
+        if wait_until(lambda: self._backend.spoiled() or self._all_gone(), _FAULT_S, poll_s=0.1):
+            # A server whose clients have all ended recovers at once, and shows nothing any more.
+            return self._backend.spoiled() or self._all_speak_of_the_gpu()
+        return False
+
+    def _all_gone(self) -> bool:
+        return all(one.job.exit_code is not None for one in self.jobs)
+
+    def _all_speak_of_the_gpu(self) -> bool:
+        return all(
+            one.job.exit_code != 0 and _FAULT_WORDS.search(one.job.tail()) for one in self.jobs
+        )
+
+    def _take_down(self) -> None:
+        struck = [one for one in self.jobs if one.outcome in ("running", "failed")]
+        for one in struck:
+            one.exit_code = one.job.exit_code
+            said = f"; the end of its output:\n{one.job.tail() or '(nothing)'}"
+            one.end("taken-down", "mps-fault", _MPS_FAULT + said)
+        stop_jobs(one.job for one in struck)
+        self.first_ended = self.first_ended or self._indices_over()
+
+    def _check_backend(self, now_s: float) -> None:
+        if now_s - self._asked_s < _ALIVE_S:
+            return
+        self._asked_s = now_s
+        try:
+            # Asked over the same channel that says whether the daemon still lives.
+            spoiled = self._backend.spoiled()
+            self._backend.check_alive()
+        except PartitionError:
+            # One answer that came too late is no reason to end the work of weeks.
+            if self._silent:
+                raise
+            self._silent = True
+            return
+        self._silent = False
+        if spoiled:
+            self._take_down()
+        elif now_s - self._checked_s >= _LIMIT_S:
+            self._checked_s = now_s
+            for one in self._running():
+                self._check_limit(one)
+
+    def _check_limit(self, one: Watched) -> None:
+        try:
+            one.job.check_limit()
+        except JobError:
+            one.note_end()
+            self._end([one])
+        except LimitNotProvenError as error:
+            one.end("failed", error.code, str(error))
+            raise
+
+
+def work_per_joule(speeds: list[float | None], power_w: float | None) -> float | None:
+    """Sum of relative speeds per watt; None where one of them is not known."""
+    known = [speed for speed in speeds if speed is not None]
+    return sum(known) / power_w if len(known) == len(speeds) and power_w else None

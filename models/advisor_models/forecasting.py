@@ -1,0 +1,112 @@
+"""What the model in use says of a pair that is to be launched: its split, or what to expect."""
+
+import math
+from dataclasses import replace
+
+from advisor.errors import InputError, ModelError, NoSplitError, StoreError
+from advisor.job import Job
+from advisor.launch.spec import Forecast, Pair
+from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.predictions import Prediction
+from advisor.recommend import Recommendation, Request
+from advisor.settings import Settings
+from advisor_models.answer import answer
+from advisor_models.known_profiles import Found, find_profiles
+from advisor_models.launching import WantedLaunch
+from advisor_models.manifest import Manifest
+from advisor_models.registry import Registry
+
+
+def recommended(
+    job_a: Job, job_b: Job, wanted: WantedLaunch, settings: Settings
+) -> tuple[Pair, tuple[str, ...]]:
+    """Two jobs at the split that is worth most, and what the recommendation warns of.
+
+    Raises:
+        InputError: a job has no profile.
+        ModelError: there is no model, or it has not seen this GPU model.
+        NoSplitError: nothing keeps every limit, or the jobs had better not share.
+    """
+    names = (job_a.name, job_b.name)
+    found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
+    request = Request(
+        objective=wanted.objective,
+        min_speed={job: least for job, least in wanted.min_speed.items() if job in names},
+        max_power_w=wanted.max_power_w,
+        memory_mib=wanted.memory_mib,
+    )
+    given = answer(found, request, settings, other_gpu=wanted.other_gpu)
+    choice = given.recommendation.choice.prediction
+    if choice.way == "exclusive":
+        raise _better_apart(given.recommendation)
+    pair = Pair(
+        job_a=job_a,
+        job_b=job_b,
+        way=choice.way,
+        share_a_percent=choice.share_a_percent,
+        share_b_percent=choice.share_b_percent,
+    )
+    known = _with_profiles(pair, found)
+    return _with_forecast(known, choice, given.manifest), given.recommendation.warnings
+
+
+def with_forecast(
+    pair: Pair, wanted: WantedLaunch, settings: Settings
+) -> tuple[Pair, tuple[str, ...]]:
+    """A pair at a given split with what to expect of it, or why nobody can say."""
+    names = (pair.job_a.name, pair.job_b.name)
+    try:
+        found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
+    except (InputError, StoreError) as error:
+        return pair, (f"no forecast: {error}",)
+    known = _with_profiles(pair, found)
+    if pair.way == "time-sliced":
+        return known, ("no forecast: models do not predict jobs that take turns",)
+    try:
+        predictor = Registry(settings.home / "models").open_champion(other_gpu=wanted.other_gpu)
+        (expected,) = predictor.predict(found.a, found.b, [pair.shares_percent])
+    except (InputError, ModelError) as error:
+        return known, (f"no forecast: {error}",)
+    return _with_forecast(known, expected, predictor.manifest), ()
+
+
+def _better_apart(r: Recommendation) -> NoSplitError:
+    splits = [o for o in r.candidates if o.prediction.way != "exclusive" and not o.misses]
+    near = max(splits, key=lambda option: option.worth.value, default=None)
+    anyway = f", or share it anyway: --split {near.name}" if near else ""
+    return NoSplitError(
+        f"{r.a.job} and {r.b.job} had better not share a {r.a.gpu_model}",
+        why=f"one after the other is worth most by {r.objective.name}",
+        fix=f"run one after the other{anyway}",
+    )
+
+
+def _with_profiles(pair: Pair, found: Found) -> Pair:
+    """The pair with what its profiles know: rates alone, and memory that its files do not tell."""
+    return replace(
+        pair,
+        job_a=_with_memory(pair.job_a, found.a.memory_used_mib),
+        job_b=_with_memory(pair.job_b, found.b.memory_used_mib),
+        solo_rate_a=found.a.whole_gpu_rate,
+        solo_rate_b=found.b.whole_gpu_rate,
+    )
+
+
+def _with_memory(job: Job, used_mib: float | None) -> Job:
+    if job.memory_mib is not None or used_mib is None:
+        return job
+    return replace(job, memory_mib=math.ceil(used_mib))
+
+
+def _with_forecast(pair: Pair, expected: Prediction, manifest: Manifest) -> Pair:
+    forecast = Forecast(
+        model_version=manifest.version,
+        rate_a=expected.rate_a,
+        rate_b=expected.rate_b,
+        power_w=expected.power_w,
+        solo_rate_a=expected.solo_rate_a,
+        solo_rate_b=expected.solo_rate_b,
+        work_per_joule=expected.worth(OBJECTIVES[DEFAULT_OBJECTIVE]),
+        coverage=manifest.intervals.coverage,
+    )
+    return replace(pair, forecast=forecast)

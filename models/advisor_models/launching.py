@@ -1,0 +1,159 @@
+"""What somebody wants launched, as a spec: splits chosen, jobs frozen, the forecast beside it.
+
+Nothing here loads numpy: a node without it can launch at a split that is given.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from advisor.errors import InputError
+from advisor.gpu import WHOLE, Share
+from advisor.job import Job
+from advisor.job_file import find_job
+from advisor.launch.folder import new_launch_id
+from advisor.launch.spec import HANG_S, LaunchSpec, LaunchWay, Pair, WhenOneEnds
+from advisor.objectives import DEFAULT_OBJECTIVE
+from advisor.settings import Settings
+
+_WAYS: tuple[LaunchWay, ...] = ("uncapped", "time-sliced")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedPair:
+    """Two jobs of the folder of jobs, by name.
+
+    Attributes:
+        split: `30/70`, `uncapped` or `time-sliced`; None: the recommended one.
+    """
+
+    job_a: str
+    job_b: str
+    split: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedLaunch:
+    """What was asked for.
+
+    Attributes:
+        pairs: Run one after the other.
+        gpu: Index or UUID of the GPU.
+        gpu_model: Of that GPU, where it is known; None: the one that the profiles have in common.
+        objective: Of recommended splits, as are all limits.
+        min_speed: Least relative speed by name of job; counts in the pairs that have that job.
+        max_power_w: Most power of the GPU.
+        memory_mib: Of the GPU, where it is known.
+        profiles: File of solo points; None: the stored and the bundled ones.
+    """
+
+    pairs: tuple[WantedPair, ...]
+    gpu: str = "0"
+    gpu_model: str | None = None
+    objective: str = DEFAULT_OBJECTIVE
+    min_speed: Mapping[str, float] = field(default_factory=dict[str, float])
+    max_power_w: float | None = None
+    memory_mib: float | None = None
+    other_gpu: bool = False
+    profiles: Path | None = None
+    when_one_ends: WhenOneEnds = "keep"
+    duration_s: float | None = None
+    hang_s: float = HANG_S
+    asked_by: str = ""
+
+
+def make_spec(wanted: WantedLaunch, settings: Settings) -> LaunchSpec:
+    """A launch that can begin: everything that can be known before is decided here.
+
+    Jobs are taken from their files now; a file that is changed later changes nothing. Only names
+    of jobs are taken, never paths or commands.
+
+    Raises:
+        InputError: an unknown job, a split that is none, or a recommendation without profiles.
+        ModelError: there is no model to recommend by.
+        NoSplitError: no way keeps every limit, or the jobs had better not share a GPU.
+    """
+    _check(wanted)
+    made = [_make_pair(pair, wanted, settings) for pair in wanted.pairs]
+    return LaunchSpec(
+        launch_id=new_launch_id(),
+        gpu=wanted.gpu,
+        pairs=tuple(pair for pair, _ in made),
+        when_one_ends=wanted.when_one_ends,
+        duration_s=wanted.duration_s,
+        hang_s=wanted.hang_s,
+        asked_by=wanted.asked_by,
+        notes=tuple(dict.fromkeys(note for _, notes in made for note in notes)),
+    )
+
+
+def parse_split(text: str) -> tuple[LaunchWay, float, float]:
+    """`30/70`, `uncapped` or `time-sliced`, as a way and two shares in percent.
+
+    Raises:
+        InputError: it is none of these.
+    """
+    for way in _WAYS:
+        if text == way:
+            return way, WHOLE, WHOLE
+    first, slash, second = text.partition("/")
+    try:
+        shares = Share(float(first)), Share(float(second))
+    except ValueError as error:
+        raise _no_split(text) from error
+    if not slash:
+        raise _no_split(text)
+    return "split", shares[0].percent, shares[1].percent
+
+
+def _no_split(text: str) -> InputError:
+    return InputError(
+        f"{text!r} is no split",
+        fix="write two percentages such as 30/70, or uncapped, or time-sliced",
+    )
+
+
+def _check(wanted: WantedLaunch) -> None:
+    if not wanted.pairs:
+        raise InputError("no pair is to be launched", fix="name two jobs")
+    for name, value in (("duration_s", wanted.duration_s), ("hang_s", wanted.hang_s)):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise InputError(f"{name} is {value:g}", fix="give a number of seconds above 0")
+
+
+def _make_pair(
+    pair: WantedPair, wanted: WantedLaunch, settings: Settings
+) -> tuple[Pair, tuple[str, ...]]:
+    """The pair, and what is to be said of it."""
+    job_a, job_b = (_frozen(name, settings) for name in (pair.job_a, pair.job_b))
+    try:
+        from advisor_models import forecasting
+    except ImportError as error:
+        if pair.split is None:
+            raise InputError(
+                "recommendations need numpy and onnxruntime",
+                why=str(error),
+                fix="pip install 'sm-advisor[advise]', or give --split",
+            ) from error
+        return _given(job_a, job_b, pair.split), ("no forecast: numpy is not installed",)
+    if pair.split is None:
+        return forecasting.recommended(job_a, job_b, wanted, settings)
+    return forecasting.with_forecast(_given(job_a, job_b, pair.split), wanted, settings)
+
+
+def _given(job_a: Job, job_b: Job, split: str) -> Pair:
+    way, share_a, share_b = parse_split(split)
+    return Pair(job_a=job_a, job_b=job_b, way=way, share_a_percent=share_a, share_b_percent=share_b)
+
+
+def _frozen(name: str, settings: Settings) -> Job:
+    if "/" in name or name.endswith((".yaml", ".yml")):
+        raise InputError(
+            f"{name!r} is no name of a job",
+            why="only jobs of the folder of jobs are launched",
+            fix=f"put its file into {settings.jobs_dir} and give its name",
+        )
+    job = find_job(name, settings.jobs_dir)
+    # What starts it later runs in another folder.
+    return job if job.workdir else replace(job, workdir=Path.cwd())

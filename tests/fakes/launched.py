@@ -1,0 +1,139 @@
+"""Launches on a fake host, followed from outside as other programs do."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from host import FakeHost
+
+from advisor.launch.folder import LaunchFolder
+from advisor.typed_json import to_plain
+
+PATIENCE_S = 40
+
+
+def launch(host: FakeHost, *options: str, code: int = 0, **more: str) -> dict[str, Any]:
+    """Run a launch to its end; its last word."""
+    done = host.advisor("launch", *options, "--json", **more)
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def detached(host: FakeHost, *options: str) -> str:
+    """Start a launch and leave; its name."""
+    done = host.advisor("launch", *options, "--detach")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def folder(host: FakeHost, launch_id: str) -> Path:
+    """Of a launch."""
+    return host.folder / "home" / "launches" / launch_id
+
+
+def show(host: FakeHost, launch_id: str) -> dict[str, Any]:
+    """Where a launch stands, as every program of its host reads it."""
+    return to_plain(LaunchFolder(folder(host, launch_id)).read_status())
+
+
+def stop(host: FakeHost, launch_id: str) -> dict[str, Any]:
+    """Stop a launch; its last word."""
+    LaunchFolder(folder(host, launch_id)).ask_stop()
+    return await_end(host, launch_id)
+
+
+def await_end(host: FakeHost, launch_id: str) -> dict[str, Any]:
+    """The last word of a launch, its own or that of who finds its supervisor gone."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_over(status := show(host, launch_id)):
+        assert time.monotonic() < deadline, status
+        time.sleep(0.05)
+    return status
+
+
+def await_status(
+    host: FakeHost, launch_id: str, holds: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
+    """The first status of which something holds."""
+    file = folder(host, launch_id) / "status.json"
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        status: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        if status and holds(status):
+            return status
+        assert time.monotonic() < deadline, status
+        time.sleep(0.05)
+
+
+def is_over(status: Mapping[str, Any]) -> bool:
+    """Whether nothing of it runs any more."""
+    return status["state"] in ("finished", "stopped", "failed")
+
+
+def await_running(host: FakeHost) -> str:
+    """Name of the one launch of a host, as soon as its jobs make progress."""
+    root = host.folder / "home" / "launches"
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := [p.name for p in root.glob("[!.]*")]):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    await_status(host, found[0], lambda s: all(job["rate"] for job in s["jobs"]) and s["jobs"])
+    return found[0]
+
+
+def processes_of(host: FakeHost) -> dict[int, str]:
+    """Jobs and supervisors of this host that live, by number."""
+    found: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            if not entry.name.isdigit() or " Z " in (entry / "stat").read_text():
+                continue
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            environment = (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        ours = f"ADVISOR_RUNTIME_DIR={host.folder}/".encode() in environment
+        if ours and ("fake_job" in command or "advisor" in command):
+            found[int(entry.name)] = command
+    return found
+
+
+def await_nobody(host: FakeHost) -> None:
+    """Jobs, supervisors and guards have all ended."""
+    deadline = time.monotonic() + PATIENCE_S
+    while left := processes_of(host):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
+
+
+@contextmanager
+def no_leftovers(host: FakeHost) -> Generator[None]:
+    """Whatever a test does, nothing of its host lives on after it."""
+    try:
+        yield
+    finally:
+        for pid in processes_of(host):
+            try:
+                os.kill(pid, 9)
+            except ProcessLookupError:
+                continue
+        host.control("quit")
+
+
+def daemon_pid(host: FakeHost) -> int:
+    """Of the host's MPS daemon."""
+    return int((host.pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
+
+
+def wait_for_line(process: subprocess.Popen[str], words: str) -> None:
+    """Read what a command says until it says this."""
+    assert process.stdout is not None
+    for text in process.stdout:
+        if words in text:
+            return
+    raise AssertionError(f"it never said {words}")

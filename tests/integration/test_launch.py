@@ -1,0 +1,259 @@
+"""`advisor launch` from end to end: real processes and a fake driver, without faults."""
+
+import json
+import signal
+from collections.abc import Iterator
+
+import pytest
+from host import UUID, FakeHost
+from launched import (
+    await_nobody,
+    await_running,
+    detached,
+    folder,
+    launch,
+    no_leftovers,
+    show,
+    stop,
+    wait_for_line,
+)
+
+from advisor_data import open_store
+
+STATUS_KEYS = {
+    "launch_id", "state", "updated_at", "code", "cause", "gpu_uuid", "gpu_model", "pair_number",
+    "pairs", "way", "jobs", "forecast", "power_w", "energy_j", "work_per_joule", "overlap_s",
+    "stranded_unit_s", "started_at", "ended_at", "supervisor_pid", "warnings",
+}  # fmt: skip
+JOB_KEYS = {
+    "job", "rate_unit", "share_percent", "units_granted", "proven", "outcome", "exit_code", "error",
+    "steps", "rate", "relative_speed",
+}  # fmt: skip
+
+
+@pytest.fixture
+def jobs(host: FakeHost) -> Iterator[FakeHost]:
+    """A host with two jobs that run until they are stopped, and one that ends well."""
+    for name in ("one", "two"):
+        host.write_job(name)
+    host.write_job("short", "--steps", "150")
+    with no_leftovers(host):
+        yield host
+
+
+@pytest.fixture
+def h200(jobs: FakeHost) -> FakeHost:
+    """A host whose GPU is one that bundled profiles are of, with jobs of the same names."""
+    (jobs.folder / "nvml" / "gpu0" / "name").write_text("NVIDIA H200")
+    for name in ("triad", "gemm", "matmul-bf16"):
+        jobs.write_job(name)
+    return jobs
+
+
+def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
+    """Both limits are read back, and rates, power and energy are those of the time together."""
+    done = jobs.advisor("launch", "two", "one", "--split", "70/30", "--duration", "5", "--json")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(text) for text in done.stdout.splitlines()]
+    states = list(dict.fromkeys(line["state"] for line in lines))
+    assert states[-4:] == ["starting", "running", "stopping", "stopped"]
+    for line in lines:
+        assert set(line) - {"observations"} == STATUS_KEYS
+        assert all(set(job) == JOB_KEYS for job in line["jobs"])
+        if line["state"] == "running":
+            assert all(job["proven"] for job in line["jobs"])
+    last = lines[-1]
+    assert [(j["job"], j["units_granted"], j["outcome"]) for j in last["jobs"]] == [
+        ("two", 92, "stopped"), ("one", 38, "stopped")
+    ]  # fmt: skip
+    (seen,) = last["observations"]
+    assert (seen["job_a"], seen["units_a"], seen["share_a_percent"]) == ("one", 38, 30)
+    assert (seen["first_ended"], seen["state"], seen["stranded_unit_s"]) == ("none", "stopped", 0)
+    assert seen["rate_b"] > 1.5 * seen["rate_a"] > 0
+    assert seen["power_w"] == pytest.approx(80 + 40 + 400, rel=0.1)
+    assert 5 <= seen["overlap_s"] < 7
+    assert seen["energy_j"] == pytest.approx(seen["power_w"] * seen["overlap_s"], rel=0.15)
+    with open_store(None, jobs.folder / "home") as store:
+        (stored,) = store.observations(pair=("one", "two"))
+    assert (stored.launch_id, stored.energy_j) == (last["launch_id"], seen["energy_j"])
+    await_nobody(jobs)
+
+
+def stored_states(host: FakeHost) -> list[str]:
+    """How the pairs ended whose records are in the store."""
+    with open_store(None, host.folder / "home") as store:
+        return [seen.state for seen in store.observations()]
+
+
+def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
+    """The split, the units, the exact variables of each job, and the memory."""
+    secret = "postgresql://advisor:geheim@127.0.0.1/x"
+    arguments = ("launch", "one", "two", "--split", "30/70", "--then", "one+one", "--dry-run")
+    done = jobs.advisor(*arguments, "--json", ADVISOR_DATABASE_URL=secret)
+    plan = json.loads(done.stdout)
+    assert set(plan) == {
+        "dry_run", "gpu", "gpu_uuid", "gpu_model", "when_one_ends", "duration_s", "hang_s", "pairs",
+        "notes",
+    }  # fmt: skip
+    first, second = plan["pairs"]
+    assert set(first) == {"split", "way", "jobs", "memory", "forecast"}
+    assert first["jobs"][0]["units"] == 38
+    assert first["jobs"][1]["environment"] == {
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "70",
+        "CUDA_MPS_PIPE_DIRECTORY": str(jobs.pipe_dir),
+        "CUDA_VISIBLE_DEVICES": UUID,
+    }
+    assert first["memory"] == {
+        "needs_mib": [100, 100], "most_mib": pytest.approx(0.95 * 143771), "fits": True
+    }  # fmt: skip
+    assert second["split"] == "30/70"
+    assert any(note.startswith("no forecast: ") for note in plan["notes"])
+    assert "geheim" not in done.stdout + jobs.advisor(*arguments).stdout
+    assert not (jobs.folder / "home" / "launches").exists()
+    assert jobs.control("get_server_list") == ""
+
+
+def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
+    """What was predicted stands beside what is observed, and being far off is said once."""
+    last = launch(h200, "triad", "gemm", "--duration", "10")
+    forecast, (seen,) = last["forecast"], last["observations"]
+    shares = [job["share_percent"] for job in last["jobs"]]
+    assert last["way"] == "split"
+    assert sum(shares) == 100
+    assert (seen["predicted_rate_b"], seen["solo_rate_b"]) == (
+        forecast["rate_a"]["value"], forecast["solo_rate_a"]
+    )  # fmt: skip
+    assert seen["model_version"] == forecast["model_version"]
+    speeds = seen["rate_a"] / seen["solo_rate_a"] + seen["rate_b"] / seen["solo_rate_b"]
+    assert seen["work_per_joule"] == pytest.approx(speeds / seen["power_w"])
+    # The fake job runs at another rate and power than the recorded one.
+    for quantity in ("rate of triad", "power"):
+        said = [text for text in last["warnings"] if text.startswith(quantity)]
+        assert len(said) == 1, last
+        assert "beside the prediction of" in said[0]
+
+
+def test_pair_that_had_better_not_share_is_not_launched(h200: FakeHost) -> None:
+    """One after the other is no launch; the message says what to do."""
+    pair = ("launch", "gemm", "matmul-bf16", "--min-speed", "0.5")
+    done = h200.advisor(*pair)
+    assert done.returncode == 10
+    assert "had better not share a NVIDIA H200" in done.stderr
+    assert "run one after the other" in done.stderr
+    assert not (h200.folder / "home" / "launches").exists()
+
+
+def test_without_limits_and_without_mps(jobs: FakeHost) -> None:
+    """The two baselines are launched by the same code."""
+    uncapped = launch(jobs, "one", "two", "--split", "uncapped", "--duration", "0.5")
+    sliced = launch(jobs, "one", "two", "--split", "time-sliced", "--duration", "0.5")
+    for last, mode in ((uncapped, "uncapped"), (sliced, "time-sliced")):
+        assert [job["units_granted"] for job in last["jobs"]] == [132, 132]
+        assert last["observations"][0]["mode"] == mode
+    with open_store(None, jobs.folder / "home") as store:
+        assert len(store.observations()) == 2
+
+
+def test_job_that_ends_well_leaves_its_units_stranded(jobs: FakeHost) -> None:
+    """The other one goes on under its limit, and what that costs is counted."""
+    last = launch(jobs, "short", "one", "--split", "30/70", "--duration", "5")
+    assert [job["outcome"] for job in last["jobs"]] == ["finished", "stopped"]
+    assert last["jobs"][0]["exit_code"] == 0
+    assert last["jobs"][0]["steps"] == 150
+    (seen,) = last["observations"]
+    assert (last["state"], seen["first_ended"]) == ("stopped", "job_b")
+    assert 0.5 < seen["overlap_s"] < 4
+    assert seen["stranded_unit_s"] == pytest.approx(38 * (5 - seen["overlap_s"]), rel=0.15)
+
+
+def test_partner_is_stopped_as_asked(jobs: FakeHost) -> None:
+    """With --when-one-ends stop nothing runs on alone."""
+    last = launch(jobs, "short", "one", "--split", "50/50", "--when-one-ends", "stop")
+    assert [job["outcome"] for job in last["jobs"]] == ["finished", "stopped"]
+    assert (last["state"], last["stranded_unit_s"]) == ("stopped", 0)
+
+
+def test_next_pair_starts_when_both_are_over(jobs: FakeHost) -> None:
+    """A queue runs under one supervisor, each pair with its own record."""
+    last = launch(jobs, "short", "short", "--split", "50/50", "--then", "short+short")
+    assert (last["state"], last["pair_number"], last["pairs"]) == ("finished", 1, 2)
+    assert [seen["state"] for seen in last["observations"]] == ["finished"] * 2
+    places = sorted(p.name for p in folder(jobs, last["launch_id"]).glob("?-?"))
+    assert places == ["0-a", "0-b", "1-a", "1-b"]
+    await_nobody(jobs)
+
+
+def test_job_without_a_gate_counts_from_when_both_run(jobs: FakeHost) -> None:
+    """It cannot wait for its partner, but is proven and watched as any other."""
+    jobs.write_job("free", gate=False)
+    last = launch(jobs, "free", "one", "--split", "30/70", "--duration", "1")
+    assert all(job["proven"] and job["steps"] > 0 for job in last["jobs"])
+
+
+def test_detached_launch_is_listed_shown_and_stopped(jobs: FakeHost) -> None:
+    """It runs under proven limits when the command returns, and goes on without it."""
+    name = detached(jobs, "one", "two", "--split", "50/50")
+    status = json.loads(jobs.advisor("launches", "show", name, "--json").stdout)
+    assert status["state"] == "running"
+    assert all(job["proven"] for job in status["jobs"])
+    (listed,) = json.loads(jobs.advisor("launches", "--json").stdout)
+    assert listed["launch_id"] == name
+    assert name in jobs.advisor("launches").stdout
+    stopped = jobs.advisor("launches", "stop", name, "--json")
+    assert stopped.returncode == 0, stopped.stderr
+    assert json.loads(stopped.stdout)["state"] == "stopped"
+    await_nobody(jobs)
+    assert jobs.advisor("launches", "stop", name).returncode == 0
+
+
+def test_interrupt_stops_both_and_waits(jobs: FakeHost) -> None:
+    """Ctrl-C is no error: the jobs end in the safe order, and the record is kept."""
+    with jobs.start_advisor("launch", "one", "two", "--split", "50/50") as process:
+        wait_for_line(process, " running ")
+        process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
+        rest = process.stdout.read()
+    assert process.returncode == 0, rest
+    assert "stopped" in rest
+    assert "one + two: " in rest
+    await_nobody(jobs)
+
+
+def test_killed_command_leaves_the_launch_running(jobs: FakeHost) -> None:
+    """Whoever asked may go: the supervisor stays, and another command stops it."""
+    process = jobs.start_advisor("launch", "one", "two", "--split", "50/50", "--json")
+    name = await_running(jobs)
+    process.kill()
+    process.communicate()
+    before = show(jobs, name)["jobs"][0]["steps"]
+    after = show(jobs, name)
+    assert after["state"] == "running"
+    assert after["jobs"][0]["steps"] >= before
+    assert stop(jobs, name)["state"] == "stopped"
+    assert stored_states(jobs) == ["stopped"]
+    await_nobody(jobs)
+
+
+def test_wishes_that_cannot_be_met_are_refused_before_anything_starts(jobs: FakeHost) -> None:
+    """Each with what to write instead."""
+    pair = ("launch", "one", "two", "--split", "50/50")
+    for options, message in (
+        (("--then", "one"), "write --then C+D"),
+        (("--gpu", "7"), "no single GPU is called 7"),
+    ):
+        done = jobs.advisor(*pair, *options)
+        assert done.returncode == 2, (options, done.stderr)
+        assert message in done.stderr
+    done = jobs.advisor("launches", "stop", "../../etc")
+    assert done.returncode == 2, done.stderr
+    assert "there is no launch" in done.stderr
+    assert not (jobs.folder / "home" / "launches").exists()
+
+
+def test_pair_whose_memory_does_not_fit_is_refused(jobs: FakeHost) -> None:
+    """It would fail in the middle; both numbers are said, and nothing starts."""
+    jobs.write_job("large", memory_mib=100_000)
+    done = jobs.advisor("launch", "large", "large", "--split", "50/50")
+    assert done.returncode == 10
+    assert "large and large need 100000 + 100000 MiB" in done.stderr
+    assert not (jobs.folder / "home" / "launches").exists()

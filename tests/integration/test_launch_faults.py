@@ -1,0 +1,264 @@
+"""A launch when things go wrong: real processes, a fake driver, faults of every kind."""
+
+import json
+import os
+import resource
+import signal
+import struct
+import sys
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from host import FAKES, FakeHost
+from launched import (
+    await_end,
+    await_nobody,
+    await_status,
+    daemon_pid,
+    detached,
+    folder,
+    is_over,
+    launch,
+    no_leftovers,
+    processes_of,
+    show,
+    stop,
+)
+
+from advisor.launch.folder import LaunchFolder
+
+RUNS = ("--split", "30/70")
+
+
+@pytest.fixture
+def jobs(host: FakeHost) -> Iterator[FakeHost]:
+    """A host with two jobs that behave, and some that do not."""
+    for name in ("one", "two"):
+        host.write_job(name)
+    for behave in ("die", "stall", "fault", "deaf"):
+        host.write_job(behave, "--behave", behave)
+    with no_leftovers(host):
+        yield host
+
+
+def outputs(host: FakeHost, launch_id: str, name: str = "output.log") -> list[Path]:
+    """What the jobs of a launch wrote; a job that never started has none."""
+    return sorted(folder(host, launch_id).glob(f"*/{name}"))
+
+
+# jobs
+
+
+def test_job_that_dies_is_told_with_its_output(jobs: FakeHost) -> None:
+    """The other one goes on under its limit, and the launch has failed all the same."""
+    last = launch(jobs, "die", "one", *RUNS, "--duration", "5", code=5)
+    assert [job["outcome"] for job in last["jobs"]] == ["failed", "stopped"]
+    assert (last["state"], last["code"]) == ("failed", "job")
+    assert last["jobs"][0]["exit_code"] == 7
+    assert "die at 30 % ended with exit code 7" in last["cause"]
+    (seen,) = last["observations"]
+    assert (seen["state"], seen["first_ended"]) == ("failed", "job_a")
+    assert seen["stranded_unit_s"] > 38
+    await_nobody(jobs)
+
+
+def test_job_that_stops_making_progress_is_stopped(jobs: FakeHost) -> None:
+    """It would hold its units for ever; what it last said is kept."""
+    last = launch(
+        jobs, "stall", "one", *RUNS, "--hang-after", "1.5", "--when-one-ends", "stop", code=5
+    )
+    assert [job["outcome"] for job in last["jobs"]] == ["hung", "stopped"]
+    assert (last["state"], last["code"]) == ("failed", "job-hung")
+    assert "stall made no progress for" in last["cause"]
+    await_nobody(jobs)
+
+
+def test_job_that_never_gets_ready_ends_the_start(jobs: FakeHost) -> None:
+    """Its partner, which waits at its gate, is stopped too."""
+    jobs.write_job("bad", "--behave", "exit")
+    last = launch(jobs, "one", "bad", *RUNS, code=5)
+    assert (last["state"], last["code"], last["observations"]) == ("failed", "job", [])
+    assert "bad checkpoint" in last["cause"]
+    await_nobody(jobs)
+
+
+@pytest.mark.parametrize("neighbour", ["one", "deaf"])
+def test_fault_on_the_server_blames_nobody(jobs: FakeHost, neighbour: str) -> None:
+    """Both go down, whether the neighbour notices or not, and neither is called guilty."""
+    last = launch(jobs, "fault", neighbour, *RUNS, code=5)
+    assert (last["state"], last["code"]) == ("failed", "mps-fault")
+    assert [job["outcome"] for job in last["jobs"]] == ["taken-down"] * 2
+    assert "which one caused it the driver does not tell" in last["cause"]
+    assert last["observations"][0]["first_ended"] in ("both", "job_a", "job_b")
+    await_nobody(jobs)
+    (jobs.pipe_dir / "status").unlink(missing_ok=True)
+
+
+# limits
+
+
+def test_limit_that_is_not_proven_starts_nothing(jobs: FakeHost) -> None:
+    """Also the job whose limit was proven does not start."""
+    jobs.write_job("loose", env={"FAKE_CUDA_UNITS": "90"})
+    last = launch(jobs, "one", "loose", *RUNS, code=3)
+    assert (last["state"], last["code"]) == ("failed", "limit-not-proven")
+    assert "70 % of 132 SMs is 92, but a process saw 62" in last["cause"]
+    assert outputs(jobs, last["launch_id"]) == []
+    await_nobody(jobs)
+
+
+def test_job_that_lifts_its_limit_never_runs_beside_another(jobs: FakeHost) -> None:
+    """The proof holds for the running job too, before the gates open."""
+    script = f"env -u CUDA_MPS_ACTIVE_THREAD_PERCENTAGE {sys.executable} {FAKES}/fake_job.py; :"
+    jobs.write_job("escape", command=["sh", "-c", script])
+    last = launch(jobs, "escape", "one", *RUNS, code=3)
+    assert "do not carry the variables of its share of 30 %" in last["cause"]
+    counted = [
+        struct.unpack("<q", p.read_bytes())[0] for p in outputs(jobs, last["launch_id"], "progress")
+    ]
+    assert counted == [0, 0]
+    await_nobody(jobs)
+
+
+def test_daemon_that_dies_stops_both(jobs: FakeHost) -> None:
+    """Without it neither limit can be trusted."""
+    name = detached(jobs, "one", "two", *RUNS)
+    os.kill(daemon_pid(jobs), signal.SIGKILL)
+    status = await_status(jobs, name, is_over)
+    assert (status["state"], status["code"]) == ("failed", "partition")
+    await_nobody(jobs)
+
+
+# supervisors
+
+
+def test_two_launches_race_for_one_gpu(jobs: FakeHost) -> None:
+    """One runs, the other one says that the GPU is taken."""
+    racers = [jobs.start_advisor("launch", "one", "two", *RUNS, "--detach") for _ in range(2)]
+    ends = [(process.communicate(timeout=60), process.returncode) for process in racers]
+    assert sorted(code for _, code in ends) == [0, 8], ends
+    states = json.loads(jobs.advisor("launches", "--json").stdout)
+    assert sorted((s["state"], s["code"]) for s in states) == [
+        ("failed", "busy"), ("running", None)
+    ]  # fmt: skip
+    (running,) = (s["launch_id"] for s in states if s["state"] == "running")
+    assert stop(jobs, running)["state"] == "stopped"
+
+
+def test_launch_has_one_supervisor_ever(jobs: FakeHost) -> None:
+    """A second one for the same folder starts nothing, while the first lives and after it."""
+    name = detached(jobs, "one", "two", *RUNS)
+    launched = LaunchFolder(folder(jobs, name))
+    for _ in range(2):
+        again = jobs.run_module("advisor.cli.supervise", str(launched.path))
+        assert again.returncode == 8, again.stderr
+        assert "has or had a supervisor already" in again.stderr
+        assert stop(jobs, name)["state"] == "stopped"
+    assert len(outputs(jobs, name)) == 2
+
+
+def test_killed_supervisor_takes_its_jobs_along(jobs: FakeHost) -> None:
+    """Kill -9: no job outlives whoever watched it, not even the worker of a shell script."""
+    script = f"{sys.executable} {FAKES}/fake_job.py & wait"
+    jobs.write_job("script", command=["sh", "-c", script])
+    name = detached(jobs, "script", "one", *RUNS)
+    os.kill(show(jobs, name)["supervisor_pid"], signal.SIGKILL)
+    status = await_end(jobs, name)
+    assert (status["state"], status["code"]) == ("failed", "supervisor-gone")
+    await_nobody(jobs)
+    again = launch(jobs, "one", "two", *RUNS, "--duration", "0.3")
+    assert again["state"] == "stopped"
+
+
+def test_stopped_by_signal_as_by_file(jobs: FakeHost) -> None:
+    """A batch system ends the supervisor by SIGTERM: that is the safe order, too."""
+    name = detached(jobs, "one", "two", *RUNS)
+    os.kill(show(jobs, name)["supervisor_pid"], signal.SIGTERM)
+    status = await_status(jobs, name, is_over)
+    assert (status["state"], status["code"]) == ("stopped", None)
+    await_nobody(jobs)
+
+
+def test_full_disk_stops_nobody(jobs: FakeHost) -> None:
+    """Jobs are watched while nothing can be written, and the status comes back with the space."""
+    name = detached(jobs, "one", "two", *RUNS)
+    with full_disk(show(jobs, name)["supervisor_pid"]):
+        time.sleep(1.2)
+        before = show(jobs, name)["updated_at"], steps(jobs, name)
+        time.sleep(1.2)
+        assert show(jobs, name)["updated_at"] == before[0]
+        assert steps(jobs, name) > before[1]
+    status = await_status(jobs, name, lambda s: bool(s["warnings"][1:]))
+    assert "the status could not be written for a while" in status["warnings"][1]
+    assert status["state"] == "running"
+    assert stop(jobs, name)["state"] == "stopped"
+
+
+def test_disk_that_stays_full_ends_in_a_defined_state(jobs: FakeHost) -> None:
+    """The jobs are stopped in their order; only the last word is missing, and readers say so."""
+    name = detached(jobs, "one", "two", *RUNS)
+    with full_disk(show(jobs, name)["supervisor_pid"]):
+        done = jobs.advisor("launches", "stop", name, "--json")
+        await_nobody(jobs)
+    status = json.loads(done.stdout)
+    assert (done.returncode, status["state"], status["code"]) == (1, "failed", "supervisor-gone")
+
+
+@contextmanager
+def full_disk(pid: int) -> Generator[None]:
+    """No file of the process can grow, until the end of the block or of the process."""
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
+    yield
+    with suppress(ProcessLookupError):
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def steps(host: FakeHost, name: str) -> int:
+    """What the first job has counted, read beside its supervisor."""
+    return struct.unpack("<q", (folder(host, name) / "0-a" / "progress").read_bytes())[0]
+
+
+def test_database_that_is_away_costs_no_observation(jobs: FakeHost) -> None:
+    """The record stays in the folder, and the status says where it is missing."""
+    away = "postgresql://advisor:geheim@127.0.0.1:1/advisor"
+    options = ("one", "two", *RUNS, "--duration", "0.5")
+    last = launch(jobs, *options, ADVISOR_DATABASE_URL=away)
+    assert last["state"] == "stopped"
+    assert last["observations"][0]["launch_id"] == last["launch_id"]
+    assert any("the observation is not in the store" in text for text in last["warnings"])
+    written = "".join(p.read_text() for p in folder(jobs, last["launch_id"]).glob("*.*"))
+    assert "geheim" not in written
+
+
+def test_secret_reaches_no_job(jobs: FakeHost) -> None:
+    """The supervisor knows the database, its jobs do not."""
+    jobs.write_job("curious", command=["sh", "-c", "env; echo step 1; sleep 60"], gate=False)
+    text = (jobs.folder / "jobs" / "curious.yaml").read_text()
+    fields = {**json.loads(text), "progress": {"kind": "output", "pattern": "step (\\d+)"}}
+    (jobs.folder / "jobs" / "curious.yaml").write_text(json.dumps(fields))
+    url = f"sqlite:///{jobs.folder}/geheim.db"
+    options = ("curious", "curious", "--split", "time-sliced", "--duration", "0.5")
+    last = launch(jobs, *options, ADVISOR_DATABASE_URL=url)
+    first, _ = outputs(jobs, last["launch_id"])
+    assert "ADVISOR_LAUNCH=" in first.read_text()
+    assert "geheim" not in first.read_text()
+
+
+def test_launch_whose_supervisor_never_began_can_be_stopped(jobs: FakeHost) -> None:
+    """It is over then, and nobody starts it any more."""
+    name = detached(jobs, "one", "two", *RUNS)
+    stop(jobs, name)
+    source = folder(jobs, name)
+    waiting = source.with_name("20260101-000000-aaaaaa")
+    waiting.mkdir()
+    spec = json.loads((source / "spec.json").read_text())
+    (waiting / "spec.json").write_text(json.dumps({**spec, "launch_id": waiting.name}))
+    assert show(jobs, waiting.name)["state"] == "accepted"
+    assert jobs.advisor("launches", "stop", waiting.name).returncode == 0
+    assert show(jobs, waiting.name)["state"] == "stopped"
+    assert jobs.run_module("advisor.cli.supervise", str(waiting)).returncode == 8
+    assert processes_of(jobs) == {}

@@ -1,0 +1,104 @@
+"""The guard of a launch: it ends the jobs when their supervisor hangs, and only then."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from advisor.cli.launch_live import exit_code
+from advisor.launch.status import LaunchStatus, State
+from advisor.runtime.processes import marked_pids, wait_until
+
+SUPERVISOR = """
+import sys, time
+from pathlib import Path
+from advisor.gpu import Gpu
+from advisor.launch.guard import ProcessGuard
+from advisor.runtime.uncapped import UncappedBackend
+import os
+backend = UncappedBackend(Gpu(uuid="GPU-guard-test", model="None"))
+guard = ProcessGuard(Path(sys.argv[1]), backend, os.environ, silence_s=float(sys.argv[2]))
+guard.beat()
+print("ready", flush=True)
+sys.stdin.readline()
+guard.close()
+"""
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> subprocess.Popen[bytes]:
+    """A process of the launch that ignores a polite request."""
+    script = "trap '' TERM; while :; do sleep 0.1; done"
+    return subprocess.Popen(
+        ["sh", "-c", script], env={**os.environ, "ADVISOR_LAUNCH": str(tmp_path)}
+    )
+
+
+def supervisor(folder: Path, silence_s: float) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SUPERVISOR, str(folder), str(silence_s)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_supervisor_that_hangs_is_ended_with_its_jobs(
+    tmp_path: Path, worker: subprocess.Popen[bytes]
+) -> None:
+    """Nobody would notice that a job hangs, or that its limit is gone."""
+    with supervisor(tmp_path, silence_s=1) as process:
+        assert process.wait(20) == -signal.SIGKILL
+    assert worker.wait(20) == -signal.SIGKILL
+    assert wait_until(lambda: not marked_pids({"ADVISOR_LAUNCH": str(tmp_path)}), 10)
+
+
+def test_supervisor_that_ends_well_leaves_nothing_to_do(
+    tmp_path: Path, worker: subprocess.Popen[bytes]
+) -> None:
+    """The guard goes without touching anything, and at once."""
+    try:
+        with supervisor(tmp_path, silence_s=60) as process:
+            process.communicate("\n", timeout=20)
+        assert process.returncode == 0
+        assert worker.poll() is None
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+def test_guard_that_is_gone_stops_nobody(tmp_path: Path) -> None:
+    """It is a second net; the supervisor goes on without it."""
+    with supervisor(tmp_path, silence_s=60) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        (guard,) = map(int, children)
+        os.kill(guard, signal.SIGKILL)
+        process.communicate("\n", timeout=20)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "expected"),
+    [
+        ("finished", None, 0),
+        ("stopped", None, 0),
+        ("failed", "busy", 8),
+        ("failed", "job", 5),
+        ("failed", "job-hung", 5),
+        ("failed", "mps-fault", 5),
+        ("failed", "partition", 4),
+        ("failed", "no-split", 10),
+        ("failed", "supervisor-gone", 1),
+        ("failed", "internal", 1),
+    ],
+)
+def test_exit_code_is_that_of_the_error(state: State, code: str | None, expected: int) -> None:
+    """Scripts tell the causes apart."""
+    status = LaunchStatus(launch_id="x", state=state, updated_at="", code=code)
+    assert exit_code(status) == expected
