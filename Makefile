@@ -70,12 +70,13 @@ $(STAMP): $(LOCK) pyproject.toml
 	  --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# A C compiler and the PostgreSQL server. Where they may not be installed, the tests that need
+# A C compiler, the PostgreSQL server and a browser. Where they may not be installed, the tests that need
 # them are skipped and say so.
 debian:
 	@$(MAY_APT) || exit 0; \
 	wanted=; \
 	command -v cc >/dev/null || wanted="gcc libc6-dev"; \
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || wanted="$$wanted postgresql"; \
+	command -v chromium >/dev/null || wanted="$$wanted chromium"; \
 	[ -z "$$wanted" ] || { $(APT) $$wanted; } || \
 	  echo "could not install $$wanted; the tests that need it are skipped" >&2

@@ -29,6 +29,7 @@ _COMMANDS = {
     "evaluate": "How good is the model? "
     "Writes evaluation.html, evaluation.png and evaluation.json.",
     "models": "List, check and choose the models on this host.",
+    "serve": "Answer over HTTP; only this host can connect, and nothing is launched, until told.",
 }
 """Commands in the order of the help, with its line. Each is a module of advisor.cli that has an
 `app` or a function of the same name, and is imported when it is called: all together they load

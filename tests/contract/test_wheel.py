@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"advisor", "advisor_data", "advisor_models", "advisor_profiling", "advisor_training"}
+PACKAGES = {
+    "advisor",
+    "advisor_api",
+    "advisor_data",
+    "advisor_models",
+    "advisor_profiling",
+    "advisor_training",
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +46,14 @@ def test_wheel_is_complete(wheel: Path) -> None:
     }
     assert migrations
     assert migrations <= names
+
+
+def test_wheel_has_the_pages(wheel: Path) -> None:
+    """The service shows its pages where the package was installed."""
+    folder = ROOT / "api/advisor_api/pages"
+    pages = {f"advisor_api/pages/{file.name}" for file in folder.iterdir() if file.is_file()}
+    assert "advisor_api/pages/shell.html" in pages
+    assert pages <= set(_names(wheel))
 
 
 def test_wheel_has_the_measurements(wheel: Path) -> None:

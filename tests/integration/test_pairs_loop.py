@@ -135,7 +135,7 @@ def test_the_loop_of_a_replay(user: User, tmp_path: Path) -> None:
     other = User(tmp_path / "other")
     assert other.json("data", "import", str(file))["pairs"] == {"read": 16, "new": 16}
     other.advisor("data", "export", "out.parquet", "--kind", "pairs")
-    assert {p.source for p in read_points(other.folder / "out.parquet")} == {"replay"}
+    assert {to_row(p)["source"] for p in read_points(other.folder / "out.parquet")} == {"replay"}
     done = other.advisor("report", "dataset", "--pairs", "out.parquet")
     note = "REPLAY: all 16 pair points are replays of recorded ones."
     assert done.stdout.startswith(note)

@@ -193,7 +193,9 @@ def sample(tally: Tally, name: str, **labels: str) -> float | None:
 def test_forecasts_are_held_against_what_the_pair_did() -> None:
     """Each rate with its own forecast, though the jobs stand in the other order."""
     tally = Tally()
+    assert sample(tally, "advisor_forecasts_judged_total", quantity="rate") is None
     tally.judge(SEEN, SPEC)
+    tally.whole()
     judged = {q: sample(tally, "advisor_forecasts_judged_total", quantity=q) for q in _QUANTITIES}
     missed = {q: sample(tally, "advisor_forecasts_missed_total", quantity=q) for q in _QUANTITIES}
     assert judged == {"rate": 2, "power": 1, "work_per_joule": 1}
@@ -203,6 +205,7 @@ def test_forecasts_are_held_against_what_the_pair_did() -> None:
 def test_what_had_no_forecast_or_no_time_is_not_judged() -> None:
     """A mean of a moment is no observation, and without a forecast nothing was missed."""
     tally = Tally()
+    tally.whole()
     tally.judge(replace(SEEN, overlap_s=2), SPEC)
     tally.judge(SEEN, replace(SPEC, pairs=(replace(PAIR, forecast=None),)))
     assert all(
@@ -219,6 +222,7 @@ def test_only_what_runs_has_work_per_joule() -> None:
     tally.stands(status)
     assert sample(tally, "advisor_observed_work_per_joule", gpu="GPU-1") == 0.002
     assert sample(tally, "advisor_predicted_work_per_joule", gpu="GPU-1") == 0.0025
+    tally.whole()
     assert sample(tally, "advisor_launches", state="running") == 1
     tally.stands(replace(status, state="finished"))
     assert sample(tally, "advisor_observed_work_per_joule", gpu="GPU-1") is None
@@ -238,6 +242,7 @@ def test_observations_are_brought_in_once(tmp_path: Path) -> None:
         for _ in range(2):
             observations.bring_in(folder)
         assert store.observations() == [SEEN]
+    tally.whole()
     assert sample(tally, "advisor_forecasts_judged_total", quantity="power") == 1
 
 
@@ -264,6 +269,7 @@ def test_observations_wait_for_the_database(tmp_path: Path) -> None:
     store.away = False
     observations.bring_in(folder)
     assert store.kept == [SEEN]
+    tally.whole()
     assert sample(tally, "advisor_forecasts_judged_total", quantity="power") == 1
 
 

@@ -9,16 +9,19 @@ into docs/evaluation.md. Look at build/evaluation/evaluation.html and at the sen
 tables before committing.
 """
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 from card import facts, figures
 
-from advisor_models.manifest import read_manifest
+from advisor_models.manifest import read_manifest, sha256, write_manifest
 
 ROOT = Path(__file__).resolve().parents[3]
 BUNDLED = ROOT / "models/advisor_models/bundled"
@@ -37,6 +40,7 @@ def main() -> None:
     put(ROOT / "docs/evaluation.md", "printed by advisor evaluate", f"```text\n{printed}```")
     checked = ROOT / "training/advisor_training/bundled_evaluation.json"
     shutil.copyfile(EVALUATION / "evaluation-check.json", checked)
+    attach(BUNDLED, EVALUATION / "evaluation.json")
 
 
 def advisor(*arguments: str) -> str:
@@ -46,6 +50,25 @@ def advisor(*arguments: str) -> str:
     done = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=True)
     print(done.stdout)
     return "\n".join(line.rstrip() for line in done.stdout.splitlines()) + "\n"
+
+
+def attach(folder: Path, evaluation: Path) -> None:
+    """Put what the evaluation says of each job into a model's folder: the service shows it."""
+    found = json.loads(evaluation.read_text("utf-8"))
+    jobs = json.dumps({"schema": found["schema"], "jobs": rounded(found["jobs"])}).encode()
+    (folder / evaluation.name).write_bytes(jobs)
+    manifest = read_manifest(folder)
+    files = {**manifest.files, evaluation.name: sha256(jobs)}
+    write_manifest(folder, replace(manifest, files=files))
+
+
+def rounded(value: Any) -> Any:
+    """The same with three digits behind the point."""
+    if isinstance(value, dict):
+        return {name: rounded(item) for name, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [rounded(item) for item in cast("list[Any]", value)]
+    return round(value, 3) if isinstance(value, float) else value
 
 
 def put(file: Path, name: str, content: str) -> None:

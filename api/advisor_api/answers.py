@@ -1,0 +1,278 @@
+"""What answers hold, for OpenAPI; docs/recommend.md and docs/place.md explain each key.
+
+Answers are made by the code that the command line uses and sent as they are: these models describe
+them, and a test compares.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Way = Literal["split", "uncapped", "exclusive"]
+
+
+class Answer(BaseModel):
+    """Has the keys that it names, and no other."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Number(Answer):
+    """An expected value, and the bounds that hold it with the model's coverage."""
+
+    value: float
+    low: float
+    high: float
+
+
+class OptionAnswer(Answer):
+    """One way of running two jobs on one GPU; rates in steps per second, power in W."""
+
+    name: str
+    way: Way
+    share_a_percent: float
+    share_b_percent: float
+    environment_a: dict[str, str]
+    environment_b: dict[str, str]
+    rate_a: Number
+    rate_b: Number
+    speed_a: Number
+    speed_b: Number
+    power_w: Number
+    worth: dict[str, Number]
+    misses: list[str]
+
+
+class RuleAnswer(Answer):
+    """What a simple rule would choose; null where the profiles do not reach."""
+
+    rule: str
+    meaning: str
+    option: OptionAnswer | None
+
+
+class ModelName(Answer):
+    """The model that predicted, and what it has seen."""
+
+    version: str
+    gpu_models: list[str]
+
+
+class RecommendationAnswer(Answer):
+    """The way that does the most and keeps every limit, and all others."""
+
+    job_a: str
+    job_b: str
+    gpu_model: str
+    rate_unit_a: str
+    rate_unit_b: str
+    objective: str
+    choice: OptionAnswer
+    candidates: list[OptionAnswer]
+    rules: list[RuleAnswer]
+    picks: dict[str, str]
+    reasons: list[str]
+    warnings: list[str]
+    model: ModelName
+    coverage: float
+
+
+class ItemError(Answer):
+    """Why one request of a batch has no answer."""
+
+    code: str
+    message: str
+
+
+class BatchItem(Answer):
+    """The answer to one request of a batch, or its error."""
+
+    answer: RecommendationAnswer | None = None
+    error: ItemError | None = None
+
+
+class BatchAnswer(Answer):
+    """One item for each request, in their order."""
+
+    answers: list[BatchItem]
+
+
+class UseAnswer(Answer):
+    """What a number of GPUs do."""
+
+    gpus: int
+    jobs: list[str]
+    way: str
+    shares_percent: list[float] | None
+    environments: list[dict[str, str]]
+    speeds: list[float]
+    power_w: float
+
+
+class Totals(Answer):
+    """A placement as a whole; power is of all GPUs, W."""
+
+    gpus: int
+    gpus_used: int
+    jobs_placed: int
+    work: float
+    power_w: float
+    work_per_joule: float
+    waiting: dict[str, int]
+
+
+class OtherPlacement(Totals):
+    """What a simpler way gives, and how much more the placement is worth."""
+
+    way: str
+    gain: float | None
+
+
+class PlacementAnswer(Totals):
+    """Which jobs share a GPU, which run alone, which wait."""
+
+    gpu_model: str
+    objective: str
+    jobs: int
+    idle_power_w: float
+    uses: list[UseAnswer]
+    most_jobs: int
+    gap: float | None
+    timed_out: bool
+    others: list[OtherPlacement]
+    bundled_profiles: list[str]
+    model: ModelName
+
+
+class JobRow(Answer):
+    """One job on one GPU model; `launchable`: there is a job file of that name."""
+
+    job: str
+    gpu_model: str | None
+    shares: list[float]
+    points: int
+    measured_at: str | None
+    flags: list[str]
+    source: Literal["stored", "bundled"] | None
+    launchable: bool
+
+
+class JobsAnswer(Answer):
+    """The jobs that are defined or measured, by name."""
+
+    jobs: list[JobRow]
+
+
+class ProfileAnswer(Answer):
+    """The solo points that a job's profile is made of, the newest first."""
+
+    job: str
+    gpu_models: list[str]
+    source: Literal["stored", "bundled"]
+    points: list[dict[str, Any]]
+
+
+class Written(Answer):
+    """How many points are stored now."""
+
+    stored: int
+
+
+class Deleted(Answer):
+    """How many points are gone."""
+
+    deleted: int
+
+
+class TakenIn(Answer):
+    """How many records came, and how many of them were new."""
+
+    read: int
+    new: int
+
+
+class PointsTakenIn(TakenIn):
+    """The same of each kind."""
+
+    solo: TakenIn
+    pairs: TakenIn
+
+
+class PairPointsAnswer(Answer):
+    """What was measured of two jobs together, the newest first; here, and with advisor."""
+
+    job_a: str
+    job_b: str
+    stored: list[dict[str, Any]]
+    bundled: list[dict[str, Any]]
+
+
+class ModelRow(Answer):
+    """A model of this host; `error` says what is wrong with a damaged one."""
+
+    model: str
+    champion: bool
+    version: str | None
+    created_at: str | None
+    gpu_models: list[str]
+    pairs: int | None
+    figures: dict[str, float]
+    error: str | None
+
+
+class ChangeAnswer(Answer):
+    """One change of the champion."""
+
+    at: str
+    action: Literal["promote", "rollback"]
+    version: str
+    replaced: str
+    figures: dict[str, float]
+
+
+class ModelsAnswer(Answer):
+    """The models of this host, and when which of them became the champion, the newest first."""
+
+    models: list[ModelRow]
+    history: list[ChangeAnswer]
+
+
+class ModelAnswer(Answer):
+    """All that is known of one model: its manifest, and the changes that it had a part in."""
+
+    model: str
+    champion: bool
+    manifest: dict[str, Any]
+    history: list[ChangeAnswer]
+
+
+class ChampionAnswer(Answer):
+    """The model in use now, and the one before."""
+
+    champion: str
+    replaced: str
+
+
+class ObservationsAnswer(Answer):
+    """What launched pairs did, the newest first."""
+
+    observations: list[dict[str, Any]]
+
+
+class AuditRow(Answer):
+    """One thing that was begun, or how it ended: `done`, or the code of an error."""
+
+    number: int | None
+    at: str
+    who: str
+    action: str
+    subject: str
+    outcome: str
+    request_id: str
+    client: str
+
+
+class AuditAnswer(Answer):
+    """The audit log, the newest first."""
+
+    entries: list[AuditRow]

@@ -1,0 +1,69 @@
+"""The application: routes behind one gate, and the service opened and closed with it."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+import advisor
+from advisor.settings import Settings
+from advisor_api.errors import ErrorAnswer, answer_errors
+from advisor_api.gate import Gate
+from advisor_api.launch_keeper import keeping
+from advisor_api.metrics import Metrics
+from advisor_api.options import ServeOptions
+from advisor_api.routes import (
+    audit,
+    health,
+    launches,
+    models,
+    observations,
+    pages,
+    placements,
+    profiles,
+    recommendations,
+)
+from advisor_api.service import open_service
+
+OPENAPI = "/v1/openapi.json"
+
+
+def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
+    """The application; its lifespan opens the database, and raises what `open_service` raises."""
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        with open_service(settings, options, metrics) as service, keeping(service):
+            app.state.service = service
+            yield
+
+    app = FastAPI(
+        title="advisor",
+        summary="How many SMs should each of two jobs get on one GPU?",
+        version=advisor.__version__,
+        lifespan=lifespan,
+        openapi_url=OPENAPI,
+        # Pages of other hosts, which the usual ones load, are refused by the browser and by us.
+        docs_url=None,
+        redoc_url=None,
+        # A redirect is made of the Host header and the path, so both could choose where it leads.
+        redirect_slashes=False,
+        responses={"default": {"model": ErrorAnswer, "description": "Why there is no answer"}},
+    )
+    app.state.metrics = metrics
+    app.add_middleware(Gate, options=options, metrics=metrics)
+    answer_errors(app)
+    for module in (
+        recommendations,
+        placements,
+        profiles,
+        models,
+        observations,
+        launches,
+        audit,
+        health,
+        pages,
+    ):
+        app.include_router(module.router)
+    return app

@@ -1,0 +1,30 @@
+"""The measurements that come with advisor, read once and kept."""
+
+import functools
+from collections.abc import Mapping
+
+from advisor.records import PairPoint, SoloPoint
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_models.known_profiles import Known, known_profiles
+
+
+@functools.cache
+def solo_points() -> tuple[SoloPoint, ...]:
+    """Of all jobs."""
+    return tuple(bundled_solo_points())
+
+
+@functools.cache
+def profiles() -> Mapping[str, Known]:
+    """Of all jobs, by name."""
+    points = solo_points()
+    return known_profiles(points, {point.job for point in points}, bundled=True)
+
+
+@functools.cache
+def pair_points() -> Mapping[tuple[str, str], list[PairPoint]]:
+    """By the names of the pair, in their order."""
+    found: dict[tuple[str, str], list[PairPoint]] = {}
+    for point in bundled_pair_points():
+        found.setdefault(point.pair, []).append(point)
+    return found

@@ -1,0 +1,100 @@
+"""How the service is to run: what the command line says, checked once."""
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """What `advisor serve` was told.
+
+    Attributes:
+        host: Address or name to listen on.
+        port: TCP port; 0 lets the system choose one.
+        tls_certificate: PEM file with the certificate and those that signed it.
+        tls_key: PEM file with its private key, without a password.
+        insecure: Listen on other addresses than loopback without TLS.
+        launching: Requests may launch registered jobs.
+        anonymous_read: Whether reading needs no token; None: where only this host can connect.
+        allowed_hosts: Names that a Host header may have, beside loopback and the address itself.
+        requests_per_s: What each caller (a token, or an address without one) may ask for.
+        burst: Requests that a caller may send at once before the rate holds.
+        max_in_flight: Requests being answered at the same time; more get 503.
+        max_connections: Open connections; the one that has waited longest makes room for a new one.
+        max_body_bytes: Longest body of a request.
+        max_bodies_bytes: All bodies that are being received or answered, together.
+        max_head_bytes: Longest request line and headers of a request.
+        header_s: Time for a new connection to send the head of its first request, s.
+        idle_s: The same for each further request, from the answer before, s.
+        body_s: Time for a body, from its head, s.
+        write_s: Time that an answer may wait for a client that does not read, s.
+        drain_s: Time for requests to end when the service is stopped, s.
+        log_level: `debug`, `info`, `warning` or `error`; requests are logged at `info`.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8765
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    insecure: bool = False
+    launching: bool = False
+    anonymous_read: bool | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    requests_per_s: float = 10_000.0
+    burst: int = 10_000
+    max_in_flight: int = 256
+    max_connections: int = 4096
+    max_body_bytes: int = 1024 * 1024
+    max_bodies_bytes: int = 64 * 1024 * 1024
+    max_head_bytes: int = 32 * 1024
+    header_s: float = 10.0
+    idle_s: float = 30.0
+    body_s: float = 10.0
+    write_s: float = 30.0
+    drain_s: float = 10.0
+    log_level: str = "info"
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this host can connect."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether reading needs no token."""
+        return self.loopback if self.anonymous_read is None else self.anonymous_read
+
+    @property
+    def url(self) -> str:
+        """The address that clients on this host use."""
+        scheme = "https" if self.tls_certificate else "http"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{self.port}"
+
+
+def check_options(options: ServeOptions) -> None:
+    """Refuse what would be unsafe or could not work.
+
+    Raises:
+        InputError: half of TLS is given, or neither TLS nor `insecure` on an open address.
+    """
+    if (options.tls_certificate is None) != (options.tls_key is None):
+        raise InputError(
+            "TLS needs both a certificate and its key",
+            fix="give --tls-certificate FILE and --tls-key FILE",
+        )
+    if not (options.loopback or options.tls_certificate or options.insecure):
+        raise InputError(
+            f"{options.host} can be reached from other hosts, and there is no TLS",
+            why="tokens would cross the network in plain text",
+            fix="give --tls-certificate and --tls-key; or --insecure where something in front of "
+            "it does TLS",
+        )

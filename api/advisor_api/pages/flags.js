@@ -1,0 +1,13 @@
+// What was wrong with a measured window, in the words of docs/flags.md.
+
+export const FLAGS = {
+  "noisy-rate": "standard error of a rate above the target when the window's time was up",
+  "noisy-power": "standard error of the power above the target when the window's time was up",
+  "not-settled": "power or rate still moved when the window began",
+  "throttled": "the clock was lowered: power cap, heat or a hardware slowdown",
+  "counter-mismatch": "energy counter and instant power differ by more than 3%",
+  "counters-missing": "a counter that the models use could not be read",
+  "cpu-bound": "a job used a whole core or more while its SMs were idle over 30 % of the time",
+  "cpu-steal": "other guests of the host took over 1 % of the CPU time",
+  "failed": "a job of the pair failed: there are no rates",
+};

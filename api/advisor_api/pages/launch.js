@@ -1,0 +1,78 @@
+// One launch, live: what was predicted beside what is observed.
+
+import { confirmed } from "./confirm.js";
+import { html, link, notice } from "./elements.js";
+import { content, explain, run, setTitle } from "./frame.js";
+import { history } from "./launch_history.js";
+import { beside, jobTable, standing } from "./launch_tables.js";
+import { jobNames, over, splitName } from "./launch_words.js";
+import { poll } from "./poll.js";
+import { get, part, remove } from "./service.js";
+
+run(async (query) => {
+  const id = query.get("id");
+  if (!id) {
+    content.append(notice("", "Which launch? Choose one from the list of ", link("launches", "/launches")));
+    return;
+  }
+  setTitle(`Launch ${id}`);
+  const title = html("h1", {}, `Launch ${id}`);
+  const state = html("p", { class: "headline", role: "status", id: "state" });
+  const shown = html("div", {});
+  const stop = stopButton(id);
+  const charts = history();
+  content.append(title, state, stop.element, shown, charts.element);
+  let drawn = "";
+  poll(shown, async () => {
+    const launch = await get(`/v1/launches/${part(id)}`);
+    say(state, `${launch.state}: ${jobNames(launch)} ${launch.jobs.length ? `at ${splitName(launch)}` : ""}`);
+    stop.show(launch);
+    charts.add(launch);
+    const now = JSON.stringify({ ...launch, updated_at: null });
+    if (now !== drawn) shown.replaceChildren(...parts(launch));
+    drawn = now;
+    return !over(launch);
+  });
+});
+
+// A status that is set again is read out again, even where it is the same.
+function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function parts(launch) {
+  return [
+    launch.cause ? notice("failed", `${launch.cause} (${launch.code})`) : null,
+    launch.warnings.length ? notice("warning", ...launch.warnings) : null,
+    standing(launch),
+    html("h2", {}, "Jobs"),
+    jobTable(launch),
+    html("h2", {}, "Predicted beside observed"),
+    launch.forecast ? beside(launch) : notice("", "Nothing was predicted for this pair: it was launched without a profile or a model."),
+  ].filter((element) => element !== null);
+}
+
+function stopButton(id) {
+  const stop = async () => {
+    const sure = await confirmed(
+      "Stop both jobs?",
+      "They are stopped in the safe order, one after the other. This cannot be taken back.",
+      "Stop them",
+    );
+    if (!sure) return;
+    button.disabled = true;
+    try {
+      await remove(`/v1/launches/${part(id)}`);
+    } catch (error) {
+      element.after(explain(error));
+      button.disabled = false;
+    }
+  };
+  const button = html("button", { type: "button", class: "danger", id: "stop", onclick: stop }, "Stop…");
+  const element = html("div", { class: "row" }, button);
+  const show = (launch) => {
+    element.hidden = over(launch);
+    if (launch.state === "stopping") button.disabled = true;
+  };
+  return { element, show };
+}

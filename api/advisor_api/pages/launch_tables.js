@@ -1,0 +1,84 @@
+// The state of a launch in numbers.
+
+import { facts, html, table } from "./elements.js";
+import { outcomeTag } from "./launch_words.js";
+import { change, duration, moment, NONE, number, range, share, withUnit } from "./numbers.js";
+
+export function standing(launch) {
+  return facts([
+    ["GPU", launch.gpu_model, launch.gpu_uuid],
+    ["Host", launch.host],
+    ["Pair of the queue", launch.pairs > 1 ? `${launch.pair_number + 1} of ${launch.pairs}` : null],
+    ["Started", launch.started_at && moment(launch.started_at)],
+    ["Ended", launch.ended_at && moment(launch.ended_at)],
+    ["Together for", duration(launch.overlap_s)],
+    ["Power now", launch.power_w === null ? null : withUnit(launch.power_w, "W")],
+    ["Energy so far", launch.energy_j === null ? null : withUnit(launch.energy_j / 1000, "kJ")],
+    [
+      "Work per joule",
+      launch.work_per_joule === null ? null : `${number(1000 * launch.work_per_joule)} per kJ`,
+      "over the last seconds",
+    ],
+    [
+      "Stranded",
+      launch.stranded_unit_s ? `${number(launch.stranded_unit_s)} unit s` : null,
+      "units held for a job that had ended, times seconds",
+    ],
+  ]);
+}
+
+export function jobTable({ jobs }) {
+  const columns = [
+    { name: "Job", cell: (j) => j.job },
+    { name: "State", cell: outcomeTag },
+    { name: "Share", number: true, cell: (j) => share(j.share_percent) },
+    { name: "Units granted", number: true, cell: (j) => j.units_granted ?? "" },
+    { name: "Limit proven", cell: (j) => (j.proven ? "yes" : "not yet") },
+    { name: "Progress", number: true, cell: (j) => `${number(j.steps)} ${j.rate_unit}` },
+    { name: "Exit code", number: true, cell: (j) => j.exit_code ?? "" },
+    { name: "What went wrong", cell: (j) => j.error ?? "" },
+  ];
+  return table("Jobs", columns, jobs, { stacked: true });
+}
+
+export function beside(launch) {
+  const columns = [
+    { name: "", cell: (r) => r.name },
+    {
+      name: "Predicted",
+      number: true,
+      cell: (r) => [r.predicted, r.range ? [html("br"), html("small", {}, r.range)] : null],
+    },
+    { name: "Observed", number: true, cell: (r) => r.observed },
+    { name: "Off by", number: true, cell: (r) => r.gap },
+  ];
+  return table("Predicted beside observed", columns, besideRows(launch));
+}
+
+function besideRows(launch) {
+  const { forecast: f, jobs } = launch;
+  const [a, b] = jobs;
+  if (!a || !b) return [];
+  return [
+    row(`${a.job}, ${a.rate_unit}/s`, f.rate_a, a.rate),
+    row(`${b.job}, ${b.rate_unit}/s`, f.rate_b, b.rate),
+    row(`${a.job}, % of full speed`, times(f.rate_a, 1 / f.solo_rate_a), a.relative_speed, 100),
+    row(`${b.job}, % of full speed`, times(f.rate_b, 1 / f.solo_rate_b), b.relative_speed, 100),
+    row("Power, W", f.power_w, launch.power_w),
+    row("Work per kJ", f.work_per_joule, launch.work_per_joule, 1000),
+  ];
+}
+
+function row(name, predicted, observed, scale = 1) {
+  return {
+    name,
+    predicted: number(scale * predicted.value),
+    range: range(predicted, scale),
+    observed: observed === null ? NONE : number(scale * observed),
+    gap: change(observed, predicted.value),
+  };
+}
+
+function times({ value, low, high }, factor) {
+  return { value: value * factor, low: low * factor, high: high * factor };
+}

@@ -1,0 +1,27 @@
+// Words for launches.
+
+import { tag } from "./elements.js";
+import { share } from "./numbers.js";
+
+const KINDS = { running: "good", finished: "good", failed: "bad", hung: "bad", "taken-down": "bad" };
+
+export function stateTag({ state }) {
+  return tag(state, KINDS[state] ?? "");
+}
+
+export function outcomeTag({ outcome }) {
+  return tag(outcome, KINDS[outcome] ?? "");
+}
+
+export function over({ state }) {
+  return ["finished", "stopped", "failed"].includes(state);
+}
+
+export function jobNames({ jobs }) {
+  return jobs.map((job) => job.job).join(" and ");
+}
+
+export function splitName({ way, jobs }) {
+  if (way !== "split") return way;
+  return jobs.map((job) => share(job.share_percent)).join(" / ");
+}

@@ -1,0 +1,44 @@
+// All launches, live.
+
+import { html, link, notice, table } from "./elements.js";
+import { content, run } from "./frame.js";
+import { jobNames, splitName, stateTag } from "./launch_words.js";
+import { moment, percent, withUnit } from "./numbers.js";
+import { poll } from "./poll.js";
+import { get } from "./service.js";
+
+run(async () => {
+  content.append(html("h1", {}, "Launches"));
+  const shown = html("div", {});
+  content.append(shown);
+  let drawn = "";
+  poll(shown, async () => {
+    const { launches } = await get("/v1/launches");
+    const now = JSON.stringify(launches);
+    // What has not changed is not drawn again: focus and selection stay.
+    if (now !== drawn) shown.replaceChildren(list(launches));
+    drawn = now;
+    return true;
+  });
+});
+
+function list(launches) {
+  if (launches.length === 0) {
+    return notice(
+      "",
+      "Nothing was launched yet. On the host of the GPU: advisor launch A B",
+      html("span", {}, "From the page of a ", link("pair", "/pair"), " it takes a token with the scope launch, and a server that was started with advisor serve --launching."),
+    );
+  }
+  const columns = [
+    { name: "Launch", cell: (l) => link(l.launch_id, "/launch", { id: l.launch_id }) },
+    { name: "State", cell: stateTag },
+    { name: "Jobs", cell: jobNames },
+    { name: "Split", cell: splitName },
+    { name: "Relative speeds", cell: (l) => l.jobs.map((job) => percent(job.relative_speed)).join(" and ") },
+    { name: "Power", number: true, cell: (l) => withUnit(l.power_w, "W") },
+    { name: "Started", cell: (l) => (l.started_at ? moment(l.started_at) : "") },
+    { name: "Cause", cell: (l) => l.cause ?? "" },
+  ];
+  return table("Launches", columns, launches, { stacked: true });
+}

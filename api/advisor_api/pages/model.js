@@ -1,0 +1,77 @@
+// One model: what it was made from, how good it is, and how good it was in launches.
+
+import { facts, html, link, notice, table, tag } from "./elements.js";
+import { content, explain, run, setTitle } from "./frame.js";
+import { words } from "./model_figures.js";
+import { changes } from "./model_history.js";
+import { jobFractions } from "./model_jobs.js";
+import { observed } from "./model_observed.js";
+import { moment, number } from "./numbers.js";
+import { get, part } from "./service.js";
+
+run(async (query) => {
+  const name = query.get("version");
+  if (!name) {
+    content.append(notice("", "Which model? Choose one from the list of ", link("models", "/models")));
+    return;
+  }
+  setTitle(`Model ${name}`);
+  const title = html("h1", {}, `Model ${name} `);
+  content.append(title);
+  const { manifest, champion, history } = await get(`/v1/models/${part(name)}`);
+  if (champion) title.append(tag("champion", "good", "The model in use"));
+  content.append(
+    summary(manifest),
+    html("h2", {}, "How good it is"),
+    html("p", { class: "quiet-text" }, "Measured on jobs that it had not seen: each job was left out of training in turn."),
+    figures(manifest.figures),
+  );
+  await section("Fraction of oracle by job", () => byJob(name, manifest));
+  await section("Predicted against observed in launches", () => inLaunches(manifest.version));
+  content.append(
+    html("h2", {}, "History"),
+    history.length ? changes(history) : notice("", "This model was never promoted or replaced."),
+  );
+});
+
+// A part that may fail alone: the rest of the page stays.
+async function section(title, make) {
+  content.append(html("h2", {}, title));
+  try {
+    content.append(...(await make()));
+  } catch (error) {
+    content.append(explain(error));
+  }
+}
+
+function summary({ version, learner, created_at: made, gpu_models: gpus, dataset }) {
+  return facts([
+    ["Version", version],
+    ["Made", moment(made)],
+    ["Learner", learner],
+    ["GPU models", gpus.join(", "), `${dataset.cards} cards`],
+    ["Pairs", number(dataset.pairs), `${number(dataset.pair_points)} points`],
+    ["Jobs", number(dataset.jobs.length)],
+  ]);
+}
+
+function figures(values) {
+  const columns = [
+    { name: "Figure", cell: ([key]) => words(key) },
+    { name: "Value", number: true, cell: ([, value]) => number(value) },
+  ];
+  return table("Figures", columns, Object.entries(values));
+}
+
+async function byJob(name, { files }) {
+  if (!("evaluation.json" in files)) {
+    return [notice("", "This model carries no evaluation by job. On the command line: advisor evaluate")];
+  }
+  const { jobs } = await get(`/v1/models/${part(name)}/evaluation`);
+  return jobFractions(jobs);
+}
+
+async function inLaunches(version) {
+  const { observations } = await get("/v1/observations?limit=1000");
+  return observed(observations.filter((one) => one.model_version === version));
+}

@@ -1,0 +1,40 @@
+// How much of the best measured split the model's choices reach, job by job.
+
+import { html, svg, table, tag } from "./elements.js";
+import { number } from "./numbers.js";
+import { MAIN } from "./pair_view.js";
+
+const WIDTH = 160;
+
+export function jobFractions(jobs) {
+  const rows = jobs
+    .filter(({ bars }) => bars[MAIN])
+    .map((job) => ({ ...job, bar: job.bars[MAIN] }))
+    .sort((p, q) => q.bar.fraction_percent - p.bar.fraction_percent);
+  const least = Math.min(...rows.flatMap(({ bar }) => [bar.fraction_percent, bar.equal_percent]));
+  const from = Math.max(0, Math.floor(least / 10) * 10);
+  const columns = [
+    { name: "Job", cell: (r) => [r.job, " ", r.launch_bound ? tag("launch-bound", "", "It keeps the GPU waiting when it is alone") : null] },
+    { name: "Fraction of oracle, %", number: true, cell: (r) => number(r.bar.fraction_percent) },
+    { name: "50/50, %", number: true, cell: (r) => number(r.bar.equal_percent) },
+    { name: `${from} to 100 %`, cell: (r) => marks(r.bar, from) },
+    { name: "Error of its speed, %", number: true, cell: (r) => (r.own ? number(r.own.mean_percent) : "") },
+    { name: "Error of power, %", number: true, cell: (r) => (r.power ? number(r.power.mean_percent) : "") },
+  ];
+  return [
+    html("p", { class: "quiet-text" }, "Work per joule at the split that the model chose (full mark) and at 50/50 (hollow mark), of the best of the nine measured splits; mean of all pairs with the job, which was left out of training."),
+    table("Fraction of oracle by job", columns, rows, { stacked: true }),
+  ];
+}
+
+function marks(bar, from) {
+  const x = (value) => 6 + ((value - from) / (100 - from)) * (WIDTH - 12);
+  return svg(
+    "svg",
+    { width: WIDTH, height: 16, viewBox: `0 0 ${WIDTH} 16`, "aria-hidden": "true" },
+    svg("line", { class: "grid", x1: 6, x2: WIDTH - 6, y1: 8, y2: 8 }),
+    svg("line", { class: "whisker stroke-c", x1: x(bar.equal_percent), x2: x(bar.fraction_percent), y1: 8, y2: 8 }),
+    svg("circle", { class: "measured stroke-c", cx: x(bar.equal_percent), cy: 8, r: 4 }),
+    svg("circle", { class: "fill-c", cx: x(bar.fraction_percent), cy: 8, r: 4.5 }),
+  );
+}

@@ -1,0 +1,68 @@
+// What launched pairs did beside what the model had predicted of them.
+
+import { chart } from "./chart.js";
+import { html, link, notice, table } from "./elements.js";
+import { change, moment, number, percent, withUnit } from "./numbers.js";
+import { ticks } from "./scale.js";
+
+export function observed(observations) {
+  const known = observations.filter((one) => one.predicted_power_w !== null && one.power_w !== null);
+  if (known.length === 0) {
+    return [notice("", "No pair was launched with a prediction of this model yet.")];
+  }
+  const speeds = known.flatMap((one) => [
+    { x: part(one.predicted_rate_a, one.solo_rate_a), y: part(one.rate_a, one.solo_rate_a), tone: "a" },
+    { x: part(one.predicted_rate_b, one.solo_rate_b), y: part(one.rate_b, one.solo_rate_b), tone: "b" },
+  ]);
+  const power = known.map((one) => ({ x: one.predicted_power_w, y: one.power_w, tone: "c" }));
+  return [
+    html("p", { class: "quiet-text" }, "Each mark is one launched pair; on the line both are the same."),
+    html(
+      "div",
+      { class: "charts large" },
+      scatter("Relative speed", "% of alone on the whole GPU", speeds),
+      scatter("Power", "W", power),
+    ),
+    list(known),
+  ];
+}
+
+function part(rate, solo) {
+  return rate === null || !solo ? NaN : (100 * rate) / solo;
+}
+
+function scatter(title, unit, spots) {
+  const measured = spots.filter(({ x, y }) => Number.isFinite(x) && Number.isFinite(y));
+  const top = Math.max(1, ...measured.flatMap(({ x, y }) => [x, y]));
+  const steps = ticks(0, top, 4);
+  const end = steps.at(-1);
+  const same = { tone: "c", name: "", dots: false, points: [{ x: 0, y: 0 }, { x: end, y: end }] };
+  const x = { label: `predicted, ${unit.split(" ")[0]}`, domain: [0, end], ticks: steps };
+  return chart({ title: `${title}, observed`, unit, x, series: [same], measured }).figure;
+}
+
+function list(known) {
+  const columns = [
+    { name: "Launch", cell: (o) => link(o.launch_id, "/launch", { id: o.launch_id }) },
+    { name: "Jobs", cell: (o) => `${o.job_a} and ${o.job_b}` },
+    { name: "Started", cell: (o) => moment(o.started_at) },
+    { name: "First job", number: true, cell: (o) => speed(o.rate_a, o.solo_rate_a, o.predicted_rate_a) },
+    { name: "Second job", number: true, cell: (o) => speed(o.rate_b, o.solo_rate_b, o.predicted_rate_b) },
+    { name: "Power", number: true, cell: (o) => [withUnit(o.power_w, "W"), " ", gap(o.power_w, o.predicted_power_w)] },
+    {
+      name: "Work per kJ",
+      number: true,
+      cell: (o) => [number(o.work_per_joule === null ? null : 1000 * o.work_per_joule), " ", gap(o.work_per_joule, o.predicted_work_per_joule)],
+    },
+  ];
+  const note = html("p", { class: "hint" }, "The small numbers say how far what was observed is from what was predicted.");
+  return html("div", {}, table("Launched pairs", columns, known, { stacked: true }), note);
+}
+
+function speed(rate, solo, predicted) {
+  return [percent(rate === null || !solo ? null : rate / solo), " ", gap(rate, predicted)];
+}
+
+function gap(value, predicted) {
+  return html("small", {}, change(value, predicted));
+}

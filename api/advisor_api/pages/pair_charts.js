@@ -1,0 +1,74 @@
+// Four small charts over the split, which can be dragged as the slider can.
+
+import { chart } from "./chart.js";
+import { html } from "./elements.js";
+import { number } from "./numbers.js";
+import { MAIN, OBJECTIVES, RAW, spot } from "./pair_view.js";
+
+const NINE = [10, 20, 30, 40, 50, 60, 70, 80, 90];
+
+export function charts(view, onpick) {
+  const drawn = [
+    make(view, onpick, "Relative speed", "% of alone on the whole GPU", 100, [
+      ["a", view.a, (o) => o.speed_a],
+      ["b", view.b, (o) => o.speed_b],
+    ]),
+    make(view, onpick, "Power", "W", 1, [["c", "", (o) => o.power_w]]),
+    make(view, onpick, OBJECTIVES[MAIN].title, OBJECTIVES[MAIN].unit, 1000, [["c", "", (o) => o.worth[MAIN]]]),
+    make(view, onpick, OBJECTIVES[RAW].title, OBJECTIVES[RAW].unit, 1, [["c", "", (o) => o.worth[RAW]]]),
+  ];
+  const points = view.measured.length
+    ? "Hollow marks were measured. "
+    : "This pair was never measured; all of this is predicted. ";
+  return {
+    element: html("div", { class: "charts large" }, drawn.map((one) => one.figure)),
+    explained: `Lines and full marks are predicted, with the range that is to hold the measured value. ${points}The solid upright line is the chosen split: drag it. The dashed green one is the best.`,
+    show: (option) => drawn.forEach((one) => one.now(spot(option))),
+  };
+}
+
+function make(view, onpick, title, unit, scale, lines) {
+  const slots = [
+    ...view.options.filter((option) => option.way !== "split").map((option) => option.way),
+    ...view.measured.map((point) => point.spot.slot).filter(Boolean),
+  ];
+  return chart({
+    title,
+    unit,
+    x: { label: `share of ${view.a}, %`, domain: domain(view), ticks: NINE },
+    slots: [...new Set(slots)].map((key) => ({ key, label: key })),
+    series: lines.map(([tone, name, pick]) => ({
+      tone,
+      name,
+      points: view.splits.map((option) => ({ x: option.share_a_percent, ...scaled(pick(option), scale) })),
+      slots: Object.fromEntries(
+        view.options
+          .filter((option) => option.way !== "split")
+          .map((option) => [option.way, scaled(pick(option), scale)]),
+      ),
+    })),
+    measured: view.measured.flatMap((point) =>
+      lines.map(([tone, , pick]) => ({ ...point.spot, tone, y: scale * pick(point) })),
+    ),
+    best: spot(view.best),
+    nowText: (value) => number(value),
+    onpick: (place) => onpick(nearest(view, place)),
+  });
+}
+
+function scaled({ value, low, high }, scale) {
+  return { y: scale * value, low: scale * low, high: scale * high };
+}
+
+function domain({ splits }) {
+  const shares = splits.map((option) => option.share_a_percent);
+  return [Math.min(10, ...shares), Math.max(90, ...shares)];
+}
+
+// The option that is nearest to a place on a chart; time-slicing is measured, but no option.
+function nearest(view, place) {
+  const { splits, options, best } = view;
+  if (place.slot) return options.find((option) => option.way === place.slot) ?? best;
+  const gap = (option) => Math.abs(option.share_a_percent - place.x);
+  return splits.reduce((near, option) => (gap(option) < gap(near) ? option : near), splits[0] ?? best);
+}

@@ -1,0 +1,83 @@
+// The split, moved by hand: a slider over the splits, and buttons for what is no split.
+
+import { html, svg } from "./elements.js";
+import { percent, share, withUnit } from "./numbers.js";
+
+export function headline({ given }) {
+  const { choice, job_a: a, job_b: b, gpu_model: gpu } = given;
+  const text = {
+    split: `Give ${a} ${share(choice.share_a_percent)} and ${b} ${share(choice.share_b_percent)} of the ${gpu}.`,
+    uncapped: `Share the ${gpu} between ${a} and ${b} without limits.`,
+    exclusive: `Do not share: run ${a} and ${b} one after the other on the ${gpu}.`,
+  };
+  return html("p", { class: "headline", id: "headline" }, text[choice.way]);
+}
+
+// `onpick` gets the option that was chosen; `show` shows one.
+export function mover(view, onpick) {
+  const { splits, a, b } = view;
+  const parts = ["a", "b"].map((tone) => svg("rect", { class: `fill-${tone}`, y: 0, height: 10 }));
+  const bar = svg("svg", { class: "bar", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, parts);
+  const ends = [html("span", { class: "tone-a" }), html("span", { class: "tone-b" })];
+  const slider = html("input", {
+    type: "range",
+    id: "split",
+    min: 0,
+    max: Math.max(0, splits.length - 1),
+    step: 1,
+    disabled: splits.length === 0,
+    oninput: () => onpick(splits[Number(slider.value)]),
+  });
+  const buttons = shortcuts(view).map(([text, option]) => ({
+    option,
+    element: html("button", { type: "button", onclick: () => onpick(option) }, text),
+  }));
+  const said = html("p", { class: "hint", role: "status", id: "said" });
+  const element = html(
+    "div",
+    {},
+    html("label", { for: "split" }, `Split between ${a} and ${b}: move it`),
+    html("div", { class: "ends" }, ends),
+    bar,
+    slider,
+    html("div", { class: "row" }, buttons.map((button) => button.element)),
+    said,
+  );
+  return { element, show };
+
+  function show(option) {
+    const split = option.way === "split";
+    if (split) slider.value = splits.indexOf(option);
+    const words = split ? `${share(option.share_a_percent)} for ${a}` : option.name;
+    slider.setAttribute("aria-valuetext", words);
+    const cut = split ? option.share_a_percent : 50;
+    bar.setAttribute("opacity", split ? 1 : 0.35);
+    place(parts[0], 0, cut - 0.4);
+    place(parts[1], cut + 0.4, 100 - cut - 0.4);
+    ends[0].textContent = split ? `${a} ${share(option.share_a_percent)}` : a;
+    ends[1].textContent = split ? `${share(option.share_b_percent)} ${b}` : b;
+    for (const button of buttons) button.element.setAttribute("aria-pressed", button.option === option);
+    said.textContent = spoken(view, option);
+  }
+}
+
+function place(rect, x, width) {
+  rect.setAttribute("x", x);
+  rect.setAttribute("width", Math.max(0, width));
+}
+
+function shortcuts({ options, best }) {
+  const found = [[`Best: ${best.name}`, best]];
+  const named = { "50/50": "50/50", uncapped: "No limits", exclusive: "One after the other" };
+  for (const option of options) {
+    if (option.name in named && option !== best) found.push([named[option.name], option]);
+  }
+  return found;
+}
+
+// What a screen reader says, and everybody may read, when the split has moved.
+function spoken({ a, b }, option) {
+  const power = withUnit(option.power_w.value, "W");
+  const misses = option.misses.length ? ` Not allowed: ${option.misses.join("; ")}.` : "";
+  return `${option.name}: ${a} at ${percent(option.speed_a.value)} and ${b} at ${percent(option.speed_b.value)} of full speed, ${power}.${misses}`;
+}

@@ -1,0 +1,99 @@
+// The answer of the service as the pair page needs it.
+
+import { mean } from "./numbers.js";
+
+export const MAIN = "throughput-per-watt";
+export const RAW = "raw-throughput-per-watt";
+
+// The words for each objective; `scale` makes per-watt values readable.
+export const OBJECTIVES = {
+  "throughput-per-watt": { title: "Work per joule", unit: "relative work per kJ", scale: 1000 },
+  "raw-throughput-per-watt": { title: "Sum of rates per watt", unit: "steps of both per J", scale: 1 },
+  throughput: { title: "Sum of relative speeds", unit: "", scale: 1 },
+  "energy-delay": { title: "Inverse of energy times time", unit: "1/kW", scale: 1000 },
+  "max-min": { title: "Speed of the slower job", unit: "of its full speed", scale: 1 },
+};
+
+// What sharing without a split is called in measured points.
+const WAYS = { uncapped: "uncapped", "time-sliced": "time-sliced" };
+
+export function pairView(given, measured) {
+  const options = given.candidates;
+  return {
+    given,
+    measured,
+    options,
+    a: given.job_a,
+    b: given.job_b,
+    splits: options.filter((option) => option.way === "split"),
+    best: options.find((option) => option.name === given.choice.name) ?? given.choice,
+  };
+}
+
+// Where an option stands on the charts.
+export function spot(option) {
+  return option.way === "split" ? { x: option.share_a_percent } : { slot: option.way };
+}
+
+// Measured points in the order of the two jobs, with what the options have: relative speeds, power,
+// worth. Those of failed jobs have no rates and are left out.
+export function measuredOptions(points, given) {
+  const solo = given.candidates[0];
+  const soloA = solo.rate_a.value / solo.speed_a.value;
+  const soloB = solo.rate_b.value / solo.speed_b.value;
+  return points
+    .filter((point) => point.rate_a !== null && point.rate_b !== null && point.power_w !== null)
+    .map((point) => (point.job_a === given.job_a ? point : swapped(point)))
+    .map((point) => {
+      const [speedA, speedB] = [point.rate_a / soloA, point.rate_b / soloB];
+      return {
+        spot: pointSpot(point),
+        speed_a: speedA,
+        speed_b: speedB,
+        rate_a: point.rate_a,
+        rate_b: point.rate_b,
+        power_w: point.power_w,
+        worth: {
+          [MAIN]: (speedA + speedB) / point.power_w,
+          [RAW]: (point.rate_a + point.rate_b) / point.power_w,
+        },
+      };
+    })
+    .filter((point) => point.spot !== null);
+}
+
+function swapped(point) {
+  return {
+    ...point,
+    rate_a: point.rate_b,
+    rate_b: point.rate_a,
+    share_a_percent: point.share_b_percent,
+    share_b_percent: point.share_a_percent,
+  };
+}
+
+// Splits that do not add up to the whole GPU have no place on the charts.
+function pointSpot(point) {
+  if (point.mode in WAYS) return { slot: WAYS[point.mode] };
+  const whole = Math.abs(point.share_a_percent + point.share_b_percent - 100) < 1.6;
+  return whole ? { x: point.share_a_percent } : null;
+}
+
+// What was measured at an option, the mean where there is more than one point.
+export function measuredAt(view, option) {
+  const wanted = spot(option);
+  const found = view.measured.filter(({ spot: at }) =>
+    wanted.slot ? at.slot === wanted.slot : Math.abs(at.x - wanted.x) < 0.3,
+  );
+  if (found.length === 0) return null;
+  const of = (pick) => mean(found.map(pick));
+  return {
+    count: found.length,
+    speed_a: of((p) => p.speed_a),
+    speed_b: of((p) => p.speed_b),
+    rate_a: of((p) => p.rate_a),
+    rate_b: of((p) => p.rate_b),
+    power_w: of((p) => p.power_w),
+    worth: { [MAIN]: of((p) => p.worth[MAIN]), [RAW]: of((p) => p.worth[RAW]) },
+  };
+}

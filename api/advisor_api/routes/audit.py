@@ -1,0 +1,30 @@
+"""Who changed or launched what."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from advisor.typed_json import to_plain
+from advisor_api.access import Admin
+from advisor_api.answers import AuditAnswer
+from advisor_api.query import KNOWN_QUERY
+from advisor_api.schemas import LimitInQuery
+from advisor_api.service import ServiceOf
+
+router = APIRouter(prefix="/v1", tags=["audit"], dependencies=[KNOWN_QUERY])
+
+_LARGEST_NUMBER = 2**63 - 1
+
+
+@router.get("/audit", response_model=AuditAnswer)
+def audit(
+    _: Admin,
+    service: ServiceOf,
+    limit: LimitInQuery = 100,
+    before: Annotated[
+        int | None,
+        Query(ge=1, le=_LARGEST_NUMBER, description="only entries with a lower number"),
+    ] = None,
+) -> dict[str, Any]:
+    """The audit log, the newest first."""
+    return {"entries": [to_plain(entry) for entry in service.state.audit_log(limit, before)]}

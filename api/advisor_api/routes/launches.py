@@ -1,0 +1,90 @@
+"""Launches: pairs of registered jobs on a GPU of this host."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+from fastapi.responses import Response
+
+from advisor_api import launching
+from advisor_api.access import Launcher, Reader
+from advisor_api.audit import Audited
+from advisor_api.engine import encoded
+from advisor_api.launch_answers import LaunchesAnswer, PlanAnswer
+from advisor_api.launch_schemas import (
+    ActiveInQuery,
+    IdempotencyKey,
+    LaunchInPath,
+    LaunchInQuery,
+    LaunchRequest,
+)
+from advisor_api.launch_view import LaunchView, shown
+from advisor_api.schemas import LimitInQuery
+from advisor_api.service import Service, ServiceOf
+
+router = APIRouter(prefix="/v1", tags=["launches"])
+
+
+async def _launching(_: Launcher, service: ServiceOf) -> Service:
+    launching.check_on(service)
+    return service
+
+
+Launching = Annotated[Service, Depends(_launching)]
+"""The service, where requests may launch."""
+
+
+@router.post(
+    "/launches",
+    status_code=202,
+    response_model=LaunchView,
+    responses={
+        200: {"model": PlanAnswer, "description": "With dry_run: what would run"},
+        202: {"headers": {"Location": {"schema": {"type": "string"}}}},
+    },
+)
+def launch(
+    service: Launching,
+    caller: Launcher,
+    wanted: LaunchRequest,
+    audited: Audited,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Run two jobs together on a GPU of this server; answers before they run."""
+    if wanted.dry_run:
+        return _json(launching.plan(service, wanted, caller), 200)
+    status = launching.launch(service, wanted, caller, idempotency_key, audited)
+    place = {"Location": f"/v1/launches/{status.launch_id}"}
+    return _json(shown(status, launching.HOST, caller), 202, place)
+
+
+@router.get("/launches", response_model=LaunchesAnswer)
+def launches(
+    caller: Reader,
+    service: ServiceOf,
+    active: ActiveInQuery = False,
+    limit: LimitInQuery = 100,
+    before: LaunchInQuery = None,
+) -> Response:
+    """Launches of all hosts of this database, the newest first; those of `advisor launch`, too."""
+    found = launching.listed(service, active=active, limit=limit, before=before)
+    return _json({"launches": [shown(status, host, caller) for status, host in found]})
+
+
+@router.get("/launches/{launch_id}", response_model=LaunchView)
+def one_launch(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) -> Response:
+    """Where a launch stands: rates, power, and what it was expected to do."""
+    status, host = launching.find(service, launch_id)
+    return _json(shown(status, host, caller))
+
+
+@router.delete("/launches/{launch_id}", status_code=202, response_model=LaunchView)
+def stop(
+    launch_id: LaunchInPath, service: Launching, caller: Launcher, audited: Audited
+) -> Response:
+    """Ask for the end of a launch: its jobs are stopped in the safe order. Again does nothing."""
+    status, host = launching.stop(service, launch_id, audited)
+    return _json(shown(status, host, caller), 202)
+
+
+def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(encoded(value), status, headers, media_type="application/json")

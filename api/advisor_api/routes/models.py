@@ -1,0 +1,54 @@
+"""Models: which there are, how good they are, and which of them is used."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from advisor_api import models
+from advisor_api.access import Admin, Reader
+from advisor_api.answers import ChampionAnswer, ModelAnswer, ModelsAnswer
+from advisor_api.audit import Audited
+from advisor_api.profiles import changing
+from advisor_api.query import KNOWN_QUERY
+from advisor_api.schemas import LimitInQuery, VersionInPath
+from advisor_api.service import ServiceOf
+
+router = APIRouter(prefix="/v1", tags=["models"], dependencies=[KNOWN_QUERY])
+
+
+@router.get("/models", response_model=ModelsAnswer)
+def list_models(_: Reader, service: ServiceOf, limit: LimitInQuery = 100) -> dict[str, Any]:
+    """The models of this host, the champion first, and what was promoted when."""
+    return models.models_json(service.registry, limit)
+
+
+@router.get("/models/{version}", response_model=ModelAnswer)
+def show(
+    version: VersionInPath, _: Reader, service: ServiceOf, limit: LimitInQuery = 100
+) -> dict[str, Any]:
+    """All that is known of one model; `limit` is of its history."""
+    return models.model_json(service.registry, version, limit)
+
+
+@router.get("/models/{version}/evaluation", response_model=dict[str, Any])
+def evaluation(version: VersionInPath, _: Reader, service: ServiceOf) -> Response:
+    """What `advisor evaluate` found of a model that carries it (docs/training.md)."""
+    text = models.evaluation_of(service.registry, version)
+    return Response(text, media_type="application/json")
+
+
+@router.post("/models/{version}/promote", response_model=ChampionAnswer)
+def promote(
+    version: VersionInPath, _: Admin, audited: Audited, service: ServiceOf
+) -> dict[str, str]:
+    """Make a model the champion; the next answer is made with it."""
+    with changing(service, audited, "model.promote", version):
+        return models.promote(service.registry, version)
+
+
+@router.post("/models/rollback", response_model=ChampionAnswer)
+def roll_back(_: Admin, audited: Audited, service: ServiceOf) -> dict[str, str]:
+    """Go back to the champion that the last promotion replaced."""
+    with changing(service, audited, "model.rollback", "the champion"):
+        return models.roll_back(service.registry)

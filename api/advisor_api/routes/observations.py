@@ -1,0 +1,44 @@
+"""What launched pairs really did."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+
+from advisor.observations import Observation
+from advisor_api import profiles
+from advisor_api.access import Reader, Writer
+from advisor_api.answers import ObservationsAnswer, TakenIn
+from advisor_api.audit import Audited
+from advisor_api.engine import encoded
+from advisor_api.query import KNOWN_QUERY
+from advisor_api.records import ObservationsRequest
+from advisor_api.schemas import NAME, BeforeInQuery, GpuModelInQuery, LimitInQuery
+from advisor_api.service import ServiceOf
+
+router = APIRouter(prefix="/v1", tags=["observations"], dependencies=[KNOWN_QUERY])
+
+
+@router.post("/observations", response_model=TakenIn)
+def add(
+    sent: ObservationsRequest, _: Writer, audited: Audited, service: ServiceOf
+) -> dict[str, int]:
+    """Keep what launched pairs did; those that are there already are left as they are."""
+    subject = f"{len(sent.observations)} observations"
+    with audited.of("observations.add", subject):
+        return profiles.take_in(service, sent.observations, Observation)
+
+
+@router.get("/observations", response_model=ObservationsAnswer)
+def observations(
+    _: Reader,
+    service: ServiceOf,
+    job: Annotated[str | None, Query(pattern=NAME, description="only pairs with it")] = None,
+    gpu_model: GpuModelInQuery = None,
+    limit: LimitInQuery = 100,
+    before: BeforeInQuery = None,
+) -> Response:
+    """What launched pairs did, the newest first."""
+    found = profiles.observations_of(service, job)
+    rows = profiles.page(found, gpu_model, limit, profiles.moment_of(before))
+    return Response(encoded({"observations": rows}), media_type="application/json")

@@ -1,0 +1,82 @@
+"""The pages for people: files of this package, the same for everyone, so they need no token.
+
+What they show they ask of /v1, with whatever token their reader has.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from fastapi import APIRouter, HTTPException, Request, Response
+
+router = APIRouter(include_in_schema=False)
+
+FOLDER = Path(__file__).parents[1] / "pages"
+
+PAGES: Mapping[str, tuple[str, str]] = {
+    "/": ("Jobs", "jobs.js"),
+    "/job": ("Job", "job.js"),
+    "/pair": ("Pair", "pair.js"),
+    "/models": ("Models", "models.js"),
+    "/model": ("Model", "model.js"),
+    "/launches": ("Launches", "launches.js"),
+    "/launch": ("Launch", "launch.js"),
+}
+"""Title and script of each page by its path."""
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file as it is sent."""
+
+    content: bytes
+    headers: Mapping[str, str]
+
+
+def _file(content: bytes, suffix: str) -> _File:
+    headers = {
+        "Content-Type": _TYPES[suffix],
+        # Asked for again each time, so an upgrade shows at once; unchanged it costs no body. A
+        # browser wants the icon with every change of an address, and that can be an old one.
+        "Cache-Control": "max-age=86400" if suffix == ".svg" else "no-cache",
+        "ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"',
+    }
+    return _File(content, headers)
+
+
+def _read_files() -> dict[str, _File]:
+    """All files by path. They are few and small: read once, and no request names one of a disk."""
+    shell = Template((FOLDER / "shell.html").read_text(encoding="utf-8"))
+    files = {
+        path: _file(shell.substitute(title=title, script=script).encode(), ".html")
+        for path, (title, script) in PAGES.items()
+    }
+    for path in FOLDER.iterdir():
+        if path.suffix in _TYPES and path.suffix != ".html":
+            files[f"/pages/{path.name}"] = _file(path.read_bytes(), path.suffix)
+    return files
+
+
+_FILES = _read_files()
+
+
+def _answer(request: Request) -> Response:
+    file = _FILES.get(request.url.path)
+    if file is None:
+        raise HTTPException(404)
+    if request.headers.get("if-none-match") == file.headers["ETag"]:
+        return Response(status_code=304, headers=dict(file.headers))
+    return Response(file.content, headers=dict(file.headers))
+
+
+for _path in (*PAGES, "/pages/{name}"):
+    router.add_api_route(_path, _answer, methods=["GET"])

@@ -1,0 +1,216 @@
+"""What requests may say, strictly: an unknown field, a wrong type or an infinite number is refused.
+
+The names are those of docs/vocabulary.md and end in their unit.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeAlias
+
+from fastapi import Path, Query
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from advisor.constraints import Limits
+from advisor.errors import InputError
+from advisor.objectives import DEFAULT_OBJECTIVE, find_objective
+from advisor.objectives import OBJECTIVES as ALL_OBJECTIVES
+from advisor_api.engine import Asked
+from advisor_models.placing import Wanted
+
+NAME = r"^[a-z0-9][a-z0-9._-]{0,99}$"
+"""As in job files."""
+
+PRINTABLE = r"^[!-~]([ -~]{0,98}[!-~])?$"
+
+VERSION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+
+MOST_TYPES = 200
+"""Jobs with a name of their own in a placement: 20,100 pairs, which take some ten seconds."""
+
+MOST_PLACED = 100_000
+"""Jobs and GPUs of a placement."""
+
+MOST_REQUESTS = 1000
+"""Recommendations of one batch."""
+
+MOST_SEARCH_S = 60.0
+
+
+def _objective(name: str) -> str:
+    try:
+        return find_objective(name).name
+    except InputError as error:
+        raise ValueError(str(error)) from error
+
+
+JobName: TypeAlias = Annotated[str, Field(pattern=NAME, description="name of a job")]
+GpuModel: TypeAlias = Annotated[
+    str, Field(pattern=PRINTABLE, description="a GPU model as its driver names it")
+]
+Objective: TypeAlias = Annotated[
+    str,
+    AfterValidator(_objective),
+    WithJsonSchema({"type": "string", "enum": list(ALL_OBJECTIVES)}),
+]
+Speed: TypeAlias = Annotated[float, Field(gt=0, le=1)]
+Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST_PLACED)]
+
+JobInPath: TypeAlias = Annotated[str, Path(pattern=NAME, description="name of a job")]
+VersionInPath: TypeAlias = Annotated[
+    str, Path(pattern=VERSION, description="version of a model, or `bundled`")
+]
+GpuModelInQuery: TypeAlias = Annotated[
+    str | None, Query(pattern=PRINTABLE, description="only this GPU model")
+]
+LimitInQuery: TypeAlias = Annotated[
+    int, Query(ge=1, le=1000, description="most entries in the answer")
+]
+
+
+def _moment(text: Any) -> Any:
+    # Not pydantic's own reading, which takes a bare number for seconds since 1970.
+    return datetime.fromisoformat(text) if isinstance(text, str) else text
+
+
+BeforeInQuery: TypeAlias = Annotated[
+    datetime | None,
+    BeforeValidator(_moment),
+    Query(description="only those that started before this moment; without a zone it is UTC"),
+]
+
+
+class Strict(BaseModel):
+    """Takes what it names, of the type that it names, and nothing else."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+
+
+class Constraints(Strict):
+    """What the answer must keep."""
+
+    min_speed: Speed | Annotated[dict[JobName, Speed], Field(max_length=MOST_TYPES)] | None = Field(
+        default=None,
+        description="least relative speed: of all jobs, or by name of job; 1 is as alone",
+    )
+    max_power_w: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
+        default=None, description="most power of the GPU, W"
+    )
+    memory_mib: Annotated[float, Field(gt=0, le=1e9)] | None = Field(
+        default=None, description="memory of the card, MiB; left out, it is not looked at"
+    )
+
+
+class RecommendationRequest(Strict):
+    """Two jobs, and what is wanted of them."""
+
+    jobs: Annotated[list[JobName], Field(min_length=2, max_length=2)] = Field(
+        description="the first and the second job; the same one twice, too"
+    )
+    gpu: GpuModel | None = Field(
+        default=None, description="else the one that both profiles have in common"
+    )
+    objective: Objective = DEFAULT_OBJECTIVE
+    constraints: Constraints = Constraints()
+    splits: Literal["nine", "fine"] = Field(
+        default="nine", description="10/90 to 90/10, or every split in steps of two SMs"
+    )
+    other_gpu: bool = Field(
+        default=False, description="answer for a GPU model that the model has not seen"
+    )
+
+    def asked(self) -> Asked:
+        """As the engine takes it."""
+        return Asked(
+            jobs=(self.jobs[0], self.jobs[1]),
+            gpu_model=self.gpu,
+            objective=self.objective,
+            min_speed=tuple(sorted(_least_speeds(self.constraints, self.jobs).items())),
+            max_power_w=self.constraints.max_power_w,
+            memory_mib=self.constraints.memory_mib,
+            fine=self.splits == "fine",
+            other_gpu=self.other_gpu,
+        )
+
+
+class BatchRequest(Strict):
+    """Many recommendations at once; a wrong one spoils no other."""
+
+    requests: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_REQUESTS)] = (
+        Field(description="each as the body of POST /v1/recommendations")
+    )
+
+
+class PlacementRequest(Strict):
+    """Many jobs for a number of GPUs."""
+
+    jobs: (
+        Annotated[dict[JobName, Count], Field(min_length=1, max_length=MOST_TYPES)]
+        | Annotated[list[JobName], Field(min_length=1, max_length=MOST_PLACED)]
+    ) = Field(description="how many of each job, or one name for each in the order of the queue")
+    gpus: Count = Field(description="how many GPUs there are")
+    gpu: GpuModel | None = Field(
+        default=None, description="else the one that all profiles have in common"
+    )
+    objective: Objective = Field(
+        default=DEFAULT_OBJECTIVE, description="throughput-per-watt or throughput"
+    )
+    constraints: Constraints = Constraints()
+    other_gpu: bool = Field(
+        default=False, description="answer for a GPU model that the model has not seen"
+    )
+    time_limit_s: Annotated[float, Field(gt=0, le=MOST_SEARCH_S)] = Field(
+        default=10.0, description="most seconds of searching, after all pairs were predicted"
+    )
+
+    def wanted(self) -> Wanted:
+        """As placing takes it.
+
+        Raises:
+            InputError: too many jobs, or a least speed for one that is not there.
+        """
+        queue = self._queue()
+        names = list(dict.fromkeys(queue))
+        if len(names) > MOST_TYPES:
+            raise InputError(
+                f"these are {len(names)} names of jobs",
+                why=f"every pair of them is predicted, so at most {MOST_TYPES} are taken",
+                fix="place them in parts",
+            )
+        return Wanted(
+            queue=queue,
+            gpus=self.gpus,
+            objective=self.objective,
+            limits=self._limits(names),
+            gpu_model=self.gpu,
+            profiles=None,
+            other_gpu=self.other_gpu,
+            time_limit_s=self.time_limit_s,
+        )
+
+    def _queue(self) -> list[str]:
+        if isinstance(self.jobs, list):
+            return self.jobs
+        if (jobs := sum(self.jobs.values())) > MOST_PLACED:
+            raise InputError(f"these are {jobs} jobs", fix=f"place at most {MOST_PLACED} at once")
+        return [name for name, count in self.jobs.items() for _ in range(count)]
+
+    def _limits(self, names: Sequence[str]) -> Limits:
+        least = _least_speeds(self.constraints, names)
+        if strangers := sorted(set(least) - set(names)):
+            raise InputError(
+                f"a least speed was given for {', '.join(strangers[:5])}",
+                why="no such job is to be placed",
+            )
+        return Limits(
+            min_speed=least,
+            max_power_w=self.constraints.max_power_w,
+            memory_mib=self.constraints.memory_mib,
+        )
+
+
+def _least_speeds(constraints: Constraints, jobs: Sequence[str]) -> dict[str, float]:
+    """By name of job; one number is for all of them."""
+    least = constraints.min_speed
+    if least is None:
+        return {}
+    return dict.fromkeys(jobs, least) if isinstance(least, float | int) else least

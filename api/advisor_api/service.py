@@ -1,0 +1,83 @@
+"""What one process of the service has open, and how routes come by it."""
+
+import asyncio
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias, cast
+
+from fastapi import Depends, Request
+
+from advisor.settings import Settings
+from advisor_api.engine import Engine
+from advisor_api.metrics import Metrics
+from advisor_api.options import ServeOptions
+from advisor_api.readiness import Readiness
+from advisor_api.tokens import TokenCache
+from advisor_data import Store, open_store
+from advisor_data.service_state import ServiceState, open_service_state
+from advisor_models.registry import Registry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Service:
+    """What a process of the service has open; safe for several threads.
+
+    Attributes:
+        settings: What the environment says.
+        options: What the command line says.
+        store: Solo points, pair points and observations.
+        state: Tokens, launches and the audit log, in the same database.
+        registry: The models of this host.
+        engine: Answers recommendations; keeps profiles and the model in memory.
+        tokens: Whose tokens were good a moment ago.
+        readiness: Whether it can answer.
+        metrics: What `/metrics` shows; routes count in it.
+    """
+
+    settings: Settings
+    options: ServeOptions
+    store: Store
+    state: ServiceState
+    registry: Registry
+    engine: Engine
+    tokens: TokenCache
+    readiness: Readiness
+    metrics: Metrics
+
+
+@contextmanager
+def open_service(settings: Settings, options: ServeOptions, metrics: Metrics) -> Generator[Service]:
+    """The service with its database open.
+
+    Raises:
+        InputError: the address of the database is none.
+        StoreError: the database cannot be used, or its schema is not the one of this version.
+    """
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(settings.database_url, settings.home))
+        state = stack.enter_context(open_service_state(settings.database_url, settings.home))
+        registry = Registry(settings.home / "models")
+        engine = Engine(settings, store, registry, state.change_count)
+        stack.enter_context(metrics.of_engine(engine))
+        yield Service(
+            settings=settings,
+            options=options,
+            store=store,
+            state=state,
+            registry=registry,
+            engine=engine,
+            tokens=TokenCache(state.find_token),
+            readiness=Readiness(
+                database=lambda: asyncio.to_thread(state.change_count), model=engine.manifest
+            ),
+            metrics=metrics,
+        )
+
+
+async def _service(request: Request) -> Service:
+    return cast("Service", request.app.state.service)
+
+
+ServiceOf: TypeAlias = Annotated[Service, Depends(_service)]
+"""The parameter of a route that needs the service."""

@@ -1,0 +1,216 @@
+"""How many recommendations a second `advisor serve` answers, beside an empty FastAPI endpoint.
+
+    .venv/bin/python docs/measurements/serve_load.py [--seconds 10] [--minutes 5] [--database URL]
+
+Starts the service on a free port with a new home, so with the bundled profiles and model, and an
+empty FastAPI endpoint in another process. Each is loaded with 1, 16 and 64 connections, the load
+generator beside them on the same cores: `wrk` (Debian package wrk), whose lines are printed as they
+come. Requests go over all pairs of the bundled jobs by three objectives, 1,890 bodies; every body
+is asked once before, so that what is measured are warm profiles and answers. Then pairs whose
+answers are not kept: limits that never come again. `--minutes` adds a soak, with the memory of the
+service before and after each quarter of it. `--database` keeps the points in PostgreSQL.
+"""
+
+import argparse
+import contextlib
+import functools
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from advisor_data.bundled import bundled_solo_points
+
+CONNECTIONS = (1, 16, 64)
+OBJECTIVES = ("throughput-per-watt", "raw-throughput-per-watt", "max-min")
+PATH = "/v1/recommendations"
+MIDDLE = 16
+
+EMPTY = """
+import sys, uvicorn
+from fastapi import FastAPI
+app = FastAPI()
+@app.get("/")
+async def empty() -> dict[str, str]:
+    return {}
+uvicorn.run(app, port=int(sys.argv[1]), loop="uvloop", http="httptools", access_log=False,
+            log_level="warning")
+"""
+
+WARM = """
+local bodies = {}
+for line in io.lines("%s") do bodies[#bodies + 1] = line end
+local turn = 0
+request = function()
+  turn = turn %% #bodies + 1
+  return wrk.format("POST", "%s", {["Content-Type"] = "application/json"}, bodies[turn])
+end
+"""
+
+COLD = """
+local bodies = {}
+for line in io.lines("%s") do bodies[#bodies + 1] = line end
+local turn = 0
+request = function()
+  turn = turn + 1
+  local body = bodies[(turn - 1) %% #bodies + 1]
+  local limit = string.format(',"constraints":{"max_power_w":%%.3f}}', 2000 + turn * 0.001)
+  return wrk.format("POST", "%s", {["Content-Type"] = "application/json"},
+                    body:sub(1, -2) .. limit)
+end
+"""
+
+DONE = """
+done = function(summary, latency)
+  local e = summary.errors
+  io.write(string.format("p50 %.2f ms, p99 %.2f ms, %d requests, %d errors\\n",
+    latency:percentile(50) / 1000, latency:percentile(99) / 1000, summary.requests,
+    e.connect + e.read + e.write + e.status + e.timeout))
+end
+"""
+
+
+def main() -> None:
+    """Run all of it and print what came."""
+    options = _options()
+    if not shutil.which("wrk"):
+        sys.exit("the load generator wrk is not here: apt-get install wrk")
+    with tempfile.TemporaryDirectory(prefix="advisor-load-") as folder:
+        _measure(Path(folder), options)
+
+
+def _measure(folder: Path, options: argparse.Namespace) -> None:
+    bodies = _bodies()
+    kept = folder / "bodies"
+    kept.write_text("\n".join(bodies) + "\n")
+    warm, cold = (script % (kept, PATH) + DONE for script in (WARM, COLD))
+    with _empty() as empty, _service(folder, options.database) as (url, service):
+        _warm_up(url, bodies)
+        size = len(_ask(url, bodies[0]))
+        where = "PostgreSQL" if options.database else "SQLite"
+        print(f"{os.cpu_count()} cores, {where}, {len(bodies)} bodies, answers of {size} bytes")
+        print(f"memory before: {_rss_mib(service):.0f} MiB")
+        load = functools.partial(_load, folder / "load.lua")
+        for n in CONNECTIONS:
+            load(f"empty endpoint, {n} connections", empty, DONE, n, options.seconds)
+            load(f"recommendations, {n} connections", url, warm, n, options.seconds)
+        load(f"not kept, {MIDDLE} connections", url, cold, MIDDLE, options.seconds)
+        print(f"memory after: {_rss_mib(service):.0f} MiB")
+        for quarter in range(1, 5 if options.minutes else 1):
+            load(f"soak, quarter {quarter}", url, warm, MIDDLE, options.minutes * 15)
+            print(f"memory: {_rss_mib(service):.0f} MiB")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=int, default=10, help="of each measurement")
+    parser.add_argument("--minutes", type=int, default=0, help="of a soak afterwards")
+    parser.add_argument("--database", help="URL of a database; else SQLite in the new home")
+    return parser.parse_args()
+
+
+def _bodies() -> list[str]:
+    names = sorted({point.job for point in bundled_solo_points()})
+    pairs = itertools.combinations_with_replacement(names, 2)
+    return [
+        json.dumps({"jobs": pair, "objective": objective}, separators=(",", ":"))
+        for pair in pairs
+        for objective in OBJECTIVES
+    ]
+
+
+def _warm_up(url: str, bodies: Iterable[str]) -> None:
+    began = time.monotonic()
+    count = sum(1 for body in bodies if _ask(url, body))
+    print(f"first answers: {count} in {time.monotonic() - began:.1f} s, one after the other")
+
+
+def _ask(url: str, body: str) -> bytes:
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url + PATH, body.encode(), headers)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return answer.read()
+
+
+def _load(lua: Path, what: str, url: str, script: str, connections: int, seconds: int) -> None:
+    """Load with one of `wrk`'s scripts, and print its lines that count."""
+    lua.write_text(script)
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(lua), url]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    print(f"{what}:", flush=True)
+    for line in done.stdout.splitlines():
+        if line.startswith(("Requests/sec", "p50", "  Socket errors", "  Non-2xx")):
+            print(f"    {line.strip()}", flush=True)
+
+
+@contextlib.contextmanager
+def _service(home: Path, database: str | None) -> Generator[tuple[str, int]]:
+    more = {"ADVISOR_HOME": str(home / "home")}
+    more |= {"ADVISOR_DATABASE_URL": database} if database else {}
+    if database:
+        subprocess.run(_advisor("data", "migrate"), env=os.environ | more, check=True)
+    # One line for each request goes to a file, as where it runs as a service.
+    with (home / "log").open("wb") as log:
+        command = _advisor("serve", "--port", "0", "--requests-per-s", "1000000")
+        with _running(command, os.environ | more, log) as process:
+            yield _address(process), process.pid
+
+
+def _advisor(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "advisor.cli", *arguments]
+
+
+def _address(process: "subprocess.Popen[bytes]") -> str:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if found := re.search(rb"https?://\S+:\d+", line):
+            return found[0].decode()
+    raise SystemExit("advisor serve did not start")
+
+
+@contextlib.contextmanager
+def _empty() -> Generator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", EMPTY, str(port)]
+    with _running(command, os.environ, None):
+        for _ in range(100):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}/"
+
+
+@contextlib.contextmanager
+def _running(
+    command: Sequence[str], environment: Mapping[str, str], log: IO[bytes] | None
+) -> Generator[subprocess.Popen[bytes]]:
+    """A process that is ended after the block; its errors go to `log`, else where ours go."""
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log) as process:
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+
+
+def _rss_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+    return int(found[1]) / 1024 if found else float("nan")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""A headless Chromium that notes everything that goes wrong in a page."""
+
+import json
+import shutil
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, sync_playwright
+
+_FLAGS = (
+    "--no-sandbox",  # the tests may run as root, where Chromium has none
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+# The contrast of each text with what it stands on, as WCAG 2 defines it; those below 4.5 to 1.
+_PALE = """
+() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const rgba = (color) => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (element) => {
+    for (let e = element; e; e = e.parentElement) {
+      const color = rgba(getComputedStyle(e).backgroundColor);
+      if (color[3] === 255) return color;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const text = walker.currentNode.textContent.trim();
+    const element = walker.currentNode.parentElement;
+    if (!text || !element.checkVisibility() || element.closest("noscript")) continue;
+    const style = getComputedStyle(element);
+    const ink = light(rgba(element.closest("svg") ? style.fill : style.color));
+    const paper = light(ground(element));
+    const contrast = (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
+    if (contrast < 4.5 && !element.closest(":disabled")) found.push(`${text}: ${contrast}`);
+  }
+  return found;
+}
+"""
+
+
+@dataclass
+class Visit:
+    """A tab on one service, and what went wrong in it."""
+
+    page: Page
+    origin: str
+    problems: list[str] = field(default_factory=list[str])
+    asked: list[str] = field(default_factory=list[str])
+
+    def open(self, path: str) -> None:
+        """Go there and wait until it is drawn."""
+        self.page.goto(self.origin + path)
+        self.drawn()
+
+    def drawn(self) -> None:
+        """Wait until the page has what it asked for."""
+        self.page.wait_for_selector("#content:not([aria-busy])")
+
+    def text(self, selector: str) -> str:
+        """What stands there, with plain spaces."""
+        return self.page.inner_text(selector).replace("\u00a0", " ")
+
+    def too_wide(self) -> int:
+        """By how many pixels the page must be scrolled sideways."""
+        return self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+    def pale(self) -> list[str]:
+        """Texts with too little contrast."""
+        return self.page.evaluate(_PALE)
+
+    def play(self, path: str, *answers: Any, status: int = 200) -> list[str]:
+        """Answer requests of a path in place of the service; the last answer is repeated.
+
+        Returns:
+            The methods that are asked for, as they come.
+        """
+        left, methods = list(answers), list[str]()
+
+        def fulfill(route: Route) -> None:
+            methods.append(route.request.method)
+            answer = left.pop(0) if len(left) > 1 else left[0]
+            body = json.dumps(answer)
+            route.fulfill(status=status, content_type="application/json", body=body)
+
+        self.page.route(self.origin + path, fulfill)
+        return methods
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium; skips where there is none."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.skip("needs Chromium: Debian package chromium")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=_FLAGS)
+        try:
+            yield chromium
+        finally:
+            chromium.close()
+
+
+@contextmanager
+def visiting(
+    browser: Browser, port: int, *, dark: bool = False, width: int = 1280
+) -> Generator[Visit]:
+    """A fresh tab, without anything that another one has kept."""
+    scheme = "dark" if dark else "light"
+    context = browser.new_context(
+        color_scheme=scheme, viewport={"width": width, "height": 900}, reduced_motion="reduce"
+    )
+    visit = Visit(context.new_page(), f"http://127.0.0.1:{port}")
+    _note(visit)
+    try:
+        yield visit
+    finally:
+        context.close()
+
+
+def picture(page: Page, path: Path) -> bytes:
+    """The whole page as a PNG file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return page.screenshot(path=path, full_page=True)
+
+
+def _note(visit: Visit) -> None:
+    problems = visit.problems
+
+    def request(url: str, method: str) -> None:
+        visit.asked.append(f"{method} {url.removeprefix(visit.origin)}")
+        if not url.startswith(f"{visit.origin}/"):
+            problems.append(f"another host: {url}")
+
+    page = visit.page
+    page.on("request", lambda asked: request(asked.url, asked.method))
+    page.on("requestfailed", lambda asked: problems.append(f"failed: {asked.url}"))
+    page.on("pageerror", lambda error: problems.append(f"error: {error}"))
+    page.on(
+        "console",
+        lambda said: (
+            problems.append(f"{said.type}: {said.text}")
+            if said.type in ("error", "warning")
+            else None
+        ),
+    )

@@ -1,0 +1,30 @@
+"""A server that is killed in the middle of a launch: its own steps, one after the other.
+
+python half_launch.py A B row|folder    prints the id of the launch, then ends as by kill -9
+"""
+
+import os
+import signal
+import sys
+
+from advisor.settings import read_settings
+from advisor_api.launch_steps import folder_of, new_row
+from advisor_data.service_state import open_service_state
+from advisor_models.launching import WantedLaunch, WantedPair, make_spec
+from advisor_profiling.live import find_gpu
+
+
+def main(job_a: str, job_b: str, last_step: str) -> None:
+    settings = read_settings()
+    gpu = find_gpu("0")
+    pair = WantedPair(job_a=job_a, job_b=job_b, split="30/70")
+    spec = make_spec(WantedLaunch(pairs=(pair,), gpu=gpu.uuid, asked_by="killed"), settings)
+    with open_service_state(settings.database_url, settings.home) as state:
+        row = state.add_launch(new_row(spec, gpu, ""))
+    if last_step == "folder":
+        folder_of(row, settings)
+    print(row.launch_id, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+main(*sys.argv[1:])

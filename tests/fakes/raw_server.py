@@ -1,0 +1,147 @@
+"""A real server process that is spoken to in bytes, for what no well-behaved client sends."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from advisor_data.service_state import ServiceState, open_service_state
+
+JSON = {"Content-Type": "application/json"}
+
+_WITH_OPTIONS = """
+import json, sys
+from advisor.settings import read_settings
+from advisor_api.options import ServeOptions
+from advisor_api.server import serve
+options = ServeOptions(port=0, **json.loads(sys.argv[1]))
+serve(read_settings(), options, lambda real: print("advisor listens on", real.url, flush=True))
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def code(self) -> str:
+        """The code of an error; checks its form."""
+        error = cast("dict[str, dict[str, str]]", json.loads(self.body))["error"]
+        assert set(error) == {"code", "message", "request_id"}
+        assert error["request_id"] == self.headers["x-request-id"]
+        return error["code"]
+
+
+@dataclass(frozen=True)
+class RawServer:
+    """A running server; `home` is its `ADVISOR_HOME`, `log` what it writes to standard error."""
+
+    process: subprocess.Popen[str]
+    port: int
+    home: Path
+    log: Path
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> Answer:
+        """One request on a connection of its own."""
+        connection = (
+            http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=tls)
+            if tls
+            else http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        )
+        try:
+            connection.request(method, path, body, dict(headers or {}))
+            response = connection.getresponse()
+            names = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, names, response.read())
+        finally:
+            connection.close()
+
+    def send(self, data: bytes) -> Answer:
+        """Bytes as they are, and the answer to them."""
+        with self.connect() as client:
+            client.sendall(data)
+            return read_answer(client)
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+
+    def state(self) -> ServiceState:
+        """Its tokens and audit log, in its SQLite file."""
+        return open_service_state(None, self.home)
+
+    def stop(self) -> int:
+        """Its exit status after SIGTERM."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+
+def read_answer(client: socket.socket) -> Answer:
+    """The next answer of a connection."""
+    with http.client.HTTPResponse(client) as response:
+        response.begin()
+        names = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, names, response.read())
+
+
+@contextmanager
+def raw_server(home: Path, *arguments: str, url: str | None = None) -> Generator[RawServer]:
+    """`advisor serve` with these options, on a free port unless they say another."""
+    command = [sys.executable, "-m", "advisor.cli", "serve"]
+    if "--port" not in arguments:
+        command += ["--port", "0"]
+    with _running([*command, *arguments], home, url) as served:
+        yield served
+
+
+@contextmanager
+def raw_server_with(home: Path, **options: Any) -> Generator[RawServer]:
+    """The same with any `ServeOptions`, such as short times."""
+    with _running([sys.executable, "-c", _WITH_OPTIONS, json.dumps(options)], home, None) as served:
+        yield served
+
+
+def environment(home: Path, url: str | None = None) -> dict[str, str]:
+    """Of a server: its own home, and no settings of whoever runs the tests."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("ADVISOR_")}
+    more = {} if url is None else {"ADVISOR_DATABASE_URL": url}
+    return {**kept, "ADVISOR_HOME": str(home), **more}
+
+
+@contextmanager
+def _running(command: list[str], home: Path, url: str | None) -> Generator[RawServer]:
+    home.mkdir(exist_ok=True)
+    log = home / "log"
+    with log.open("a") as errors:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment(home, url)
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"listens on https?://\S+:(\d+)$", line.strip())
+        assert found, (line, log.read_text())
+        yield RawServer(process, int(found[1]), home, log)
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,73 @@
+"""A real `advisor serve` in a process of its own, with a home of its own."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor_data.service_state import open_service_state
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A service that listens.
+
+    Attributes:
+        url: Its address.
+        home: Its database and models are there.
+        log: What it writes.
+        process: It.
+    """
+
+    url: str
+    home: Path
+    log: Path
+    process: subprocess.Popen[bytes]
+
+    def token(self, name: str, *scopes: str) -> str:
+        """The secret of a new token."""
+        with open_service_state(None, self.home) as state:
+            return state.make_token(name, scopes, None)[1]
+
+
+@contextmanager
+def serving(folder: Path, options: Sequence[str] = (), **more: str) -> Generator[Served]:
+    """Run `advisor serve` on a free port until the end of the block.
+
+    Args:
+        folder: Where its home and log are made.
+        options: Of the command line.
+        **more: Variables of its environment.
+    """
+    home, log = folder / "home", folder / "serve.log"
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "CUDA_"))}
+    environment = {**kept, "ADVISOR_HOME": str(home), "ADVISOR_RUNTIME_DIR": str(folder / "run")}
+    command = [sys.executable, "-m", "advisor.cli", "serve", "--port", "0", *options]
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            command, env=environment | more, stdout=output, stderr=output, cwd=folder
+        ) as process,
+    ):
+        try:
+            yield Served(_address(process, log), home, log, process)
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+    ends = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < ends:
+        if found := re.search(r"advisor listens on (\S+)\n", log.read_text()):
+            return found[1]
+        time.sleep(0.05)
+    raise AssertionError(f"the service did not start: {log.read_text()}")

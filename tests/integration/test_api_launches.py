@@ -1,0 +1,396 @@
+"""Launches over HTTP: a real server, real supervisors and jobs, and a fake driver."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from host import FAKES, UUID, FakeHost
+from in_process import error_of, running
+from launch_server import LaunchServer, launch_server, make_tokens, state_of
+from launched import detached, no_leftovers, processes_of
+from postgres import Server
+
+from advisor.launch.folder import LaunchFolder, new_launch_id, now
+from advisor.runtime.processes import wait_until
+from advisor_data.service_state import LaunchRow
+
+RUNS = "running"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A host with jobs, and the server that runs on it."""
+
+    host: FakeHost
+    server: LaunchServer
+
+
+@pytest.fixture(scope="module")
+def launch_host(fake_libraries: Path) -> Iterator[FakeHost]:
+    """A host whose GPU is one that bundled profiles are of, with jobs of the same names."""
+    with tempfile.TemporaryDirectory(prefix="adv") as folder:
+        host = FakeHost(Path(folder), fake_libraries)
+        (host.folder / "nvml" / "gpu0").mkdir(parents=True)
+        (host.folder / "nvml" / "gpu0" / "name").write_text("NVIDIA H200")
+        (host.folder / "home").mkdir()
+        for name in ("triad", "gemm", "one"):
+            host.write_job(name, env={"JOB_SECRET": "geheim"})
+        host.write_job("dies", "--behave", "die")
+        host.write_job("stalls", "--behave", "stall")
+        host.write_job("faults", "--behave", "fault")
+        with no_leftovers(host):
+            yield host
+
+
+@pytest.fixture(scope="module")
+def shared(launch_host: FakeHost) -> Iterator[Site]:
+    tokens = make_tokens(launch_host, "site")
+    with launch_server(launch_host, tokens, "--launching") as server:
+        yield Site(launch_host, server)
+
+
+@pytest.fixture
+def site(shared: Site) -> Iterator[Site]:
+    """The shared server; a test that fails leaves the GPU free."""
+    yield shared
+    for one in _active(shared.server):
+        shared.server.stop_launch(one["launch_id"])
+
+
+# servers that come and go; no other one runs beside them
+
+
+def test_launches_outlive_their_server_and_are_adopted(launch_host: FakeHost) -> None:
+    """Kill -9 right after 202, and while the pair runs: it goes on, is adopted, and is one."""
+    tokens, key = make_tokens(launch_host, "outlive"), {"Idempotency_Key": "outlives"}
+    with launch_server(launch_host, tokens, "--launching") as server:
+        reply = server.ask("POST", "/v1/launches", _pair("one", "gemm"), "launch", **key)
+        server.process.kill()
+    assert reply.status == 202, reply.text
+    launch_id = reply.json["launch_id"]
+    with launch_server(launch_host, tokens, "--launching") as server:
+        first = server.await_status(launch_id, lambda s: s["state"] == RUNS and _steps(s) > 0)
+        again = server.ask("POST", "/v1/launches", _pair("one", "gemm"), "launch", **key)
+        assert again.json["launch_id"] == launch_id
+        server.process.kill()
+    assert _supervisors(launch_host) == 1
+    with launch_server(launch_host, tokens, "--launching") as server:
+        later = server.await_status(launch_id, lambda s: _steps(s) > _steps(first))
+        assert later["supervisor_pid"] == first["supervisor_pid"]
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(30) == 0
+    assert _supervisors(launch_host) == 1
+    folder = LaunchFolder(launch_host.folder / "home" / "launches" / launch_id)
+    folder.ask_stop()
+    _await(lambda: folder.read_status().state == "stopped")
+
+
+def test_launching_is_off_unless_it_is_turned_on(tmp_path: Path) -> None:
+    """Not even an admin starts or stops anything through a server that was not told so."""
+    with running(tmp_path / "home") as api:
+        admin = api.token("admin")
+        for method, path, body in (
+            ("POST", "/v1/launches", _pair("one", "gemm")),
+            ("DELETE", "/v1/launches/x", None),
+        ):
+            reply = api.ask(method, path, admin, json=body)
+            assert error_of(reply)[:2] == (403, "launching-off")
+        assert api.get("/v1/launches") == {"launches": []}
+
+
+# one server
+
+
+def test_a_recommended_pair_is_launched_watched_and_stopped(site: Site) -> None:
+    """202 at once; then proven limits, live rates beside the forecast, and a safe end."""
+    server, key = site.server, {"Idempotency_Key": "first-of-all"}
+    body = {"jobs": ["triad", "gemm"], "objective": "throughput-per-watt"}
+    reply = server.ask("POST", "/v1/launches", body, "launch", **key)
+    assert reply.status == 202, reply.text
+    launch_id = reply.json["launch_id"]
+    assert reply.headers["location"] == f"/v1/launches/{launch_id}"
+    assert (reply.json["state"], reply.json["gpu_uuid"]) == ("accepted", UUID)
+    assert reply.json["forecast"]["work_per_joule"]["value"] > 0
+
+    spaced = json.dumps(body, indent=2)
+    assert server.ask("POST", "/v1/launches", spaced, "launch", **key).json["launch_id"] == (
+        launch_id
+    )
+    other = server.ask("POST", "/v1/launches", {**body, "duration_s": 9}, "launch", **key)
+    assert (other.status, other.code) == (409, "idempotency-conflict")
+    assert (server.launch("one", "gemm").status, server.launch("one", "gemm").code) == (409, "busy")
+
+    status = server.await_status(launch_id, lambda s: s["state"] == RUNS and s["work_per_joule"])
+    assert all(job["proven"] and job["units_granted"] for job in status["jobs"])
+    assert [one["launch_id"] for one in _active(server)] == [launch_id]
+    for line in (
+        'advisor_launches{state="running"} 1.0',
+        f'advisor_observed_work_per_joule{{gpu="{UUID}"}}',
+        f'advisor_predicted_work_per_joule{{gpu="{UUID}"}}',
+    ):
+        _await(lambda wanted=line: wanted in server.ask("GET", "/metrics").text)
+
+    last = server.stop_launch(launch_id)
+    assert last["state"] == "stopped"
+    assert {job["outcome"] for job in last["jobs"]} == {"stopped"}
+    again = server.ask("DELETE", f"/v1/launches/{launch_id}", scope="launch")
+    assert (again.status, again.json["state"]) == (202, "stopped")
+    assert _active(server) == []
+    seen = server.ask("GET", "/v1/observations?job=triad").json["observations"]
+    assert [one["launch_id"] for one in seen] == [launch_id]
+    assert _audited(server, launch_id) == [
+        ("launch.start", "begun"), ("launch.start", "done"),
+        ("launch.stop", "begun"), ("launch.stop", "done"),
+    ]  # fmt: skip
+
+
+def test_of_two_that_race_for_a_gpu_one_wins(site: Site) -> None:
+    """Exactly one is accepted; the other is told who holds the GPU."""
+    with ThreadPoolExecutor(4) as several:
+        replies = [several.submit(site.server.launch, "one", "gemm") for _ in range(4)]
+    answers = [reply.result() for reply in replies]
+    assert sorted(answer.status for answer in answers) == [202, 409, 409, 409]
+    (launch_id,) = (answer.json["launch_id"] for answer in answers if answer.status == 202)
+    assert all(launch_id in answer.text for answer in answers)
+    assert site.server.stop_launch(launch_id)["state"] == "stopped"
+    # The GPU is free as soon as the launch is over, not when the keeper has seen it.
+    launch_id = site.server.launched("one", "gemm")
+    site.server.stop_launch(launch_id)
+
+
+@pytest.mark.parametrize(
+    ("job", "code", "outcome", "cause"),
+    [
+        ("dies", "job", "failed", "exit code 7"),
+        ("stalls", "job-hung", "hung", "made no progress"),
+        ("faults", "mps-fault", "taken-down", "took both jobs down"),
+    ],
+)
+def test_what_went_wrong_is_told(site: Site, job: str, code: str, outcome: str, cause: str) -> None:
+    """State, code and cause; a reader without the scope sees nothing that a job wrote."""
+    launch_id = site.server.launched("one", job, hang_s=2, when_one_ends="stop")
+    status = site.server.await_state(launch_id, "failed")
+    assert (status["code"], status["jobs"][1]["outcome"]) == (code, outcome)
+    assert cause in status["cause"]
+    reader = site.server.status(launch_id, scope=None)
+    assert (reader["code"], reader["jobs"][1]["outcome"]) == (code, outcome)
+    listed = site.server.ask("GET", "/v1/launches?limit=1").text
+    for text in (json.dumps(reader), listed):
+        assert cause not in text
+        assert str(site.host.folder) not in text
+        assert "geheim" not in text
+
+
+@pytest.mark.parametrize("step", ["row", "folder"])
+def test_a_launch_that_a_killed_server_left_half_is_begun(site: Site, step: str) -> None:
+    """Killed between row and folder, or between folder and supervisor: it starts, and once."""
+    script = [sys.executable, str(FAKES / "half_launch.py"), "one", "gemm", step]
+    killed = subprocess.run(
+        script, env=site.host.environment(), capture_output=True, text=True, check=False, timeout=50
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    launch_id = killed.stdout.strip()
+    assert site.server.status(launch_id)["state"] == "accepted"
+    site.server.await_state(launch_id, "starting", RUNS)
+    assert _supervisors(site.host) == 1
+    assert site.server.stop_launch(launch_id)["state"] == "stopped"
+
+
+def test_one_that_was_never_begun_can_be_stopped(site: Site) -> None:
+    """The wish reaches a launch without a folder: nothing of it ever runs."""
+    script = [sys.executable, str(FAKES / "half_launch.py"), "one", "gemm", "row"]
+    killed = subprocess.run(
+        script, env=site.host.environment(), capture_output=True, text=True, check=False, timeout=50
+    )
+    launch_id = killed.stdout.strip()
+    reply = site.server.ask("DELETE", f"/v1/launches/{launch_id}", scope="launch")
+    assert (reply.status, reply.json["state"]) == (202, "stopped"), killed.stderr
+    assert _supervisors(site.host) == 0
+
+
+def test_launches_of_the_command_line_are_adopted(site: Site) -> None:
+    """`GET /v1/launches` shows all of this host; they hold their GPU, and a token may stop them."""
+    launch_id = detached(site.host, "one", "gemm", "--split", "30/70")
+    _await(lambda: [one["launch_id"] for one in _active(site.server)] == [launch_id])
+    assert site.server.launch("one", "gemm").code == "busy"
+    assert site.server.stop_launch(launch_id)["state"] == "stopped"
+
+
+def test_a_launch_without_its_supervisor_is_over(site: Site) -> None:
+    """Killed with -9: its jobs end with it, everybody is told, and the GPU is free again."""
+    launch_id = site.server.launched("one", "gemm")
+    status = site.server.await_state(launch_id, RUNS)
+    os.kill(status["supervisor_pid"], signal.SIGKILL)
+    assert site.server.await_state(launch_id, "failed")["code"] == "supervisor-gone"
+    _await(lambda: not any("fake_job" in text for text in processes_of(site.host).values()))
+    launch_id = site.server.launched("one", "gemm")
+    site.server.stop_launch(launch_id)
+
+
+def test_a_dry_run_starts_nothing(site: Site) -> None:
+    """What would run is shown, without the command or the variables of a job."""
+    before = len(site.server.ask("GET", "/v1/launches").json["launches"])
+    reply = site.server.launch("one", "gemm", dry_run=True, then=[["triad", "gemm"]])
+    assert reply.status == 200, reply.text
+    first, second = reply.json["pairs"]
+    assert [job["units"] for job in first["jobs"]] == [38, 92]
+    assert first["jobs"][0]["environment"] == {
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30",
+        "CUDA_MPS_PIPE_DIRECTORY": str(site.host.pipe_dir),
+        "CUDA_VISIBLE_DEVICES": UUID,
+    }
+    assert first["memory"]["fits"]
+    assert (first["forecast"], second["forecast"] is None) == (None, False)
+    assert "geheim" not in reply.text
+    assert "fake_job" not in reply.text
+    assert len(site.server.ask("GET", "/v1/launches").json["launches"]) == before
+
+
+def _more(**more: Any) -> dict[str, Any]:
+    return {**_pair("one", "gemm"), **more}
+
+
+def _pair(a: str, b: str) -> dict[str, Any]:
+    return {"jobs": [a, b], "split": "30/70"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (_pair("one", "nobody"), 422, "bad-input"),
+        (_pair("one", "../one"), 422, "bad-input"),
+        (_pair("one", "%2e%2e/one"), 422, "bad-input"),
+        (_pair("one", "one.yaml"), 422, "bad-input"),
+        (_pair("one", "one\0"), 422, "bad-input"),
+        (_pair("one", "a" * 5000), 422, "bad-input"),
+        (_more(command=["rm", "-rf", "/"]), 422, "bad-input"),
+        (_more(env={"LD_PRELOAD": "x.so"}), 422, "bad-input"),
+        (_more(workdir="/"), 422, "bad-input"),
+        (_more(split="30/170"), 422, "bad-input"),
+        (_more(split="nan/50"), 422, "bad-input"),
+        (_more(objective="throughput"), 422, "bad-input"),
+        (_more(gpu="7"), 422, "bad-input"),
+        (_more(gpu="../0"), 422, "bad-input"),
+        (_more(duration_s=-1), 422, "bad-input"),
+        (_more(hang_s="120"), 422, "bad-input"),
+        (_more(then=[["one"]]), 422, "bad-input"),
+        ({"jobs": ["one", "gemm"]}, 422, "bad-input"),  # one has no profile to recommend by
+        ({"jobs": ["triad", "gemm"], "constraints": {"max_power_w": 90}}, 422, "no-split"),
+        ({"jobs": ["triad", "gemm"], "constraints": {"min_speed": {"x": 0.5}}}, 422, "bad-input"),
+    ],
+)
+def test_a_request_that_cannot_be_is_refused(
+    site: Site, body: dict[str, Any], status: int, code: str
+) -> None:
+    """Names alone are taken, and only of jobs with a file; no refusal tells a path."""
+    reply = site.server.ask("POST", "/v1/launches", body, "launch")
+    assert (reply.status, reply.code) == (status, code), reply.text
+    assert str(site.host.folder) not in reply.text
+    assert len(reply.text) < 2000
+    assert _active(site.server) == []
+
+
+@pytest.mark.parametrize(
+    "launch_id", ["..", "%2e%2e", "%2e%2e%2f..%2fetc%2fpasswd", "a%00b", "x" * 3000, ".hidden"]
+)
+def test_names_of_launches_lead_nowhere_else(site: Site, launch_id: str) -> None:
+    """No id opens a file that is no launch's."""
+    for method in ("GET", "DELETE"):
+        reply = site.server.ask(method, f"/v1/launches/{launch_id}", scope="launch")
+        assert reply.status in (400, 404, 405, 422), reply.text
+        assert reply.code in ("bad-request", "not-found", "bad-input", "method-not-allowed")
+
+
+def test_who_may_not_launch_does_not(site: Site) -> None:
+    """No token, or one of another scope, neither launches nor stops."""
+    for scope, status in ((None, 401), ("read", 403), ("write", 403)):
+        assert site.server.ask("POST", "/v1/launches", _pair("one", "gemm"), scope).status == status
+        assert site.server.ask("DELETE", "/v1/launches/x", scope=scope).status == status
+    assert site.server.ask("DELETE", "/v1/launches/x", scope="launch").code == "not-found"
+
+
+def test_a_launch_of_another_host_is_shown_and_not_stopped(site: Site) -> None:
+    """Its last status comes from the database; who can stop it is named."""
+    status = {**site.server.ask("GET", "/v1/launches?limit=1").json["launches"][0], "state": RUNS}
+    del status["host"]
+    row = LaunchRow(
+        launch_id=new_launch_id(), host="elsewhere", gpu="0", state=RUNS, spec="{}",
+        status=json.dumps(status), asked_by="x", request_hash="", created_at=now(), updated_at=now()
+    )  # fmt: skip
+    with state_of(site.host) as state:
+        state.add_launch(row)
+        shown = site.server.status(row.launch_id)
+        assert (shown["state"], shown["host"]) == (RUNS, "elsewhere")
+        reply = site.server.ask("DELETE", f"/v1/launches/{row.launch_id}", scope="launch")
+        assert (reply.status, reply.code) == (409, "other-host")
+        assert "elsewhere" in reply.text
+        state.update_launch(row.launch_id, "stopped", json.dumps({**status, "state": "stopped"}))
+
+
+@pytest.mark.postgres
+def test_launches_go_on_while_the_database_is_away(
+    launch_host: FakeHost, postgres_server: Server, postgres_url: str
+) -> None:
+    """The pair runs on and is shown; when the database is back, everything is kept."""
+    tokens = make_tokens(launch_host, "away", postgres_url)
+    url = {"ADVISOR_DATABASE_URL": postgres_url}
+    with launch_server(launch_host, tokens, "--launching", **url) as server:
+        launch_id = server.launched("one", "gemm")
+        server.await_state(launch_id, RUNS)
+        with ExitStack() as back:
+            back.callback(postgres_server.start)
+            postgres_server.stop()
+            time.sleep(2)
+            assert server.launch("one", "gemm").status in (401, 503)
+            first = server.status(launch_id, scope=None)
+            assert server.await_status(
+                launch_id, lambda s: _steps(s) > _steps(first), scope=None
+            )["state"] == RUNS  # fmt: skip
+        status = server.stop_launch(launch_id)
+        assert status["state"] == "stopped"
+        _await(lambda: _kept_state(launch_host, launch_id, postgres_url) == "stopped")
+        seen = server.ask("GET", "/v1/observations?job=one").json["observations"]
+        assert [one["launch_id"] for one in seen].count(launch_id) == 1
+
+
+def _active(server: LaunchServer) -> list[dict[str, Any]]:
+    return server.ask("GET", "/v1/launches?active=true").json["launches"]
+
+
+def _audited(server: LaunchServer, launch_id: str) -> list[tuple[str, str]]:
+    entries = server.ask("GET", "/v1/audit", scope="admin").json["entries"]
+    return [
+        (entry["action"], entry["outcome"])
+        for entry in reversed(entries)
+        if entry["subject"].startswith(launch_id)
+    ]
+
+
+def _supervisors(host: FakeHost) -> int:
+    return sum(".supervise " in command for command in processes_of(host).values())
+
+
+def _steps(status: dict[str, Any]) -> float:
+    return sum(job["steps"] for job in status["jobs"])
+
+
+def _kept_state(host: FakeHost, launch_id: str, url: str | None = None) -> str:
+    with state_of(host, url) as state:
+        row = state.launch(launch_id)
+    assert row is not None
+    return row.state
+
+
+def _await(holds: Callable[[], bool]) -> None:
+    assert wait_until(holds, 40, poll_s=0.2)

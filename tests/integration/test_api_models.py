@@ -1,0 +1,125 @@
+"""Models over HTTP: listing, promoting and rolling back, with copies of the bundled model.
+
+That a process killed in the midst of a promotion leaves the old or the new champion is proven of
+the registry itself, in tests/unit/test_registry.py; the service adds nothing to it.
+"""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from in_process import Api, error_of, running
+
+from advisor_api.answers import ModelAnswer, ModelsAnswer
+from advisor_models.manifest import read_manifest, sha256, write_manifest
+from advisor_models.registry import BUNDLED, Registry
+
+ASKED = {"jobs": ["fft", "gemm"]}
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    """A service on a new home with two models beside the bundled one."""
+    home = tmp_path / "home"
+    add_model(home, "v1", evaluation={"jobs": [{"job": "fft"}]})
+    add_model(home, "v2")
+    with running(home) as api:
+        yield api
+
+
+@pytest.fixture
+def admin(api: Api) -> str:
+    """The token of somebody who may do everything."""
+    return api.token("admin")
+
+
+def add_model(home: Path, version: str, evaluation: Any = None) -> None:
+    """Take in a copy of the bundled model under another name."""
+    folder = home.parent / f"trained-{version}"
+    shutil.copytree(BUNDLED, folder)
+    manifest = read_manifest(folder)
+    files = {name: hash_ for name, hash_ in manifest.files.items() if name != "evaluation.json"}
+    if evaluation:
+        text = json.dumps(evaluation).encode()
+        (folder / "evaluation.json").write_bytes(text)
+        files["evaluation.json"] = sha256(text)
+    write_manifest(folder, dataclasses.replace(manifest, version=version, files=files))
+    Registry(home / "models").add(folder)
+
+
+def version_of_answer(api: Api) -> str:
+    """The model that the next answer is made with."""
+    return api.post("/v1/recommendations", ASKED)["model"]["version"]
+
+
+def test_promotion_and_rollback_count_at_once(api: Api, admin: str) -> None:
+    """The next answer is by the new champion, and after a rollback by the one before."""
+    bundled = version_of_answer(api)
+    done = api.post("/v1/models/v1/promote", None, admin)
+    assert done == {"champion": "v1", "replaced": "bundled"}
+    assert version_of_answer(api) == "v1"
+    api.post("/v1/models/v2/promote", None, admin)
+    assert version_of_answer(api) == "v2"
+    done = api.post("/v1/models/rollback", None, admin)
+    assert done == {"champion": "v1", "replaced": "v2"}
+    assert version_of_answer(api) == "v1"
+    api.post("/v1/models/rollback", None, admin)
+    assert version_of_answer(api) == bundled
+    refused = api.ask("POST", "/v1/models/rollback", admin)
+    assert error_of(refused)[:2] == (409, "conflict")
+
+
+def test_models_are_listed_with_their_history(api: Api, admin: str) -> None:
+    """The champion first; every change is there with what it replaced, the newest first."""
+    api.post("/v1/models/v2/promote", None, admin)
+    api.post("/v1/models/bundled/promote", None, admin)
+    listed = api.get("/v1/models")
+    ModelsAnswer.model_validate(listed)
+    first = listed["models"][0]
+    assert (first["model"], first["champion"]) == ("bundled", True)
+    assert {row["model"] for row in listed["models"]} == {"bundled", "v1", "v2"}
+    changes = [(c["action"], c["version"], c["replaced"]) for c in listed["history"]]
+    assert changes == [("promote", "bundled", "v2"), ("promote", "v2", "bundled")]
+    assert len(api.get("/v1/models", limit=1)["history"]) == 1
+
+
+def test_one_model_is_shown_whole(api: Api, admin: str) -> None:
+    """Its manifest as it stands in its folder, and only the changes that it had a part in."""
+    api.post("/v1/models/v2/promote", None, admin)
+    shown = api.get("/v1/models/v2")
+    ModelAnswer.model_validate(shown)
+    assert (shown["model"], shown["champion"], shown["manifest"]["version"]) == ("v2", True, "v2")
+    assert [change["version"] for change in shown["history"]] == ["v2"]
+    assert api.get("/v1/models/v1")["history"] == []
+
+
+def test_damaged_model_spoils_neither_the_list_nor_the_service(
+    api: Api, admin: str, tmp_path: Path
+) -> None:
+    """It is listed with its fault, cannot be promoted, and answers go on by the champion."""
+    (tmp_path / "home/models/versions/v1/model.onnx").write_bytes(b"damaged")
+    rows = {row["model"]: row for row in api.get("/v1/models")["models"]}
+    assert "SHA-256" in rows["v1"]["error"]
+    for method, path in (("POST", "/v1/models/v1/promote"), ("GET", "/v1/models/v1")):
+        assert error_of(api.ask(method, path, admin))[:2] == (503, "model")
+    assert version_of_answer(api) == read_manifest(BUNDLED).version
+    outcomes = [entry["outcome"] for entry in api.get("/v1/audit", admin)["entries"]]
+    assert outcomes == ["model", "begun"]
+
+
+def test_evaluation_is_served_where_the_model_carries_it(api: Api) -> None:
+    """What was found of a model, else 404: never the figures of another one."""
+    assert api.get("/v1/models/v1/evaluation") == {"jobs": [{"job": "fft"}]}
+    assert error_of(api.ask("GET", "/v1/models/v2/evaluation"))[:2] == (404, "not-found")
+
+
+@pytest.mark.parametrize("name", ["v3", "..", ".adding-v1", "v1%2F..%2Fv2"])
+def test_names_that_are_no_models(api: Api, admin: str, name: str) -> None:
+    """A path that leads elsewhere finds no folder and makes no promotion."""
+    status, code, _ = error_of(api.ask("POST", f"/v1/models/{name}/promote", admin))
+    assert (status, code) in {(404, "not-found"), (422, "bad-input"), (405, "method-not-allowed")}
+    assert api.get("/v1/models")["history"] == []

@@ -1,0 +1,330 @@
+"""Jobs, profiles, points, observations and the audit log over HTTP, on a real SQLite file."""
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from in_process import Api, error_of, running
+
+from advisor.observations import Observation
+from advisor.records import PairPoint, SoloPoint
+from advisor.rows import to_row
+from advisor_api.answers import (
+    AuditAnswer,
+    JobsAnswer,
+    ObservationsAnswer,
+    PairPointsAnswer,
+    ProfileAnswer,
+)
+from advisor_data import open_store
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+
+ASKED = {"jobs": ["mine", "gemm"]}
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Path:
+    """Two job files, one of them faulty."""
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text("command: sleep 1\n")
+    (folder / "faulty.yaml").write_text("comand: sleep 1\n")
+    return folder
+
+
+@pytest.fixture
+def api(tmp_path: Path, jobs: Path) -> Iterator[Api]:
+    """A service on a new database."""
+    with running(tmp_path / "home", jobs) as api:
+        yield api
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """A service that nothing is ever written to."""
+    with running(tmp_path_factory.mktemp("home")) as api:
+        yield api
+
+
+@pytest.fixture(scope="module")
+def tokens(empty: Api) -> dict[str, str]:
+    """A token of each scope."""
+    return {scope: empty.token(scope) for scope in ("read", "write", "launch", "admin")}
+
+
+@pytest.fixture
+def writer(api: Api) -> str:
+    """The token of somebody who may write."""
+    return api.token("write")
+
+
+def sweep(job: str = "mine", like: str = "fft", **changes: Any) -> list[SoloPoint]:
+    """A whole profile of a job that is like a bundled one."""
+    points = [point for point in bundled_solo_points() if point.job == like]
+    return [dataclasses.replace(point, job=job, **changes) for point in points]
+
+
+def pair_point(job_a: str, job_b: str) -> PairPoint:
+    """A measured pair."""
+    return dataclasses.replace(bundled_pair_points()[0], job_a=job_a, job_b=job_b)
+
+
+def observation(number: int, job_b: str = "sort") -> Observation:
+    """What a launched pair did; each number is another launch."""
+    return Observation(
+        launch_id=f"20260131-120000-{number:06}",
+        job_a="gemm",
+        job_b=job_b,
+        gpu_model="NVIDIA H200",
+        gpu_uuid="GPU-1",
+        share_a_percent=30.0,
+        share_b_percent=70.0,
+        rate_a=100.0,
+        overlap_s=60.0,
+        state="finished",
+        started_at=f"2026-01-31T12:00:0{number}+00:00",
+    )
+
+
+def rows(points: list[Any]) -> dict[str, Any]:
+    """Points as a request has them."""
+    return {"points": [to_row(point) for point in points]}
+
+
+def put(api: Api, token: str, points: list[SoloPoint], job: str = "mine") -> Any:
+    """Replace a profile."""
+    return api.ask("PUT", f"/v1/profiles/{job}", token, json=rows(points))
+
+
+def test_new_profile_counts_at_once(api: Api, writer: str) -> None:
+    """After PUT the next answer is made from the new profile, after DELETE there is none."""
+    assert error_of(api.ask("POST", "/v1/recommendations", json=ASKED))[0] == 422
+    assert put(api, writer, sweep()).json() == {"stored": 10}
+    slow = api.post("/v1/recommendations", ASKED)["choice"]["rate_a"]["value"]
+    doubled = [dataclasses.replace(point, rate=2 * point.rate) for point in sweep()]
+    assert put(api, writer, doubled).json() == {"stored": 10}
+    fast = api.post("/v1/recommendations", ASKED)["choice"]["rate_a"]["value"]
+    assert fast == pytest.approx(2 * slow)
+    assert api.ask("DELETE", "/v1/profiles/mine", writer).json() == {"deleted": 10}
+    _, code, message = error_of(api.ask("POST", "/v1/recommendations", json=ASKED))
+    assert code == "bad-input"
+    assert "mine has no profile" in message
+
+
+def test_own_profile_goes_before_the_bundled_one(api: Api, writer: str) -> None:
+    """What was measured here is what counts, and after its deletion the bundled one does again."""
+    assert api.get("/v1/profiles/fft")["source"] == "bundled"
+    put(api, writer, sweep("fft", "triad"), "fft")
+    given = api.get("/v1/profiles/fft")
+    assert (given["source"], given["points"][0]["rate_unit"]) == ("stored", "passes")
+    assert api.post("/v1/recommendations", {"jobs": ["fft", "gemm"]})["rate_unit_a"] == "passes"
+    api.ask("DELETE", "/v1/profiles/fft", writer)
+    assert api.post("/v1/recommendations", {"jobs": ["fft", "gemm"]})["rate_unit_a"] == "transforms"
+
+
+def test_profile_comes_back_as_it_was_sent(api: Api, writer: str) -> None:
+    """Every column of every point is kept; pages of it follow one another without a gap."""
+    points = sorted(sweep(), key=lambda point: point.started_at, reverse=True)
+    put(api, writer, points)
+    whole = api.get("/v1/profiles/mine")
+    ProfileAnswer.model_validate(whole)
+    assert whole["points"] == rows(points)["points"]
+    assert whole["gpu_models"] == ["NVIDIA H200"]
+    first = api.get("/v1/profiles/mine", limit=4)["points"]
+    rest = api.get("/v1/profiles/mine", before=first[-1]["started_at"])["points"]
+    assert [*first, *rest] == whole["points"]
+    assert len(first) == 4
+
+
+def test_bad_profile_leaves_the_old_one(api: Api, writer: str) -> None:
+    """A profile that could not be used, or is of another job, replaces nothing."""
+    put(api, writer, sweep())
+    before = api.get("/v1/profiles/mine")
+    other_card = [*sweep(), *sweep(gpu_model="NVIDIA B200")]
+    without_whole = [point for point in sweep() if point.share_percent < 100]
+    wrong: list[tuple[list[SoloPoint], str]] = [
+        (sweep("other"), "a point is of other"),
+        (other_card, "NVIDIA B200 and NVIDIA H200"),
+        (without_whole, "make no profile"),
+        ([dataclasses.replace(point, rate=0.0) for point in sweep()], "make no profile"),
+    ]
+    for points, says in wrong:
+        status, code, message = error_of(put(api, writer, points))
+        assert (status, code) == (422, "bad-input")
+        assert says in message
+    assert api.get("/v1/profiles/mine") == before
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "says"),
+    [
+        ("rate", "12 img/s", "rate"),
+        ("rate", -1, "rate"),
+        ("power_w", True, "power_w"),
+        ("power_kw", 0.4, "power_kw"),
+        ("share_percent", 0, "share_percent"),
+        ("started_at", "yesterday", "started_at"),
+        ("flags", "noisy-rate", "flags"),
+        ("rate_unit", "a\u0007b", "rate_unit"),
+    ],
+)
+def test_bad_point_is_refused_with_its_place(
+    empty: Api, tokens: dict[str, str], column: str, value: Any, says: str
+) -> None:
+    """Units in the wrong place, texts for numbers and unknown columns never reach the store."""
+    sent = rows(sweep())
+    sent["points"][3][column] = value
+    for method, path in (("PUT", "/v1/profiles/mine"), ("POST", "/v1/points")):
+        status, code, message = error_of(empty.ask(method, path, tokens["write"], json=sent))
+        assert (status, code) == (422, "bad-input")
+        assert says in message
+        assert "body.points.3" in message
+    assert empty.service.store.solo_points() == []
+
+
+def test_points_of_both_kinds_are_taken_in_once(api: Api, writer: str) -> None:
+    """As `advisor data import`: what is there already is left, and both kinds are counted."""
+    sent = rows([*sweep(), pair_point("fft", "mine")])
+    first, again = (api.post("/v1/points", sent, writer) for _ in range(2))
+    assert first == {
+        "read": 11,
+        "new": 11,
+        "solo": {"read": 10, "new": 10},
+        "pairs": {"read": 1, "new": 1},
+    }
+    assert (again["read"], again["new"]) == (11, 0)
+    assert api.post("/v1/recommendations", ASKED)["job_a"] == "mine"
+
+
+def test_measured_pairs_are_found_in_either_order(api: Api, writer: str) -> None:
+    """What was measured here and what came with advisor stand apart."""
+    mine = pair_point("fft", "gemm")
+    api.post("/v1/points", rows([mine]), writer)
+    found = api.get("/v1/pairs/gemm/fft/points")
+    PairPointsAnswer.model_validate(found)
+    assert (found["job_a"], found["job_b"]) == ("fft", "gemm")
+    assert found["stored"] == [to_row(mine)]
+    assert {(row["job_a"], row["job_b"]) for row in found["bundled"]} == {("fft", "gemm")}
+    assert api.get("/v1/pairs/gemm/mine/points")["stored"] == []
+
+
+def test_jobs_say_where_profiles_are_from_and_what_can_be_launched(api: Api, writer: str) -> None:
+    """A faulty job file makes a job that cannot be launched, not a list that cannot be read."""
+    listed = api.get("/v1/jobs")
+    JobsAnswer.model_validate(listed)
+    by_name = {row["job"]: row for row in listed["jobs"]}
+    assert by_name["fft"]["source"] == "bundled"
+    assert not by_name["fft"]["launchable"]
+    assert by_name["mine"] == {
+        "job": "mine",
+        "gpu_model": None,
+        "shares": [],
+        "points": 0,
+        "measured_at": None,
+        "flags": [],
+        "source": None,
+        "launchable": True,
+    }
+    assert "faulty" not in by_name
+    put(api, writer, sweep())
+    mine = api.get("/v1/jobs", after="matmul-fp32", limit=1)["jobs"]
+    assert [(row["job"], row["source"], row["points"]) for row in mine] == [("mine", "stored", 10)]
+
+
+def test_observations_are_kept_and_found_by_job(api: Api, writer: str) -> None:
+    """What launched pairs did comes back whole, the newest first."""
+    mine, other = observation(1), observation(2, job_b="triad")
+    sent = {"observations": [to_row(mine), to_row(other)]}
+    assert api.post("/v1/observations", sent, writer) == {"read": 2, "new": 2}
+    assert api.post("/v1/observations", sent, writer) == {"read": 2, "new": 0}
+    found = api.get("/v1/observations")
+    ObservationsAnswer.model_validate(found)
+    assert found["observations"] == [to_row(other), to_row(mine)]
+    assert api.get("/v1/observations", job="sort")["observations"] == [to_row(mine)]
+    bad = {"observations": [{**to_row(mine), "state": "perhaps"}]}
+    assert error_of(api.ask("POST", "/v1/observations", writer, json=bad))[0] == 422
+
+
+def test_every_write_is_audited_with_how_it_ended(api: Api, writer: str) -> None:
+    """Who did what to what, with the request's id; a failed one says so."""
+    admin = api.token("admin")
+    done = put(api, writer, sweep())
+    assert api.ask("DELETE", "/v1/profiles/nothing", writer).status_code == 404
+    log = api.get("/v1/audit", admin)
+    AuditAnswer.model_validate(log)
+    told = [(e["who"], e["action"], e["subject"], e["outcome"]) for e in log["entries"][::-1]]
+    assert told == [
+        ("write", "profile.replace", "mine on NVIDIA H200", "begun"),
+        ("write", "profile.replace", "mine on NVIDIA H200", "done"),
+        ("write", "profile.delete", "nothing", "begun"),
+        ("write", "profile.delete", "nothing", "not-found"),
+    ]
+    assert log["entries"][-1]["request_id"] == done.headers["X-Request-Id"]
+    older = api.get("/v1/audit", admin, limit=1, before=log["entries"][1]["number"])["entries"]
+    assert older == [log["entries"][2]]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "scope"),
+    [
+        ("PUT", "/v1/profiles/fft", "read"),
+        ("DELETE", "/v1/profiles/fft", "read"),
+        ("POST", "/v1/points", "read"),
+        ("POST", "/v1/observations", "launch"),
+        ("POST", "/v1/models/bundled/promote", "write"),
+        ("POST", "/v1/models/rollback", "write"),
+        ("GET", "/v1/audit", "write"),
+    ],
+)
+def test_changes_need_their_scope(
+    empty: Api, tokens: dict[str, str], method: str, path: str, scope: str
+) -> None:
+    """Without a token 401, with a lesser scope 403, and nothing is written."""
+    assert error_of(empty.ask(method, path))[:2] == (401, "unauthorized")
+    assert error_of(empty.ask(method, path, tokens[scope]))[:2] == (403, "forbidden")
+    assert empty.service.state.audit_log() == []
+
+
+def test_what_is_not_there_is_404(empty: Api) -> None:
+    """There is no profile of what nobody measured, nor on a GPU that it was not measured on."""
+    for path in ("/v1/profiles/nope", "/v1/profiles/fft?gpu_model=A100", "/v1/models/v1"):
+        assert error_of(empty.ask("GET", path))[:2] == (404, "not-found")
+
+
+def test_another_process_is_noticed_within_a_second(api: Api, tmp_path: Path) -> None:
+    """Two services on one database: what one, or the command line, writes counts in both."""
+    with running(tmp_path / "home") as other:
+        for side in (api, other):
+            assert error_of(side.ask("POST", "/v1/recommendations", json=ASKED))[0] == 422
+        put(api, api.token("write"), sweep())
+        assert _seen(other, 10)
+        with open_store(None, tmp_path / "home") as store:
+            doubled = [dataclasses.replace(p, rate=2 * p.rate) for p in sweep()]
+            store.replace_profile("mine", None, doubled)
+        for side in (api, other):
+            wanted = 2 * _whole_rate(sweep())
+            assert _seen(side, 10, wanted)
+
+
+def _seen(api: Api, points: int, rate: float | None = None) -> bool:
+    """Whether the service answers from that profile within two seconds."""
+    ends = time.monotonic() + 2
+    while time.monotonic() < ends:
+        answer = api.ask("POST", "/v1/recommendations", json=ASKED)
+        if answer.is_success and (rate is None or _alone(answer.json()) == pytest.approx(rate)):
+            return len(api.get("/v1/profiles/mine")["points"]) == points
+        time.sleep(0.05)
+    return False
+
+
+def _alone(answer: dict[str, Any]) -> float:
+    """The rate alone that an answer was made from."""
+    choice = answer["candidates"][-1]
+    return choice["rate_a"]["value"] / choice["speed_a"]["value"]
+
+
+def _whole_rate(points: list[SoloPoint]) -> float:
+    return next(point.rate for point in points if point.share_percent == 100)

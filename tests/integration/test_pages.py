@@ -1,0 +1,431 @@
+"""The pages in headless Chromium, served by a real `advisor serve`; pictures of each of them."""
+
+import dataclasses
+import hashlib
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import Visit, browser, picture, visiting
+from playwright.sync_api import Browser
+from raw_server import JSON, RawServer, raw_server
+
+from advisor.flags import FLAGS
+from advisor.interval import Interval
+from advisor.launch.spec import Forecast
+from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.objectives import OBJECTIVES
+from advisor.observations import Observation
+from advisor.typed_json import to_plain
+from advisor_data import open_store
+from advisor_data.bundled import bundled_solo_points
+from advisor_models.manifest import read_artefact, write_manifest
+from advisor_models.registry import BUNDLED, Registry
+from advisor_training.evaluation_bars import JobFigures
+
+__all__ = ["browser"]
+
+ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "build/screenshots"
+"""Of the last run; docs/pages.md shows some of them."""
+
+EVALUATION = ROOT / "tests/fixtures/evaluation-jobs.json"
+"""What `advisor evaluate` wrote of the bundled model, its part by job."""
+
+EVIL = "zz <img src=x onerror=document.title='owned'>"
+LAUNCH = "20260131-120000-3f2a91"
+VERSION = "20260131-0a1b2c"
+PAIR = ("fft", "resnet50-train-b2")
+
+PAGES = {
+    "jobs": "/",
+    "job": "/job?name=bert-infer",
+    "stored-job": "/job?name=mine",
+    "pair": "/pair?a=fft&b=resnet50-train-b2",
+    "pair-fine": "/pair?a=bert-train&b=mine&steps=fine&max_power=600",
+    "models": "/models",
+    "model": f"/model?version={VERSION}",
+    "launches": "/launches",
+    "launch": f"/launch?id={LAUNCH}",
+}
+
+SEEN = {"launches": "tbody tr", "launch": "figure svg polyline"}
+"""What comes when a page that asks again and again has asked."""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
+    """A service with the bundled profiles, a job measured here, and a model that was promoted."""
+    home = tmp_path_factory.mktemp("pages") / "home"
+    home.mkdir()
+    _fill(home)
+    with raw_server(home) as server:
+        yield server
+
+
+def _fill(home: Path) -> None:
+    fft = [point for point in bundled_solo_points() if point.job == "fft"]
+    mine = [dataclasses.replace(point, job="mine", run="mine") for point in fft]
+    evil = dataclasses.replace(fft[0], job=EVIL, run="evil", flags=("throttled",))
+    with open_store(None, home) as store:
+        store.add([*mine, evil, _observation()])
+    registry = Registry(home / "models")
+    registry.add(_model(home / "draft"))
+    registry.promote(VERSION)
+
+
+def _model(folder: Path) -> Path:
+    """The bundled model under another version, with an evaluation."""
+    shutil.copytree(BUNDLED, folder)
+    evaluation = EVALUATION.read_bytes()
+    (folder / "evaluation.json").write_bytes(evaluation)
+    manifest = read_artefact(BUNDLED).manifest
+    files = {**manifest.files, "evaluation.json": hashlib.sha256(evaluation).hexdigest()}
+    write_manifest(folder, dataclasses.replace(manifest, version=VERSION, files=files))
+    return folder
+
+
+def _observation() -> Observation:
+    return Observation(
+        launch_id=LAUNCH,
+        job_a="fft",
+        job_b="resnet50-train-b2",
+        gpu_model="NVIDIA H200",
+        gpu_uuid="GPU-1",
+        share_a_percent=10.0,
+        share_b_percent=90.0,
+        rate_a=9959.0,
+        rate_b=191.0,
+        solo_rate_a=93917.0,
+        solo_rate_b=184.0,
+        power_w=254.0,
+        overlap_s=60.0,
+        work_per_joule=0.0045,
+        model_version=VERSION,
+        predicted_rate_a=10083.0,
+        predicted_rate_b=192.0,
+        predicted_power_w=252.0,
+        predicted_work_per_joule=0.00457,
+        state="finished",
+        started_at="2026-01-31T12:00:00+00:00",
+    )
+
+
+def _launch(second: int = 0, **changes: Any) -> dict[str, Any]:
+    """What the service says of a launch."""
+    around = [Interval(value, 0.9 * value, 1.1 * value) for value in (10083.0, 192.0, 252.0)]
+    jobs = [
+        JobStatus(
+            job=job,
+            rate_unit=unit,
+            share_percent=share,
+            units_granted=units,
+            proven=True,
+            outcome="running",
+            steps=rate * second,
+            rate=rate,
+            relative_speed=rate / solo,
+        )
+        for job, unit, share, units, rate, solo in (
+            ("fft", "transforms", 10.0, 12, 9930.0 + 150 * math.sin(second), 93917.0),
+            ("resnet50-train-b2", "images", 90.0, 118, 191.0 + 3 * math.cos(second), 184.0),
+        )
+    ]
+    status = LaunchStatus(
+        launch_id=LAUNCH,
+        state="running",
+        updated_at=(datetime(2026, 1, 31, 12, tzinfo=UTC) + timedelta(seconds=second)).isoformat(),
+        gpu_uuid="GPU-1",
+        gpu_model="NVIDIA H200",
+        jobs=tuple(jobs),
+        forecast=Forecast(
+            model_version=VERSION,
+            rate_a=around[0],
+            rate_b=around[1],
+            power_w=around[2],
+            solo_rate_a=93917.0,
+            solo_rate_b=184.0,
+            work_per_joule=Interval(0.00457, 0.0039, 0.0054),
+            coverage=0.9,
+        ),
+        power_w=254.0 + 5 * math.sin(second / 9),
+        energy_j=254.0 * second,
+        work_per_joule=0.0045 + 0.0001 * math.cos(second),
+        overlap_s=float(second),
+        started_at="2026-01-31T12:00:00+00:00",
+        warnings=("the power is 1 % above what was predicted",),
+    )
+    return {**to_plain(dataclasses.replace(status, **changes)), "host": "gpu-1"}
+
+
+@pytest.fixture(scope="module", params=["light", "dark", "phone"])
+def look(request: pytest.FixtureRequest, browser: Browser, served: RawServer) -> Iterator[Visit]:
+    """A wide window in light and in dark, and a phone."""
+    dark, phone = request.param == "dark", request.param == "phone"
+    with visiting(browser, served.port, dark=dark, width=360 if phone else 1280) as visit:
+        visit.play("/v1/launches", {"launches": [_launch(), _launch(state="failed", cause="gone")]})
+        visit.play(f"/v1/launches/{LAUNCH}", *(_launch(second) for second in range(0, 200, 10)))
+        yield visit
+
+
+@pytest.fixture
+def visit(browser: Browser, served: RawServer) -> Iterator[Visit]:
+    """A fresh tab."""
+    with visiting(browser, served.port) as tab:
+        yield tab
+        assert tab.problems == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_is_whole_and_readable(
+    look: Visit, name: str, request: pytest.FixtureRequest
+) -> None:
+    """No error, no other host, no sideways scrolling, no pale text, and something to see."""
+    look.problems.clear()
+    if name == "launch":
+        _watch_two_minutes(look)
+    else:
+        look.open(PAGES[name])
+    look.page.wait_for_selector(SEEN.get(name, "h1"))
+    if name == "pair":
+        for _ in range(3):
+            look.page.press("#split", "ArrowRight")
+    taken = picture(look.page, PICTURES / f"{name}-{request.node.callspec.params['look']}.png")
+    assert len(taken) > 15_000, "nearly blank"
+    assert look.page.locator("h1").count() == 1
+    assert look.page.locator(".notice.failed").count() == 0
+    assert look.too_wide() <= 0
+    assert look.pale() == []
+    assert look.problems == []
+
+
+def _watch_two_minutes(look: Visit) -> None:
+    look.page.clock.install()
+    look.open(PAGES["launch"])
+    for _ in range(12):
+        with look.page.expect_response(f"**/v1/launches/{LAUNCH}"):
+            look.page.clock.run_for(1000)
+
+
+def _recommendation(served: RawServer, **more: Any) -> dict[str, Any]:
+    body = json.dumps({"jobs": PAIR, "splits": "nine", **more}).encode()
+    answer = served.ask("POST", "/v1/recommendations", body, JSON)
+    assert answer.status == 200, answer.body
+    return json.loads(answer.body)
+
+
+def _shown(visit: Visit, key: str) -> float:
+    return float(visit.page.get_attribute(f"#readout [data-key={key}]", "data-value") or "nan")
+
+
+def test_the_split_moves_by_keyboard_and_shows_the_numbers_of_the_api(
+    visit: Visit, served: RawServer
+) -> None:
+    """Every step of the slider shows what the API predicts there, and asks it for nothing."""
+    splits = [o for o in _recommendation(served)["candidates"] if o["way"] == "split"]
+    visit.open(PAGES["pair"])
+    visit.page.focus("#split")
+    visit.page.keyboard.press("Home")
+    asked = len(visit.asked)
+    for option in splits:
+        for key in ("speed_a", "speed_b", "rate_a", "rate_b", "power_w"):
+            assert _shown(visit, key) == option[key]["value"]
+        worth = option["worth"]["throughput-per-watt"]["value"]
+        assert _shown(visit, "throughput-per-watt") == worth
+        variable = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+        environment = visit.text("#environment")
+        assert f"export {variable}={option['environment_a'][variable]}\n" in environment
+        assert option["name"] in visit.text("#said")
+        visit.page.keyboard.press("ArrowRight")
+    assert len(visit.asked) == asked
+
+
+def test_the_split_is_dragged_on_a_chart(visit: Visit) -> None:
+    """A finger or a mouse on a chart moves the split, also to sharing without limits."""
+    visit.open(PAGES["pair"])
+    plot = visit.page.locator("figure svg").first
+    box = plot.bounding_box()
+    assert box is not None
+    plot.click(position={"x": box["width"] * 0.4, "y": 100})
+    assert visit.text("#said").startswith("50/50:")
+    plot.click(position={"x": box["width"] - 14 - 96, "y": 100})
+    assert visit.text("#said").startswith("uncapped:")
+    assert "without a percentage" in visit.text("#environment")
+
+
+def test_measured_points_stand_beside_the_predictions(visit: Visit) -> None:
+    """A pair that was measured shows so: nine splits, uncapped, each in all four charts."""
+    visit.open(PAGES["pair"])
+    marks = visit.page.locator("figure svg .measured").count()
+    assert marks >= 10 * (2 + 3)
+    assert "Measured" in visit.text("#readout thead")
+    visit.page.select_option("#field-second-job", "mine")
+    visit.page.wait_for_selector("figure svg .measured", state="detached")
+
+
+def test_limits_and_objective_are_asked_of_the_api(visit: Visit, served: RawServer) -> None:
+    """A least speed, a ceiling and an objective give the API's answer; none is said in words."""
+    visit.open(PAGES["pair"])
+    visit.page.click("summary:has-text('Objective')")
+    with visit.page.expect_response("**/v1/recommendations"):
+        visit.page.fill("#field-least-speed-of-the-first-job", "60")
+        visit.page.press("#field-least-speed-of-the-first-job", "Enter")
+    choice = _recommendation(served, constraints={"min_speed": {"fft": 0.6}})["choice"]
+    visit.page.wait_for_selector(f"button:has-text('Best: {choice['name']}')")
+    with visit.page.expect_response("**/v1/recommendations"):
+        visit.page.select_option("#field-objective", "max-min")
+    found = _recommendation(served, objective="max-min", constraints={"min_speed": {"fft": 0.6}})
+    visit.page.wait_for_selector(f"button:has-text('Best: {found['choice']['name']}')")
+    assert "min_a=60" in visit.page.url
+    visit.page.fill("#field-power-ceiling-w", "1")
+    visit.page.press("#field-power-ceiling-w", "Enter")
+    visit.page.wait_for_selector("#results .notice.failed")
+    assert "no-split" in visit.text("#results")
+    assert visit.problems.pop().startswith("error: Failed to load resource")
+
+
+def test_jobs_are_filtered_by_typing(visit: Visit) -> None:
+    """Every word must be found; nothing found is said with what to do."""
+    visit.open("/")
+    visit.page.fill("#filter", "mine stored")
+    assert visit.page.locator("tbody tr").count() == 1
+    visit.page.fill("#filter", "no such job")
+    assert "Clear the filter" in visit.text("main")
+
+
+def test_foreign_names_and_errors_are_text(visit: Visit) -> None:
+    """A job named like markup is shown as it is named, and runs nothing; so are errors."""
+    visit.open("/")
+    assert EVIL in visit.text("main")
+    visit.page.click(f"a:text-is({json.dumps(EVIL)})")
+    visit.page.wait_for_selector(".notice.failed")
+    assert visit.text("h1") == EVIL
+    assert visit.page.locator("main img").count() == 0
+    assert "owned" not in visit.page.title().split("onerror")[0]
+    assert visit.problems.pop().startswith("error: Failed to load resource")
+
+
+def test_a_page_is_used_by_keyboard(visit: Visit) -> None:
+    """The first Tab reaches the skip link, which leads to the content; focus can be seen."""
+    visit.open("/")
+    visit.page.keyboard.press("Tab")
+    assert visit.page.evaluate("document.activeElement.className") == "skip"
+    assert visit.page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    visit.page.keyboard.press("Enter")
+    visit.page.keyboard.press("Tab")
+    assert visit.page.evaluate("document.activeElement.closest('main') !== null")
+
+
+def test_a_token_is_asked_for_and_kept_in_the_tab_only(browser: Browser, tmp_path: Path) -> None:
+    """A refused page asks for a token, sends it in a header only, and forgets it when told."""
+    with raw_server(tmp_path / "home", "--no-anonymous-read") as served:
+        with served.state() as state:
+            _, secret = state.make_token("reader", ("read",))
+        with visiting(browser, served.port) as visit:
+            visit.open("/")
+            assert "wants a token" in visit.text("#token-panel")
+            for token in ("adv_wrong", secret):
+                visit.page.fill("#token", token)
+                with visit.page.expect_navigation():
+                    visit.page.keyboard.press("Enter")
+                visit.drawn()
+                if token != secret:
+                    assert "does not know this token" in visit.text("#token-panel")
+            assert visit.page.locator("tbody tr").count() > 10
+            assert visit.page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+            assert not [asked for asked in visit.asked if secret in asked]
+            visit.page.click("#token-button")
+            with visit.page.expect_navigation():
+                visit.page.click("text=Forget it")
+            assert visit.page.evaluate("sessionStorage.length") == 0
+        assert secret not in served.log.read_text()
+
+
+def test_without_launches_the_page_says_what_to_do(visit: Visit) -> None:
+    """Nothing launched is no error; the page names the command, the option and the scope."""
+    visit.open("/launches")
+    visit.page.wait_for_selector("main .notice")
+    assert "advisor launch A B" in visit.text("main")
+    assert "advisor serve --launching" in visit.text("main")
+
+
+def test_a_launch_that_is_refused_says_why(visit: Visit) -> None:
+    """Launching asks back first; without a token the page asks for one and starts nothing."""
+    visit.open(PAGES["pair"])
+    visit.page.click("button:has-text('Launch at')")
+    assert "POST /v1/launches" not in visit.asked
+    visit.page.click("dialog >> text='Launch'")
+    visit.page.wait_for_selector("#token")
+    assert visit.page.locator(".notice.failed").count() == 1
+    assert visit.asked.count("POST /v1/launches") == 1
+    assert visit.problems.pop().startswith("error: Failed to load resource")
+
+
+def test_a_launch_is_followed_and_stopped_after_asking_back(visit: Visit) -> None:
+    """Predicted stands beside observed; Cancel stops nothing; the end ends the polling."""
+    methods = visit.play(f"/v1/launches/{LAUNCH}", _launch())
+    visit.page.goto(visit.origin + PAGES["launch"])
+    row = "tr:has-text('fft, transforms')"
+    visit.page.wait_for_selector(row)
+    assert "10,083" in visit.text(row)
+    assert "9,930" in visit.text(row)
+    assert "\u22121.5 %" in visit.text(row)
+    visit.page.click("#stop")
+    visit.page.click("dialog >> text=Cancel")
+    assert "DELETE" not in methods
+    visit.page.click("#stop")
+    visit.page.click("dialog >> text=Stop them")
+    visit.page.wait_for_selector("#stop[disabled]")
+    assert methods.count("DELETE") == 1
+    failed = _launch(3, state="failed", code="job-hung", cause="fft made no progress for 120 s")
+    last = visit.play(f"/v1/launches/{LAUNCH}", failed)
+    visit.page.wait_for_selector(".notice.failed")
+    assert "fft made no progress for 120 s (job-hung)" in visit.text("main")
+    assert visit.page.locator("#stop").is_hidden()
+    visit.page.wait_for_timeout(1500)
+    assert last == ["GET"]
+
+
+def test_a_model_shows_its_figures_by_job_and_in_launches(visit: Visit) -> None:
+    """Fractions of the oracle by job, and predicted against observed of its launches."""
+    jobs = json.loads(EVALUATION.read_bytes())["jobs"]
+    assert {frozenset(job) for job in jobs} == {frozenset(JobFigures.__dataclass_fields__)}
+    visit.open(PAGES["model"])
+    table = "table[aria-label='Fraction of oracle by job'] tbody tr"
+    rows = {row.split()[0]: row for row in visit.page.locator(table).all_inner_texts()}
+    for job in jobs:
+        fraction = job["bars"]["throughput-per-watt"]["fraction_percent"]
+        assert f"{float(f'{fraction:.3g}'):g}" in rows.pop(job["job"])
+    assert not rows
+    assert "254 W" in visit.text(f"tr:has-text('{LAUNCH}')")
+    assert visit.page.locator("figure svg .measured").count() == 3
+    assert "promote" in visit.text("main")
+
+
+def test_pages_use_the_words_of_the_package(visit: Visit) -> None:
+    """Flags and objectives are explained as the package explains them; none is forgotten."""
+    visit.open("/")
+    flags = visit.page.evaluate("import('/pages/flags.js').then((m) => m.FLAGS)")
+    assert flags == FLAGS
+    known = visit.page.evaluate("import('/pages/pair_view.js').then((m) => m.OBJECTIVES)")
+    assert set(known) == set(OBJECTIVES)
+
+
+def test_files_are_sent_safely_and_once(served: RawServer) -> None:
+    """Pages have a strict policy, unchanged files no body, and no path leaves their folder."""
+    page = served.ask("GET", "/pair")
+    assert page.status == 200
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    again = served.ask("GET", "/pair", headers={"If-None-Match": page.headers["etag"]})
+    assert (again.status, again.body) == (304, b"")
+    for path in ("/pages/shell.html", "/pages/nothing.js", "/pages/..%2fapp.py", "/pages/"):
+        answer = served.ask("GET", path)
+        assert answer.status in (400, 404), path
+        assert answer.code in ("bad-request", "not-found")

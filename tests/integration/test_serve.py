@@ -1,0 +1,259 @@
+"""The service as a real process: what it tells, who may ask, how it starts and ends."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from raw_server import RawServer, environment, raw_server
+
+HOST = b"Host: localhost\r\n"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
+    with raw_server(tmp_path_factory.mktemp("serve") / "home") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def secrets(served: RawServer) -> dict[str, str]:
+    """The secret of a token of each scope, by the scope."""
+    with served.state() as state:
+        return {s: state.make_token(s, (s,))[1] for s in ("read", "write", "launch", "admin")}
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}
+
+
+# health
+
+
+def test_a_fresh_service_is_alive_and_ready(served: RawServer) -> None:
+    """A probe learns that the process lives and that database and model answer."""
+    assert served.ask("GET", "/healthz").body == b'{"status":"ok"}'
+    assert served.ask("GET", "/readyz").status == 200
+
+
+def test_metrics_count_requests_by_route_and_show_the_model(served: RawServer) -> None:
+    """Prometheus sees requests by the template of their route, never by the names in paths."""
+    served.ask("GET", "/v1/profiles/nobody-has-this-name")
+    text = served.ask("GET", "/metrics").body.decode()
+    assert re.search(r'advisor_requests_total{.*route="/v1/profiles/{job}",status="404"} 1', text)
+    assert "nobody-has-this-name" not in text
+    assert re.search(r'advisor_model_info{version="[^"]+"} 1', text)
+    assert "advisor_connections_open 1.0" in text
+
+
+def test_every_answer_has_an_id_and_safe_headers(served: RawServer) -> None:
+    """Pages run no script but ours, nobody frames them, and answers are kept by nobody."""
+    for path in ("/healthz", "/nowhere"):
+        headers = served.ask("GET", path).headers
+        assert headers["x-request-id"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+        assert headers["referrer-policy"] == "no-referrer"
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert "server" not in headers
+
+
+def test_the_usual_documentation_pages_are_off(served: RawServer) -> None:
+    """No page loads anything from another host; the description itself is there."""
+    assert served.ask("GET", "/docs").status == 404
+    assert served.ask("GET", "/redoc").status == 404
+    assert served.ask("GET", "/v1/openapi.json").status == 200
+
+
+# tokens
+
+
+def test_anyone_on_this_host_may_read_and_nothing_more(served: RawServer) -> None:
+    """On loopback reading needs no token; writing, launching and administration always do."""
+    assert served.ask("GET", "/v1/jobs").status == 200
+    answer = served.ask("DELETE", "/v1/profiles/triad")
+    assert (answer.status, answer.code) == (401, "unauthorized")
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+    assert served.ask("GET", "/v1/audit").status == 401
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/healthz"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Bearer adv_" + "x" * 43,
+        "Bearer ",
+        "Bearer nonsense",
+        "Basic dXNlcjpwYXNz",
+        "adv_",
+        "Bearer \xff",
+    ],
+)
+def test_a_wrong_token_is_refused_even_where_none_is_needed(
+    served: RawServer, path: str, value: str
+) -> None:
+    """Whoever sends a token learns that it is no good, instead of being somebody else."""
+    answer = served.ask("GET", path, headers={"Authorization": value})
+    assert (answer.status, answer.code) == (401, "unauthorized")
+
+
+def test_tokens_may_do_what_their_scopes_say(served: RawServer, secrets: dict[str, str]) -> None:
+    """Write and launch imply read, and admin may do everything."""
+    wanted = {"read": (200, 403, 403), "write": (200, 404, 403), "launch": (200, 403, 403)}
+    for scope, statuses in {**wanted, "admin": (200, 404, 200)}.items():
+        headers = bearer(secrets[scope])
+        read = served.ask("GET", "/v1/jobs", headers=headers)
+        written = served.ask("DELETE", "/v1/profiles/nothing-stored", headers=headers)
+        audit = served.ask("GET", "/v1/audit", headers=headers)
+        assert (read.status, written.status, audit.status) == statuses, scope
+
+
+def test_expired_revoked_and_unknown_tokens_get_one_answer(served: RawServer) -> None:
+    """Nobody learns from the answer whether a token ever existed."""
+    soon = datetime.now(UTC) + timedelta(seconds=1)
+    with served.state() as state:
+        _, expired = state.make_token("short", ("read",), soon.isoformat())
+        _, revoked = state.make_token("revoked", ("read",))
+        state.revoke_token("revoked")
+    time.sleep(1.1)
+    answers = [
+        served.ask("GET", "/v1/jobs", headers=bearer(secret))
+        for secret in (expired, revoked, "adv_" + "x" * 43)
+    ]
+    messages = {json.loads(answer.body)["error"]["message"] for answer in answers}
+    assert [answer.status for answer in answers] == [401, 401, 401]
+    assert len(messages) == 1
+
+
+def test_a_revoked_token_works_for_a_second_at_most(served: RawServer) -> None:
+    """Revocation reaches a running server without a restart."""
+    with served.state() as state:
+        _, secret = state.make_token("leaked", ("read",))
+        assert served.ask("GET", "/v1/jobs", headers=bearer(secret)).status == 200
+        state.revoke_token("leaked")
+    time.sleep(1.05)
+    assert served.ask("GET", "/v1/jobs", headers=bearer(secret)).status == 401
+
+
+def test_the_log_names_callers_and_never_their_tokens(
+    served: RawServer, secrets: dict[str, str]
+) -> None:
+    """One line per request: method, path without query, status, time, caller, id; no secret."""
+    query = "?gpu_model=adv_in-the-query"
+    answer = served.ask("GET", f"/v1/profiles/triad{query}", headers=bearer(secrets["read"]))
+    served.ask("GET", "/v1/jobs", headers=bearer("adv_" + "s3cret" * 8))
+    lines = served.log.read_text().splitlines()
+    request_id = answer.headers["x-request-id"]
+    [line] = [line for line in lines if line.endswith(request_id)]
+    assert re.search(r"Z INFO GET /v1/profiles/triad 404 \d+\.\d ms read \S+$", line)
+    for secret in (*secrets.values(), "s3cret", "adv_"):
+        assert secret not in served.log.read_text()
+
+
+def test_writes_are_in_the_audit_log_before_and_after(
+    served: RawServer, secrets: dict[str, str]
+) -> None:
+    """Who changed what, from where, in which request, and how it ended."""
+    headers = bearer(secrets["write"])
+    answer = served.ask("DELETE", "/v1/profiles/never-was-there", headers=headers)
+    with served.state() as state:
+        entries = [e for e in state.audit_log() if "never-was-there" in e.subject]
+    assert [entry.outcome for entry in reversed(entries)] == ["begun", "not-found"]
+    assert {(e.who, e.client) for e in entries} == {("write", "127.0.0.1")}
+    assert {e.request_id for e in entries} == {answer.headers["x-request-id"]}
+
+
+# starting and ending
+
+
+def test_the_start_says_where_it_listens(tmp_path: Path) -> None:
+    """The address, the description of the API, whether jobs can be launched, how to get a token."""
+    with raw_server(tmp_path) as served:
+        assert served.stop() == 0
+        text = served.process.stdout.read() if served.process.stdout else ""
+    assert "/v1/openapi.json" in text
+    assert "launching: off" in text
+    assert "advisor tokens create" in text
+
+
+def test_a_taken_port_is_told(served: RawServer, tmp_path: Path) -> None:
+    """The second server on a port ends with the reason and what to do."""
+    done = _serve(tmp_path, "--port", str(served.port))
+    assert done.returncode == 2
+    assert f"port {served.port}" in done.stderr
+    assert "--port" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_other_hosts_need_tls_or_a_word(tmp_path: Path) -> None:
+    """Tokens never cross a network in plain text by accident."""
+    done = _serve(tmp_path, "--host", "0.0.0.0", "--port", "0")
+    assert done.returncode == 2
+    assert "--insecure" in done.stderr
+
+
+def test_a_database_of_files_is_refused(tmp_path: Path) -> None:
+    """Where tokens and launches cannot be kept, nothing is served."""
+    done = _serve(tmp_path, "--port", "0", url=f"files:{tmp_path}/points")
+    assert done.returncode == 2
+    assert "database" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_stop_lets_requests_end(tmp_path: Path) -> None:
+    """SIGTERM: a request that has begun is answered, then the process ends with status 0."""
+    body = b'{"jobs": ["triad", "gemm"]}'
+    head = b"POST /v1/recommendations HTTP/1.1\r\nContent-Type: application/json\r\n" + HOST
+    with raw_server(tmp_path) as served, served.connect() as client, served.connect() as idle:
+        client.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body[:5])
+        served.ask("GET", "/healthz")
+        served.process.send_signal(signal.SIGTERM)
+        _wait_until_refused(served.port)
+        client.sendall(body[5:])
+        with client.makefile("rb") as reader:
+            assert reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        assert idle.recv(1) == b""
+        assert served.process.wait(20) == 0
+
+
+def test_after_kill_9_it_starts_again_on_its_port(tmp_path: Path) -> None:
+    """What was written before is there, and the port is free at once."""
+    with raw_server(tmp_path / "home") as first:
+        with first.state() as state:
+            _, secret = state.make_token("kept", ("write",))
+        assert first.ask("GET", "/v1/jobs", headers=bearer(secret)).status == 200
+        first.process.kill()
+        first.process.wait(20)
+        with raw_server(tmp_path / "home", "--port", str(first.port)) as second:
+            assert second.ask("GET", "/v1/jobs", headers=bearer(secret)).status == 200
+            assert second.ask("GET", "/readyz").status == 200
+
+
+def _serve(home: Path, *arguments: str, url: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "advisor.cli", "serve", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment(home, url),
+        timeout=60,
+    )
+
+
+def _wait_until_refused(port: int) -> None:
+    for _ in range(200):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        except ConnectionRefusedError:
+            return
+        time.sleep(0.05)
+    raise AssertionError("it still listens")

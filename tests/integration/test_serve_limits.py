@@ -1,0 +1,226 @@
+"""The service as a real process under clients that hold on, TLS, and a database that goes away."""
+
+import contextlib
+import http.client
+import resource
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import postgres
+import pytest
+from raw_server import JSON, RawServer, environment, raw_server, raw_server_with, read_answer
+
+HOST = b"Host: localhost\r\n"
+POST = b"POST /v1/recommendations HTTP/1.1\r\nContent-Type: application/json\r\n" + HOST
+
+
+# clients that hold on
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
+    """A server that waits a second where others wait for ten and more."""
+    home = tmp_path_factory.mktemp("serve") / "home"
+    times = {"header_s": 1.0, "idle_s": 1.5, "body_s": 1.0, "write_s": 1.0}
+    with raw_server_with(home, **times, max_connections=50) as server:
+        yield server
+
+
+def test_a_connection_that_says_nothing_is_closed(impatient: RawServer) -> None:
+    """Opening a connection holds a place for as long as a head may take, and no longer."""
+    with impatient.connect() as client:
+        assert 0.5 < _seconds_until_closed(client) < 5
+
+
+def test_a_slow_head_is_cut_off(impatient: RawServer) -> None:
+    """Byte by byte keeps a connection open no longer than silence does."""
+    began = time.monotonic()
+    with impatient.connect() as client, contextlib.suppress(OSError):
+        for byte in b"GET /healthz HTTP/1.1\r\n" + b"X: y\r\n" * 100:
+            client.sendall(bytes([byte]))
+            time.sleep(0.05)
+    assert time.monotonic() - began < 5
+
+
+def test_a_kept_connection_is_closed_when_idle(impatient: RawServer) -> None:
+    """Also one that has asked before, and then sends its next head slowly."""
+    with impatient.connect() as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert read_answer(client).status == 200
+        client.sendall(b"GET /hea")
+        assert 0.5 < _seconds_until_closed(client) < 5
+
+
+def test_a_slow_body_gets_408(impatient: RawServer) -> None:
+    """A body in drops ends with a code, and the connection with it."""
+    with impatient.connect() as client:
+        client.sendall(POST + b"Content-Length: 1000\r\n\r\n{")
+        answer = read_answer(client)
+        assert (answer.status, answer.code) == (408, "too-slow")
+        assert answer.headers["connection"] == "close"
+
+
+def test_a_client_that_does_not_read_is_cut_off(impatient: RawServer) -> None:
+    """Answers that nobody takes are not kept for ever."""
+    request = b"GET /v1/openapi.json HTTP/1.1\r\n" + HOST + b"\r\n"
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(20)
+        client.connect(("127.0.0.1", impatient.port))
+        client.sendall(request * 200)
+        _until(lambda: _open_connections(impatient) == 1)
+
+
+def test_the_connection_that_waited_longest_makes_room(impatient: RawServer) -> None:
+    """Where all places are taken by silent clients, a new one is answered at once."""
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(impatient.connect()) for _ in range(60)]
+        began = time.monotonic()
+        assert impatient.ask("GET", "/healthz").status == 200
+        assert time.monotonic() - began < 0.9
+        assert clients[0].recv(1) == b""
+
+
+def test_ten_thousand_connections_left_open_starve_nobody(tmp_path: Path) -> None:
+    """10,000 clients connect and say nothing; others are answered meanwhile."""
+    wanted = 10_000
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < wanted + 200:
+        pytest.skip(f"this process may have {hard} open files, and each connection is one")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    left: list[socket.socket] = []
+    waits_s: list[float] = []
+    try:
+        with raw_server(tmp_path / "home", "--log-level", "warning") as served:
+            for number in range(wanted):
+                left.append(served.connect())
+                if number % 500 == 499:
+                    began = time.monotonic()
+                    assert served.ask("GET", "/healthz").status == 200
+                    waits_s.append(time.monotonic() - began)
+            assert served.ask("POST", "/v1/recommendations", b"{", JSON).status == 422
+            assert _open_connections(served) <= 4097
+            assert max(waits_s) < 5
+            assert served.stop() == 0
+    finally:
+        for client in left:
+            client.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_each_caller_has_a_rate(tmp_path: Path) -> None:
+    """Who asks too often is told when to come back, and others are not held up."""
+    with raw_server(tmp_path / "home", "--requests-per-s", "1") as served:
+        with served.state() as state:
+            _, secret = state.make_token("other", ("read",))
+        answers = [served.ask("GET", "/healthz") for _ in range(4)]
+        refused = answers[-1]
+        assert (refused.status, refused.code) == (429, "too-many-requests")
+        assert int(refused.headers["retry-after"]) >= 1
+        headers = {"Authorization": f"Bearer {secret}"}
+        assert served.ask("GET", "/healthz", headers=headers).status == 200
+
+
+# TLS
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for this host, with its key in the same file."""
+    folder = tmp_path_factory.mktemp("tls")
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"]
+    command += ["ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=advisor"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
+    try:
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=30)
+    except FileNotFoundError:
+        pytest.skip("needs openssl to make a certificate")
+    return folder
+
+
+def test_tls_works_and_plain_http_ends_cleanly(certificate: Path, tmp_path: Path) -> None:
+    """With TLS an address that is not loopback is allowed; reading then needs a token."""
+    files = ("--tls-certificate", str(certificate / "cert.pem"))
+    files += ("--tls-key", str(certificate / "key.pem"))
+    trusting = ssl.create_default_context(cafile=str(certificate / "cert.pem"))
+    with raw_server(tmp_path / "home", *files, "--host", "0.0.0.0") as served:
+        assert served.ask("GET", "/healthz", tls=trusting).status == 200
+        assert served.ask("GET", "/v1/jobs", tls=trusting).status == 401
+        assert served.ask("GET", "/metrics", tls=trusting).status == 401
+        with pytest.raises((http.client.HTTPException, ConnectionError)):
+            served.ask("GET", "/healthz")
+        assert served.ask("GET", "/healthz", tls=trusting).status == 200
+        assert "Traceback" not in served.log.read_text()
+
+
+def test_a_wrong_key_is_told(certificate: Path, tmp_path: Path) -> None:
+    """A key that is none ends the start with one line."""
+    (tmp_path / "key.pem").write_text("no key")
+    files = ["--tls-certificate", str(certificate / "cert.pem")]
+    key = ["--tls-key", str(tmp_path / "key.pem")]
+    done = subprocess.run(
+        [sys.executable, "-m", "advisor.cli", "serve", "--port", "0", *files, *key],
+        capture_output=True,
+        text=True,
+        env=environment(tmp_path),
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "key.pem" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# the database
+
+
+@pytest.mark.postgres
+def test_the_database_goes_and_comes_back(
+    postgres_server: postgres.Server, postgres_url: str, tmp_path: Path
+) -> None:
+    """Without its database the service lives, says so with a code, and goes on by itself."""
+    with raw_server(tmp_path / "home", url=postgres_url) as served:
+        assert served.ask("GET", "/readyz").status == 200
+        postgres_server.stop()
+        try:
+            time.sleep(0.6)
+            began = time.monotonic()
+            answer = served.ask("GET", "/readyz")
+            assert (answer.status, answer.code) == (503, "not-ready")
+            assert b"database" in answer.body
+            assert time.monotonic() - began < 5
+            assert served.ask("GET", "/healthz").status == 200
+            refused = served.ask("GET", "/v1/profiles/triad")
+            assert (refused.status, refused.code) == (503, "store")
+            assert b"postgres" not in refused.body
+            headers = {"Authorization": "Bearer adv_" + "x" * 43}
+            unknown = served.ask("GET", "/v1/jobs", headers=headers)
+            assert (unknown.status, unknown.code) == (503, "store")
+        finally:
+            postgres_server.start()
+        _until(lambda: served.ask("GET", "/readyz").status == 200)
+        assert served.ask("GET", "/v1/profiles/triad").status in (200, 404)
+
+
+def _seconds_until_closed(client: socket.socket) -> float:
+    began = time.monotonic()
+    with contextlib.suppress(ConnectionResetError):
+        assert client.recv(1) == b""
+    return time.monotonic() - began
+
+
+def _open_connections(served: RawServer) -> int:
+    lines = served.ask("GET", "/metrics").body.decode().splitlines()
+    [line] = [line for line in lines if line.startswith("advisor_connections_open ")]
+    return round(float(line.split()[1]))
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    ends = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.1)

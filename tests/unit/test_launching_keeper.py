@@ -1,0 +1,222 @@
+"""Who looks after launches: every half launch has a defined end, and nothing stops the looking."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.errors import StoreError
+from advisor.gpu import Gpu
+from advisor.job import Job
+from advisor.launch.board import Board
+from advisor.launch.folder import LaunchFolder, create_folder
+from advisor.launch.spec import LaunchSpec, Pair
+from advisor.launch.status import LaunchStatus
+from advisor.runtime.processes import wait_until
+from advisor.settings import Settings, read_settings
+from advisor.typed_json import parse
+from advisor_api import launch_keeper
+from advisor_api.launch_keeper import TRIES, Keeper
+from advisor_api.launch_steps import begin, let_go, new_row
+from advisor_api.launch_tally import Tally
+from advisor_api.metrics import Metrics
+from advisor_api.options import ServeOptions
+from advisor_api.service import Service, open_service
+from advisor_data.service_state import LaunchRow
+
+GPU = Gpu(uuid="GPU-1", model="NVIDIA H200")
+PAIR = Pair(
+    job_a=Job(name="a", command=("a",)),
+    job_b=Job(name="b", command=("b",)),
+    way="split",
+    share_a_percent=30,
+    share_b_percent=70,
+)
+LONG_AGO = "2020-01-31T12:00:00+00:00"
+
+
+def row(launch_id: str = "20260131-120000-abcdef", gpu: Gpu = GPU) -> LaunchRow:
+    spec = LaunchSpec(launch_id=launch_id, gpu=gpu.uuid, pairs=(PAIR,))
+    return replace(new_row(spec, gpu, ""), created_at=LONG_AGO)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    settings = read_settings({"ADVISOR_HOME": str(tmp_path), "ADVISOR_JOBS": str(tmp_path)})
+    with open_service(settings, ServeOptions(launching=True), Metrics()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def spawned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Launches whose supervisors were started; none of them ever begins."""
+    found: list[str] = []
+
+    def spawn(folder: LaunchFolder, settings: Settings) -> None:
+        assert folder.path.parent == settings.home / "launches"
+        found.append(folder.launch_id)
+
+    monkeypatch.setattr("advisor_api.launch_steps.spawn_supervisor", spawn)
+    return found
+
+
+def kept(service: Service, launch_id: str) -> LaunchStatus:
+    found = service.state.launch(launch_id)
+    assert found is not None
+    status = parse(LaunchStatus, found.status.encode())
+    assert status.state == found.state
+    return status
+
+
+def folder_of(service: Service, launch_id: str) -> LaunchFolder:
+    return LaunchFolder(service.settings.home / "launches" / launch_id)
+
+
+def test_a_supervisor_that_never_begins_is_given_up(
+    service: Service, spawned: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is started a few times, then the launch is failed, and the GPU is free for the next."""
+    monkeypatch.setattr(launch_keeper, "HALF_S", 0.0)
+    first = service.state.add_launch(row())
+    keeper = Keeper(service, Tally())
+    for _ in range(TRIES + 3):
+        keeper.look()
+    assert spawned == [first.launch_id] * (TRIES + 1)
+    status = kept(service, first.launch_id)
+    assert (status.state, status.code) == ("failed", "supervisor-gone")
+    assert folder_of(service, first.launch_id).claimed()
+    assert service.state.add_launch(row("20260131-120001-abcdef")).state == "accepted"
+
+
+def test_a_launch_that_may_just_be_beginning_is_left_alone(
+    service: Service, spawned: list[str]
+) -> None:
+    """Whoever asked for it needs a moment to make its folder and start its supervisor."""
+    young = replace(row(), created_at="2999-01-31T12:00:00+00:00")
+    service.state.add_launch(young)
+    Keeper(service, Tally()).look()
+    create_folder(service.settings.home / "launches", parse(LaunchSpec, young.spec.encode()))
+    Keeper(service, Tally()).look()
+    assert spawned == []
+    assert kept(service, young.launch_id).state == "accepted"
+
+
+def test_a_service_that_may_not_launch_begins_nothing(service: Service, spawned: list[str]) -> None:
+    """It keeps what is there up to date, and leaves the rest to one that may."""
+    service.state.add_launch(row())
+    Keeper(replace(service, options=ServeOptions()), Tally()).look()
+    assert spawned == []
+    assert kept(service, row().launch_id).state == "accepted"
+
+
+def test_a_launch_of_another_host_is_not_touched(service: Service, spawned: list[str]) -> None:
+    """Neither its row, nor a folder of its name in a home that both see."""
+    other = replace(row(), host="elsewhere")
+    service.state.add_launch(other)
+    create_folder(service.settings.home / "launches", parse(LaunchSpec, other.spec.encode()))
+    with folder_of(service, other.launch_id).supervising():
+        pass
+    Keeper(service, Tally()).look()
+    assert spawned == []
+    assert service.state.launch(other.launch_id) == other
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [({"state": "running"}, "supervisor-gone"), ({"spec": '{"later": "version"}'}, "internal")],
+)
+def test_a_launch_that_cannot_be_gone_on_with_has_failed(
+    service: Service, spawned: list[str], changes: dict[str, str], code: str
+) -> None:
+    """A folder that was lost is not begun anew, and a spec that cannot be read holds no GPU."""
+    service.state.add_launch(replace(row(), **changes))
+    Keeper(service, Tally()).look()
+    assert spawned == []
+    assert (kept(service, row().launch_id).state, kept(service, row().launch_id).code) == (
+        "failed", code
+    )  # fmt: skip
+
+
+def test_a_stop_that_came_before_the_beginning_is_heeded(
+    service: Service, spawned: list[str]
+) -> None:
+    """No supervisor is started for a launch that nobody wants any more."""
+    asked = service.state.add_launch(row())
+    spec = parse(LaunchSpec, asked.spec.encode())
+    create_folder(service.settings.home / "launches", spec).ask_stop()
+    Keeper(service, Tally()).look()
+    assert spawned == []
+    assert kept(service, asked.launch_id).state == "stopped"
+
+
+def test_one_bad_folder_holds_up_no_other(
+    service: Service, spawned: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told once, however often it is looked at."""
+    bad = folder_of(service, "20990131-120000-abcdef")
+    bad.path.mkdir(parents=True)
+    (bad.path / "spec.json").write_text("{}")
+    (bad.path / "claim").touch()
+    service.state.add_launch(row())
+    keeper = Keeper(service, Tally())
+    with caplog.at_level(logging.ERROR):
+        for _ in range(3):
+            keeper.look()
+    assert spawned == [row().launch_id]
+    assert len([one for one in caplog.records if bad.launch_id in one.getMessage()]) == 1
+
+
+def test_a_launch_that_has_ended_lets_go_at_once(service: Service) -> None:
+    """The next request need not wait for the keeper."""
+    first = service.state.add_launch(row())
+    spec = parse(LaunchSpec, first.spec.encode())
+    folder = create_folder(service.settings.home / "launches", spec)
+    let_go(service.state, service.settings)
+    assert kept(service, first.launch_id).state == "accepted"
+    with folder.supervising():
+        Board(folder, spec).close("finished")
+    let_go(service.state, service.settings)
+    assert kept(service, first.launch_id).state == "finished"
+    service.state.add_launch(row("20260131-120001-abcdef"))
+
+
+def test_a_folder_that_cannot_be_written_fails_the_launch(service: Service) -> None:
+    """Whoever asked is told, and the GPU is free: nothing begins behind their back."""
+    (service.settings.home / "launches").write_text("in the way")
+    asked = service.state.add_launch(row())
+    with pytest.raises(OSError, match="launches"):
+        begin(asked, service.state, service.settings)
+    assert (kept(service, asked.launch_id).state, kept(service, asked.launch_id).code) == (
+        "failed", "system"
+    )  # fmt: skip
+
+
+def test_nothing_ends_the_looking(
+    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A database that is away is told once for each time, a fault of ours always; it goes on."""
+    looks = iter([StoreError("away"), StoreError("away"), None, StoreError("away"), KeyError("x")])
+    ended, seen = threading.Event(), list[object]()
+
+    def look(_: Keeper) -> None:
+        error = next(looks, None)
+        seen.append(error)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(Keeper, "look", look)
+    monkeypatch.setattr(launch_keeper, "LOOK_S", 0.001)
+    keeper = Keeper(service, Tally())
+    thread = threading.Thread(target=keeper.run, args=(ended,))
+    with caplog.at_level(logging.ERROR):
+        thread.start()
+        assert wait_until(lambda: len(seen) > 10, 20)
+        ended.set()
+        thread.join(20)
+    assert not thread.is_alive()
+    said = [one.getMessage() for one in caplog.records]
+    assert len([text for text in said if "launches go on" in text]) == 2
+    assert len([text for text in said if "a look at the launches failed" in text]) == 1
