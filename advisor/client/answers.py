@@ -1,0 +1,223 @@
+"""What the service answers, typed. `raw` is the JSON as it came, with keys that are newer, too."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from advisor.interval import Interval
+from advisor.launch.spec import Forecast
+from advisor.launch.status import LaunchStatus
+from advisor.objectives import DEFAULT_OBJECTIVE
+
+Json: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelName:
+    """The model that an answer is by, and the GPU models it has seen."""
+
+    version: str
+    gpu_models: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One way of running two jobs on one GPU, and what is expected of it.
+
+    Attributes:
+        name: Shares as people write them, `uncapped` or `exclusive`.
+        way: `split`, `uncapped` or `exclusive`.
+        environment_a: Variables that limit the first job under MPS; none without limits.
+        rate_a: Progress of the first job per second, in its own unit.
+        speed_a: Relative speed: 1 is as fast as alone on the whole GPU.
+        power_w: Power of the GPU.
+        worth: By objective.
+        misses: Limits that the expected values do not keep, in words.
+    """
+
+    name: str
+    way: str
+    share_a_percent: float
+    share_b_percent: float
+    environment_a: Mapping[str, str]
+    environment_b: Mapping[str, str]
+    rate_a: Interval
+    rate_b: Interval
+    speed_a: Interval
+    speed_b: Interval
+    power_w: Interval
+    worth: Mapping[str, Interval]
+    misses: tuple[str, ...]
+
+    @property
+    def environments(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Of the first and of the second job."""
+        return self.environment_a, self.environment_b
+
+    @property
+    def work_per_joule(self) -> Interval:
+        """Sum of relative speeds per watt."""
+        return self.worth[DEFAULT_OBJECTIVE]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What a simple rule would choose, limits or not; None: it cannot be had."""
+
+    rule: str
+    meaning: str
+    option: Option | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """The way that does the most and keeps every limit.
+
+    Attributes:
+        choice: One of `candidates`.
+        picks: Name of the option that each objective would choose.
+        reasons: Sentences on why.
+        warnings: Sentences on what may go wrong.
+        coverage: Part of measured values that the intervals are to hold.
+    """
+
+    job_a: str
+    job_b: str
+    gpu_model: str
+    rate_unit_a: str
+    rate_unit_b: str
+    objective: str
+    choice: Option
+    candidates: tuple[Option, ...]
+    rules: tuple[Rule, ...]
+    picks: Mapping[str, str]
+    reasons: tuple[str, ...]
+    warnings: tuple[str, ...]
+    model: ModelName
+    coverage: float
+    raw: Json = field(repr=False)
+
+    @property
+    def environments(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """What to set for the first and for the second job."""
+        return self.choice.environments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """What some GPUs do.
+
+    Attributes:
+        gpus: How many.
+        way: Shares as people write them, `uncapped` or `alone`.
+        shares_percent: Of the jobs; None for a job alone.
+        environments: Variables that limit each job under MPS.
+        speeds: Relative speed of each job.
+        power_w: Of each GPU.
+    """
+
+    gpus: int
+    jobs: tuple[str, ...]
+    way: str
+    shares_percent: tuple[float, ...] | None
+    environments: tuple[Mapping[str, str], ...]
+    speeds: tuple[float, ...]
+    power_w: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What a placement comes to.
+
+    Attributes:
+        work: Sum of all relative speeds.
+        power_w: Of all GPUs, idle ones among them.
+        waiting: How many jobs of each name have no place.
+    """
+
+    gpus: int
+    gpus_used: int
+    jobs_placed: int
+    work: float
+    power_w: float
+    work_per_joule: float
+    waiting: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimplerWay(Totals):
+    """What a simpler way comes to; `gain` is by how much the placement is worth more."""
+
+    way: str
+    gain: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement(Totals):
+    """Who shares a GPU with whom, and how.
+
+    Attributes:
+        jobs: How many were to be placed.
+        most_jobs: No placement has more jobs placed than this.
+        gap: No placement of as many jobs is better by more than this part; None: not known.
+        timed_out: The time was up before the best was known.
+    """
+
+    gpu_model: str
+    objective: str
+    jobs: int
+    idle_power_w: float
+    uses: tuple[Use, ...]
+    others: tuple[SimplerWay, ...]
+    most_jobs: int
+    gap: float | None
+    timed_out: bool
+    bundled_profiles: tuple[str, ...]
+    model: ModelName
+    raw: Json = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch(LaunchStatus):
+    """A launch at one moment, on the host of that name."""
+
+    host: str
+    raw: Json = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """One job of a pair.
+
+    Attributes:
+        units: SMs or CUs that its share comes to; None: not known before it starts.
+        environment: Variables that limit it.
+    """
+
+    job: str
+    rate_unit: str
+    share_percent: float
+    units: int | None
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedPair:
+    """Two jobs and how they would share the GPU; `split` is as people write it."""
+
+    split: str
+    way: str
+    jobs: tuple[PlannedJob, ...]
+    forecast: Forecast | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPlan:
+    """What a launch would start; `notes` say what whoever asked should know."""
+
+    gpu: str
+    gpu_uuid: str
+    gpu_model: str
+    pairs: tuple[PlannedPair, ...]
+    notes: tuple[str, ...]
+    raw: Json = field(repr=False)

@@ -1,0 +1,120 @@
+"""What is asked of the service, when it is asked again, and when not: the same for both clients.
+
+A `Flow` says what to do next and is told how that went; it opens no connection and never waits.
+So the client that blocks and the one that does not share all of it.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import quote
+
+import httpx
+
+from advisor.client.errors import AnswerError, broken, refused, retry_after_s
+
+T = TypeVar("T")
+
+REPEATS = 3
+"""How often a request is sent again at most."""
+
+FIRST_PAUSE_S = 0.2
+"""Before a connection is tried again; each time twice as long, so 1.4 s in all."""
+
+LONGEST_PAUSE_S = 10.0
+"""A service that wants to be asked later than this has its error passed on."""
+
+_BUSY = (429, 503)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One request.
+
+    Attributes:
+        path: From the service's address on, such as `/v1/jobs`.
+        query: Parameters; those that are None are left out.
+        body: Goes out as JSON; None: no body.
+        repeatable: Asking twice does no more than asking once.
+        patience_s: How much longer than usual the answer may take, since so much was asked for.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str | int | None] = field(default_factory=dict[str, "str | int | None"])
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    repeatable: bool = True
+    patience_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait before the next step."""
+
+    duration_s: float
+
+
+Told: TypeAlias = httpx.Response | httpx.TransportError | None
+"""How a step went: an answer, none, or (after a pause) nothing to tell."""
+
+Flow: TypeAlias = Generator[Ask | Pause, Told, T]
+"""Steps that end in a T."""
+
+
+def exchange(ask: Ask, read: Callable[[Any], T]) -> Flow[T]:
+    """Ask, again where that helps and does no harm, and read the answer.
+
+    Raises:
+        ClientError: there is no answer, or none that can be used.
+    """
+    return read(_json((yield from _answered(ask))))
+
+
+def quoted(name: str) -> str:
+    """A name as one part of a path; whether it is a good one the service says."""
+    return quote(name, safe="")
+
+
+def _answered(ask: Ask) -> Flow[httpx.Response]:
+    for repeat in range(REPEATS + 1):
+        told = yield ask
+        if isinstance(told, httpx.Response) and told.is_success:
+            return told
+        last = repeat == REPEATS or not ask.repeatable
+        pause_s = None if last else _pause_s(told, repeat)
+        if pause_s is None:
+            raise _error(told)
+        yield Pause(pause_s)
+    raise AssertionError("the last repeat ends above")
+
+
+def _pause_s(told: Told, repeat: int) -> float | None:
+    """How long to wait before asking again; None: it would not help."""
+    if isinstance(told, httpx.Response):
+        after_s = retry_after_s(told) if told.status_code in _BUSY else None
+        return after_s if after_s is not None and after_s <= LONGEST_PAUSE_S else None
+    # Whoever set a time limit does not want to wait for several of them.
+    return None if isinstance(told, httpx.TimeoutException) else FIRST_PAUSE_S * 2**repeat
+
+
+def _error(told: Told) -> Exception:
+    if isinstance(told, httpx.Response):
+        return refused(told)
+    assert told is not None, "an Ask is told how it went"
+    error = broken(told, told.request.url)
+    error.__cause__ = told
+    return error
+
+
+def _json(response: httpx.Response) -> Any:
+    if not response.content:
+        return {}
+    try:
+        return response.json()
+    except ValueError as error:
+        raise AnswerError(
+            f"the answer to {response.request.method} {response.request.url.path} is not JSON",
+            why="something else listens there, or a proxy in between answers",
+            fix="check the address",
+        ) from error

@@ -1,0 +1,108 @@
+"""Jobs, profiles, points and observations: the calls about what was measured."""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from advisor.client.exchange import Ask, Flow, exchange, quoted
+from advisor.client.listings import JobRow, PairPoints, Profile, TakenIn
+from advisor.client.reading import read, read_count, read_items
+from advisor.observations import Observation, Record
+from advisor.records import Point, SoloPoint
+from advisor.rows import to_row
+
+_MOST = 1000
+"""Entries of one answer."""
+
+_AT_ONCE = 500
+"""Records in one request, so that its body stays below 1 MiB."""
+
+
+def jobs() -> Flow[tuple[JobRow, ...]]:
+    """All jobs that were measured or can be launched, by name; one row for each GPU model."""
+    rows: list[JobRow] = []
+    while True:
+        after = rows[-1].job if rows else None
+        ask = Ask(method="GET", path="/v1/jobs", query={"limit": _MOST, "after": after})
+        page = yield from exchange(ask, partial(read_items, JobRow, name="jobs"))
+        rows += page
+        if len({row.job for row in page}) < _MOST:
+            return tuple(rows)
+
+
+def profile(job: str, *, gpu_model: str | None = None) -> Flow[Profile]:
+    """The points that predictions of a job are made from: the newest thousand."""
+    ask = Ask(method="GET", path=_of_job(job), query={"gpu_model": gpu_model, "limit": _MOST})
+    return exchange(ask, partial(read, Profile))
+
+
+def put_profile(job: str, points: Iterable[SoloPoint]) -> Flow[int]:
+    """Replace the stored points of a job on their GPU model; gives how many are stored now."""
+    ask = Ask(method="PUT", path=_of_job(job), body={"points": _rows(points)})
+    return exchange(ask, partial(read_count, name="stored"))
+
+
+def delete_profile(job: str, *, gpu_model: str | None = None) -> Flow[int]:
+    """Forget the stored points of a job, of one GPU model or of all; gives how many those were.
+
+    A bundled profile stays, and is used from then on.
+    """
+    # Not repeated: what the first request did, the second would report as an error.
+    ask = Ask(method="DELETE", path=_of_job(job), query={"gpu_model": gpu_model}, repeatable=False)
+    return exchange(ask, partial(read_count, name="deleted"))
+
+
+def import_points(points: Iterable[Point]) -> Flow[TakenIn]:
+    """Bring in solo and pair points; those that are there already are left as they are.
+
+    Many go in several requests. After an error the same points can be brought in again.
+    """
+    return _take_in("/v1/points", "points", _rows(points))
+
+
+def pair_points(job_a: str, job_b: str, *, gpu_model: str | None = None) -> Flow[PairPoints]:
+    """What was measured of two jobs together: the newest thousand points of either source."""
+    path = f"/v1/pairs/{quoted(job_a)}/{quoted(job_b)}/points"
+    ask = Ask(method="GET", path=path, query={"gpu_model": gpu_model, "limit": _MOST})
+    return exchange(ask, partial(read, PairPoints))
+
+
+def observe(observations: Iterable[Observation]) -> Flow[TakenIn]:
+    """Bring in what launched pairs did; as `import_points`."""
+    return _take_in("/v1/observations", "observations", _rows(observations))
+
+
+def observations(
+    *,
+    job: str | None = None,
+    gpu_model: str | None = None,
+    limit: int = 100,
+    before: str | None = None,
+) -> Flow[tuple[Observation, ...]]:
+    """What launched pairs did, the newest first.
+
+    Args:
+        job: Only pairs with it.
+        gpu_model: Only on this GPU model.
+        limit: At most so many, up to 1000; and those that began with the last one.
+        before: Only those that began before this moment, ISO 8601.
+    """
+    query = {"job": job, "gpu_model": gpu_model, "limit": limit, "before": before}
+    ask = Ask(method="GET", path="/v1/observations", query=query)
+    return exchange(ask, partial(read_items, Observation, name="observations"))
+
+
+def _take_in(path: str, name: str, rows: list[dict[str, Any]]) -> Flow[TakenIn]:
+    taken = TakenIn(read=0, new=0)
+    for start in range(0, len(rows), _AT_ONCE):
+        ask = Ask(method="POST", path=path, body={name: rows[start : start + _AT_ONCE]})
+        taken += yield from exchange(ask, partial(read, TakenIn))
+    return taken
+
+
+def _rows(records: Iterable[Record]) -> list[dict[str, Any]]:
+    return [to_row(record) for record in records]
+
+
+def _of_job(job: str) -> str:
+    return f"/v1/profiles/{quoted(job)}"

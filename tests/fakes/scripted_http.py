@@ -1,0 +1,99 @@
+"""A server that answers with what a test says, in turn, and keeps what it was asked."""
+
+import json
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One answer; without a status the connection ends instead.
+
+    Attributes:
+        body: Bytes as they are, anything else as JSON.
+        after_s: How long it takes.
+    """
+
+    status: int | None = 200
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    after_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One request."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Scripted:
+    """The server; the last reply answers all further requests, too."""
+
+    url: str
+    seen: list[Seen]
+    _server: "_Server"
+
+    def will(self, *replies: Reply) -> None:
+        """Answer with these from now on, and forget what was seen."""
+        self._server.replies = list(replies)
+        self.seen.clear()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.replies: list[Reply] = []
+        self.seen: list[Seen] = []
+        self.ended = threading.Event()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def _answer(self) -> None:
+        server = cast("_Server", self.server)
+        text = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        body = json.loads(text) if text else None
+        server.seen.append(Seen(self.command, self.path, dict(self.headers.items()), body))
+        reply = server.replies.pop(0) if len(server.replies) > 1 else server.replies[0]
+        server.ended.wait(reply.after_s)
+        if reply.status is None:
+            self.close_connection = True
+            return
+        content = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+        self.send_response(reply.status)
+        for name, value in reply.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_POST = do_PUT = do_DELETE = _answer  # noqa: N815 the names that http.server calls
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 as in the base
+        """Not on the terminal."""
+
+
+@contextmanager
+def scripted_http() -> Generator[Scripted]:
+    """The server, until the end of the block."""
+    with _Server() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield Scripted(f"http://127.0.0.1:{server.server_port}", server.seen, server)
+        finally:
+            server.ended.set()
+            server.shutdown()
+            thread.join()

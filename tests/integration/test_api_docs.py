@@ -1,0 +1,188 @@
+"""The examples of docs/client.md and docs/api.md, run as they stand against a real service."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from host import FakeHost
+from serving import Served, serving
+
+from advisor.client import Client
+
+DOCS = Path(__file__).parents[2] / "docs"
+ADDRESS = "http://127.0.0.1:8765"
+"""As the documents write it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Something to run.
+
+    Attributes:
+        before: The paragraph in front of it.
+        answer: The JSON block behind it, if there is one.
+    """
+
+    place: str
+    language: str
+    text: str
+    before: str
+    answer: str | None
+
+
+DOCUMENTS = ("client.md", "api.md")
+
+_FENCED = r"^```(?P<language>\w+)\n(?P<fenced>.*?)^```$(?:\n\n```json\n(?P<answer>.*?)^```$)?"
+_INDENTED = r"(?P<indented>(?:^    [^\n]*\n)+)"
+_BLOCK = re.compile(f"{_FENCED}|{_INDENTED}", re.MULTILINE | re.DOTALL)
+
+
+def blocks(document: str) -> list[Block]:
+    """What a document has to run, in order: fenced blocks, and indented ones that ask by curl."""
+    text = (DOCS / document).read_text()
+    return [
+        Block(
+            place=f"{document}:{text.count(chr(10), 0, found.start()) + 1}",
+            language=found["language"] or "bash",
+            text=found["fenced"] or textwrap.dedent(found["indented"]),
+            before=text[: found.start()].rstrip().rpartition("\n\n")[2],
+            answer=found["answer"],
+        )
+        for found in _BLOCK.finditer(text)
+        if found["language"] or found["indented"].lstrip().startswith("curl")
+    ]
+
+
+@pytest.fixture(scope="module")
+def service(fake_libraries: Path) -> Iterator[Served]:
+    """One that may launch, on a host with a fake GPU and the two jobs of the examples."""
+    # Short, since socket paths are.
+    with tempfile.TemporaryDirectory(prefix="adv") as folder:
+        (Path(folder) / "nvml" / "gpu0").mkdir(parents=True)
+        host = FakeHost(Path(folder), fake_libraries)
+        for job in ("bert-train", "vit-infer"):
+            host.write_job(job)
+        with serving(Path(folder), ["--launching"], **host.environment()) as served:
+            yield served
+            _end_launches(served)
+
+
+def _end_launches(served: Served) -> None:
+    """What was launched outlives the service, and must not outlive the test."""
+    with Client(served.url, served.token("end", "read", "launch")) as client:
+        for launch in client.launches(active=True):
+            client.stop_launch(launch)
+            client.wait(launch, timeout_s=60)
+
+
+@pytest.fixture(scope="module")
+def environment(service: Served) -> dict[str, str]:
+    """Variables of the examples: a token that may do everything that they do."""
+    token = service.token("examples", "admin")
+    return {
+        "ADVISOR_TOKEN": token,
+        "TOKEN": token,
+        "URL": service.url,
+        "PATH": os.environ["PATH"],
+    }
+
+
+def test_python_examples_run(service: Served, environment: dict[str, str], tmp_path: Path) -> None:
+    """The Python of the page, read from top to bottom, runs without an error or a warning."""
+    found = [block.text for block in blocks("client.md") if block.language == "python"]
+    assert found
+    script = tmp_path / "examples.py"
+    script.write_text("\n".join(found).replace(ADDRESS, service.url))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_shell_examples_run(
+    service: Served, environment: dict[str, str], document: str, tmp_path: Path
+) -> None:
+    """Each command, in order, gets what is written behind it, or an error that is announced."""
+    found = [block for block in blocks(document) if block.language == "bash"]
+    assert len(found) >= 3
+    for block in found:
+        command = f"curl() {{ command curl --noproxy '*' \"$@\"; echo; }}\n{block.text}"
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command.replace(ADDRESS, service.url)],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"{block.place}: {done.stderr}"
+        assert_announced(block, _json_texts(done.stdout), done.stdout)
+
+
+def assert_announced(block: Block, answers: list[Any], output: str) -> None:
+    """There is an answer; it has the keys that are shown, and is no error that nobody speaks of."""
+    assert answers or "# HELP" in output, f"{block.place}: {output}"
+    expected: dict[str, Any] = json.loads(block.answer) if block.answer else {}
+    for answer in answers:
+        if "error" in answer and "error" not in expected:
+            assert f"`{answer['error']['code']}`" in block.before, f"{block.place}: {answer}"
+    if expected:
+        assert_has(answers[-1], expected, block.place)
+
+
+def test_every_route_is_written_down() -> None:
+    """What OpenAPI lists stands in docs/api.md; launches have a page of their own."""
+    text = (DOCS / "api.md").read_text()
+    paths: list[str] = list(json.loads((DOCS.parent / "api/openapi.json").read_text())["paths"])
+    rest = [path for path in paths if path.startswith("/v1/") and "/launches" not in path]
+    assert len(rest) >= 12
+    assert not [path for path in rest if path not in text]
+
+
+def assert_has(answer: Any, documented: Any, place: str = "") -> None:
+    """Every key that is documented is there, with a value of the same kind; codes are the same."""
+    if isinstance(documented, dict):
+        for name, value in cast("dict[str, Any]", documented).items():
+            assert name in answer, f"{place}.{name}"
+            assert_has(answer[name], value, f"{place}.{name}")
+    elif isinstance(documented, list):
+        assert isinstance(answer, list), place
+        for item, value in zip(cast("list[Any]", answer), cast("list[Any]", documented)):  # noqa: B905
+            assert_has(item, value, f"{place}[]")
+    elif place.endswith(".error.code"):
+        assert answer == documented
+    elif isinstance(documented, str):
+        assert isinstance(answer, str), place
+    elif documented is not None and not isinstance(documented, bool):
+        assert isinstance(answer, int | float), place
+
+
+def _json_texts(output: str) -> list[Any]:
+    """All JSON that a block wrote, in order; other lines between are left out."""
+    decoder, found, at = json.JSONDecoder(), list[Any](), 0
+    while (begin := re.compile(r"[\[{]").search(output, at)) is not None:
+        try:
+            value, at = decoder.raw_decode(output, begin.start())
+            found.append(value)
+        except ValueError:
+            at = begin.end()
+    return found

@@ -1,0 +1,663 @@
+"""The Python client, against a real service and against one that misbehaves."""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, assert_type, cast
+
+import httpx
+import pytest
+from host import FakeHost
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted_http import Reply, Scripted, scripted_http
+from serving import Served, serving
+
+from advisor.client import (
+    AnswerError,
+    ApiError,
+    AsyncClient,
+    Client,
+    Launch,
+    Option,
+    Placement,
+    Recommendation,
+    TakenIn,
+    TooSlowError,
+    UnreachableError,
+    Wanted,
+    launching,
+    managing,
+    recommending,
+    recorded,
+)
+from advisor.client.exchange import Ask, Flow
+from advisor.client.reading import read
+from advisor.errors import AdvisorError, InputError
+from advisor.launch.status import LaunchStatus
+from advisor.observations import Observation
+from advisor.records import SoloPoint
+from advisor.typed_json import to_plain
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+
+Speak = Callable[..., Any]
+"""speak(address, name of a method, its arguments, token=..): by either client."""
+
+
+def blocking(url: str, name: str, *args: Any, token: str | None = None, **named: Any) -> Any:
+    with Client(url, token) as client:
+        return getattr(client, name)(*args, **named)
+
+
+def awaited(url: str, name: str, *args: Any, token: str | None = None, **named: Any) -> Any:
+    async def run() -> Any:
+        async with AsyncClient(url, token) as client:
+            return await cast("Awaitable[Any]", getattr(client, name)(*args, **named))
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(params=[blocking, awaited], ids=["blocking", "awaited"])
+def speak(request: pytest.FixtureRequest) -> Speak:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("service")) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def writer(service: Served) -> str:
+    return service.token("writer", "write")
+
+
+@pytest.fixture(scope="module")
+def answer(service: Served) -> Recommendation:
+    return blocking(service.url, "recommend", "bert-train", "vit-infer")
+
+
+@pytest.fixture
+def scripted() -> Iterator[Scripted]:
+    with scripted_http() as server:
+        yield server
+
+
+def own_points(job: str = "mine") -> list[SoloPoint]:
+    """A profile that the service does not have."""
+    return [replace(p, job=job) for p in bundled_solo_points() if p.job == "bert-train"]
+
+
+def an_observation(name: str = "one") -> Observation:
+    return Observation(
+        launch_id=f"20260131-120000-{name}",
+        job_a="gemm",
+        job_b="sort",
+        gpu_model="NVIDIA H200",
+        gpu_uuid="GPU-1",
+        share_a_percent=30.0,
+        share_b_percent=70.0,
+        rate_a=0.1,
+        overlap_s=60.0,
+        state="finished",
+        started_at="2026-01-31T12:00:00+00:00",
+    )
+
+
+# Against a real service.
+
+
+def test_the_client_says_what_the_command_says(service: Served, speak: Speak) -> None:
+    """Both doors give the same answer, to the last digit, and it is typed as it is."""
+    found: Recommendation = speak(
+        service.url, "recommend", "bert-train", "vit-infer", min_speed={"vit-infer": 0.4}
+    )
+    command = ["recommend", "bert-train", "vit-infer", "--min-speed", "vit-infer=0.4", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "advisor.cli", *command],
+        env={**os.environ, "ADVISOR_HOME": str(service.home)},
+        capture_output=True,
+        check=True,
+    )
+    said = json.loads(done.stdout)
+    assert found.raw == said
+    assert found.choice.name == said["choice"]["name"]
+    assert found.environments[0] == said["choice"]["environment_a"]
+    assert found.choice.speed_b.low == said["choice"]["speed_b"]["low"]
+    assert len(found.candidates) == len(said["candidates"])
+    assert found.choice in found.candidates
+    assert found.choice.speed_b.value >= 0.4
+
+
+def test_a_batch_keeps_its_order_and_its_errors(service: Served, speak: Speak) -> None:
+    """One wrong request has its error in its place and spoils no other."""
+    wanted = [
+        Wanted(jobs=("bert-train", "vit-infer"), fine=True),
+        Wanted(jobs=("bert-train", "no-such-job")),
+        Wanted(jobs=("vit-infer", "bert-train")),
+    ]
+    first, second, third = speak(service.url, "recommend_batch", wanted)
+    assert len(first.candidates) > 20
+    assert isinstance(second, ApiError)
+    assert (second.code, "no-such-job" in second.message) == ("bad-input", True)
+    assert third.job_a == "vit-infer"
+
+
+def test_a_placement(service: Served, speak: Speak) -> None:
+    """Jobs may be counts or a queue; both place all jobs, at the same worth."""
+    one: Placement = speak(service.url, "place", {"bert-train": 2, "vit-infer": 1}, 2)
+    queue = ["bert-train", "vit-infer", "bert-train"]
+    other: Placement = speak(service.url, "place", queue, 2, time_limit_s=5)
+    assert one.jobs_placed == other.jobs_placed == one.jobs == 3
+    assert one.work_per_joule == pytest.approx(other.work_per_joule)
+    assert sum(use.gpus * len(use.jobs) for use in one.uses) == 3
+
+
+def test_points_go_in_and_come_back(service: Served, speak: Speak, writer: str) -> None:
+    """A profile that was sent is there with every digit, is used, is replaced and forgotten."""
+    job = f"mine-{speak.__name__}"
+    points = own_points(job)
+
+    def ask(name: str, *args: Any, **named: Any) -> Any:
+        return speak(service.url, name, *args, token=writer, **named)
+
+    assert ask("import_points", points) == TakenIn(read=len(points), new=len(points))
+    assert ask("import_points", points) == TakenIn(read=len(points), new=0)
+    found = ask("profile", job)
+    assert (found.source, sorted(found.points, key=str)) == ("stored", sorted(points, key=str))
+    assert ask("recommend", job, "vit-infer").job_a == job
+    assert {row.job for row in ask("jobs")} >= {job, "bert-train"}
+    assert ask("put_profile", job, points[:5]) == 5
+    assert len(ask("profile", job, gpu_model=points[0].gpu_model).points) == 5
+    assert ask("delete_profile", job) == 5
+    with pytest.raises(ApiError, match=job) as refusal:
+        ask("profile", job)
+    assert refusal.value.status == 404
+
+
+def test_many_points_go_in_several_requests(service: Served, writer: str) -> None:
+    """More points than one body may have arrive all the same."""
+    points = [
+        replace(p, job="many", started_at=f"2026-01-01T00:{n // 60:02}:{n % 60:02}+00:00")
+        for n, p in zip(range(1200), own_points() * 1200, strict=False)
+    ]
+    assert blocking(service.url, "import_points", points, token=writer).new == 1200
+
+
+def test_pairs_that_were_measured(service: Served, speak: Speak) -> None:
+    """The measured points of a pair come as records, whichever job is named first."""
+    pair = bundled_pair_points()[0].pair
+    found = speak(service.url, "pair_points", *reversed(pair))
+    mine = [p for p in bundled_pair_points() if p.pair == pair]
+    assert sorted(found.bundled, key=str) == sorted(mine, key=str)
+    assert found.stored == ()
+
+
+def test_observations_go_in_and_come_back(service: Served, speak: Speak, writer: str) -> None:
+    """What a launched pair did is kept once, and comes back with every digit."""
+    seen = an_observation(speak.__name__)
+    assert speak(service.url, "observe", [seen], token=writer) == TakenIn(read=1, new=1)
+    assert speak(service.url, "observe", [seen], token=writer) == TakenIn(read=1, new=0)
+    assert seen in speak(service.url, "observations", job="gemm", limit=10)
+    assert speak(service.url, "observations", job="triad") == ()
+
+
+def test_models_and_the_audit_log(service: Served, speak: Speak) -> None:
+    """Models are listed and changed; who did so stands in the audit log."""
+    admin = service.token(f"admin-{speak.__name__}", "admin")
+    found = speak(service.url, "models")
+    assert [row.model for row in found.models if row.champion] == ["bundled"]
+    assert speak(service.url, "model", "bundled").manifest["version"] == found.models[0].version
+    assert speak(service.url, "promote", "bundled", token=admin).champion == "bundled"
+    with pytest.raises(ApiError, match="no promotion stands"):
+        speak(service.url, "rollback", token=admin)
+    entries = speak(service.url, "audit", token=admin, limit=4)
+    assert [(e.action, e.outcome) for e in entries] == [
+        ("model.rollback", "conflict"),
+        ("model.rollback", "begun"),
+        ("model.promote", "done"),
+        ("model.promote", "begun"),
+    ]
+    assert {e.who for e in entries} == {f"admin-{speak.__name__}"}
+
+
+def test_it_lives_and_is_ready(service: Served, speak: Speak) -> None:
+    """Yes while it runs; no, and not an error, where nobody listens."""
+    assert speak(service.url, "healthy") is True
+    assert speak(service.url, "ready") is True
+    assert speak("http://127.0.0.1:9", "healthy") is False
+    assert speak("http://127.0.0.1:9", "ready") is False
+
+
+def test_an_error_of_the_service_is_whole(service: Served, speak: Speak) -> None:
+    """Code, message, status and request id arrive; the request id is in the service's log."""
+    with pytest.raises(ApiError) as refusal:
+        speak(service.url, "recommend", "no-such-job", "vit-infer")
+    error = refusal.value
+    assert isinstance(error, AdvisorError)
+    assert (error.code, error.status) == ("bad-input", 422)
+    assert "no-such-job" in error.message
+    assert error.request_id in str(error)
+    ends = time.monotonic() + 10
+    while error.request_id not in service.log.read_text() and time.monotonic() < ends:
+        time.sleep(0.05)
+    assert error.request_id in service.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("token", "status", "code"),
+    [(None, 401, "unauthorized"), ("adv_wrong", 401, "unauthorized"), ("read", 403, "forbidden")],
+)
+def test_who_may_not_is_told(
+    service: Served, speak: Speak, token: str | None, status: int, code: str
+) -> None:
+    """Without a token, with a wrong one and with one of too little scope nothing is written."""
+    if token == "read":
+        token = service.token(f"reader-{speak.__name__}", "read")
+    with pytest.raises(ApiError) as refusal:
+        speak(service.url, "put_profile", "mine", own_points(), token=token)
+    assert (refusal.value.status, refusal.value.code) == (status, code)
+    assert token is None or token not in str(refusal.value)
+
+
+def test_every_route_has_a_method(service: Served) -> None:
+    """What OpenAPI lists, the client can ask for; a new route without a method is noticed here."""
+    asks = [next(flow) for flow in _flows()]
+    spec = httpx.get(f"{service.url}/v1/openapi.json", trust_env=False).json()
+    routes = {
+        (method.upper(), path)
+        for path, methods in spec["paths"].items()
+        for method in methods
+        if path.startswith(("/v1/", "/healthz", "/readyz"))
+    }
+    missed = {
+        (method, path)
+        for method, path in routes
+        if not any(
+            isinstance(ask, Ask)
+            and ask.method == method
+            and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), ask.path)
+            for ask in asks
+        )
+    }
+    assert len(routes) >= 18
+    assert not missed
+    assert _public(Client) == _public(AsyncClient)
+
+
+def _public(kind: type) -> set[str]:
+    return {name for name in vars(kind) if not name.startswith("_")}
+
+
+def _flows() -> list[Flow[Any]]:
+    return [
+        recommending.recommend("a", "b"),
+        recommending.recommend_batch([Wanted(jobs=("a", "b"))]),
+        recommending.place(["a"], 1),
+        recorded.jobs(),
+        recorded.profile("a"),
+        recorded.put_profile("a", own_points()),
+        recorded.delete_profile("a"),
+        recorded.import_points(own_points()),
+        recorded.pair_points("a", "b"),
+        recorded.observations(),
+        recorded.observe([an_observation()]),
+        launching.launch("a", "b"),
+        launching.launches(),
+        launching.launch_status("x"),
+        launching.stop_launch("x"),
+        managing.models(),
+        managing.model("v"),
+        managing.evaluation("v"),
+        managing.promote("v"),
+        managing.rollback(),
+        managing.audit(),
+        managing.healthy(),
+        managing.ready(),
+    ]
+
+
+def test_a_launch_from_begin_to_end(host: FakeHost) -> None:
+    """Planned, started once for one key, found again, looked at, stopped; with real processes."""
+    for job in ("one", "two"):
+        host.write_job(job)
+    with serving(host.folder, ["--launching"], **host.environment()) as served:
+        token = served.token("launcher", "read", "launch")
+        with Client(served.url, token) as client:
+            plan = client.plan_launch("one", "two", split="30/70")
+            assert [job.share_percent for job in plan.pairs[0].jobs] == [30, 70]
+            assert client.launches() == ()
+            begun = client.launch("one", "two", split="30/70", gpu=0, idempotency_key="k")
+            again = client.launch("one", "two", split="30/70", gpu=0, idempotency_key="k")
+            assert again.launch_id == begun.launch_id
+            with pytest.raises(ApiError) as refused:
+                client.launch("one", "two", split="40/60", gpu=0, idempotency_key="k")
+            assert refused.value.code == "idempotency-conflict"
+            ends = time.monotonic() + 60
+            while (seen := client.launch_status(begun)).state != "running":
+                assert not seen.over, seen.cause
+                assert time.monotonic() < ends, seen
+                time.sleep(0.2)
+            assert all(job.proven for job in seen.jobs)
+            assert [launch.launch_id for launch in client.launches(active=True)] == [seen.launch_id]
+            client.stop_launch(seen)
+            assert client.wait(seen, timeout_s=60).state == "stopped"
+            assert client.launches(active=True) == ()
+
+
+# Against a service that misbehaves.
+
+STATUS = LaunchStatus(launch_id="20260131-120000-abcdef", state="running", updated_at="now")
+OK = Reply(body={"status": "ok"})
+NO_MODELS = Reply(body={"models": [], "history": []})
+
+
+def a_launch(**changes: Any) -> Reply:
+    return Reply(body={**to_plain(replace(STATUS, **changes)), "host": "gpu7"})
+
+
+def refusal(status: int, code: str = "overloaded", **headers: str) -> Reply:
+    body = {"error": {"code": code, "message": "no.", "request_id": "r-1"}}
+    return Reply(
+        status=status, body=body, headers={n.replace("_", "-"): v for n, v in headers.items()}
+    )
+
+
+def test_a_busy_service_is_asked_again(scripted: Scripted, speak: Speak) -> None:
+    """429 and 503 are waited out for as long as the service said."""
+    scripted.will(refusal(429, Retry_After="1"), refusal(503, Retry_After="0"), NO_MODELS)
+    began = time.monotonic()
+    assert speak(scripted.url, "models").models == ()
+    assert time.monotonic() - began >= 1
+    assert len(scripted.seen) == 3
+
+
+def test_asking_again_has_an_end(scripted: Scripted, speak: Speak) -> None:
+    """A service that stays busy is asked four times in all, and then the error is the answer."""
+    scripted.will(refusal(503, Retry_After="0"))
+    with pytest.raises(ApiError) as refused:
+        speak(scripted.url, "models")
+    assert (refused.value.status, refused.value.retry_after_s) == (503, 0)
+    assert len(scripted.seen) == 4
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        refusal(503),
+        refusal(429, Retry_After="3600"),
+        refusal(503, Retry_After="Wed, 21 Oct 2026 07:28:00 GMT"),
+        refusal(500, "internal", Retry_After="0"),
+        refusal(422, "bad-input"),
+    ],
+)
+def test_what_would_not_help_is_not_done(scripted: Scripted, speak: Speak, reply: Reply) -> None:
+    """Nothing but a busy service that says when it is not is asked again."""
+    scripted.will(reply)
+    with pytest.raises(ApiError):
+        speak(scripted.url, "models")
+    assert len(scripted.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "args"), [("promote", ["v"]), ("rollback", []), ("delete_profile", ["a"])]
+)
+@pytest.mark.parametrize("reply", [refusal(503, Retry_After="0"), Reply(status=None)])
+def test_a_change_is_asked_for_once(
+    scripted: Scripted, speak: Speak, name: str, args: list[str], reply: Reply
+) -> None:
+    """What would do more the second time is never repeated, whatever went wrong."""
+    scripted.will(reply)
+    with pytest.raises((ApiError, UnreachableError)):
+        speak(scripted.url, name, *args)
+    assert len(scripted.seen) == 1
+
+
+def test_a_lost_connection_is_tried_again(scripted: Scripted, speak: Speak) -> None:
+    """A service that restarts while it is asked is not noticed."""
+    scripted.will(Reply(status=None), Reply(status=None), NO_MODELS)
+    assert speak(scripted.url, "models").models == ()
+    assert len(scripted.seen) == 3
+
+
+def test_a_repeated_launch_starts_once(scripted: Scripted, speak: Speak) -> None:
+    """Each repeat carries the key of the first request; the next launch has a key of its own."""
+    scripted.will(Reply(status=None), refusal(503, Retry_After="0"), a_launch())
+    assert speak(scripted.url, "launch", "a", "b", split="30/70").state == "running"
+    assert speak(scripted.url, "launch", "a", "b", split="30/70").state == "running"
+    assert speak(scripted.url, "launch", "a", "b", idempotency_key="mine").state == "running"
+    keys = [seen.headers["Idempotency-Key"] for seen in scripted.seen]
+    assert keys[0] == keys[1] == keys[2] != keys[3] != keys[4] == "mine"
+    assert len(keys[0]) >= 32
+    assert scripted.seen[0].body == {"jobs": ["a", "b"], "split": "30/70"}
+
+
+def test_a_launch_is_a_status(scripted: Scripted, speak: Speak) -> None:
+    """A launch is what the launcher calls one, whole, and keeps what a newer service adds."""
+    body = {**to_plain(STATUS), "host": "gpu7", "colour": "blue"}
+    scripted.will(Reply(status=202, body=body))
+    found: Launch = speak(scripted.url, "stop_launch", STATUS)
+    assert isinstance(found, LaunchStatus)
+    assert {f.name: getattr(found, f.name) for f in fields(STATUS)} == {
+        f.name: getattr(STATUS, f.name) for f in fields(STATUS)
+    }
+    assert found.raw["colour"] == "blue"
+    assert (scripted.seen[0].method, scripted.seen[0].path) == (
+        "DELETE",
+        f"/v1/launches/{STATUS.launch_id}",
+    )
+    scripted.will(Reply(body={"launches": [body, body]}))
+    assert [launch.state for launch in speak(scripted.url, "launches")] == ["running"] * 2
+
+
+def test_waiting_for_the_end(scripted: Scripted, speak: Speak) -> None:
+    """It looks until the launch is over, and tells how it ended, badly too."""
+    scripted.will(a_launch(), a_launch(state="stopping"), a_launch(state="failed", code="job"))
+    found: Launch = speak(scripted.url, "wait", STATUS, every_s=0.01)
+    assert (found.state, found.code, len(scripted.seen)) == ("failed", "job", 3)
+
+
+def test_waiting_has_a_limit(scripted: Scripted, speak: Speak) -> None:
+    """After the time that was given it says how the launch stands and what ends it."""
+    scripted.will(a_launch())
+    with pytest.raises(TooSlowError, match=r"abcdef is running after 0\.2 s.*stop_launch"):
+        speak(scripted.url, "wait", STATUS.launch_id, timeout_s=0.2, every_s=0.05)
+    assert len(scripted.seen) >= 3
+
+
+def test_a_slow_answer_ends_in_time(scripted: Scripted) -> None:
+    """The error says that it was slow, and a second time limit is not spent."""
+    scripted.will(Reply(body={}, after_s=30))
+    began = time.monotonic()
+    with Client(scripted.url, timeout_s=0.3) as client, pytest.raises(TooSlowError, match="time"):
+        client.models()
+    assert time.monotonic() - began < 5
+    assert len(scripted.seen) == 1
+
+
+def test_nobody_there(speak: Speak) -> None:
+    """The message has the address and what to look at."""
+    with pytest.raises(UnreachableError, match=r"http://127\.0\.0\.1:9.*advisor serve"):
+        speak("http://127.0.0.1:9", "models")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(status=502, body=b"<html>Bad gateway</html>"),
+        Reply(body=b"<html>Welcome</html>"),
+        Reply(status=404, body={"detail": "Not Found"}),
+        Reply(body=["models"]),
+        Reply(status=302, headers={"Location": "http://127.0.0.1:9/"}),
+    ],
+)
+def test_something_else_listens_there(scripted: Scripted, speak: Speak, reply: Reply) -> None:
+    """A proxy's page or another service is told as such, and a redirect is not followed."""
+    scripted.will(reply)
+    with pytest.raises(AnswerError, match="something else listens there"):
+        speak(scripted.url, "models", token="adv_secret")
+    assert len(scripted.seen) == 1
+
+
+def test_a_token_stays_a_secret(
+    scripted: Scripted, speak: Speak, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes to the service and nowhere else: no proxy of the environment, no error, no repr."""
+    for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    scripted.will(refusal(401, "unauthorized"))
+    with pytest.raises(ApiError) as refused:
+        speak(scripted.url, "models", token="adv_secret")
+    assert scripted.seen[0].headers["Authorization"] == "Bearer adv_secret"
+    assert "adv_secret" not in repr(refused.value) + str(refused.value)
+    with Client(scripted.url, "adv_secret") as client:
+        assert "adv_secret" not in repr(client)
+
+
+@pytest.mark.parametrize("token", ["", "adv_secret\n", "adv secret", "adv_sécret"])
+def test_a_token_that_is_none(token: str) -> None:
+    """It is refused before anything is sent, and not repeated."""
+    with pytest.raises(InputError, match="the token") as refused:
+        Client("http://127.0.0.1:9", token)
+    assert not token or token.strip() not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "127.0.0.1:8765", "ftp://h", "http://", "http://h:99999", "http://[", "http://u:pw@h"],
+)
+def test_an_address_that_is_none(url: str) -> None:
+    """The message shows a good one, and no password of a wrong one."""
+    with pytest.raises(InputError, match=r"http://127\.0\.0\.1:8765") as refused:
+        Client(url)
+    assert "pw" not in str(refused.value)
+
+
+def test_an_address_with_a_path(scripted: Scripted, speak: Speak) -> None:
+    """A service behind a proxy that gives it a path is found."""
+    scripted.will(NO_MODELS)
+    speak(f"{scripted.url}/advisor/", "models")
+    assert scripted.seen[0].path == "/advisor/v1/models"
+
+
+def test_names_stay_one_part_of_a_path(scripted: Scripted, speak: Speak) -> None:
+    """A name with a slash or dots asks for no other route."""
+    scripted.will(refusal(422, "bad-input"))
+    with pytest.raises(ApiError):
+        speak(scripted.url, "delete_profile", "../models/x?y=1#z")
+    assert scripted.seen[0].path == "/v1/profiles/..%2Fmodels%2Fx%3Fy%3D1%23z"
+
+
+def test_tls_needs_trust(tmp_path: Path) -> None:
+    """A certificate that nobody signed is refused, with what to do; given as a file it is taken."""
+    certificate, key = make_certificate(tmp_path)
+    options = ["--tls-certificate", str(certificate), "--tls-key", str(key)]
+    with serving(tmp_path, options) as served:
+        with pytest.raises(UnreachableError, match=r"verify='ca\.pem'"):
+            blocking(served.url, "models")
+        with Client(served.url, verify=certificate) as client:
+            assert client.models().models
+        with pytest.raises(InputError, match=r"nowhere\.pem"):
+            Client(served.url, verify="nowhere.pem")
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 that signs itself, and its key."""
+    if (openssl := shutil.which("openssl")) is None:
+        pytest.skip("needs the program openssl")
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    command = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    command += ["-nodes", "-days", "2", "-subj", "/CN=advisor", "-addext"]
+    command += ["subjectAltName=IP:127.0.0.1", "-out", str(certificate), "-keyout", str(key)]
+    subprocess.run(command, check=True, capture_output=True)
+    return certificate, key
+
+
+# What answers must hold.
+
+
+@given(st.data())
+def test_a_newer_service_may_say_more(answer: Recommendation, data: st.DataObject) -> None:
+    """Keys that are unknown, at any depth, change nothing but `raw`."""
+    raw = json.loads(json.dumps(answer.raw))
+    target = data.draw(st.sampled_from(_records(raw)))
+    target["colour"] = data.draw(st.one_of(st.none(), st.integers(), st.text(), st.just({"a": 1})))
+    assert replace(read(Recommendation, raw), raw=answer.raw) == answer
+
+
+@given(st.data())
+def test_what_is_missing_is_named(answer: Recommendation, data: st.DataObject) -> None:
+    """Without any one of the keys the error says which, and what to do."""
+    raw = json.loads(json.dumps(answer.raw))
+    target = data.draw(st.sampled_from(_records(raw)))
+    name = data.draw(st.sampled_from(sorted(target)))
+    del target[name]
+    with pytest.raises(AnswerError, match=f"without {name}.*same version"):
+        read(Recommendation, raw)
+
+
+@pytest.mark.parametrize("wrong", [None, "1", True, float("nan"), [1], {}])
+def test_a_number_is_a_number(answer: Recommendation, wrong: object) -> None:
+    """Another type, and NaN, in the place of a number is an error that names the place."""
+    raw = json.loads(json.dumps(answer.raw))
+    raw["choice"]["power_w"]["low"] = wrong
+    with pytest.raises(AnswerError, match=r"choice\.power_w\.low is"):
+        read(Recommendation, raw)
+
+
+def _records(raw: Any) -> list[dict[str, Any]]:
+    """The objects of a recommendation whose keys are fixed."""
+    choices = [raw["choice"], *raw["candidates"]]
+    numbers = [option[name] for option in choices for name in ("rate_a", "speed_b", "power_w")]
+    return [raw, raw["model"], *raw["rules"], *choices, *numbers]
+
+
+def test_types_reach_the_user() -> None:
+    """Checkers see what each method takes and gives, of both clients."""
+
+    async def later(client: AsyncClient) -> None:
+        assert_type(await client.recommend("a", "b"), Recommendation)
+        assert_type(await client.wait("x"), Launch)
+
+    def now(client: Client) -> None:
+        assert_type(client.recommend("a", "b", min_speed=0.5), Recommendation)
+        assert_type(client.recommend("a", "b").choice, Option)
+        assert_type(client.recommend_batch([]), tuple[Recommendation | ApiError, ...])
+        assert_type(client.place(["a"], 1), Placement)
+        assert_type(client.launch("a", "b"), Launch)
+        assert_type(client.ready(), bool)
+        client.recommend("a")  # pyright: ignore[reportCallIssue]
+        client.recommend("a", "b", colour="blue")  # pyright: ignore[reportCallIssue]
+
+    assert callable(later)
+    assert callable(now)
+
+
+# What it loads.
+
+
+def test_without_httpx_the_message_has_the_command() -> None:
+    """The import fails with what to install."""
+    code = "import sys; sys.modules['httpx'] = None; import advisor.client"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pip install 'sm-advisor[client]'" in done.stderr.splitlines()[-1]
+
+
+def test_the_client_is_light() -> None:
+    """A program that only asks loads nothing of what answers, and no httpx before it asks."""
+    code = "import sys, advisor; print(*sys.modules); import advisor.client; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    before, after = (set(line.split()) for line in done.stdout.splitlines())
+    assert "httpx" in after - before
+    heavy = {"numpy", "fastapi", "sqlalchemy", "pydantic", "onnxruntime", "advisor_data", "yaml"}
+    assert not heavy & after
