@@ -1,0 +1,475 @@
+"""The files of deploy/: as far as they can be checked without a container engine."""
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+import yaml
+from serving import Served, serving
+
+from advisor.client import Client
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+PROMETHEUS = DEPLOY / "prometheus"
+DASHBOARD = DEPLOY / "grafana/dashboard.json"
+
+
+def program(name: str, package: str) -> str:
+    """The path of a program, or a skip that names its Debian package."""
+    if (found := shutil.which(name)) is None:
+        pytest.skip(f"needs {name} (Debian package {package})")
+    return found
+
+
+def run(*command: str | Path, **more: Any) -> str:
+    """What a program said, if it was content."""
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **more
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def get(url: str, **query: str) -> httpx.Response:
+    return httpx.get(url, params=query, trust_env=False)
+
+
+# systemd
+
+
+def unit() -> dict[str, list[str]]:
+    """Settings of the unit by name; each may come several times."""
+    settings: dict[str, list[str]] = {}
+    for line in (DEPLOY / "advisor.service").read_text().splitlines():
+        if line and not line.startswith(("#", "[")):
+            name, _, value = line.partition("=")
+            settings.setdefault(name, []).append(value)
+    return settings
+
+
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    """Systemd finds nothing to remark on: no unknown name, no value that it would leave out."""
+    verify = program("systemd-analyze", "systemd")
+    text = (DEPLOY / "advisor.service").read_text()
+    # The command is checked for being there, and it is installed where the unit is.
+    (tmp_path / "advisor.service").write_text(text.replace("/opt/advisor/bin/advisor", "/bin/true"))
+    assert run(verify, "verify", "--man=no", tmp_path / "advisor.service") == ""
+
+
+def test_the_unit_stays_hardened() -> None:
+    """Systemd's own measure of exposure, from 0 to 10, does not grow unnoticed."""
+    analyze = program("systemd-analyze", "systemd")
+    run(analyze, "security", "--offline=yes", "--threshold=40", DEPLOY / "advisor.service")
+
+
+def test_the_unit_runs_as_nobody_special() -> None:
+    """A user of its own, with no way to more."""
+    settings = unit()
+    assert settings["User"] == settings["Group"] == ["advisor"]
+    assert settings["NoNewPrivileges"] == ["yes"]
+    assert settings["CapabilityBoundingSet"] == settings["AmbientCapabilities"] == [""]
+    assert settings["ProtectSystem"] == ["strict"]
+
+
+def test_launches_outlive_the_unit() -> None:
+    """A stop or restart ends the server alone, and leaves the folder with the MPS sockets."""
+    settings = unit()
+    assert settings["KillMode"] == ["process"]
+    assert settings["RuntimeDirectoryPreserve"] == ["yes"]
+    assert settings["OOMPolicy"] == ["continue"]
+    assert settings["Restart"] == ["on-failure"]
+
+
+def test_the_unit_leaves_gpus_in_reach() -> None:
+    """What would hide devices, user ids or the lock in /tmp from jobs is off."""
+    settings = unit()
+    for name in ("PrivateTmp", "PrivateDevices", "PrivateUsers"):
+        assert settings[name] == ["no"]
+    assert not {"ProtectClock", "DeviceAllow", "DevicePolicy", "MemoryDenyWriteExecute"} & {
+        *settings
+    }
+    assert settings["ReadWritePaths"] == ["/tmp"]
+
+
+def test_the_unit_can_write_where_it_is_told_to() -> None:
+    """The folders that its variables name are made for it."""
+    settings = unit()
+    variables = dict(text.split("=", 1) for text in settings["Environment"])
+    assert variables["ADVISOR_HOME"] == f"/var/lib/{settings['StateDirectory'][0]}"
+    assert variables["ADVISOR_RUNTIME_DIR"] == f"/run/{settings['RuntimeDirectory'][0]}"
+    assert variables["ADVISOR_JOBS"].startswith(f"/etc/{settings['ConfigurationDirectory'][0]}/")
+
+
+# Containerfile
+
+INSTRUCTIONS = {
+    "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL", "RUN",
+    "SHELL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR",
+}  # fmt: skip
+"""Known ones; without ADD, which fetches and unpacks, and ONBUILD and MAINTAINER."""
+
+
+def containerfile() -> list[tuple[str, str]]:
+    """Instructions and their arguments, with continued lines joined."""
+    text = (DEPLOY / "Containerfile").read_text()
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    return [cast("Any", tuple(line.split(maxsplit=1))) for line in joined.splitlines() if line]
+
+
+def last_stage() -> dict[str, list[str]]:
+    """Arguments of the last stage's instructions by name."""
+    found: dict[str, list[str]] = {}
+    for name, arguments in containerfile():
+        if name == "FROM":
+            found = {}
+        found.setdefault(name, []).append(arguments)
+    return found
+
+
+def test_the_containerfile_is_one() -> None:
+    """Only known instructions, a tag on every base, and nothing fetched from an address."""
+    lines = containerfile()
+    assert {name for name, _ in lines} <= INSTRUCTIONS
+    bases = [arguments.split()[0] for name, arguments in lines if name == "FROM"]
+    assert all(re.fullmatch(r"[a-z/]+:\d[\w.-]*", base) for base in bases), bases
+    assert not re.search(r"https?://(?!127\.0\.0\.1)|curl|wget", str(lines))
+
+
+def test_the_containerfile_copies_what_is_there() -> None:
+    """Each source is in the checkout and let through to the engine; all that is installed is."""
+    let_in = (DEPLOY / "Containerfile.dockerignore").read_text().split()
+    copied = [
+        source
+        for name, arguments in containerfile()
+        if name == "COPY" and "--from" not in arguments
+        for source in arguments.split()[:-1]
+    ]
+    assert all((ROOT / source).exists() for source in copied)
+    assert {f"!{source}" for source in copied} == {line for line in let_in if line[0] == "!"}
+    packages = re.search(
+        r"wheel\]\s*packages = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(), re.DOTALL
+    )
+    assert packages
+    assert set(re.findall(r'"(.+?)"', packages[1])) <= set(copied)
+
+
+def test_the_container_runs_as_nobody_special() -> None:
+    """The user is a fixed number and not root, and it owns nothing but its volume."""
+    stage = last_stage()
+    assert stage["USER"] == ["10001:10001"]
+    assert stage["VOLUME"] == ["/var/lib/advisor"]
+    names = [name for name, _ in containerfile()]
+    assert names.index("USER") < names.index("ENTRYPOINT") < names.index("CMD")
+    assert not re.search(r"(?i)password|secret|token", str([*stage["ENV"], *stage["RUN"]]))
+
+
+def test_the_container_gets_versions_that_were_tested(tmp_path: Path) -> None:
+    """Its constraints are the pins of the lock, all of them, without hashes."""
+    script = next(a for n, a in containerfile() if n == "RUN" and "constraints.txt" in a)
+    (tmp_path / "requirements").mkdir()
+    shutil.copy(ROOT / "requirements/dev.txt", tmp_path / "requirements")
+    run("sh", "-c", script.split("&&")[0], cwd=tmp_path)
+    made = (tmp_path / "constraints.txt").read_text().splitlines()
+    lock = (ROOT / "requirements/dev.txt").read_text()
+    assert [line.split(" ")[0] for line in made] == re.findall(r"^[a-z0-9].*?==\S+", lock, re.M)
+    assert not [line for line in made if line.endswith("\\") or "hash" in line]
+
+
+def test_the_command_of_the_container_works(tmp_path: Path) -> None:
+    """What it starts listens, is content with its own health check, and lets no stranger read."""
+    stage = last_stage()
+    options = json.loads(stage["CMD"][0])
+    assert json.loads(stage["ENTRYPOINT"][0]) == ["advisor"]
+    check = json.loads(stage["HEALTHCHECK"][0].partition("CMD ")[2])
+    with serving(tmp_path, options[1:]) as served:
+        port = served.url.rpartition(":")[2]
+        python, flag, code = check
+        assert ":8765/" in code
+        assert python == "python"
+        run(sys.executable, flag, code.replace(":8765/", f":{port}/"))
+        url = f"http://127.0.0.1:{port}"
+        assert get(f"{url}/v1/jobs").status_code == 401
+        with Client(url, served.token("me", "read")) as client:
+            assert client.jobs()
+
+
+# compose
+
+
+def compose() -> dict[str, Any]:
+    return yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+
+
+def test_compose_names_what_is_there() -> None:
+    """Volumes, secrets, services and mounted files that are named exist."""
+    spec = compose()
+    for service in spec["services"].values():
+        assert set(service.get("secrets", [])) <= set(spec["secrets"])
+        assert set(service.get("depends_on", {})) <= set(spec["services"])
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            if source.startswith("."):
+                assert (DEPLOY / source).exists(), volume
+            else:
+                assert source in spec["volumes"]
+        for ready in service.get("depends_on", {}).values():
+            assert ready["condition"] in {"service_healthy", "service_completed_successfully"}
+    build = spec["services"]["advisor"]["build"]
+    assert (DEPLOY / build["context"] / build["dockerfile"]).is_file()
+
+
+def test_compose_opens_loopback_only() -> None:
+    """No port can be reached from another host, and the database none at all."""
+    services = compose()["services"]
+    ports = {name: service.get("ports", []) for name, service in services.items()}
+    assert all(port.startswith("127.0.0.1:") for found in ports.values() for port in found)
+    assert ports["postgres"] == ports["migrate"] == []
+
+
+def test_compose_keeps_secrets_in_files() -> None:
+    """No variable, command or image holds a password; the files are in no commit and no image."""
+    text = (DEPLOY / "compose.yaml").read_text()
+    assert all(secret["file"].startswith("secrets/") for secret in compose()["secrets"].values())
+    assert not re.search(r"(?i)(password|token)[\w]*:\s*(?!/run/secrets/|\{file)\S", text)
+    assert "secrets/" in (DEPLOY / ".gitignore").read_text().splitlines()
+
+
+def test_compose_migrates_first() -> None:
+    """The service starts when the database is ready and has its tables."""
+    services = compose()["services"]
+    assert services["migrate"]["command"] == ["data", "migrate"]
+    conditions = {n: d["condition"] for n, d in services["advisor"]["depends_on"].items()}
+    assert conditions["migrate"] == "service_completed_successfully"
+    assert services["migrate"]["depends_on"]["postgres"]["condition"] == "service_healthy"
+
+
+def test_compose_hardens_what_it_can() -> None:
+    """Ours runs without rights, as its own user, on a root that cannot be written."""
+    services = compose()["services"]
+    for name in ("advisor", "migrate"):
+        service = services[name]
+        assert service["user"] == last_stage()["USER"][0]
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+    pinned = r"[a-z/]+:v?\d+[\w.-]*"
+    images = {s["image"] for n, s in services.items() if n not in {"advisor", "migrate"}}
+    assert all(re.fullmatch(pinned, image) for image in images), images
+
+
+def test_compose_hands_the_password_over(tmp_path: Path) -> None:
+    """Run by a real shell, the entry point gives the command its arguments and the password."""
+    (tmp_path / "advisor").write_text('#!/bin/sh\necho "$PGPASSWORD|$*"\n')
+    (tmp_path / "advisor").chmod(0o755)
+    (tmp_path / "password").write_text("s3 cret\n")
+    entry = [part.replace("$$", "$") for part in compose()["services"]["advisor"]["entrypoint"]]
+    entry[2] = entry[2].replace("/run/secrets/postgres_password", str(tmp_path / "password"))
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    assert run(*entry, "data", "two words", env=path) == "s3 cret|data two words\n"
+    (tmp_path / "password").unlink()
+    done = subprocess.run([*entry, "serve"], env=path, capture_output=True, check=False)
+    assert done.returncode != 0
+    assert done.stdout == b""
+
+
+def test_prometheus_reaches_the_service() -> None:
+    """It asks by a name and port that the service answers to, with a token that is mounted."""
+    spec = compose()["services"]
+    [job] = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
+    [target] = job["static_configs"][0]["targets"]
+    host, port = target.split(":")
+    command = spec[host]["command"]
+    assert command[command.index("--allowed-host") + 1] == host
+    assert spec[host]["ports"][0].endswith(f":{port}")
+    secret = Path(job["authorization"]["credentials_file"])
+    assert secret.parent == Path("/run/secrets")
+    assert secret.name in spec["prometheus"]["secrets"]
+
+
+# Prometheus and Grafana
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("service")) as served:
+        yield served
+
+
+def alerts() -> list[dict[str, Any]]:
+    [group] = yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"]
+    return group["rules"]
+
+
+def panels() -> list[dict[str, Any]]:
+    return json.loads(DASHBOARD.read_text())["panels"]
+
+
+def queries() -> dict[str, str]:
+    """PromQL of every panel and alert, by where it stands, with Grafana's variables filled in."""
+    found = {rule["alert"]: rule["expr"] for rule in alerts()}
+    for panel in panels():
+        for target in panel["targets"]:
+            text = target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".*")
+            found[f"{panel['title']} {target['refId']}"] = text
+    return found
+
+
+def test_every_query_names_a_metric_that_there_is(service: Served) -> None:
+    """Names, and the labels that are looked at, are those of a real service."""
+    # A family without samples still has its line of help.
+    with Client(service.url) as client:
+        client.recommend("bert-train", "vit-infer")
+    text = get(f"{service.url}/metrics").text
+    kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
+    known = {"up"} | {
+        name + end
+        for name, kind in kinds.items()
+        for end in (["_bucket", "_count", "_sum"] if kind == "histogram" else [""])
+    }
+    for place, query in queries().items():
+        bare = re.sub(r'"[^"]*"', "", query)
+        names = set(re.findall(r"\b(?:advisor_\w+|up)\b", bare))
+        assert names, place
+        assert names <= known, place
+    routes = set(re.findall(r'route="([^"$]+)"', str(queries())))
+    assert routes <= set(get(f"{service.url}/v1/openapi.json").json()["paths"])
+    states = set(re.findall(r'advisor_launches\{[^}]*state="(\w+)"', str(queries())))
+    assert states <= set(re.findall(r'advisor_launches\{state="(\w+)"', text))
+
+
+def test_promtool_is_content() -> None:
+    """Configuration and rules are what Prometheus takes, and the rules do what their tests say."""
+    promtool = program("promtool", "prometheus")
+    run(promtool, "check", "config", "--syntax-only", PROMETHEUS / "prometheus.yml")
+    assert f"{len(alerts())} rules" in run(promtool, "check", "rules", PROMETHEUS / "alerts.yml")
+    run(promtool, "test", "rules", "alerts_test.yml", cwd=PROMETHEUS)
+
+
+def test_every_alert_has_a_test_and_says_what_to_do() -> None:
+    """Each is expected to fire in a test of its own."""
+    tests = yaml.safe_load((PROMETHEUS / "alerts_test.yml").read_text())["tests"]
+    fired = {t["alertname"] for test in tests for t in test["alert_rule_test"] if t["exp_alerts"]}
+    assert fired == {rule["alert"] for rule in alerts()}
+    assert all({"summary", "action"} <= set(rule["annotations"]) for rule in alerts())
+
+
+def test_every_panel_can_be_parsed(tmp_path: Path) -> None:
+    """Promtool reads each query of the dashboard."""
+    promtool = program("promtool", "prometheus")
+    rules = [
+        {"record": f"query:{number}", "expr": query}
+        for number, query in enumerate(queries().values())
+    ]
+    file = tmp_path / "rules.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    assert f"{len(rules)} rules" in run(promtool, "check", "rules", file)
+
+
+def test_the_dashboard_is_whole() -> None:
+    """Panels have their own ids and places, a unit or plain numbers, and one data source."""
+    dashboard = json.loads(DASHBOARD.read_text())
+    assert len({panel["id"] for panel in panels()}) == len(panels()) > 10
+    cells = [
+        (x, y)
+        for panel in panels()
+        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) == 23
+    variables = {variable["name"] for variable in dashboard["templating"]["list"]}
+    assert variables == {"datasource", "instance"}
+    assert {panel["datasource"]["uid"] for panel in panels()} == {"${datasource}"}
+    sources = yaml.safe_load(
+        (DEPLOY / "grafana/provisioning/datasources/advisor.yaml").read_text()
+    )["datasources"]
+    assert sources[0]["url"] == "http://prometheus:9090"
+    provided = yaml.safe_load(
+        (DEPLOY / "grafana/provisioning/dashboards/advisor.yaml").read_text()
+    )["providers"]
+    mounted = compose()["services"]["grafana"]["volumes"]
+    assert any(f":{provided[0]['options']['path']}:" in volume for volume in mounted)
+
+
+EMPTY_WITHOUT_LAUNCHES = {
+    "Work per joule: predicted and observed A",
+    "Work per joule: predicted and observed B",
+}
+"""Panels that show something only while a pair runs."""
+
+
+@pytest.mark.prometheus
+def test_real_prometheus_answers_every_panel(service: Served, tmp_path: Path) -> None:
+    """Scraped from a real service, each query gives a value, and no alert but the right one."""
+    with prometheus(service, tmp_path) as ask, Client(service.url) as client:
+        ends = time.monotonic() + 60
+        while not ask("count_over_time(advisor_requests_total[1m]) > 3"):
+            client.recommend("bert-train", "vit-infer")
+            assert time.monotonic() < ends, "nothing was scraped"
+            time.sleep(0.5)
+        for place, query in queries().items():
+            found = ask(query)
+            if place in EMPTY_WITHOUT_LAUNCHES or place in {rule["alert"] for rule in alerts()}:
+                assert not found, place
+            else:
+                assert found, place
+
+
+@contextmanager
+def prometheus(service: Served, folder: Path) -> Generator[Callable[[str], list[Any]]]:
+    """Real Prometheus with our configuration, asked by PromQL."""
+    server = program("prometheus", "prometheus")
+    config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
+    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["rule_files"] = [str(PROMETHEUS / "alerts.yml")]
+    [job] = config["scrape_configs"]
+    job["static_configs"] = [{"targets": [service.url.removeprefix("http://")]}]
+    (folder / "token").write_text(service.token("prometheus", "read"))
+    job["authorization"]["credentials_file"] = str(folder / "token")
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    options = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+    with (
+        (folder / "prometheus.log").open("wb") as log,
+        subprocess.Popen(
+            [server, *options, f"--web.listen-address={address}"], stdout=log, stderr=log
+        ) as process,
+    ):
+        try:
+            _until_ready(f"http://{address}/-/ready", folder / "prometheus.log")
+            yield partial(_ask, f"http://{address}/api/v1/query")
+        finally:
+            process.terminate()
+
+
+def _until_ready(url: str, log: Path) -> None:
+    ends = time.monotonic() + 30
+    while time.monotonic() < ends:
+        try:
+            if get(url).is_success:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())
+
+
+def _ask(url: str, query: str) -> list[Any]:
+    answer = get(url, query=query).json()
+    assert answer["status"] == "success", answer
+    return answer["data"]["result"]
