@@ -1,0 +1,170 @@
+"""Launches pairs on this host's GPU and prints what was predicted beside what was observed.
+
+Each pair runs at the split that is recommended, at 50/50 and without limits, one after the other on
+one card; then at the recommended split once more, asked for over HTTP.
+
+    python docs/measurements/launch_pairs.py > launch_pairs.md
+"""
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from advisor.client import Client
+from advisor.rows import to_row
+
+PAIRS = (
+    ("fft", "resnet50-train"),
+    ("bert-train", "embedding"),
+    ("llm-decode", "matmul-bf16"),
+    ("sorting", "vit-infer"),
+    ("triad", "whisper-infer"),
+    ("gemm", "mobilenet-infer"),
+)
+
+HEADINGS = (
+    "pair", "asked by", "way", "SMs proven", "rate of first: predicted, observed",
+    "rate of second: predicted, observed", "W: predicted, observed",
+    "work per kJ: predicted, observed", "energy, kJ", "together, s",
+)  # fmt: skip
+
+_READY_S = 60
+
+
+def main() -> None:
+    """Print a table, one line as soon as each launch is over."""
+    options = _options()
+    pairs = [tuple(text.split("+")) for text in options.pairs] or PAIRS
+    seen: list[dict[str, Any]] = []
+    print(f"| {' | '.join(HEADINGS)} |\n|{' --- |' * len(HEADINGS)}", flush=True)
+    for a, b in pairs:
+        ways = (None, "50/50", "uncapped")
+        seen += [_tell("command", _launch(a, b, split, options)) for split in ways]
+    with _service(options) as client:
+        seen += [_tell("HTTP", _launch_by_http(client, a, b, options)) for a, b in pairs]
+    _gains(seen)
+    if options.json:
+        options.json.write_text(json.dumps(seen, indent=1))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("pairs", nargs="*", help="A+B; else six of the bundled jobs")
+    parser.add_argument("--gpu", default="0")
+    parser.add_argument("--duration", type=float, default=20, help="seconds of each launch")
+    parser.add_argument("--json", type=Path, help="all observations")
+    return parser.parse_args()
+
+
+def _launch(a: str, b: str, split: str | None, options: argparse.Namespace) -> dict[str, Any]:
+    command = [sys.executable, "-m", "advisor.cli", "launch", a, b, "--json"]
+    command += ["--gpu", options.gpu, "--duration", str(options.duration)]
+    command += ["--split", split] if split else []
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    last: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if done.returncode != 0:
+        raise SystemExit(f"{a} + {b} at {split}: {json.dumps(last)}")
+    (observation,) = last["observations"]
+    return {**observation, "recommended": split is None}
+
+
+def _launch_by_http(client: Client, a: str, b: str, options: argparse.Namespace) -> dict[str, Any]:
+    status = client.launch(a, b, gpu=options.gpu, duration_s=options.duration)
+    status = client.wait(status.launch_id, timeout_s=options.duration + 180)
+    if status.state == "failed":
+        raise SystemExit(f"{a} + {b}: {status.code}: {status.cause}")
+    for _ in range(50):
+        found = [o for o in client.observations(job=a) if o.launch_id == status.launch_id]
+        if found:
+            return {**to_row(found[0]), "recommended": True}
+        time.sleep(0.2)
+    raise SystemExit(f"the launch {status.launch_id} left no observation")
+
+
+@contextmanager
+def _service(options: argparse.Namespace) -> Iterator[Client]:
+    """`advisor serve --launching` with a token of its own, in this home."""
+    token = json.loads(
+        _advisor("tokens", "create", f"measure-{os.getpid()}", "--scope", "read", "--scope",
+                 "launch", "--json")
+    )  # fmt: skip
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "advisor.cli", "serve", "--launching", "--port", str(port)]
+    with (
+        tempfile.TemporaryFile() as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as server,
+        Client(f"http://127.0.0.1:{port}", token=_secret(token)) as client,
+    ):
+        try:
+            _await(client)
+            yield client
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait(30)
+
+
+def _secret(token: Mapping[str, Any]) -> str:
+    return str(token["secret"])
+
+
+def _await(client: Client) -> None:
+    deadline = time.monotonic() + _READY_S
+    while not client.ready():
+        if time.monotonic() > deadline:
+            raise SystemExit("the service is not ready")
+        time.sleep(0.2)
+
+
+def _advisor(*arguments: str) -> str:
+    command = [sys.executable, "-m", "advisor.cli", *arguments]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def _tell(door: str, o: dict[str, Any]) -> dict[str, Any]:
+    way = f"{o['share_a_percent']:g}/{o['share_b_percent']:g}" if o["mode"] == "mps" else o["mode"]
+    cells = (
+        f"{o['job_a']} + {o['job_b']}",
+        door,
+        f"{way}, recommended" if o["recommended"] else way,
+        f"{o['units_a']} + {o['units_b']}",
+        *(_both(o, name, 1) for name in ("rate_a", "rate_b", "power_w")),
+        _both(o, "work_per_joule", 1000),
+        f"{(o['energy_j'] or 0) / 1000:.2f}",
+        f"{o['overlap_s']:.1f}",
+    )
+    print(f"| {' | '.join(cells)} |", flush=True)
+    return {**o, "door": door}
+
+
+def _both(o: Mapping[str, Any], name: str, scale: float) -> str:
+    predicted, observed = o[f"predicted_{name}"], o[name]
+    if predicted is None or observed is None:
+        return "-"
+    off = 100 * (observed / predicted - 1)
+    return f"{scale * predicted:.4g}, {scale * observed:.4g} ({off:+.1f} %)"
+
+
+def _gains(seen: list[dict[str, Any]]) -> None:
+    """What the recommended split does beside the others of the same pair, as observed."""
+    print("\n| pair | recommended over 50/50 | over uncapped |\n| --- | --- | --- |")
+    for pair in dict.fromkeys((o["job_a"], o["job_b"]) for o in seen):
+        own = [o for o in seen if (o["job_a"], o["job_b"]) == pair and o["door"] == "command"]
+        work = [o["work_per_joule"] for o in own]
+        gains = [f"{100 * (work[0] / other - 1):+.1f} %" for other in work[1:]]
+        print(f"| {' + '.join(pair)} | {' | '.join(gains)} |")
+
+
+if __name__ == "__main__":
+    main()
