@@ -28,7 +28,7 @@ run: $(STAMP)  ## Recommend a split for two recorded jobs; needs no GPU
 	$(BIN)/advisor recommend mobilenet-train-b2 triad --all
 
 test: $(STAMP) debian  ## Run every test that needs no GPU; ARGS go to pytest
-	$(BIN)/pytest -n 6 $(ARGS)
+	$(BIN)/pytest -n 6 --dist worksteal $(ARGS)
 
 check: $(STAMP)  ## Lint, format, module names, types, import rule
 	$(BIN)/ruff check .

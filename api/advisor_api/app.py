@@ -12,6 +12,7 @@ from advisor_api.gate import Gate
 from advisor_api.launch_keeper import keeping
 from advisor_api.metrics import Metrics
 from advisor_api.options import ServeOptions
+from advisor_api.quick import QuickRecommendations
 from advisor_api.routes import (
     audit,
     health,
@@ -49,9 +50,13 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
         redoc_url=None,
         # A redirect is made of the Host header and the path, so both could choose where it leads.
         redirect_slashes=False,
+        # Our own metrics say it all; nothing is sent to whatever the environment names.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         responses={"default": {"model": ErrorAnswer, "description": "Why there is no answer"}},
     )
     app.state.metrics = metrics
+    # The last one that is added is the first one that a request meets.
+    app.add_middleware(QuickRecommendations)
     app.add_middleware(Gate, options=options, metrics=metrics)
     answer_errors(app)
     for module in (
