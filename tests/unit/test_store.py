@@ -259,6 +259,13 @@ def writer(url: str, home: Path, count: int, program: str = WRITER) -> "subproce
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+def rest_of(process: "subprocess.Popen[str]") -> str:
+    """What a process wrote behind the lines that were read; `communicate` forgets read-ahead."""
+    assert process.stdout is not None
+    with process:
+        return process.stdout.read()
+
+
 def test_two_processes_write_at_once(url: str, tmp_path: Path) -> None:
     """Points of writers that start together on a store not yet there are each kept once."""
     both = [writer(url, tmp_path, 60) for _ in range(2)]
@@ -276,7 +283,7 @@ def test_kill_9_loses_nothing_that_was_added(url: str, tmp_path: Path) -> None:
     for _ in range(20):
         process.stdout.readline()
     process.send_signal(signal.SIGKILL)
-    rest = process.communicate(timeout=50)[0].splitlines()
+    rest = rest_of(process).splitlines()
     whole = [line for line in rest if len(line.split()) == 2]
     with open_store(url, tmp_path) as store:
         assert len(store.solo_points()) >= 20 + len(whole)
@@ -304,7 +311,7 @@ def test_kill_9_of_a_replacement_keeps_one_profile_at_least(url: str, tmp_path: 
     for _ in range(20):
         process.stdout.readline()
     process.send_signal(signal.SIGKILL)
-    rest = process.communicate(timeout=50)[0].split()
+    rest = rest_of(process).split()
     done = int(rest[-1]) if rest else 19
     with open_store(url, tmp_path) as store:
         starts = {p.started_at for p in store.solo_points()}
