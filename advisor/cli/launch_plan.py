@@ -3,26 +3,19 @@
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.gpu import Gpu, Share
-from advisor.launch.plan import limit_environment, memory_fit, units_of
-from advisor.launch.spec import LaunchSpec, Pair
+from advisor.gpu import Gpu
+from advisor.job import Job
+from advisor.launch.plan import plan_of
+from advisor.launch.spec import LaunchSpec
 from advisor.settings import Settings
-from advisor.typed_json import to_plain
 
 
 def plan_json(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
-    """Keys that stay; docs/launch.md explains them."""
-    return {
-        "dry_run": True,
-        "gpu": spec.gpu,
-        "gpu_uuid": gpu and gpu.uuid,
-        "gpu_model": gpu and gpu.model,
-        "when_one_ends": spec.when_one_ends,
-        "duration_s": spec.duration_s,
-        "hang_s": spec.hang_s,
-        "pairs": [_pair(pair, gpu, settings) for pair in spec.pairs],
-        "notes": list(spec.notes),
-    }
+    """Keys that stay, with what the job files say; docs/launch.md explains them."""
+    plan = plan_of(spec, gpu, settings)
+    for told, pair in zip(plan["pairs"], spec.pairs, strict=True):
+        told["jobs"] = [_with_file(*both) for both in zip(told["jobs"], pair.jobs, strict=True)]
+    return plan
 
 
 def plan_lines(plan: dict[str, Any]) -> Iterator[str]:
@@ -43,26 +36,12 @@ def plan_lines(plan: dict[str, Any]) -> Iterator[str]:
         yield f"! {note}"
 
 
-def _pair(pair: Pair, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
+def _with_file(told: dict[str, Any], job: Job) -> dict[str, Any]:
     return {
-        "split": pair.name,
-        "way": pair.way,
-        "jobs": [_job(pair, number, gpu, settings) for number in (0, 1)],
-        "memory": memory_fit(pair, gpu),
-        "forecast": to_plain(pair.forecast),
-    }
-
-
-def _job(pair: Pair, number: int, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
-    job, share = pair.jobs[number], Share(pair.shares_percent[number])
-    return {
-        "job": job.name,
-        "rate_unit": job.progress.unit,
-        "share_percent": share.percent,
-        "units": units_of(share, gpu),
+        **told,
         "command": list(job.command),
         "workdir": str(job.workdir) if job.workdir else None,
-        "environment": {**dict(job.env), **limit_environment(pair, share, gpu, settings)},
+        "environment": {**dict(job.env), **told["environment"]},
     }
 
 

@@ -3,12 +3,28 @@
 from typing import Any
 
 from advisor.gpu import MEMORY_PART, Gpu, Share, units_for_percent
-from advisor.launch.spec import Pair
+from advisor.launch.spec import LaunchSpec, Pair
 from advisor.runtime.cu_mask_backend import CuMaskBackend
 from advisor.runtime.mps import PERCENTAGE, MpsBackend, own_pipe_dir
 from advisor.runtime.mps_control import Control
 from advisor.runtime.uncapped import UncappedBackend
 from advisor.settings import Settings
+from advisor.typed_json import to_plain
+
+
+def plan_of(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
+    """What a launch would run, without what only the job files say; docs/launch.md has the keys."""
+    return {
+        "dry_run": True,
+        "gpu": spec.gpu,
+        "gpu_uuid": gpu and gpu.uuid,
+        "gpu_model": gpu and gpu.model,
+        "when_one_ends": spec.when_one_ends,
+        "duration_s": spec.duration_s,
+        "hang_s": spec.hang_s,
+        "pairs": [_pair(pair, gpu, settings) for pair in spec.pairs],
+        "notes": list(spec.notes),
+    }
 
 
 def units_of(share: Share, gpu: Gpu | None) -> int | None:
@@ -38,3 +54,24 @@ def memory_fit(pair: Pair, gpu: Gpu | None) -> dict[str, Any]:
     most = MEMORY_PART * gpu.memory_mib if gpu and gpu.memory_mib else None
     fits = None if most is None or len(known) < len(needs) else sum(known) <= most
     return {"needs_mib": needs, "most_mib": most, "fits": fits}
+
+
+def _pair(pair: Pair, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
+    return {
+        "split": pair.name,
+        "way": pair.way,
+        "jobs": [_job(pair, number, gpu, settings) for number in (0, 1)],
+        "memory": memory_fit(pair, gpu),
+        "forecast": to_plain(pair.forecast),
+    }
+
+
+def _job(pair: Pair, number: int, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
+    job, share = pair.jobs[number], Share(pair.shares_percent[number])
+    return {
+        "job": job.name,
+        "rate_unit": job.progress.unit,
+        "share_percent": share.percent,
+        "units": units_of(share, gpu),
+        "environment": limit_environment(pair, share, gpu, settings),
+    }

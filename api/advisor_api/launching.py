@@ -9,12 +9,12 @@ from starlette.exceptions import HTTPException
 from advisor.errors import AdvisorError, BusyError, InputError
 from advisor.gpu import Gpu
 from advisor.launch.folder import LaunchFolder, find_folder
+from advisor.launch.plan import plan_of
 from advisor.launch.spec import LaunchSpec
 from advisor.launch.starting import check_memory
 from advisor.launch.status import OVER, LaunchStatus
 from advisor_api.access import Caller
 from advisor_api.audit import Audit
-from advisor_api.launch_plan import plan_of
 from advisor_api.launch_schemas import LaunchRequest
 from advisor_api.launch_steps import (
     HOST,

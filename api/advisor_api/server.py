@@ -120,7 +120,7 @@ class _Server(uvicorn.Server):
 
 
 def _spare_garbage_collection() -> None:
-    """Never look again at what lives as long as the process: that stops all answers for 0.1 s."""
+    """Never look again at what lives as long as the process: no request is answered meanwhile."""
     gc.collect()
     gc.freeze()
 

@@ -74,6 +74,7 @@ def test_a_client_that_does_not_read_is_cut_off(impatient: RawServer) -> None:
         client.connect(("127.0.0.1", impatient.port))
         client.sendall(request * 200)
         _until(lambda: _open_connections(impatient) == 1)
+        assert impatient.ask("GET", "/healthz").status == 200
 
 
 def test_the_connection_that_waited_longest_makes_room(impatient: RawServer) -> None:

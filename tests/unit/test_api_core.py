@@ -390,5 +390,7 @@ def test_how_it_ended_is_recorded_as_well() -> None:
 
 def test_what_was_done_is_told_as_done() -> None:
     """Where only the end cannot be recorded, the caller still learns the truth."""
-    with _audit(_Log(1)).of("profile.replace", "triad"):
+    log = _Log(1)
+    with _audit(log).of("profile.replace", "triad"):
         pass
+    assert [entry.outcome for entry in log.entries] == ["begun"]
