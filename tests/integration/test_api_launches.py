@@ -22,7 +22,9 @@ from launched import detached, no_leftovers, processes_of
 from postgres import Server
 
 from advisor.launch.folder import LaunchFolder, new_launch_id, now
+from advisor.launch.status import LaunchStatus
 from advisor.runtime.processes import wait_until
+from advisor.typed_json import to_plain
 from advisor_data.service_state import LaunchRow
 
 RUNS = "running"
@@ -322,10 +324,10 @@ def test_who_may_not_launch_does_not(site: Site) -> None:
 
 def test_a_launch_of_another_host_is_shown_and_not_stopped(site: Site) -> None:
     """Its last status comes from the database; who can stop it is named."""
-    status = {**site.server.ask("GET", "/v1/launches?limit=1").json["launches"][0], "state": RUNS}
-    del status["host"]
+    launch_id = new_launch_id()
+    status = to_plain(LaunchStatus(launch_id=launch_id, state=RUNS, updated_at=now()))
     row = LaunchRow(
-        launch_id=new_launch_id(), host="elsewhere", gpu="0", state=RUNS, spec="{}",
+        launch_id=launch_id, host="elsewhere", gpu="0", state=RUNS, spec="{}",
         status=json.dumps(status), asked_by="x", request_hash="", created_at=now(), updated_at=now()
     )  # fmt: skip
     with state_of(site.host) as state:
