@@ -43,7 +43,11 @@ class MpsBackend:
     @property
     def max_clients(self) -> int:
         """Places left on the GPU, beside clients that are there already."""
-        return max(1, _CLIENT_LIMIT - len(self._clients()))
+        return max(1, _CLIENT_LIMIT - len(self.clients()))
+
+    def clients(self) -> list[int]:
+        """Process numbers of all that use the GPU through this daemon."""
+        return [pid for server in self.control.servers() for pid in self.control.clients(server)]
 
     def environment(self, share: Share) -> dict[str, str]:
         """Variables that make a process a client under `share`."""
@@ -63,7 +67,7 @@ class MpsBackend:
 
     def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
         """Check every process's variables, and that the server lists one of them as a client."""
-        if not wait_until(lambda: bool(set(pids()) & set(self._clients())), _CLIENT_S):
+        if not wait_until(lambda: bool(set(pids()) & set(self.clients())), _CLIENT_S):
             raise LimitNotProvenError(
                 f"none of the job's processes {sorted(pids())} is a client of the MPS server",
                 why="the job uses no GPU, changes CUDA_MPS_PIPE_DIRECTORY, or runs in another "
@@ -89,7 +93,7 @@ class MpsBackend:
         for server in self.control.servers():
             for pid in set(pids) & set(self.control.clients(server)):
                 self.control.ask(f"terminate_client {server} {pid}")
-        wait_until(lambda: not set(pids) & set(self._clients()), _CLIENT_S)
+        wait_until(lambda: not set(pids) & set(self.clients()), _CLIENT_S)
 
     def close(self) -> None:
         """Quit the daemon if it is ours; a daemon that was already there stays."""
@@ -111,9 +115,6 @@ class MpsBackend:
     def _faulty(self) -> list[int]:
         return [s for s in self.control.servers() if "FAULT" in self.control.status(s)]
 
-    def _clients(self) -> list[int]:
-        return [pid for server in self.control.servers() for pid in self.control.clients(server)]
-
 
 def open_mps(
     gpu: Gpu, runtime_dir: Path, environment: Mapping[str, str], pipe_dir: Path | None = None
@@ -124,7 +125,8 @@ def open_mps(
         gpu: The GPU; its `units_total` must be known.
         runtime_dir: Where a daemon of our own keeps its pipe and logs.
         environment: Base environment of the control program.
-        pipe_dir: A daemon that is already there; None: our own, started if it does not run.
+        pipe_dir: A daemon that is already there; None: our own. The caller then holds the lock of
+            the GPU: one of ours that runs is what a killed advisor left, and is replaced.
 
     Raises:
         PartitionError: no daemon could be reached or started, it belongs to another user, or its
@@ -183,14 +185,25 @@ def _own_daemon(gpu: Gpu, runtime_dir: Path, environment: Mapping[str, str]) -> 
     for directory in (pipe_dir, log_dir):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     control = Control(pipe_dir, environment)
-    if not _answers(control):
-        control.start_daemon(gpu.uuid, log_dir)
+    if _answers(control):
+        _end_leftover(MpsBackend(gpu, control, owned=True))
+    control.start_daemon(gpu.uuid, log_dir)
     if not wait_until(lambda: _answers(control), _START_S):
         raise PartitionError(
             f"the MPS daemon for {gpu.uuid} did not answer within {_START_S} s",
             fix=f"read {log_dir}/control.log",
         )
     return control
+
+
+def _end_leftover(left: MpsBackend) -> None:
+    """End the daemon of an advisor that was killed, and what its jobs still do on the GPU.
+
+    Jobs that died with work under way leave the server in an undefined state (NVIDIA MPS
+    documentation, best practices): the next clients of the same server may fail as they start.
+    """
+    left.release(left.clients())
+    left.close()
 
 
 def _answers(control: Control) -> bool:

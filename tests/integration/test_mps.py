@@ -35,14 +35,25 @@ def test_every_share_is_read_back(backend: MpsBackend, host: FakeHost) -> None:
     assert granted == [12, 26, 38, 52, 66, 78, 92, 104, 118, 132]
 
 
-def test_own_daemon_is_stopped_and_a_running_one_is_used_again(host: FakeHost) -> None:
-    """What was started here ends here; a left-over daemon of ours is taken over."""
-    first = open_mps(GPU, host.folder / "run", host.environment())
-    second = open_mps(GPU, host.folder / "run", host.environment())
-    assert first.control.servers() == second.control.servers()
-    second.close()
+def test_own_daemon_is_stopped(host: FakeHost) -> None:
+    """What was started here ends here."""
+    backend = open_mps(GPU, host.folder / "run", host.environment())
+    backend.close()
     with pytest.raises(PartitionError, match="no MPS daemon answers"):
-        first.check_alive()
+        backend.check_alive()
+
+
+def test_daemon_of_a_killed_advisor_is_replaced(host: FakeHost) -> None:
+    """Its server may be spoiled by the jobs that died with it: it goes, and its clients before."""
+    left = open_mps(GPU, host.folder / "run", host.environment())
+    (host.pipe_dir / "status").write_text("FAULT")
+    (host.pipe_dir / "clients" / str(os.getpid())).touch()
+    backend = open_mps(GPU, host.folder / "run", host.environment())
+    assert left.control.pipe_dir == backend.control.pipe_dir
+    assert not backend.spoiled()
+    assert (host.pipe_dir / "clients" / f"{os.getpid()}.terminated").exists()
+    assert prove(backend, host, 30) == 38
+    backend.close()
 
 
 def test_daemon_that_was_there_stays(host: FakeHost) -> None:
