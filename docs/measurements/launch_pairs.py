@@ -3,7 +3,8 @@
 Each pair runs at the split that is recommended, at 50/50 and without limits, one after the other on
 one card; then at the recommended split once more, asked for over HTTP.
 
-    python docs/measurements/launch_pairs.py > launch_pairs.md
+    python docs/measurements/launch_pairs.py --json launch-pairs.json > launch-pairs.md
+    python docs/measurements/launch_pairs.py --recorded docs/measurements/launch-pairs.json
 """
 
 import argparse
@@ -11,6 +12,7 @@ import json
 import os
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -44,17 +46,26 @@ _READY_S = 60
 def main() -> None:
     """Print a table, one line as soon as each launch is over."""
     options = _options()
+    print(f"| {' | '.join(HEADINGS)} |\n|{' --- |' * len(HEADINGS)}", flush=True)
+    if options.recorded:
+        seen = [_tell(o["door"], o) for o in json.loads(options.recorded.read_text())]
+    else:
+        seen = _measure(options)
+    _gains(seen)
+    _errors([o for o in seen if o["recommended"]])
+    if options.json:
+        options.json.write_text(json.dumps(seen, indent=1) + "\n")
+
+
+def _measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     pairs = [tuple(text.split("+")) for text in options.pairs] or PAIRS
     seen: list[dict[str, Any]] = []
-    print(f"| {' | '.join(HEADINGS)} |\n|{' --- |' * len(HEADINGS)}", flush=True)
     for a, b in pairs:
         ways = (None, "50/50", "uncapped")
         seen += [_tell("command", _launch(a, b, split, options)) for split in ways]
     with _service(options) as client:
         seen += [_tell("HTTP", _launch_by_http(client, a, b, options)) for a, b in pairs]
-    _gains(seen)
-    if options.json:
-        options.json.write_text(json.dumps(seen, indent=1))
+    return seen
 
 
 def _options() -> argparse.Namespace:
@@ -62,7 +73,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("pairs", nargs="*", help="A+B; else six of the bundled jobs")
     parser.add_argument("--gpu", default="0")
     parser.add_argument("--duration", type=float, default=20, help="seconds of each launch")
-    parser.add_argument("--json", type=Path, help="all observations")
+    parser.add_argument("--json", type=Path, help="write all observations here")
+    parser.add_argument(
+        "--recorded", type=Path, help="observations of another time; launch nothing"
+    )
     return parser.parse_args()
 
 
@@ -159,11 +173,25 @@ def _both(o: Mapping[str, Any], name: str, scale: float) -> str:
 def _gains(seen: list[dict[str, Any]]) -> None:
     """What the recommended split does beside the others of the same pair, as observed."""
     print("\n| pair | recommended over 50/50 | over uncapped |\n| --- | --- | --- |")
+    gains = []
     for pair in dict.fromkeys((o["job_a"], o["job_b"]) for o in seen):
         own = [o for o in seen if (o["job_a"], o["job_b"]) == pair and o["door"] == "command"]
         work = [o["work_per_joule"] for o in own]
-        gains = [f"{100 * (work[0] / other - 1):+.1f} %" for other in work[1:]]
-        print(f"| {' + '.join(pair)} | {' | '.join(gains)} |")
+        gains.append([100 * (work[0] / other - 1) for other in work[1:]])
+        print(f"| {' + '.join(pair)} | {' | '.join(f'{gain:+.1f} %' for gain in gains[-1])} |")
+    means = (f"{statistics.mean(column):+.1f} %" for column in zip(*gains, strict=True))
+    print(f"| mean | {' | '.join(means)} |")
+
+
+def _errors(recommended: list[dict[str, Any]]) -> None:
+    """How far the predictions of the recommended splits are from what was observed."""
+    print("\n| recommended splits | mean distance | mean | lowest | highest |\n|" + " --- |" * 5)
+    both = {"rates": ("rate_a", "rate_b"), "power": ("power_w",), "work": ("work_per_joule",)}
+    for what, names in both.items():
+        off = [100 * (o[n] / o[f"predicted_{n}"] - 1) for o in recommended for n in names]
+        shown = (statistics.mean(off), min(off), max(off))
+        distance = statistics.mean(map(abs, off))
+        print(f"| {what} | {distance:.1f} % | {' | '.join(f'{x:+.1f} %' for x in shown)} |")
 
 
 if __name__ == "__main__":

@@ -114,10 +114,14 @@ def test_flagged_and_failed_points_stay(tmp_path: Path) -> None:
 
 def test_references_are_those_of_the_pairs_runs(tmp_path: Path) -> None:
     """Profiles and other runs stay out: they would stand for the wrong card or hour."""
-    solos = [*made_up.solo_points(run="first"), *made_up.solo_points(run="other")]
+    solos = [
+        *made_up.solo_points(run="first"),
+        *made_up.solo_points(run="other"),
+        *made_up.solo_points(run="first", gpu_uuid="GPU-without-pairs"),
+    ]
     built(tmp_path, made_up.pair_points(PAIRS), solos)
     kept = read_points(tmp_path / "into/references.parquet")
-    assert {to_row(p)["run"] for p in kept} == {"first"}
+    assert {(to_row(p)["run"], to_row(p)["gpu_uuid"]) for p in kept} == {("first", "GPU-made-up-0")}
     assert sorted(p.job for p in kept if isinstance(p, SoloPoint)) == sorted(
         job.name for job in made_up.JOBS
     )

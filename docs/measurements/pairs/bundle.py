@@ -10,7 +10,7 @@ data card, gets the new counts between its markers. Flagged points stay in; left
   or failed. A job beside itself has five splits and uncapped.
 - Other splits (time-sliced, exact counts of units, over-subscribed) of a pair that is whole in no
   run on that card.
-- Solo points other than those at 100 % from the runs of the pairs that stay.
+- Solo points other than those at 100 % from the runs and cards of the pairs that stay.
 """
 
 import argparse
@@ -122,9 +122,9 @@ def splits_wanted(at: Place) -> int:
 
 
 def references_of(pairs: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[SoloPoint]:
-    """The jobs alone at 100 % in the runs of the pairs."""
-    runs = {point.run for point in pairs}
-    return [point for point in solos if point.share_percent == 100 and point.run in runs]
+    """The jobs alone at 100 % in the runs of the pairs, on their cards."""
+    kept = {(point.run, point.gpu_uuid) for point in pairs}
+    return [p for p in solos if p.share_percent == 100 and (p.run, p.gpu_uuid) in kept]
 
 
 def left_out(points: Sequence[PairPoint], kept: Sequence[PairPoint]) -> str:
