@@ -2,12 +2,16 @@
 
 import importlib
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from host import FakeHost
 from hypothesis import HealthCheck, settings
+from launch_server import LaunchServer, launch_server, make_tokens
+from launched import no_leftovers
 from serving import Served, serving
 
 # Its types are known in part only.
@@ -16,28 +20,32 @@ schemathesis: Any = importlib.import_module("schemathesis")
 EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "20"))
 """Requests for each route, good and bad ones, the same in every run; more are other ones."""
 
-CONFIG: dict[str, Any] = {
-    "checks": {
-        # A body may fit its schema and still name a job that is not there, or be too long;
-        # launching is off.
-        "negative_data_rejection": {
-            "expected-statuses": ["400", "401", "403", "404", "405", "413", "415", "422"]
-        },
-        "positive_data_acceptance": {
-            "expected-statuses": ["2xx", "403", "404", "409", "413", "422"]
-        },
+CHECKS: dict[str, Any] = {
+    # A body may fit its schema and still name a job that is not there, or be too long; launching
+    # is off, or the GPU is taken.
+    "negative_data_rejection": {
+        "expected-statuses": ["400", "401", "403", "404", "405", "413", "415", "422"]
     },
-    "operations": [
-        {
-            # As GET, the same path shows a model of that name.
-            "include-path": "/v1/models/rollback",
-            "checks": {"allow_header_conformance": {"enabled": False}},
-        }
-    ],
+    "positive_data_acceptance": {"expected-statuses": ["2xx", "403", "404", "409", "413", "422"]},
+}
+
+ROLLBACK: dict[str, Any] = {
+    # As GET, the same path shows a model of that name.
+    "include-path": "/v1/models/rollback",
+    "checks": {"allow_header_conformance": {"enabled": False}},
 }
 
 
 LATER = "Bearer the token"
+
+JOBS = ("one", "other")
+
+MADE_UP = settings(
+    max_examples=EXAMPLES,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +63,48 @@ def token(served: Served) -> str:
     return served.token("tester", "admin")
 
 
-schema = schemathesis.openapi.from_path(
-    Path(__file__).parents[2] / "api/openapi.json",
-    config=schemathesis.config.SchemathesisConfig.from_dict(CONFIG),
-)
+@pytest.fixture(scope="module")
+def launching(fake_libraries: Path) -> Iterator[LaunchServer]:
+    """A service that launches jobs on a fake GPU."""
+    with tempfile.TemporaryDirectory(prefix="adv") as folder:
+        host = FakeHost(Path(folder), fake_libraries)
+        for name in JOBS:
+            host.write_job(name)
+        with (
+            no_leftovers(host),
+            launch_server(
+                host,
+                make_tokens(host, "made-up"),
+                "--launching",
+                "--no-anonymous-read",
+                "--log-level",
+                "error",
+            ) as server,
+        ):
+            yield server
 
 
+@pytest.fixture(scope="module")
+def over(launching: LaunchServer) -> str:
+    """The id of a launch that is over."""
+    launch_id = launching.launched(*JOBS)
+    launching.stop_launch(launch_id)
+    return launch_id
+
+
+def _schema(**config: Any) -> Any:
+    return schemathesis.openapi.from_path(
+        Path(__file__).parents[2] / "api/openapi.json",
+        config=schemathesis.config.SchemathesisConfig.from_dict({"checks": CHECKS, **config}),
+    )
+
+
+schema = _schema(operations=[ROLLBACK])
+# Of its own: a schema with such an operation forgets what it was narrowed to.
+launches = _schema().include(path_regex="^/v1/launches")
+
+
+@launches.auth()
 @schema.auth()
 class Admin:
     """Somebody who may do everything; where leaving the token out is what is tried, it is not set.
@@ -78,14 +122,25 @@ class Admin:
 
 
 @schema.parametrize()
-@settings(
-    max_examples=EXAMPLES,
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@MADE_UP
 def test_no_finding(case: Any, served: Served, token: str) -> None:
     """Every answer is one that the contract names, in its form, whatever is sent."""
     if case.headers.get("Authorization") == LATER:
         case.headers["Authorization"] = f"Bearer {token}"
     case.call_and_validate(base_url=served.url, timeout=30)
+
+
+@launches.parametrize()
+@MADE_UP
+def test_no_finding_where_launches_start(case: Any, launching: LaunchServer, over: str) -> None:
+    """As above, on a service that launches: good requests name jobs and a launch that are there."""
+    if case.headers.get("Authorization") == LATER:
+        case.headers["Authorization"] = f"Bearer {launching.tokens['launch']}"
+    if case.meta.generation.mode.is_positive:
+        if case.method == "POST":
+            case.body = {**case.body, "jobs": list(JOBS), "gpu": 0, "then": []}
+        if "launch_id" in case.path_parameters:
+            case.path_parameters["launch_id"] = over
+    answer = case.call_and_validate(base_url=f"http://127.0.0.1:{launching.port}", timeout=30)
+    if answer.status_code == 202 and case.method == "POST":
+        launching.stop_launch(answer.json()["launch_id"])
