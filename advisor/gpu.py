@@ -15,6 +15,9 @@ from advisor.errors import InputError
 
 Vendor = Literal["nvidia", "amd"]
 
+PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+"""The variable by which a process is told its share under MPS."""
+
 SM_QUANTUM = 2
 """SMs are granted in pairs (one texture processing cluster)."""
 

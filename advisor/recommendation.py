@@ -5,15 +5,13 @@ from dataclasses import dataclass
 
 from advisor.choice import evenness
 from advisor.constraints import Limits, Miss
-from advisor.gpu import Share
+from advisor.gpu import PERCENTAGE, Share
 from advisor.objectives import DEFAULT_OBJECTIVE, Objective
 from advisor.predictions import Interval, Prediction
 from advisor.profiles import Profile
 
 TIE = 0.005
 """Relative difference that is none: half a percent is what a measured value repeats to."""
-
-PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

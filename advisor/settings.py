@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from advisor.gpu import PERCENTAGE
+
 RUNTIME_DIR = "ADVISOR_RUNTIME_DIR"
 
 LIMIT_VARIABLES = (
-    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+    PERCENTAGE,
     "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING",
     "CUDA_MPS_PIPE_DIRECTORY",
     "CUDA_MPS_SM_PARTITION",

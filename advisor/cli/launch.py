@@ -22,7 +22,16 @@ from advisor.cli.launch_live import (
 from advisor.cli.launch_plan import plan_json, plan_lines
 from advisor.cli.launch_text import line, summary
 from advisor.cli.least_speeds import least_speeds
-from advisor.cli.options import AsJson, GpuModel, MaxPower, Memory, OtherGpu, Profiles
+from advisor.cli.options import (
+    AsJson,
+    GpuModel,
+    MaxPower,
+    Memory,
+    MinSpeed,
+    Objective,
+    OtherGpu,
+    Profiles,
+)
 from advisor.errors import InputError, SourceError
 from advisor.gpu import Gpu
 from advisor.launch.folder import LaunchFolder, create_folder
@@ -30,7 +39,7 @@ from advisor.launch.spawn import spawn_supervisor
 from advisor.launch.spec import HANG_S, LaunchSpec, WhenOneEnds
 from advisor.launch.starting import check_memory
 from advisor.launch.status import LaunchStatus
-from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor.settings import Settings, read_settings
 from advisor_models.launching import WantedLaunch, WantedPair, make_spec
 from advisor_profiling.live import find_gpu, with_units
@@ -47,13 +56,8 @@ def launch(
         list[str] | None, typer.Option(help="A pair for afterwards, C+D; may be given again")
     ] = None,
     gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
-    objective: Annotated[
-        str, typer.Option(help=f"What is maximised: {', '.join(OBJECTIVES)}")
-    ] = DEFAULT_OBJECTIVE,
-    min_speed: Annotated[
-        list[str] | None,
-        typer.Option(help="Least speed, JOB=0.5 or 0.5 for all; 1 is as fast as alone"),
-    ] = None,
+    objective: Objective = DEFAULT_OBJECTIVE,
+    min_speed: MinSpeed = None,
     max_power: MaxPower = None,
     memory: Memory = None,
     gpu_model: GpuModel = None,

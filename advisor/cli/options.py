@@ -5,6 +5,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from advisor.objectives import OBJECTIVES
+
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON on stdout")]
 
 PairPoints: TypeAlias = Annotated[
@@ -17,6 +19,15 @@ SoloPoints: TypeAlias = Annotated[
 
 Profiles: TypeAlias = Annotated[
     Path | None, typer.Option(help="File of solo points; else the stored or bundled ones")
+]
+
+Objective: TypeAlias = Annotated[
+    str, typer.Option(help=f"What is maximised: {', '.join(OBJECTIVES)}")
+]
+
+MinSpeed: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="Least speed, JOB=0.5 or 0.5 for all; 1 is as fast as alone"),
 ]
 
 MaxPower: TypeAlias = Annotated[float | None, typer.Option(help="Most power of a GPU, W")]

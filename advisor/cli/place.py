@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from advisor.cli.least_speeds import least_speeds
-from advisor.cli.options import AsJson, GpuModel, MaxPower, Memory, OtherGpu, Profiles
+from advisor.cli.options import AsJson, GpuModel, MaxPower, Memory, MinSpeed, OtherGpu, Profiles
 from advisor.errors import InputError
 from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor.settings import read_settings
@@ -43,10 +43,7 @@ def place(
     objective: Annotated[
         str, typer.Option(help="What is maximised: throughput-per-watt, throughput")
     ] = DEFAULT_OBJECTIVE,
-    min_speed: Annotated[
-        list[str] | None,
-        typer.Option(help="Least speed, JOB=0.5 or 0.5 for all; 1 is as fast as alone"),
-    ] = None,
+    min_speed: MinSpeed = None,
     max_power: MaxPower = None,
     memory: Memory = None,
     gpu_model: GpuModel = None,

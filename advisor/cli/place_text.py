@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from advisor.gpu import PERCENTAGE
 from advisor.place import Placement, Use
 from advisor.reasons import STARVED, percent
-from advisor.recommendation import PERCENTAGE
 from advisor.wording import count_of
 from advisor_models.placing import Planned, environments, way
 

@@ -7,9 +7,18 @@ from typing import Annotated
 import typer
 
 from advisor.cli.least_speeds import least_speeds
-from advisor.cli.options import AsJson, GpuModel, MaxPower, Memory, OtherGpu, Profiles
+from advisor.cli.options import (
+    AsJson,
+    GpuModel,
+    MaxPower,
+    Memory,
+    MinSpeed,
+    Objective,
+    OtherGpu,
+    Profiles,
+)
 from advisor.errors import InputError
-from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor.settings import read_settings
 
 # What needs numpy is imported in the command: `advisor --help` works without it.
@@ -18,13 +27,8 @@ from advisor.settings import read_settings
 def recommend(
     job_a: Annotated[str, typer.Argument(help="Name of a profiled job", metavar="A")],
     job_b: Annotated[str, typer.Argument(help="The job beside it; the same one, too", metavar="B")],
-    objective: Annotated[
-        str, typer.Option(help=f"What is maximised: {', '.join(OBJECTIVES)}")
-    ] = DEFAULT_OBJECTIVE,
-    min_speed: Annotated[
-        list[str] | None,
-        typer.Option(help="Least speed, JOB=0.5 or 0.5 for both; 1 is as fast as alone"),
-    ] = None,
+    objective: Objective = DEFAULT_OBJECTIVE,
+    min_speed: MinSpeed = None,
     max_power: MaxPower = None,
     memory: Memory = None,
     gpu_model: GpuModel = None,

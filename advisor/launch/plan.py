@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from advisor.gpu import MEMORY_PART, Gpu, Share, units_for_percent
+from advisor.gpu import MEMORY_PART, PERCENTAGE, Gpu, Share, units_for_percent
 from advisor.launch.spec import LaunchSpec, Pair
 from advisor.runtime.cu_mask_backend import CuMaskBackend
-from advisor.runtime.mps import PERCENTAGE, MpsBackend, own_pipe_dir
+from advisor.runtime.mps import MpsBackend, own_pipe_dir
 from advisor.runtime.mps_control import Control
 from advisor.runtime.uncapped import UncappedBackend
 from advisor.settings import Settings

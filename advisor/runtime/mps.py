@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import LimitNotProvenError, PartitionError
-from advisor.gpu import SM_FLOOR, Gpu, Share, units_for_percent
+from advisor.gpu import PERCENTAGE, SM_FLOOR, Gpu, Share, units_for_percent
 from advisor.runtime.backend import Granted, check_environments
 from advisor.runtime.limit import Seen, look
 from advisor.runtime.mps_control import Control
 from advisor.runtime.processes import owner_of, wait_until
 
-PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 
 _CLIENT_LIMIT = 48

@@ -9,7 +9,7 @@ from typing import Any
 
 from advisor.constraints import Limits
 from advisor.errors import NoSplitError
-from advisor.gpu import Share
+from advisor.gpu import PERCENTAGE, Share
 from advisor.place import Placement, Problem, Use, make_problem, value
 from advisor.place_options import job_type, mean_idle_power_w, predict_options
 from advisor.place_rules import all_alone, first_come, greedy
@@ -17,7 +17,6 @@ from advisor.place_solver import Solution
 from advisor.place_solver import place as solve
 from advisor.predictions import UNCAPPED
 from advisor.profiles import Profile
-from advisor.recommendation import PERCENTAGE
 from advisor.settings import Settings
 from advisor_models.known_profiles import Found, find_profiles
 from advisor_models.manifest import Manifest
@@ -109,35 +108,46 @@ def plan_by(
         ModelError: the model has not seen this GPU model.
         NoSplitError: no job keeps every limit.
     """
-    names = list(dict.fromkeys(wanted.queue))
-    profiles = found.profiles
-    options = predict_options(profiles, predictor, told=told)
+    problem = _problem(predictor, found.profiles, wanted, told)
+    if not (problem.pair_fits.any() or problem.alone_fits.any()):
+        raise _nothing_fits(found.profiles)
+    return Planned(
+        wanted=wanted,
+        gpu_model=found.profiles[0].gpu_model,
+        problem=problem,
+        solution=solve(problem, time_limit_s=wanted.time_limit_s),
+        others=_others(problem, wanted.queue),
+        manifest=predictor.manifest,
+        bundled=found.bundled,
+    )
+
+
+def _problem(
+    predictor: OnnxPredictor,
+    profiles: Sequence[Profile],
+    wanted: Wanted,
+    told: Callable[[int, int], None],
+) -> Problem:
     counts = Counter(wanted.queue)
-    problem = make_problem(
+    return make_problem(
         [job_type(profile, counts[profile.job]) for profile in profiles],
-        options,
+        predict_options(profiles, predictor, told=told),
         wanted.gpus,
         idle_power_w=mean_idle_power_w(profiles),
         objective=wanted.objective,
         limits=wanted.limits,
     )
-    if not (problem.pair_fits.any() or problem.alone_fits.any()):
-        raise _nothing_fits(profiles)
-    number = {name: n for n, name in enumerate(names)}
+
+
+def _others(problem: Problem, queue: Sequence[str]) -> dict[str, Placement]:
+    """What simpler rules would do; without those that find nothing."""
+    number = {name: n for n, name in enumerate(dict.fromkeys(queue))}
     others = {
         "best pair first": greedy(problem),
-        "first come, 50/50": first_come(problem, [number[name] for name in wanted.queue]),
+        "first come, 50/50": first_come(problem, [number[name] for name in queue]),
         "each job alone": all_alone(problem),
     }
-    return Planned(
-        wanted=wanted,
-        gpu_model=profiles[0].gpu_model,
-        problem=problem,
-        solution=solve(problem, time_limit_s=wanted.time_limit_s),
-        others={name: placement for name, placement in others.items() if placement},
-        manifest=predictor.manifest,
-        bundled=found.bundled,
-    )
+    return {name: placement for name, placement in others.items() if placement}
 
 
 def environments(use: Use) -> list[dict[str, str]]:

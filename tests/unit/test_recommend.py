@@ -12,12 +12,11 @@ from made_up_profiles import SHARES, Physics, Scripted, profile
 
 from advisor.choice import LEADS
 from advisor.errors import InputError, NoSplitError
-from advisor.gpu import MEMORY_PART, SM_FLOOR, units_for_percent
+from advisor.gpu import MEMORY_PART, PERCENTAGE, SM_FLOOR, units_for_percent
 from advisor.objectives import OBJECTIVES
 from advisor.predictions import NINE, UNCAPPED, Prediction
 from advisor.profiles import Profile
 from advisor.recommend import TIE, Option, Recommendation, Request, recommend
-from advisor.recommendation import PERCENTAGE
 from advisor.runtime import mps
 
 A, B = profile("fft"), profile("gemm")
