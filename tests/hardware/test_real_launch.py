@@ -38,7 +38,7 @@ def run(*arguments: str, code: int = 0) -> dict[str, Any]:
     print(done.stderr)
     last: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     print(json.dumps({k: v for k, v in last.items() if k != "forecast"}, indent=1))
-    assert done.returncode == code
+    assert done.returncode == code, (last["code"], last["cause"])
     return last
 
 
@@ -96,7 +96,7 @@ def test_killed_supervisor_leaves_nothing_on_the_gpu(home: Path) -> None:
     time.sleep(1)
     assert run("launches", "show", started["launch_id"])["code"] == "supervisor-gone"
     again = run("launch", "triad", "gemm", "--split", "30/70", "--duration", "3")
-    assert again["state"] == "stopped"
+    assert again["state"] == "stopped", (again["code"], again["cause"])
     while (left := computing()) and time.monotonic() < deadline:
         time.sleep(0.5)
     assert left == []

@@ -128,6 +128,7 @@ def test_no_finding(case: Any, served: Served, token: str) -> None:
     if case.headers.get("Authorization") == LATER:
         case.headers["Authorization"] = f"Bearer {token}"
     case.call_and_validate(base_url=served.url, timeout=30)
+    assert served.process.poll() is None
 
 
 @launches.parametrize()
@@ -144,3 +145,4 @@ def test_no_finding_where_launches_start(case: Any, launching: LaunchServer, ove
     answer = case.call_and_validate(base_url=f"http://127.0.0.1:{launching.port}", timeout=30)
     if answer.status_code == 202 and case.method == "POST":
         launching.stop_launch(answer.json()["launch_id"])
+    assert launching.process.poll() is None

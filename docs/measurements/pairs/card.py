@@ -38,6 +38,8 @@ def basis(pairs: Sequence[PairPoint], references: Sequence[SoloPoint]) -> str:
         ("of them without rates, since a job failed", str(sum(p.rate_a is None for p in pairs))),
         ("pairs", str(len(names))),
         ("of them a job beside itself", str(sum(a == b for a, b in names))),
+        ("of them in more than one run", str(len(repeated(pairs)))),
+        ("of them with a job at the paper's batch 2", str(sum(has_batch_2(n) for n in names))),
         ("jobs", str(len(jobs_of(pairs)))),
         ("references (`references.parquet`)", str(len(references))),
         ("cards", ", ".join(counted(sorted((p.gpu_model, p.gpu_uuid) for p in pairs)))),
@@ -48,6 +50,17 @@ def basis(pairs: Sequence[PairPoint], references: Sequence[SoloPoint]) -> str:
         ("settling before it, s", spread(p.settle_s for p in pairs if p.settle_s is not None)),
     ]
     return table(("what", "how many"), rows)
+
+
+def repeated(pairs: Iterable[PairPoint]) -> set[tuple[str, str]]:
+    """Pairs that were measured in more than one run."""
+    runs = Counter(pair for pair, _ in {(point.pair, point.run) for point in pairs})
+    return {pair for pair, count in runs.items() if count > 1}
+
+
+def has_batch_2(pair: tuple[str, str]) -> bool:
+    """Whether a job of the suite is among them that is there at the paper's batch 2, too."""
+    return any(job.endswith("-b2") for job in pair)
 
 
 def kinds_of_splits(pairs: Sequence[PairPoint]) -> str:
