@@ -12,10 +12,15 @@ FLAGS: dict[str, str] = {
     "counters-missing": "a counter that the models use could not be read",
     "cpu-bound": "a job used a whole core or more while its SMs were idle over 30 % of the time",
     "cpu-steal": "other guests of the host took over 1 % of the CPU time",
+    "wrong-results": "a job reported a result that is not finite",
+    "results-differ": "a job's results differ from those at the full GPU by more than its tolerance",
     "failed": "a job of the pair failed: there are no rates",
 }
 """Every flag that a point can carry, and its meaning."""
 
-DOUBTFUL = frozenset({"not-settled", "counter-mismatch", "cpu-steal", "failed"})
+BROKEN = frozenset({"wrong-results", "results-differ"})
+"""Flags of points whose job did not do its work: never used, whatever is asked for."""
+
+DOUBTFUL = frozenset({"not-settled", "counter-mismatch", "cpu-steal", "failed"}) | BROKEN
 """Flags of points that failed a cross-check: they stay in the data, and are left out of what is
 learned or reported unless asked for. The other flags describe the job or the size of its error."""

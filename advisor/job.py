@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from advisor.results import TOLERANCE
+
 ProgressKind = Literal["counter", "output", "runs"]
 InputSource = Literal["real", "random", "synthetic"]
 
@@ -50,6 +52,20 @@ class InputData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """How the values of a job are read that tell whether its work is right.
+
+    Attributes:
+        pattern: Regular expression, searched in each line of the job's output; its one group is
+            the value. None: the job reports through its progress file, if it does.
+        tolerance: Largest relative difference from the same job on the whole GPU that is rounding.
+    """
+
+    pattern: str | None = None
+    tolerance: float = TOLERANCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A named command.
 
@@ -68,6 +84,7 @@ class Job:
     workdir: Path | None = None
     env: tuple[tuple[str, str], ...] = ()
     progress: Progress = Progress()
+    results: Results = Results()
     warm_up_s: float = 0
     start_timeout_s: float = 180
     memory_mib: int | None = None
@@ -78,6 +95,6 @@ class Job:
     def job_hash(self) -> str:
         """Identity of what is run: 16 hex digits; description, workdir and hints do not count."""
         fields = dataclasses.asdict(self)
-        for free in ("description", "workdir", "start_timeout_s", "memory_mib"):
+        for free in ("description", "workdir", "start_timeout_s", "memory_mib", "results"):
             del fields[free]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]

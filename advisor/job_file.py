@@ -22,7 +22,7 @@ from typing import Any, TypedDict, Unpack, get_args
 
 from advisor import yaml_fields as read
 from advisor.errors import InputError
-from advisor.job import InputData, InputSource, Job, Progress, ProgressKind
+from advisor.job import InputData, InputSource, Job, Progress, ProgressKind, Results
 from advisor.settings import LIMIT_VARIABLES
 
 RESERVED_VARIABLES = (
@@ -177,14 +177,22 @@ def _progress_fault(options: Mapping[str, Any]) -> tuple[str, str] | None:
             return key, f"means something for kind {kind} only, and this one is {progress.kind}"
     if not 0 < progress.per_run < math.inf:
         return "per_run", f"{progress.per_run} is no number above 0"
-    if progress.kind == "output":
-        return _pattern_fault(progress.pattern)
-    return None
-
-
-def _pattern_fault(pattern: str | None) -> tuple[str, str] | None:
-    if not pattern:
+    if progress.kind == "output" and not progress.pattern:
         return "pattern", "kind output needs one, such as 'step (\\d+)'"
+    return _pattern_fault(progress.pattern) if progress.pattern else None
+
+
+def _results(field: read.Field) -> Results:
+    results = Results(**read.record(field, _RESULTS))
+    fault = _pattern_fault(results.pattern) if results.pattern else None
+    if results.pattern and not fault and re.compile(results.pattern).groups != 1:
+        fault = "pattern", f"{results.pattern!r} needs one group around the value"
+    if fault:
+        raise read.entries(field)["pattern"].fault(fault[1])
+    return results
+
+
+def _pattern_fault(pattern: str) -> tuple[str, str] | None:
     try:
         groups = re.compile(pattern).groups
     except (re.error, OverflowError, RecursionError) as error:
@@ -214,6 +222,11 @@ _INPUT: Mapping[str, read.Reader] = {
     "note": read.text,
 }
 
+_RESULTS: Mapping[str, read.Reader] = {
+    "pattern": read.word,
+    "tolerance": read.number(0, 1, above=True),
+}
+
 _JOB: Mapping[str, read.Reader] = {
     "name": _name,
     "description": read.text,
@@ -221,6 +234,7 @@ _JOB: Mapping[str, read.Reader] = {
     "workdir": _workdir,
     "env": _env,
     "progress": _progress,
+    "results": _results,
     "warm_up_s": read.number(0),
     "start_timeout_s": read.number(0, above=True),
     "memory_mib": read.count,

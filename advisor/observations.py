@@ -80,6 +80,11 @@ class Observation:
     predicted_work_per_joule: float | None = column(
         "what it expected of work_per_joule", "1/J", default=None
     )
+    results_a: str | None = column(
+        "the first job's own results against those at the full GPU: right, wrong or differ",
+        default=None,
+    )
+    results_b: str | None = column("as results_a, of the second job", default=None)
     state: str = column("how it ended: finished, stopped or failed")
     started_at: str = column("start of the pair, ISO 8601, UTC")
     host: str | None = column("name of the host", default=None)

@@ -1,18 +1,20 @@
-"""The job's side of progress and gate: two lines in a Python job.
+"""The job's side of progress, results and gate: two lines in a Python job.
 
     progress = Progress()
     ...
-    progress.add(batch_size)        # after each finished step
+    progress.add(batch_size, value=loss)        # after each finished step
 
-`ADVISOR_PROGRESS_FILE` names a file of at least 8 bytes: the count so far, a little-endian signed
-integer. `ADVISOR_GATE_FILE`, where it is set, names a file of 16 bytes: what the advisor wants
-(0 hold, 1 go, 2 quit) and what the job does (0 starting, 1 waiting, 2 running), each 8 bytes,
-little-endian. docs/progress.md has the same for C and shell. Without the variables nothing
+`ADVISOR_PROGRESS_FILE` names a file that is already there. Its first 8 bytes are the count so far, a
+little-endian signed integer; what follows tells whether the work is right and how long requests
+took, where the job says so (docs/progress.md has the layout). `ADVISOR_GATE_FILE`, where it is
+set, names a file of 16 bytes: what the advisor wants (0 hold, 1 go, 2 quit) and what the job does
+(0 starting, 1 waiting, 2 running), each 8 bytes, little-endian. Without the variables nothing
 happens, so a job runs unchanged outside the advisor.
 
 Only the standard library is used: copy this file next to a job whose Python has no advisor.
 """
 
+import math
 import mmap
 import os
 import struct
@@ -25,6 +27,19 @@ HOLD, GO, QUIT = 0, 1, 2
 STARTING, WAITING, RUNNING = 0, 1, 2
 _POLL_S = 0.005
 
+FILE_BYTES = 4096
+"""Size of the progress file. An earlier advisor made it 8 bytes: then only the count is kept."""
+
+VALUES_AT, FIRST_AT, FIRST_VALUES = 8, 40, 8
+"""Where the results begin: how many values, how many of them not finite, the count at the last one
+and the last one; then the first values, each with the count at it."""
+
+LATENCIES_AT, LATENCY_BUCKETS = 512, 320
+"""Where the histogram of latencies is: how many requests took about as long as each bucket."""
+
+LATENCY_LEAST_S, LATENCY_STEP = 1e-5, 1.05
+"""Bucket n holds latencies from 10 us * 1.05^n on: 5 % apart, up to 60 s."""
+
 
 class Progress:
     """Counts finished steps where the advisor can read them, and waits at its gate.
@@ -36,20 +51,58 @@ class Progress:
     def __init__(self, on_pause: Callable[[], object] | None = None) -> None:
         self._on_pause = on_pause
         self._count = 0
-        self._progress = _map("ADVISOR_PROGRESS_FILE", 8)
-        self._gate = _map("ADVISOR_GATE_FILE", 16)
+        self._values, self._not_finite = 0, 0
+        self._progress = _map("ADVISOR_PROGRESS_FILE")
+        self._gate = _map("ADVISOR_GATE_FILE")
 
     def ready(self) -> None:
         """Say that the warm-up is over; returns when the advisor opens the gate."""
         self._pass_gate()
 
-    def add(self, steps: int = 1) -> None:
-        """Count `steps` more finished steps; waits here while the gate is closed."""
-        self._count += steps
-        if self._progress is not None:
-            struct.pack_into("<q", self._progress, 0, self._count)
+    def add(
+        self, steps: int = 1, value: float | None = None, latency_s: float | None = None
+    ) -> None:
+        """Count `steps` more finished steps; waits here while the gate is closed.
+
+        Args:
+            steps: Finished since the last call.
+            value: What tells whether the work is right: a loss, a checksum, an error norm. It must
+                be the same for the same seed and count, but for rounding.
+            latency_s: How long each of these steps took from its arrival to its answer, s.
+        """
+        if latency_s is not None:
+            self._note_latency(latency_s, steps)
+        self.report(value, steps)
         if self._gate is not None and struct.unpack_from("<q", self._gate)[0] != GO:
             self._pass_gate()
+
+    def report(self, value: float | None, steps: int = 0) -> None:
+        """As `add`, without stopping at the gate: for what the warm-up computes."""
+        self._count += steps
+        if self._progress is None:
+            return
+        if value is not None and len(self._progress) >= FILE_BYTES:
+            self._note_value(value)
+        struct.pack_into("<q", self._progress, 0, self._count)
+
+    def _note_value(self, value: float) -> None:
+        assert self._progress is not None
+        if self._values < FIRST_VALUES:
+            place = FIRST_AT + 16 * self._values
+            struct.pack_into("<qd", self._progress, place, self._count, value)
+        self._values += 1
+        self._not_finite += not math.isfinite(value)
+        told = self._not_finite, self._count, value
+        struct.pack_into("<qqd", self._progress, VALUES_AT + 8, *told)
+        # Last, so that a reader never finds fewer values than it says.
+        struct.pack_into("<q", self._progress, VALUES_AT, self._values)
+
+    def _note_latency(self, latency_s: float, steps: int) -> None:
+        if self._progress is None or len(self._progress) < FILE_BYTES:
+            return
+        place = LATENCIES_AT + 8 * latency_bucket(latency_s)
+        (known,) = struct.unpack_from("<q", self._progress, place)
+        struct.pack_into("<q", self._progress, place, known + steps)
 
     def _pass_gate(self) -> None:
         if self._gate is None:
@@ -64,9 +117,16 @@ class Progress:
         struct.pack_into("<q", self._gate, 8, RUNNING)
 
 
-def _map(variable: str, size: int) -> mmap.mmap | None:
+def latency_bucket(latency_s: float) -> int:
+    """The bucket of a latency; the first and the last hold everything beyond."""
+    if not latency_s > LATENCY_LEAST_S:
+        return 0
+    return min(LATENCY_BUCKETS - 1, int(math.log(latency_s / LATENCY_LEAST_S, LATENCY_STEP)))
+
+
+def _map(variable: str) -> mmap.mmap | None:
     name = os.environ.get(variable)
     if not name:
         return None
     with Path(name).open("r+b") as file:
-        return mmap.mmap(file.fileno(), size)
+        return mmap.mmap(file.fileno(), 0)

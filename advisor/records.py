@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 REPLAY_SOURCE = "replay"
 """The `source` of points that were replayed, not measured."""
@@ -98,6 +98,22 @@ class SoloPoint(Measured):
         "CPU time of the job, 100 is one core", "%", default=None
     )
     job_hash: str | None = column("SHA-256 of the job's fields, first 16 digits", default=None)
+    results: str | None = column(
+        "the job's own results against those at the full GPU: right, wrong (not finite) or differ",
+        default=None,
+    )
+    reported: str | None = column(
+        "first values that the job reported, each after its count: 48=10.93 96=10.68", default=None
+    )
+    offered_rate: float | None = column(
+        "requests that arrived per second, for a job that serves a demand",
+        "rate_unit/s",
+        default=None,
+    )
+    latency_p50_ms: float | None = column("median time to answer a request", "ms", default=None)
+    latency_p99_ms: float | None = column(
+        "99th percentile of the time to answer a request", "ms", default=None
+    )
 
     @property
     def point_id(self) -> str:
@@ -147,6 +163,26 @@ class PairPoint(Measured):
     )
     job_a_hash: str | None = column("as job_hash, of the first job", default=None)
     job_b_hash: str | None = column("as job_hash, of the second job", default=None)
+    results_a: str | None = column("as results, of the first job", default=None)
+    results_b: str | None = column("as results, of the second job", default=None)
+    offered_rate_a: float | None = column(
+        "as offered_rate, of the first job", "rate_unit_a/s", default=None
+    )
+    offered_rate_b: float | None = column(
+        "as offered_rate, of the second job", "rate_unit_b/s", default=None
+    )
+    latency_p50_a_ms: float | None = column(
+        "as latency_p50_ms, of the first job", "ms", default=None
+    )
+    latency_p50_b_ms: float | None = column(
+        "as latency_p50_ms, of the second job", "ms", default=None
+    )
+    latency_p99_a_ms: float | None = column(
+        "as latency_p99_ms, of the first job", "ms", default=None
+    )
+    latency_p99_b_ms: float | None = column(
+        "as latency_p99_ms, of the second job", "ms", default=None
+    )
     error: str | None = column("why there are no rates", default=None)
 
     @property

@@ -7,11 +7,12 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from advisor.errors import InputError
 from advisor.observations import OBSERVATION_WORDS, Observation, Record
 from advisor.records import PairPoint, SoloPoint
+from advisor.results import Verdict
 
 P = TypeVar("P", bound=Record)
 
@@ -167,6 +168,8 @@ def _check_range(name: str, value: Any) -> None:
         raise InputError(f"{name} is {value}, below 0")
     if isinstance(value, int) and value > _LARGEST_INTEGER:
         raise InputError(f"{name} is {value}, above {_LARGEST_INTEGER}")
+    if name in _VERDICTS and value not in get_args(Verdict):
+        raise InputError(f"{name} is {value!r}", fix=f"one of {', '.join(get_args(Verdict))}")
     if name in _SHARES and not 0 < value <= 100:
         raise InputError(f"{name} is {value}", fix="give a share above 0 and at most 100")
     if name == "started_at" and not _is_utc(str(value)):
@@ -176,6 +179,7 @@ def _check_range(name: str, value: Any) -> None:
         )
 
 
+_VERDICTS = {"results", "results_a", "results_b"}
 _SHARES = {"share_percent", "share_a_percent", "share_b_percent"}
 
 _LARGEST_INTEGER = 2**31 - 1

@@ -90,6 +90,8 @@ def swapped(seen: Observation) -> Observation:
         solo_rate_b=seen.solo_rate_a,
         predicted_rate_a=seen.predicted_rate_b,
         predicted_rate_b=seen.predicted_rate_a,
+        results_a=seen.results_b,
+        results_b=seen.results_a,
         first_ended={"job_a": "job_b", "job_b": "job_a"}.get(seen.first_ended, seen.first_ended),
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from advisor.errors import JobError
 from advisor.gpu import Share
 from advisor.job import Job
-from advisor.progress import HOLD
+from advisor.progress import FILE_BYTES, HOLD
 from advisor.runtime.backend import Backend, Granted
 from advisor.runtime.processes import marked_pids, wait_until
 from advisor.runtime.running_job import LEAVE_S, PROGRESS_MARK, RunningJob, send_signal
@@ -46,7 +46,7 @@ class Proven:
         Raises:
             JobError: the command cannot be started.
         """
-        (self.folder / "progress").write_bytes(bytes(8))
+        (self.folder / "progress").write_bytes(bytes(FILE_BYTES))
         (self.folder / "gate").write_bytes(struct.pack("<qq", HOLD, 0))
         runs = self.job.progress.kind == "runs"
         repeat = (python(), "-m", "advisor.runtime.repeat") if runs else ()

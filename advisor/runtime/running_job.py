@@ -13,9 +13,11 @@ from advisor.errors import JobError, LimitNotProvenError
 from advisor.gpu import Share
 from advisor.job import Job
 from advisor.progress import GO, HOLD, QUIT, RUNNING, STARTING, WAITING
+from advisor.results import Reported
 from advisor.runtime.backend import Backend, Granted
 from advisor.runtime.counting import open_counter
 from advisor.runtime.processes import cpu_s, marked_pids, pin, session_pids, wait_until
+from advisor.runtime.reports import open_reports, read_latencies
 
 PROGRESS_MARK = "ADVISOR_PROGRESS_FILE"
 """Its value is unique for each started job, so it marks all processes of one."""
@@ -44,20 +46,29 @@ class RunningJob:
         self.job, self.share, self.granted = job, share, granted
         self.output = folder / "output.log"
         self._backend, self._process = backend, process
-        self._progress_file = str(folder / "progress")
+        self._progress_path = folder / "progress"
         self._gate = (folder / "gate").open("r+b", buffering=0) if job.progress.gate else None
-        self._counter = open_counter(job.progress, folder / "progress", self.output)
+        self._counter = open_counter(job.progress, self._progress_path, self.output)
+        self._reports = open_reports(job.results, self._progress_path, self.output)
         self._started = time.monotonic()
 
     def count(self) -> float:
         """Progress so far, in the job's unit."""
         return self._counter.read()
 
+    def reported(self) -> Reported:
+        """What the job says of its results so far."""
+        return self._reports.read()
+
+    def latencies(self) -> tuple[int, ...]:
+        """Requests answered so far, by bucket of latency; zeros where the job tells none."""
+        return read_latencies(self._progress_path)
+
     def pids(self) -> list[int]:
         """Living processes of the job."""
         # By mark as well: some launchers give each worker a session of its own.
         own = set(session_pids(self._process.pid))
-        return sorted(own | set(marked_pids({PROGRESS_MARK: self._progress_file})))
+        return sorted(own | set(marked_pids({PROGRESS_MARK: str(self._progress_path)})))
 
     def cpu_s(self) -> float:
         """CPU time of the living processes, s."""
@@ -167,6 +178,7 @@ class RunningJob:
                 wait_until(self._over, LEAVE_S)
         self._process.wait()
         self._counter.close()
+        self._reports.close()
         if self._gate is not None:
             self._gate.close()
 

@@ -71,6 +71,7 @@ _WORDS = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max
 _MOMENTS = st.datetimes(timezones=st.just(UTC)).map(lambda moment: moment.isoformat())
 _NUMBERS = st.floats(0, allow_infinity=False)
 _SHARES = st.floats(0, 100, exclude_min=True)
+_VERDICTS = st.none() | st.sampled_from(["right", "wrong", "differ"])
 _VALUES: dict[type, st.SearchStrategy[Any]] = {
     str: _WORDS,
     float: _NUMBERS,
@@ -84,7 +85,11 @@ def _columns(kind: type[Record], **special: st.SearchStrategy[Any]) -> dict[str,
     return {
         name: st.none() | _VALUES[value_type] if optional else _VALUES[value_type]
         for name, (value_type, optional) in column_types(kind).items()
-    } | {"started_at": _MOMENTS, **special}
+    } | {"started_at": _MOMENTS, **_verdicts(kind), **special}
+
+
+def _verdicts(kind: type[Record]) -> dict[str, Any]:
+    return {name: _VERDICTS for name in column_types(kind) if name.split("_")[0] == "results"}
 
 
 def _pair(**fields: Any) -> PairPoint:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.progress import GO, HOLD, QUIT, RUNNING, STARTING, WAITING, Progress
+from advisor.progress import FILE_BYTES, GO, HOLD, QUIT, RUNNING, STARTING, WAITING, Progress
 
 PAGE = (Path(__file__).parents[2] / "docs/progress.md").read_text()
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
@@ -30,7 +30,7 @@ class Files:
 
     def __init__(self, folder: Path) -> None:
         self.progress, self.gate = folder / "progress", folder / "gate"
-        self.progress.write_bytes(bytes(8))
+        self.progress.write_bytes(bytes(FILE_BYTES))
         self.gate.write_bytes(bytes(16))
         self.env = {
             "ADVISOR_PROGRESS_FILE": str(self.progress),
@@ -38,7 +38,7 @@ class Files:
         }
 
     def count(self) -> int:
-        return struct.unpack("<q", self.progress.read_bytes())[0]
+        return struct.unpack_from("<q", self.progress.read_bytes())[0]
 
     def state(self) -> int:
         return struct.unpack_from("<q", self.gate.read_bytes(), 8)[0]
@@ -164,7 +164,7 @@ def test_documented_shell(files: Files, shell: str) -> None:
     for count in (96, 10, 0, 1234567890, 2**32 - 1):
         _run([shell, "-c", source.replace("n=96", f"n={count}")], **files.env)
         assert files.count() == count
-    assert files.progress.stat().st_size == 8
+    assert files.progress.stat().st_size == FILE_BYTES
 
 
 def test_documented_shell_gate(files: Files) -> None:
