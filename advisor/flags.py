@@ -13,7 +13,7 @@ FLAGS: dict[str, str] = {
     "cpu-bound": "a job used a whole core or more while its SMs were idle over 30 % of the time",
     "cpu-steal": "other guests of the host took over 1 % of the CPU time",
     "wrong-results": "a job reported a result that is not finite",
-    "results-differ": "a job's results differ from those at the full GPU by more than its tolerance",
+    "results-differ": "a job's results are further from those at the full GPU than it tolerates",
     "failed": "a job of the pair failed: there are no rates",
 }
 """Every flag that a point can carry, and its meaning."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Verdict = Literal["right", "wrong", "differ"]
-"""right: every value was finite, and the first ones agree with those at the full GPU; wrong: one was
-not finite; differ: one is further from the full GPU's than the job's tolerance."""
+"""right: every value was finite, and the first ones agree with those at the full GPU; wrong: one
+was not finite; differ: one is further from the full GPU's than the job's tolerance."""
 
 VERDICT_FLAGS: Mapping[Verdict, str] = {"wrong": "wrong-results", "differ": "results-differ"}
 
