@@ -39,6 +39,10 @@ class Reported:
     last: float | None = None
 
 
+NOTHING = Reported()
+"""Of a job that says nothing of its results."""
+
+
 def judge(reported: Reported, reference: Reported | None, tolerance: float) -> Verdict | None:
     """What the values say.
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from advisor.gpu import Gpu, Share
 from advisor.job import Job
+from advisor.results import Reported
 from advisor.runtime.backend import Backend, Granted
 from advisor.runtime.cores import physical_cores, plan_cores
 from advisor.runtime.launcher import prove
@@ -34,6 +35,10 @@ class Client(Protocol):
 
     def count(self) -> float:
         """Progress so far, in the job's unit."""
+        ...
+
+    def reported(self) -> Reported:
+        """What it says of its results so far."""
         ...
 
     def cpu_s(self) -> float | None:
@@ -129,7 +134,7 @@ class LiveClient:
     def __init__(self, job: RunningJob, bench: "LiveBench") -> None:
         self._job, self._bench = job, bench
         self.share, self.granted = job.share, job.granted
-        self.count, self.check = job.count, job.check
+        self.count, self.check, self.reported = job.count, job.check, job.reported
         self.check_limit, self.leave, self.stop = job.check_limit, job.leave, job.stop
 
     def ready(self) -> bool:

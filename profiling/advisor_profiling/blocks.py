@@ -146,8 +146,17 @@ def _shuffled(block: Block, seed: str) -> Block:
     for target in block.targets:
         by_jobs.setdefault(target.jobs, []).append(target)
     groups = chance.sample(list(by_jobs.values()), len(by_jobs))
-    targets = (target for group in groups for target in chance.sample(group, len(group)))
-    return Block(block.runners, tuple(targets))
+    targets = [target for group in groups for target in chance.sample(group, len(group))]
+    return Block(block.runners, tuple(_references_first(targets)))
+
+
+def _references_first(targets: Sequence[Target]) -> list[Target]:
+    """First each job once alone on the whole GPU: with that its other results are compared."""
+    first: dict[tuple[str, ...], Target] = {}
+    for target in targets:
+        if len(target.runners) == 1 and target.runners[0].share == _FULL:
+            first.setdefault(target.jobs, target)
+    return [*first.values(), *(t for t in targets if first.get(t.jobs) != t)]
 
 
 def _chained(items: Iterable[_T], kept: Callable[[_T], frozenset[object]]) -> list[_T]:

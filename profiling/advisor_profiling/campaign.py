@@ -8,7 +8,7 @@ import platform
 from collections.abc import Sequence
 
 from advisor.errors import AdvisorError, JobError
-from advisor.records import Point
+from advisor.records import REPLAY_SOURCE, Point, SoloPoint
 from advisor.wording import count_of
 from advisor_data import Store
 from advisor_profiling.bench import Bench
@@ -19,6 +19,7 @@ from advisor_profiling.patience import Patience
 from advisor_profiling.points import Conditions, failed_point, to_point
 from advisor_profiling.take import take
 from advisor_profiling.targets import Runner, Target
+from advisor_profiling.verdicts import References
 from advisor_profiling.window import WindowRules, measure_idle
 
 
@@ -92,6 +93,7 @@ class _Task:
         self._store, self._reporter = store, reporter
         self._total, self._begun_s = total, bench.clock.now_s()
         self._patience = Patience()
+        self._references = References(_comparable(store, bench))
         self.points: list[Point] = []
         self.failures: list[Failure] = []
         self._told: list[Failure] = []
@@ -206,7 +208,7 @@ class _Task:
         self.measuring_s += self._bench.clock.now_s() - begun_s
         self._rest(target)
         self._bench.check_alive()
-        self._keep(to_point(taken, self._conditions))
+        self._keep(to_point(self._references.judged(taken), self._conditions))
         self._patience.worked(target.jobs)
         return True
 
@@ -225,6 +227,12 @@ class _Task:
         done = len(self.points)
         elapsed_s = self._bench.clock.now_s() - self._begun_s
         self._reporter.point(point, done, self._total, elapsed_s / done * (self._total - done))
+
+
+def _comparable(store: Store, bench: Bench) -> list[SoloPoint]:
+    """Earlier points whose results may be compared with: another driver may round otherwise."""
+    points = store.solo_points(gpu_model=bench.gpu.model)
+    return [p for p in points if p.driver == bench.gpu.driver and p.source != REPLAY_SOURCE]
 
 
 def _reason(error: AdvisorError) -> str:

@@ -7,6 +7,7 @@ import advisor
 from advisor.flags import COUNTER_BOUND
 from advisor.gpu import Gpu
 from advisor.records import Counters, PairPoint, Point, SoloPoint
+from advisor.results import NOTHING, VERDICT_FLAGS, Reported, Verdict, write_first
 from advisor.runtime.backend import Granted
 from advisor_profiling.estimate import Estimate
 from advisor_profiling.targets import Runner, Target
@@ -40,12 +41,19 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What one job of a window was granted, did and used."""
+    """What one job of a window was granted, did and used.
+
+    Attributes:
+        reported: What it said of its results, from its start to the end of the window.
+        verdict: What they were found to be; None: not known yet, or not to be known.
+    """
 
     granted: Granted
     rate: Estimate
     memory_used_mib: float | None
     cpu_percent: float | None
+    reported: Reported = NOTHING
+    verdict: Verdict | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +84,8 @@ def to_point(taken: Taken, conditions: Conditions) -> Point:
         memory_used_b_mib=second.memory_used_mib,
         job_a_cpu_percent=first.cpu_percent,
         job_b_cpu_percent=second.cpu_percent,
+        results_a=first.verdict,
+        results_b=second.verdict,
         **measured,
     )
 
@@ -114,6 +124,10 @@ def flags_of(taken: Taken, conditions: Conditions) -> tuple[str, ...]:
         "counters-missing": any(getattr(counters, name) is None for name in _MODEL_COUNTERS),
         "cpu-bound": _cpu_bound(counters, taken.parts, conditions.gpu),
         "cpu-steal": (taken.cpu_steal_percent or 0) > 1,
+        **{
+            flag: any(part.verdict == verdict for part in taken.parts)
+            for verdict, flag in VERDICT_FLAGS.items()
+        },
     }
     return tuple(flag for flag, holds in wrong.items() if holds)
 
@@ -131,6 +145,8 @@ def _solo(target: Target, part: Part, mode: str, measured: dict[str, Any]) -> So
         rate_stderr=part.rate.stderr,
         memory_used_mib=part.memory_used_mib,
         job_cpu_percent=part.cpu_percent,
+        results=part.verdict,
+        reported=write_first(part.reported),
         **measured,
     )
 

@@ -9,6 +9,7 @@ from advisor.errors import InputError
 from advisor.gpu import Share
 from advisor.job import Job, Progress
 from advisor.records import PairPoint, SoloPoint
+from advisor.results import NOTHING, Reported, read_first
 from advisor.runtime.backend import Granted
 
 Seat = tuple[str, float]
@@ -23,6 +24,8 @@ class Part:
     rate_stderr: float | None
     memory_used_mib: float | None
     cpu_percent: float | None
+    results: str | None = None
+    reported: Reported = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,14 @@ class Recordings:
 
     def _add_solo(self, point: SoloPoint) -> None:
         seat = point.job, point.share_percent
-        part = Part(point.rate, point.rate_stderr, point.memory_used_mib, point.job_cpu_percent)
+        part = Part(
+            point.rate,
+            point.rate_stderr,
+            point.memory_used_mib,
+            point.job_cpu_percent,
+            point.results,
+            read_first(point.reported) or NOTHING,
+        )
         found = self._windows[(seat,)]
         if not found or found[0].point.mode == point.mode:
             found.append(Recording(point, (part,)))
@@ -91,10 +101,18 @@ class Recordings:
         if point.rate_a is None or point.rate_b is None:
             return
         first = Part(
-            point.rate_a, point.rate_a_stderr, point.memory_used_a_mib, point.job_a_cpu_percent
+            point.rate_a,
+            point.rate_a_stderr,
+            point.memory_used_a_mib,
+            point.job_a_cpu_percent,
+            point.results_a,
         )
         second = Part(
-            point.rate_b, point.rate_b_stderr, point.memory_used_b_mib, point.job_b_cpu_percent
+            point.rate_b,
+            point.rate_b_stderr,
+            point.memory_used_b_mib,
+            point.job_b_cpu_percent,
+            point.results_b,
         )
         seats = (point.job_a, point.share_a_percent), (point.job_b, point.share_b_percent)
         ordered = sorted(zip(seats, (first, second), strict=True), key=lambda item: item[0])

@@ -12,6 +12,7 @@ from advisor.errors import InputError, JobError
 from advisor.gpu import Gpu, Share
 from advisor.job import Job
 from advisor.records import REPLAY_SOURCE, Counters, PairPoint, SoloPoint
+from advisor.results import NOTHING, Reported
 from advisor.runtime.backend import Granted
 from advisor_profiling.bench import Client
 from advisor_profiling.clock import Clock, VirtualClock
@@ -110,6 +111,14 @@ class ReplayClient:
         if self._part is None or self._part.cpu_percent is None:
             return None
         return self._cpu_s + self._part.cpu_percent / 100 * self._playing_s
+
+    def reported(self) -> Reported:
+        """As recorded, where the values were; else only that one of them was not finite."""
+        if self._part is None:
+            return NOTHING
+        if self._part.results == "wrong":
+            return Reported(count=1, not_finite=1)
+        return self._part.reported
 
     def memory_mib(self) -> float | None:
         return self._part.memory_used_mib if self._part else None

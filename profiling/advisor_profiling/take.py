@@ -63,6 +63,7 @@ def _part(
         rate=rate,
         memory_used_mib=client.memory_mib(),
         cpu_percent=cpu_percent,
+        reported=client.reported(),
     )
 
 

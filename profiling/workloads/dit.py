@@ -81,13 +81,17 @@ def build(args: argparse.Namespace) -> harness.Work:
     batches = harness.rotating(batch)
     keep, keep_next = 0.5, 0.6  # signal left before and after the step
 
-    def step() -> torch.Tensor:
-        x, time, label = next(batches)
+    fixed, newest = next(batches), harness.Newest()
+
+    def denoised(x: torch.Tensor, time: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         noise = network(x, time, label)
         clean = (x - math.sqrt(1 - keep) * noise) / math.sqrt(keep)
         return math.sqrt(keep_next) * clean + math.sqrt(1 - keep_next) * noise
 
-    return harness.Work(step, args.batch)
+    def step() -> None:
+        newest.value = denoised(*next(batches))
+
+    return harness.Work(step, args.batch, lambda: denoised(*fixed), newest.mean)
 
 
 def _waves(time: torch.Tensor) -> torch.Tensor:

@@ -6,6 +6,7 @@ PyTorch is imported inside functions, so that the counting can be tested without
 import argparse
 import contextlib
 import itertools
+import math
 import sys
 import time
 from collections import deque
@@ -17,10 +18,14 @@ from typing import Any, Protocol, TypeVar
 # A workload often runs under another Python than the advisor: then this checkout serves it.
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
+from checking import checksum, same_numbers
+
 from advisor.progress import Progress
 
 Value = TypeVar("Value")
 WARM_UP_STEPS = 3
+WATCH_S = 1.0
+"""How often a running workload says whether its results are still finite."""
 # Enough for the GPU never to wait for Python, few enough to stop quickly at a small share.
 STEPS_UNDER_WAY = 2
 
@@ -45,10 +50,31 @@ class Load:
 
 @dataclass(frozen=True)
 class Work:
-    """One step and how much progress it is; `step` returns before the GPU is done."""
+    """One step and how much progress it is.
+
+    Attributes:
+        step: Launches the work; returns before the GPU is done.
+        units: Progress of one step.
+        result: Computes once what a step computes, always from the same input, and returns the
+            tensors that tell whether it was right; called before the first step.
+        health: A number on the device, NaN or infinite where the newest step went wrong.
+    """
 
     step: Callable[[], object]
     units: int
+    result: Callable[[], object]
+    health: Callable[[], Any] | None = None
+
+
+@dataclass
+class Newest:
+    """Keeps what the newest step computed, for as long as the next one takes."""
+
+    value: Any = None
+
+    def mean(self) -> Any:
+        """Its mean: NaN or infinite where any part of it is."""
+        return self.value.detach().float().mean()
 
 
 class Event(Protocol):
@@ -63,19 +89,28 @@ class Finished:
 
     Args:
         record: Marks the work launched so far; the event is completed together with it.
-        add: Receives the progress of each completed step.
+        add: Receives the progress of each completed step, and the value that came with it.
         units: Progress of one step.
     """
 
-    def __init__(self, record: Callable[[], Event], add: Callable[[int], None], units: int) -> None:
+    def __init__(
+        self,
+        record: Callable[[], Event],
+        add: Callable[[int, float | None], None],
+        units: int,
+    ) -> None:
         self._record, self._add, self._units = record, add, units
-        self._under_way: deque[Event] = deque()
+        self._under_way: deque[tuple[Event, Any]] = deque()
 
-    def launched(self) -> None:
-        """Take note of one launched step; waits while too many are under way."""
-        self._under_way.append(self._record())
+    def launched(self, value: Any = None) -> None:
+        """Take note of one launched step; waits while too many are under way.
+
+        Args:
+            value: Holds a number of its own as soon as the step is completed.
+        """
+        self._under_way.append((self._record(), value))
         while self._under_way and (
-            len(self._under_way) > STEPS_UNDER_WAY or self._under_way[0].query()
+            len(self._under_way) > STEPS_UNDER_WAY or self._under_way[0][0].query()
         ):
             self._count_oldest()
 
@@ -85,8 +120,9 @@ class Finished:
             self._count_oldest()
 
     def _count_oldest(self) -> None:
-        self._under_way.popleft().synchronize()
-        self._add(self._units)
+        event, value = self._under_way.popleft()
+        event.synchronize()
+        self._add(self._units, None if value is None else float(value))
 
 
 def parser(description: str | None, loads: dict[str, Load]) -> argparse.ArgumentParser:
@@ -101,6 +137,9 @@ def parser(description: str | None, loads: dict[str, Load]) -> argparse.Argument
     parser.add_argument("--seconds", type=float, help="exit after this time; default: never")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tiny", action="store_true", help="as small as possible: a smoke test")
+    parser.add_argument(
+        "--check", action="store_true", help="print what tells whether a step is right, and exit"
+    )
     return parser
 
 
@@ -125,9 +164,15 @@ def run(build: Callable[[argparse.Namespace], Work], args: argparse.Namespace) -
     train = getattr(args, "train", False)
     with contextlib.nullcontext() if train else torch.inference_mode():
         # Not around the loop: the default device costs microseconds in every call.
-        with torch.device(args.device):
+        with torch.device(args.device), same_numbers():
             work = build(args)
-        _loop(work, args)
+            value = checksum(work.result())
+        if args.check:
+            print(f"{args.name}: {value:.9g}")
+            raise SystemExit(0 if math.isfinite(value) else 1)
+        if args.device == "cuda":
+            torch.cuda.empty_cache()  # what only the check needed is no memory of the workload
+        _loop(work, args, value)
 
 
 def torch_dtype(args: argparse.Namespace, default: str = "bf16") -> Any:
@@ -159,18 +204,30 @@ def _positive(text: str) -> int:
     return number
 
 
-def _loop(work: Work, args: argparse.Namespace) -> None:
+def _loop(work: Work, args: argparse.Namespace, value: float) -> None:
     progress = Progress(on_pause=lambda: finished.drain())
     finished = Finished(_recorder(args.device), progress.add, work.units)
+    progress.report(value)
     for _ in range(WARM_UP_STEPS):
         work.step()
     _recorder(args.device)().synchronize()
     progress.ready()
     end = time.monotonic() + (args.seconds or float("inf"))
-    while time.monotonic() < end:
+    watched = 0.0
+    while (now := time.monotonic()) < end:
         work.step()
-        finished.launched()
+        due = work.health is not None and now - watched >= WATCH_S
+        watched = now if due else watched
+        finished.launched(_fetched(work.health()) if due and work.health else None)
     finished.drain()
+
+
+def _fetched(value: Any) -> Any:
+    """A copy of a number on the device that waits for nothing; it is there with the next event."""
+    import torch
+
+    copy = torch.empty((), dtype=value.dtype, pin_memory=value.is_cuda)
+    return copy.copy_(value.detach(), non_blocking=True)
 
 
 def _recorder(device: str) -> Callable[[], Event]:

@@ -99,6 +99,7 @@ def decode(model: Llama, shape: Shape, args: argparse.Namespace) -> harness.Work
     """One more token for each sequence, the cache used as a ring; progress is tokens."""
     tokens = torch.randint(shape.vocabulary, (args.batch, 1))
     position = torch.zeros(1, dtype=torch.int64)
+    fixed, start = tokens.clone(), position.clone()
 
     def step() -> None:
         chances = model(tokens, position).float().softmax(dim=-1)
@@ -108,15 +109,18 @@ def decode(model: Llama, shape: Shape, args: argparse.Namespace) -> harness.Work
         position.add_(1).remainder_(args.size)
 
     launch = _captured(step) if args.device == "cuda" else step
-    return harness.Work(harness.repeated(launch, args.inner), args.batch * args.inner)
+    step_all = harness.repeated(launch, args.inner)
+    return harness.Work(step_all, args.batch * args.inner, lambda: model(fixed, start))
 
 
 def prefill(model: Llama, shape: Shape, args: argparse.Namespace) -> harness.Work:
     """A whole prompt at once; progress is tokens."""
     prompts = harness.rotating(lambda: torch.randint(shape.vocabulary, (args.batch, args.size)))
     position = torch.arange(args.size)
+    fixed = next(prompts)
     step = harness.repeated(lambda: model(next(prompts), position), args.inner)
-    return harness.Work(step, args.batch * args.size * args.inner)
+    units = args.batch * args.size * args.inner
+    return harness.Work(step, units, lambda: model(fixed, position))
 
 
 def build(args: argparse.Namespace) -> harness.Work:

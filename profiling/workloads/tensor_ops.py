@@ -5,6 +5,7 @@ rows of the table (embedding). `batch` is products, arrays, transforms or bags o
 """
 
 import argparse
+from collections.abc import Callable
 
 import harness
 import torch
@@ -27,7 +28,7 @@ def matmul(args: argparse.Namespace) -> harness.Work:
     shape, scale = (args.size, args.size), args.size**-0.25
     a, b = (torch.randn(shape, dtype=dtype) * scale for _ in range(2))
     c = torch.empty_like(a)
-    return _work(harness.repeated(lambda: torch.mm(a, b, out=c), args.batch), args)
+    return _work(harness.repeated(lambda: torch.mm(a, b, out=c), args.batch), c, args)
 
 
 def triad(args: argparse.Namespace) -> harness.Work:
@@ -35,7 +36,7 @@ def triad(args: argparse.Namespace) -> harness.Work:
     dtype = harness.torch_dtype(args, "fp32")
     b, c = (torch.randn(args.batch, args.size, dtype=dtype) for _ in range(2))
     a = torch.empty_like(b)
-    return _work(lambda: torch.add(b, c, alpha=3.0, out=a), args)
+    return _work(lambda: torch.add(b, c, alpha=3.0, out=a), a, args)
 
 
 def fft(args: argparse.Namespace) -> harness.Work:
@@ -44,7 +45,7 @@ def fft(args: argparse.Namespace) -> harness.Work:
         raise SystemExit("fft is 32 bits wide: leave --dtype away")
     signal = torch.randn(args.batch, args.size, dtype=torch.complex64)
     # Without out=, which would copy the result once more.
-    return _work(lambda: torch.fft.fft(signal), args)
+    return _work(lambda: torch.fft.fft(signal), None, args)
 
 
 def embedding(args: argparse.Namespace) -> harness.Work:
@@ -52,10 +53,10 @@ def embedding(args: argparse.Namespace) -> harness.Work:
     table = torch.randn(args.size, EMBEDDING_WIDTH, dtype=harness.torch_dtype(args, "fp32"))
     rows = torch.empty(args.batch, LOOKUPS_PER_BAG, dtype=torch.int64)
 
-    def launch() -> None:
-        functional.embedding_bag(rows.random_(0, args.size), table, mode="sum")
+    def launch() -> torch.Tensor:
+        return functional.embedding_bag(rows.random_(0, args.size), table, mode="sum")
 
-    return _work(launch, args)
+    return _work(launch, None, args)
 
 
 def build(args: argparse.Namespace) -> harness.Work:
@@ -63,8 +64,16 @@ def build(args: argparse.Namespace) -> harness.Work:
     return {"matmul": matmul, "triad": triad, "fft": fft, "embedding": embedding}[args.name](args)
 
 
-def _work(launch: harness.Callable[[], object], args: argparse.Namespace) -> harness.Work:
-    return harness.Work(harness.repeated(launch, args.inner), args.batch * args.inner)
+def _work(
+    launch: Callable[[], object], out: torch.Tensor | None, args: argparse.Namespace
+) -> harness.Work:
+    """`out` is where the result is; None: the launch returns it."""
+
+    def result() -> object:
+        returned = launch()
+        return returned if out is None else out
+
+    return harness.Work(harness.repeated(launch, args.inner), args.batch * args.inner, result)
 
 
 if __name__ == "__main__":

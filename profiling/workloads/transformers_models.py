@@ -17,6 +17,7 @@ from typing import Any
 import harness
 import torch
 import transformers as hf
+from checking import without_dropout
 from torch.nn import functional
 
 LOADS = {
@@ -130,18 +131,22 @@ BUILDERS = {
 def build(args: argparse.Namespace) -> harness.Work:
     """The step of the chosen model; its progress is samples."""
     model = BUILDERS[args.name](args.tiny, args.size)
-    step = _training(model, args) if args.train else _inference(model, args)
-    return harness.Work(step, args.batch)
+    return _training(model, args) if args.train else _inference(model, args)
 
 
-def _inference(model: Model, args: argparse.Namespace) -> Callable[[], object]:
+def _inference(model: Model, args: argparse.Namespace) -> harness.Work:
     dtype = harness.torch_dtype(args)
     network = _placed(model.network.eval().to(dtype), model)
     batches = harness.rotating(lambda: _cast(model.inputs(args.batch, args.size), dtype, model))
-    return lambda: network(**next(batches))
+    fixed, newest = next(batches), harness.Newest()
+
+    def step() -> None:
+        newest.value = network(**next(batches)).logits
+
+    return harness.Work(step, args.batch, lambda: network(**fixed), newest.mean)
 
 
-def _training(model: Model, args: argparse.Namespace) -> Callable[[], object]:
+def _training(model: Model, args: argparse.Namespace) -> harness.Work:
     dtype = harness.torch_dtype(args)
     if args.name not in ("bert", "albert", "vit", "resnet50", "mobilenet"):
         raise SystemExit(f"{args.name} runs inference only: leave --train away")
@@ -156,16 +161,27 @@ def _training(model: Model, args: argparse.Namespace) -> Callable[[], object]:
         return inputs, torch.randint(CLASSES, (args.batch,))
 
     batches = harness.rotating(batch)
+    fixed, newest = next(batches), harness.Newest()
 
-    def step() -> None:
-        inputs, labels = next(batches)
+    def backward(inputs: Inputs, labels: torch.Tensor) -> torch.Tensor:
         with torch.autocast(args.device, dtype) if reduced else contextlib.nullcontext():
             loss = functional.cross_entropy(network(**inputs).logits, labels)
         loss.backward()
+        return loss
+
+    def step() -> None:
+        newest.value = backward(*next(batches))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    return step
+    def gradients() -> list[torch.Tensor]:
+        with without_dropout(network):
+            loss = backward(*fixed)
+        found = [p.grad for p in network.parameters() if p.grad is not None]
+        optimizer.zero_grad(set_to_none=True)
+        return [loss, *found]
+
+    return harness.Work(step, args.batch, gradients, newest.mean)
 
 
 def _placed(network: Any, model: Model) -> Any:

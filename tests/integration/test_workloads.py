@@ -41,6 +41,7 @@ ON_CPU = [
 
 
 def load_harness() -> Any:
+    sys.path.append(str(WORKLOADS))  # where a script finds what lies beside it
     spec = importlib.util.spec_from_file_location("harness", WORKLOADS / "harness.py")
     assert spec is not None
     assert spec.loader is not None
@@ -83,7 +84,7 @@ def test_only_completed_steps_are_counted_and_all_of_them(done_before_each: list
     """The count is what the GPU has completed: never more, and less by the pipeline at most."""
     gpu, counts = Gpu(), [0]
 
-    def add(units: int) -> None:
+    def add(units: int, _value: float | None) -> None:
         counts.append(counts[-1] + units)
         assert counts[-1] <= gpu.completed * UNITS
 
