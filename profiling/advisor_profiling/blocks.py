@@ -53,6 +53,7 @@ def cut(
     seed: str,
     *,
     alone: bool = True,
+    profiles: bool = False,
 ) -> list[Block]:
     """Blocks that hold each target once, with few starts.
 
@@ -70,13 +71,14 @@ def cut(
         seed: Any text, such as the run's name.
         alone: Add to each block, for every job with a client at 100 %, a solo window with the
             block's number (from 0) as `repeat`: a reference of the same card and hour.
+        profiles: Add such a window for every other client as well.
     """
     order, chance = sorted(dict.fromkeys(targets), key=_place), random.Random(seed)
     chance.shuffle(order)
     packed = map(_block, pack(order, max_clients, memory_mib, chance))
     blocks = _chained(packed, lambda block: block.kept)
     if alone:
-        blocks = [_with_references(block, number) for number, block in enumerate(blocks)]
+        blocks = [_with_references(b, number, profiles) for number, b in enumerate(blocks)]
     return [_shuffled(block, f"{seed} {number}") for number, block in enumerate(blocks)]
 
 
@@ -132,12 +134,12 @@ def _block(targets: Sequence[Target]) -> Block:
     return Block(tuple(runners), tuple(targets))
 
 
-def _with_references(block: Block, number: int) -> Block:
+def _with_references(block: Block, number: int, profiles: bool) -> Block:
     """The block with its solo windows; beside a job without a gate nothing runs alone."""
     if len(block.kept) < len(block.runners):
         return block
-    jobs = [r.job for r in block.runners if r.share == _FULL and not r.twin]
-    return Block(block.runners, (*block.targets, *(solo(job, _FULL, number) for job in jobs)))
+    alone = [r for r in block.runners if (profiles or r.share == _FULL) and not r.twin]
+    return Block(block.runners, (*block.targets, *(solo(r.job, r.share, number) for r in alone)))
 
 
 def _shuffled(block: Block, seed: str) -> Block:

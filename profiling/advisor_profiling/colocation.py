@@ -176,7 +176,9 @@ def _parts(
     ways = [
         [shard(blocks, part, count) for part in range(1, count + 1)]
         for size in sorted(sizes, reverse=True)
-        for blocks in [cut(targets, size, memory_mib, seed, alone=alone)]
+        for blocks in [
+            cut(targets, size, memory_mib, seed, alone=alone, profiles=campaign.plan.profiles)
+        ]
     ]
     return min(ways, key=lambda way: max(estimate_s(part, campaign.rules) for part in way))
 

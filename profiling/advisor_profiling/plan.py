@@ -56,10 +56,12 @@ class Plan:
 
     Attributes:
         name: Name of its run; the same name draws the same samples and orders.
+        profiles: Each job is measured alone at every share of its pairs too, not only at 100 %.
     """
 
     name: str
     wishes: tuple[Wish, ...]
+    profiles: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,12 +42,13 @@ def load_plan(path: Path, jobs: Collection[str]) -> Plan:
     readers: Mapping[str, read.Reader] = {
         "name": _name,
         "measure": lambda field: _wishes(field, jobs),
+        "profiles": read.flag,
     }
     fields = read.record(root, readers, required=("measure",))
     name = fields.get("name", path.stem)
     if not _NAME.fullmatch(name):
         raise root.fault(f"{name!r} cannot name a run", fix=f"add a name: {_NAME_RULE}")
-    return Plan(name, fields["measure"])
+    return Plan(name, fields["measure"], fields.get("profiles", False))
 
 
 def plan_from_options(
@@ -130,7 +131,9 @@ def suggest(
 def to_yaml(plan: Plan) -> str:
     """The plan as a file that `load_plan` reads."""
     entries = [_entry(wish) for wish in plan.wishes]
-    content = {"name": plan.name, "measure": entries}
+    content: dict[str, Any] = {"name": plan.name, "measure": entries}
+    if plan.profiles:
+        content["profiles"] = True
     return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=100)
 
 

@@ -384,3 +384,21 @@ def test_two_clients_that_alone_are_too_many() -> None:
     large = [job("a", memory_mib=90_000), job("b", memory_mib=90_000)]
     blocks = cut(windows(large, [UNCAPPED], selves=False), CLIENTS, 143_771, "seed", alone=False)
     assert [len(block.runners) for block in blocks] == [2]
+
+
+def test_profiles_are_measured_with_the_clients_that_are_there() -> None:
+    """Each client once alone, the twin of a job beside itself not; no more starts than without."""
+    plan = windows(jobs("ab").values())
+    (with_profiles,) = cut(plan, CLIENTS, None, "seed", profiles=True)
+    (without,) = cut(plan, CLIENTS, None, "seed")
+    assert set(with_profiles.runners) == set(without.runners)
+    alone = [t.runners[0] for t in with_profiles.targets if len(t.runners) == 1]
+    assert sorted(map(str, alone)) == sorted(str(r) for r in without.runners if not r.twin)
+
+
+def test_each_job_is_alone_on_the_whole_gpu_before_anything_else() -> None:
+    """Every other result of a job is compared with what it reports there."""
+    (block,) = cut(windows(jobs("abc").values()), CLIENTS, None, "seed", profiles=True)
+    first = block.targets[:3]
+    assert sorted(t.jobs[0] for t in first) == ["a", "b", "c"]
+    assert all(len(t.runners) == 1 and t.runners[0].share.percent == 100 for t in first)
