@@ -9,9 +9,10 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-CHUNK = 65_536
-"""Random numbers are drawn in pieces of this size. PyTorch deals a longer row out to as many
-threads as the granted SMs hold, and its numbers would differ between shares; eight hold these."""
+CHUNK = 16_384
+"""Random numbers are drawn in pieces of this size. PyTorch deals a longer row out to as many blocks
+of 256 threads as the granted SMs hold, eight on each, and which block draws a number decides which
+one it is. Eight SMs, the fewest that there are under MPS, hold 64 blocks."""
 
 _PIECE = 2**22
 """Elements that a checksum takes at once, for the sake of GPU memory."""
@@ -21,36 +22,35 @@ _PIECE = 2**22
 def same_numbers() -> Iterator[None]:
     """Inside, random tensors are the same for the same seed, whatever the number of SMs."""
     import torch
-    from torch.overrides import TorchFunctionMode
 
-    fillers = {
-        torch.Tensor.normal_: None,
-        torch.Tensor.uniform_: None,
-        torch.Tensor.random_: None,
+    changed = {
+        (torch.Tensor, name): _in_pieces(getattr(torch.Tensor, name))
+        for name in ("normal_", "uniform_", "random_")
+    } | {
+        (torch, "randn"): lambda *shape, **options: torch.empty(*shape, **options).normal_(),
+        (torch, "rand"): lambda *shape, **options: torch.empty(*shape, **options).uniform_(),
+        (torch, "randint"): _random_integers,
     }
-    makers: dict[Any, Callable[..., Any]] = {
-        torch.randn: lambda *shape, **options: torch.empty(*shape, **options).normal_(),
-        torch.rand: lambda *shape, **options: torch.empty(*shape, **options).uniform_(),
-        torch.randint: _random_integers,
-    }
-
-    class InPieces(TorchFunctionMode):
-        def __torch_function__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            options = kwargs or {}
-            if function in makers:
-                # Made inside this mode again, so that the filling is seen here as well.
-                with self:
-                    return makers[function](*args, **options)
-            if function in fillers and args[0].is_contiguous() and args[0].numel() > CHUNK:
-                for piece in args[0].view(-1).split(CHUNK):
-                    function(piece, *args[1:], **options)
-                return args[0]
-            return function(*args, **options)
-
-    with InPieces():
+    # Changed in place: initialisers of networks reach them by many ways.
+    before = {place: getattr(*place) for place in changed}
+    try:
+        for (owner, name), function in changed.items():
+            setattr(owner, name, function)
         yield
+    finally:
+        for (owner, name), function in before.items():
+            setattr(owner, name, function)
+
+
+def _in_pieces(fill: Callable[..., Any]) -> Callable[..., Any]:
+    def fill_in_pieces(tensor: Any, *args: Any, **options: Any) -> Any:
+        if not tensor.is_contiguous() or tensor.numel() <= CHUNK:
+            return fill(tensor, *args, **options)
+        for piece in tensor.detach().view(-1).split(CHUNK):
+            fill(piece, *args, **options)
+        return tensor
+
+    return fill_in_pieces
 
 
 def _random_integers(*arguments: Any, **options: Any) -> Any:
@@ -59,8 +59,7 @@ def _random_integers(*arguments: Any, **options: Any) -> Any:
 
     *bounds, shape = arguments
     low, high = bounds if len(bounds) == 2 else (0, bounds[0])
-    options = {"dtype": torch.int64, **options}
-    return torch.empty(shape, **options).random_(low, high)
+    return torch.empty(shape, **{"dtype": torch.int64, **options}).random_(low, high)
 
 
 def checksum(result: Any) -> float:
