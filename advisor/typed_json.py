@@ -58,7 +58,9 @@ def _value(kind: Any, found: Any, place: str) -> Any:
         return _tuple(inner, _typed(list, found, place), place)
     if origin is Mapping:
         items = _typed(dict, found, place).items()
-        return MappingProxyType({k: _value(inner[1], v, _inside(place, k)) for k, v in items})
+        return MappingProxyType(
+            {_name(inner[0], k, place): _value(inner[1], v, _inside(place, k)) for k, v in items}
+        )
     if kind is float:
         return _finite(found, place)
     if kind is bool:
@@ -74,6 +76,15 @@ def _record(kind: Any, found: dict[str, Any], place: str) -> Any:
         if names:
             raise ValueError(f"{word}: {', '.join(_inside(place, n) for n in sorted(names))}")
     return kind(**{n: _value(hint, found[n], _inside(place, n)) for n, hint in hints.items()})
+
+
+def _name(kind: Any, name: str, place: str) -> Any:
+    """The name of a value of a mapping; JSON has only texts, numbers among them."""
+    if kind is not int:
+        return name
+    if not (name.isascii() and name.isdigit() and name == str(int(name))):
+        raise ValueError(f"{_inside(place, name)}: {name} is no whole number")
+    return int(name)
 
 
 def _tuple(inner: tuple[Any, ...], found: list[Any], place: str) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ _COMMANDS = {
     "colocate": "Measure pairs of jobs on one GPU at splits: both rates, and the power of both.",
     "launch": "Run two jobs together on one GPU at a split that is proven, and watch them.",
     "launches": "List, show and stop the launches of this host.",
+    "check": "At which numbers of SMs do the libraries of this host compute right results?",
     "doctor": "Check everything that measuring needs; changes nothing. "
     "Exit code 1: something is missing.",
     "jobs": "List the jobs of this folder and the profiles that were measured.",

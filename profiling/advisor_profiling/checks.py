@@ -4,9 +4,11 @@ import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
+from advisor.checks import check_for, stored_checks
 from advisor.errors import AdvisorError
 from advisor.flags import COUNTER_BOUND
 from advisor.gpu import Gpu
@@ -15,8 +17,10 @@ from advisor.runtime.launcher import leftovers
 from advisor.runtime.mps_control import Control, binary_version
 from advisor.runtime.processes import cpu_steal_s
 from advisor.settings import LIMIT_VARIABLES, Settings
+from advisor_data.count_checks import known_checks
 from advisor_profiling.clock import LiveClock
 from advisor_profiling.core_speed import core_speeds
+from advisor_profiling.count_script import installed_libraries, library_script
 from advisor_profiling.dcgm import fetch
 from advisor_profiling.dcgm_text import missing_counters
 from advisor_profiling.live import with_units
@@ -25,6 +29,7 @@ from advisor_profiling.window import Watch, Window, WindowRules, measure
 
 Verdict = Literal["ok", "warning", "missing"]
 
+_CHECK = "advisor check"
 
 LEAST_CORE_SPEED = 0.85
 """A core that does less than this part of the fastest is disturbed; what a launch-bound job does
@@ -134,6 +139,7 @@ def _gpu(gpu: Gpu, settings: Settings) -> Iterable[Finding]:
         return
     yield _compute_mode(gpu)
     yield _sms(gpu, settings)
+    yield _counts(gpu, settings)
     yield from _telemetry(gpu)
     if left := leftovers(gpu.uuid, settings.runtime_dir):
         yield Finding(
@@ -157,6 +163,34 @@ def _sms(gpu: Gpu, settings: Settings) -> Finding:
         return Finding(f"gpu {gpu.index} SMs", "ok", f"{units} SMs")
     except AdvisorError as error:
         return _missing(f"gpu {gpu.index} SMs", error)
+
+
+def _counts(gpu: Gpu, settings: Settings) -> Finding:
+    """Whether the counts at which libraries compute right results are known."""
+    name = f"gpu {gpu.index} results"
+    try:
+        stored = check_for(gpu.model, stored_checks(settings.home))
+        known = check_for(gpu.model, known_checks(settings.home))
+    except AdvisorError as error:
+        return _missing(name, error)
+    if known is None:
+        return Finding(name, "warning", "not checked at which SM counts they are right", _CHECK)
+    where = "here" if stored else "on another card, bundled"
+    text = (
+        f"{len(known.safe)} of {len(known.checked)} SM counts are safe, checked "
+        f"{known.checked_at[:10]} {where}"
+    )
+    changed = known.differs_from(gpu.driver or "", _libraries(settings))
+    if changed:
+        return Finding(name, "warning", f"{text}; {changed}", f"{_CHECK} again")
+    return Finding(name, "ok", text)
+
+
+def _libraries(settings: Settings) -> dict[str, str]:
+    """Versions that jobs load by default; none where their interpreter has no PyTorch."""
+    with suppress(AdvisorError):
+        return installed_libraries(library_script("python3"), settings.job_environment())
+    return {}
 
 
 def _telemetry(gpu: Gpu) -> Iterable[Finding]:

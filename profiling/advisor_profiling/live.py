@@ -42,22 +42,34 @@ def live_bench(
         mode: Back-end; None: MPS on NVIDIA, CU masks on AMD.
         run: Name of the run, for its folder of logs.
     """
-    gpu = find_gpu(gpu_name)
-    with gpu_lock(settings.lock_dir, gpu.uuid):
-        gpu = with_units(gpu, settings)
-        source = open_source(gpu, source_name, settings)
+    with live_backend(settings, gpu_name, mode) as backend:
+        source = open_source(backend.gpu, source_name, settings)
         try:
-            backend = open_backend(gpu, mode, settings)
-            try:
-                end_leftovers(backend, settings.runtime_dir)
-                check_alone(gpu)
-                folder = settings.home / "logs" / run
-                quiet = HostQuiet(settings.lock_dir)
-                yield LiveBench(backend, source, settings.job_environment(), folder, quiet)
-            finally:
-                backend.close()
+            folder = settings.home / "logs" / run
+            quiet = HostQuiet(settings.lock_dir)
+            yield LiveBench(backend, source, settings.job_environment(), folder, quiet)
         finally:
             source.close()
+
+
+@contextmanager
+def live_backend(settings: Settings, gpu_name: str, mode: Mode | None) -> Generator[Backend]:
+    """What enforces shares on a GPU that is ours alone; it is closed at the end.
+
+    Args:
+        settings: Where daemons and locks live.
+        gpu_name: Index or UUID.
+        mode: Back-end; None: MPS on NVIDIA, CU masks on AMD.
+    """
+    gpu = find_gpu(gpu_name)
+    with gpu_lock(settings.lock_dir, gpu.uuid):
+        backend = open_backend(with_units(gpu, settings), mode, settings)
+        try:
+            end_leftovers(backend, settings.runtime_dir)
+            check_alone(backend.gpu)
+            yield backend
+        finally:
+            backend.close()
 
 
 def list_gpus() -> list[Gpu]:

@@ -62,6 +62,14 @@ def test_wheel_has_the_measurements(wheel: Path) -> None:
     assert {f"advisor_data/bundled/{name}" for name in files} <= set(_names(wheel))
 
 
+def test_wheel_has_the_library_check(wheel: Path) -> None:
+    """`advisor check` finds its program, and all modules of it, where the package was installed."""
+    folder = ROOT / "profiling/workloads"
+    files = {f"advisor_profiling/workloads/{file.name}" for file in folder.glob("library_*.py")}
+    assert "advisor_profiling/workloads/library_check.py" in files
+    assert files <= set(_names(wheel))
+
+
 def test_wheel_has_the_model(wheel: Path) -> None:
     """Recommendations work where the package was installed; the model brings its card."""
     files = {"manifest.json", "model.onnx", "README.md"}
