@@ -13,7 +13,7 @@ from advisor.runtime.backend import Granted
 from advisor_profiling.estimate import Estimate
 from advisor_profiling.points import Conditions, Part, Taken, failed_point, flags_of, to_point
 from advisor_profiling.targets import pair, solo
-from advisor_profiling.window import Window, WindowRules
+from advisor_profiling.window import Latency, Window, WindowRules
 
 COUNTERS = Counters(
     sm_active_percent=48,
@@ -29,6 +29,7 @@ WINDOW = Window(
     settle_s=1.5,
     settled=True,
     rates=(Estimate(100, 0.5),),
+    latencies=(Latency(),),
     power=Estimate(300, 1.0),
     counter_power_w=303.0,
     counters=COUNTERS,
@@ -41,7 +42,11 @@ WINDOW = Window(
 JOB = Job(name="x", command=("x",))
 OTHER = Job(name="other", command=("y",))
 PART = Part(
-    granted=Granted(66, mps=True), rate=Estimate(100, 0.5), memory_used_mib=500, cpu_percent=100
+    granted=Granted(66, mps=True),
+    rate=Estimate(100, 0.5),
+    latency=Latency(4.0, 9.0),
+    memory_used_mib=500,
+    cpu_percent=100,
 )
 TAKEN = Taken(target=solo(JOB, Share(50)), parts=(PART,), window=WINDOW, cpu_steal_percent=0.1)
 PAIR = dataclasses.replace(
