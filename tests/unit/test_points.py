@@ -129,6 +129,23 @@ def test_pair_point_keeps_its_two_jobs_apart() -> None:
     assert pair_from_row(to_row(point)) == point
 
 
+def test_a_server_has_its_demand_and_its_latencies() -> None:
+    """What was asked of it and how long the answers took stand beside its rate."""
+    server = dataclasses.replace(JOB, offered_rate=120.0)
+    alone = to_point(dataclasses.replace(TAKEN, target=solo(server, Share(50))), CONDITIONS)
+    assert isinstance(alone, SoloPoint)
+    assert (alone.offered_rate, alone.latency_p50_ms, alone.latency_p99_ms) == (120, 4, 9)
+    training = dataclasses.replace(PAIR.parts[0], latency=Latency())
+    target = pair(server, Share(70), OTHER, Share(30))
+    both = dataclasses.replace(PAIR, target=target, parts=(training, PAIR.parts[1]))
+    point = to_point(both, CONDITIONS)
+    assert isinstance(point, PairPoint)
+    assert (point.job_a, point.offered_rate_a, point.offered_rate_b) == ("other", None, 120)
+    assert (point.latency_p50_a_ms, point.latency_p99_a_ms) == (None, None)
+    assert (point.latency_p50_b_ms, point.latency_p99_b_ms) == (4, 9)
+    assert pair_from_row(to_row(point)) == point
+
+
 @pytest.mark.parametrize(
     ("mode", "shares", "expected"),
     [
