@@ -12,6 +12,11 @@ from advisor.results import TOLERANCE
 ProgressKind = Literal["counter", "output", "runs"]
 InputSource = Literal["real", "random", "synthetic"]
 
+_NOT_RUN = (
+    *("description", "workdir", "start_timeout_s", "memory_mib"),
+    *("results", "offered_rate"),
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
@@ -77,6 +82,8 @@ class Job:
             power are flat comes on top.
         start_timeout_s: The job is given up when it made no progress in this time, s.
         memory_mib: GPU memory that it needs, MiB, if known.
+        offered_rate: Requests per second that arrive at a job that serves a fixed demand, in its
+            unit of progress; None: it works as fast as it can.
     """
 
     name: str
@@ -88,13 +95,17 @@ class Job:
     warm_up_s: float = 0
     start_timeout_s: float = 180
     memory_mib: int | None = None
+    offered_rate: float | None = None
     input: InputData = InputData()
     description: str = ""
 
     @property
     def job_hash(self) -> str:
-        """Identity of what is run: 16 hex digits; description, workdir and hints do not count."""
+        """Identity of what is run: 16 hex digits; description, workdir and hints do not count.
+
+        Nor does the offered rate, which only repeats what the command says.
+        """
         fields = dataclasses.asdict(self)
-        for free in ("description", "workdir", "start_timeout_s", "memory_mib", "results"):
+        for free in _NOT_RUN:
             del fields[free]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]

@@ -238,5 +238,6 @@ _JOB: Mapping[str, read.Reader] = {
     "warm_up_s": read.number(0),
     "start_timeout_s": read.number(0, above=True),
     "memory_mib": read.count,
+    "offered_rate": read.number(0, above=True),
     "input": _input,
 }

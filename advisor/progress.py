@@ -20,7 +20,7 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 HOLD, GO, QUIT = 0, 1, 2
@@ -75,6 +75,12 @@ class Progress:
         self.report(value, steps)
         if self._gate is not None and struct.unpack_from("<q", self._gate)[0] != GO:
             self._pass_gate()
+
+    def answered(self, latencies_s: Sequence[float]) -> None:
+        """Count one request for each latency, s: as `add`, for requests answered together."""
+        for latency_s in latencies_s:
+            self._note_latency(latency_s, 1)
+        self.add(len(latencies_s))
 
     def report(self, value: float | None, steps: int = 0) -> None:
         """As `add`, without stopping at the gate: for what the warm-up computes."""

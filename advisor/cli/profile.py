@@ -174,6 +174,8 @@ def _show(
     console.print(f"{job.name} on {gpu.model}, rate in {job.progress.unit}/s{_note(replayed)}")
     if points:
         console.print(report.table(points))
+        if (requests := report.requests(points)) is not None:
+            console.print(requests)
         typer.echo(report.plot(points))
         console.print(report.summary(points), highlight=False)
     for line in wrong:

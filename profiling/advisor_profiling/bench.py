@@ -41,6 +41,10 @@ class Client(Protocol):
         """What it says of its results so far."""
         ...
 
+    def latencies(self) -> tuple[int, ...]:
+        """Requests answered so far, by bucket of latency (advisor.progress); may be empty."""
+        ...
+
     def cpu_s(self) -> float | None:
         """CPU time used so far, s; None where it is not known."""
         ...
@@ -134,7 +138,8 @@ class LiveClient:
     def __init__(self, job: RunningJob, bench: "LiveBench") -> None:
         self._job, self._bench = job, bench
         self.share, self.granted = job.share, job.granted
-        self.count, self.check, self.reported = job.count, job.check, job.reported
+        self.count, self.check = job.count, job.check
+        self.reported, self.latencies = job.reported, job.latencies
         self.check_limit, self.leave, self.stop = job.check_limit, job.leave, job.stop
 
     def ready(self) -> bool:

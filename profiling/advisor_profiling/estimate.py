@@ -39,17 +39,16 @@ def rate_estimate(events: Sequence[tuple[float, float]]) -> Estimate | None:
     """Progress per second from (time_s, total progress) at the moments when the total changed.
 
     Counting from change to change leaves no error from where a window begins or ends inside a
-    step. Few steps: the error comes from the single steps; many: from ten groups of them.
+    step. Few steps: the error comes from the single steps; many: from ten groups of them. Steps
+    take different times, above all those of a server whose requests come at random, so it is the
+    error of a ratio of sums (Cochran, Sampling Techniques, chapter 6), not of a mean of rates: one
+    short step would count for more than all others there.
     """
     if len(events) < 2 or events[-1][0] <= events[0][0]:
         return None
     rate = (events[-1][1] - events[0][1]) / (events[-1][0] - events[0][0])
-    stride = max(1, (len(events) - 1) // _BATCHES)
-    marks = events[::stride]
-    pairs = itertools.pairwise(marks)
-    return Estimate(
-        rate, _stderr([(c1 - c0) / (t1 - t0) for (t0, c0), (t1, c1) in pairs if t1 > t0])
-    )
+    marks = events[:: max(1, (len(events) - 1) // _BATCHES)]
+    return Estimate(rate, _ratio_stderr(marks, rate))
 
 
 def _batches(samples: Sequence[tuple[float, float]]) -> list[list[float]]:
@@ -63,3 +62,11 @@ def _batches(samples: Sequence[tuple[float, float]]) -> list[list[float]]:
 
 def _stderr(values: Sequence[float]) -> float | None:
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+
+
+def _ratio_stderr(marks: Sequence[tuple[float, float]], rate: float) -> float | None:
+    groups, span_s = len(marks) - 1, marks[-1][0] - marks[0][0]
+    if groups < 2 or span_s <= 0:
+        return None
+    beyond = [c1 - c0 - rate * (t1 - t0) for (t0, c0), (t1, c1) in itertools.pairwise(marks)]
+    return math.sqrt(groups / (groups - 1) * sum(b * b for b in beyond)) / span_s

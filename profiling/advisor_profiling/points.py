@@ -11,7 +11,7 @@ from advisor.results import NOTHING, VERDICT_FLAGS, Reported, Verdict, write_fir
 from advisor.runtime.backend import Granted
 from advisor_profiling.estimate import Estimate
 from advisor_profiling.targets import Runner, Target
-from advisor_profiling.window import Window, WindowRules
+from advisor_profiling.window import Latency, Window, WindowRules
 
 _MODEL_COUNTERS = (
     "sm_active_percent",
@@ -50,6 +50,7 @@ class Part:
 
     granted: Granted
     rate: Estimate
+    latency: Latency
     memory_used_mib: float | None
     cpu_percent: float | None
     reported: Reported = NOTHING
@@ -80,6 +81,10 @@ def to_point(taken: Taken, conditions: Conditions) -> Point:
         rate_b=second.rate.mean,
         rate_a_stderr=first.rate.stderr,
         rate_b_stderr=second.rate.stderr,
+        latency_p50_a_ms=first.latency.p50_ms,
+        latency_p50_b_ms=second.latency.p50_ms,
+        latency_p99_a_ms=first.latency.p99_ms,
+        latency_p99_b_ms=second.latency.p99_ms,
         memory_used_a_mib=first.memory_used_mib,
         memory_used_b_mib=second.memory_used_mib,
         job_a_cpu_percent=first.cpu_percent,
@@ -143,6 +148,9 @@ def _solo(target: Target, part: Part, mode: str, measured: dict[str, Any]) -> So
         rate=part.rate.mean,
         rate_unit=runner.job.progress.unit,
         rate_stderr=part.rate.stderr,
+        offered_rate=runner.job.offered_rate,
+        latency_p50_ms=part.latency.p50_ms,
+        latency_p99_ms=part.latency.p99_ms,
         memory_used_mib=part.memory_used_mib,
         job_cpu_percent=part.cpu_percent,
         results=part.verdict,
@@ -164,6 +172,7 @@ def _side(side: str, runner: Runner) -> dict[str, Any]:
         f"job_{side}_hash": runner.job.job_hash,
         f"share_{side}_percent": runner.share.percent,
         f"rate_unit_{side}": runner.job.progress.unit,
+        f"offered_rate_{side}": runner.job.offered_rate,
     }
 
 

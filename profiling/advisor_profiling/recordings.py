@@ -24,6 +24,8 @@ class Part:
     rate_stderr: float | None
     memory_used_mib: float | None
     cpu_percent: float | None
+    latency_p50_ms: float | None
+    latency_p99_ms: float | None
     results: str | None = None
     reported: Reported = NOTHING
 
@@ -88,6 +90,8 @@ class Recordings:
             point.rate_stderr,
             point.memory_used_mib,
             point.job_cpu_percent,
+            point.latency_p50_ms,
+            point.latency_p99_ms,
             point.results,
             read_first(point.reported) or NOTHING,
         )
@@ -105,6 +109,8 @@ class Recordings:
             point.rate_a_stderr,
             point.memory_used_a_mib,
             point.job_a_cpu_percent,
+            point.latency_p50_a_ms,
+            point.latency_p99_a_ms,
             point.results_a,
         )
         second = Part(
@@ -112,6 +118,8 @@ class Recordings:
             point.rate_b_stderr,
             point.memory_used_b_mib,
             point.job_b_cpu_percent,
+            point.latency_p50_b_ms,
+            point.latency_p99_b_ms,
             point.results_b,
         )
         seats = (point.job_a, point.share_a_percent), (point.job_b, point.share_b_percent)
@@ -144,4 +152,5 @@ def _job(point: SoloPoint) -> Job:
         command=("replay",),
         progress=Progress(unit=point.rate_unit, gate=True),
         memory_mib=None if used_mib is None else math.ceil(used_mib),
+        offered_rate=point.offered_rate,
     )

@@ -11,6 +11,7 @@ from dataclasses import fields
 from advisor.errors import InputError, JobError
 from advisor.gpu import Gpu, Share
 from advisor.job import Job
+from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.records import REPLAY_SOURCE, Counters, PairPoint, SoloPoint
 from advisor.results import NOTHING, Reported
 from advisor.runtime.backend import Granted
@@ -22,6 +23,7 @@ from advisor_profiling.source import GpuState
 from advisor_profiling.targets import Target
 
 _TICK_S = 0.1
+_HUNDREDS_PER_S = 1000
 
 
 class ReplaySource:
@@ -106,6 +108,12 @@ class ReplayClient:
     def count(self) -> float:
         """Progress at the recorded rate while it plays."""
         return self._done + (self._part.rate * self._factor * self._playing_s if self._part else 0)
+
+    def latencies(self) -> tuple[int, ...]:
+        """Requests by bucket, of which the recorded percentiles come out again."""
+        if self._part is None:
+            return ()
+        return _answered(self._part.latency_p50_ms, self._part.latency_p99_ms, self._playing_s)
 
     def cpu_s(self) -> float | None:
         if self._part is None or self._part.cpu_percent is None:
@@ -265,3 +273,13 @@ class ReplayBench:
         if self._random is None or not stderr or not mean:
             return 1.0
         return max(0.0, self._random.gauss(1.0, stderr / mean))
+
+
+def _answered(p50_ms: float | None, p99_ms: float | None, playing_s: float) -> tuple[int, ...]:
+    """A histogram with these percentiles that grows while time passes; empty without them."""
+    if p50_ms is None or p99_ms is None:
+        return ()
+    histogram, hundreds = [0] * LATENCY_BUCKETS, int(playing_s * _HUNDREDS_PER_S)
+    histogram[latency_bucket(p50_ms / 1000)] += 98 * hundreds
+    histogram[latency_bucket(p99_ms / 1000)] += 2 * hundreds
+    return tuple(histogram)

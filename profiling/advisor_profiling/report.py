@@ -74,6 +74,23 @@ def table(points: Sequence[SoloPoint]) -> Table:
     return result
 
 
+REQUEST_COLUMNS = ("share%", "offered", "answered", "answered%", "p50 ms", "p99 ms")
+"""Headings of the table of a server; rates are per second."""
+
+
+def requests(points: Sequence[SoloPoint]) -> Table | None:
+    """What a server made of its demand, one line per point; None of a job that serves none."""
+    served = [p for p in points if p.offered_rate is not None or p.latency_p50_ms is not None]
+    if not served:
+        return None
+    result = Table(box=None, pad_edge=False, header_style="bold")
+    for name in REQUEST_COLUMNS:
+        result.add_column(Text(name), justify="right", no_wrap=True)
+    for point in sorted(served, key=lambda p: (p.share_percent, p.repeat)):
+        result.add_row(*map(Text, _request_cells(point)))
+    return result
+
+
 def plot(points: Sequence[SoloPoint], width: int = 78, height: int = 16) -> str:
     """Rate (left axis) and power (right axis) against the share, as text."""
     ordered = sorted(points, key=lambda p: p.share_percent)
@@ -152,6 +169,20 @@ def _cells(point: SoloPoint) -> list[str]:
         _text(point.dram_active_percent),
         "-" if point.sm_clock_mhz is None else f"{point.sm_clock_mhz:.0f}",
         " ".join(point.flags),
+    ]
+
+
+def _request_cells(point: SoloPoint) -> list[str]:
+    offered = point.offered_rate
+    numbers = (point.rate, point.latency_p50_ms, point.latency_p99_ms)
+    rate, p50_ms, p99_ms = ("-" if number is None else f"{number:.4g}" for number in numbers)
+    return [
+        f"{point.share_percent:g}",
+        "-" if offered is None else f"{offered:.4g}",
+        rate,
+        "-" if not offered else f"{100 * point.rate / offered:.1f}",
+        p50_ms,
+        p99_ms,
     ]
 
 

@@ -44,8 +44,13 @@ def _watch(clients: Sequence[Client], bench: Bench) -> Watch:
         for client in clients:
             client.check()
 
-    counts = [client.count for client in clients]
-    return Watch(counts=counts, source=bench.source, clock=bench.clock, check=check)
+    return Watch(
+        counts=[client.count for client in clients],
+        source=bench.source,
+        clock=bench.clock,
+        latencies=[client.latencies for client in clients],
+        check=check,
+    )
 
 
 def _part(
@@ -61,6 +66,7 @@ def _part(
     return Part(
         granted=client.granted,
         rate=rate,
+        latency=window.latencies[seat],
         memory_used_mib=client.memory_mib(),
         cpu_percent=cpu_percent,
         reported=client.reported(),

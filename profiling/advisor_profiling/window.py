@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from advisor.records import Counters
+from advisor.runtime.reports import percentile_ms
 from advisor_profiling.clock import Clock
 from advisor_profiling.estimate import Estimate, mean_estimate, rate_estimate
 from advisor_profiling.source import GpuState, Source
@@ -62,13 +63,23 @@ class Watch:
         counts: For each job that runs, its total progress so far.
         source: Power and counters of the GPU.
         clock: Time, live or replayed.
+        latencies: For each job, its histogram of latencies so far; not asked while settling.
         check: Called about four times a second; raises when a job is gone.
     """
 
     counts: Sequence[Callable[[], float]]
     source: Source
     clock: Clock
+    latencies: Sequence[Callable[[], tuple[int, ...]]] = ()
     check: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """How long one job took to answer requests; None where it answered none, or says nothing."""
+
+    p50_ms: float | None = None
+    p99_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +88,7 @@ class Window:
 
     Attributes:
         rates: Progress per second of each job; None for one that made fewer than two steps.
+        latencies: Of each job whose latencies were watched.
     """
 
     started_at: str
@@ -84,6 +96,7 @@ class Window:
     settle_s: float
     settled: bool
     rates: tuple[Estimate | None, ...]
+    latencies: tuple[Latency, ...]
     power: Estimate | None
     counter_power_w: float | None
     counters: Counters
@@ -136,18 +149,20 @@ def measure(watch: Watch, rules: WindowRules) -> Window:
     started_at = watch.clock.utc()
     before = _tick(watch, lambda: watch.clock.sleep(0.001))
     watch.source.start_counters()
-    log = _begin(watch)
+    log, answered = _begin(watch), _read(watch.latencies)
     while not _known(log, watch.clock.now_s(), rules):
         _look(log, watch, rules)
     counters = watch.source.read_counters()
     after = _tick(watch, lambda: _look(log, watch, rules))
     states = log.states
+    histograms = zip(answered, _read(watch.latencies), strict=True)
     return Window(
         started_at=started_at,
         window_s=watch.clock.now_s() - log.begun_s,
         settle_s=settle_s,
         settled=settled,
         rates=tuple(rate_estimate(steps.events) for steps in log.steps),
+        latencies=tuple(_latency(*both) for both in histograms),
         power=mean_estimate(log.power),
         counter_power_w=_counter_power(before, after),
         counters=counters,
@@ -167,6 +182,14 @@ def measure_idle(source: Source, clock: Clock, rules: WindowRules) -> float | No
         _look(log, watch, rules)
     estimate = mean_estimate(log.power)
     return estimate.mean if estimate else None
+
+
+def _read(histograms: Sequence[Callable[[], tuple[int, ...]]]) -> list[tuple[int, ...]]:
+    return [read() for read in histograms]
+
+
+def _latency(before: tuple[int, ...], after: tuple[int, ...]) -> Latency:
+    return Latency(percentile_ms(before, after, 50), percentile_ms(before, after, 99))
 
 
 def _begin(watch: Watch) -> _Log:

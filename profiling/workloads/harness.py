@@ -154,8 +154,18 @@ def options(parser: argparse.ArgumentParser, loads: dict[str, Load]) -> argparse
     return args
 
 
-def run(build: Callable[[argparse.Namespace], Work], args: argparse.Namespace) -> None:
-    """Build the work on the device and do it until `--seconds` are over or the advisor quits."""
+def run(
+    build: Callable[[argparse.Namespace], Any],
+    args: argparse.Namespace,
+    loop: Callable[[Any, argparse.Namespace, float], None] | None = None,
+) -> None:
+    """Build the work on the device and do it until `--seconds` are over or the advisor quits.
+
+    Args:
+        build: Makes what the loop works on; its `result` is that of a `Work`.
+        args: The command line.
+        loop: Does the work; None: the steps of a `Work`, one after the other.
+    """
     import torch
 
     torch.manual_seed(args.seed)
@@ -172,7 +182,7 @@ def run(build: Callable[[argparse.Namespace], Work], args: argparse.Namespace) -
             raise SystemExit(0 if math.isfinite(value) else 1)
         if args.device == "cuda":
             torch.cuda.empty_cache()  # what only the check needed is no memory of the workload
-        _loop(work, args, value)
+        (loop or _loop)(work, args, value)
 
 
 def torch_dtype(args: argparse.Namespace, default: str = "bf16") -> Any:
@@ -206,11 +216,11 @@ def _positive(text: str) -> int:
 
 def _loop(work: Work, args: argparse.Namespace, value: float) -> None:
     progress = Progress(on_pause=lambda: finished.drain())
-    finished = Finished(_recorder(args.device), progress.add, work.units)
+    finished = Finished(recorder(args.device), progress.add, work.units)
     progress.report(value)
     for _ in range(WARM_UP_STEPS):
         work.step()
-    _recorder(args.device)().synchronize()
+    recorder(args.device)().synchronize()
     progress.ready()
     end = time.monotonic() + (args.seconds or float("inf"))
     watched = 0.0
@@ -230,7 +240,8 @@ def _fetched(value: Any) -> Any:
     return copy.copy_(value.detach(), non_blocking=True)
 
 
-def _recorder(device: str) -> Callable[[], Event]:
+def recorder(device: str) -> Callable[[], Event]:
+    """What marks the work launched so far."""
     import torch
 
     if device == "cpu":

@@ -7,6 +7,7 @@ CUDA graphs, as serving engines do; otherwise it would wait for Python and not f
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import harness
 import torch
@@ -62,15 +63,16 @@ class Layer(nn.Module):
         heads = self.qkv(x).unflatten(-1, (-1, self.shape.head_width)).transpose(1, 2)
         q, k, v = heads.split(self.heads, dim=1)
         q, k = _turned(q, angles), _turned(k, angles)
-        self.cache[0].index_copy_(2, position, k)
-        self.cache[1].index_copy_(2, position, v)
-        mixed = self._decode(q) if tokens == 1 else _prefill(q, k, v)
+        keys, values = self.cache[0, :batch], self.cache[1, :batch]
+        keys.index_copy_(2, position, k)
+        values.index_copy_(2, position, v)
+        mixed = self._decode(q, keys, values) if tokens == 1 else _prefill(q, k, v)
         return self.out(mixed.transpose(1, 2).reshape(batch, tokens, -1))
 
-    def _decode(self, q: torch.Tensor) -> torch.Tensor:
+    def _decode(self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         # The heads that share keys become the queries of one head, so no key is read twice.
         grouped = q.reshape(q.shape[0], self.shape.kv_heads, -1, self.shape.head_width)
-        mixed = functional.scaled_dot_product_attention(grouped, self.cache[0], self.cache[1])
+        mixed = functional.scaled_dot_product_attention(grouped, keys, values)
         return mixed.reshape(q.shape)
 
 
@@ -95,20 +97,28 @@ class Llama(nn.Module):
         return functional.linear(self.norm(x[:, -1]), self.embedding.weight)
 
 
+def next_token(
+    model: Llama, tokens: torch.Tensor, position: torch.Tensor, context: int
+) -> torch.Tensor:
+    """Sample one more token for each sequence, the cache used as a ring; returns the chances."""
+    chances = model(tokens, position).float().softmax(dim=-1)
+    # The largest of p / Exp(1) is a sample from p, and needs no word from the CPU.
+    sampled = (chances / torch.empty_like(chances).exponential_()).argmax(-1, keepdim=True)
+    tokens.copy_(sampled)
+    position.add_(1).remainder_(context)
+    return chances
+
+
 def decode(model: Llama, shape: Shape, args: argparse.Namespace) -> harness.Work:
-    """One more token for each sequence, the cache used as a ring; progress is tokens."""
+    """One more token for each sequence; progress is tokens."""
     tokens = torch.randint(shape.vocabulary, (args.batch, 1))
     position = torch.zeros(1, dtype=torch.int64)
     fixed, start = tokens.clone(), position.clone()
 
     def step() -> None:
-        chances = model(tokens, position).float().softmax(dim=-1)
-        # The largest of p / Exp(1) is a sample from p, and needs no word from the CPU.
-        sampled = (chances / torch.empty_like(chances).exponential_()).argmax(-1, keepdim=True)
-        tokens.copy_(sampled)
-        position.add_(1).remainder_(args.size)
+        next_token(model, tokens, position, args.size)
 
-    launch = _captured(step) if args.device == "cuda" else step
+    launch = captured(step) if args.device == "cuda" else step
     step_all = harness.repeated(launch, args.inner)
     return harness.Work(step_all, args.batch * args.inner, lambda: model(fixed, start))
 
@@ -125,13 +135,33 @@ def prefill(model: Llama, shape: Shape, args: argparse.Namespace) -> harness.Wor
 
 def build(args: argparse.Namespace) -> harness.Work:
     """The step of the chosen phase."""
+    model, shape = build_model(args)
+    return {"decode": decode, "prefill": prefill}[args.name](model, shape, args)
+
+
+def build_model(args: argparse.Namespace) -> tuple[Llama, Shape]:
+    """The network with room for `--batch` sequences of `--size` tokens."""
     tiny = Shape(width=32, layers=2, heads=4, kv_heads=2, hidden=64, vocabulary=256)
     shape = tiny if args.tiny else Shape()
     default = torch.get_default_dtype()
     torch.set_default_dtype(harness.torch_dtype(args))
     model = Llama(shape, args.batch, args.size).eval()
     torch.set_default_dtype(default)
-    return {"decode": decode, "prefill": prefill}[args.name](model, shape, args)
+    return model, shape
+
+
+def captured(step: Callable[[], object], pool: Any = None) -> Callable[[], None]:
+    """The step as a CUDA graph; graphs that never run at the same time may share a pool."""
+    # Capture wants the libraries loaded and their workspaces taken, on a stream of its own.
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool):
+        step()
+    return graph.replay
 
 
 def _prefill(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -143,19 +173,6 @@ def _turned(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
-
-
-def _captured(step: Callable[[], None]) -> Callable[[], None]:
-    # Capture wants the libraries loaded and their workspaces taken, on a stream of its own.
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        step()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
 
 
 if __name__ == "__main__":

@@ -5,16 +5,18 @@ audio samples at 16 kHz (wav2vec2). The architectures are the published base con
 the `transformers` library; nothing is downloaded.
 
 Inference runs in `--dtype`, weights included. Training keeps weights in 32 bits under autocast
-to bf16, or is 32 bits throughout with `--dtype fp32`.
+to bf16, or is 32 bits throughout with `--dtype fp32`. With `--input-ms` its images come from a
+loader on the CPU, one batch in so many milliseconds at most: then the GPU waits for its input.
 """
 
 import argparse
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import harness
+import loader
 import torch
 import transformers as hf
 from checking import without_dropout
@@ -137,7 +139,7 @@ def build(args: argparse.Namespace) -> harness.Work:
 def _inference(model: Model, args: argparse.Namespace) -> harness.Work:
     dtype = harness.torch_dtype(args)
     network = _placed(model.network.eval().to(dtype), model)
-    batches = harness.rotating(lambda: _cast(model.inputs(args.batch, args.size), dtype, model))
+    batches = harness.rotating(lambda: cast(model.inputs(args.batch, args.size), dtype, model))
     fixed, newest = next(batches), harness.Newest()
 
     def step() -> None:
@@ -157,10 +159,10 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
     reduced = dtype is not torch.float32
 
     def batch() -> tuple[Inputs, torch.Tensor]:
-        inputs = _cast(model.inputs(args.batch, args.size), torch.float32, model)
+        inputs = cast(model.inputs(args.batch, args.size), torch.float32, model)
         return inputs, torch.randint(CLASSES, (args.batch,))
 
-    batches = harness.rotating(batch)
+    batches = _from_storage(args) if args.input_ms else harness.rotating(batch)
     fixed, newest = next(batches), harness.Newest()
 
     def backward(inputs: Inputs, labels: torch.Tensor) -> torch.Tensor:
@@ -184,11 +186,33 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
     return harness.Work(step, args.batch, gradients, newest.mean)
 
 
+def _from_storage(args: argparse.Namespace) -> Iterator[tuple[Inputs, torch.Tensor]]:
+    """Batches of bytes from a loader, scaled on the device to mean 0 and variance 1."""
+    if args.name not in ("vit", "resnet50", "mobilenet"):
+        raise SystemExit(f"{args.name} reads no images: leave --input-ms away")
+    read = loader.image_reader(args.batch, args.size, args.seed)
+    labels = torch.randint(CLASSES, (args.batch,))
+
+    def read_pinned() -> torch.Tensor:
+        images = torch.from_numpy(read())
+        # Pinned, so that the copy to the GPU does not stop the CPU.
+        return images.pin_memory() if args.device == "cuda" else images
+
+    def scaled(images: torch.Tensor) -> torch.Tensor:
+        pixels = images.to(args.device, non_blocking=True).permute(0, 3, 1, 2)
+        # Bytes that are all as likely have the mean 127.5 and the standard deviation 73.9.
+        return pixels.float().sub_(127.5).div_(73.9)
+
+    batches = loader.prefetched(read_pinned, args.input_ms / 1000)
+    return (({"pixel_values": scaled(images)}, labels) for images in batches)
+
+
 def _placed(network: Any, model: Model) -> Any:
     return network.to(memory_format=torch.channels_last) if model.channels_last else network
 
 
-def _cast(inputs: Inputs, dtype: torch.dtype, model: Model) -> Inputs:
+def cast(inputs: Inputs, dtype: torch.dtype, model: Model) -> Inputs:
+    """Inputs in the precision and memory layout that the model wants."""
     layout = torch.channels_last if model.channels_last else torch.contiguous_format
     return {
         name: value.to(dtype, memory_format=layout) if value.is_floating_point() else value
@@ -214,7 +238,18 @@ def _tiny_text() -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Train or infer."""
     parser = harness.parser(__doc__, LOADS)
     parser.add_argument("--train", action="store_true", help="forward, backward, optimizer")
-    harness.run(build, harness.options(parser, LOADS))
+    parser.add_argument(
+        "--input-ms", type=float, default=0, help="train on images of a storage this slow per batch"
+    )
+    args = harness.options(parser, LOADS)
+    if args.input_ms and not args.train:
+        parser.error("--input-ms goes with --train")
+    harness.run(build, args)
+
+
+if __name__ == "__main__":
+    main()

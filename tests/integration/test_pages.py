@@ -21,6 +21,7 @@ from advisor.launch.spec import Forecast
 from advisor.launch.status import JobStatus, LaunchStatus
 from advisor.objectives import OBJECTIVES
 from advisor.observations import Observation
+from advisor.records import SoloPoint
 from advisor.typed_json import to_plain
 from advisor_data import open_store
 from advisor_data.bundled import bundled_solo_points
@@ -46,6 +47,7 @@ PAGES = {
     "jobs": "/",
     "job": "/job?name=bert-infer",
     "stored-job": "/job?name=mine",
+    "server-job": "/job?name=server",
     "pair": "/pair?a=fft&b=resnet50-train-b2",
     "pair-fine": "/pair?a=bert-train&b=mine&steps=fine&max_power=600",
     "models": "/models",
@@ -71,12 +73,27 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
 def _fill(home: Path) -> None:
     fft = [point for point in bundled_solo_points() if point.job == "fft"]
     mine = [dataclasses.replace(point, job="mine", run="mine") for point in fft]
+    server = [_served(point) for point in fft]
     evil = dataclasses.replace(fft[0], job=EVIL, run="evil", flags=("throttled",))
     with open_store(None, home) as store:
-        store.add([*mine, evil, _observation()])
+        store.add([*mine, *server, evil, _observation()])
     registry = Registry(home / "models")
     registry.add(_model(home / "draft"))
     registry.promote(VERSION)
+
+
+def _served(point: SoloPoint) -> SoloPoint:
+    """A point of a job that serves a demand which it meets from 30 % on."""
+    short = point.share_percent < 30
+    return dataclasses.replace(
+        point,
+        job="server",
+        run="server",
+        rate=90.0 if short else 120.0,
+        offered_rate=120.0,
+        latency_p50_ms=800.0 if short else 8.0,
+        latency_p99_ms=900.0 if short else 21.0,
+    )
 
 
 def _model(folder: Path) -> Path:
@@ -266,6 +283,18 @@ def test_measured_points_stand_beside_the_predictions(visit: Visit) -> None:
     assert "Measured" in visit.text("#readout thead")
     visit.page.select_option("#field-second-job", "mine")
     visit.page.wait_for_selector("figure svg .measured", state="detached")
+
+
+def test_a_server_shows_its_demand_and_its_latencies(visit: Visit) -> None:
+    """The page of a job that answers requests says how many come and how long they wait."""
+    visit.open(PAGES["server-job"])
+    visit.page.wait_for_selector("tbody tr")
+    shown = visit.text("main")
+    for words in ("Demand", "120", "Latency, median", "Latency, 99th percentile", "800", "21"):
+        assert words in shown
+    visit.open(PAGES["job"])
+    visit.page.wait_for_selector("tbody tr")
+    assert "Latency" not in visit.text("main")
 
 
 def test_limits_and_objective_are_asked_of_the_api(visit: Visit, served: RawServer) -> None:

@@ -6,6 +6,7 @@ missing these tests are skipped.
 
 import importlib.util
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -14,15 +15,16 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
+import workload_scripts
 from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.job import Job
 from advisor.job_file import list_jobs
-from advisor.progress import GO, HOLD, QUIT, RUNNING, WAITING, Progress
+from advisor.progress import FILE_BYTES, GO, HOLD, QUIT, RUNNING, WAITING, Progress
+from advisor.runtime.reports import read_latencies
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = ROOT / "profiling" / "workloads"
@@ -40,18 +42,7 @@ ON_CPU = [
 ]
 
 
-def load_harness() -> Any:
-    sys.path.append(str(WORKLOADS))  # where a script finds what lies beside it
-    spec = importlib.util.spec_from_file_location("harness", WORKLOADS / "harness.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["harness"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-harness = load_harness()
+harness = workload_scripts.load("harness")
 
 
 class Gpu:
@@ -103,7 +94,7 @@ class Files:
 
     def __init__(self, folder: Path) -> None:
         self.progress, self.gate = folder / "progress", folder / "gate"
-        self.progress.write_bytes(bytes(8))
+        self.progress.write_bytes(bytes(FILE_BYTES))
         self.gate.write_bytes(bytes(16))
         self.environment = {
             "ADVISOR_PROGRESS_FILE": str(self.progress),
@@ -112,7 +103,7 @@ class Files:
 
     @property
     def count(self) -> int:
-        return struct.unpack("<q", self.progress.read_bytes())[0]
+        return struct.unpack_from("<q", self.progress.read_bytes())[0]
 
     @property
     def state(self) -> int:
@@ -179,12 +170,39 @@ def test_the_command_of_a_job_makes_progress(job: Job, tmp_path: Path) -> None:
     """Each job's own command builds its model and counts whole steps."""
     files = Files(tmp_path)
     files.want(GO)
-    command = (*job.command[1:], "--tiny", "--device", "cpu", "--seconds", "0.2")
+    seconds = "0.2" if job.offered_rate is None else str(0.2 + 20 / job.offered_rate)
+    command = (*job.command[1:], "--tiny", "--device", "cpu", "--seconds", seconds)
     with started(command, files) as process:
         output, _ = process.communicate(timeout=50)
     assert process.returncode == 0, output
     assert files.count > 0
-    assert files.count % 2 == 0, "a tiny batch is two"
+    if job.offered_rate is None:
+        assert files.count % 2 == 0, "a tiny batch is two"
+    else:
+        assert sum(read_latencies(files.progress)) == files.count, "each answer has its latency"
+
+
+@needs_torch
+@pytest.mark.parametrize("name", ["bert", "vit", "llm"])
+def test_a_server_says_what_it_can_answer(name: str, tmp_path: Path) -> None:
+    """The capacity is printed, in requests per second."""
+    command = ("serving.py", name, "--capacity", "--tiny", "--device", "cpu", "--seconds", "0.2")
+    with started(command, Files(tmp_path)) as process:
+        output, _ = process.communicate(timeout=50)
+    assert process.returncode == 0, output
+    found = re.search(rf"^{name}: ([\d.]+) requests/s in batches of 2$", output, re.MULTILINE)
+    assert found is not None, output
+    assert float(found.group(1)) > 0
+
+
+@needs_torch
+def test_a_server_needs_its_rate(tmp_path: Path) -> None:
+    """Without a demand there is nothing to serve, and the message says what to give."""
+    with started(("serving.py", "bert", "--tiny", "--device", "cpu"), Files(tmp_path)) as process:
+        output, _ = process.communicate(timeout=50)
+    assert process.returncode == 2
+    assert "--rate" in output
+    assert "Traceback" not in output
 
 
 @needs_torch

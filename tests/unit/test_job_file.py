@@ -41,6 +41,7 @@ def test_full_file(write: Write) -> None:
         warm_up_s: 2.5
         start_timeout_s: 600
         memory_mib: 9000
+        offered_rate: 120.5
         input: {source: real, dtype: bf16, sparsity: 0.5, note: wikitext}
     """)
     assert load_job(path) == Job(
@@ -53,6 +54,7 @@ def test_full_file(write: Write) -> None:
         warm_up_s=2.5,
         start_timeout_s=600,
         memory_mib=9000,
+        offered_rate=120.5,
         input=InputData(source="real", dtype="bf16", sparsity=0.5, note="wikitext"),
     )
 
@@ -99,6 +101,9 @@ def test_least_file(write: Write) -> None:
         ("command: a\nstart_timeout_s: 0", "2:18", "above 0"),
         ("command: a\nmemory_mib: 0", "2:13", "a whole number above 0"),
         ("command: a\nmemory_mib: 10.5", "2:13", "a whole number above 0"),
+        ("command: a\noffered_rate: 0", "2:15", "a number above 0"),
+        ("command: a\noffered_rate: .inf", "2:15", "a number above 0"),
+        ("command: a\noffered_rate: 120/s", "2:15", "a number above 0"),
         ("command: a\nworkdir: ''", "2:10", "expected text"),
         ("command: a\ninput: {source: zeros}", "2:17", "real or random or synthetic"),
         ("command: a\ninput: {sparsity: 2}", "2:19", "at most 1"),

@@ -18,6 +18,8 @@ DEEP_LEARNING = {
 KERNELS = {"walsh", "reduction", "transpose", "sorting", "gemm"}
 TODAY = {"llm-decode", "llm-prefill", "dit-step", "embedding", "matmul-fp32", "triad"}
 
+SERVERS = {name: job for name, job in JOBS.items() if job.offered_rate is not None}
+
 every_job = pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
 
 
@@ -77,6 +79,28 @@ def test_the_profiler_can_hold_it(job: Job) -> None:
     """Every job counts into the file and waits at the gate, so that shares can be prepared."""
     assert job.progress.kind == "counter"
     assert job.progress.gate
+
+
+@pytest.mark.parametrize("job", SERVERS.values(), ids=SERVERS)
+def test_the_demand_of_a_server_is_that_of_its_command(job: Job) -> None:
+    """The points say what really arrived: job file and command name the same rate."""
+    rate = option(job, "--rate")
+    assert rate is not None
+    assert job.offered_rate == float(rate)
+    assert job.command[1] == "serving.py"
+
+
+def test_servers_are_there_at_several_loads() -> None:
+    """Three models are served; one of them at three loads, in their order."""
+    assert {name.split("-")[0] for name in SERVERS} == {"bert", "vit", "llm"}
+    loads = [SERVERS[f"bert-serve-{percent}"].offered_rate or 0 for percent in (10, 30, 60)]
+    assert loads == sorted(set(loads))
+
+
+def test_training_that_waits_differs_in_its_input_alone() -> None:
+    """What is lost by waiting can be told from the job that does not wait."""
+    command = JOBS["resnet50-train"].command
+    assert JOBS["resnet50-train-waiting"].command == (*command, "--input-ms", "48")
 
 
 def test_the_readme_lists_every_job() -> None:

@@ -13,7 +13,7 @@ from advisor.runtime.backend import Granted
 from advisor_profiling.estimate import Estimate
 from advisor_profiling.points import Conditions, Part, Taken, failed_point, flags_of, to_point
 from advisor_profiling.targets import pair, solo
-from advisor_profiling.window import Window, WindowRules
+from advisor_profiling.window import Latency, Window, WindowRules
 
 COUNTERS = Counters(
     sm_active_percent=48,
@@ -29,6 +29,7 @@ WINDOW = Window(
     settle_s=1.5,
     settled=True,
     rates=(Estimate(100, 0.5),),
+    latencies=(Latency(),),
     power=Estimate(300, 1.0),
     counter_power_w=303.0,
     counters=COUNTERS,
@@ -41,7 +42,11 @@ WINDOW = Window(
 JOB = Job(name="x", command=("x",))
 OTHER = Job(name="other", command=("y",))
 PART = Part(
-    granted=Granted(66, mps=True), rate=Estimate(100, 0.5), memory_used_mib=500, cpu_percent=100
+    granted=Granted(66, mps=True),
+    rate=Estimate(100, 0.5),
+    latency=Latency(4.0, 9.0),
+    memory_used_mib=500,
+    cpu_percent=100,
 )
 TAKEN = Taken(target=solo(JOB, Share(50)), parts=(PART,), window=WINDOW, cpu_steal_percent=0.1)
 PAIR = dataclasses.replace(
@@ -121,6 +126,23 @@ def test_pair_point_keeps_its_two_jobs_apart() -> None:
     assert (point.job_b, point.share_b_percent, point.units_b, point.rate_b) == ("x", 70, 92, 100)
     assert (point.job_a_hash, point.job_b_hash) == (OTHER.job_hash, JOB.job_hash)
     assert (point.power_w, point.repeat, point.flags, point.mode) == (300, 2, (), "mps")
+    assert pair_from_row(to_row(point)) == point
+
+
+def test_a_server_has_its_demand_and_its_latencies() -> None:
+    """What was asked of it and how long the answers took stand beside its rate."""
+    server = dataclasses.replace(JOB, offered_rate=120.0)
+    alone = to_point(dataclasses.replace(TAKEN, target=solo(server, Share(50))), CONDITIONS)
+    assert isinstance(alone, SoloPoint)
+    assert (alone.offered_rate, alone.latency_p50_ms, alone.latency_p99_ms) == (120, 4, 9)
+    training = dataclasses.replace(PAIR.parts[0], latency=Latency())
+    target = pair(server, Share(70), OTHER, Share(30))
+    both = dataclasses.replace(PAIR, target=target, parts=(training, PAIR.parts[1]))
+    point = to_point(both, CONDITIONS)
+    assert isinstance(point, PairPoint)
+    assert (point.job_a, point.offered_rate_a, point.offered_rate_b) == ("other", None, 120)
+    assert (point.latency_p50_a_ms, point.latency_p99_a_ms) == (None, None)
+    assert (point.latency_p50_b_ms, point.latency_p99_b_ms) == (4, 9)
     assert pair_from_row(to_row(point)) == point
 
 

@@ -14,7 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from advisor.progress import FILE_BYTES, GO, HOLD, QUIT, RUNNING, STARTING, WAITING, Progress
+from advisor.progress import (
+    FILE_BYTES,
+    GO,
+    HOLD,
+    QUIT,
+    RUNNING,
+    STARTING,
+    WAITING,
+    Progress,
+    latency_bucket,
+)
+from advisor.runtime.reports import read_latencies
 
 PAGE = (Path(__file__).parents[2] / "docs/progress.md").read_text()
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
@@ -150,7 +161,7 @@ def test_quit_is_a_clean_exit(files: Files, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("source", snippets("python"))
 def test_documented_python(files: Files, source: str) -> None:
-    """Both Python examples of the page count 96 steps."""
+    """The Python examples of the page count 96 steps."""
     _run([sys.executable, "-c", source], ADVISOR_PROGRESS_FILE=str(files.progress))
     assert files.count() == 96
 
@@ -189,7 +200,7 @@ def test_documented_c(files: Files, tmp_path: Path) -> None:
 @needs_cc
 def test_documented_c_gate(files: Files, tmp_path: Path) -> None:
     """The C gate of the page waits, runs on go and leaves on quit."""
-    program, gate = snippets("c")
+    program, gate, _ = snippets("c")
     body = 'int main(void) { gate = map_counts("ADVISOR_GATE_FILE", 16); pass_gate(); pass_gate();'
     source = "#define _DEFAULT_SOURCE\n#include <stdio.h>\n" + program.split("int main")[0] + gate
     command = [_compile(tmp_path, source + body + ' puts("working"); return 0; }')]
@@ -197,6 +208,35 @@ def test_documented_c_gate(files: Files, tmp_path: Path) -> None:
         files.gate.write_bytes(bytes(16))
         assert _under_gate(files, command, wanted) == output
         assert files.state() == state
+
+
+@needs_cc
+@pytest.mark.parametrize("latency_s", [0.0, 3e-6, 1.2e-5, 0.0123, 2.5, 1e4])
+def test_documented_c_server(files: Files, tmp_path: Path, latency_s: float) -> None:
+    """The C server of the page counts an answer, and its latency where Python counts it."""
+    program, _, server = snippets("c")
+    body = 'int main(void) { file = map_counts("ADVISOR_PROGRESS_FILE", 4096); '
+    body += f"answered({latency_s}); answered({latency_s}); return 0; }}"
+    _run([_compile(tmp_path, program.split("int main")[0] + server + body)], **files.env)
+    assert files.count() == 2
+    counts = read_latencies(files.progress)
+    assert {n: count for n, count in enumerate(counts) if count} == {latency_bucket(latency_s): 2}
+
+
+def test_answers_are_counted_before_the_job_waits(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All requests of a batch are counted, each with its latency, also when the gate closes."""
+    for name, value in files.env.items():
+        monkeypatch.setenv(name, value)
+    files.want(QUIT)
+    latencies_s = [0.001, 0.001, 0.5]
+    with pytest.raises(SystemExit):
+        Progress().answered(latencies_s)
+    assert files.count() == 3
+    counts = read_latencies(files.progress)
+    assert [counts[latency_bucket(s)] for s in latencies_s] == [2, 2, 1]
+    assert sum(counts) == 3
 
 
 def _under_gate(files: Files, command: list[str], wanted: int) -> str:
@@ -214,7 +254,7 @@ def _under_gate(files: Files, command: list[str], wanted: int) -> str:
 
 def _compile(folder: Path, source: str) -> str:
     (folder / "job.c").write_text(source)
-    command = ["cc", "-Wall", "-Wextra", "-Werror", "-O2", "-o", "job", "job.c"]
+    command = ["cc", "-Wall", "-Wextra", "-Werror", "-O2", "-o", "job", "job.c", "-lm"]
     subprocess.run(command, cwd=folder, check=True)
     return str(folder / "job")
 

@@ -94,10 +94,30 @@ def test_any_rate_and_power_come_back(rate: float, power_w: float) -> None:
     assert after[1] - before[1] == pytest.approx(10 * power_w, rel=0.02)
 
 
+@settings(max_examples=20, deadline=None)
+@given(rate=st.floats(0.05, 1e4), p50_ms=st.floats(0.02, 1e4), slower=st.floats(1, 100))
+def test_latencies_and_demand_come_back(
+    rate: float, p50_ms: float, slower: float, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A server is replayed with its percentiles, which are one bucket wide, at any rate."""
+    then = recorded(
+        50.0,
+        rate=rate,
+        offered_rate=2 * rate,
+        latency_p50_ms=p50_ms,
+        latency_p99_ms=p50_ms * slower,
+    )
+    (now,) = replay([then], tmp_path_factory.mktemp("replay"), 50).points
+    assert now.offered_rate == 2 * rate
+    assert now.latency_p50_ms == pytest.approx(p50_ms, rel=0.026)
+    assert now.latency_p99_ms == pytest.approx(min(p50_ms * slower, 59_000), rel=0.026)
+
+
 def test_missing_readings_stay_missing(tmp_path: Path) -> None:
     """A replay invents no power and no counter, and flags what the models will miss."""
     (now,) = replay([point(share_percent=30.0)], tmp_path, 30).points
-    readings = ("power_w", "counter_power_w", "idle_power_w", "throttled", "units_granted",
+    readings = ("offered_rate", "latency_p50_ms", "latency_p99_ms",
+                "power_w", "counter_power_w", "idle_power_w", "throttled", "units_granted",
                 "memory_used_mib", "job_cpu_percent", *COUNTERS)  # fmt: skip
     assert {k for k in readings if getattr(now, k) is not None} == set()
     assert now.flags == ("counters-missing",)

@@ -13,7 +13,14 @@ from advisor.gpu import Share
 from advisor.job import Job
 from advisor.records import SoloPoint
 from advisor_profiling.outcome import Failure
-from advisor_profiling.report import ConsoleReporter, plot, problems, summary, table
+from advisor_profiling.report import (
+    ConsoleReporter,
+    plot,
+    problems,
+    requests,
+    summary,
+    table,
+)
 from advisor_profiling.sweep import SweepResult
 from advisor_profiling.targets import solo
 
@@ -46,6 +53,23 @@ def rendered(result: Table) -> str:
     with console.capture() as capture:
         console.print(result)
     return capture.get()
+
+
+def test_a_server_shows_what_it_answered_of_its_demand() -> None:
+    """Demand, answers and latencies stand side by side, in the order of the shares."""
+    enough = point(
+        share_percent=50.0, rate=119.0, offered_rate=120.0, latency_p50_ms=4.04, latency_p99_ms=9.3
+    )
+    short = dataclasses.replace(enough, share_percent=10.0, rate=60.0, latency_p99_ms=2130.0)
+    silent = point(share_percent=70.0, rate=120.0, offered_rate=120.0)
+    result = requests([FULL, enough, short, silent])
+    assert result is not None
+    assert cells(result) == [
+        ["10", "120", "60", "50.0", "4.04", "2130"],
+        ["50", "120", "119", "99.2", "4.04", "9.3"],
+        ["70", "120", "120", "100.0", "-", "-"],
+    ]
+    assert requests([FULL]) is None
 
 
 def test_every_value_stands_under_its_heading() -> None:

@@ -1,13 +1,15 @@
 import math
+import random
 from pathlib import Path
 
 import pytest
 from scripted import ScriptedSource
 
 from advisor.errors import JobError
+from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor_profiling.clock import VirtualClock
 from advisor_profiling.trace import TraceSource
-from advisor_profiling.window import Watch, WindowRules, measure, measure_idle
+from advisor_profiling.window import Latency, Watch, WindowRules, measure, measure_idle
 
 RULES = WindowRules()
 
@@ -132,6 +134,65 @@ def test_starved_partner_has_no_rate_and_costs_only_the_longest_window() -> None
     assert window.rates[0] is not None
     assert window.rates[1] is None
     assert window.window_s == pytest.approx(3, abs=0.3)
+
+
+def test_latencies_are_those_of_the_window_alone() -> None:
+    """Requests that were slow while the job settled are not in the percentiles."""
+    clock = VirtualClock()
+    source = ScriptedSource(clock, lambda _: 300.0)
+
+    def latencies() -> tuple[int, ...]:
+        """A thousand requests of 2 s before the first second is over, then 100 a second."""
+        counts = [0] * LATENCY_BUCKETS
+        counts[latency_bucket(2.0)] = 1000
+        counts[latency_bucket(0.004)] = round(98 * clock.now_s())
+        counts[latency_bucket(0.050)] = round(2 * clock.now_s())
+        return tuple(counts)
+
+    counts = [lambda: math.floor(100 * clock.now_s())] * 2
+    both = Watch(counts=counts, source=source, clock=clock, latencies=[latencies, lambda: ()])
+    first, second = measure(both, RULES).latencies
+    assert first.p50_ms == pytest.approx(4, rel=0.03)
+    assert first.p99_ms == pytest.approx(50, rel=0.03)
+    assert second == Latency(None, None)
+
+
+@pytest.mark.parametrize("rate", [5, 50, 500])
+def test_requests_that_come_at_random_are_no_unrest(rate: float) -> None:
+    """A server at a fixed demand settles, at any rate, and its error is that of what it counted."""
+    windows = [measure(at_random(rate, seed), RULES) for seed in range(20)]
+    assert sum(window.settled for window in windows) >= 19
+    rates = [window.rates[0] for window in windows if window.rates[0] is not None]
+    assert sum(r.mean for r in rates) / len(rates) == pytest.approx(rate, rel=0.4 / rate**0.5)
+    # The relative error of a count is one over its root.
+    errors = [(r.relative or 0) ** 2 * rate * RULES.most_s for r in rates]
+    assert sum(errors) / len(errors) == pytest.approx(1, rel=0.4)
+
+
+@pytest.mark.parametrize("rate", [50, 500])
+def test_a_server_that_gets_faster_is_not_settled_at_once(rate: float) -> None:
+    """What looks random is still seen to move: the noise hides no ramp to three times the rate."""
+    climbing = [at_random(rate, seed, ramp_s=8.0) for seed in range(10)]
+    waited = [measure(watched, RULES).settle_s for watched in climbing]
+    assert sorted(waited)[2] > RULES.settle_least_s
+
+
+def at_random(rate: float, seed: int, ramp_s: float = 0.0) -> Watch:
+    """A job that answers each request as it comes, from a Poisson process.
+
+    Its rate climbs from a third of `rate` in `ramp_s` seconds.
+    """
+    chance, clock, arrived = random.Random(seed), VirtualClock(), 0
+    next_s = chance.expovariate(rate)
+
+    def count() -> int:
+        nonlocal arrived, next_s
+        while next_s <= clock.now_s():
+            arrived += chance.random() * ramp_s <= max(next_s, ramp_s / 3)
+            next_s += chance.expovariate(rate)
+        return arrived
+
+    return Watch(counts=[count], source=ScriptedSource(clock, lambda _: 200.0), clock=clock)
 
 
 def test_job_that_dies_ends_the_window() -> None:

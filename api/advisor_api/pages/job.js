@@ -9,6 +9,11 @@ import { get, part } from "./service.js";
 
 const SHARES = [0, 20, 40, 60, 80, 100];
 
+const LATENCIES = [
+  ["latency_p50_ms", "Latency, median"],
+  ["latency_p99_ms", "Latency, 99th percentile"],
+];
+
 const COUNTERS = [
   ["sm_active_percent", "SMs busy", "% of time"],
   ["sm_occupancy_percent", "SM occupancy", "% of resident warps"],
@@ -56,11 +61,13 @@ function summary(points, gpu, source) {
   const unit = points[0]?.rate_unit ?? "steps";
   const alone = (key) => mean(whole.map((point) => point[key]));
   const idle = mean(points.map((point) => point.idle_power_w));
+  const offered = points.find((point) => Number.isFinite(point.offered_rate))?.offered_rate;
   const memory = Math.max(...points.map((point) => point.memory_used_mib ?? 0));
   return facts([
     ["GPU model", gpu, points[0]?.units_total && `${points[0].units_total} SMs or CUs`],
     ["Rate alone", withUnit(alone("rate"), `${unit}/s`), "on the whole GPU"],
     ["Power alone", withUnit(alone("power_w"), "W"), idle && `${number(idle)} W when idle`],
+    ...(offered === undefined ? [] : [["Demand", withUnit(offered, `${unit}/s`), "requests that arrive"]]),
     ["Memory", memory ? withUnit(memory, "MiB") : null],
     ["Measured", moment(points.at(-1)?.started_at), `${points.length} points`],
     ["Source", source, source === "bundled" ? "came with advisor, random input" : "measured here"],
@@ -96,6 +103,7 @@ function charts(points) {
       limit: nearLimit ? { y: limit, label: `limit ${number(limit)} W` } : null,
     }),
     draw(points, "Work per joule", `${unit} per J`, (p) => p.power_w && p.rate / p.power_w, { tone: "c" }),
+    ...latencies(points).map(([key, title]) => draw(points, title, "ms", (p) => p[key], { tone: "a" })),
   ];
   const { shown, idle, missing } = counters(points);
   const drawn = shown.map(([key, title, of]) => draw(points, title, of, (p) => p[key], { tone: "c" }));
@@ -109,6 +117,11 @@ function charts(points) {
     html("p", { class: "quiet-text" }, rest),
     html("div", { class: "charts" }, drawn),
   ];
+}
+
+// Only a server has some.
+function latencies(points) {
+  return LATENCIES.filter(([key]) => points.some((point) => Number.isFinite(point[key])));
 }
 
 // What has something to show; the others are named.
@@ -149,6 +162,7 @@ function pointTable(points) {
     { name: "Units", number: true, cell: (p) => p.units_granted ?? "" },
     { name: `Rate, ${unit}/s`, number: true, cell: (p) => [number(p.rate), error(p.rate_stderr)] },
     { name: "Power, W", number: true, cell: (p) => [number(p.power_w), error(p.power_stderr_w)] },
+    ...latencies(points).map(([key, title]) => ({ name: `${title}, ms`, number: true, cell: (p) => number(p[key]) })),
     ...COUNTERS.slice(0, 4).map(([key, title]) => ({ name: title, number: true, cell: (p) => number(p[key]) })),
     { name: "Clock, MHz", number: true, cell: (p) => number(p.sm_clock_mhz) },
     { name: "Window, s", number: true, cell: (p) => number(p.window_s) },

@@ -1,0 +1,138 @@
+"""Requests that arrive at random at a fixed rate, and the loop that answers them.
+
+Open loop: requests arrive whether or not the GPU keeps up, as those of users do. The latency of a
+request counts from its own moment of arrival, not from when the server looked, so one that arrives
+while the GPU is busy waits on the record too (no coordinated omission).
+
+The standard library is enough here, so that all of it can be tested without PyTorch.
+"""
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+BATCHES_UNDER_WAY = 2
+# A pause must be noticed soon also where a request comes every few seconds.
+LOOK_S = 0.02
+
+
+class Event(Protocol):
+    """The part of `torch.cuda.Event` that is used."""
+
+    def synchronize(self) -> None: ...
+
+
+class Counts(Protocol):
+    """The parts of `advisor.progress.Progress` that are used."""
+
+    def add(self, steps: int) -> None: ...
+    def answered(self, latencies_s: Sequence[float]) -> None: ...
+
+
+class Arrivals:
+    """A Poisson process, and those who wait to be answered.
+
+    Args:
+        rate: Requests per second.
+        most: Longest queue: a request that finds it full takes the place of the oldest one, which
+            is never answered. So a server that cannot keep up shows a lower rate, and latencies
+            that its queue bounds, instead of both growing for ever.
+        seed: Of the times between arrivals.
+    """
+
+    def __init__(self, rate: float, most: int, seed: object) -> None:
+        self._rate, self._random = rate, random.Random(str(seed))
+        self._waiting: deque[float] = deque(maxlen=most)
+        self.next_s = float("inf")
+        self.dropped = 0
+
+    def start(self, now_s: float) -> None:
+        """Begin at this moment with nobody waiting, for the first time or after a pause.
+
+        The process has no memory, so one that begins again is the same process.
+        """
+        self._waiting.clear()
+        self.next_s = now_s + self._gap_s()
+
+    def waiting(self, now_s: float) -> int:
+        """How many have arrived until now and were not taken yet."""
+        while self.next_s <= now_s:
+            self.dropped += len(self._waiting) == self._waiting.maxlen
+            self._waiting.append(self.next_s)
+            self.next_s += self._gap_s()
+        return len(self._waiting)
+
+    def take(self, most: int) -> list[float]:
+        """Moments of arrival of the oldest, who wait no more."""
+        return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+
+    def _gap_s(self) -> float:
+        return self._random.expovariate(self._rate)
+
+
+class Server:
+    """Answers in batches what has arrived meanwhile, up to the largest batch.
+
+    One batch at a time, as inference servers do, so that the next one gathers all who arrive until
+    then; a second one is launched ahead only when it is full, so that the GPU has no gaps at
+    overload.
+
+    Args:
+        arrivals: The requests.
+        launch: Launches the work of so many requests; returns before the GPU is done.
+        record: Marks what was launched so far; the event is completed together with it.
+        counts: Where answers are counted; it may wait there while the gate is closed.
+        most: Largest batch.
+    """
+
+    def __init__(
+        self,
+        arrivals: Arrivals,
+        launch: Callable[[int], object],
+        record: Callable[[], Event],
+        counts: Counts,
+        most: int,
+        now_s: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._arrivals, self._launch, self._record = arrivals, launch, record
+        self._counts, self._most = counts, most
+        self._now_s, self._sleep = now_s, sleep
+        self._under_way: deque[tuple[Event, list[float]]] = deque()
+        self._paused = True
+
+    def turn(self) -> None:
+        """Launch what has arrived, or wait for what is next: an answer or a request."""
+        now_s = self._now_s()
+        if self._paused:
+            self._arrivals.start(now_s)
+            self._paused = False
+        waiting = self._arrivals.waiting(now_s)
+        if self._may_launch(waiting):
+            batch = self._arrivals.take(self._most)
+            self._launch(len(batch))
+            self._under_way.append((self._record(), batch))
+        elif self._under_way:
+            self._answer_oldest()
+        else:
+            self._sleep(max(0.0, min(self._arrivals.next_s - now_s, LOOK_S)))
+            self._counts.add(0)
+
+    def pause(self) -> None:
+        """Answer what is under way; arrivals stop, and begin again with the next turn."""
+        while self._under_way:
+            self._answer_oldest()
+        self._paused = True
+
+    def _may_launch(self, waiting: int) -> bool:
+        if not self._under_way:
+            return waiting > 0
+        return waiting >= self._most and len(self._under_way) < BATCHES_UNDER_WAY
+
+    def _answer_oldest(self) -> None:
+        event, batch = self._under_way.popleft()
+        event.synchronize()
+        now_s = self._now_s()
+        self._counts.answered([now_s - arrived_s for arrived_s in batch])

@@ -1,0 +1,203 @@
+"""Inference servers whose requests arrive at a fixed rate, whatever the GPU can do (open loop).
+
+A request of `bert` is a sequence of `size` tokens, of `vit` an image of `size` pixels, of `llm` an
+answer of 32 tokens to a prompt whose context of `size` tokens was read before. `batch` is the
+largest batch: what has arrived while the GPU was busy is answered together. Requests arrive at
+random, `--rate` per second on average. The queue holds four full batches; then the oldest request
+gives way and is never answered. Progress is answered requests.
+
+Work is replayed from CUDA graphs, one for each power of two of the batch, as serving engines do:
+small batches would wait for Python otherwise, and not for the GPU.
+
+`--capacity` finds out what the GPU can answer when requests never run out, and prints it.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import harness
+import llm
+import torch
+import transformers_models as models
+from open_loop import Arrivals, Server
+
+LOADS = {
+    "bert": harness.Load(batch=32, size=256),
+    "vit": harness.Load(batch=32, size=224),
+    "llm": harness.Load(batch=32, size=2048),
+}
+ANSWER_TOKENS = 32
+QUEUED_BATCHES = 4
+CAPACITY_S = 10.0
+
+Step = Callable[[int], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Service:
+    """What answers requests.
+
+    Attributes:
+        launch: Launches the work of so many requests.
+        result: As of `harness.Work`, for every size of batch that has a graph of its own.
+    """
+
+    launch: Callable[[int], object]
+    result: Callable[[], object]
+
+
+def encoder(args: argparse.Namespace) -> Service:
+    """One pass for each batch, whose inputs come from the host."""
+    model, dtype = models.BUILDERS[args.name](args.tiny, args.size), harness.torch_dtype(args)
+    network = model.network.eval().to(dtype)
+    forward = _bert(network) if args.name == "bert" else lambda **inputs: network(**inputs).logits
+
+    def make() -> models.Inputs:
+        return models.cast(model.inputs(args.batch, args.size), dtype, model)
+
+    placed = make()
+    received = harness.rotating(lambda: _on_host(make(), args.device))
+    step = _graphs(lambda n: forward(**_first(placed, n)), args)
+
+    def launch(requests: int) -> None:
+        for name, value in _first(next(received), requests).items():
+            placed[name][:requests].copy_(value, non_blocking=True)
+        step(requests)
+
+    return Service(launch, lambda: [step(size).clone() for size in _sizes(args.batch)])
+
+
+def answers(args: argparse.Namespace) -> Service:
+    """Tokens for all sequences of a batch together, until its answers are complete."""
+    model, shape = llm.build_model(args)
+    first = torch.randint(shape.vocabulary, (args.batch, 1))
+    tokens, position = first.clone(), torch.zeros(1, dtype=torch.int64)
+    step = _graphs(lambda n: llm.next_token(model, tokens[:n], position, args.size), args)
+
+    def launch(requests: int) -> None:
+        for _ in range(ANSWER_TOKENS):
+            step(requests)
+
+    def first_chances(requests: int) -> torch.Tensor:
+        tokens.copy_(first)
+        position.zero_()
+        return step(requests).clone()
+
+    # The chances, not the tokens: rounding can turn one sample into another.
+    return Service(launch, lambda: [first_chances(size) for size in _sizes(args.batch)])
+
+
+def build(args: argparse.Namespace) -> Service:
+    """The chosen service."""
+    return {"bert": encoder, "vit": encoder, "llm": answers}[args.name](args)
+
+
+def serve(service: Service, args: argparse.Namespace, value: float) -> None:
+    """Answer requests at `--rate` until `--seconds` are over or the advisor quits."""
+    progress = harness.Progress(on_pause=lambda: server.pause())
+    # Two servers of one seed side by side must not get their requests at the same moments.
+    seed = args.seed, os.environ.get("ADVISOR_PROGRESS_FILE")
+    arrivals = Arrivals(args.rate, QUEUED_BATCHES * args.batch, seed)
+    record = harness.recorder(args.device)
+    server = Server(arrivals, service.launch, record, progress, args.batch)
+    progress.report(value)
+    _warm_up(service, args)
+    progress.ready()
+    end_s = time.monotonic() + (args.seconds or float("inf"))
+    while time.monotonic() < end_s:
+        server.turn()
+    server.pause()
+    print(f"{arrivals.dropped} requests found the queue full", flush=True)
+
+
+def capacity(service: Service, args: argparse.Namespace, value: float) -> None:
+    """Answer full batches as fast as the GPU can, and print how many requests that are."""
+    _warm_up(service, args)
+    answered: list[int] = []
+    record = harness.recorder(args.device)
+    finished = harness.Finished(record, lambda units, _: answered.append(units), args.batch)
+    begun_s, duration_s = time.monotonic(), args.seconds or CAPACITY_S
+    while time.monotonic() < begun_s + duration_s:
+        service.launch(args.batch)
+        finished.launched()
+    finished.drain()
+    rate = sum(answered) / (time.monotonic() - begun_s)
+    print(f"{args.name}: {rate:.1f} requests/s in batches of {args.batch}", flush=True)
+
+
+def _warm_up(service: Service, args: argparse.Namespace) -> None:
+    for size in _sizes(args.batch):
+        service.launch(size)
+    harness.recorder(args.device)().synchronize()
+
+
+def _bert(network: torch.nn.Module) -> Callable[..., torch.Tensor]:
+    """The network without the attention mask that the library adds to it under capture only."""
+    bert = network.bert
+
+    def forward(input_ids: torch.Tensor) -> torch.Tensor:
+        encoded = bert.encoder(bert.embeddings(input_ids=input_ids)).last_hidden_state
+        return network.classifier(bert.pooler(encoded))
+
+    return forward
+
+
+def _graphs(step: Step, args: argparse.Namespace) -> Step:
+    """The step for any number of requests, as the graph of the next size; on the CPU as it is."""
+    if args.device == "cpu":
+        return step
+    pool = torch.cuda.graph_pool_handle()
+    outputs: dict[int, torch.Tensor] = {}
+
+    def into(size: int) -> None:
+        outputs[size] = step(size)
+
+    # The largest first: the smaller ones then fit into its memory.
+    graphs = {
+        size: llm.captured(lambda size=size: into(size), pool) for size in _sizes(args.batch)[::-1]
+    }
+
+    def replay(requests: int) -> torch.Tensor:
+        size = min(size for size in graphs if size >= requests)
+        graphs[size]()
+        return outputs[size]
+
+    return replay
+
+
+def _sizes(most: int) -> list[int]:
+    """Powers of two below the largest batch, and that."""
+    return [2**n for n in range(most.bit_length()) if 2**n < most] + [most]
+
+
+def _first(inputs: models.Inputs, requests: int) -> models.Inputs:
+    return {name: value[:requests] for name, value in inputs.items()}
+
+
+def _on_host(inputs: models.Inputs, device: str) -> models.Inputs:
+    host = {name: value.cpu() for name, value in inputs.items()}
+    return host if device == "cpu" else {name: value.pin_memory() for name, value in host.items()}
+
+
+def _rate(text: str) -> float:
+    if not 0 < (rate := float(text)) < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no rate above 0")
+    return rate
+
+
+def main() -> None:
+    """Serve, or find out the capacity."""
+    parser = harness.parser(__doc__, LOADS)
+    parser.add_argument("--rate", type=_rate, help="requests per second that arrive on average")
+    parser.add_argument("--capacity", action="store_true", help="print what can be answered")
+    args = harness.options(parser, LOADS)
+    if [args.rate is not None, args.capacity, args.check].count(True) != 1:
+        parser.error("give one of --rate, --capacity and --check")
+    harness.run(build, args, capacity if args.capacity else serve)
+
+
+if __name__ == "__main__":
+    main()

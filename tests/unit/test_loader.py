@@ -1,0 +1,53 @@
+"""The loader of training that waits for its input."""
+
+import time
+
+import numpy as np
+import pytest
+import workload_scripts
+
+loader = workload_scripts.load("loader")
+EVERY_S = 0.03
+
+
+def test_batches_come_in_order_and_no_faster_than_the_storage() -> None:
+    """Reading is instant here, so the time is that of the storage: a fixed one for each batch."""
+    numbers = iter(range(100))
+    begun_s = time.monotonic()
+    batches = loader.prefetched(lambda: next(numbers), EVERY_S)
+    assert [next(batches) for _ in range(6)] == [0, 1, 2, 3, 4, 5]
+    assert time.monotonic() - begun_s >= 6 * EVERY_S
+
+
+def test_a_pause_lets_only_what_was_read_ahead_come_at_once() -> None:
+    """The storage does not catch up on the time in which nobody took a batch."""
+    numbers = iter(range(100))
+    batches = loader.prefetched(lambda: next(numbers), EVERY_S)
+    next(batches)
+    time.sleep(10 * EVERY_S)
+    resumed_s = time.monotonic()
+    for _ in range(loader.AHEAD + 3):
+        next(batches)
+    assert time.monotonic() - resumed_s >= 2 * EVERY_S
+
+
+def test_a_fault_while_reading_ends_the_job() -> None:
+    """A loader that fails is no loader that is slow for ever."""
+
+    def fail() -> None:
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(loader.prefetched(fail, 0.0))
+
+
+def test_images_are_cut_at_random_and_the_same_for_the_same_seed() -> None:
+    """Every batch has other bytes, none of them constant, and a seed repeats them."""
+    read, again = loader.image_reader(3, 16, seed=5), loader.image_reader(3, 16, seed=5)
+    first, second = read(), read()
+    assert first.shape == (3, 16, 16, 3)
+    assert first.dtype == np.uint8
+    assert not np.array_equal(first, second)
+    assert np.array_equal(first, again())
+    assert first.std() == pytest.approx(73.9, rel=0.1)
+    assert not np.array_equal(first, loader.image_reader(3, 16, seed=6)())
