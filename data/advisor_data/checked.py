@@ -2,10 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from advisor.errors import StoreError
 from advisor.safe_counts import CheckedCounts
+
+ChecksStamp: TypeAlias = tuple[tuple[str, int, int], ...]
+"""Name, time of change and size of each file of a check."""
 
 FOLDER = "checks"
 
@@ -29,7 +32,7 @@ def checked_counts(
     return None
 
 
-def checks_stamp(home: Path) -> tuple[tuple[str, int, int], ...]:
+def checks_stamp(home: Path) -> ChecksStamp:
     """What differs after a check by any process; costs no reading.
 
     Raises:
