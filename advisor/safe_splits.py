@@ -38,24 +38,32 @@ def safe_shares(
     return tuple(_safe_shares(split, total, a, b, mirrored=mirrored) for split in wanted)
 
 
-def safe_counts(wanted: Iterable[int], safety: Safety) -> tuple[int, ...]:
-    """The safe count nearest to each of these, each once, ascending."""
-    found = (safety.nearest(units) for units in wanted)
-    return tuple(sorted({units for units in found if units is not None}))
+def safe_solo_shares(wanted: Sequence[float], safety: Safety) -> tuple[float, ...]:
+    """For each share of a job alone the nearest safe one, each count once, ascending.
 
-
-def unsafe_text(share_percent: float, safety: Safety) -> str:
-    """Why a share is not safe: the middle of a sentence. Empty where it is."""
+    The whole GPU stays: rates are relative to it. A share whose count stays keeps its percentage.
+    """
     total = safety.units_total
-    if total is None or (units := units_for_percent(share_percent, total)) not in safety.unsafe:
-        return ""
-    return f"{share_percent:g} % is {units} of {total} SMs, at which {_cause(units, safety)}"
+    if total is None or not safety.unsafe:
+        return tuple(wanted)
+    kept = {units_for_percent(share, total): share for share in wanted}
+    counts = {safety.nearest(units) for units in kept} | (kept.keys() & {total})
+    known = sorted(units for units in counts if units is not None)
+    return tuple(kept.get(units, float(percent_for_units(units, total))) for units in known)
 
 
-def unsafe_shares(shares: Shares, a: Safety, b: Safety) -> tuple[str, ...]:
-    """Why a split is not safe, once for each unsafe share; empty where it is."""
-    found = (unsafe_text(share, safety) for share, safety in zip(shares, (a, b), strict=True))
-    return tuple(dict.fromkeys(filter(None, found)))
+def unsafe_texts(*asked: tuple[float, Safety]) -> tuple[str, ...]:
+    """Why shares, each of a job of which so much is known, are not safe; empty where they are."""
+    shares: dict[str, dict[float, int]] = {}
+    for share, safety in asked:
+        if units := _unsafe_units(share, safety):
+            shares.setdefault(_cause(units, safety), {})[share] = units
+    total = next((safety.units_total for _, safety in asked if safety.units_total), None)
+    return tuple(
+        f"{listed(f'{share:g} % is {units}' for share, units in unsafe.items())} of {total} SMs, "
+        f"at which {cause}"
+        for cause, unsafe in shares.items()
+    )
 
 
 def check_shares(shares: Shares, a: Safety, b: Safety, *, mirrored: bool = False) -> None:
@@ -64,15 +72,14 @@ def check_shares(shares: Shares, a: Safety, b: Safety, *, mirrored: bool = False
     Raises:
         UnsafeCountError: with the operations that were wrong, and the nearest safe split.
     """
-    if not (found := unsafe_shares(shares, a, b)):
+    asked = (shares[0], a), (shares[1], b)
+    if not (found := unsafe_texts(*asked)):
         return
-    wrong = (_wrong_at(share, safety) for share, safety in zip(shares, (a, b), strict=True))
-    names = dict.fromkeys(name for of_job in wrong for name in of_job)
     (near,) = safe_shares([shares], a, b, mirrored=mirrored)
     total = a.units_total or b.units_total or 0
     raise UnsafeCountError(
         "; ".join(found),
-        why=f"wrong were {listed(names)}" if names else "",
+        why=_wrong_text(*asked),
         fix=f"take {_split_text(near, total)}, the nearest safe split, {ANYWAY}" if near else "",
     )
 
@@ -83,13 +90,12 @@ def check_share(share_percent: float, safety: Safety) -> None:
     Raises:
         UnsafeCountError: with the operations that were wrong, and the nearest two safe counts.
     """
-    if not (found := unsafe_text(share_percent, safety)):
+    if not (found := unsafe_texts((share_percent, safety))):
         return
-    names = _wrong_at(share_percent, safety)
-    near = listed(safety.around(units_for_percent(share_percent, safety.units_total or 0)))
+    near = listed(safety.around(_unsafe_units(share_percent, safety)))
     raise UnsafeCountError(
-        found,
-        why=f"wrong were {listed(names)}" if names else "",
+        "; ".join(found),
+        why=_wrong_text((share_percent, safety)),
         fix=f"the nearest safe counts are {near} SMs (--units), {ANYWAY}" if near else "",
     )
 
@@ -110,10 +116,10 @@ def avoided_texts(
         own[job] = [count for count in unsafe if count in safety.wrong]
         by_host |= set(unsafe) - safety.wrong
     if by_host:
-        yield f"not used are {listed(sorted(by_host))} of {total} SMs, at which {LIBRARIES}"
+        yield f"not used: {listed(sorted(by_host))} of {total} SMs, at which {LIBRARIES}"
     for job, counts in own.items():
         if counts:
-            what = f"not used for {job} are {listed(counts)} of {total} SMs"
+            what = f"not used for {job}: {listed(counts)} of {total} SMs"
             yield f"{what}, at which its own results were wrong"
 
 
@@ -126,21 +132,20 @@ def unchecked_texts(shares: Shares, jobs: tuple[str, str], a: Safety, b: Safety)
             yield f"at {units} SMs, which {job} gets, no result was checked: advisor check"
 
 
-def moved_text(wanted: Iterable[float], used: Iterable[int], safety: Safety) -> str:
-    """Which shares of a job alone are not measured, and what is instead; empty where all are."""
+def moved_text(wanted: Sequence[float], safety: Safety) -> str:
+    """Which shares of a job alone are moved to the nearest safe count, and why; empty: none is."""
     total = safety.units_total
-    if total is None:
+    used = safe_solo_shares(wanted, safety)
+    if total is None or not (moved := [share for share in wanted if share not in used]):
         return ""
-    units = {share: units_for_percent(share, total) for share in wanted}
-    unsafe = {share: count for share, count in units.items() if count in safety.unsafe}
-    if not unsafe:
-        return ""
-    shares, counts = listed(f"{share:g}" for share in unsafe), listed(unsafe.values())
-    causes = " or ".join(dict.fromkeys(_cause(count, safety) for count in unsafe.values()))
-    new = sorted(set(used) - set(units.values()))
-    instead = f"; measured at {listed(new)} SMs instead" if new else "; left out"
-    verb = "is" if len(unsafe) == 1 else "are"
-    return f"{shares} % {verb} {counts} of {total} SMs, at which {causes}{instead}"
+    counts = [units_for_percent(share, total) for share in moved]
+    causes = " or ".join(dict.fromkeys(_cause(units, safety) for units in counts))
+    instead = listed(units_for_percent(share, total) for share in used if share not in wanted)
+    verb = "is" if len(moved) == 1 else "are"
+    return (
+        f"{listed(f'{share:g}' for share in moved)} % {verb} {listed(counts)} of {total} SMs, "
+        f"at which {causes}; measured at {instead} SMs instead"
+    )
 
 
 def _safe_shares(
@@ -161,12 +166,21 @@ def _cause(units: int, safety: Safety) -> str:
     return "the job's own results were wrong" if units in safety.wrong else LIBRARIES
 
 
-def _wrong_at(share_percent: float, safety: Safety) -> tuple[str, ...]:
-    """The operations with wrong results; none where the share is safe or only the job's were."""
-    if not unsafe_text(share_percent, safety) or safety.host is None:
-        return ()
-    units = units_for_percent(share_percent, safety.host.units_total)
-    return safety.host.wrong.get(units, ())
+def _unsafe_units(share_percent: float, safety: Safety) -> int:
+    """The count of a share, if it is unsafe; else 0."""
+    if safety.units_total is None:
+        return 0
+    units = units_for_percent(share_percent, safety.units_total)
+    return units if units in safety.unsafe else 0
+
+
+def _wrong_text(*asked: tuple[float, Safety]) -> str:
+    """The operations that were wrong at unsafe shares; empty where only a job's results were."""
+    names: dict[str, None] = {}
+    for share, safety in asked:
+        if safety.host and (units := _unsafe_units(share, safety)):
+            names |= dict.fromkeys(safety.host.wrong.get(units, ()))
+    return f"wrong were {listed(names)}" if names else ""
 
 
 def _split_text(shares: Shares, total: int) -> str:

@@ -9,6 +9,6 @@ def count_of(count: int, thing: str) -> str:
 
 
 def listed(things: Iterable[object]) -> str:
-    """Things as people list them: `1, 2 and 3`."""
-    *first, last = map(str, things)
+    """Things as people list them: `1, 2 and 3`; empty where there are none."""
+    *first, last = [*map(str, things)] or [""]
     return f"{', '.join(first)} and {last}" if first else last

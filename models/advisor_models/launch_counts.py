@@ -4,7 +4,7 @@ from pathlib import Path
 
 from advisor.launch.spec import Pair
 from advisor.safe_counts import Safety
-from advisor.safe_splits import check_shares, unchecked_texts, unsafe_shares
+from advisor.safe_splits import check_shares, unchecked_texts, unsafe_texts
 from advisor_data.checked import checked_counts
 
 
@@ -25,7 +25,7 @@ def count_notes(pair: Pair, a: Safety, b: Safety, *, allow_unsafe: bool) -> tupl
     names = pair.job_a.name, pair.job_b.name
     if not allow_unsafe:
         check_shares(pair.shares_percent, a, b, mirrored=names[0] > names[1])
-    unsafe = unsafe_shares(pair.shares_percent, a, b)
+    unsafe = unsafe_texts((pair.share_a_percent, a), (pair.share_b_percent, b))
     return (
         *(f"{text}: launched as asked, and watched" for text in unsafe),
         *unchecked_texts(pair.shares_percent, names, a, b),
