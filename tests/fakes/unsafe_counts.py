@@ -1,5 +1,8 @@
 """Checks of counts for tests: those of a GPU with 132 SMs, or any."""
 
+import json
+from pathlib import Path
+
 from advisor.safe_counts import CheckedCounts, grantable
 
 SAFE_132 = frozenset(
@@ -29,3 +32,16 @@ def checked_with(
         checked=frozenset(grantable(units_total)) if checked is None else checked,
         wrong=dict.fromkeys(sorted(unsafe), WRONG),
     )
+
+
+def write_check(home: Path, found: CheckedCounts) -> None:
+    """Keep a check on a host as `advisor check` does."""
+    folder = home / "checks"
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {
+        "gpu_model": found.gpu_model,
+        "units_total": found.units_total,
+        "checked": sorted(found.checked),
+        "wrong": {str(units): list(names) for units, names in found.wrong.items()},
+    }
+    (folder / "gpu.json").write_text(json.dumps(content))
