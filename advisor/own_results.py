@@ -9,13 +9,15 @@ from advisor.records import SoloPoint
 def own_results(points: Iterable[SoloPoint]) -> tuple[frozenset[int], frozenset[int]]:
     """Counts at which results were read as right, and those at which they were wrong.
 
-    A count with both is wrong. Points of which no results were read say nothing, nor do those that
-    differ without either being known as right.
+    A count with both is wrong, and one at which results once differed is not right. Points of which
+    no results were read say nothing.
     """
-    known = [(_results(point), point.units_granted) for point in points]
-    right = frozenset(units for results, units in known if results == "right" and units)
-    wrong = frozenset(units for results, units in known if results == "wrong" and units)
-    return right - wrong, wrong
+    counts: dict[str | None, set[int]] = {}
+    for point in points:
+        if point.units_granted:
+            counts.setdefault(_results(point), set()).add(point.units_granted)
+    right, wrong, differ = (counts.get(name, set()) for name in ("right", "wrong", "differ"))
+    return frozenset(right - wrong - differ), frozenset(wrong)
 
 
 def _results(point: SoloPoint) -> str | None:

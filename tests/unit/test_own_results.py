@@ -41,13 +41,14 @@ POINTS = [
     point(50, 66, "wrong", flags=("not-settled",)),
     point(50, 66, "right"),
     point(40, 52, "differ"),
+    point(40, 52, "right"),
     point(30, 38, None),
     point(100, 132, "right"),
 ]
 
 
 def test_counts_by_results() -> None:
-    """A count that was wrong once is wrong; what was not read, or only differs, says nothing."""
+    """A count that was wrong once is wrong, one that differed once is not right."""
     assert own_results(POINTS) == ({92, 132}, {66})
     assert own_results([]) == (frozenset(), frozenset())
 
