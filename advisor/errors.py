@@ -91,3 +91,10 @@ class IdempotencyError(AdvisorError):
 
     code = "idempotency-conflict"
     exit_code = 11
+
+
+class UnsafeCountError(AdvisorError):
+    """A number of compute units was asked for at which results are wrong."""
+
+    code = "unsafe-count"
+    exit_code = 12

@@ -203,7 +203,7 @@ def _use(problem: Problem, choice: Choice, times: int) -> Use:
     return Use(
         gpus=times,
         jobs=tuple(problem.types[end].name for end in ends),
-        split=options.splits[column],
+        split=options.split(row, column),
         speeds=(float(options.speed_a[row, column]), float(options.speed_b[row, column])),
         power_w=float(options.power_w[row, column]),
     )

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.errors import InputError
-from advisor.predictions import NINE, UNCAPPED, Predictor, Split
+from advisor.predictions import NINE, UNCAPPED, Predictor, Split, safe_pair_splits
 from advisor.profiles import Floats, Profile
+from advisor.safe_counts import CheckedCounts
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 
@@ -44,7 +45,9 @@ class PairOptions:
     Attributes:
         first: Index of the first job's type, shape (pairs,).
         second: Index of the second job's type; the same one for a job beside its like.
-        splits: The splits, in the order of the columns.
+        splits: The splits that were wanted, in the order of the columns.
+        used: For each pair the splits that stand for them, where counts were checked; None where
+            no safe one is left.
         speed_a: Relative speed of the first job, shape (pairs, splits); `speed_b` likewise.
         power_w: Power of the GPU, shape (pairs, splits).
     """
@@ -55,6 +58,11 @@ class PairOptions:
     speed_a: Floats
     speed_b: Floats
     power_w: Floats
+    used: Sequence[Sequence[Split | None]] = ()
+
+    def split(self, row: int, column: int) -> Split | None:
+        """What a pair is limited to in a column."""
+        return self.used[row][column] if self.used else self.splits[column]
 
 
 def job_type(profile: Profile, count: int) -> JobType:
@@ -71,6 +79,7 @@ def predict_options(
     profiles: Sequence[Profile],
     predictor: Predictor,
     splits: Sequence[Split] = (*NINE, UNCAPPED),
+    checked: CheckedCounts | None = None,
     told: Callable[[int, int], None] = lambda done, pairs: None,
 ) -> PairOptions:
     """What a predictor expects of every pair of profiles, each beside its like too.
@@ -78,7 +87,9 @@ def predict_options(
     Args:
         profiles: One of each type, all of one GPU model.
         predictor: Anything that predicts pairs.
-        splits: What is asked of it, where both profiles have the shares.
+        splits: What is asked of it, where both profiles have the shares; in the place of one with
+            an unsafe count the nearest safe one.
+        checked: What the check of the GPU model found.
         told: Called after each pair with the pairs done and all pairs.
 
     Raises:
@@ -95,8 +106,12 @@ def predict_options(
     first, second = np.triu_indices(len(profiles))
     expected = np.full((3, len(first), len(splits)), np.nan)
     pairs = combinations_with_replacement(profiles, 2)  # in the order of triu_indices
+    used: list[tuple[Split | None, ...]] = []
     for row, (a, b) in enumerate(pairs):
-        _fill(expected[:, row], predictor, a, b, splits)
+        safe = _safe(a, b, splits, checked)
+        # Most pairs have the same ones, and there can be a hundred thousand pairs.
+        used.append(used[-1] if used and used[-1] == safe else safe)
+        _fill(expected[:, row], predictor, a, b, safe)
         told(row + 1, len(first))
     return PairOptions(
         first=first,
@@ -105,6 +120,7 @@ def predict_options(
         speed_a=expected[0],
         speed_b=expected[1],
         power_w=expected[2],
+        used=tuple(used),
     )
 
 
@@ -123,15 +139,23 @@ def check_power(what: str, power_w: float) -> None:
         raise InputError(f"{what} is {power_w} W", why="work per joule divides by power")
 
 
+def _safe(
+    a: Profile, b: Profile, splits: Sequence[Split], checked: CheckedCounts | None
+) -> tuple[Split | None, ...]:
+    """The nearest safe splits; none is needed where there are no limits."""
+    found = zip(splits, safe_pair_splits(a, b, splits, checked), strict=True)
+    return tuple(UNCAPPED if wanted == UNCAPPED else split for wanted, split in found)
+
+
 def _fill(
-    expected: Floats, predictor: Predictor, a: Profile, b: Profile, splits: Sequence[Split]
+    expected: Floats, predictor: Predictor, a: Profile, b: Profile, splits: Sequence[Split | None]
 ) -> None:
     """Write speeds and power of a pair; shape (3, splits)."""
-    known = [
-        column
-        for column, (share_a, share_b) in enumerate(splits)
-        if share_a >= a.shares[0] and share_b >= b.shares[0]
-    ]
-    found = predictor.predict(a, b, [splits[column] for column in known]) if known else []
+    known = {
+        column: split
+        for column, split in enumerate(splits)
+        if split and split[0] >= a.shares[0] and split[1] >= b.shares[0]
+    }
+    found = predictor.predict(a, b, list(known.values())) if known else []
     for column, p in zip(known, found, strict=True):
         expected[:, column] = p.speed_a.value, p.speed_b.value, p.power_w.value

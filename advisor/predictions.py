@@ -7,6 +7,8 @@ from typing import Literal, Protocol, TypeAlias
 from advisor.interval import Interval
 from advisor.objectives import Objective, SplitResult
 from advisor.profiles import Profile
+from advisor.safe_counts import CheckedCounts
+from advisor.safe_splits import safe_shares
 
 Split: TypeAlias = tuple[float, float]
 """Shares of the first and the second job, percent; (100, 100) is `uncapped`."""
@@ -86,6 +88,14 @@ class Predictor(Protocol):
     def predict(self, a: Profile, b: Profile, splits: Sequence[Split]) -> list[Prediction]:
         """One prediction for each split, in their order."""
         ...
+
+
+def safe_pair_splits(
+    a: Profile, b: Profile, wanted: Sequence[Split], checked: CheckedCounts | None
+) -> tuple[Split | None, ...]:
+    """For each split of two jobs the nearest one that is safe; see `advisor.safe_splits`."""
+    mirrored = a.job > b.job
+    return safe_shares(wanted, a.safety(checked), b.safety(checked), mirrored=mirrored)
 
 
 def predict_exclusive(a: Profile, b: Profile) -> Prediction:

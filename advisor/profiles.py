@@ -11,7 +11,9 @@ import numpy.typing as npt
 from advisor.errors import InputError
 from advisor.flags import DOUBTFUL
 from advisor.gpu import WHOLE
+from advisor.own_results import own_results
 from advisor.records import SoloPoint
+from advisor.safe_counts import CheckedCounts, Safety
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -53,6 +55,8 @@ class Profile:
         values: Each of `COLUMNS` over the shares, shape (shares,); NaN where it was not measured.
         missing: Columns that are NaN at every share.
         flags: Flags of its points, each once.
+        right_units: Counts of units at which the job's own results were right.
+        wrong_units: Counts at which they were wrong.
     """
 
     job: str
@@ -66,6 +70,8 @@ class Profile:
     values: Mapping[str, Floats]
     missing: tuple[str, ...]
     flags: tuple[str, ...]
+    right_units: frozenset[int] = frozenset()
+    wrong_units: frozenset[int] = frozenset()
 
     def at(self, shares: Sequence[float] | Floats) -> dict[str, Floats]:
         """Every column at these shares, linear between the measured ones; shape (n,).
@@ -94,6 +100,19 @@ class Profile:
     def whole_gpu_power_w(self) -> float:
         """Power at 100 %."""
         return float(self.values["power_w"][-1])
+
+    def safety(self, host: CheckedCounts | None) -> Safety:
+        """At which counts the job may run, by its own results and by what the host's check found.
+
+        Args:
+            host: Of the profile's GPU model; None: it was not checked.
+        """
+        return Safety(
+            units_total=host.units_total if host else self.units_total,
+            host=host,
+            right=self.right_units,
+            wrong=self.wrong_units,
+        )
 
 
 def make_profile(points: Iterable[SoloPoint]) -> Profile:
@@ -149,7 +168,9 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
     for key, shares in sorted(groups.items()):
         best = [p for group in shares.values() for p in _undoubted(group)]
         if 100.0 in shares and len(shares) > 1:
-            found[key] = make_profile(best)
+            # Wrong results are a reason to doubt a point, and still say where not to run.
+            right, wrong = own_results(p for group in shares.values() for p in group)
+            found[key] = replace(make_profile(best), right_units=right, wrong_units=wrong)
     return found
 
 

@@ -1,12 +1,12 @@
 """Why a recommendation is what it is, and what may go wrong: short sentences. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from advisor.choice import LEADS
 from advisor.constraints import risks
 from advisor.features import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
 from advisor.flags import DOUBTFUL, FLAGS
-from advisor.predictions import NINE
+from advisor.predictions import NINE, Split
 from advisor.profiles import Profile
 from advisor.recommendation import (
     Recommendation,
@@ -15,6 +15,8 @@ from advisor.recommendation import (
     nearest,
     worst_miss,
 )
+from advisor.safe_counts import CheckedCounts
+from advisor.safe_splits import avoided_texts, unchecked_texts
 
 STARVED = 0.3
 """Relative speed below which a job is said to starve."""
@@ -31,6 +33,23 @@ def warnings(answer: Recommendation) -> tuple[str, ...]:
     of_profiles = (line for profile in answer.profiles for line in _profile(profile, answer))
     # Of a job beside itself everything is said once.
     found = (*_starved(answer), *_unlimited(answer), *_risks(answer), *of_profiles)
+    return tuple(dict.fromkeys(found))
+
+
+def why_avoided(
+    a: Profile, b: Profile, wanted: Sequence[Split], checked: CheckedCounts | None
+) -> tuple[str, ...]:
+    """Which counts of these splits are not used, since results are wrong there."""
+    safety = a.safety(checked), b.safety(checked)
+    return tuple(dict.fromkeys(avoided_texts(wanted, (a.job, b.job), *safety)))
+
+
+def why_unsure(answer: Recommendation, checked: CheckedCounts | None) -> tuple[str, ...]:
+    """Which counts of the chosen split nobody has checked, on a GPU model that was checked."""
+    a, b, p = answer.a, answer.b, answer.choice.prediction
+    shares = p.share_a_percent, p.share_b_percent
+    safety = a.safety(checked), b.safety(checked)
+    found = unchecked_texts(shares, (a.job, b.job), *safety) if p.way == "split" else ()
     return tuple(dict.fromkeys(found))
 
 

@@ -19,9 +19,10 @@ from advisor.predictions import (
     Predictor,
     Split,
     predict_exclusive,
+    safe_pair_splits,
 )
 from advisor.profiles import Profile
-from advisor.reasons import reasons, warnings
+from advisor.reasons import reasons, warnings, why_avoided, why_unsure
 from advisor.recommendation import (
     TIE,
     Option,
@@ -31,6 +32,7 @@ from advisor.recommendation import (
     nearest,
 )
 from advisor.rules import Choice, rule_choices
+from advisor.safe_counts import CheckedCounts
 
 __all__ = [
     "TIE",
@@ -47,7 +49,11 @@ RAW_OBJECTIVE = "raw-throughput-per-watt"
 
 
 def recommend(
-    a: Profile, b: Profile, predictor: Predictor, request: Request | None = None
+    a: Profile,
+    b: Profile,
+    predictor: Predictor,
+    request: Request | None = None,
+    checked: CheckedCounts | None = None,
 ) -> Recommendation:
     """The way of running two jobs on one GPU that is worth most and keeps every limit.
 
@@ -56,6 +62,7 @@ def recommend(
         b: The second job, on the same GPU model; it may be the first one again.
         predictor: Says what to expect of splits.
         request: Objective and limits; the default is work per joule without limits.
+        checked: What the check of this GPU model found; no split has a count that is unsafe.
 
     Raises:
         InputError: profiles of two GPU models, a limit for a job that is not there, an unknown
@@ -65,12 +72,12 @@ def recommend(
     request = request or Request()
     objective = find_objective(request.objective)
     _check(a, b, request)
-    splits = candidate_splits(a, b, fine=request.fine)
+    splits = candidate_splits(a, b, checked, fine=request.fine)
 
     def pick(predictions: Sequence[Prediction], by: Objective = objective) -> Prediction:
         return choose(predictions, by, request.tie, mirrored=is_mirrored(a, b))
 
-    rules = rule_choices(a, b, splits, pick)
+    rules = rule_choices(a, b, splits, pick, checked)
     options = _options(a, b, predictor, request, {*splits, *_shares(rules)})
     candidates = [options[key] for key in _candidates(splits)]
     feasible = [o.prediction for o in candidates if not o.misses]
@@ -89,17 +96,31 @@ def recommend(
             for name in dict.fromkeys((objective.name, DEFAULT_OBJECTIVE, RAW_OBJECTIVE))
         },
     )
-    return dataclasses.replace(answer, reasons=reasons(answer), warnings=warnings(answer))
+    wanted = _wanted_splits(a, b, fine=request.fine)
+    return dataclasses.replace(
+        answer,
+        reasons=(*reasons(answer), *why_avoided(a, b, wanted, checked)),
+        warnings=(*warnings(answer), *why_unsure(answer, checked)),
+    )
 
 
-def candidate_splits(a: Profile, b: Profile, *, fine: bool = False) -> tuple[Split, ...]:
+def candidate_splits(
+    a: Profile, b: Profile, checked: CheckedCounts | None = None, *, fine: bool = False
+) -> tuple[Split, ...]:
     """The nine splits, or all in steps of two SMs, as far as the profiles reach.
+
+    In the place of a split with an unsafe count stands the nearest safe one.
 
     Raises:
         InputError: steps of SMs on a GPU whose number of SMs is not known.
     """
-    splits = _unit_splits(a, b) if fine else NINE
-    return tuple(s for s in splits if s[0] >= a.shares[0] and s[1] >= b.shares[0])
+    splits = safe_pair_splits(a, b, _wanted_splits(a, b, fine=fine), checked)
+    reached = (s for s in splits if s and s[0] >= a.shares[0] and s[1] >= b.shares[0])
+    return tuple(sorted(dict.fromkeys(reached), key=lambda s: (s[0], -s[1])))
+
+
+def _wanted_splits(a: Profile, b: Profile, *, fine: bool) -> tuple[Split, ...]:
+    return _unit_splits(a, b) if fine else NINE
 
 
 def _candidates(splits: Iterable[Split]) -> list[Choice]:

@@ -5,8 +5,16 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from advisor.features import physical_power_w, side
-from advisor.predictions import UNCAPPED, Interval, Prediction, Split, Way
+from advisor.predictions import (
+    UNCAPPED,
+    Interval,
+    Prediction,
+    Split,
+    Way,
+    safe_pair_splits,
+)
 from advisor.profiles import Floats, Profile
+from advisor.safe_counts import CheckedCounts
 
 Pick: TypeAlias = Callable[[Sequence[Prediction]], Prediction]
 """Chooses one of some predictions."""
@@ -28,21 +36,29 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
 
 
 def rule_choices(
-    a: Profile, b: Profile, splits: Sequence[Split], pick: Pick
+    a: Profile,
+    b: Profile,
+    splits: Sequence[Split],
+    pick: Pick,
+    checked: CheckedCounts | None = None,
 ) -> dict[str, Choice | None]:
     """What each rule of `MEANINGS` chooses; None: a split that the profiles do not reach.
+
+    In the place of a split with an unsafe count stands the nearest safe one.
 
     Args:
         a: The first job.
         b: The second job.
         splits: What physics chooses among.
         pick: How it chooses.
+        checked: What the check of this GPU model found.
     """
+    equal, larger = safe_pair_splits(a, b, [EQUAL, _larger_rate(a, b)], checked)
     return {
-        "equal": _within(a, b, EQUAL),
+        "equal": _within(a, b, equal),
         "uncapped": ("uncapped", UNCAPPED),
         "exclusive": ("exclusive", UNCAPPED),
-        "larger-rate": _within(a, b, _larger_rate(a, b)),
+        "larger-rate": _within(a, b, larger),
         "physical": _physical(a, b, splits, pick),
     }
 
@@ -93,6 +109,7 @@ def _physical(a: Profile, b: Profile, splits: Sequence[Split], pick: Pick) -> Ch
     return "split", (best.share_a_percent, best.share_b_percent)
 
 
-def _within(a: Profile, b: Profile, split: Split) -> Choice | None:
-    reached = a.shares[0] <= split[0] and b.shares[0] <= split[1]
-    return ("split", split) if reached else None
+def _within(a: Profile, b: Profile, split: Split | None) -> Choice | None:
+    if split is None or split[0] < a.shares[0] or split[1] < b.shares[0]:
+        return None
+    return "split", split

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +21,7 @@ from advisor.cli.benches import (
     say_replay,
     stoppable,
 )
+from advisor.cli.options import AllowUnsafe
 from advisor.cli.several_gpus import run_on_each
 from advisor.errors import InputError
 from advisor.job import Job
@@ -41,6 +43,7 @@ from advisor_profiling.plan_file import load_plan, plan_from_options, run_name, 
 from advisor_profiling.plan_file import suggest as suggested_plan
 from advisor_profiling.replay import ReplayBench
 from advisor_profiling.report import ConsoleReporter
+from advisor_profiling.safe_plan import counts_on
 from advisor_profiling.sweep import new_run
 from advisor_profiling.window import rules_for
 
@@ -130,6 +133,7 @@ def colocate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be measured, and how long")
     ] = False,
+    allow_unsafe: AllowUnsafe = False,
     suggest: Annotated[
         int | None, typer.Option(min=1, help="Only print a plan of so many pairs of all jobs")
     ] = None,
@@ -160,6 +164,10 @@ def colocate(
             reporter=ConsoleReporter(console),
             rules=rules_for(window),
             dry_run=dry_run,
+            # A replay computes nothing.
+            counts=partial(
+                counts_on, home=settings.home, allow_unsafe=allow_unsafe or gpus[0] == REPLAY
+            ),
         )
         before = _measured_pairs(campaign)
         if len(gpus) > 1:

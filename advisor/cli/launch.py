@@ -23,6 +23,7 @@ from advisor.cli.launch_plan import plan_json, plan_lines
 from advisor.cli.launch_text import line, summary
 from advisor.cli.least_speeds import least_speeds
 from advisor.cli.options import (
+    AllowUnsafe,
     AsJson,
     GpuModel,
     MaxPower,
@@ -63,6 +64,7 @@ def launch(
     gpu_model: GpuModel = None,
     other_gpu: OtherGpu = False,
     profiles: Profiles = None,
+    allow_unsafe: AllowUnsafe = False,
     when_one_ends: Annotated[
         WhenOneEnds, typer.Option(help="The other job goes on under its limit, or is stopped")
     ] = "keep",
@@ -92,12 +94,14 @@ def launch(
         pairs=tuple(WantedPair(job_a=a, job_b=b, split=split) for a, b in pairs),
         gpu=gpu,
         gpu_model=gpu_model or (seen and seen.model),
+        units_total=seen and seen.units_total,
         objective=objective,
         min_speed=least_speeds(min_speed or (), [name for pair in pairs for name in pair]),
         max_power_w=max_power,
         memory_mib=memory or (seen and seen.memory_mib),
         other_gpu=other_gpu,
         profiles=profiles,
+        allow_unsafe=allow_unsafe,
         when_one_ends=when_one_ends,
         duration_s=duration,
         hang_s=hang_after,

@@ -43,3 +43,8 @@ GpuModel: TypeAlias = Annotated[
 OtherGpu: TypeAlias = Annotated[
     bool, typer.Option("--other-gpu", help="Also for a GPU model that was not learned from")
 ]
+
+AllowUnsafe: TypeAlias = Annotated[
+    bool,
+    typer.Option("--allow-unsafe", help="Also at counts of SMs at which results are wrong"),
+]

@@ -101,6 +101,7 @@ def _remarks(planned: Planned) -> Iterator[str]:
     if planned.bundled:
         profiles = count_of(len(planned.bundled), "bundled profile")
         yield f"{profiles} of jobs with random input; power depends on it"
+    yield from planned.warnings
 
 
 def _waiting(placement: Placement) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """`advisor profile`: measure one job alone at each share."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -16,6 +16,7 @@ from advisor.cli.benches import (
     say_replay,
     stoppable,
 )
+from advisor.cli.options import AllowUnsafe
 from advisor.errors import InputError
 from advisor.gpu import Gpu, Share, percent_for_units
 from advisor.job import Job, ProgressKind
@@ -23,6 +24,8 @@ from advisor.job_file import find_job, inline_job
 from advisor.records import SoloPoint
 from advisor.rows import to_row
 from advisor.runtime.cu_mask_backend import percent_for_cus
+from advisor.safe_counts import Safety
+from advisor.safe_splits import moved_text
 from advisor.settings import Settings, read_settings
 from advisor_data import Store
 from advisor_data.bundled import bundled_solo_points
@@ -31,6 +34,7 @@ from advisor_profiling.bench import Bench
 from advisor_profiling.clock import LiveClock
 from advisor_profiling.live import Mode, SourceName
 from advisor_profiling.replay import ReplayBench
+from advisor_profiling.safe_plan import check_asked_shares, counts_on, default_shares
 from advisor_profiling.sweep import (
     DEFAULT_SHARES,
     SweepResult,
@@ -53,7 +57,7 @@ class Wanted:
     repeats: int
 
     def shares_on(self, gpu: Gpu, mode: str) -> tuple[Share, ...]:
-        """The shares, in percent of this GPU, as `mode` can enforce them."""
+        """The shares that were asked for, in percent of this GPU, as `mode` can enforce them."""
         if mode == "uncapped":
             if self.units or set(self.shares) - {100.0}:
                 raise InputError("without a limit 100 % is the only share", fix="use --mode mps")
@@ -61,7 +65,7 @@ class Wanted:
         if self.units:
             to_percent = percent_for_cus if mode == "cu_mask" else percent_for_units
             return tuple(Share(to_percent(n, gpu.units_total or 0)) for n in self.units)
-        return tuple(map(Share, self.shares)) or DEFAULT_SHARES
+        return tuple(map(Share, self.shares))
 
 
 def profile(
@@ -84,6 +88,7 @@ def profile(
     ] = None,
     mode: Annotated[Mode | None, typer.Option(help="How shares are enforced")] = None,
     noise: Annotated[bool, typer.Option("--noise", help="Replay with the measured noise")] = False,
+    allow_unsafe: AllowUnsafe = False,
     resume: Annotated[
         bool, typer.Option("--resume/--fresh", help="Go on with the last run, or begin anew")
     ] = True,
@@ -110,7 +115,13 @@ def profile(
         if gpu == REPLAY:
             say_replay(console, bench.gpu.model, noise)
         with open_points(settings, gpu) as store:
-            points, result = _measure(job, wanted, run, bench, store, rules, resume, console)
+            # A replay computes nothing.
+            any_count = allow_unsafe or gpu == REPLAY
+            safety = _safety(job, bench, store, settings, allow_unsafe=any_count)
+            chosen = _shares(job, wanted, bench, safety, console)
+            points, result = _measure(
+                job, chosen, wanted.repeats, run, bench, store, rules, resume, console
+            )
     _show(job, bench.gpu, points, result, as_json, replayed=gpu == REPLAY)
     if result.failures:
         raise typer.Exit(5)
@@ -123,9 +134,31 @@ def _wanted(shares: str, units: str, repeats: int) -> Wanted:
     return wanted
 
 
+def _safety(
+    job: Job, bench: Bench, store: Store, settings: Settings, *, allow_unsafe: bool
+) -> Safety:
+    """What is known of the counts of the GPU; nothing where none is to be avoided."""
+    any_count = allow_unsafe or bench.mode != "mps"
+    counts = counts_on(bench.gpu, settings.home, allow_unsafe=any_count)
+    return counts.safety(job.name, bench.gpu, store.solo_points(job=job.name))
+
+
+def _shares(
+    job: Job, wanted: Wanted, bench: Bench, safety: Safety, console: Console
+) -> tuple[Share, ...]:
+    """What is measured: what was asked for, else the default shares at safe counts."""
+    if asked := wanted.shares_on(bench.gpu, bench.mode):
+        check_asked_shares(asked, job, safety)
+        return asked
+    if moved := moved_text([share.percent for share in DEFAULT_SHARES], safety):
+        console.print(moved, highlight=False)
+    return default_shares(DEFAULT_SHARES, safety)
+
+
 def _measure(
     job: Job,
-    wanted: Wanted,
+    shares: Sequence[Share],
+    repeats: int,
     run: str,
     bench: Bench,
     store: Store,
@@ -136,8 +169,7 @@ def _measure(
     earlier = _earlier(job, bench, store) if resume else None
     run, kept = earlier or (run, [])
     done = {(p.share_percent, p.repeat) for p in kept}
-    shares = wanted.shares_on(bench.gpu, bench.mode)
-    planned = plan(job, shares, wanted.repeats, run)
+    planned = plan(job, shares, repeats, run)
     targets = [t for t in planned if (t.runners[0].share.percent, t.repeat) not in done]
     if kept:
         console.print(

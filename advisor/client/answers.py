@@ -161,6 +161,7 @@ class Placement(Totals):
         most_jobs: No placement has more jobs placed than this.
         gap: No placement of as many jobs is better by more than this part; None: not known.
         timed_out: The time was up before the best was known.
+        warnings: Which counts of SMs are not used and why, or that none was checked.
     """
 
     gpu_model: str
@@ -173,6 +174,7 @@ class Placement(Totals):
     gap: float | None
     timed_out: bool
     bundled_profiles: tuple[str, ...]
+    warnings: tuple[str, ...]
     model: ModelName
     raw: Json = field(repr=False)
 

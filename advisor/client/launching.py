@@ -32,6 +32,7 @@ def launch(
     min_speed: MinSpeed = None,
     max_power_w: float | None = None,
     memory_mib: float | None = None,
+    allow_unsafe: bool | None = None,
     when_one_ends: WhenOneEnds | None = None,
     duration_s: float | None = None,
     hang_s: float | None = None,
@@ -51,6 +52,7 @@ def launch(
         min_speed: Least relative speed that it must keep.
         max_power_w: Most power that it may draw.
         memory_mib: Memory of the card.
+        allow_unsafe: Take `split` also at counts of SMs at which results are wrong.
         when_one_ends: `keep`: the other goes on under its limit; `stop`: it is stopped.
         duration_s: Both are stopped after this time together.
         hang_s: A job without progress for this long is taken to hang.
@@ -61,7 +63,8 @@ def launch(
     body = {
         **_wanted(job_a, job_b, then, split, gpu, objective),
         **given(constraints=constraints(min_speed, max_power_w, memory_mib) or None),
-        **given(when_one_ends=when_one_ends, duration_s=duration_s, hang_s=hang_s),
+        **given(allow_unsafe=allow_unsafe, when_one_ends=when_one_ends),
+        **given(duration_s=duration_s, hang_s=hang_s),
     }
     headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(24)}
     ask = Ask(method="POST", path=PATH, body=body, headers=headers)
@@ -79,11 +82,13 @@ def plan_launch(
     min_speed: MinSpeed = None,
     max_power_w: float | None = None,
     memory_mib: float | None = None,
+    allow_unsafe: bool | None = None,
 ) -> Flow[LaunchPlan]:
     """What `launch` would start; nothing is started."""
     body = {
         **_wanted(job_a, job_b, then, split, gpu, objective),
         **given(constraints=constraints(min_speed, max_power_w, memory_mib) or None),
+        **given(allow_unsafe=allow_unsafe),
         "dry_run": True,
     }
     return exchange(Ask(method="POST", path=PATH, body=body), partial(read, LaunchPlan))

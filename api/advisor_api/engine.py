@@ -1,8 +1,8 @@
 """Answers from what is kept in memory: profiles, the model in use, and whole answers as bytes.
 
-Everything kept belongs to one state of the store and of the registry. At most a second goes by
-between two looks at both, and after a write of this process none: what was kept for an earlier
-state is then dropped at once. So two services on one database agree within about a second.
+Everything kept belongs to one state of the store, the registry and the checks. At most a second
+goes by between two looks at them, and after a write of this process none: what was kept for an
+earlier state is then dropped at once. So two services on one database agree within about a second.
 """
 
 import asyncio
@@ -15,11 +15,13 @@ from typing import Any
 from advisor.errors import BusyError
 from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor.recommend import Request
+from advisor.safe_counts import CheckedCounts
 from advisor.settings import Settings
 from advisor_api import bundled
 from advisor_api.job_rows import Jobs
 from advisor_api.lru import Lru
 from advisor_data import Store
+from advisor_data.checked import ChecksStamp, checked_counts, checks_stamp
 from advisor_models.answer import Answer, answer_by, to_json
 from advisor_models.known_profiles import Found, Known, known_profiles, on_one_gpu, unknown_job
 from advisor_models.manifest import Manifest
@@ -79,7 +81,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kept:
-    """All that is known of one state of the store and the registry.
+    """All that is known of one state of the store, the registry and the checks.
 
     What a slow reader finds goes into the state that it began with, so nothing read before a
     change is ever kept after it.
@@ -87,8 +89,12 @@ class _Kept:
 
     change: int
     promotions: tuple[int, int, int]
+    checks: ChecksStamp
     profiles: Lru[str, Known]
     predictors: dict[bool, OnnxPredictor] = field(default_factory=dict[bool, OnnxPredictor])
+    checked: dict[str, CheckedCounts | None] = field(
+        default_factory=dict[str, CheckedCounts | None]
+    )
     answers: Lru[Asked, bytes] = field(default_factory=lambda: Lru(MOST_ANSWER_BYTES, len))
 
 
@@ -96,7 +102,7 @@ class Engine:
     """What answers requests, for one event loop.
 
     Args:
-        settings: Say where job files are.
+        settings: Say where job files are, and what checks of this host found.
         store: Profiles come from here.
         registry: Models come from here.
         change_count: Raised by each write to the store that changes answers; may block.
@@ -114,8 +120,9 @@ class Engine:
         change_count: Callable[[], int],
     ) -> None:
         self._store, self._registry, self._change_count = store, registry, change_count
+        self._home = settings.home
         self.jobs = Jobs(settings.jobs_dir, store)
-        self._kept = _Kept(-1, (-1, -1, -1), Lru(MOST_JOBS))
+        self._kept = _Kept(-1, (-1, -1, -1), (), Lru(MOST_JOBS))
         self._fresh_until = self._looked_at = self._changed_at = float("-inf")
         self._look: asyncio.Task[None] | None = None
         self._loading, self._opening = asyncio.Lock(), asyncio.Lock()
@@ -195,13 +202,14 @@ class Engine:
         names = list(dict.fromkeys(wanted.queue))
         found = await self._found(kept, names, wanted.gpu_model)
         predictor = await self._predictor(kept, other_gpu=wanted.other_gpu)
+        checked = await self._checked(kept, found)
         async with self._placing:
-            return await asyncio.to_thread(plan_by, predictor, found, wanted)
+            return await asyncio.to_thread(plan_by, predictor, found, wanted, checked)
 
     async def _answer(self, kept: _Kept, asked: Asked) -> Answer:
         found = await self._found(kept, asked.jobs, asked.gpu_model)
         predictor = await self._predictor(kept, other_gpu=asked.other_gpu)
-        return answer_by(predictor, found, asked.request())
+        return answer_by(predictor, found, asked.request(), await self._checked(kept, found))
 
     async def _found(self, kept: _Kept, names: Sequence[str], gpu_model: str | None) -> Found:
         known = {name: kept.profiles.get(name) for name in names}
@@ -241,6 +249,13 @@ class Engine:
                     )
         return kept.predictors[other_gpu]
 
+    async def _checked(self, kept: _Kept, found: Found) -> CheckedCounts | None:
+        """What the check of the profiles' GPU model found."""
+        model, total = found.a.gpu_model, found.a.units_total
+        if model not in kept.checked:
+            kept.checked[model] = await asyncio.to_thread(checked_counts, self._home, model, total)
+        return kept.checked[model]
+
     async def _current(self) -> _Kept:
         """What is kept of the present state."""
         while not self._is_fresh():
@@ -261,16 +276,16 @@ class Engine:
         finally:
             self._look = None
 
-    def _state(self) -> tuple[int, tuple[int, int, int]]:
-        return self._change_count(), self._registry.stamp()
+    def _state(self) -> tuple[int, tuple[int, int, int], ChecksStamp]:
+        return self._change_count(), self._registry.stamp(), checks_stamp(self._home)
 
-    def _keep(self, change: int, promotions: tuple[int, int, int]) -> None:
+    def _keep(self, change: int, promotions: tuple[int, int, int], checks: ChecksStamp) -> None:
         old = self._kept
-        if (change, promotions) == (old.change, old.promotions):
+        if (change, promotions, checks) == (old.change, old.promotions, old.checks):
             return
         profiles = old.profiles if change == old.change else Lru[str, Known](MOST_JOBS)
         predictors = old.predictors if promotions == old.promotions else {}
-        self._kept = _Kept(change, promotions, profiles, predictors)
+        self._kept = _Kept(change, promotions, checks, profiles, predictors)
 
 
 def encoded(value: Any) -> bytes:

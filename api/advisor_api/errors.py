@@ -33,6 +33,7 @@ _STATUS_OF_CODE = {
     "partition": 503,
     "source": 503,
     "store": 503,
+    "unsafe-count": 422,
 }
 """The status of our own errors by their code; others are faults of ours."""
 

@@ -69,6 +69,9 @@ class LaunchRequest(Strict):
     other_gpu: bool = Field(
         default=False, description="recommend for a GPU model that the model has not seen"
     )
+    allow_unsafe: bool = Field(
+        default=False, description="launch `split` also at counts of SMs at which results are wrong"
+    )
     when_one_ends: WhenOneEnds = Field(
         "keep", description="the other job goes on under its limit, or is stopped"
     )
@@ -105,11 +108,13 @@ class LaunchRequest(Strict):
             pairs=tuple(WantedPair(job_a=a, job_b=b, split=self.split) for a, b in self.pairs),
             gpu=gpu.uuid,
             gpu_model=gpu.model,
+            units_total=gpu.units_total,
             objective=self.objective or DEFAULT_OBJECTIVE,
             min_speed=self._least_speeds(limits),
             max_power_w=limits.max_power_w,
             other_gpu=self.other_gpu,
             memory_mib=_smaller(limits.memory_mib, gpu.memory_mib),
+            allow_unsafe=self.allow_unsafe,
             when_one_ends=self.when_one_ends,
             duration_s=self.duration_s,
             hang_s=self.hang_s,

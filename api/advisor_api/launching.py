@@ -70,6 +70,7 @@ def launch(
         OSError: the folder cannot be written; nothing was launched.
         SourceError: there is no GPU, or its driver does not answer.
         StoreError: the database does not answer. Where a key was sent, ask again with it.
+        UnsafeCountError: the split has a count of SMs at which results are wrong.
     """
     hashed = request_hash(wanted)
     if key and (earlier := service.state.asked_before(caller.name, key, hashed)):

@@ -9,8 +9,9 @@ from advisor.interval import Interval
 from advisor.objectives import OBJECTIVES
 from advisor.recommend import Option, Recommendation, Request, recommend
 from advisor.rules import MEANINGS
+from advisor.safe_counts import CheckedCounts
 from advisor.settings import Settings
-from advisor_models.known_profiles import Found
+from advisor_models.known_profiles import Found, checked_on
 from advisor_models.manifest import Manifest
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_models.registry import Registry
@@ -34,21 +35,30 @@ def answer(found: Found, request: Request, settings: Settings, *, other_gpu: boo
         InputError: the request does not fit the jobs.
         ModelError: there is no model, or it has not seen this GPU model.
         NoSplitError: nothing keeps every limit.
+        StoreError: what the check of this GPU model found cannot be read.
     """
     predictor = Registry(settings.home / "models").open_champion(other_gpu=other_gpu)
-    return answer_by(predictor, found, request)
+    return answer_by(predictor, found, request, checked_on(found, settings))
 
 
-def answer_by(predictor: OnnxPredictor, found: Found, request: Request) -> Answer:
+def answer_by(
+    predictor: OnnxPredictor, found: Found, request: Request, checked: CheckedCounts | None
+) -> Answer:
     """What a model recommends for two jobs.
+
+    Args:
+        predictor: The model.
+        found: Profiles of both.
+        request: Objective and limits.
+        checked: What the check of this GPU model found.
 
     Raises:
         InputError: the request does not fit the jobs.
         ModelError: the model has not seen this GPU model.
         NoSplitError: nothing keeps every limit.
     """
-    given = recommend(found.a, found.b, predictor, request)
-    more = (*_of_model(predictor, given), *_of_input(found))
+    given = recommend(found.a, found.b, predictor, request, checked)
+    more = (*_of_model(predictor, given), *of_check(found, checked), *_of_input(found))
     given = dataclasses.replace(given, warnings=(*given.warnings, *more))
     return Answer(given, predictor.manifest)
 
@@ -117,6 +127,15 @@ def _of_model(predictor: OnnxPredictor, given: Recommendation) -> Iterator[str]:
     if outside := predictor.extrapolation(a, b, [split]):
         more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
         yield f"unlike anything the model has seen in {', '.join(outside[:_NAMED])}{more}"
+
+
+def of_check(found: Found, checked: CheckedCounts | None) -> Iterator[str]:
+    """Whether anybody knows which counts are safe on the GPU model of these profiles."""
+    if checked is None and not any(p.right_units or p.wrong_units for p in found.profiles):
+        yield (
+            "nobody has checked at which numbers of SMs libraries compute right results on "
+            f"{found.a.gpu_model}: advisor check"
+        )
 
 
 def _of_input(found: Found) -> Iterator[str]:

@@ -11,7 +11,8 @@ from advisor.predictions import Prediction
 from advisor.recommend import Recommendation, Request
 from advisor.settings import Settings
 from advisor_models.answer import answer
-from advisor_models.known_profiles import Found, find_profiles
+from advisor_models.known_profiles import Found, checked_on, find_profiles
+from advisor_models.launch_counts import count_notes, host_safety
 from advisor_models.launching import WantedLaunch
 from advisor_models.manifest import Manifest
 from advisor_models.registry import Registry
@@ -53,21 +54,39 @@ def recommended(
 def with_forecast(
     pair: Pair, wanted: WantedLaunch, settings: Settings
 ) -> tuple[Pair, tuple[str, ...]]:
-    """A pair at a given split with what to expect of it, or why nobody can say."""
+    """A pair at a given split with what to expect of it, or why nobody can say.
+
+    Raises:
+        StoreError: what the check of the GPU model found cannot be read.
+        UnsafeCountError: the split has an unsafe count, and that was not asked for.
+    """
     names = (pair.job_a.name, pair.job_b.name)
+    allow = wanted.allow_unsafe
     try:
         found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
     except (InputError, StoreError) as error:
-        return pair, (f"no forecast: {error}",)
-    known = _with_profiles(pair, found)
+        both = host_safety(settings.home, wanted.gpu_model, wanted.units_total)
+        notes = count_notes(pair, *both, allow_unsafe=allow)
+        return pair, (f"no forecast: {error}", *notes)
+    checked = checked_on(found, settings)
+    a, b = found.a.safety(checked), found.b.safety(checked)
+    notes = count_notes(pair, a, b, allow_unsafe=allow)
+    known, why_not = _expected(_with_profiles(pair, found), found, wanted, settings)
+    return known, (*why_not, *notes)
+
+
+def _expected(
+    pair: Pair, found: Found, wanted: WantedLaunch, settings: Settings
+) -> tuple[Pair, tuple[str, ...]]:
+    """The pair with its forecast, or why there is none."""
     if pair.way == "time-sliced":
-        return known, ("no forecast: models do not predict jobs that take turns",)
+        return pair, ("no forecast: models do not predict jobs that take turns",)
     try:
         predictor = Registry(settings.home / "models").open_champion(other_gpu=wanted.other_gpu)
         (expected,) = predictor.predict(found.a, found.b, [pair.shares_percent])
     except (InputError, ModelError) as error:
-        return known, (f"no forecast: {error}",)
-    return _with_forecast(known, expected, predictor.manifest), ()
+        return pair, (f"no forecast: {error}",)
+    return _with_forecast(pair, expected, predictor.manifest), ()
 
 
 def _better_apart(r: Recommendation) -> NoSplitError:

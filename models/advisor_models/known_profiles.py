@@ -9,9 +9,11 @@ from advisor.errors import InputError
 from advisor.observations import Record
 from advisor.profiles import Profile, make_profiles
 from advisor.records import SoloPoint
+from advisor.safe_counts import CheckedCounts
 from advisor.settings import Settings
 from advisor_data import open_store
 from advisor_data.bundled import bundled_solo_points
+from advisor_data.checked import checked_counts
 from advisor_data.files import read_points
 
 Profiles = Mapping[str, Profile]
@@ -80,6 +82,15 @@ def find_profiles(
         if not known[name].profiles:
             raise unknown_job(name, _known(settings, file), f" in {file}" if file else "")
     return on_one_gpu(names, known, gpu_model)
+
+
+def checked_on(found: Found, settings: Settings) -> CheckedCounts | None:
+    """What the check of these profiles' GPU model found; None: there was none.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    return checked_counts(settings.home, found.a.gpu_model, found.a.units_total)
 
 
 def known_profiles(

@@ -16,6 +16,7 @@ from advisor.launch.folder import new_launch_id
 from advisor.launch.spec import HANG_S, LaunchSpec, LaunchWay, Pair, WhenOneEnds
 from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor.settings import Settings
+from advisor_models.launch_counts import count_notes, host_safety
 
 _WAYS: tuple[LaunchWay, ...] = ("uncapped", "time-sliced")
 
@@ -41,22 +42,26 @@ class WantedLaunch:
         pairs: Run one after the other.
         gpu: Index or UUID of the GPU.
         gpu_model: Of that GPU, where it is known; None: the one that the profiles have in common.
+        units_total: SMs of that GPU, where they are known.
         objective: Of recommended splits, as are all limits.
         min_speed: Least relative speed by name of job; counts in the pairs that have that job.
         max_power_w: Most power of the GPU.
         memory_mib: Of the GPU, where it is known.
         profiles: File of solo points; None: the stored and the bundled ones.
+        allow_unsafe: Launch a split that is given at counts, too, at which results are wrong.
     """
 
     pairs: tuple[WantedPair, ...]
     gpu: str = "0"
     gpu_model: str | None = None
+    units_total: int | None = None
     objective: str = DEFAULT_OBJECTIVE
     min_speed: Mapping[str, float] = field(default_factory=dict[str, float])
     max_power_w: float | None = None
     memory_mib: float | None = None
     other_gpu: bool = False
     profiles: Path | None = None
+    allow_unsafe: bool = False
     when_one_ends: WhenOneEnds = "keep"
     duration_s: float | None = None
     hang_s: float = HANG_S
@@ -73,6 +78,8 @@ def make_spec(wanted: WantedLaunch, settings: Settings) -> LaunchSpec:
         InputError: an unknown job, a split that is none, or a recommendation without profiles.
         ModelError: there is no model to recommend by.
         NoSplitError: no way keeps every limit, or the jobs had better not share a GPU.
+        StoreError: what the check of the GPU model found cannot be read.
+        UnsafeCountError: a given split has a count of units at which results are wrong.
     """
     _check(wanted)
     made = [_make_pair(pair, wanted, settings) for pair in wanted.pairs]
@@ -136,7 +143,10 @@ def _make_pair(
                 why=str(error),
                 fix="pip install 'sm-advisor[advise]', or give --split",
             ) from error
-        return _given(job_a, job_b, pair.split), ("no forecast: numpy is not installed",)
+        given = _given(job_a, job_b, pair.split)
+        both = host_safety(settings.home, wanted.gpu_model, wanted.units_total)
+        notes = count_notes(given, *both, allow_unsafe=wanted.allow_unsafe)
+        return given, ("no forecast: numpy is not installed", *notes)
     if pair.split is None:
         return forecasting.recommended(job_a, job_b, wanted, settings)
     return forecasting.with_forecast(_given(job_a, job_b, pair.split), wanted, settings)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,13 @@ from advisor.place_options import job_type, mean_idle_power_w, predict_options
 from advisor.place_rules import all_alone, first_come, greedy
 from advisor.place_solver import Solution
 from advisor.place_solver import place as solve
-from advisor.predictions import UNCAPPED
+from advisor.predictions import NINE, UNCAPPED
 from advisor.profiles import Profile
+from advisor.safe_counts import CheckedCounts
+from advisor.safe_splits import avoided_texts
 from advisor.settings import Settings
-from advisor_models.known_profiles import Found, find_profiles
+from advisor_models.answer import of_check
+from advisor_models.known_profiles import Found, checked_on, find_profiles
 from advisor_models.manifest import Manifest
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_models.registry import Registry
@@ -50,6 +53,7 @@ class Planned:
     Attributes:
         others: What simpler ways give, by what they do.
         bundled: Names of the jobs whose profile came with advisor.
+        warnings: Which counts of SMs are not used and why, or that none was checked.
     """
 
     wanted: Wanted
@@ -59,6 +63,7 @@ class Planned:
     others: dict[str, Placement]
     manifest: Manifest
     bundled: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     def gain_over(self, other: Placement) -> float | None:
         """How much more the placement is worth; 0.1 is a tenth more. None over nothing at all."""
@@ -82,17 +87,19 @@ def plan(
         InputError: a job without a profile, or an objective that is not for placements.
         ModelError: there is no model, or it has not seen this GPU model.
         NoSplitError: no job keeps every limit.
+        StoreError: profiles, or what the check of the GPU model found, cannot be read.
     """
     names = list(dict.fromkeys(wanted.queue))
     found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
     predictor = Registry(settings.home / "models").open_champion(other_gpu=wanted.other_gpu)
-    return plan_by(predictor, found, wanted, told)
+    return plan_by(predictor, found, wanted, checked_on(found, settings), told)
 
 
 def plan_by(
     predictor: OnnxPredictor,
     found: Found,
     wanted: Wanted,
+    checked: CheckedCounts | None,
     told: Callable[[int, int], None] = lambda done, pairs: None,
 ) -> Planned:
     """The best placement by a model.
@@ -101,6 +108,7 @@ def plan_by(
         predictor: The model.
         found: One profile of each job of the queue, in the order in which they first come.
         wanted: What was asked for.
+        checked: What the check of the GPU model found.
         told: As for `plan`.
 
     Raises:
@@ -108,7 +116,7 @@ def plan_by(
         ModelError: the model has not seen this GPU model.
         NoSplitError: no job keeps every limit.
     """
-    problem = _problem(predictor, found.profiles, wanted, told)
+    problem = _problem(predictor, found.profiles, wanted, checked, told)
     if not (problem.pair_fits.any() or problem.alone_fits.any()):
         raise _nothing_fits(found.profiles)
     return Planned(
@@ -119,19 +127,27 @@ def plan_by(
         others=_others(problem, wanted.queue),
         manifest=predictor.manifest,
         bundled=found.bundled,
+        warnings=tuple(dict.fromkeys((*of_check(found, checked), *_avoided(found, checked)))),
     )
+
+
+def _avoided(found: Found, checked: CheckedCounts | None) -> Iterator[str]:
+    """Which counts of the nine splits no pair gets, or one job does not, and why."""
+    for p in found.profiles:
+        yield from avoided_texts(NINE, (p.job, p.job), p.safety(checked), p.safety(checked))
 
 
 def _problem(
     predictor: OnnxPredictor,
     profiles: Sequence[Profile],
     wanted: Wanted,
+    checked: CheckedCounts | None,
     told: Callable[[int, int], None],
 ) -> Problem:
     counts = Counter(wanted.queue)
     return make_problem(
         [job_type(profile, counts[profile.job]) for profile in profiles],
-        predict_options(profiles, predictor, told=told),
+        predict_options(profiles, predictor, checked=checked, told=told),
         wanted.gpus,
         idle_power_w=mean_idle_power_w(profiles),
         objective=wanted.objective,
@@ -183,6 +199,7 @@ def to_json(planned: Planned) -> dict[str, Any]:
             for name, other in planned.others.items()
         ],
         "bundled_profiles": list(planned.bundled),
+        "warnings": list(planned.warnings),
         "model": {
             "version": planned.manifest.version,
             "gpu_models": list(planned.manifest.gpu_models),

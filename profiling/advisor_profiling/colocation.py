@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from advisor.gpu import Gpu
 from advisor.job import Job
 from advisor.records import PairPoint, Point, SoloPoint
 from advisor.wording import count_of
@@ -16,6 +17,7 @@ from advisor_profiling.live import Mode
 from advisor_profiling.outcome import Cost, Failure, Outcome, Reporter
 from advisor_profiling.plan import Plan, Skipped, Work, expand
 from advisor_profiling.resume import left_to_measure
+from advisor_profiling.safe_plan import ANY_COUNT, Counts
 from advisor_profiling.targets import Target
 from advisor_profiling.window import WindowRules
 
@@ -36,6 +38,7 @@ class Campaign:
         part: Number, from 1, and count of the parts that the plan is cut into.
         known: Points of other places that say how jobs behave, beside those of the store.
         dry_run: Only say what would be measured.
+        counts: At which counts of units of a GPU results are wrong.
     """
 
     plan: Plan
@@ -46,6 +49,7 @@ class Campaign:
     reporter: Reporter
     rules: WindowRules
     dry_run: bool = False
+    counts: Callable[[Gpu], Counts] = lambda gpu: ANY_COUNT
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,7 @@ def carry_out(campaign: Campaign, open_bench: OpenBench) -> Report:
         InputError: the plan cannot be carried out on this GPU.
         PartitionError: what enforces the shares broke; finished points are in the store.
         StoreError: a point could not be written; those before it are in the store.
+        UnsafeCountError: a split that the plan names has a count at which results are wrong.
     """
     with open_bench(None) as bench:
         work, limited = _work(campaign, bench), bench.mode
@@ -107,7 +112,10 @@ def _work(campaign: Campaign, bench: Bench) -> Work:
     pairs, solo = store.pair_points(gpu_model=model), store.solo_points(gpu_model=model)
     pairs += [p for p in campaign.known if isinstance(p, PairPoint)]
     solo += [p for p in campaign.known if isinstance(p, SoloPoint)]
-    work = expand(campaign.plan, bench.gpu, campaign.jobs, pairs, solo)
+    counts = campaign.counts(bench.gpu)
+    work = expand(campaign.plan, bench.gpu, campaign.jobs, pairs, solo, counts)
+    for note in work.notes:
+        campaign.reporter.phase(note)
     _tell(campaign, work.skipped)
     return work
 

@@ -4,6 +4,7 @@ docs/colocate.md describes the file; advisor_profiling.plan_file reads and write
 """
 
 import difflib
+import functools
 import itertools
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,15 @@ from advisor.flags import DOUBTFUL
 from advisor.gpu import MEMORY_PART, Gpu
 from advisor.job import Job
 from advisor.records import Measured, PairPoint, SoloPoint
+from advisor.safe_counts import Safety
 from advisor_profiling.pairing import Pair, all_pairs, kinds_of, sample
+from advisor_profiling.safe_plan import (
+    ANY_COUNT,
+    Counts,
+    moved_splits_texts,
+    nominal_splits,
+    splits_to_measure,
+)
 from advisor_profiling.splits import (
     AroundBest,
     Split,
@@ -79,11 +88,13 @@ class Work:
     Attributes:
         mps: Under limits, and at 100 % each for `uncapped`.
         time_sliced: At 100 % each, to be measured without MPS.
+        notes: Which counts of units are not measured, and why.
     """
 
     mps: tuple[Target, ...]
     time_sliced: tuple[Target, ...]
     skipped: tuple[Skipped, ...]
+    notes: tuple[str, ...] = ()
 
 
 def expand(
@@ -92,6 +103,7 @@ def expand(
     jobs: Mapping[str, Job],
     earlier: Sequence[PairPoint],
     solo: Sequence[SoloPoint],
+    counts: Counts = ANY_COUNT,
 ) -> Work:
     """The windows that `plan` means on `gpu`.
 
@@ -105,16 +117,20 @@ def expand(
         earlier: Measured pairs of these jobs; for `around-best`.
         solo: Solo points of these jobs: for the memory of a pair, the kinds of a sample, and
             `around-best`.
+        counts: At which counts of units results are wrong.
 
     Raises:
         InputError: a job that is not there, or counts of units that the GPU cannot grant.
+        UnsafeCountError: a split that the plan names has an unsafe count.
     """
-    found = dict.fromkeys(_windows(plan, jobs, _Past(plan.name, gpu, earlier, solo)))
+    past = _Past(plan.name, gpu, earlier, solo, counts)
+    found = dict.fromkeys(_windows(plan, jobs, past))
     windows = [window for window in found if isinstance(window, _Window)]
     return Work(
         mps=tuple(w.target for w in windows if w.mode != "time-sliced"),
         time_sliced=tuple(w.target for w in windows if w.mode == "time-sliced"),
         skipped=tuple(skipped for skipped in found if isinstance(skipped, Skipped)),
+        notes=tuple(note for note in found if isinstance(note, str)),
     )
 
 
@@ -137,16 +153,29 @@ class _Past:
     """What was measured on this GPU model before this run."""
 
     def __init__(
-        self, run: str, gpu: Gpu, earlier: Iterable[PairPoint], solo: Iterable[SoloPoint]
+        self,
+        run: str,
+        gpu: Gpu,
+        earlier: Iterable[PairPoint],
+        solo: Sequence[SoloPoint],
+        counts: Counts,
     ) -> None:
-        def counts(point: Measured) -> bool:
+        def usable(point: Measured) -> bool:
             good = DOUBTFUL.isdisjoint(point.flags)
             return good and point.gpu_model == gpu.model and point.run != run
 
+        def of_job(name: str) -> Safety:
+            return counts.safety(name, gpu, solo)
+
         self._gpu = gpu
-        self._pairs = [point for point in earlier if counts(point)]
-        self._solo = [point for point in solo if counts(point)]
+        self._pairs = [point for point in earlier if usable(point)]
+        self._solo = [point for point in solo if usable(point)]
         self.kinds = kinds_of(self._solo)
+        self._safety = functools.cache(of_job)
+
+    def safety(self, first: Job, second: Job) -> tuple[Safety, Safety]:
+        """What is known of the counts at which two jobs may run."""
+        return self._safety(first.name), self._safety(second.name)
 
     def too_large(self, job_a: Job, job_b: Job) -> str:
         """Why the two do not fit into the GPU's memory; empty where they do, or nobody knows."""
@@ -209,19 +238,24 @@ class _Past:
         return max(used)[2] if used else job.memory_mib
 
 
-def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Window | Skipped]:
+def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Window | Skipped | str]:
     for wish in plan.wishes:
+        nominal = nominal_splits(wish.splits)
         for names in _pairs(wish, plan.name, jobs, past):
             first, second = _job(names[0], jobs), _job(names[1], jobs)
             if reason := past.too_large(first, second):
                 yield Skipped(names, reason)
                 continue
+            both, safety = (first, second), past.safety(first, second)
+            if nominal:
+                yield from moved_splits_texts(both, safety)
             for wished in wish.splits:
                 splits = past.splits(wished, names)
                 if isinstance(splits, Skipped):
                     yield splits
                     continue
-                for split, repeat in itertools.product(splits, range(wish.repeats)):
+                used = splits_to_measure(wished, splits, wished in nominal, both, safety)
+                for split, repeat in itertools.product(used, range(wish.repeats)):
                     target = pair(first, split.first, second, split.second, repeat)
                     yield _Window(target, split.mode)
 

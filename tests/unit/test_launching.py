@@ -10,6 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from advisor.client.exchange import Ask
+from advisor.client.launching import launch as start_launch
+from advisor.client.launching import plan_launch
 from advisor.errors import InputError, StoreError
 from advisor.gpu import Gpu
 from advisor.interval import Interval
@@ -303,3 +306,15 @@ def test_a_folder_that_could_not_be_made_is_made_later(tmp_path: Path) -> None:
 
 
 _QUANTITIES = ("rate", "power", "work_per_joule")
+
+
+def test_allowing_unsafe_counts_is_asked_for_and_handed_on() -> None:
+    """Off unless the body says so; the client sends it where it is given."""
+    assert not request(split="70/30").wanted(GPU, "me").allow_unsafe
+    for flow in (plan_launch, start_launch):
+        ask = next(flow("zed", "abe", split="70/30", allow_unsafe=True))
+        assert isinstance(ask, Ask)
+        assert LaunchRequest.model_validate(ask.body).wanted(GPU, "me").allow_unsafe
+        plain = next(flow("zed", "abe", split="70/30"))
+        assert isinstance(plain, Ask)
+        assert "allow_unsafe" not in plain.body

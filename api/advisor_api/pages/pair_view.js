@@ -47,7 +47,8 @@ export function measuredOptions(points, given) {
     .map((point) => {
       const [speedA, speedB] = [point.rate_a / soloA, point.rate_b / soloB];
       return {
-        spot: pointSpot(point),
+        spot: pointSpot(point, given),
+        shares: [point.share_a_percent, point.share_b_percent],
         speed_a: speedA,
         speed_b: speedB,
         rate_a: point.rate_a,
@@ -72,18 +73,25 @@ function swapped(point) {
   };
 }
 
-// Splits that do not add up to the whole GPU have no place on the charts.
-function pointSpot(point) {
+// Splits that neither add up to the whole GPU nor are an option have no place on the charts.
+function pointSpot(point, { candidates }) {
   if (point.mode in WAYS) return { slot: WAYS[point.mode] };
-  const whole = Math.abs(point.share_a_percent + point.share_b_percent - 100) < 1.6;
-  return whole ? { x: point.share_a_percent } : null;
+  const shares = [point.share_a_percent, point.share_b_percent];
+  const whole = Math.abs(shares[0] + shares[1] - 100) < 1.6;
+  return whole || candidates.some((option) => sameShares(shares, option)) ? { x: shares[0] } : null;
+}
+
+// Where unsafe counts of SMs are left out, two options may have the same first share.
+function sameShares([a, b], option) {
+  const apart = [a - option.share_a_percent, b - option.share_b_percent];
+  return option.way === "split" && Math.max(...apart.map(Math.abs)) < 0.3;
 }
 
 // What was measured at an option, the mean where there is more than one point.
 export function measuredAt(view, option) {
   const wanted = spot(option);
-  const found = view.measured.filter(({ spot: at }) =>
-    wanted.slot ? at.slot === wanted.slot : Math.abs(at.x - wanted.x) < 0.3,
+  const found = view.measured.filter(({ spot: at, shares }) =>
+    wanted.slot ? at.slot === wanted.slot : !at.slot && sameShares(shares, option),
   );
   if (found.length === 0) return null;
   const of = (pick) => mean(found.map(pick));

@@ -1,0 +1,45 @@
+"""Whether a split that was asked for may be launched: only at safe counts, unless as asked."""
+
+from pathlib import Path
+
+from advisor.launch.spec import Pair
+from advisor.safe_counts import Safety
+from advisor.safe_splits import check_shares, unchecked_texts, unsafe_texts
+from advisor_data.checked import checked_counts
+
+
+def count_notes(pair: Pair, a: Safety, b: Safety, *, allow_unsafe: bool) -> tuple[str, ...]:
+    """What is to be said of the counts of a pair.
+
+    Args:
+        pair: At the split that was asked for.
+        a: What is known of the first job.
+        b: What is known of the second job.
+        allow_unsafe: Whether whoever asked wants it at unsafe counts, too.
+
+    Raises:
+        UnsafeCountError: a count is unsafe, and that was not asked for.
+    """
+    if pair.way != "split":
+        return ()
+    names = pair.job_a.name, pair.job_b.name
+    if not allow_unsafe:
+        check_shares(pair.shares_percent, a, b, mirrored=names[0] > names[1])
+    unsafe = unsafe_texts((pair.share_a_percent, a), (pair.share_b_percent, b))
+    return (
+        *(f"{text}: launched as asked, and watched" for text in unsafe),
+        *unchecked_texts(pair.shares_percent, names, a, b),
+    )
+
+
+def host_safety(
+    home: Path, gpu_model: str | None, units_total: int | None
+) -> tuple[Safety, Safety]:
+    """What the check of this host says of any two jobs; nothing where the GPU is not known.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    host = checked_counts(home, gpu_model, units_total) if gpu_model else None
+    any_job = Safety(units_total=host.units_total, host=host) if host else Safety()
+    return any_job, any_job

@@ -1,0 +1,47 @@
+"""Checks of counts for tests: those of a GPU with 132 SMs, or any."""
+
+import json
+from pathlib import Path
+
+from advisor.safe_counts import CheckedCounts, grantable
+
+SAFE_132 = frozenset(
+    {8, 10, 12, 14, 16, 22, 30, 32, 34, 62, 64, 66, 70, 118, 120, 122, 124, 126, 128, 130, 132}
+)
+UNSAFE_132 = frozenset(range(8, 133, 2)) - SAFE_132
+WRONG = ("torch.mm bf16", "torch.bmm fp16")
+"""Operations that are wrong at every unsafe count."""
+
+
+def checked_132(gpu_model: str = "NVIDIA H200") -> CheckedCounts:
+    """A GPU of 132 SMs, of which all even counts were checked."""
+    return checked_with(132, UNSAFE_132, gpu_model=gpu_model)
+
+
+def checked_with(
+    units_total: int,
+    unsafe: frozenset[int],
+    *,
+    checked: frozenset[int] | None = None,
+    gpu_model: str = "NVIDIA H200",
+) -> CheckedCounts:
+    """A check that found exactly these counts unsafe; all counts were checked unless given."""
+    return CheckedCounts(
+        gpu_model=gpu_model,
+        units_total=units_total,
+        checked=frozenset(grantable(units_total)) if checked is None else checked,
+        wrong=dict.fromkeys(sorted(unsafe), WRONG),
+    )
+
+
+def write_check(home: Path, found: CheckedCounts) -> None:
+    """Keep a check on a host as `advisor check` does."""
+    folder = home / "checks"
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {
+        "gpu_model": found.gpu_model,
+        "units_total": found.units_total,
+        "checked": sorted(found.checked),
+        "wrong": {str(units): list(names) for units, names in found.wrong.items()},
+    }
+    (folder / "gpu.json").write_text(json.dumps(content))

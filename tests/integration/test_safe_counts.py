@@ -1,0 +1,238 @@
+"""Libraries that are wrong at some numbers of SMs: no door of advisor names one of these."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from host import FakeHost
+from in_process import running
+from launch_server import launch_server, make_tokens
+from launched import launch, no_leftovers
+from typer.testing import CliRunner
+from unsafe_counts import UNSAFE_132, checked_132, write_check
+
+from advisor.cli.app import app
+from advisor.errors import StoreError
+from advisor.gpu import units_for_percent
+from advisor_data.checked import checked_counts, checks_stamp
+
+PAIR = ("fft", "resnet50-train-b2")
+JOBS = ("gemm:4", "triad:3", "bert-infer:5", "bert-train:2")
+AVOIDED = (
+    "not used: 26, 38, 52, 78, 92 and 104 of 132 SMs, at which results of this host's libraries "
+    "are wrong (advisor check)"
+)
+NOT_CHECKED = (
+    "nobody has checked at which numbers of SMs libraries compute right results on NVIDIA H200: "
+    "advisor check"
+)
+QUICK = ("--window", "0.5")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user who has checked the GPU that the bundled profiles are of."""
+    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
+    write_check(tmp_path / "home", checked_132())
+    return tmp_path / "home"
+
+
+def command(*arguments: str) -> Any:
+    """What the command line answers."""
+    done = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def unsafe_in(*shares: float) -> set[int]:
+    """Unsafe counts among shares."""
+    return {units_for_percent(share, 132) for share in shares} & UNSAFE_132
+
+
+def shares_of(answer: Any) -> list[float]:
+    """Every share that a recommendation names."""
+    options = [*answer["candidates"], *(rule["option"] for rule in answer["rules"])]
+    return [option[f"share_{side}_percent"] for option in options if option for side in "ab"]
+
+
+@pytest.mark.parametrize("fine", [(), ("--fine",)])
+def test_a_recommendation_names_no_unsafe_count(home: Path, fine: tuple[str, ...]) -> None:
+    """Neither as a candidate nor by a simple rule, and it says which it avoids."""
+    answer = command("recommend", *PAIR, *fine)
+    assert not unsafe_in(*shares_of(answer))
+    if not fine:
+        assert AVOIDED in answer["reasons"]
+        names = [option["name"] for option in answer["candidates"]]
+        assert names == [
+            "10/90", "11/90", "26/54", "47/54", "50/50", "54/47", "54/26", "90/11", "90/10",
+            "uncapped", "exclusive",
+        ]  # fmt: skip
+    assert NOT_CHECKED not in answer["warnings"]
+    rules = {rule["rule"]: rule["option"]["name"] for rule in answer["rules"]}
+    assert rules["larger-rate"] in ("10/90", "90/10")
+    assert rules["equal"] == "50/50"
+    assert {"environment_a", "environment_b"} <= answer["choice"].keys()
+
+
+def test_where_nothing_is_known_only_a_warning_is_new(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check without a wrong count gives the nine splits, as no check does."""
+    (home / "checks" / "gpu.json").unlink()
+    unknown = command("recommend", *PAIR)
+    assert unknown["warnings"].count(NOT_CHECKED) == 1
+    names = [option["name"] for option in unknown["candidates"]]
+    assert names[:9] == [f"{share}/{100 - share}" for share in range(10, 100, 10)]
+    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "other"))
+    write_check(tmp_path / "other", checked_132("NVIDIA H100 80GB HBM3"))
+    assert command("recommend", *PAIR) == unknown
+
+
+def test_a_placement_names_no_unsafe_count(home: Path) -> None:
+    """Each use has safe shares, and the answer says what is not used, on both doors."""
+    answer = command("place", *JOBS, "--gpus", "9")
+    shares = [share for use in answer["uses"] for share in use["shares_percent"] or ()]
+    assert shares
+    assert not unsafe_in(*shares)
+    assert answer["warnings"] == [AVOIDED]
+    jobs = {name: int(count) for name, count in (entry.split(":") for entry in JOBS)}
+    with running(home) as api:
+        assert api.post("/v1/placements", {"jobs": jobs, "gpus": 9}) == answer
+    text = CliRunner().invoke(app, ["place", *JOBS, "--gpus", "9"]).stdout
+    assert AVOIDED in text.splitlines()
+
+
+def test_http_answers_follow_the_check(home: Path) -> None:
+    """What the command line says; and when the check changes, so does the next answer."""
+    body = {"jobs": list(PAIR)}
+    with running(home) as api:
+        answer = api.post("/v1/recommendations", body)
+        assert answer == command("recommend", *PAIR)
+        (home / "checks" / "gpu.json").unlink()
+        api.service.engine.changed()
+        assert NOT_CHECKED in api.post("/v1/recommendations", body)["warnings"]
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"gpu_model": "x"}', '{"gpu_model": "x", "units_total": "many"}']
+)
+def test_a_damaged_check_is_an_error_not_an_all_clear(home: Path, content: str) -> None:
+    """Who cannot read which counts are unsafe must not recommend one."""
+    (home / "checks" / "gpu.json").write_text(content)
+    with pytest.raises(StoreError, match=r"gpu\.json cannot be read"):
+        checked_counts(home, "NVIDIA H200")
+    done = CliRunner().invoke(app, ["recommend", *PAIR, "--json"])
+    assert isinstance(done.exception, StoreError)
+
+
+def test_a_check_is_of_its_gpu_model_and_size(home: Path) -> None:
+    """Another model, or a part of the card, is another GPU."""
+    assert checked_counts(home, "NVIDIA H200") == checked_132()
+    assert checked_counts(home, "NVIDIA H200", 132) == checked_132()
+    assert checked_counts(home, "NVIDIA H200", 60) is None
+    assert checked_counts(home, "NVIDIA H100 80GB HBM3") is None
+    before = checks_stamp(home)
+    write_check(home / "other", checked_132())
+    assert checks_stamp(home) == before != checks_stamp(home / "nowhere") == ()
+
+
+# launches and measurements, with a fake driver
+
+
+@pytest.fixture(scope="module")
+def h200(fake_libraries: Path) -> Iterator[FakeHost]:
+    """A checked host with three jobs, two of which have bundled profiles."""
+    with tempfile.TemporaryDirectory(prefix="adv") as folder:
+        host = FakeHost(Path(folder), fake_libraries)
+        (host.folder / "nvml" / "gpu0").mkdir(parents=True)
+        (host.folder / "nvml" / "gpu0" / "name").write_text("NVIDIA H200")
+        for name in ("triad", "gemm", "one"):
+            host.write_job(name)
+        write_check(host.folder / "home", checked_132())
+        with no_leftovers(host):
+            yield host
+
+
+def test_a_recommended_launch_is_at_safe_counts(h200: FakeHost) -> None:
+    """Also where it is only shown."""
+    done = h200.advisor("launch", "triad", "gemm", "--dry-run", "--json")
+    (pair,) = json.loads(done.stdout)["pairs"]
+    assert pair["way"] == "split"
+    assert not {job["units"] for job in pair["jobs"]} & UNSAFE_132
+
+
+@pytest.mark.parametrize(("jobs", "more"), [(("triad", "gemm"), ()), (("one", "one"), ("--json",))])
+def test_an_unsafe_split_is_refused(
+    h200: FakeHost, jobs: tuple[str, str], more: tuple[str, ...]
+) -> None:
+    """With and without profiles: what was wrong, what is near, and how to have it all the same."""
+    launches = h200.folder / "home" / "launches"
+    before = list(launches.glob("*"))
+    for way in (("--dry-run",), ()):
+        done = h200.advisor("launch", *jobs, "--split", "70/30", *way, *more)
+        assert done.returncode == 12
+        said = json.loads(done.stdout)["error"] if more else {"message": done.stderr}
+        message = " ".join(said["message"].split())
+        assert "70 % is 92 and 30 % is 38 of 132 SMs" in message
+        assert "torch.mm bf16 and torch.bmm fp16" in message
+        assert "take 54/26 (70+34 SMs)" in message
+        assert said.get("code", "unsafe-count") == "unsafe-count"
+    assert list(launches.glob("*")) == before
+
+
+def test_an_unsafe_split_that_was_asked_for_runs_and_says_so(h200: FakeHost) -> None:
+    """With --allow-unsafe; a safe one needs no word."""
+    options = ("--split", "70/30", "--duration", "1", "--allow-unsafe")
+    last = launch(h200, "one", "one", *options)
+    assert sorted(job["units_granted"] for job in last["jobs"]) == [38, 92]
+    assert any(text.endswith("launched as asked, and watched") for text in last["warnings"])
+    plan = json.loads(h200.advisor("launch", "one", "one", "--split", "54/26", "--dry-run",
+                                   "--json").stdout)  # fmt: skip
+    assert [job["units"] for job in plan["pairs"][0]["jobs"]] == [70, 34]
+    assert not any("SMs" in note for note in plan["notes"])
+
+
+def test_http_launches_are_refused_and_allowed_alike(h200: FakeHost) -> None:
+    """A stable code, and `allow_unsafe` in the body."""
+    with launch_server(h200, make_tokens(h200, "unsafe"), "--launching") as server:
+        refused = server.launch("one", "gemm", split="70/30")
+        assert (refused.status, refused.code) == (422, "unsafe-count")
+        plan = server.launch("one", "gemm", split="70/30", allow_unsafe=True, dry_run=True)
+        assert plan.status == 200, plan.text
+        assert any(note.endswith("launched as asked, and watched") for note in plan.json["notes"])
+
+
+def test_a_profile_is_measured_at_safe_counts(h200: FakeHost) -> None:
+    """Eight shares instead of ten, with one sentence that says why."""
+    done = h200.advisor("profile", "one", *QUICK, "--json")
+    assert done.returncode == 0, done.stderr
+    units = sorted(row["units_granted"] for row in json.loads(done.stdout)["points"])
+    assert units == [12, 22, 34, 62, 66, 70, 118, 132]
+    said = " ".join(done.stderr.split())
+    assert said.count("measured at 22, 34, 62 and 70 SMs instead") == 1
+
+
+def test_an_unsafe_share_is_measured_only_where_that_is_asked_for(h200: FakeHost) -> None:
+    """Exact counts, too."""
+    for asked in (("--shares", "50,70"), ("--units", "66,92")):
+        done = h200.advisor("profile", "triad", *asked, *QUICK)
+        assert done.returncode == 12
+        assert "the nearest safe counts are 70 and 118 SMs" in " ".join(done.stderr.split())
+    options = ("--shares", "70,100", "--allow-unsafe", "--json")
+    done = h200.advisor("profile", "triad", *options, *QUICK)
+    assert sorted(row["units_granted"] for row in json.loads(done.stdout)["points"]) == [92, 132]
+
+
+def test_pairs_are_measured_at_safe_splits(h200: FakeHost) -> None:
+    """Nine become the nearest safe ones; one that is named is refused or asked for."""
+    nine = ("colocate", "--pairs", "one+gemm", "--splits", "nine", "--dry-run", *QUICK)
+    done = h200.advisor(*nine)
+    assert done.returncode == 0, done.stderr
+    assert " ".join(done.stderr.split()).count("the nearest safe splits are measured instead") == 1
+    named = ("colocate", "--pairs", "one+gemm", "--splits", "70/30", "--dry-run", *QUICK)
+    assert h200.advisor(*named).returncode == 12
+    assert h200.advisor(*named, "--allow-unsafe").returncode == 0
