@@ -3,6 +3,8 @@
 COUNTER_BOUND = 0.03
 """Largest relative disagreement of energy counter and instant power that is not flagged."""
 
+DEGENERATE = "degenerate-data"
+
 FLAGS: dict[str, str] = {
     "noisy-rate": "standard error of a rate above the target when the window's time was up",
     "noisy-power": "standard error of the power above the target when the window's time was up",
@@ -13,9 +15,14 @@ FLAGS: dict[str, str] = {
     "cpu-bound": "a job used a whole core or more while its SMs were idle over 30 % of the time",
     "cpu-steal": "other guests of the host took over 1 % of the CPU time",
     "failed": "a job of the pair failed: there are no rates",
+    DEGENERATE: "too little energy for the work: results are likely wrong, such as NaN",
 }
 """Every flag that a point can carry, and its meaning."""
 
-DOUBTFUL = frozenset({"not-settled", "counter-mismatch", "cpu-steal", "failed"})
+WRONG = frozenset({DEGENERATE})
+"""Flags of points at which a job did not do its work: no profile has them, not even where a share
+has no others."""
+
+DOUBTFUL = WRONG | {"not-settled", "counter-mismatch", "cpu-steal", "failed"}
 """Flags of points that failed a cross-check: they stay in the data, and are left out of what is
 learned or reported unless asked for. The other flags describe the job or the size of its error."""

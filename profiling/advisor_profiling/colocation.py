@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from advisor.degenerate import with_pair_flags, with_solo_flags
 from advisor.job import Job
 from advisor.records import PairPoint, Point, SoloPoint
 from advisor.wording import count_of
@@ -107,7 +108,9 @@ def _work(campaign: Campaign, bench: Bench) -> Work:
     pairs, solo = store.pair_points(gpu_model=model), store.solo_points(gpu_model=model)
     pairs += [p for p in campaign.known if isinstance(p, PairPoint)]
     solo += [p for p in campaign.known if isinstance(p, SoloPoint)]
-    work = expand(campaign.plan, bench.gpu, campaign.jobs, pairs, solo)
+    alone = with_solo_flags(solo)
+    earlier = with_pair_flags(pairs, alone)
+    work = expand(campaign.plan, bench.gpu, campaign.jobs, earlier, alone)
     _tell(campaign, work.skipped)
     return work
 
