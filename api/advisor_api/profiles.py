@@ -105,7 +105,7 @@ def replacement(job: str, points: Sequence[SoloPoint]) -> str:
     if not make_profiles(points):
         raise InputError(
             f"these points make no profile of {job}",
-            why="it needs 100 % and one smaller share at least",
+            why="it needs 100 % and one smaller share at least, with right results",
             fix="send the points of the whole sweep",
         )
     return models[0]
