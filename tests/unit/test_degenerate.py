@@ -30,7 +30,7 @@ from advisor_data.bundled import (
 IDLE_W = 75.0
 
 
-def at(share: float, energy_j: float = 2.0, **fields: Any) -> SoloPoint:
+def at(share: float, energy_j: float = 2.0, /, **fields: Any) -> SoloPoint:
     """A job that does `share` steps a second, for so many joules above idle each."""
     rate = fields.get("rate", share)
     values: dict[str, Any] = {
