@@ -3,6 +3,8 @@
 COUNTER_BOUND = 0.03
 """Largest relative disagreement of energy counter and instant power that is not flagged."""
 
+DEGENERATE = "degenerate-data"
+
 FLAGS: dict[str, str] = {
     "noisy-rate": "standard error of a rate above the target when the window's time was up",
     "noisy-power": "standard error of the power above the target when the window's time was up",
@@ -15,12 +17,14 @@ FLAGS: dict[str, str] = {
     "wrong-results": "a job reported a result that is not finite",
     "results-differ": "a job's results are further from those at the full GPU than it tolerates",
     "failed": "a job of the pair failed: there are no rates",
+    DEGENERATE: "too little energy for the work: results are likely wrong, such as NaN",
 }
 """Every flag that a point can carry, and its meaning."""
 
-BROKEN = frozenset({"wrong-results", "results-differ"})
-"""Flags of points whose job did not do its work: never used, whatever is asked for."""
+WRONG = frozenset({DEGENERATE, "wrong-results", "results-differ"})
+"""Flags of points at which a job did not do its work: no profile has them, not even where a share
+has no others."""
 
-DOUBTFUL = frozenset({"not-settled", "counter-mismatch", "cpu-steal", "failed"}) | BROKEN
+DOUBTFUL = WRONG | {"not-settled", "counter-mismatch", "cpu-steal", "failed"}
 """Flags of points that failed a cross-check: they stay in the data, and are left out of what is
 learned or reported unless asked for. The other flags describe the job or the size of its error."""

@@ -8,8 +8,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from advisor.degenerate import with_solo_flags
 from advisor.errors import InputError
-from advisor.flags import DOUBTFUL
+from advisor.flags import DOUBTFUL, WRONG
 from advisor.gpu import WHOLE
 from advisor.own_results import own_results
 from advisor.records import SoloPoint
@@ -158,10 +159,13 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
 def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]:
     """The profile of each (job, GPU model) that has one.
 
-    A share is taken from points that passed every cross-check, where there are any.
+    A share is taken from points that passed every cross-check, where there are any; never from
+    points of which the results are wrong.
     """
     groups: dict[tuple[str, str], dict[float, list[SoloPoint]]] = {}
-    for point in points:
+    for point in with_solo_flags(points):
+        if not WRONG.isdisjoint(point.flags):
+            continue
         shares = groups.setdefault((point.job, point.gpu_model), {})
         shares.setdefault(point.share_percent, []).append(point)
     found: dict[tuple[str, str], Profile] = {}

@@ -23,6 +23,7 @@ from advisor.cli.benches import (
 )
 from advisor.cli.options import AllowUnsafe
 from advisor.cli.several_gpus import run_on_each
+from advisor.degenerate import with_pair_flags, with_solo_flags
 from advisor.errors import InputError
 from advisor.job import Job
 from advisor.job_file import list_jobs
@@ -250,7 +251,7 @@ def _total(answers: Sequence[Answer]) -> Answer:
 
 def _show(answer: Answer, campaign: Campaign, before: int, as_json: bool) -> None:
     run, store = campaign.plan.name, campaign.store
-    points = store.pair_points(run=run)
+    points = with_pair_flags(store.pair_points(run=run), with_solo_flags(_profiles(answer, store)))
     if as_json:
         rows = [to_row(point) for point in points]
         typer.echo(json.dumps({"run": run, **answer, "points": rows}))
@@ -273,11 +274,16 @@ def _show(answer: Answer, campaign: Campaign, before: int, as_json: bool) -> Non
 
 def _solo_points(answer: Answer, run: str, store: Store) -> list[SoloPoint]:
     """Of the run; for jobs without a rate there, of other runs on such GPUs."""
+    return pair_report.references(store.solo_points(run=run), _profiles(answer, store))
+
+
+def _profiles(answer: Answer, store: Store) -> list[SoloPoint]:
+    """All jobs alone on such GPUs."""
     model = answer["gpu_model"]
-    others = store.solo_points(gpu_model=model)
-    if answer["replay"]:
-        others += [point for point in _bundled_solo() if point.gpu_model == model]
-    return pair_report.references(store.solo_points(run=run), others)
+    stored = store.solo_points(gpu_model=model)
+    if not answer["replay"]:
+        return stored
+    return stored + [point for point in _bundled_solo() if point.gpu_model == model]
 
 
 def _bundled_solo() -> list[SoloPoint]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from advisor.degenerate import with_flags, with_pair_flags, with_solo_flags
 from advisor.observations import Observation, Record
 from advisor.records import PairPoint, SoloPoint
 from advisor.settings import read_settings
@@ -37,7 +38,7 @@ def import_(files: list[Path], as_json: AsJson = False) -> None:
     Points that are there already are left as they are.
     """
     settings = read_settings()
-    points = [point for file in files for point in read_points(file)]
+    points = with_flags(point for file in files for point in read_points(file))
     with open_store(settings.database_url, settings.home) as store:
         counts = {kind: _take_in(store, points, record) for kind, record in _RECORDS.items()}
     read, new = (sum(count[key] for count in counts.values()) for key in ("read", "new"))
@@ -106,9 +107,10 @@ def _take_in(store: Store, points: Sequence[Record], record: type[Record]) -> di
 
 def _wanted(store: Store, kind: Kind, job: str | None, run: str | None) -> Sequence[Record]:
     if kind == "solo":
-        return store.solo_points(job=job, run=run)
+        return with_solo_flags(store.solo_points(job=job, run=run))
     if kind == "pairs":
-        return [p for p in store.pair_points(run=run) if job is None or job in p.pair]
+        pairs = (p for p in store.pair_points(run=run) if job is None or job in p.pair)
+        return with_pair_flags(pairs, with_solo_flags(store.solo_points()))
     return [
         observation
         for observation in store.observations()

@@ -1,10 +1,13 @@
 """The measured points that commands learn from: files that were named, or what is bundled."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from advisor.degenerate import with_pair_flags, with_solo_flags
 from advisor.errors import InputError
+from advisor.flags import WRONG
 from advisor.records import PairPoint, SoloPoint
 from advisor_data.bundled import (
     bundled_pair_points,
@@ -24,8 +27,8 @@ class Measured:
 
     Attributes:
         pairs: Two jobs together.
-        profiled: Jobs alone at all shares, doubtful ones too: `make_profiles` takes them where a
-            share has no others.
+        profiled: Jobs alone at all shares, doubtful ones too, since `make_profiles` takes them
+            where a share has no others; none of which the results are wrong.
         references: Jobs alone on the whole GPU in the runs of the pairs, where they are others.
         left_out: What did not pass.
     """
@@ -42,16 +45,22 @@ def read_measured(pairs: Path | None, solo: Path | None) -> Measured:
     Raises:
         InputError: a file cannot be read, or has points of the other kind.
     """
-    selection = select(read_kind(pairs, PairPoint) if pairs else bundled_pair_points())
+    solos = with_solo_flags(read_kind(solo, SoloPoint) if solo else bundled_solo_points())
+    found = read_kind(pairs, PairPoint) if pairs else bundled_pair_points()
+    selection = select(with_pair_flags(found, solos))
     return Measured(
         pairs=selection.points,
-        profiled=tuple(read_kind(solo, SoloPoint) if solo else bundled_solo_points()),
-        references=() if solo else tuple(bundled_reference_points()),
+        profiled=_right(solos),
+        references=() if solo else _right(bundled_reference_points()),
         left_out=tuple(
             LeftOut(f"pair points flagged {flag}", count)
             for flag, count in sorted(selection.left_out.items())
         ),
     )
+
+
+def _right(points: Iterable[SoloPoint]) -> tuple[SoloPoint, ...]:
+    return tuple(point for point in points if WRONG.isdisjoint(point.flags))
 
 
 def read_kind(path: Path, kind: type[_Kind]) -> list[_Kind]:

@@ -17,6 +17,7 @@ from advisor.cli.benches import (
     stoppable,
 )
 from advisor.cli.options import AllowUnsafe
+from advisor.degenerate import with_solo_flags
 from advisor.errors import InputError
 from advisor.gpu import Gpu, Share, percent_for_units
 from advisor.job import Job, ProgressKind
@@ -177,7 +178,8 @@ def _measure(
             f"{len(targets)} to go; --fresh measures anew"
         )
     result = sweep(targets, run, bench, store, report.ConsoleReporter(console), rules)
-    return [*kept, *result.points], result
+    # Only a whole sweep shows which of its points drew too little power.
+    return with_solo_flags([*kept, *result.points]), result
 
 
 def _earlier(job: Job, bench: Bench, store: Store) -> tuple[str, list[SoloPoint]] | None:

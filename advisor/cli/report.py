@@ -12,6 +12,7 @@ from rich.text import Text
 
 from advisor.cli.measured import read_kind
 from advisor.cli.options import AsJson, PairPoints, SoloPoints
+from advisor.degenerate import with_pair_flags, with_solo_flags
 from advisor.flags import DOUBTFUL
 from advisor.records import PairPoint, SoloPoint
 from advisor.wording import count_of
@@ -52,8 +53,8 @@ def dataset(
     """When does an uneven split pay? Writes dataset.html and dataset.png."""
     check_installed()
     points = read_kind(pairs, PairPoint) if pairs else bundled_pair_points()
-    solos = read_kind(solo, SoloPoint) if solo else _bundled_alone()
-    analysis = _analyse(points, solos, flagged=flagged)
+    solos = with_solo_flags(read_kind(solo, SoloPoint) if solo else _bundled_alone())
+    analysis = _analyse(with_pair_flags(points, solos), solos, flagged=flagged)
     files = write_report(analysis, out)
     if as_json:
         typer.echo(json.dumps({**to_json(analysis), "files": [str(path) for path in files]}))

@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
+from advisor.degenerate import with_flags, with_pair_flags, with_solo_flags
 from advisor.errors import InputError
 from advisor.observations import Observation, Record
 from advisor.profiles import make_profiles
@@ -37,12 +38,21 @@ def profile_of(service: Service, job: str) -> tuple[str, list[SoloPoint]]:
     Raises:
         HTTPException: 404, nothing was measured of it.
     """
-    stored = service.store.solo_points(job=job)
+    stored = with_solo_flags(service.store.solo_points(job=job))
     theirs = [point for point in bundled.solo_points() if point.job == job]
     if not (stored or theirs):
         raise not_found(f"nothing was measured of a job {job}", "see GET /v1/jobs")
     own = stored and (not theirs or make_profiles(stored))
     return ("stored", stored) if own else ("bundled", theirs)
+
+
+def stored_pair(service: Service, job_a: str, job_b: str) -> list[PairPoint]:
+    """The stored points of a pair, flagged by all that is known of its jobs alone."""
+    jobs = {job_a, job_b}
+    stored = [point for job in jobs for point in service.store.solo_points(job=job)]
+    alone = [*stored, *(point for point in bundled.solo_points() if point.job in jobs)]
+    pairs = service.store.pair_points(pair=(job_a, job_b))
+    return with_pair_flags(pairs, with_solo_flags(alone))
 
 
 def page(
@@ -95,7 +105,7 @@ def replacement(job: str, points: Sequence[SoloPoint]) -> str:
     if not make_profiles(points):
         raise InputError(
             f"these points make no profile of {job}",
-            why="it needs 100 % and one smaller share at least",
+            why="it needs 100 % and one smaller share at least, with right results",
             fix="send the points of the whole sweep",
         )
     return models[0]
@@ -109,7 +119,8 @@ def take_in(service: Service, records: Sequence[Record], kind: type[Record]) -> 
 
 def take_in_points(service: Service, points: Sequence[Record]) -> dict[str, Any]:
     """Keep points of both kinds, and count them."""
-    solo, pairs = (take_in(service, points, kind) for kind in (SoloPoint, PairPoint))
+    known = with_flags(points)
+    solo, pairs = (take_in(service, known, kind) for kind in (SoloPoint, PairPoint))
     return {
         "read": solo["read"] + pairs["read"],
         "new": solo["new"] + pairs["new"],

@@ -52,7 +52,7 @@ def main() -> None:
     else:
         seen = _measure(options)
     _gains(seen)
-    _errors([o for o in seen if o["recommended"]])
+    _errors([o for o in seen if o["recommended"] and not _unsafe(o)])
     if options.json:
         options.json.write_text(json.dumps(seen, indent=1) + "\n")
 
@@ -152,7 +152,7 @@ def _tell(door: str, o: dict[str, Any]) -> dict[str, Any]:
         f"{o['job_a']} + {o['job_b']}",
         door,
         f"{way}, recommended" if o["recommended"] else way,
-        f"{o['units_a']} + {o['units_b']}",
+        f"{o['units_a']} + {o['units_b']}{_unsafe(o)}",
         *(_both(o, name, 1) for name in ("rate_a", "rate_b", "power_w")),
         _both(o, "work_per_joule", 1000),
         f"{(o['energy_j'] or 0) / 1000:.2f}",
@@ -160,6 +160,11 @@ def _tell(door: str, o: dict[str, Any]) -> dict[str, Any]:
     )
     print(f"| {' | '.join(cells)} |", flush=True)
     return {**o, "door": door}
+
+
+def _unsafe(o: Mapping[str, Any]) -> str:
+    """The job of a recorded launch that ran where its library computes wrong results, if any."""
+    return "".join(f", unsafe for {job}" for job in o.get("jobs_at_unsafe_counts", ()))
 
 
 def _both(o: Mapping[str, Any], name: str, scale: float) -> str:
@@ -176,6 +181,9 @@ def _gains(seen: list[dict[str, Any]]) -> None:
     gains = []
     for pair in dict.fromkeys((o["job_a"], o["job_b"]) for o in seen):
         own = [o for o in seen if (o["job_a"], o["job_b"]) == pair and o["door"] == "command"]
+        if any(map(_unsafe, own)):
+            print(f"| {' + '.join(pair)} | withdrawn | withdrawn |")
+            continue
         work = [o["work_per_joule"] for o in own]
         gains.append([100 * (work[0] / other - 1) for other in work[1:]])
         print(f"| {' + '.join(pair)} | {' | '.join(f'{gain:+.1f} %' for gain in gains[-1])} |")

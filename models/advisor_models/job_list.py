@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from advisor.degenerate import with_solo_flags
 from advisor.gpu import WHOLE
 from advisor.records import SoloPoint
 
@@ -10,7 +11,7 @@ from advisor.records import SoloPoint
 def job_rows(names: Sequence[str], points: Iterable[SoloPoint]) -> list[dict[str, Any]]:
     """One row for each job on each GPU model; jobs without a profile have no model."""
     profiles: dict[tuple[str, str], list[SoloPoint]] = {}
-    for point in points:
+    for point in with_solo_flags(points):
         profiles.setdefault((point.job, point.gpu_model), []).append(point)
     rows = [_row(job, model, rows) for (job, model), rows in sorted(profiles.items())]
     measured = {row["job"] for row in rows}

@@ -134,7 +134,7 @@ def unknown_job(name: str, known: Iterable[str], place: str = "") -> InputError:
     if name in names:
         return InputError(
             f"{name} has no profile",
-            why="a profile needs 100 % and one smaller share at least",
+            why="a profile needs 100 % and one smaller share at least, with right results",
             fix=f"on the GPU: advisor profile {name}",
         )
     near = difflib.get_close_matches(name, names)

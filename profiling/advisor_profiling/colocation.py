@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from advisor.degenerate import with_pair_flags, with_solo_flags
 from advisor.gpu import Gpu
 from advisor.job import Job
 from advisor.records import PairPoint, Point, SoloPoint
@@ -112,8 +113,9 @@ def _work(campaign: Campaign, bench: Bench) -> Work:
     pairs, solo = store.pair_points(gpu_model=model), store.solo_points(gpu_model=model)
     pairs += [p for p in campaign.known if isinstance(p, PairPoint)]
     solo += [p for p in campaign.known if isinstance(p, SoloPoint)]
-    counts = campaign.counts(bench.gpu)
-    work = expand(campaign.plan, bench.gpu, campaign.jobs, pairs, solo, counts)
+    alone = with_solo_flags(solo)
+    earlier, counts = with_pair_flags(pairs, alone), campaign.counts(bench.gpu)
+    work = expand(campaign.plan, bench.gpu, campaign.jobs, earlier, alone, counts)
     for note in work.notes:
         campaign.reporter.phase(note)
     _tell(campaign, work.skipped)

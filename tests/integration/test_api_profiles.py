@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from in_process import Api, error_of, running
 
+from advisor.flags import DEGENERATE
 from advisor.observations import Observation
 from advisor.records import PairPoint, SoloPoint
 from advisor.rows import to_row
@@ -209,6 +210,19 @@ def test_measured_pairs_are_found_in_either_order(api: Api, writer: str) -> None
     assert found["stored"] == [to_row(mine)]
     assert {(row["job_a"], row["job_b"]) for row in found["bundled"]} == {("fft", "gemm")}
     assert api.get("/v1/pairs/gemm/mine/points")["stored"] == []
+
+
+def test_points_with_wrong_results_are_flagged_wherever_they_show(api: Api, writer: str) -> None:
+    """Sent without the flag, the solo points in one request and the pair in another."""
+    solos = [dataclasses.replace(p, flags=()) for p in sweep(like="bert-train")]
+    pair = dataclasses.replace(pair_point("gemm", "mine"), share_b_percent=80.0, flags=())
+    for points in ([pair], solos):
+        api.post("/v1/points", rows(points), writer)
+    shown = api.get("/v1/profiles/mine")["points"]
+    bad = {row["share_percent"] for row in shown if DEGENERATE in row["flags"]}
+    assert bad == {30, 40, 60, 70, 80}
+    stored = api.get("/v1/pairs/gemm/mine/points")["stored"]
+    assert [DEGENERATE in row["flags"] for row in stored] == [True]
 
 
 def test_jobs_say_where_profiles_are_from_and_what_can_be_launched(api: Api, writer: str) -> None:

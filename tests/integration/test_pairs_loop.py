@@ -18,7 +18,7 @@ from advisor_data.dataset import select
 from advisor_data.files import read_points
 
 REPLAY = ("--gpu", "replay")
-PAIR = "fft+resnet50-train-b2"
+PAIR = "mobilenet-train-b2+triad"
 ITSELF = "sorting+sorting"
 NINE_AND_UNCAPPED = 10
 FIVE_AND_UNCAPPED = 6

@@ -10,4 +10,5 @@ export const FLAGS = {
   "cpu-bound": "a job used a whole core or more while its SMs were idle over 30 % of the time",
   "cpu-steal": "other guests of the host took over 1 % of the CPU time",
   "failed": "a job of the pair failed: there are no rates",
+  "degenerate-data": "too little energy for the work: results are likely wrong, such as NaN",
 };

@@ -109,7 +109,7 @@ def pair_points(
 ) -> Response:
     """What was measured of two jobs together: here, and what came with advisor."""
     first, second = sorted((a, b))
-    stored = service.store.pair_points(pair=(first, second))
+    stored = profiles.stored_pair(service, first, second)
     theirs = bundled.pair_points().get((first, second), [])
     until = profiles.moment_of(before)
     return _json(

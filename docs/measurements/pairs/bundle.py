@@ -4,7 +4,8 @@
 
 Takes what `advisor data import` takes. The same points give the same bytes, in whichever order
 and however often they come. FOLDER is data/advisor_data/bundled if not given; its README.md, the
-data card, gets the new counts between its markers. Flagged points stay in; left out are:
+data card, gets the new counts between its markers. Flagged points stay in, and points whose power
+betrays wrong results are flagged here, by the bundled profiles; left out are:
 
 - Splits of a pair that is not whole: on one card in one run the nine splits and uncapped are there,
   or failed. A job beside itself has five splits and uncapped.
@@ -17,12 +18,16 @@ import argparse
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from card import renewed
 
+from advisor.degenerate import with_pair_flags, with_solo_flags
 from advisor.errors import AdvisorError, InputError
+from advisor.flags import DEGENERATE
 from advisor.records import PairPoint, Point, SoloPoint
+from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import read_points, write_points
 from advisor_data.points import in_order
 from advisor_training.pairs import kind_of
@@ -56,7 +61,7 @@ def bundle(files: Iterable[Path], into: Path) -> None:
     points = merged(files)
     pairs = [point for point in points if isinstance(point, PairPoint)]
     solos = [point for point in points if isinstance(point, SoloPoint)]
-    kept = whole(pairs)
+    kept = with_pair_flags(whole(pairs), with_solo_flags(bundled_solo_points()))
     references = references_of(kept, solos)
     if not kept:
         raise InputError(f"nothing to bundle: {left_out(pairs, kept)}")
@@ -78,13 +83,18 @@ def merged(files: Iterable[Path]) -> list[Point]:
     """
     points: dict[str, Point] = {}
     for file in files:
-        for point in read_points(file):
+        for point in map(unflagged, read_points(file)):
             if points.setdefault(point.point_id, point) != point:
                 raise InputError(
                     f"{file} has a measurement that another file has with other values: {point}",
                     fix="find out which one is right, and give that file alone",
                 )
     return in_order(points.values())
+
+
+def unflagged(point: Point) -> Point:
+    """The point as it was measured: this flag is worked out from others, and here again."""
+    return replace(point, flags=tuple(flag for flag in point.flags if flag != DEGENERATE))
 
 
 def whole(points: Sequence[PairPoint]) -> list[PairPoint]:

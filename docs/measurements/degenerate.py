@@ -1,0 +1,206 @@
+"""Prints how well `degenerate-data` finds wrong results, what it flags, and the gains without it.
+
+.venv/bin/python docs/measurements/degenerate.py
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+
+from advisor.degenerate import (
+    LARGEST_DROP,
+    energy_above_idle_j,
+    is_degenerate,
+    with_pair_flags,
+    with_solo_flags,
+)
+from advisor.flags import DEGENERATE, DOUBTFUL
+from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.records import PairPoint, SoloPoint
+from advisor_data.bundled import (
+    bundled_pair_points,
+    bundled_reference_points,
+    bundled_solo_points,
+)
+from advisor_data.dataset import select
+from advisor_training.gains import BASELINES, gain
+from advisor_training.pairs import Measurement, Pair, make_pairs
+
+_Point = TypeVar("_Point", SoloPoint, PairPoint)
+
+JOBS = Path(__file__).resolve().parents[2] / "jobs"
+
+SAFE_UNITS = frozenset(
+    {8, 10, 12, 14, 16, 22, 30, 32, 34, 62, 64, 66, 70, 118, 120, 122, 124, 126, 128, 130, 132}
+)
+"""Even counts of SMs, 8 to 132, at which all bf16 products were right on H100 and H200 (2026-11-22,
+driver 580.159.04, cuBLAS 13.1.0.3)."""
+
+SAFE_SPLITS = ((10.0, 90.0), (50.0, 50.0), (90.0, 10.0))
+"""Those of the nine that give both jobs such a count: 12 + 118, 66 + 66 and 118 + 12 SMs."""
+
+BOUNDS = (0.06, 0.08, LARGEST_DROP, 0.12, 0.15, 0.20)
+
+ACCEPTED_DROP = 0.18
+"""No unflagged point may take so much less energy for its work than on the whole GPU."""
+
+WORDS = {
+    "equal": "50/50",
+    "uncapped": "uncapped",
+    "time-sliced": "time-sliced, without MPS",
+    "exclusive": "one after the other",
+}
+
+NAMES = {
+    "wrong": "training and dit-step at unsafe counts",
+    "right": "at safe counts, and jobs without bf16 products",
+    "not known": "other bf16 jobs at unsafe counts",
+}
+
+
+def main() -> None:
+    """Print all tables."""
+    bf16 = {path.stem for path in JOBS.glob("*.yaml") if _is_bf16(path)}
+    solos = with_solo_flags(_unflagged(bundled_solo_points()))
+    pairs = with_pair_flags(_unflagged(bundled_pair_points()), solos)
+    print_bounds(solos, lambda point: _truth(point, bf16))
+    print_flagged(solos)
+    print_pairs(pairs, bf16)
+    print_gains(pairs, [*solos, *bundled_reference_points()], bf16)
+
+
+def print_bounds(solos: Sequence[SoloPoint], truth: Callable[[SoloPoint], str]) -> None:
+    """What each bound finds among points that nothing else speaks against."""
+    sweeps = _sweeps(solos)
+    clean = [p for p in solos if not (DOUBTFUL - {DEGENERATE}).intersection(p.flags)]
+    groups = {name: [p for p in clean if truth(p) == name] for name in NAMES}
+    columns = [f"{NAMES[name]} ({len(found)})" for name, found in groups.items()]
+    last = f"not flagged, {ACCEPTED_DROP:.0%} or more below the whole GPU"
+    _row("energy per unit of work may be lower by", *columns, last)
+    _row(*["---"] * (len(columns) + 2))
+    for bound in BOUNDS:
+        counts = [
+            sum(is_degenerate(p, sweeps[_sweep(p)], bound) for p in found)
+            for found in groups.values()
+        ]
+        left = sum(
+            _part_of_whole(p, sweeps) <= 1 - ACCEPTED_DROP
+            and not is_degenerate(p, sweeps[_sweep(p)], bound)
+            for p in clean
+        )
+        _row(f"{bound:.0%}", *map(str, counts), str(left))
+    print()
+
+
+def print_flagged(solos: Sequence[SoloPoint]) -> None:
+    """At which counts each job is flagged, and its energy there against the whole GPU."""
+    sweeps = _sweeps(solos)
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for p in sorted(solos, key=lambda p: (p.job, p.run, p.units_granted or 0)):
+        if DEGENERATE in p.flags:
+            found[p.job].append(f"{p.units_granted} ({_part_of_whole(p, sweeps):.0%})")
+    _row("job", "flagged at SMs (energy above idle per unit of work, of that at 132)")
+    _row("---", "---")
+    for job, counts in found.items():
+        _row(job, ", ".join(counts))
+    print(f"\n{sum(map(len, found.values()))} of {len(solos)} solo points of {len(found)} jobs.\n")
+
+
+def print_pairs(pairs: Sequence[PairPoint], bf16: set[str]) -> None:
+    """How many pair points and pairs are flagged, and how many others nobody can vouch for."""
+    flagged = [p for p in pairs if DEGENERATE in p.flags]
+    others = [p for p in pairs if DEGENERATE not in p.flags and _is_unsafe(p, bf16)]
+    _row("pair points", "points", "pairs")
+    _row("---", "---", "---")
+    _row("all", str(len(pairs)), _names(pairs))
+    _row(f"flagged `{DEGENERATE}`", str(len(flagged)), _names(flagged))
+    _row("not flagged, with a bf16 job at an unsafe count", str(len(others)), _names(others))
+    print()
+
+
+def print_gains(pairs: Sequence[PairPoint], solos: Sequence[SoloPoint], bf16: set[str]) -> None:
+    """The gains as they were published, and on what is left."""
+    every = _pairs(_unflagged(pairs), _unflagged(solos))
+    left = _pairs(pairs, solos)
+    neither = [pair for pair in left if not bf16.intersection((pair.job_a, pair.job_b))]
+    kinds = {
+        "all points, as published": every,
+        f"not flagged `{DEGENERATE}`": left,
+        "12 + 118, 66 + 66 and 118 + 12 SMs only": [_at_safe_splits(pair) for pair in every],
+        "neither job has bf16 products": neither,
+    }
+    _row("points", "best split over", "pairs", "mean", "median", "most", "least")
+    _row(*["---"] * 7)
+    for name, found in kinds.items():
+        for baseline in BASELINES:
+            g = gain(found, OBJECTIVES[DEFAULT_OBJECTIVE], baseline, 0.0)
+            values = (g.mean_percent, g.median_percent, g.most_percent, g.least_percent)
+            cells = ["-" if value is None else f"{value:+.1f} %" for value in values]
+            _row(name, WORDS[baseline], str(g.pairs), *cells)
+
+
+def _pairs(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[Pair]:
+    """The pairs that `advisor report dataset` looks at."""
+    alone = [point for point in solos if DOUBTFUL.isdisjoint(point.flags)]
+    return make_pairs(select(points).points, alone)[0]
+
+
+def _at_safe_splits(pair: Pair) -> Pair:
+    return replace(pair, measurements=tuple(map(_measured_safely, pair.measurements)))
+
+
+def _measured_safely(found: Measurement) -> Measurement:
+    nine = {split: result for split, result in found.nine.items() if split in SAFE_SPLITS}
+    return replace(found, splits={**found.splits, "nine": nine})
+
+
+def _is_bf16(job_file: Path) -> bool:
+    return yaml.safe_load(job_file.read_text("utf-8")).get("input", {}).get("dtype") == "bf16"
+
+
+def _truth(point: SoloPoint, bf16: set[str]) -> str:
+    if point.units_granted in SAFE_UNITS or point.job not in bf16:
+        return "right"
+    return "wrong" if "-train" in point.job or point.job == "dit-step" else "not known"
+
+
+def _is_unsafe(point: PairPoint, bf16: set[str]) -> bool:
+    seats = ((point.job_a, point.units_a), (point.job_b, point.units_b))
+    return any(job in bf16 and units not in SAFE_UNITS for job, units in seats)
+
+
+def _sweep(point: SoloPoint) -> tuple[str, str, str]:
+    return point.job, point.gpu_uuid, point.run
+
+
+def _sweeps(solos: Iterable[SoloPoint]) -> dict[tuple[str, str, str], list[SoloPoint]]:
+    found: defaultdict[tuple[str, str, str], list[SoloPoint]] = defaultdict(list)
+    for point in solos:
+        found[_sweep(point)].append(point)
+    return found
+
+
+def _part_of_whole(point: SoloPoint, sweeps: dict[tuple[str, str, str], list[SoloPoint]]) -> float:
+    """Energy above idle per unit of work, of that on the whole GPU."""
+    whole = next(p for p in sweeps[_sweep(point)] if p.share_percent == 100)
+    return (energy_above_idle_j(point) or 0) / (energy_above_idle_j(whole) or 1)
+
+
+def _unflagged(points: Iterable[_Point]) -> list[_Point]:
+    return [replace(p, flags=tuple(f for f in p.flags if f != DEGENERATE)) for p in points]
+
+
+def _names(pairs: Iterable[PairPoint]) -> str:
+    return str(len(Counter(point.pair for point in pairs)))
+
+
+def _row(*cells: str) -> None:
+    print(f"| {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Flags bundled points whose power betrays wrong results; nothing else about them changes.
+
+    .venv/bin/python docs/measurements/pairs/flag.py [FOLDER]
+
+FOLDER is data/advisor_data/bundled if not given; the counts of its README.md, the data card, are
+renewed. A second run changes no byte.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet as parquet
+from bundle import BUNDLED
+from card import renewed
+
+from advisor.degenerate import with_pair_flags, with_solo_flags
+from advisor.records import PairPoint, Point, SoloPoint
+from advisor_data.files import read_points
+
+
+def flag(folder: Path) -> None:
+    """Flag the points of the three files of a folder."""
+    solos = with_solo_flags(p for p in _points(folder, "solo") if isinstance(p, SoloPoint))
+    alone = with_solo_flags(p for p in _points(folder, "references") if isinstance(p, SoloPoint))
+    found = (p for p in _points(folder, "pairs") if isinstance(p, PairPoint))
+    pairs = with_pair_flags(found, solos)
+    for name, points in (("solo", solos), ("references", alone), ("pairs", pairs)):
+        _put(folder / f"{name}.parquet", points)
+    card = folder / "README.md"
+    card.write_text(renewed(card.read_text("utf-8"), pairs, alone), "utf-8")
+
+
+def _points(folder: Path, name: str) -> Sequence[Point]:
+    return read_points(folder / f"{name}.parquet")
+
+
+def _put(file: Path, points: Sequence[Point]) -> None:
+    """Write the flags of the points over those in the file, whose rows are in the same order."""
+    table = parquet.read_table(file)
+    rows = table.to_pylist()
+    for row, point in zip(rows, points, strict=True):
+        row["flags"] = list(point.flags)
+    flagged = pyarrow.Table.from_pylist(rows, schema=_as_written(table.schema))
+    parquet.write_table(flagged, file, compression="zstd")
+
+
+def _as_written(schema: pyarrow.Schema) -> pyarrow.Schema:
+    """The schema without what reading adds to it: numbers of columns, another name of a list's."""
+    words = pyarrow.list_(pyarrow.string())
+    fields = [
+        pyarrow.field(
+            field.name,
+            words if field.name == "flags" else field.type,
+            nullable=field.nullable,
+            metadata={k: v for k, v in field.metadata.items() if k != b"PARQUET:field_id"},
+        )
+        for field in schema
+    ]
+    return pyarrow.schema(fields, metadata=schema.metadata)
+
+
+if __name__ == "__main__":
+    flag(Path(sys.argv[1]) if len(sys.argv) > 1 else BUNDLED)

@@ -1,0 +1,164 @@
+"""Points whose power betrays wrong results, through the commands that show, keep and learn."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from advisor.cli.measured import read_measured
+from advisor.flags import DEGENERATE
+from advisor.records import PairPoint, SoloPoint
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.files import read_points, write_points
+from advisor_data.parquet import decode
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "docs/measurements/pairs/flag.py"
+BUNDLED = ROOT / "data/advisor_data/bundled"
+P = TypeVar("P", bound=SoloPoint | PairPoint)
+
+FILES = ("solo.parquet", "pairs.parquet", "references.parquet")
+
+PAIR = ("fft", "resnet50-train")
+BAD_SHARES = {20, 40, 60, 70, 80}
+"""Of resnet50-train."""
+
+
+def unflagged(points: list[P]) -> list[P]:
+    """Points as a version that did not know the flag left them."""
+    return [
+        dataclasses.replace(p, flags=tuple(flag for flag in p.flags if flag != DEGENERATE))
+        for p in points
+    ]
+
+
+@pytest.fixture
+def solos() -> list[SoloPoint]:
+    return unflagged([p for p in bundled_solo_points() if p.job in PAIR])
+
+
+@pytest.fixture
+def pairs() -> list[PairPoint]:
+    return unflagged([p for p in bundled_pair_points() if p.pair == PAIR])
+
+
+def advisor(folder: Path, *arguments: str) -> str:
+    """What the command prints."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "ADVISOR_"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "advisor.cli", *arguments],
+        cwd=folder,
+        env={**kept, "ADVISOR_HOME": str(folder / "home")},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def bad_shares(points: list[PairPoint]) -> set[float]:
+    return {p.share_b_percent for p in points if DEGENERATE in p.flags}
+
+
+def test_a_sweep_says_at_its_end_which_points_are_bad(tmp_path: Path) -> None:
+    answer = json.loads(advisor(tmp_path, "profile", PAIR[1], "--gpu", "replay", "--json"))
+    bad = {p["share_percent"] for p in answer["points"] if DEGENERATE in p["flags"]}
+    assert bad == BAD_SHARES
+    (problem,) = (line for line in answer["problems"] if line.startswith(DEGENERATE))
+    assert "20, 40, 60, 70, 80 %" in problem
+
+
+def test_a_campaign_chooses_no_bad_split(tmp_path: Path) -> None:
+    """Its best split was 20/80, at which resnet50-train computes NaN."""
+    command = ("colocate", "--pairs", "+".join(PAIR), "--gpu", "replay")
+    points = json.loads(advisor(tmp_path, *command, "--json"))["points"]
+    assert {p["share_b_percent"] for p in points if DEGENERATE in p["flags"]} == BAD_SHARES
+    shown = advisor(tmp_path, *command)
+    (line,) = (line for line in shown.splitlines() if line.startswith(" + ".join(PAIR)))
+    assert not any(f" {100 - share:g}/{share:g} " in line for share in BAD_SHARES)
+    assert "5 degenerate-data" in shown
+
+
+def test_points_of_an_earlier_version_are_flagged_on_their_way_in_and_out(
+    tmp_path: Path, solos: list[SoloPoint], pairs: list[PairPoint]
+) -> None:
+    """With the solo points in the same import, before it, or after it."""
+    write_points(tmp_path / "solos.jsonl", solos)
+    write_points(tmp_path / "pairs.jsonl", pairs)
+    advisor(tmp_path, "data", "import", "pairs.jsonl")
+    advisor(tmp_path, "data", "import", "solos.jsonl")
+    advisor(tmp_path, "data", "export", "out.jsonl")
+    advisor(tmp_path, "data", "export", "pairs-out.jsonl", "--kind", "pairs")
+    out = [p for p in read_points(tmp_path / "out.jsonl") if isinstance(p, SoloPoint)]
+    bad = {p.share_percent for p in out if DEGENERATE in p.flags and p.job == PAIR[1]}
+    assert bad == BAD_SHARES
+    both = [p for p in read_points(tmp_path / "pairs-out.jsonl") if isinstance(p, PairPoint)]
+    assert bad_shares(both) == BAD_SHARES
+    (row,) = (r for r in json.loads(advisor(tmp_path, "jobs", "--json")) if r["job"] == PAIR[1])
+    assert DEGENERATE in row["flags"]
+
+
+def test_what_is_learned_has_none_of_them(
+    tmp_path: Path, solos: list[SoloPoint], pairs: list[PairPoint]
+) -> None:
+    write_points(tmp_path / "solos.parquet", solos)
+    write_points(tmp_path / "pairs.parquet", pairs)
+    measured = read_measured(tmp_path / "pairs.parquet", tmp_path / "solos.parquet")
+    assert {p.share_b_percent for p in measured.pairs} == {10, 30, 50, 90, 100}
+    assert {p.share_percent for p in measured.profiled if p.job == PAIR[1]} == {
+        10, 30, 50, 90, 100,
+    }  # fmt: skip
+    assert [(item.reason, item.points) for item in measured.left_out] == [
+        (f"pair points flagged {DEGENERATE}", 5)
+    ]
+
+
+def test_the_report_leaves_them_out_unless_asked(
+    tmp_path: Path, solos: list[SoloPoint], pairs: list[PairPoint]
+) -> None:
+    """A pair that has too few splits without them is left out as a whole, and counted."""
+    whole = [p for p in bundled_pair_points() if p.pair == ("mobilenet-train-b2", "triad")]
+    alone = [p for p in bundled_solo_points() if p.job in {"mobilenet-train-b2", "triad"}]
+    write_points(tmp_path / "solos.parquet", [*solos, *alone])
+    write_points(tmp_path / "pairs.parquet", [*pairs, *whole])
+    command = ("report", "dataset", "--pairs", "pairs.parquet", "--solo", "solos.parquet")
+    answer = json.loads(advisor(tmp_path, *command, "--json"))
+    assert [pair["job_a"] for pair in answer["pairs"]] == ["mobilenet-train-b2"]
+    left_out = {item["reason"]: item["points"] for item in answer["left_out"]}
+    assert left_out[f"pair points flagged {DEGENERATE}"] == 5
+    assert left_out["without 50/50, or with too few of the nine splits in one run"] >= 5
+    asked = json.loads(advisor(tmp_path, *command, "--flagged", "--json"))
+    assert [pair["job_a"] for pair in asked["pairs"]] == ["fft", "mobilenet-train-b2"]
+
+
+def test_the_script_flags_the_bundled_files_and_changes_nothing_else(tmp_path: Path) -> None:
+    """From files without the flag it makes the bundled ones, byte for byte, as often as it runs."""
+    for name in (*FILES, "README.md"):
+        shutil.copy(BUNDLED / name, tmp_path)
+    for name in ("pairs.parquet", "references.parquet"):
+        points = [p for p in read_points(BUNDLED / name) if isinstance(p, SoloPoint | PairPoint)]
+        write_points(tmp_path / name, [unflagged([p])[0] for p in points])
+    assert (tmp_path / "pairs.parquet").read_bytes() != (BUNDLED / "pairs.parquet").read_bytes()
+    for _ in range(2):
+        subprocess.run([sys.executable, SCRIPT, tmp_path], check=True, timeout=100)
+        for name in (*FILES, "README.md"):
+            assert (tmp_path / name).read_bytes() == (BUNDLED / name).read_bytes(), name
+
+
+def test_every_row_keeps_its_other_columns(tmp_path: Path) -> None:
+    """Other flags among them, whatever the order of the columns was."""
+    for name in (*FILES, "README.md"):
+        shutil.copy(BUNDLED / name, tmp_path)
+    before = list(decode((BUNDLED / "solo.parquet").read_bytes()))
+    stripped = [p for p in read_points(BUNDLED / "solo.parquet") if isinstance(p, SoloPoint)]
+    write_points(tmp_path / "solo.parquet", unflagged(stripped))
+    subprocess.run([sys.executable, SCRIPT, tmp_path], check=True, timeout=100)
+    assert list(decode((tmp_path / "solo.parquet").read_bytes())) == before
