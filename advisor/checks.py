@@ -16,6 +16,9 @@ from advisor.errors import StoreError
 from advisor.typed_json import parse, to_plain
 from advisor.whole_files import replace_file
 
+CHECKS_FOLDER = "checks"
+"""In the advisor's home."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountCheck:
@@ -84,7 +87,7 @@ def check_for(gpu_model: str, checks: Iterable[CountCheck]) -> CountCheck | None
 def check_path(home: Path, gpu_model: str) -> Path:
     """The file in which the check of a GPU model is kept."""
     slug = re.sub(r"[^a-z0-9]+", "-", gpu_model.lower()).strip("-")
-    return home / "checks" / f"{slug}.json"
+    return home / CHECKS_FOLDER / f"{slug}.json"
 
 
 def keep_check(check: CountCheck, home: Path) -> Path:
@@ -104,7 +107,7 @@ def stored_checks(home: Path) -> list[CountCheck]:
     Raises:
         StoreError: a file cannot be read.
     """
-    return [_read(path) for path in sorted((home / "checks").glob("*.json"))]
+    return [_read(path) for path in sorted((home / CHECKS_FOLDER).glob("*.json"))]
 
 
 def check_text(check: CountCheck) -> str:

@@ -68,6 +68,8 @@ def with_pair_flags(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> 
         of_job[solo.share_percent] = bad or of_job.get(solo.share_percent, False)
 
     def is_bad(point: PairPoint) -> bool:
+        if point.results_a == point.results_b == "right":
+            return False
         seats = ((point.job_a, point.share_a_percent), (point.job_b, point.share_b_percent))
         return any(_at(shares[job, point.gpu_model], share) for job, share in seats)
 
@@ -88,7 +90,7 @@ def is_degenerate(
 ) -> bool:
     """Whether a job took much less energy for its work than at a larger share of the sweep."""
     own_j, expected_j = energy_above_idle_j(point), expected_energy_j(point, sweep)
-    if own_j is None or expected_j is None:
+    if own_j is None or expected_j is None or point.results == "right":
         return False
     missing_w = (expected_j - own_j) * point.rate
     return own_j < (1 - largest_drop) * expected_j and missing_w > COUNTER_BOUND * (

@@ -80,6 +80,7 @@ class Job:
         env: Variables added to the environment.
         warm_up_s: Least time between start and the first window, s; the time until rate and
             power are flat comes on top.
+        results: None: the job does not say that it reports values; what it reports is read.
         start_timeout_s: The job is given up when it made no progress in this time, s.
         memory_mib: GPU memory that it needs, MiB, if known.
         offered_rate: Requests per second that arrive at a job that serves a fixed demand, in its
@@ -91,7 +92,7 @@ class Job:
     workdir: Path | None = None
     env: tuple[tuple[str, str], ...] = ()
     progress: Progress = Progress()
-    results: Results = Results()
+    results: Results | None = None
     warm_up_s: float = 0
     start_timeout_s: float = 180
     memory_mib: int | None = None

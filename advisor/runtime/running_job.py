@@ -11,7 +11,7 @@ from pathlib import Path
 
 from advisor.errors import JobError, LimitNotProvenError
 from advisor.gpu import Share
-from advisor.job import Job
+from advisor.job import Job, Results
 from advisor.progress import GO, HOLD, QUIT, RUNNING, STARTING, WAITING
 from advisor.results import Reported
 from advisor.runtime.backend import Backend, Granted
@@ -49,7 +49,7 @@ class RunningJob:
         self._progress_path = folder / "progress"
         self._gate = (folder / "gate").open("r+b", buffering=0) if job.progress.gate else None
         self._counter = open_counter(job.progress, self._progress_path, self.output)
-        self._reports = open_reports(job.results, self._progress_path, self.output)
+        self._reports = open_reports(job.results or Results(), self._progress_path, self.output)
         self._started = time.monotonic()
 
     def count(self) -> float:

@@ -1,16 +1,15 @@
-"""What checks of counts of units found on this host: `checks/*.json` in the advisor's home."""
+"""What checks of counts of units found, as those who choose counts need it."""
 
-import json
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from advisor.checks import CHECKS_FOLDER, check_for
 from advisor.errors import StoreError
 from advisor.safe_counts import CheckedCounts
+from advisor_data.count_checks import known_checks
 
 ChecksStamp: TypeAlias = tuple[tuple[str, int, int], ...]
 """Name, time of change and size of each file of a check."""
-
-FOLDER = "checks"
 
 
 def checked_counts(
@@ -26,10 +25,15 @@ def checked_counts(
     Raises:
         StoreError: a file of a check cannot be read, so nobody knows which counts are unsafe.
     """
-    for found in map(_read, _files(home)):
-        if found.gpu_model == gpu_model and units_total in (None, found.units_total):
-            return found
-    return None
+    found = check_for(gpu_model, known_checks(home))
+    if found is None or units_total not in (None, found.units_total):
+        return None
+    return CheckedCounts(
+        gpu_model=found.gpu_model,
+        units_total=found.units_total,
+        checked=frozenset(found.checked),
+        wrong=found.wrong,
+    )
 
 
 def checks_stamp(home: Path) -> ChecksStamp:
@@ -43,31 +47,10 @@ def checks_stamp(home: Path) -> ChecksStamp:
             (path.name, (found := path.stat()).st_mtime_ns, found.st_size) for path in _files(home)
         )
     except OSError as error:
-        raise _unreadable(home / FOLDER, error.strerror or str(error)) from error
+        raise StoreError(
+            f"{home / CHECKS_FOLDER} cannot be read", why=error.strerror or str(error)
+        ) from error
 
 
 def _files(home: Path) -> list[Path]:
-    return sorted((home / FOLDER).glob("*.json"))
-
-
-def _read(path: Path) -> CheckedCounts:
-    try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
-        return CheckedCounts(
-            gpu_model=str(found["gpu_model"]),
-            units_total=int(found["units_total"]),
-            checked=frozenset(map(int, found["checked"])),
-            wrong={int(units): tuple(map(str, names)) for units, names in found["wrong"].items()},
-        )
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, str(error)) from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _unreadable(path, "it is not what a check writes") from error
-
-
-def _unreadable(path: Path, why: str) -> StoreError:
-    return StoreError(
-        f"{path} cannot be read",
-        why=why,
-        fix="check again: advisor check; or remove the file, and nothing is known of this GPU",
-    )
+    return sorted((home / CHECKS_FOLDER).glob("*.json"))

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from advisor.gpu import WHOLE
+from advisor.job import Results
 from advisor.records import SoloPoint
 from advisor.results import Reported, Verdict, judge, read_first
 from advisor_profiling.points import Part, Taken
@@ -39,7 +40,8 @@ class References:
 
     def _judged(self, runner: Runner, part: Part) -> Part:
         reference = self._known.get(runner.job.job_hash)
-        verdict: Verdict | None = judge(part.reported, reference, runner.job.results.tolerance)
+        tolerance = (runner.job.results or Results()).tolerance
+        verdict: Verdict | None = judge(part.reported, reference, tolerance)
         return replace(part, verdict=verdict)
 
 
