@@ -79,8 +79,12 @@ def test_the_oldest_give_way_when_the_queue_is_full(seed: int, queue: int) -> No
 
 @dataclass
 class Gpu:
-    """Works off batches one after the other; waiting for one lets the time pass."""
+    """Works off batches one after the other; waiting for one lets the time pass.
 
+    The CPU notices `wake_s` later that one is done.
+    """
+
+    wake_s: float = 0.0
     fixed_s: float = 0.01
     each_s: float = 0.001
     now_s: float = 0.0
@@ -98,7 +102,7 @@ class Gpu:
 
         class Event:
             def synchronize(self) -> None:
-                gpu.now_s = max(gpu.now_s, done_s)
+                gpu.now_s = max(gpu.now_s, done_s) + gpu.wake_s
 
         return Event()
 
@@ -136,19 +140,20 @@ def server(gpu: Gpu, counts: Counts, rate: float, seed: int = 0) -> Any:
     )
 
 
-def serve(rate: float, duration_s: float, seed: int = 0, **gpu_times: float) -> tuple[Gpu, Counts]:
-    gpu, counts = Gpu(**gpu_times), Counts()
+def serve(rate: float, duration_s: float, gpu: Gpu, seed: int = 0) -> Counts:
+    counts = Counts()
     serving = server(gpu, counts, rate, seed)
     while gpu.now_s < duration_s:
         serving.turn()
-    return gpu, counts
+    return counts
 
 
 @given(SEEDS, st.floats(0.05, 0.5))
 def test_below_its_capacity_a_server_answers_the_demand(seed: int, load: float) -> None:
     """The rate is that of the requests, and none waits longer than a few batches."""
-    rate = load * Gpu().capacity
-    gpu, counts = serve(rate, 1000 / rate, seed)
+    gpu = Gpu()
+    rate = load * gpu.capacity
+    counts = serve(rate, 1000 / rate, gpu, seed)
     assert abs(len(counts.latencies_s) - 1000) < 5 * 1000**0.5 + QUEUE
     assert min(counts.latencies_s) >= gpu.fixed_s + gpu.each_s - 1e-9
     assert max(gpu.sizes) <= MOST
@@ -159,16 +164,24 @@ def test_above_its_capacity_the_rate_falls_short_and_latencies_stay_bounded(
     seed: int, load: float
 ) -> None:
     """Demand that cannot be met shows in the rate: full batches without gaps, a full queue."""
-    full_s = MOST / Gpu().capacity
-    gpu, counts = serve(load * Gpu().capacity, 200 * full_s, seed)
+    gpu = Gpu()
+    full_s = MOST / gpu.capacity
+    counts = serve(load * gpu.capacity, 200 * full_s, gpu, seed)
     assert len(counts.latencies_s) == pytest.approx(gpu.capacity * gpu.now_s, rel=0.05)
     longest = (QUEUE / MOST + open_loop.BATCHES_UNDER_WAY + 1) * full_s
     assert max(counts.latencies_s) <= longest
 
 
+def test_a_full_queue_leaves_the_gpu_no_gaps() -> None:
+    """A full batch that waits is launched before the last one is done."""
+    gpu = Gpu(wake_s=0.005)
+    counts = serve(3 * gpu.capacity, 10, gpu)
+    assert len(counts.latencies_s) == pytest.approx(gpu.capacity * gpu.now_s, rel=0.05)
+
+
 def test_those_who_arrive_while_the_gpu_is_busy_have_waited() -> None:
     """A latency counts from the arrival: a slow batch makes all wait who came meanwhile."""
-    _, counts = serve(rate=20, duration_s=200, fixed_s=1.0)
+    counts = serve(20, 200, Gpu(fixed_s=1.0))
     assert statistics.median(counts.latencies_s) > 1.0
     waited = [latency_s for latency_s in counts.latencies_s if latency_s > 1.5]
     assert len(waited) > len(counts.latencies_s) / 4
