@@ -29,7 +29,6 @@ from advisor.cli.options import (
     Memory,
     MinSpeed,
     Objective,
-    OtherGpu,
     Profiles,
 )
 from advisor.errors import InputError, SourceError
@@ -61,7 +60,6 @@ def launch(
     max_power: MaxPower = None,
     memory: Memory = None,
     gpu_model: GpuModel = None,
-    other_gpu: OtherGpu = False,
     profiles: Profiles = None,
     when_one_ends: Annotated[
         WhenOneEnds, typer.Option(help="The other job goes on under its limit, or is stopped")
@@ -96,7 +94,6 @@ def launch(
         min_speed=least_speeds(min_speed or (), [name for pair in pairs for name in pair]),
         max_power_w=max_power,
         memory_mib=memory or (seen and seen.memory_mib),
-        other_gpu=other_gpu,
         profiles=profiles,
         when_one_ends=when_one_ends,
         duration_s=duration,

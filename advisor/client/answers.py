@@ -173,6 +173,7 @@ class Placement(Totals):
     gap: float | None
     timed_out: bool
     bundled_profiles: tuple[str, ...]
+    warnings: tuple[str, ...]
     model: ModelName
     raw: Json = field(repr=False)
 

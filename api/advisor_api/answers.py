@@ -141,6 +141,7 @@ class PlacementAnswer(Totals):
     timed_out: bool
     others: list[OtherPlacement]
     bundled_profiles: list[str]
+    warnings: list[str]
     model: ModelName
 
 

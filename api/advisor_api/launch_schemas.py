@@ -66,9 +66,6 @@ class LaunchRequest(Strict):
     )
     objective: Objective | None = Field(None, description="of a recommended split")
     constraints: Constraints | None = Field(None, description="of a recommended split")
-    other_gpu: bool = Field(
-        default=False, description="recommend for a GPU model that the model has not seen"
-    )
     when_one_ends: WhenOneEnds = Field(
         "keep", description="the other job goes on under its limit, or is stopped"
     )
@@ -108,7 +105,6 @@ class LaunchRequest(Strict):
             objective=self.objective or DEFAULT_OBJECTIVE,
             min_speed=self._least_speeds(limits),
             max_power_w=limits.max_power_w,
-            other_gpu=self.other_gpu,
             memory_mib=_smaller(limits.memory_mib, gpu.memory_mib),
             when_one_ends=self.when_one_ends,
             duration_s=self.duration_s,

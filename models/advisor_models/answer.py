@@ -10,6 +10,7 @@ from advisor.objectives import OBJECTIVES
 from advisor.recommend import Option, Recommendation, Request, recommend
 from advisor.rules import MEANINGS
 from advisor.settings import Settings
+from advisor_models.gpu_warnings import gpu_warnings
 from advisor_models.known_profiles import Found
 from advisor_models.manifest import Manifest
 from advisor_models.onnx_predictor import OnnxPredictor
@@ -27,15 +28,15 @@ class Answer:
     manifest: Manifest
 
 
-def answer(found: Found, request: Request, settings: Settings, *, other_gpu: bool) -> Answer:
+def answer(found: Found, request: Request, settings: Settings) -> Answer:
     """What the model in use recommends for two jobs.
 
     Raises:
         InputError: the request does not fit the jobs.
-        ModelError: there is no model, or it has not seen this GPU model.
+        ModelError: there is no model, or it is damaged.
         NoSplitError: nothing keeps every limit.
     """
-    predictor = Registry(settings.home / "models").open_champion(other_gpu=other_gpu)
+    predictor = Registry(settings.home / "models").open_champion()
     return answer_by(predictor, found, request)
 
 
@@ -44,7 +45,6 @@ def answer_by(predictor: OnnxPredictor, found: Found, request: Request) -> Answe
 
     Raises:
         InputError: the request does not fit the jobs.
-        ModelError: the model has not seen this GPU model.
         NoSplitError: nothing keeps every limit.
     """
     given = recommend(found.a, found.b, predictor, request)
@@ -105,12 +105,7 @@ def _number(interval: Interval) -> dict[str, float]:
 
 def _of_model(predictor: OnnxPredictor, given: Recommendation) -> Iterator[str]:
     a, b, p = given.a, given.b, given.choice.prediction
-    seen = predictor.manifest.gpu_models
-    if a.gpu_model not in seen:
-        yield (
-            f"the model has seen {', '.join(seen)}, not {a.gpu_model}: "
-            "how much wider its intervals are is a guess"
-        )
+    yield from gpu_warnings(predictor.manifest, (a, b))
     if p.way == "exclusive":
         return
     split = (p.share_a_percent, p.share_b_percent)

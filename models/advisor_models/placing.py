@@ -18,6 +18,7 @@ from advisor.place_solver import place as solve
 from advisor.predictions import UNCAPPED
 from advisor.profiles import Profile
 from advisor.settings import Settings
+from advisor_models.gpu_warnings import gpu_warnings
 from advisor_models.known_profiles import Found, find_profiles
 from advisor_models.manifest import Manifest
 from advisor_models.onnx_predictor import OnnxPredictor
@@ -39,7 +40,6 @@ class Wanted:
     limits: Limits
     gpu_model: str | None
     profiles: Path | None
-    other_gpu: bool
     time_limit_s: float
 
 
@@ -50,6 +50,7 @@ class Planned:
     Attributes:
         others: What simpler ways give, by what they do.
         bundled: Names of the jobs whose profile came with advisor.
+        warnings: What may be less certain than it looks.
     """
 
     wanted: Wanted
@@ -59,6 +60,7 @@ class Planned:
     others: dict[str, Placement]
     manifest: Manifest
     bundled: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     def gain_over(self, other: Placement) -> float | None:
         """How much more the placement is worth; 0.1 is a tenth more. None over nothing at all."""
@@ -80,12 +82,12 @@ def plan(
 
     Raises:
         InputError: a job without a profile, or an objective that is not for placements.
-        ModelError: there is no model, or it has not seen this GPU model.
+        ModelError: there is no model, or it is damaged.
         NoSplitError: no job keeps every limit.
     """
     names = list(dict.fromkeys(wanted.queue))
     found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
-    predictor = Registry(settings.home / "models").open_champion(other_gpu=wanted.other_gpu)
+    predictor = Registry(settings.home / "models").open_champion()
     return plan_by(predictor, found, wanted, told)
 
 
@@ -105,7 +107,6 @@ def plan_by(
 
     Raises:
         InputError: as for `plan`.
-        ModelError: the model has not seen this GPU model.
         NoSplitError: no job keeps every limit.
     """
     problem = _problem(predictor, found.profiles, wanted, told)
@@ -119,6 +120,7 @@ def plan_by(
         others=_others(problem, wanted.queue),
         manifest=predictor.manifest,
         bundled=found.bundled,
+        warnings=tuple(gpu_warnings(predictor.manifest, found.profiles)),
     )
 
 
@@ -183,6 +185,7 @@ def to_json(planned: Planned) -> dict[str, Any]:
             for name, other in planned.others.items()
         ],
         "bundled_profiles": list(planned.bundled),
+        "warnings": list(planned.warnings),
         "model": {
             "version": planned.manifest.version,
             "gpu_models": list(planned.manifest.gpu_models),
