@@ -36,13 +36,19 @@ def _not_seen(manifest: Manifest, profiles: Sequence[Profile]) -> str:
 
 
 def _width(known: OtherGpu) -> str:
+    if known.speed_widening == known.power_widening == 1:
+        return f"intervals are no wider, since leaving out the {_left_out(known)} took none"
     widths = (
         f"intervals are {known.speed_widening:.2g} times as wide for speeds and "
         f"{known.power_widening:.2g} times for power, "
     )
     if known.left_out:
-        return f"{widths}which leaving out the {' or the '.join(known.left_out)} took"
+        return f"{widths}which leaving out the {_left_out(known)} took"
     return f"{widths}somewhat more than leaving out cards of one GPU model took"
+
+
+def _left_out(known: OtherGpu) -> str:
+    return " or the ".join(known.left_out)
 
 
 def _pairs(known: OtherGpu) -> str:

@@ -48,6 +48,12 @@ def test_width_from_gpu_models_that_were_left_out(pairs: int | None, said: str) 
     assert said in text
 
 
+def test_no_wider_intervals_are_said_to_be_so() -> None:
+    """Where those of the others held what they promise."""
+    (text,) = warnings_of(OtherGpu(1.0, 1.0, ("X",), 0))
+    assert "only Card: intervals are no wider, since leaving out the X took none. It took" in text
+
+
 def test_unknown_power_limit_is_said() -> None:
     """Of a GPU that the model has seen as well, but only where neither profile knows it."""
     manifest = make_manifest({}, gpu_models=("New",))
