@@ -8,9 +8,14 @@ the jobs are swapped.
 Names beginning with `own` and `other` are the job's and its neighbour's readings alone at the
 share of the split. The nine features of "Energy-efficient GPU SM allocation" (section 3.1, table
 1) are among them; the others say how much of what the GPU has the two jobs want together.
+
+What is learned on one GPU model is to hold on another one, so watts are in parts of the power
+limit, clocks in parts of the highest one in the profile, and busy units, bandwidth and occupancy
+in percent of what the GPU has. Traffic over PCIe is absolute: the link is the host's as much.
 """
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -33,7 +38,7 @@ AT_SHARE = (
     "integer_active_percent",
     "dram_active_percent",
     "memory_busy_percent",
-    "sm_clock_mhz",
+    "relative_sm_clock",
     "job_cpu_percent",
 )
 """Readings that are features as they are."""
@@ -54,7 +59,8 @@ class Side:
     Attributes:
         profile: The job's profile.
         shares: Percent; shape (n,).
-        readings: Each column at the shares, shape (n,).
+        readings: Each column at the shares, `relative_sm_clock`, which is 1 at the highest clock
+            of the profile, and `relative_power`, which is 1 at `full_power_w`; shape (n,).
         relative_rate: Rate for each one on the whole GPU, shape (n,).
         alone: Features that a job has as `own` and as `other`, each shape (n,).
         shape: Features that a job has as `own` only, each shape (n,).
@@ -76,6 +82,8 @@ def side(profile: Profile, shares: Sequence[float] | Floats) -> Side:
     """
     asked = np.asarray(shares, dtype=np.float64)
     readings = profile.at(asked)
+    readings["relative_sm_clock"] = readings["sm_clock_mhz"] / _highest_clock_mhz(profile)
+    readings["relative_power"] = readings["power_w"] / _full_power_w(profile)
     relative_rate = readings["rate"] / profile.whole_gpu_rate
     return Side(
         profile,
@@ -91,6 +99,12 @@ def power_limit_w(a: Side, b: Side) -> float:
     """The lower of the two known limits; without one, no limit."""
     limits = [s.profile.power_limit_w for s in (a, b) if s.profile.power_limit_w is not None]
     return min(limits, default=float("inf"))
+
+
+def full_power_w(a: Side, b: Side) -> float:
+    """What watts are parts of: the limit; where none is known, the most that a job drew alone."""
+    limit = power_limit_w(a, b)
+    return limit if math.isfinite(limit) else max(_full_power_w(s.profile) for s in (a, b))
 
 
 def idle_power_w(a: Side, b: Side) -> float:
@@ -117,7 +131,8 @@ def bandwidth_factor(a: Side, b: Side) -> Floats:
 def power_factor(a: Side, b: Side) -> Floats:
     """Part of the clock that the power limit leaves, at most 1; (n,)."""
     idle = idle_power_w(a, b)
-    dynamic = np.maximum(demanded_power_w(a, b) - idle, 1.0)
+    # Not 1 W: speeds are to be the same where all watts of a card are larger by one factor.
+    dynamic = np.maximum(demanded_power_w(a, b) - idle, 1e-3 * full_power_w(a, b))
     left = np.minimum(1.0, (power_limit_w(a, b) - idle) / dynamic)
     return left ** (1 / CLOCK_EXPONENT)
 
@@ -143,14 +158,14 @@ def speed_features(own: Side, other: Side) -> dict[str, Floats]:
 def power_features(a: Side, b: Side) -> dict[str, Floats]:
     """What a model sees of the power of a pair; each shape (n,), the same for (b, a)."""
     found = {
-        "physical_power_w": physical_power_w(a, b),
-        "demanded_power_w": demanded_power_w(a, b),
+        "relative_physical_power": physical_power_w(a, b) / full_power_w(a, b),
+        "relative_demanded_power": demanded_power_w(a, b) / full_power_w(a, b),
         "shares_sum_percent": a.shares + b.shares,
         "shares_gap_percent": np.abs(a.shares - b.shares),
         "relative_rates": a.relative_rate + b.relative_rate,
         "prior_kept": prior_kept(a, b),
     }
-    for name in (*AT_SHARE, "pcie_tx_mib_per_s", "pcie_rx_mib_per_s", "power_w"):
+    for name in (*AT_SHARE, "pcie_tx_mib_per_s", "pcie_rx_mib_per_s", "relative_power"):
         found[f"sum_{name}"] = _sum(a, b, name)
         found[f"gap_{name}"] = np.abs(a.readings[name] - b.readings[name])
     return found
@@ -186,11 +201,12 @@ def _alone(
     profile: Profile, shares: Floats, readings: Mapping[str, Floats], relative_rate: Floats
 ) -> dict[str, Floats]:
     """What a job is by itself, whoever it runs beside."""
+    idle = profile.idle_power_w / _full_power_w(profile)
     return {
         **{name: readings[name] for name in AT_SHARE},
         "log_pcie_tx": np.log1p(readings["pcie_tx_mib_per_s"]),
         "log_pcie_rx": np.log1p(readings["pcie_rx_mib_per_s"]),
-        "dynamic_power_w": readings["power_w"] - profile.idle_power_w,
+        "relative_dynamic_power": readings["relative_power"] - idle,
         "relative_rate": relative_rate,
         "sm_filled": readings["sm_active_percent"] / shares,
         **{
@@ -225,7 +241,7 @@ def _together(own: Side, other: Side) -> dict[str, Floats]:
         "sum_tensor_active_percent": _sum(own, other, "tensor_active_percent"),
         "sum_pcie_rx_mib_per_s": _sum(own, other, "pcie_rx_mib_per_s"),
         "own_part_of_dram": own.readings["dram_active_percent"] / np.maximum(dram, 1.0),
-        "demanded_power_w": demanded_power_w(own, other),
+        "relative_demanded_power": demanded_power_w(own, other) / full_power_w(own, other),
         "other_resident_warps_percent": other.readings["sm_active_percent"]
         * other.readings["sm_occupancy_percent"]
         / 100,
@@ -240,6 +256,15 @@ def _supply(own: Side, other: Side) -> dict[str, Floats]:
         "power_factor": power,
         "prior_kept": np.fmin(bandwidth, power),
     }
+
+
+def _highest_clock_mhz(profile: Profile) -> float:
+    # A clock that no profile of the training data had is filled in as 0.
+    return max(float(profile.values["sm_clock_mhz"].max()), 1.0)
+
+
+def _full_power_w(profile: Profile) -> float:
+    return profile.power_limit_w or float(profile.values["power_w"].max())
 
 
 def _sum(a: Side, b: Side, name: str) -> Floats:

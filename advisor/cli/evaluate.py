@@ -12,11 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.cli.measured import read_measured
-from advisor.cli.options import AsJson, PairPoints, SoloPoints
+from advisor.cli.options import AsJson, PairPoints, SoloPoints, WithBundled
 from advisor.wording import count_of
 from advisor_training.evaluate import Watch, planned_fits, run_evaluation
 from advisor_training.evaluation_check import bundled_figures, check, checked_figures
 from advisor_training.evaluation_data import make_data
+from advisor_training.evaluation_gpu_tables import gpu_tables
 from advisor_training.evaluation_methods import methods
 from advisor_training.evaluation_report import write_evaluation
 from advisor_training.evaluation_sentences import said
@@ -32,6 +33,7 @@ def evaluate(
     out: Annotated[Path, typer.Option(help="Folder for page, image and JSON")] = Path("report"),
     pairs: PairPoints = None,
     solo: SoloPoints = None,
+    with_bundled: WithBundled = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="The model and physics only, by workload")
     ] = False,
@@ -50,7 +52,7 @@ def evaluate(
     check_installed()
     make_folder(out)
     quick = quick or against
-    measured = read_measured(pairs, solo)
+    measured = read_measured(pairs, solo, with_bundled=with_bundled)
     data = make_data(measured.pairs, measured.profiled, measured.references, measured.left_out)
     costs = {name: method.cost for name, method in methods(data).items()}
     plan = {step: n * costs[step[1]] for step, n in planned_fits(data, quick=quick).items()}
@@ -73,7 +75,7 @@ def _print(evaluation: Evaluation, files: tuple[Path, ...]) -> None:
     console.width = max(console.width, _WIDTH)
     for line in said(evaluation):
         console.print(line, highlight=False)
-    for table in printed_tables(evaluation):
+    for table in (*printed_tables(evaluation), *gpu_tables(evaluation)):
         console.print(f"\n{table.title}", highlight=False)
         console.print(_table(table))
     for item in evaluation.basis.left_out:

@@ -30,7 +30,6 @@ from advisor.cli.options import (
     Memory,
     MinSpeed,
     Objective,
-    OtherGpu,
     Profiles,
 )
 from advisor.errors import InputError, SourceError
@@ -62,7 +61,6 @@ def launch(
     max_power: MaxPower = None,
     memory: Memory = None,
     gpu_model: GpuModel = None,
-    other_gpu: OtherGpu = False,
     profiles: Profiles = None,
     allow_unsafe: AllowUnsafe = False,
     when_one_ends: Annotated[
@@ -99,7 +97,6 @@ def launch(
         min_speed=least_speeds(min_speed or (), [name for pair in pairs for name in pair]),
         max_power_w=max_power,
         memory_mib=memory or (seen and seen.memory_mib),
-        other_gpu=other_gpu,
         profiles=profiles,
         allow_unsafe=allow_unsafe,
         when_one_ends=when_one_ends,

@@ -39,19 +39,29 @@ class Measured:
     left_out: tuple[LeftOut, ...]
 
 
-def read_measured(pairs: Path | None, solo: Path | None) -> Measured:
+def read_measured(pairs: Path | None, solo: Path | None, *, with_bundled: bool = False) -> Measured:
     """Pair points and solo points of files; of those not given, the bundled ones.
+
+    Args:
+        pairs: File of pair points.
+        solo: File of solo points.
+        with_bundled: The bundled points as well as those of the files.
 
     Raises:
         InputError: a file cannot be read, or has points of the other kind.
     """
-    solos = with_solo_flags(read_kind(solo, SoloPoint) if solo else bundled_solo_points())
-    found = read_kind(pairs, PairPoint) if pairs else bundled_pair_points()
-    selection = select(with_pair_flags(found, solos))
+    of_pairs = read_kind(pairs, PairPoint) if pairs else []
+    of_jobs = read_kind(solo, SoloPoint) if solo else []
+    if with_bundled or not pairs:
+        of_pairs = list(dict.fromkeys([*of_pairs, *bundled_pair_points()]))
+    if with_bundled or not solo:
+        of_jobs = list(dict.fromkeys([*of_jobs, *bundled_solo_points()]))
+    solos = with_solo_flags(of_jobs)
+    selection = select(with_pair_flags(of_pairs, solos))
     return Measured(
         pairs=selection.points,
         profiled=_right(solos),
-        references=() if solo else _right(bundled_reference_points()),
+        references=() if solo and not with_bundled else _right(bundled_reference_points()),
         left_out=tuple(
             LeftOut(f"pair points flagged {flag}", count)
             for flag, count in sorted(selection.left_out.items())

@@ -17,6 +17,10 @@ SoloPoints: TypeAlias = Annotated[
     Path | None, typer.Option(help="Solo points; else those that come with advisor")
 ]
 
+WithBundled: TypeAlias = Annotated[
+    bool, typer.Option("--with-bundled", help="The points that come with advisor, too")
+]
+
 Profiles: TypeAlias = Annotated[
     Path | None, typer.Option(help="File of solo points; else the stored or bundled ones")
 ]
@@ -38,10 +42,6 @@ Memory: TypeAlias = Annotated[
 
 GpuModel: TypeAlias = Annotated[
     str | None, typer.Option(help="Where the jobs have profiles of several GPU models")
-]
-
-OtherGpu: TypeAlias = Annotated[
-    bool, typer.Option("--other-gpu", help="Also for a GPU model that was not learned from")
 ]
 
 AllowUnsafe: TypeAlias = Annotated[

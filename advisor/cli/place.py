@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from advisor.cli.least_speeds import least_speeds
-from advisor.cli.options import AsJson, GpuModel, MaxPower, Memory, MinSpeed, OtherGpu, Profiles
+from advisor.cli.options import AsJson, GpuModel, MaxPower, Memory, MinSpeed, Profiles
 from advisor.errors import InputError
 from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor.settings import read_settings
@@ -47,7 +47,6 @@ def place(
     max_power: MaxPower = None,
     memory: Memory = None,
     gpu_model: GpuModel = None,
-    other_gpu: OtherGpu = False,
     profiles: Profiles = None,
     time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 60.0,
     as_json: AsJson = False,
@@ -73,7 +72,6 @@ def place(
         limits=limits,
         gpu_model=gpu_model,
         profiles=profiles,
-        other_gpu=other_gpu,
         time_limit_s=time_limit,
     )
     with _progress() as told:

@@ -98,6 +98,7 @@ def _remarks(planned: Planned) -> Iterator[str]:
     yield from _waiting(planned.solution.placement)
     yield from _proof(planned)
     yield from _starved(planned.solution.placement)
+    yield from planned.warnings
     if planned.bundled:
         profiles = count_of(len(planned.bundled), "bundled profile")
         yield f"{profiles} of jobs with random input; power depends on it"

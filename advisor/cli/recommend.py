@@ -14,7 +14,6 @@ from advisor.cli.options import (
     Memory,
     MinSpeed,
     Objective,
-    OtherGpu,
     Profiles,
 )
 from advisor.errors import InputError
@@ -36,7 +35,6 @@ def recommend(
     show_all: Annotated[
         bool, typer.Option("--all", help="Show all candidates, and plot them")
     ] = False,
-    other_gpu: OtherGpu = False,
     profiles: Profiles = None,
     as_json: AsJson = False,
 ) -> None:
@@ -60,7 +58,7 @@ def recommend(
     )
     settings = read_settings()
     found = find_profiles((job_a, job_b), settings, gpu_model, profiles)
-    given = answer(found, request, settings, other_gpu=other_gpu)
+    given = answer(found, request, settings)
     if as_json:
         typer.echo(json.dumps(to_json(given)))
     else:

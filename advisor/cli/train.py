@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from advisor.cli.measured import read_measured
-from advisor.cli.options import AsJson, PairPoints, SoloPoints
+from advisor.cli.options import AsJson, PairPoints, SoloPoints, WithBundled
 from advisor.errors import InputError
+from advisor.typed_json import to_plain
 from advisor.wording import count_of
 from advisor_models.manifest import MANIFEST, Manifest
 from advisor_training import unseen
@@ -33,6 +34,7 @@ NEWEST = "newest"
 def train(
     pairs: PairPoints = None,
     solo: SoloPoints = None,
+    with_bundled: WithBundled = False,
     out: Annotated[Path, typer.Option(help="Folder for the model")] = Path("model"),
     with_joblib: Annotated[
         bool, typer.Option("--joblib/--no-joblib", help="Write scikit-learn's trees, too")
@@ -47,7 +49,7 @@ def train(
 
     Each job is left out once, to know how good the model is for jobs that it has not seen.
     """
-    measured = read_measured(pairs, solo)
+    measured = read_measured(pairs, solo, with_bundled=with_bundled)
     made_from = make_training_set(
         measured.pairs, measured.profiled, measured.references, measured.left_out
     )
@@ -91,7 +93,7 @@ def _progress() -> Generator[unseen.Progress]:
         task = bar.add_task("leaving out")
 
         def tick(name: str, done: int, total: int) -> None:
-            bar.update(task, description=f"left out {name}", completed=done, total=total)
+            bar.update(task, description=f"fitted without {name}", completed=done, total=total)
 
         yield tick
 
@@ -105,6 +107,7 @@ def _to_json(made_from: TrainingSet, trained: Trained, manifest: Manifest) -> di
         "jobs": len(manifest.dataset.jobs),
         "left_out": [{"reason": i.reason, "points": i.points} for i in made_from.left_out],
         "figures": dict(manifest.figures),
+        "other_gpu": to_plain(manifest.other_gpu),
         "rate_coverage_percent_by_share": _percents(trained.rate_coverage.strata),
         "power_coverage_percent_by_kind": _percents(trained.power_coverage.strata),
         "fit_s": trained.fit_s,
@@ -140,6 +143,11 @@ def _lines(made_from: TrainingSet, trained: Trained, manifest: Manifest) -> Iter
     yield (
         f"  intervals for {coverage} hold {figure['rate_coverage_percent']:.1f} % of the rates "
         f"and {figure['power_coverage_percent']:.1f} % of the powers"
+    )
+    other = manifest.other_gpu
+    yield (
+        f"  for a GPU model that is not among {', '.join(manifest.gpu_models)}, they are "
+        f"{other.speed_widening:g} and {other.power_widening:g} times as wide"
     )
     yield f"fitted in {trained.fit_s:.1f} s; {trained.total_s:.1f} s with leaving jobs out"
     yield f"model {manifest.version}"

@@ -31,7 +31,6 @@ class Wanted:
         max_power_w: Most power of the GPU.
         memory_mib: Memory of the card; None: it is not looked at.
         fine: Every split in steps of two SMs; else the nine splits.
-        other_gpu: Answer for a GPU model too that the model has not seen.
     """
 
     jobs: tuple[str, str]
@@ -41,7 +40,6 @@ class Wanted:
     max_power_w: float | None = None
     memory_mib: float | None = None
     fine: bool = False
-    other_gpu: bool = False
 
     def body(self) -> dict[str, Any]:
         """As requests carry it."""
@@ -51,7 +49,6 @@ class Wanted:
             "objective": self.objective,
             "constraints": constraints(self.min_speed, self.max_power_w, self.memory_mib),
             "splits": "fine" if self.fine else "nine",
-            "other_gpu": self.other_gpu,
         }
 
 
@@ -65,7 +62,6 @@ def recommend(
     max_power_w: float | None = None,
     memory_mib: float | None = None,
     fine: bool = False,
-    other_gpu: bool = False,
 ) -> Flow[Recommendation]:
     """Which split of one GPU does the most for two jobs; see `Wanted` for the parameters."""
     wanted = Wanted(
@@ -76,7 +72,6 @@ def recommend(
         max_power_w=max_power_w,
         memory_mib=memory_mib,
         fine=fine,
-        other_gpu=other_gpu,
     )
     return exchange(_ask("/v1/recommendations", wanted.body()), _recommendation)
 
@@ -96,7 +91,6 @@ def place(
     min_speed: MinSpeed = None,
     max_power_w: float | None = None,
     memory_mib: float | None = None,
-    other_gpu: bool = False,
     time_limit_s: float = SEARCH_S,
 ) -> Flow[Placement]:
     """Which of many jobs share a GPU, and at what split.
@@ -109,7 +103,6 @@ def place(
         min_speed: Least relative speed of each job.
         max_power_w: Most power of each GPU.
         memory_mib: Memory of each GPU; None: it is not looked at.
-        other_gpu: Answer for a GPU model too that the model has not seen.
         time_limit_s: Most time for the search.
     """
     body = {
@@ -118,7 +111,6 @@ def place(
         **given(gpu=gpu),
         "objective": objective,
         "constraints": constraints(min_speed, max_power_w, memory_mib),
-        "other_gpu": other_gpu,
         "time_limit_s": time_limit_s,
     }
     ask = _ask("/v1/placements", body, patience_s=time_limit_s + _PREDICTING_S)

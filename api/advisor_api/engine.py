@@ -52,7 +52,6 @@ class Asked:
         gpu_model: None: the one that both profiles have in common.
         min_speed: Least relative speed by name of job.
         fine: Every split in steps of two SMs.
-        other_gpu: Answer for a GPU model too that the model has not seen.
     """
 
     jobs: tuple[str, str]
@@ -62,7 +61,6 @@ class Asked:
     max_power_w: float | None = None
     memory_mib: float | None = None
     fine: bool = False
-    other_gpu: bool = False
 
     def request(self) -> Request:
         """As the arithmetic takes it.
@@ -79,7 +77,7 @@ class Asked:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Kept:
     """All that is known of one state of the store, the registry and the checks.
 
@@ -91,7 +89,7 @@ class _Kept:
     promotions: tuple[int, int, int]
     checks: ChecksStamp
     profiles: Lru[str, Known]
-    predictors: dict[bool, OnnxPredictor] = field(default_factory=dict[bool, OnnxPredictor])
+    predictor: OnnxPredictor | None
     checked: dict[str, CheckedCounts | None] = field(
         default_factory=dict[str, CheckedCounts | None]
     )
@@ -122,7 +120,7 @@ class Engine:
         self._store, self._registry, self._change_count = store, registry, change_count
         self._home = settings.home
         self.jobs = Jobs(settings.jobs_dir, store)
-        self._kept = _Kept(-1, (-1, -1, -1), (), Lru(MOST_JOBS))
+        self._kept = _Kept(-1, (-1, -1, -1), (), Lru(MOST_JOBS), None)
         self._fresh_until = self._looked_at = self._changed_at = float("-inf")
         self._look: asyncio.Task[None] | None = None
         self._loading, self._opening = asyncio.Lock(), asyncio.Lock()
@@ -139,7 +137,7 @@ class Engine:
 
         Raises:
             InputError: a job without a profile, or a request that does not fit the jobs.
-            ModelError: there is no model, or it has not seen this GPU model.
+            ModelError: there is no model, or it is damaged.
             NoSplitError: nothing keeps every limit.
             StoreError: the store cannot be read.
         """
@@ -186,7 +184,7 @@ class Engine:
             ModelError: there is none, or it is damaged.
             StoreError: the store cannot be read.
         """
-        return (await self._predictor(await self._current(), other_gpu=False)).manifest
+        return (await self._predictor(await self._current())).manifest
 
     async def job_rows(self) -> list[dict[str, Any]]:
         """The jobs that are defined or measured (`advisor_models.job_list`).
@@ -201,14 +199,14 @@ class Engine:
         kept = await self._current()
         names = list(dict.fromkeys(wanted.queue))
         found = await self._found(kept, names, wanted.gpu_model)
-        predictor = await self._predictor(kept, other_gpu=wanted.other_gpu)
+        predictor = await self._predictor(kept)
         checked = await self._checked(kept, found)
         async with self._placing:
             return await asyncio.to_thread(plan_by, predictor, found, wanted, checked)
 
     async def _answer(self, kept: _Kept, asked: Asked) -> Answer:
         found = await self._found(kept, asked.jobs, asked.gpu_model)
-        predictor = await self._predictor(kept, other_gpu=asked.other_gpu)
+        predictor = await self._predictor(kept)
         return answer_by(predictor, found, asked.request(), await self._checked(kept, found))
 
     async def _found(self, kept: _Kept, names: Sequence[str], gpu_model: str | None) -> Found:
@@ -240,14 +238,12 @@ class Engine:
     def _unknown(self, kept: _Kept, name: str) -> Exception:
         return unknown_job(name, self.jobs.names(kept.change, near=name))
 
-    async def _predictor(self, kept: _Kept, *, other_gpu: bool) -> OnnxPredictor:
-        if other_gpu not in kept.predictors:
+    async def _predictor(self, kept: _Kept) -> OnnxPredictor:
+        if kept.predictor is None:
             async with self._opening:
-                if other_gpu not in kept.predictors:
-                    kept.predictors[other_gpu] = await asyncio.to_thread(
-                        self._registry.open_champion, other_gpu=other_gpu
-                    )
-        return kept.predictors[other_gpu]
+                if kept.predictor is None:
+                    kept.predictor = await asyncio.to_thread(self._registry.open_champion)
+        return kept.predictor
 
     async def _checked(self, kept: _Kept, found: Found) -> CheckedCounts | None:
         """What the check of the profiles' GPU model found."""
@@ -284,8 +280,8 @@ class Engine:
         if (change, promotions, checks) == (old.change, old.promotions, old.checks):
             return
         profiles = old.profiles if change == old.change else Lru[str, Known](MOST_JOBS)
-        predictors = old.predictors if promotions == old.promotions else {}
-        self._kept = _Kept(change, promotions, checks, profiles, predictors)
+        predictor = old.predictor if promotions == old.promotions else None
+        self._kept = _Kept(change, promotions, checks, profiles, predictor)
 
 
 def encoded(value: Any) -> bytes:

@@ -66,9 +66,6 @@ class LaunchRequest(Strict):
     )
     objective: Objective | None = Field(None, description="of a recommended split")
     constraints: Constraints | None = Field(None, description="of a recommended split")
-    other_gpu: bool = Field(
-        default=False, description="recommend for a GPU model that the model has not seen"
-    )
     allow_unsafe: bool = Field(
         default=False, description="launch `split` also at counts of SMs at which results are wrong"
     )
@@ -112,7 +109,6 @@ class LaunchRequest(Strict):
             objective=self.objective or DEFAULT_OBJECTIVE,
             min_speed=self._least_speeds(limits),
             max_power_w=limits.max_power_w,
-            other_gpu=self.other_gpu,
             memory_mib=_smaller(limits.memory_mib, gpu.memory_mib),
             allow_unsafe=self.allow_unsafe,
             when_one_ends=self.when_one_ends,

@@ -114,9 +114,6 @@ class RecommendationRequest(Strict):
     splits: Literal["nine", "fine"] = Field(
         default="nine", description="10/90 to 90/10, or every split in steps of two SMs"
     )
-    other_gpu: bool = Field(
-        default=False, description="answer for a GPU model that the model has not seen"
-    )
 
     def asked(self) -> Asked:
         """As the engine takes it."""
@@ -128,7 +125,6 @@ class RecommendationRequest(Strict):
             max_power_w=self.constraints.max_power_w,
             memory_mib=self.constraints.memory_mib,
             fine=self.splits == "fine",
-            other_gpu=self.other_gpu,
         )
 
 
@@ -155,9 +151,6 @@ class PlacementRequest(Strict):
         default=DEFAULT_OBJECTIVE, description="throughput-per-watt or throughput"
     )
     constraints: Constraints = Constraints()
-    other_gpu: bool = Field(
-        default=False, description="answer for a GPU model that the model has not seen"
-    )
     time_limit_s: Annotated[float, Field(gt=0, le=MOST_SEARCH_S)] = Field(
         default=10.0, description="most seconds of searching, after all pairs were predicted"
     )
@@ -183,7 +176,6 @@ class PlacementRequest(Strict):
             limits=self._limits(names),
             gpu_model=self.gpu,
             profiles=None,
-            other_gpu=self.other_gpu,
             time_limit_s=self.time_limit_s,
         )
 

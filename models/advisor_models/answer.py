@@ -11,6 +11,7 @@ from advisor.recommend import Option, Recommendation, Request, recommend
 from advisor.rules import MEANINGS
 from advisor.safe_counts import CheckedCounts
 from advisor.settings import Settings
+from advisor_models.gpu_warnings import gpu_warnings
 from advisor_models.known_profiles import Found, checked_on
 from advisor_models.manifest import Manifest
 from advisor_models.onnx_predictor import OnnxPredictor
@@ -28,16 +29,16 @@ class Answer:
     manifest: Manifest
 
 
-def answer(found: Found, request: Request, settings: Settings, *, other_gpu: bool) -> Answer:
+def answer(found: Found, request: Request, settings: Settings) -> Answer:
     """What the model in use recommends for two jobs.
 
     Raises:
         InputError: the request does not fit the jobs.
-        ModelError: there is no model, or it has not seen this GPU model.
+        ModelError: there is no model, or it is damaged.
         NoSplitError: nothing keeps every limit.
         StoreError: what the check of this GPU model found cannot be read.
     """
-    predictor = Registry(settings.home / "models").open_champion(other_gpu=other_gpu)
+    predictor = Registry(settings.home / "models").open_champion()
     return answer_by(predictor, found, request, checked_on(found, settings))
 
 
@@ -54,7 +55,6 @@ def answer_by(
 
     Raises:
         InputError: the request does not fit the jobs.
-        ModelError: the model has not seen this GPU model.
         NoSplitError: nothing keeps every limit.
     """
     given = recommend(found.a, found.b, predictor, request, checked)
@@ -115,12 +115,7 @@ def _number(interval: Interval) -> dict[str, float]:
 
 def _of_model(predictor: OnnxPredictor, given: Recommendation) -> Iterator[str]:
     a, b, p = given.a, given.b, given.choice.prediction
-    seen = predictor.manifest.gpu_models
-    if a.gpu_model not in seen:
-        yield (
-            f"the model has seen {', '.join(seen)}, not {a.gpu_model}: "
-            "how much wider its intervals are is a guess"
-        )
+    yield from gpu_warnings(predictor.manifest, (a, b))
     if p.way == "exclusive":
         return
     split = (p.share_a_percent, p.share_b_percent)

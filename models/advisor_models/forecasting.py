@@ -11,6 +11,7 @@ from advisor.predictions import Prediction
 from advisor.recommend import Recommendation, Request
 from advisor.settings import Settings
 from advisor_models.answer import answer
+from advisor_models.gpu_warnings import gpu_warnings
 from advisor_models.known_profiles import Found, checked_on, find_profiles
 from advisor_models.launch_counts import count_notes, host_safety
 from advisor_models.launching import WantedLaunch
@@ -25,7 +26,7 @@ def recommended(
 
     Raises:
         InputError: a job has no profile.
-        ModelError: there is no model, or it has not seen this GPU model.
+        ModelError: there is no model, or it is damaged.
         NoSplitError: nothing keeps every limit, or the jobs had better not share.
     """
     names = (job_a.name, job_b.name)
@@ -36,7 +37,7 @@ def recommended(
         max_power_w=wanted.max_power_w,
         memory_mib=wanted.memory_mib,
     )
-    given = answer(found, request, settings, other_gpu=wanted.other_gpu)
+    given = answer(found, request, settings)
     choice = given.recommendation.choice.prediction
     if choice.way == "exclusive":
         raise _better_apart(given.recommendation)
@@ -82,11 +83,12 @@ def _expected(
     if pair.way == "time-sliced":
         return pair, ("no forecast: models do not predict jobs that take turns",)
     try:
-        predictor = Registry(settings.home / "models").open_champion(other_gpu=wanted.other_gpu)
+        predictor = Registry(settings.home / "models").open_champion()
         (expected,) = predictor.predict(found.a, found.b, [pair.shares_percent])
     except (InputError, ModelError) as error:
         return pair, (f"no forecast: {error}",)
-    return _with_forecast(pair, expected, predictor.manifest), ()
+    warnings = tuple(gpu_warnings(predictor.manifest, found.profiles))
+    return _with_forecast(pair, expected, predictor.manifest), warnings
 
 
 def _better_apart(r: Recommendation) -> NoSplitError:

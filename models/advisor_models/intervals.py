@@ -74,12 +74,12 @@ class Intervals:
         near = known[above : above + 1] if exact else known[max(above - 1, 0) : above + 1]
         return Bounds(min(b.low for b in near), max(b.high for b in near))
 
-    def wider(self, factor: float) -> "Intervals":
-        """All bounds further apart by a factor of 1 or more; the coverage then says nothing."""
+    def wider(self, *, speed: float, power: float) -> "Intervals":
+        """All bounds further apart, those of speeds and those of power by a factor of 1 or more."""
         return Intervals(
             self.coverage,
-            tuple(bounds.wider(factor) for bounds in self.speed),
-            PowerBounds(self.power.split.wider(factor), self.power.uncapped.wider(factor)),
+            tuple(bounds.wider(speed) for bounds in self.speed),
+            PowerBounds(self.power.split.wider(power), self.power.uncapped.wider(power)),
         )
 
 

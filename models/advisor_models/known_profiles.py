@@ -16,6 +16,9 @@ from advisor_data.bundled import bundled_solo_points
 from advisor_data.checked import checked_counts
 from advisor_data.files import read_points
 
+_NAMED = 3
+"""How many jobs without a profile are named; a placement can have hundreds."""
+
 Profiles = Mapping[str, Profile]
 """Profiles of one job by GPU model."""
 
@@ -157,26 +160,35 @@ def _stored(settings: Settings, jobs: Iterable[str | None]) -> list[SoloPoint]:
 def _common_model(names: Sequence[str], found: Mapping[str, Profiles], wanted: str | None) -> str:
     common = [model for model in found[names[0]] if all(model in found[name] for name in names)]
     if wanted is not None:
-        for name in names:
-            if wanted not in found[name]:
-                raise InputError(
-                    f"{name} was not profiled on {wanted}",
-                    why=f"its profiles are of {', '.join(found[name])}",
-                    fix=f"on that GPU: advisor profile {name}",
-                )
+        if lacking := [name for name in dict.fromkeys(names) if wanted not in found[name]]:
+            raise _not_profiled_on(wanted, lacking, found)
         return wanted
     if not common:
-        raise InputError(
-            f"{' and '.join(names)} were not profiled on the same GPU model",
-            why="; ".join(f"{name} on {', '.join(found[name])}" for name in names),
-            fix="profile them on one GPU: advisor profile JOB",
-        )
+        models = {model: None for name in names for model in found[name]}
+        lacking = {m: [n for n in dict.fromkeys(names) if m not in found[n]] for m in models}
+        nearest = min(lacking, key=lambda model: len(lacking[model]))
+        raise _not_profiled_on(nearest, lacking[nearest], found)
     if len(common) > 1:
         raise InputError(
             f"all of them were profiled on {', '.join(common)}",
             fix="choose one of them: --gpu-model, or `gpu` in a request",
         )
     return common[0]
+
+
+def _not_profiled_on(
+    gpu_model: str, lacking: Sequence[str], found: Mapping[str, Profiles]
+) -> InputError:
+    """Which profiles are missing, and what they add: rates of one GPU tell none of another."""
+    named = lacking[:_NAMED]
+    more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
+    profiled = "; ".join(f"{name} on {', '.join(found[name])}" for name in named)
+    return InputError(
+        f"no profile on {gpu_model}: {', '.join(named)}{more}",
+        why=f"profiled were {profiled}, and rates and power of a job differ between GPU models",
+        fix=f"on that GPU: {' && '.join(f'advisor profile {name}' for name in named)}; then there "
+        "are recommendations for it, whether the model has seen it or not",
+    )
 
 
 def _known(settings: Settings, file: Path | None) -> set[str]:

@@ -59,7 +59,6 @@ class WantedLaunch:
     min_speed: Mapping[str, float] = field(default_factory=dict[str, float])
     max_power_w: float | None = None
     memory_mib: float | None = None
-    other_gpu: bool = False
     profiles: Path | None = None
     allow_unsafe: bool = False
     when_one_ends: WhenOneEnds = "keep"

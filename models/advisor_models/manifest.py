@@ -17,6 +17,7 @@ from pathlib import Path
 from advisor.errors import ModelError
 from advisor.typed_json import parse, to_plain
 from advisor_models.intervals import Intervals
+from advisor_models.other_gpu import OtherGpu
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -69,6 +70,7 @@ class Manifest:
         fill: Value of a profile column for profiles that lack it.
         speed_ranges: Smallest and largest value of each feature in training; `power_ranges`
             likewise.
+        other_gpu: How much wider the intervals are for a GPU model that it has not seen.
         figures: Of its evaluation, by name.
         libraries: Versions that made it, by name.
         files: SHA-256 of each file beside the manifest, by name.
@@ -85,6 +87,7 @@ class Manifest:
     speed_ranges: tuple[Range, ...]
     power_ranges: tuple[Range, ...]
     intervals: Intervals
+    other_gpu: OtherGpu
     dataset: DatasetFacts
     figures: Mapping[str, float]
     settings: LearnerSettings
@@ -241,6 +244,9 @@ def _faults(m: Manifest) -> dict[str, bool]:
         ),
         f"coverage is {m.intervals.coverage}": not 0 < m.intervals.coverage < 1,
         "the shares of the intervals do not ascend": not shares or shares != sorted(set(shares)),
+        "the intervals of another GPU model are narrower": (
+            min(m.other_gpu.speed_widening, m.other_gpu.power_widening) < 1
+        ),
         f"{MODEL} has no hash": MODEL not in m.files,
         "a file has a path for a name": any(not _is_name(name) for name in m.files),
         "a hash is no SHA-256": any(not _SHA256.fullmatch(h) for h in m.files.values()),

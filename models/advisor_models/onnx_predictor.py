@@ -26,10 +26,6 @@ from advisor_models.intervals import Intervals
 from advisor_models.manifest import MODEL, RETRAIN, Manifest, Range, read_artefact
 from advisor_models.session import POWER, SPEED, Session
 
-OTHER_GPU_WIDENING = 2.0
-"""How much wider the bounds are for a GPU model that the model has not seen. A guess, not
-calibrated: there are no measured pairs that could tell."""
-
 OUTSIDE = 0.05
 """A feature is outside what the model has seen when it lies further beyond its range than this part
 of the range."""
@@ -62,11 +58,11 @@ class OnnxPredictor:
     """Predicts with a model that was checked and loaded once; safe to share between threads.
 
     Swapping the jobs swaps the answer exactly. A column that a profile lacks is taken as it
-    usually is (`Manifest.fill`).
+    usually is (`Manifest.fill`). For a GPU model that the model has not seen the bounds are wider
+    (`Manifest.other_gpu`).
 
     Args:
         folder: The model's folder.
-        other_gpu: Predict for GPU models too that the model has not seen, with wider bounds.
 
     Attributes:
         manifest: What is known of the model.
@@ -75,13 +71,13 @@ class OnnxPredictor:
         ModelError: the folder is not whole, or was made for other features than this version's.
     """
 
-    def __init__(self, folder: Path, *, other_gpu: bool = False) -> None:
+    def __init__(self, folder: Path) -> None:
         artefact = read_artefact(folder)
         self.manifest: Manifest = artefact.manifest
         _check_features(self.manifest)
-        intervals = self.manifest.intervals
-        self._bounds = _Bounds(intervals)
-        self._wide_bounds = _Bounds(intervals.wider(OTHER_GPU_WIDENING)) if other_gpu else None
+        intervals, other = self.manifest.intervals, self.manifest.other_gpu
+        wide = intervals.wider(speed=other.speed_widening, power=other.power_widening)
+        self._bounds, self._wide_bounds = _Bounds(intervals), _Bounds(wide)
         names = {SPEED: self.manifest.speed_features, POWER: self.manifest.power_features}
         columns = {name: len(features) for name, features in names.items()}
         self._session = Session(artefact.files[MODEL], columns)
@@ -93,7 +89,6 @@ class OnnxPredictor:
 
         Raises:
             InputError: the profiles are of two GPU models, or a share lies outside of one.
-            ModelError: the model has not seen that GPU model.
         """
         if not splits:
             return []
@@ -136,15 +131,8 @@ class OnnxPredictor:
                 why="a pair shares one GPU",
                 fix="give two profiles of one GPU model",
             )
-        if a.gpu_model in self.manifest.gpu_models:
-            return self._bounds
-        if self._wide_bounds is not None:
-            return self._wide_bounds
-        raise ModelError(
-            f"the model {self.manifest.version} has not seen {a.gpu_model}",
-            why=f"it was trained on {', '.join(self.manifest.gpu_models)}",
-            fix="measure pairs on that GPU model and train anew: advisor train",
-        )
+        seen = a.gpu_model in self.manifest.gpu_models
+        return self._bounds if seen else self._wide_bounds
 
     def _new_side(self, profile: Profile, shares: tuple[float, ...]) -> Side:
         return side(filled(profile, self.manifest.fill), shares)

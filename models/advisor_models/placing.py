@@ -21,6 +21,7 @@ from advisor.safe_counts import CheckedCounts
 from advisor.safe_splits import avoided_texts
 from advisor.settings import Settings
 from advisor_models.answer import of_check
+from advisor_models.gpu_warnings import gpu_warnings
 from advisor_models.known_profiles import Found, checked_on, find_profiles
 from advisor_models.manifest import Manifest
 from advisor_models.onnx_predictor import OnnxPredictor
@@ -42,7 +43,6 @@ class Wanted:
     limits: Limits
     gpu_model: str | None
     profiles: Path | None
-    other_gpu: bool
     time_limit_s: float
 
 
@@ -53,7 +53,7 @@ class Planned:
     Attributes:
         others: What simpler ways give, by what they do.
         bundled: Names of the jobs whose profile came with advisor.
-        warnings: Which counts of SMs are not used and why, or that none was checked.
+        warnings: What may be less certain than it looks, which counts of SMs are not used and why.
     """
 
     wanted: Wanted
@@ -85,13 +85,13 @@ def plan(
 
     Raises:
         InputError: a job without a profile, or an objective that is not for placements.
-        ModelError: there is no model, or it has not seen this GPU model.
+        ModelError: there is no model, or it is damaged.
         NoSplitError: no job keeps every limit.
         StoreError: profiles, or what the check of the GPU model found, cannot be read.
     """
     names = list(dict.fromkeys(wanted.queue))
     found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
-    predictor = Registry(settings.home / "models").open_champion(other_gpu=wanted.other_gpu)
+    predictor = Registry(settings.home / "models").open_champion()
     return plan_by(predictor, found, wanted, checked_on(found, settings), told)
 
 
@@ -113,7 +113,6 @@ def plan_by(
 
     Raises:
         InputError: as for `plan`.
-        ModelError: the model has not seen this GPU model.
         NoSplitError: no job keeps every limit.
     """
     problem = _problem(predictor, found.profiles, wanted, checked, told)
@@ -127,7 +126,15 @@ def plan_by(
         others=_others(problem, wanted.queue),
         manifest=predictor.manifest,
         bundled=found.bundled,
-        warnings=tuple(dict.fromkeys((*of_check(found, checked), *_avoided(found, checked)))),
+        warnings=tuple(
+            dict.fromkeys(
+                (
+                    *gpu_warnings(predictor.manifest, found.profiles),
+                    *of_check(found, checked),
+                    *_avoided(found, checked),
+                )
+            )
+        ),
     )
 
 

@@ -104,7 +104,7 @@ class Registry:
             )
         return folder
 
-    def open(self, version: str | None, *, other_gpu: bool = False) -> "OnnxPredictor":
+    def open(self, version: str | None) -> "OnnxPredictor":
         """The predictor of a version; of the bundled model with None.
 
         Raises:
@@ -120,15 +120,15 @@ class Registry:
                 why=str(error),
                 fix="pip install 'sm-advisor[advise]'",
             ) from error
-        return OnnxPredictor(self.folder(version), other_gpu=other_gpu)
+        return OnnxPredictor(self.folder(version))
 
-    def open_champion(self, *, other_gpu: bool = False) -> "OnnxPredictor":
+    def open_champion(self) -> "OnnxPredictor":
         """The predictor in use.
 
         Raises:
             ModelError: as for `open`.
         """
-        return self.open(self.champion(), other_gpu=other_gpu)
+        return self.open(self.champion())
 
     def add(self, folder: Path) -> Manifest:
         """Take a model in; one that is there already, with the same content, stays as it is.

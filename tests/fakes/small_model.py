@@ -21,6 +21,7 @@ from advisor_models.manifest import (
     sha256,
     write_manifest,
 )
+from advisor_models.other_gpu import OtherGpu
 from advisor_training.artefact import onnx_bytes
 from advisor_training.learners import Regressors
 
@@ -112,6 +113,7 @@ def make_manifest(files: Mapping[str, bytes], **changes: Any) -> Manifest:
             tuple(ShareBounds(share, -0.01 * share, 0.005 * share) for share in SHARES),
             PowerBounds(Bounds(-0.1, 0.05), Bounds(-0.2, 0.3)),
         ),
+        other_gpu=OtherGpu(2.0, 3.0, (), None),
         dataset=DatasetFacts("0" * 64, 640, 64, ("job0", "job1"), 1),
         figures={"fraction_of_oracle": 0.995, "rate_mape": 0.059},
         settings=LearnerSettings(5, 3, 0.5, 0),

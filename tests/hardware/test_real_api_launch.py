@@ -22,7 +22,7 @@ from advisor_profiling.nvml import compute_pids, list_gpus
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
-PAIR = {"jobs": ["triad", "gemm"], "other_gpu": True}
+PAIR = {"jobs": ["triad", "gemm"]}
 
 
 class Service:

@@ -48,7 +48,7 @@ def computing() -> list[int]:
 
 def test_recommended_split_is_proven_and_observed(home: Path) -> None:
     """Granted SMs are the share's, and what was observed stands beside what was predicted."""
-    last = run("launch", "triad", "gemm", "--other-gpu", "--duration", "15")
+    last = run("launch", "triad", "gemm", "--duration", "15")
     (seen,) = last["observations"]
     for side in ("a", "b"):
         assert seen[f"units_{side}"] == units_for_percent(seen[f"share_{side}_percent"], 132)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from advisor.cli.least_speeds import least_speeds
 from advisor.cli.place import MAX_JOBS, read_queue
 from advisor.errors import InputError
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.files import write_points
 
 JOBS = ("gemm:4", "triad:3", "bert-infer:5", "bert-train:2")
 
@@ -49,6 +52,17 @@ def test_tables_say_who_runs_where(tmp_path: Path) -> None:
     assert ways == ["the placement", "best pair first", "first come, 50/50"]
     assert "no placement of so many jobs is more than 0.01 % better" in lines
     assert "4 bundled profiles of jobs with random input; power depends on it" in lines
+
+
+def test_gpu_model_that_was_not_learned_from(tmp_path: Path) -> None:
+    """It is answered, and said in both forms that the model has not seen it."""
+    solo = [p for p in bundled_solo_points() if p.job in ("gemm", "triad")]
+    write_points(tmp_path / "solo.csv", [replace(p, gpu_model="NVIDIA A100") for p in solo])
+    options = ("gemm", "triad", "--gpus", "1", "--profiles", "solo.csv")
+    (warning,) = answer(tmp_path, *options)["warnings"]
+    assert warning.startswith("the model has not seen the NVIDIA A100, only NVIDIA H200: ")
+    assert warning in advisor(tmp_path, *options).stdout
+    assert answer(tmp_path, "gemm", "triad", "--gpus", "1")["warnings"] == []
 
 
 def test_json_adds_up(tmp_path: Path) -> None:

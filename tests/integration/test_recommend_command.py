@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.cli.app import app
-from advisor.errors import AdvisorError, InputError, ModelError, NoSplitError
+from advisor.errors import AdvisorError, InputError, NoSplitError
 from advisor.records import SoloPoint
 from advisor_data import open_store
 from advisor_data.bundled import bundled_solo_points
@@ -186,7 +186,10 @@ def test_job_without_a_profile(names: tuple[str, str], message: str) -> None:
         (("--min-speed", "gemm=0.5"), "--min-speed gemm=0.5 is for a job that is not there"),
         (("--min-speed", "50"), "a least speed of 50 for fft is not possible"),
         (("--objective", "speed"), "there is no objective speed"),
-        (("--gpu-model", "A100"), "fft was not profiled on A100. its profiles are of NVIDIA H200"),
+        (
+            ("--gpu-model", "A100"),
+            "no profile on A100: fft, resnet50-train-b2. profiled were",
+        ),
     ],
 )
 def test_options_that_cannot_be_meant(options: tuple[str, str], message: str) -> None:
@@ -208,13 +211,14 @@ def test_limits_reach_the_answer() -> None:
 
 
 def test_gpu_model_that_was_not_learned_from(home: Path, solo: Sequence[SoloPoint]) -> None:
-    """It is refused, or answered with a warning when asked for."""
+    """It is answered, with a warning that says what the model has seen and what to measure."""
     with open_store(None, home) as store:
         store.add(dataclasses.replace(p, gpu_model="NVIDIA A100", run="there") for p in solo)
-    assert "NVIDIA A100" in error(ModelError, *PAIR)
-    answer = as_json(*PAIR, "--other-gpu")
+    answer = as_json(*PAIR)
     assert answer["gpu_model"] == "NVIDIA A100"
-    assert "has seen NVIDIA H200, not NVIDIA A100" in " ".join(answer["warnings"])
+    (warning,) = [text for text in answer["warnings"] if "not seen" in text]
+    assert "has not seen the NVIDIA A100, only NVIDIA H200: intervals are 2 times" in warning
+    assert "advisor colocate --among fft,resnet50-train-b2" in warning
 
 
 @pytest.mark.usefixtures("home")

@@ -14,9 +14,11 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 import synthetic_pairs as made_up
+import two_cards
 
 import advisor_models
 from advisor.cli.app import main
+from advisor.cli.measured import read_measured
 from advisor.features import feature_names
 from advisor_data.bundled import (
     bundled_pair_points,
@@ -104,6 +106,37 @@ def test_json_for_programs(data: Path, run: Run) -> None:
     assert answer["figures"] == dict(manifest.figures)
     assert answer["version"] == manifest.version
     assert 0 < answer["fit_s"] < answer["total_s"]
+
+
+def test_two_gpu_models_tell_of_a_third(data: Path, run: Run) -> None:
+    """The smaller one is left out, and the manifest says what that took."""
+    files = {"pairs.csv": 0, "solos.csv": 1}
+    here, there = two_cards.known(), two_cards.slower_memory(two_cards.JOBS[:4])
+    for name, kind in files.items():
+        write_points(data / name, [*here[kind], *there[kind]])
+    done = run("--pairs", "pairs.csv", "--solo", "solos.csv", *WHEN, "--json")
+    assert done.returncode == 0, done.stderr
+    other = read_manifest(data / "model").other_gpu
+    assert other.left_out == (two_cards.OTHER_MODEL,)
+    assert min(other.speed_widening, other.power_widening) >= 1
+    assert json.loads(done.stdout)["other_gpu"] == {
+        "speed_widening": other.speed_widening,
+        "power_widening": other.power_widening,
+        "left_out": [two_cards.OTHER_MODEL],
+        "pairs_to_par": other.pairs_to_par,
+    }
+
+
+def test_own_points_beside_the_bundled_ones(data: Path) -> None:
+    """All of both, each once; without the option only those of the files."""
+    files = data / "pairs.parquet", data / "solo.csv"
+    own, both = read_measured(*files), read_measured(*files, with_bundled=True)
+    bundled = read_measured(None, None)
+    assert both.pairs == (*own.pairs, *bundled.pairs)
+    assert both.profiled == (*own.profiled, *bundled.profiled)
+    assert both.references == bundled.references
+    assert own.references == ()
+    assert read_measured(None, None, with_bundled=True) == bundled
 
 
 def test_the_same_points_give_the_same_files(data: Path, run: Run) -> None:

@@ -15,6 +15,7 @@ from advisor.features import (
     bandwidth_factor,
     demanded_power_w,
     feature_names,
+    full_power_w,
     matrix,
     physical_power_w,
     power_factor,
@@ -62,7 +63,7 @@ def test_own_and_other_change_places(
     assert "relative_rate" in both
     for name in both:
         assert forth[f"own_{name}"].tobytes() == back[f"other_{name}"].tobytes()
-    for name in ("prior_kept", "demanded_power_w", "sum_dram_active_percent"):
+    for name in ("prior_kept", "relative_demanded_power", "sum_dram_active_percent"):
         assert forth[name].tobytes() == back[name].tobytes()
 
 
@@ -128,6 +129,71 @@ def test_no_known_limit_is_no_limit() -> None:
     ]
     assert physical_power_w(*free).tolist() == [1725.0]
     assert power_factor(*free).tolist() == [1.0]
+
+
+def test_unknown_limit_is_the_most_that_was_drawn() -> None:
+    """Watts are then parts of that; one limit that is known is the limit of both."""
+    free = [
+        side(dataclasses.replace(flat(job, power_w=power_w), power_limit_w=None), [50.0])
+        for job, power_w in (("a", 300.0), ("b", 500.0))
+    ]
+    assert full_power_w(*free) == 500
+    assert speed_features(*free)["relative_demanded_power"].tolist() == [725 / 500]
+    known = side(dataclasses.replace(free[0].profile, power_limit_w=400.0), [50.0])
+    assert full_power_w(known, free[1]) == 400
+
+
+def test_missing_clock_is_a_full_one() -> None:
+    """A clock that was filled in with 0, since no profile has one, gives no NaN."""
+    a, b = (side(flat(job, sm_clock_mhz=0.0), [50.0]) for job in "ab")
+    assert speed_features(a, b)["own_relative_sm_clock"].tolist() == [0.0]
+
+
+@given(
+    splits=shares,
+    seed_a=seeds,
+    seed_b=seeds,
+    watts=st.floats(0.01, 100),
+    clock=st.floats(0.01, 100),
+    limited=st.booleans(),
+)
+def test_features_are_relative_to_the_card(
+    splits: list[tuple[float, float]],
+    seed_a: int,
+    seed_b: int,
+    watts: float,
+    clock: float,
+    limited: bool,
+) -> None:
+    """A card whose watts and clocks are larger by any factor has the same features."""
+    plain, scaled = (
+        [
+            side(
+                on_card(make_profile(job, seed), *factors, limited), [split[n] for split in splits]
+            )
+            for n, (job, seed) in enumerate((("a", seed_a), ("b", seed_b)))
+        ]
+        for factors in ((1.0, 1.0), (watts, clock))
+    )
+    for features in (speed_features, power_features):
+        for name, values in features(*plain).items():
+            np.testing.assert_allclose(features(*scaled)[name], values, 1e-9, 1e-9, err_msg=name)
+    np.testing.assert_allclose(physical_power_w(*scaled), watts * physical_power_w(*plain))
+
+
+def on_card(profile: Profile, watts: float, clock: float, limited: bool) -> Profile:
+    """The job on a card whose watts and clocks are larger by factors."""
+    values = {
+        **profile.values,
+        "power_w": watts * profile.values["power_w"],
+        "sm_clock_mhz": 100 * clock * profile.values["sm_clock_mhz"],
+    }
+    return dataclasses.replace(
+        profile,
+        values=values,
+        idle_power_w=watts * profile.idle_power_w,
+        power_limit_w=watts * LIMIT_W if limited else None,
+    )
 
 
 def test_bandwidth_by_hand() -> None:

@@ -132,6 +132,9 @@ EDITS: list[tuple[Edit, str]] = [
     (lambda m: m["power_ranges"][0].append(1.0), r"power_ranges\[0\] has 3 values, not 2"),
     (lambda m: m["power_ranges"][0].reverse(), "a low is above its high"),
     (lambda m: m["intervals"].update(coverage=1.0), "coverage is 1.0"),
+    (lambda m: m["other_gpu"].update(power_widening=0.9), "another GPU model are narrower"),
+    (lambda m: m["other_gpu"].update(pairs_to_par=2.5), "pairs_to_par is no whole number"),
+    (lambda m: m.pop("other_gpu"), "missing: other_gpu"),
     (lambda m: m["intervals"].update(speed=[]), "do not ascend"),
     (lambda m: m["intervals"]["speed"].reverse(), "do not ascend"),
     (lambda m: m["intervals"]["speed"][0].update(low=9.0), "a low is above its high"),
@@ -214,8 +217,8 @@ def test_bounds_at_a_share(share: float, low: float, high: float) -> None:
 
 def test_wider_bounds_hold_what_the_others_hold() -> None:
     """Also where both bounds are on one side of the prediction."""
-    wide = INTERVALS.wider(2)
-    assert wide.of_speed(10) == Bounds(-1.0, 0.2)
+    wide = INTERVALS.wider(speed=4, power=2)
+    assert wide.of_speed(10) == Bounds(-2.0, 0.4)
     assert wide.power.uncapped == Bounds(0.1, 0.4)
 
 

@@ -17,6 +17,7 @@ A tested row has one job that was left out and one that was learned from, so the
 a new job beside a known one. For two known jobs they are wide, for two new ones perhaps narrow.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +32,10 @@ from advisor_training.rows import Names, Rows
 from advisor_training.unseen import Unseen
 
 COVERAGE = 0.9
+
+LEAST_BOUND = 0.01
+"""A bound nearer to the prediction than 1 %, or on the other side of it, counts as this far away
+where it is asked how much further it must be."""
 
 UNCAPPED = "uncapped"
 SPLIT = "split"
@@ -137,6 +142,31 @@ def intervals(speed: Residuals, power: Residuals, coverage: float = COVERAGE) ->
     )
 
 
+def held(residuals: Residuals, bounds: Mapping[str, Bounds]) -> float:
+    """Part of the residuals within their bounds, each job counting the same.
+
+    Raises:
+        InputError: none of them has bounds.
+    """
+    reach, weights = _reach(residuals, bounds)
+    return float(weights[reach <= 1].sum())
+
+
+def widening(
+    residuals: Residuals, bounds: Mapping[str, Bounds], coverage: float = COVERAGE
+) -> float:
+    """How much further apart bounds must be to hold that part of the residuals; 1 or more.
+
+    Each job counts the same.
+
+    Raises:
+        InputError: no residual has bounds.
+    """
+    reach, weights = _reach(residuals, bounds)
+    order = np.argsort(reach, kind="stable")
+    return max(1.0, _quantile(reach[order], weights[order], coverage))
+
+
 def measured_coverage(residuals: Residuals, coverage: float = COVERAGE) -> Coverage:
     """Coverage of each job's residuals by intervals made of residuals that do not have that job.
 
@@ -167,17 +197,34 @@ def measured_coverage(residuals: Residuals, coverage: float = COVERAGE) -> Cover
     return Coverage(float(np.mean(overall)), means, min(overall))
 
 
+def _reach(residuals: Residuals, bounds: Mapping[str, Bounds]) -> tuple[Floats, Floats]:
+    """Residuals in parts of the bound on their side, and weights that add up to 1."""
+    known = residuals.take(np.isin(residuals.stratum, list(bounds)))
+    if not len(known):
+        raise InputError(
+            "no pair was measured at a share whose error is known",
+            fix="measure pairs at the nine splits and uncapped: advisor colocate",
+        )
+    low = np.array([min(bounds[s].low, -LEAST_BOUND) for s in known.stratum])
+    high = np.array([max(bounds[s].high, LEAST_BOUND) for s in known.stratum])
+    return known.values / np.where(known.values < 0, low, high), _weights(known)
+
+
+def _weights(residuals: Residuals) -> Floats:
+    """Of each residual: jobs count the same, however many rows they have; adds up to 1."""
+    _, job, rows_of_job = np.unique(residuals.left_out, return_inverse=True, return_counts=True)
+    return 1 / (len(rows_of_job) * rows_of_job[job])
+
+
 def _beside(rows: Rows, unseen: Unseen) -> Names:
     a, b = rows.job_a[unseen.row], rows.job_b[unseen.row]
     return np.where(a == unseen.left_out, b, a)
 
 
 def _bounds(residuals: Residuals, coverage: float) -> Bounds:
-    _, job, rows_of_job = np.unique(residuals.left_out, return_inverse=True, return_counts=True)
-    jobs = len(rows_of_job)
+    jobs = len(np.unique(residuals.left_out))
     order = np.argsort(residuals.values, kind="stable")
-    weights = 1 / (jobs * rows_of_job[job[order]])
-    values = residuals.values[order]
+    values, weights = residuals.values[order], _weights(residuals)[order]
     outside = (1 - min(1.0, coverage * (1 + 1 / jobs))) / 2
     return Bounds(
         low=-_quantile(-values[::-1], weights[::-1], 1 - outside),

@@ -1,11 +1,12 @@
 """The whole evaluation: every method under every protocol."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from advisor.objectives import OBJECTIVES
+from advisor_training import carrying_over
 from advisor_training.conformal import (
     COVERAGE,
     measured_coverage,
@@ -24,6 +25,7 @@ from advisor_training.evaluation_choices import (
 from advisor_training.evaluation_curve import curve, curve_fits
 from advisor_training.evaluation_data import Data
 from advisor_training.evaluation_errors import compare
+from advisor_training.evaluation_gpu import leave_gpus_out
 from advisor_training.evaluation_methods import (
     HEADLINE,
     OURS,
@@ -35,6 +37,7 @@ from advisor_training.evaluation_methods import (
 )
 from advisor_training.evaluation_protocols import (
     BOTH_UNSEEN,
+    BY_GPU_MODEL,
     BY_PAIR,
     BY_WORKLOAD,
     PROTOCOLS,
@@ -45,6 +48,7 @@ from advisor_training.evaluation_values import Basis, ChoiceRow, ErrorRow, Evalu
 from advisor_training.noise import noise_ceiling
 
 CURVE = "with more data"
+OTHER_GPU = "on another GPU model"
 
 Watch: TypeAlias = Callable[[str, str], None]
 """Takes the protocol and the method after each fit."""
@@ -66,7 +70,7 @@ def run_evaluation(data: Data, *, quick: bool, watch: Watch) -> Evaluation:
         (protocol, name): ask(
             every[name], data, PROTOCOLS[protocol].answer, _tick(watch, protocol, name)
         )
-        for protocol, name in _asked(every, quick=quick)
+        for protocol, name in _asked(data, every, quick=quick)
     }
     ours = told[BY_WORKLOAD, OURS]
     chosen = {name: ours.choices(data, name) for name in HEADLINE}
@@ -89,6 +93,7 @@ def run_evaluation(data: Data, *, quick: bool, watch: Watch) -> Evaluation:
         curve=()
         if quick
         else tuple(curve(data, _curved(every), lambda name: _tick(watch, CURVE, name))),
+        **_other_gpus(data, quick, _tick(watch, OTHER_GPU, OURS)),
         chosen={name: tuple(found) for name, found in chosen.items()},
         compared=compare(data, unseen, (data.rows.kind == "nine")[unseen.row]),
     )
@@ -99,20 +104,31 @@ def planned_fits(data: Data, *, quick: bool) -> dict[tuple[str, str], int]:
     every = methods(data)
     fits = {
         (protocol, name): PROTOCOLS[protocol].fits(data.rows) * every[name].fits
-        for protocol, name in _asked(every, quick=quick)
+        for protocol, name in _asked(data, every, quick=quick)
     }
     if quick:
         return fits
-    return fits | {(CURVE, name): n for name, n in curve_fits(_curved(every)).items()}
+    fits |= {(CURVE, name): n for name, n in curve_fits(_curved(every)).items()}
+    others = carrying_over.fits(data.rows)
+    return fits | ({(OTHER_GPU, OURS): others} if others else {})
 
 
-def _asked(every: Mapping[str, Method], *, quick: bool) -> list[tuple[str, str]]:
-    """Which method is asked under which protocol."""
+def _asked(data: Data, every: Mapping[str, Method], *, quick: bool) -> list[tuple[str, str]]:
+    """Which method is asked under which protocol; by GPU model only where there are several."""
     if quick:
         return [(BY_WORKLOAD, name) for name in (OURS, PHYSICAL)]
-    shared = [(protocol, name) for protocol in (BY_WORKLOAD, BY_PAIR, RANDOM_ROWS)
+    several = [BY_GPU_MODEL] if carrying_over.gpu_models(data.rows) else []
+    shared = [(protocol, name) for protocol in (BY_WORKLOAD, *several, BY_PAIR, RANDOM_ROWS)
               for name in every]  # fmt: skip
     return [*shared, (BOTH_UNSEEN, OURS)]
+
+
+def _other_gpus(data: Data, quick: bool, tick: Tick) -> dict[str, Any]:
+    found = [] if quick else list(leave_gpus_out(data, tick))
+    return {
+        "gpus": tuple(figures for figures, _ in found),
+        "gpu_curve": tuple(point for _, points in found for point in points),
+    }
 
 
 def _curved(every: Mapping[str, Method]) -> list[Method]:

@@ -5,6 +5,7 @@ from html import escape
 
 from advisor_training import paper
 from advisor_training.evaluation_figures import figures
+from advisor_training.evaluation_gpu_tables import gpu_tables
 from advisor_training.evaluation_methods import HEADLINE
 from advisor_training.evaluation_paper import paper_and_here
 from advisor_training.evaluation_protocols import PROTOCOLS
@@ -62,6 +63,9 @@ def _sections(evaluation: Evaluation) -> Iterator[str]:
     yield _section(kinds(evaluation))
     yield "<h2>Intervals</h2>"
     yield _section(coverage(evaluation))
+    if evaluation.gpus:
+        yield "<h2>Another GPU model</h2>"
+        yield from map(_section, gpu_tables(evaluation))
     yield "<h2>Where it misses</h2>"
     for objective in HEADLINE:
         yield _section(worst_choices(evaluation, objective))

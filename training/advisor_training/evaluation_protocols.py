@@ -10,7 +10,15 @@ import numpy as np
 from advisor.errors import InputError
 from advisor_training.learners import SEED, Learner
 from advisor_training.rows import Names, Rows
-from advisor_training.unseen import Mask, Progress, Unseen, fold_by, leave_one_job_out
+from advisor_training.unseen import (
+    Mask,
+    Progress,
+    Unseen,
+    fold_by,
+    joined,
+    leave_one_job_out,
+    predicted,
+)
 
 FOLDS = 10
 """Groups of pairs, each left out once."""
@@ -80,15 +88,10 @@ def answer_draws(rows: Rows, learner: Learner, draws: Iterator[Draw], tick: Tick
                 f"there is nothing to learn from without {draw.name}",
                 fix="measure more pairs: advisor colocate",
             )
-        asked = np.flatnonzero(draw.asked)
-        found = learner(rows.take(draw.learned))(rows.take(asked))
-        names = np.full(len(asked), draw.name)
-        parts.append(Unseen(names, asked, found.speed_a, found.speed_b, found.power_w))
-        tested.append(~draw.learned[asked])
+        parts.append(predicted(learner(rows.take(draw.learned)), rows, draw.asked, draw.name))
+        tested.append(~draw.learned[draw.asked])
         tick()
-    fields = ("left_out", "row", "speed_a", "speed_b", "power_w")
-    columns = (np.concatenate([getattr(part, name) for part in parts]) for name in fields)
-    return Answers(Unseen(*columns), np.concatenate(tested))
+    return Answers(joined(parts), np.concatenate(tested))
 
 
 def draw_rows(rows: Rows, part: float, repeats: int) -> Iterator[Draw]:
@@ -153,6 +156,7 @@ BY_WORKLOAD = "by workload"
 BY_PAIR = "by pair"
 RANDOM_ROWS = "random rows"
 BOTH_UNSEEN = "both jobs unseen"
+BY_GPU_MODEL = "by GPU model"
 
 PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
     {
@@ -169,6 +173,14 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
                 "every pair of either of the two jobs, for each pair in turn",
                 lambda rows: len(np.unique(rows.pair)),
                 lambda rows, learner, tick: answer_draws(rows, learner, _unseen_pairs(rows), tick),
+            ),
+            Protocol(
+                BY_GPU_MODEL,
+                "every pair on one GPU model, for each in turn, where there are two",
+                lambda rows: len(np.unique(rows.gpu_model)),
+                lambda rows, learner, tick: _all_tested(
+                    fold_by(rows, rows.gpu_model, learner, _each(tick))
+                ),
             ),
             Protocol(
                 BY_PAIR,

@@ -65,6 +65,26 @@ def basis(evaluation: Evaluation) -> str:
     )
 
 
+def other_gpus(evaluation: Evaluation) -> str:
+    """How far the model carries to a GPU model that it has not learned from."""
+    if not evaluation.gpus:
+        return (
+            "These pairs do not tell how good it is on another GPU model: leaving one out takes "
+            "pairs of two."
+        )
+    parts = [
+        f"{found.fractions[DEFAULT_OBJECTIVE].mean_percent:.1f} % on the {found.left_out} (worst "
+        f"{found.fractions[DEFAULT_OBJECTIVE].worst_percent:.1f} %)"
+        for found in evaluation.gpus
+        if DEFAULT_OBJECTIVE in found.fractions
+    ]
+    return (
+        f"Learned from the other GPU models only, and without the job, it does {', '.join(parts)} "
+        "of the best measured split's work per joule."
+    )
+
+
 def said(evaluation: Evaluation) -> list[str]:
     """What stands above the tables, line by line."""
-    return [f(evaluation) for f in (headline, compared, accuracy, basis)]
+    lines = [f(evaluation) for f in (headline, compared, accuracy, basis)]
+    return lines if evaluation.quick else [*lines, other_gpus(evaluation)]

@@ -11,6 +11,7 @@ from advisor_training.evaluation_bars import GroupFigures, JobFigures
 from advisor_training.evaluation_choices import Choice, ChoiceFigures, Scope
 from advisor_training.evaluation_curve import CurvePoint
 from advisor_training.evaluation_errors import Compared, Errors
+from advisor_training.evaluation_gpu import GpuCurvePoint, GpuFigures
 from advisor_training.evaluation_protocols import PROTOCOLS
 from advisor_training.noise import Ceiling
 from advisor_training.pairs import LeftOut
@@ -83,6 +84,8 @@ class Evaluation:
         job_gains: Gain over 50/50 of each job that was left out, in percent, by objective and by
             method; the gain of means, as in figure 3 of the paper.
         groups: The model's figures by what the two jobs use of the GPU.
+        gpus: The model on each GPU model that was left out; empty where there is one only, and
+            where the evaluation is quick. `gpu_curve` with ever more pairs of it likewise.
         chosen: The model's choices for jobs that were left out, by objective.
         compared: The model's predictions of these, at the nine splits; not in the JSON form.
     """
@@ -99,6 +102,8 @@ class Evaluation:
     job_gains: Mapping[str, Mapping[str, tuple[float, ...]]]
     groups: tuple[GroupFigures, ...]
     curve: tuple[CurvePoint, ...]
+    gpus: tuple[GpuFigures, ...]
+    gpu_curve: tuple[GpuCurvePoint, ...]
     chosen: Mapping[str, tuple[Choice, ...]]
     compared: Compared
 

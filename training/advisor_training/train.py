@@ -19,6 +19,8 @@ from advisor.records import PairPoint, Point, SoloPoint
 from advisor.rows import to_row
 from advisor_models.intervals import Intervals
 from advisor_models.manifest import SCHEMA, DatasetFacts, LearnerSettings, Manifest, Range
+from advisor_models.other_gpu import OtherGpu
+from advisor_training.carrying_over import learn_other_gpu
 from advisor_training.conformal import (
     Coverage,
     intervals,
@@ -75,6 +77,7 @@ class Trained:
 
     Attributes:
         unseen: Predictions for each job by a learner that never saw it.
+        other_gpu: What to expect for GPU models that it has not seen.
         figures: As the manifest has them.
         fit_s: Time to fit it to all rows.
         total_s: Time with leaving out one job after the other, to know the errors.
@@ -85,6 +88,7 @@ class Trained:
     intervals: Intervals
     rate_coverage: Coverage
     power_coverage: Coverage
+    other_gpu: OtherGpu
     figures: dict[str, float]
     fit_s: float
     total_s: float
@@ -134,7 +138,7 @@ def fit_model(rows: Rows, progress: Progress | None = None) -> Trained:
 
     Args:
         rows: Of three jobs at least.
-        progress: Called for each job that was left out.
+        progress: Called after each fit.
 
     Raises:
         InputError: too few jobs.
@@ -143,6 +147,7 @@ def fit_model(rows: Rows, progress: Progress | None = None) -> Trained:
     unseen = leave_one_job_out(rows, LEARNERS[LEARNER], progress=progress)
     speed, power = speed_residuals(rows, unseen), power_residuals(rows, unseen)
     of_speed, of_power = measured_coverage(speed), measured_coverage(power)
+    other_gpu = learn_other_gpu(rows, LEARNERS[LEARNER], progress)
     fitting = time.perf_counter()
     regressors = fit(extra_trees, rows)
     done = time.perf_counter()
@@ -152,6 +157,7 @@ def fit_model(rows: Rows, progress: Progress | None = None) -> Trained:
         intervals=intervals(speed, power),
         rate_coverage=of_speed,
         power_coverage=of_power,
+        other_gpu=other_gpu,
         figures=_figures(rows, unseen, of_speed, of_power),
         fit_s=done - fitting,
         total_s=done - started,
@@ -182,6 +188,7 @@ def make_manifest(made_from: TrainingSet, trained: Trained, created_at: datetime
         speed_ranges=_ranges(np.concatenate([rows.features_a, rows.features_b])),
         power_ranges=_ranges(rows.power_features),
         intervals=trained.intervals,
+        other_gpu=trained.other_gpu,
         dataset=made_from.facts,
         figures=trained.figures,
         settings=settings,

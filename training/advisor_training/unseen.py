@@ -1,5 +1,6 @@
 """What a learner expects of rows that it was not fitted to."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from advisor.errors import InputError
 from advisor.profiles import Floats
-from advisor_training.learners import Learner
+from advisor_training.learners import Fitted, Learner
 from advisor_training.rows import Names, Rows
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -83,6 +84,26 @@ def fold_by(
     return _tested(rows, learner, folds, progress)
 
 
+def predicted(fitted: Fitted, rows: Rows, mask: Mask, name: str) -> Unseen:
+    """What a fitted learner expects of the rows of a mask.
+
+    Args:
+        fitted: The learner.
+        rows: All rows.
+        mask: Those that it did not learn from; shape (n,).
+        name: What was left out.
+    """
+    tested = np.flatnonzero(mask)
+    found = fitted(rows.take(tested))
+    return Unseen(np.full(len(tested), name), tested, found.speed_a, found.speed_b, found.power_w)
+
+
+def joined(parts: Sequence[Unseen]) -> Unseen:
+    """Predictions one after the other."""
+    fields = (field.name for field in dataclasses.fields(Unseen))
+    return Unseen(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
+
+
 def _tested(
     rows: Rows, learner: Learner, folds: Sequence[tuple[str, Mask]], progress: Progress | None
 ) -> Unseen:
@@ -91,13 +112,7 @@ def _tested(
         parts.append(_fold(rows, learner, name, mask))
         if progress is not None:
             progress(name, count, len(folds))
-    return Unseen(
-        left_out=np.concatenate([part.left_out for part in parts]),
-        row=np.concatenate([part.row for part in parts]),
-        speed_a=np.concatenate([part.speed_a for part in parts]),
-        speed_b=np.concatenate([part.speed_b for part in parts]),
-        power_w=np.concatenate([part.power_w for part in parts]),
-    )
+    return joined(parts)
 
 
 def _fold(rows: Rows, learner: Learner, name: str, mask: Mask) -> Unseen:
@@ -107,6 +122,4 @@ def _fold(rows: Rows, learner: Learner, name: str, mask: Mask) -> Unseen:
             why=f"it has {mask.sum()} of {len(rows)} rows",
             fix="measure more pairs: advisor colocate",
         )
-    tested = np.flatnonzero(mask)
-    found = learner(rows.take(~mask))(rows.take(tested))
-    return Unseen(np.full(len(tested), name), tested, found.speed_a, found.speed_b, found.power_w)
+    return predicted(learner(rows.take(~mask)), rows, mask, name)

@@ -3,6 +3,8 @@
 Written once and then left as it is: what a column is today stands in advisor_data/tables.py.
 """
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.types import TypeEngine
@@ -11,7 +13,7 @@ revision = "0004"
 down_revision = "0003"
 
 REAL: TypeEngine[float] = sa.Double()
-COLUMNS: dict[str, dict[str, TypeEngine[object]]] = {
+COLUMNS: dict[str, dict[str, TypeEngine[Any]]] = {
     "solo_points": {
         "results": sa.Text(),
         "reported": sa.Text(),

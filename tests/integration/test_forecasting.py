@@ -1,0 +1,63 @@
+"""Forecasts of launched pairs on a GPU model that the bundled model has not seen."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.job import Job
+from advisor.launch.spec import Pair
+from advisor.settings import Settings, read_settings
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.files import write_points
+from advisor_models.forecasting import recommended, with_forecast
+from advisor_models.launching import WantedLaunch, WantedPair
+
+NAMES = ("bert-train-b2", "fft")
+A, B = (Job(name=name, command=("true",)) for name in NAMES)
+UNSEEN = "the model has not seen the NVIDIA A100, only "
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return read_settings({"ADVISOR_HOME": str(tmp_path / "home")})
+
+
+@pytest.fixture
+def wanted(tmp_path: Path) -> WantedLaunch:
+    """Both jobs with profiles of another GPU model."""
+    solo = [replace(p, gpu_model="NVIDIA A100") for p in bundled_solo_points() if p.job in NAMES]
+    write_points(tmp_path / "solo.csv", solo)
+    return WantedLaunch(pairs=(WantedPair(job_a=A.name, job_b=B.name),), gpu_model="NVIDIA A100",
+                        profiles=tmp_path / "solo.csv")  # fmt: skip
+
+
+def test_given_split_has_a_forecast_and_a_note(wanted: WantedLaunch, settings: Settings) -> None:
+    """It is forecast with wider intervals, and the launch says why they are wide."""
+    pair = Pair(job_a=A, job_b=B, way="split", share_a_percent=50, share_b_percent=50)
+    there, (note,) = with_forecast(pair, wanted, settings)
+    known = replace(wanted, gpu_model="NVIDIA H200", profiles=None)
+    here, notes = with_forecast(pair, known, settings)
+    assert there.forecast
+    assert here.forecast
+    assert note.startswith(UNSEEN)
+    assert notes == ()
+    assert there.forecast.rate_a.value == here.forecast.rate_a.value
+    assert there.forecast.rate_a.low < here.forecast.rate_a.low
+    assert there.forecast.rate_a.high > here.forecast.rate_a.high
+
+
+def test_recommended_split_says_so_too(wanted: WantedLaunch, settings: Settings) -> None:
+    """The same warning as `advisor recommend` gives."""
+    pair, notes = recommended(A, B, wanted, settings)
+    assert pair.forecast
+    assert any(note.startswith(UNSEEN) for note in notes)
+
+
+def test_gpu_without_a_profile_has_no_forecast(settings: Settings) -> None:
+    """Profiles of another GPU model are no guess: the launch goes on without a forecast."""
+    pair = Pair(job_a=A, job_b=B, way="split", share_a_percent=50, share_b_percent=50)
+    asked = WantedLaunch(pairs=(), gpu_model="NVIDIA A100")
+    found, (note,) = with_forecast(pair, asked, settings)
+    assert found.forecast is None
+    assert note.startswith("no forecast: no profile on NVIDIA A100: bert-train-b2, fft. profiled")
