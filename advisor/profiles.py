@@ -71,6 +71,7 @@ class Profile:
     values: Mapping[str, Floats]
     missing: tuple[str, ...]
     flags: tuple[str, ...]
+    reported: tuple[str, str] | None = None
     right_units: frozenset[int] = frozenset()
     wrong_units: frozenset[int] = frozenset()
 
@@ -164,17 +165,20 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
     """
     groups: dict[tuple[str, str], dict[float, list[SoloPoint]]] = {}
     for point in with_solo_flags(points):
-        if not WRONG.isdisjoint(point.flags):
-            continue
         shares = groups.setdefault((point.job, point.gpu_model), {})
         shares.setdefault(point.share_percent, []).append(point)
     found: dict[tuple[str, str], Profile] = {}
     for key, shares in sorted(groups.items()):
-        best = [p for group in shares.values() for p in _undoubted(group)]
-        if 100.0 in shares and len(shares) > 1:
-            # Wrong results are a reason to doubt a point, and still say where not to run.
+        best = {share: _undoubted(group) for share, group in shares.items()}
+        if best.get(WHOLE) and sum(map(bool, best.values())) > 1:
+            # Wrong results make no profile, and still say where not to run.
             right, wrong = own_results(p for group in shares.values() for p in group)
-            found[key] = replace(make_profile(best), right_units=right, wrong_units=wrong)
+            found[key] = replace(
+                make_profile(p for group in best.values() for p in group),
+                reported=_reported(best[WHOLE]),
+                right_units=right,
+                wrong_units=wrong,
+            )
     return found
 
 
@@ -213,6 +217,14 @@ def _without_gaps(shares: Floats, values: Floats) -> Floats:
     return np.interp(shares, shares[known], values[known])
 
 
+def _reported(whole: Iterable[SoloPoint]) -> tuple[str, str] | None:
+    """Of points on the whole GPU, the newest whose results are right."""
+    for point in sorted(whole, key=lambda p: p.started_at, reverse=True):
+        if point.results == "right" and point.reported and point.job_hash:
+            return point.job_hash, point.reported
+    return None
+
+
 def _over_shares(by_share: Sequence[Sequence[SoloPoint]], name: str) -> Floats:
     return np.array([_middle([getattr(p, name) for p in points]) for points in by_share])
 
@@ -224,5 +236,6 @@ def _middle(values: Sequence[float | None]) -> float:
 
 
 def _undoubted(points: list[SoloPoint]) -> list[SoloPoint]:
-    good = [point for point in points if not DOUBTFUL & set(point.flags)]
-    return good or points
+    """Those that passed every cross-check, else those that are not known to be wrong."""
+    right = [point for point in points if WRONG.isdisjoint(point.flags)]
+    return [point for point in right if DOUBTFUL.isdisjoint(point.flags)] or right

@@ -63,6 +63,13 @@ def launch(
     gpu_model: GpuModel = None,
     profiles: Profiles = None,
     allow_unsafe: AllowUnsafe = False,
+    stop_on_wrong_results: Annotated[
+        bool | None,
+        typer.Option(
+            "--stop-on-wrong-results/--go-on-with-wrong-results",
+            help="When a job reports a wrong result; if not given, stop at a recommended split",
+        ),
+    ] = None,
     when_one_ends: Annotated[
         WhenOneEnds, typer.Option(help="The other job goes on under its limit, or is stopped")
     ] = "keep",
@@ -99,6 +106,7 @@ def launch(
         memory_mib=memory or (seen and seen.memory_mib),
         profiles=profiles,
         allow_unsafe=allow_unsafe,
+        stop_on_wrong_results=stop_on_wrong_results,
         when_one_ends=when_one_ends,
         duration_s=duration,
         hang_s=hang_after,

@@ -33,6 +33,7 @@ def launch(
     max_power_w: float | None = None,
     memory_mib: float | None = None,
     allow_unsafe: bool | None = None,
+    stop_on_wrong_results: bool | None = None,
     when_one_ends: WhenOneEnds | None = None,
     duration_s: float | None = None,
     hang_s: float | None = None,
@@ -53,6 +54,8 @@ def launch(
         max_power_w: Most power that it may draw.
         memory_mib: Memory of the card.
         allow_unsafe: Take `split` also at counts of SMs at which results are wrong.
+        stop_on_wrong_results: Stop both when a job reports a wrong result; else there is a warning.
+            None: at a recommended split.
         when_one_ends: `keep`: the other goes on under its limit; `stop`: it is stopped.
         duration_s: Both are stopped after this time together.
         hang_s: A job without progress for this long is taken to hang.
@@ -63,7 +66,8 @@ def launch(
     body = {
         **_wanted(job_a, job_b, then, split, gpu, objective),
         **given(constraints=constraints(min_speed, max_power_w, memory_mib) or None),
-        **given(allow_unsafe=allow_unsafe, when_one_ends=when_one_ends),
+        **given(allow_unsafe=allow_unsafe, stop_on_wrong_results=stop_on_wrong_results),
+        **given(when_one_ends=when_one_ends),
         **given(duration_s=duration_s, hang_s=hang_s),
     }
     headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(24)}

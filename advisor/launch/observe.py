@@ -12,6 +12,7 @@ from advisor.launch.spec import Forecast, Pair
 from advisor.launch.status import State
 from advisor.launch.watch import Watch
 from advisor.observations import Observation
+from advisor.results import VERDICT_FLAGS
 
 OBSERVATIONS = "observations.jsonl"
 
@@ -66,7 +67,14 @@ def observe(ran: Ran) -> Observation:
         started_at=ran.started_at,
         host=socket.gethostname(),
         tool_version=advisor.__version__,
-        flags=() if rate_a is not None and rate_b is not None else ("not-settled",),
+        results_a=watch.jobs[0].results,
+        results_b=watch.jobs[1].results,
+        flags=(
+            *(() if rate_a is not None and rate_b is not None else ("not-settled",)),
+            *dict.fromkeys(
+                VERDICT_FLAGS[one.results] for one in watch.jobs if one.results in VERDICT_FLAGS
+            ),
+        ),
     )
     seen = _with_forecast(seen, forecast) if forecast else seen
     return swapped(seen) if seen.job_a > seen.job_b else seen

@@ -96,7 +96,7 @@ class PairRun:
                 guard.beat()
                 time.sleep(LOOK_S)
                 watch.look()
-                self._board.warn(*drift.warnings(watch))
+                self._board.warn(*watch.alarms(), *drift.warnings(watch))
                 self._show(watch)
             ending = found
             if not watch.over:

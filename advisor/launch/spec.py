@@ -47,6 +47,8 @@ class Pair:
         share_a_percent: 100 where there are no limits.
         solo_rate_a: Rate of the first job alone on the whole GPU; None without a profile.
         forecast: None where no profile or no model was at hand.
+        reported_a: First values that the first job reported on the whole GPU, as points keep them;
+            its results are compared with them. None: not known.
     """
 
     job_a: Job
@@ -57,6 +59,8 @@ class Pair:
     solo_rate_a: float | None = None
     solo_rate_b: float | None = None
     forecast: Forecast | None = None
+    reported_a: str | None = None
+    reported_b: str | None = None
 
     @property
     def jobs(self) -> tuple[Job, Job]:
@@ -89,6 +93,8 @@ class LaunchSpec:
         pairs: The first one starts at once, each other one when the one before it is over.
         duration_s: A pair is stopped after this time together; None: when its jobs end.
         hang_s: See `HANG_S`.
+        stop_on_wrong_results: The pair is stopped when a job reports a wrong result; else there is
+            an alarm.
         asked_by: Who asked: a user's name, or the name of a token.
         notes: What whoever asked should know, such as why there is no forecast.
     """
@@ -99,5 +105,6 @@ class LaunchSpec:
     when_one_ends: WhenOneEnds = "keep"
     duration_s: float | None = None
     hang_s: float = HANG_S
+    stop_on_wrong_results: bool = False
     asked_by: str = ""
     notes: tuple[str, ...] = ()

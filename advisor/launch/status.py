@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.launch.spec import Forecast, LaunchWay
+from advisor.results import Verdict
 
 State = Literal["accepted", "starting", "running", "stopping", "finished", "stopped", "failed"]
 """`finished`: all jobs ended by themselves, well. `stopped`: somebody asked, or the time was up.
@@ -31,6 +32,8 @@ class JobStatus:
         rate: Progress per second over the last seconds; None before there are two readings, and
             once it is over.
         relative_speed: `rate` over its rate alone on the whole GPU; None without a profile.
+        results: What its own results were found to be; None where it reports none, or none that
+            can be compared with those on the whole GPU.
     """
 
     job: str
@@ -44,6 +47,7 @@ class JobStatus:
     steps: float = 0.0
     rate: float | None = None
     relative_speed: float | None = None
+    results: Verdict | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

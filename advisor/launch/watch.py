@@ -9,6 +9,7 @@ from advisor.launch.pace import Pace
 from advisor.launch.spec import LaunchSpec, Pair
 from advisor.launch.starting import stop_jobs
 from advisor.launch.watched import RECENT_S, Watched, relative
+from advisor.results import read_first
 from advisor.runtime.backend import Backend
 from advisor.runtime.processes import wait_until
 from advisor.runtime.running_job import RunningJob
@@ -60,9 +61,10 @@ class Watch:
         self._energy = Energy(meter)
         self.begun_s = self._last_s = self._asked_s = self._checked_s = time.monotonic()
         self.jobs = (
-            Watched(jobs[0], self.begun_s, pair.solo_rate_a),
-            Watched(jobs[1], self.begun_s, pair.solo_rate_b),
+            Watched(jobs[0], self.begun_s, pair.solo_rate_a, read_first(pair.reported_a)),
+            Watched(jobs[1], self.begun_s, pair.solo_rate_b, read_first(pair.reported_b)),
         )
+        self._alarms: list[str] = []
         self._recent_j, self._settled_j = Pace(RECENT_S), Pace()
         self._first_j = self._energy.read(self.begun_s)
         self.overlap_s, self.stranded_unit_s = 0.0, 0.0
@@ -88,6 +90,7 @@ class Watch:
         were = self._running()
         for one in were:
             one.look(now_s, self._spec.hang_s)
+        self._judge(were)
         self._account(now_s, were)
         self._end([one for one in were if one.over])
         if not self.over:
@@ -123,6 +126,11 @@ class Watch:
         ]
         return work_per_joule(speeds, self.settled_power_w())
 
+    def alarms(self) -> list[str]:
+        """What was found wrong with the jobs' results since this was asked last."""
+        found, self._alarms = self._alarms, []
+        return found
+
     def stop(self) -> None:
         """Stop what runs."""
         running = self._running()
@@ -132,6 +140,18 @@ class Watch:
 
     def _running(self) -> list[Watched]:
         return [one for one in self.jobs if not one.over]
+
+    def _judge(self, were: list[Watched]) -> None:
+        """Look at the jobs' own results; wrong ones end the pair where that was asked for."""
+        found = [(one, wrong) for one in were if (wrong := one.judge())]
+        self._alarms += [wrong for _, wrong in found]
+        guilty = [(one, wrong) for one, wrong in found if not one.over]
+        if not (guilty and self._spec.stop_on_wrong_results):
+            return
+        for one, wrong in guilty:
+            one.end("failed", "wrong-results", wrong)
+        self._end([one for one, _ in guilty])
+        self.stop()
 
     def _account(self, now_s: float, were: list[Watched]) -> None:
         """Add up the time since the last look, in which the jobs `were` running."""

@@ -1,8 +1,10 @@
 """One job of a launched pair, from the opening of its gate to its end."""
 
 from advisor.errors import JobError
+from advisor.job import Results
 from advisor.launch.pace import Pace
 from advisor.launch.status import JobStatus, Outcome
+from advisor.results import VERDICT_FLAGS, Reported, Verdict, judge, largest_gap
 from advisor.runtime.running_job import RunningJob
 
 RECENT_S = 5.0
@@ -18,10 +20,15 @@ class Watched:
         error: The same in words.
         steps: Progress so far, in the job's unit.
         settled: Its pace while both jobs ran, without the first seconds.
+        results: What its own results were found to be so far.
     """
 
-    def __init__(self, job: RunningJob, now_s: float, solo_rate: float | None) -> None:
-        self.job = job
+    def __init__(
+        self, job: RunningJob, now_s: float, solo_rate: float | None, reference: Reported | None
+    ) -> None:
+        self.job, self._reference = job, reference
+        self._tolerance = (job.job.results or Results()).tolerance
+        self.results: Verdict | None = None
         self.outcome: Outcome = "running"
         self.exit_code: int | None = None
         self.code: str | None = None
@@ -51,6 +58,14 @@ class Watched:
             self.note_end()
         elif not self.over and now_s - self._moved_s > self._patience_s(hang_s):
             self.end("hung", "job-hung", self._hung(now_s))
+
+    def judge(self) -> str | None:
+        """What is wrong with its results, in words, the first time that something is."""
+        if self.results in VERDICT_FLAGS:
+            return None
+        reported = self.job.reported()
+        self.results = judge(reported, self._reference, self._tolerance)
+        return self._alarm(reported) if self.results in VERDICT_FLAGS else None
 
     def end(self, outcome: Outcome, code: str | None = None, error: str | None = None) -> None:
         """It is over, for this reason."""
@@ -89,6 +104,18 @@ class Watched:
             steps=self.steps,
             rate=self.rate(),
             relative_speed=self.relative_speed(),
+            results=self.results,
+        )
+
+    def _alarm(self, reported: Reported) -> str:
+        name, units = self.job.job.name, self.job.granted.units
+        at = f"at {self.job.share} % ({units} units)"
+        if self.results == "wrong":
+            return f"{name} {at} reported a result that is not finite ({reported.last})"
+        gap = largest_gap(reported, self._reference) if self._reference else None
+        return (
+            f"the results of {name} {at} differ from those on the whole GPU by "
+            f"{100 * (gap or 0):.3g} %, more than its tolerance of {100 * self._tolerance:g} %"
         )
 
     def _count(self, now_s: float) -> None:

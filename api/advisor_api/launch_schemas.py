@@ -69,6 +69,10 @@ class LaunchRequest(Strict):
     allow_unsafe: bool = Field(
         default=False, description="launch `split` also at counts of SMs at which results are wrong"
     )
+    stop_on_wrong_results: bool | None = Field(
+        None,
+        description="stop a pair when a job reports a wrong result; left out: if recommended",
+    )
     when_one_ends: WhenOneEnds = Field(
         "keep", description="the other job goes on under its limit, or is stopped"
     )
@@ -111,6 +115,7 @@ class LaunchRequest(Strict):
             max_power_w=limits.max_power_w,
             memory_mib=_smaller(limits.memory_mib, gpu.memory_mib),
             allow_unsafe=self.allow_unsafe,
+            stop_on_wrong_results=self.stop_on_wrong_results,
             when_one_ends=self.when_one_ends,
             duration_s=self.duration_s,
             hang_s=self.hang_s,

@@ -8,6 +8,7 @@ from advisor.job import Job
 from advisor.launch.spec import Forecast, Pair
 from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor.predictions import Prediction
+from advisor.profiles import Profile
 from advisor.recommend import Recommendation, Request
 from advisor.settings import Settings
 from advisor_models.answer import answer
@@ -110,7 +111,15 @@ def _with_profiles(pair: Pair, found: Found) -> Pair:
         job_b=_with_memory(pair.job_b, found.b.memory_used_mib),
         solo_rate_a=found.a.whole_gpu_rate,
         solo_rate_b=found.b.whole_gpu_rate,
+        reported_a=_reported(pair.job_a, found.a),
+        reported_b=_reported(pair.job_b, found.b),
     )
+
+
+def _reported(job: Job, profile: Profile) -> str | None:
+    """What exactly this job reported on the whole GPU."""
+    job_hash, values = profile.reported or (None, None)
+    return values if job_hash == job.job_hash else None
 
 
 def _with_memory(job: Job, used_mib: float | None) -> Job:

@@ -49,6 +49,8 @@ class WantedLaunch:
         memory_mib: Of the GPU, where it is known.
         profiles: File of solo points; None: the stored and the bundled ones.
         allow_unsafe: Launch a split that is given at counts, too, at which results are wrong.
+        stop_on_wrong_results: Stop a pair when a job reports a wrong result; None: where the split
+            is a recommended one.
     """
 
     pairs: tuple[WantedPair, ...]
@@ -61,6 +63,7 @@ class WantedLaunch:
     memory_mib: float | None = None
     profiles: Path | None = None
     allow_unsafe: bool = False
+    stop_on_wrong_results: bool | None = None
     when_one_ends: WhenOneEnds = "keep"
     duration_s: float | None = None
     hang_s: float = HANG_S
@@ -89,9 +92,17 @@ def make_spec(wanted: WantedLaunch, settings: Settings) -> LaunchSpec:
         when_one_ends=wanted.when_one_ends,
         duration_s=wanted.duration_s,
         hang_s=wanted.hang_s,
+        stop_on_wrong_results=_stops(wanted),
         asked_by=wanted.asked_by,
         notes=tuple(dict.fromkeys(note for _, notes in made for note in notes)),
     )
+
+
+def _stops(wanted: WantedLaunch) -> bool:
+    """Who chose the split answers for its results."""
+    if wanted.stop_on_wrong_results is not None:
+        return wanted.stop_on_wrong_results
+    return any(pair.split is None for pair in wanted.pairs)
 
 
 def parse_split(text: str) -> tuple[LaunchWay, float, float]:

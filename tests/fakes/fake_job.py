@@ -6,6 +6,7 @@ allows, and writes its power where the fake NVML reads it.
 
 import argparse
 import ctypes
+import math
 import os
 import sys
 import time
@@ -24,7 +25,9 @@ def main() -> int:
     parser.add_argument("--at", type=float, default=0, help="misbehave at this share only")
     options = parser.parse_args()
     share = float(os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "100"))
-    behave = options.behave if options.at in (0, share) else "well"
+    # A job that reports does so at every share.
+    reports = options.behave in ("reports", "differs", "nan", "nan-later")
+    behave = options.behave if options.at in (0, share) else "reports" if reports else "well"
     if behave == "exit":
         print("bad checkpoint", flush=True)
         return 3
@@ -48,6 +51,10 @@ def run(share: float, behave: str, steps: int) -> None:
         write_power(0)
 
     progress = Progress(on_pause=rest)
+    # What the first step computed, but for rounding; other jobs of this kind report nothing.
+    first = {"reports": 10.0 * (1 + 1e-4 / share), "differs": 9.0, "nan": math.nan}
+    if behave in first or behave == "nan-later":
+        progress.report(first.get(behave, 10.0))
     progress.ready()
     begun = time.monotonic()
     while True:
@@ -65,7 +72,8 @@ def run(share: float, behave: str, steps: int) -> None:
         if behave != "deaf":
             look_at_server()
         time.sleep(1 / STEPS_PER_S * 100 / share)
-        progress.add()
+        late = behave == "nan-later" and time.monotonic() - begun > 1
+        progress.add(value=math.nan if late else None)
         done += 1
         if done == steps:
             return

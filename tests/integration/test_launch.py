@@ -27,7 +27,7 @@ STATUS_KEYS = {
 }  # fmt: skip
 JOB_KEYS = {
     "job", "rate_unit", "share_percent", "units_granted", "proven", "outcome", "exit_code", "error",
-    "steps", "rate", "relative_speed",
+    "steps", "rate", "relative_speed", "results",
 }  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     forecast, (seen,) = last["forecast"], last["observations"]
     shares = [job["share_percent"] for job in last["jobs"]]
     assert last["way"] == "split"
-    assert sum(shares) == 100
+    assert sum(job["units_granted"] for job in last["jobs"]) <= 132
     assert (seen["predicted_rate_b"], seen["solo_rate_b"]) == (
         forecast["rate_a"]["value"], forecast["solo_rate_a"]
     )  # fmt: skip
