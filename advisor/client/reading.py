@@ -62,7 +62,7 @@ def _value(kind: Any, found: Any, place: str) -> Any:
     if dataclasses.is_dataclass(kind):
         return _record(kind, _typed(dict, found, place), place)
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin is types.UnionType:
+    if origin in (types.UnionType, typing.Union):
         return None if found is None else _value(inner[0], found, place)
     if origin is typing.Literal:
         return found if found in inner else _fail(place, f"{found!r}, not {' or '.join(inner)}")

@@ -1,8 +1,8 @@
 """Checks of counts for tests: those of a GPU with 132 SMs, or any."""
 
-import json
 from pathlib import Path
 
+from advisor.checks import CountCheck, keep_check
 from advisor.safe_counts import CheckedCounts, grantable
 
 SAFE_132 = frozenset(
@@ -36,12 +36,16 @@ def checked_with(
 
 def write_check(home: Path, found: CheckedCounts) -> None:
     """Keep a check on a host as `advisor check` does."""
-    folder = home / "checks"
-    folder.mkdir(parents=True, exist_ok=True)
-    content = {
-        "gpu_model": found.gpu_model,
-        "units_total": found.units_total,
-        "checked": sorted(found.checked),
-        "wrong": {str(units): list(names) for units, names in found.wrong.items()},
-    }
-    (folder / "gpu.json").write_text(json.dumps(content))
+    check = CountCheck(
+        gpu_model=found.gpu_model,
+        gpu_uuid="GPU-1",
+        units_total=found.units_total,
+        driver="580.00",
+        libraries={"torch": "2.0.0"},
+        checked=tuple(sorted(found.checked)),
+        wrong=found.wrong,
+        operations=WRONG,
+        checked_at="2026-11-22T00:00:00+00:00",
+        seconds=1.0,
+    )
+    keep_check(check, home)

@@ -146,7 +146,7 @@ def test_a_batch_keeps_its_order_and_its_errors(service: Served, speak: Speak) -
         Wanted(jobs=("vit-infer", "bert-train")),
     ]
     first, second, third = speak(service.url, "recommend_batch", wanted)
-    assert len(first.candidates) > 20
+    assert len(first.candidates) > len(third.candidates)
     assert isinstance(second, ApiError)
     assert (second.code, "no-such-job" in second.message) == ("bad-input", True)
     assert third.job_a == "vit-infer"

@@ -117,7 +117,6 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     """What was predicted stands beside what is observed, and being far off is said once."""
     last = launch(h200, "triad", "gemm", "--duration", "10")
     forecast, (seen,) = last["forecast"], last["observations"]
-    shares = [job["share_percent"] for job in last["jobs"]]
     assert last["way"] == "split"
     assert sum(job["units_granted"] for job in last["jobs"]) <= 132
     assert (seen["predicted_rate_b"], seen["solo_rate_b"]) == (

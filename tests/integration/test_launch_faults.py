@@ -117,7 +117,8 @@ def test_job_that_lifts_its_limit_never_runs_beside_another(jobs: FakeHost) -> N
     last = launch(jobs, "escape", "one", *RUNS, code=3)
     assert "do not carry the variables of its share of 30 %" in last["cause"]
     counted = [
-        struct.unpack("<q", p.read_bytes())[0] for p in outputs(jobs, last["launch_id"], "progress")
+        struct.unpack_from("<q", p.read_bytes())[0]
+        for p in outputs(jobs, last["launch_id"], "progress")
     ]
     assert counted == [0, 0]
     await_nobody(jobs)
@@ -219,7 +220,7 @@ def full_disk(pid: int) -> Generator[None]:
 
 def steps(host: FakeHost, name: str) -> int:
     """What the first job has counted, read beside its supervisor."""
-    return struct.unpack("<q", (folder(host, name) / "0-a" / "progress").read_bytes())[0]
+    return struct.unpack_from("<q", (folder(host, name) / "0-a" / "progress").read_bytes())[0]
 
 
 def test_database_that_is_away_costs_no_observation(jobs: FakeHost) -> None:
