@@ -25,7 +25,7 @@ from advisor.progress import (
     Progress,
     latency_bucket,
 )
-from advisor.runtime.reports import read_latencies
+from advisor.runtime.reports import ReportFile, read_latencies
 
 PAGE = (Path(__file__).parents[2] / "docs/progress.md").read_text()
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
@@ -200,7 +200,7 @@ def test_documented_c(files: Files, tmp_path: Path) -> None:
 @needs_cc
 def test_documented_c_gate(files: Files, tmp_path: Path) -> None:
     """The C gate of the page waits, runs on go and leaves on quit."""
-    program, gate, _ = snippets("c")
+    program, gate, *_ = snippets("c")
     body = 'int main(void) { gate = map_counts("ADVISOR_GATE_FILE", 16); pass_gate(); pass_gate();'
     source = "#define _DEFAULT_SOURCE\n#include <stdio.h>\n" + program.split("int main")[0] + gate
     command = [_compile(tmp_path, source + body + ' puts("working"); return 0; }')]
@@ -214,7 +214,7 @@ def test_documented_c_gate(files: Files, tmp_path: Path) -> None:
 @pytest.mark.parametrize("latency_s", [0.0, 3e-6, 1.2e-5, 0.0123, 2.5, 1e4])
 def test_documented_c_server(files: Files, tmp_path: Path, latency_s: float) -> None:
     """The C server of the page counts an answer, and its latency where Python counts it."""
-    program, _, server = snippets("c")
+    program, _, server, _ = snippets("c")
     body = 'int main(void) { file = map_counts("ADVISOR_PROGRESS_FILE", 4096); '
     body += f"answered({latency_s}); answered({latency_s}); return 0; }}"
     _run([_compile(tmp_path, program.split("int main")[0] + server + body)], **files.env)
@@ -250,6 +250,22 @@ def _under_gate(files: Files, command: list[str], wanted: int) -> str:
         output, _ = process.communicate(timeout=20)
     assert process.returncode == 0
     return output
+
+
+@needs_cc
+def test_documented_c_results(files: Files, tmp_path: Path) -> None:
+    """What the C example of the page reports is read as what Python reports."""
+    program, *_, report = snippets("c")
+    body = (
+        'int main(void) { volatile int64_t *file = map_counts("ADVISOR_PROGRESS_FILE", 4096);'
+        " for (int i = 1; i <= 12; i++) { *file = 32 * i; report(file, i < 12 ? 1.0 / i : NAN); }"
+        " return 0; }"
+    )
+    _run([_compile(tmp_path, program.split("int main")[0] + report + body)], **files.env)
+    with contextlib.closing(ReportFile(files.progress)) as reports:
+        seen = reports.read()
+    assert seen.first == tuple((32 * i, 1.0 / i) for i in range(1, 9))
+    assert (seen.count, seen.not_finite, files.count()) == (12, 1, 384)
 
 
 def _compile(folder: Path, source: str) -> str:
