@@ -16,6 +16,7 @@ FLAGS: dict[str, str] = {
     "cpu-steal": "other guests of the host took over 1 % of the CPU time",
     "wrong-results": "a job reported a result that is not finite",
     "results-differ": "a job's results are further from those at the full GPU than it tolerates",
+    "results-only": "too short for rates: measured to read the job's results",
     "failed": "a job of the pair failed: there are no rates",
     DEGENERATE: "too little energy for the work: results are likely wrong, such as NaN",
 }
@@ -25,6 +26,8 @@ WRONG = frozenset({DEGENERATE, "wrong-results", "results-differ"})
 """Flags of points at which a job did not do its work: no profile has them, not even where a share
 has no others."""
 
-DOUBTFUL = WRONG | {"not-settled", "counter-mismatch", "cpu-steal", "failed"}
+RESULTS_ONLY = "results-only"
+
+DOUBTFUL = WRONG | {RESULTS_ONLY, "not-settled", "counter-mismatch", "cpu-steal", "failed"}
 """Flags of points that failed a cross-check: they stay in the data, and are left out of what is
 learned or reported unless asked for. The other flags describe the job or the size of its error."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from advisor.degenerate import with_solo_flags
 from advisor.errors import InputError
-from advisor.flags import DOUBTFUL, WRONG
+from advisor.flags import DOUBTFUL, RESULTS_ONLY, WRONG
 from advisor.gpu import WHOLE
 from advisor.own_results import own_results
 from advisor.records import SoloPoint
@@ -237,5 +237,5 @@ def _middle(values: Sequence[float | None]) -> float:
 
 def _undoubted(points: list[SoloPoint]) -> list[SoloPoint]:
     """Those that passed every cross-check, else those that are not known to be wrong."""
-    right = [point for point in points if WRONG.isdisjoint(point.flags)]
+    right = [point for point in points if not (WRONG | {RESULTS_ONLY}) & set(point.flags)]
     return [point for point in right if DOUBTFUL.isdisjoint(point.flags)] or right

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from advisor.checks import CountCheck, check_for, keep_check, stored_checks
 from advisor.cli.benches import stoppable
+from advisor.cli.check_job import check_job
 from advisor.cli.check_text import check_lines, step_line
 from advisor.cli.options import AsJson
 from advisor.errors import InputError
@@ -33,6 +34,9 @@ def check(
     gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
     counts: Annotated[str, typer.Option(help="SM counts, such as 66,92; else all")] = "",
     python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
+    job: Annotated[
+        str | None, typer.Option(help="Check this job, which reports results, not the libraries")
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Check known counts again")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -44,6 +48,9 @@ def check(
     settings, script, console = read_settings(), library_script(python), Console(stderr=True)
     found = _mps_gpu(gpu, settings)
     wanted = counts_to_check(_numbers(counts), found)
+    if job is not None:
+        check_job(job, gpu, wanted, found, settings, as_json)
+        return
     libraries = installed_libraries(script, settings.job_environment())
     kept = _kept(found, wanted, libraries, settings, fresh, console)
     if kept is not None and set(wanted) <= set(kept.checked):

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import advisor
-from advisor.flags import COUNTER_BOUND
+from advisor.flags import COUNTER_BOUND, RESULTS_ONLY
 from advisor.gpu import Gpu
 from advisor.records import Counters, PairPoint, Point, SoloPoint
 from advisor.results import NOTHING, VERDICT_FLAGS, Reported, Verdict, write_first
@@ -129,6 +129,7 @@ def flags_of(taken: Taken, conditions: Conditions) -> tuple[str, ...]:
         "counters-missing": any(getattr(counters, name) is None for name in _MODEL_COUNTERS),
         "cpu-bound": _cpu_bound(counters, taken.parts, conditions.gpu),
         "cpu-steal": (taken.cpu_steal_percent or 0) > 1,
+        RESULTS_ONLY: conditions.rules.results_only,
         **{
             flag: any(part.verdict == verdict for part in taken.parts)
             for verdict, flag in VERDICT_FLAGS.items()

@@ -31,6 +31,8 @@ class WindowRules:
         flat: Largest relative difference of the two halves of the settling view.
         idle_s: Time over which idle power is measured.
         poll_s: Time between two looks at the progress.
+        results_only: The window is only as long as it takes to read the job's results; it is
+            flagged, and its rates are never used.
     """
 
     least_s: float = 2.0
@@ -41,6 +43,13 @@ class WindowRules:
     flat: float = 0.015
     idle_s: float = 2.0
     poll_s: float = 0.002
+    results_only: bool = False
+
+
+RESULTS_ONLY = WindowRules(
+    least_s=1.0, most_s=1.0, settle_least_s=0.0, settle_most_s=0.2, idle_s=0.5, results_only=True
+)
+"""For what a job reports, not for how fast it is."""
 
 
 def rules_for(window_s: float) -> WindowRules:

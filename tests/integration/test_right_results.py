@@ -128,3 +128,32 @@ def test_a_launch_compares_with_what_the_profile_has_of_the_whole_gpu(h200: Fake
     assert (last["state"], last["code"]) == ("failed", "wrong-results")
     assert "differ from those on the whole GPU by 10 %" in last["cause"]
     assert [job["results"] for job in last["jobs"]] == ["differ", "right"]
+
+
+def test_a_job_is_checked_at_every_count_and_keeps_away_from_where_it_is_wrong(
+    h200: FakeHost,
+) -> None:
+    """`advisor check --job`: short windows that give no rates; a later choice knows the counts."""
+    h200.write_job("broken", "--behave", "differs", "--at", "50", results={"tolerance": 0.01})
+    profile(h200, "broken", *SAFE_SHARES[:1], "10,26,54,90,100")
+    done = h200.advisor("check", "--job", "broken", "--counts", "12,66,70", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "job": "broken", "gpu_model": "NVIDIA H200", "right": [12, 70, 132], "wrong": [],
+        "differ": [66], "silent": [], "failed": {},
+    }  # fmt: skip
+    text = h200.advisor("check", "--job", "broken", "--counts", "66").stdout
+    assert "From now on broken is not given 66 SMs." in text
+    answer = json.loads(h200.advisor("recommend", "broken", "broken", "--json").stdout)
+    assert not [
+        o for o in answer["candidates"] if 50 in (o["share_a_percent"], o["share_b_percent"])
+    ]
+
+
+def test_a_job_that_reports_nothing_cannot_be_checked(host: FakeHost) -> None:
+    """It says what to do."""
+    host.write_job("silent")
+    done = host.advisor("check", "--job", "silent", "--counts", "66")
+    assert done.returncode == 2
+    assert "silent reported nothing that can be compared" in done.stderr
+    assert "docs/progress.md" in done.stderr
