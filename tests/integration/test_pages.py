@@ -49,7 +49,7 @@ PAGES = {
     "stored-job": "/job?name=mine",
     "server-job": "/job?name=server",
     "pair": "/pair?a=fft&b=resnet50-train-b2",
-    "pair-fine": "/pair?a=bert-train&b=mine&steps=fine&max_power=600",
+    "pair-fine": "/pair?a=bert-train&b=mine&steps=fine&max_power=660",
     "models": "/models",
     "model": f"/model?version={VERSION}",
     "launches": "/launches",

@@ -20,12 +20,6 @@ import advisor_models
 from advisor.cli.app import main
 from advisor.cli.measured import read_measured
 from advisor.features import feature_names
-from advisor_data.bundled import (
-    bundled_pair_points,
-    bundled_reference_points,
-    bundled_solo_points,
-)
-from advisor_data.dataset import select
 from advisor_data.files import write_points
 from advisor_models.manifest import read_artefact, read_manifest
 from advisor_training.artefact import onnx_bytes
@@ -187,8 +181,8 @@ def test_idle_power_that_nobody_measured_is_asked_for(data: Path, run: Run) -> N
 
 def test_bundled_model_is_of_the_bundled_points() -> None:
     """Points or features that changed without a new model show here: docs/training.md."""
-    measured = select(bundled_pair_points()).points
-    made_from = make_training_set(measured, bundled_solo_points(), bundled_reference_points())
+    measured = read_measured(None, None)
+    made_from = make_training_set(measured.pairs, measured.profiled, measured.references)
     artefact = read_artefact(BUNDLED)
     manifest = artefact.manifest
     assert manifest.dataset == made_from.facts
