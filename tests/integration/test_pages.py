@@ -15,7 +15,7 @@ from browsing import Visit, browser, picture, visiting
 from playwright.sync_api import Browser
 from raw_server import JSON, RawServer, raw_server
 
-from advisor.flags import FLAGS
+from advisor.flags import FLAGS, WRONG
 from advisor.interval import Interval
 from advisor.launch.spec import Forecast
 from advisor.launch.status import JobStatus, LaunchStatus
@@ -24,7 +24,7 @@ from advisor.observations import Observation
 from advisor.records import SoloPoint
 from advisor.typed_json import to_plain
 from advisor_data import open_store
-from advisor_data.bundled import bundled_solo_points
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_models.manifest import read_artefact, write_manifest
 from advisor_models.registry import BUNDLED, Registry
 from advisor_training.evaluation_bars import JobFigures
@@ -276,10 +276,13 @@ def test_the_split_is_dragged_on_a_chart(visit: Visit) -> None:
 
 
 def test_measured_points_stand_beside_the_predictions(visit: Visit) -> None:
-    """A pair that was measured shows so: nine splits, uncapped, each in all four charts."""
+    """A pair that was measured shows so in all four charts, but no split with wrong results."""
+    measured = [point for point in bundled_pair_points() if point.pair == PAIR]
+    right = [point for point in measured if WRONG.isdisjoint(point.flags)]
+    assert 0 < len(right) < len(measured)
     visit.open(PAGES["pair"])
     marks = visit.page.locator("figure svg .measured").count()
-    assert marks >= 10 * (2 + 3)
+    assert len(right) * (2 + 3) <= marks < len(measured) * (2 + 3)
     assert "Measured" in visit.text("#readout thead")
     visit.page.select_option("#field-second-job", "mine")
     visit.page.wait_for_selector("figure svg .measured", state="detached")
@@ -441,6 +444,8 @@ def test_pages_use_the_words_of_the_package(visit: Visit) -> None:
     visit.open("/")
     flags = visit.page.evaluate("import('/pages/flags.js').then((m) => m.FLAGS)")
     assert flags == FLAGS
+    wrong = visit.page.evaluate("import('/pages/flags.js').then((m) => m.WRONG)")
+    assert set(wrong) == WRONG
     known = visit.page.evaluate("import('/pages/pair_view.js').then((m) => m.OBJECTIVES)")
     assert set(known) == set(OBJECTIVES)
 

@@ -15,3 +15,6 @@ export const FLAGS = {
   "failed": "a job of the pair failed: there are no rates",
   "degenerate-data": "too little energy for the work: results are likely wrong, such as NaN",
 };
+
+// Flags of points at which a job did not do its work: what was measured there is no result.
+export const WRONG = ["degenerate-data"];

@@ -1,5 +1,6 @@
 // The answer of the service as the pair page needs it.
 
+import { WRONG } from "./flags.js";
 import { mean } from "./numbers.js";
 
 export const MAIN = "throughput-per-watt";
@@ -36,13 +37,14 @@ export function spot(option) {
 }
 
 // Measured points in the order of the two jobs, with what the options have: relative speeds, power,
-// worth. Those of failed jobs have no rates and are left out.
+// worth. Left out are those of failed jobs, which have no rates, and those with wrong results.
 export function measuredOptions(points, given) {
   const solo = given.candidates[0];
   const soloA = solo.rate_a.value / solo.speed_a.value;
   const soloB = solo.rate_b.value / solo.speed_b.value;
   return points
     .filter((point) => point.rate_a !== null && point.rate_b !== null && point.power_w !== null)
+    .filter((point) => !WRONG.some((flag) => point.flags.includes(flag)))
     .map((point) => (point.job_a === given.job_a ? point : swapped(point)))
     .map((point) => {
       const [speedA, speedB] = [point.rate_a / soloA, point.rate_b / soloB];
