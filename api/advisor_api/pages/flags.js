@@ -17,4 +17,4 @@ export const FLAGS = {
 };
 
 // Flags of points at which a job did not do its work: what was measured there is no result.
-export const WRONG = ["degenerate-data"];
+export const WRONG = ["degenerate-data", "results-differ", "wrong-results"];
