@@ -5,7 +5,7 @@ and a job that computes NaN draws less power, so that a broken share looks like 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,13 +13,18 @@ Verdict = Literal["right", "wrong", "differ"]
 """right: every value was finite, and the first ones agree with those at the full GPU; wrong: one
 was not finite; differ: one is further from the full GPU's than the job's tolerance."""
 
-VERDICT_FLAGS: Mapping[Verdict, str] = {"wrong": "wrong-results", "differ": "results-differ"}
+VERDICT_FLAGS: Mapping[Verdict | None, str] = {"wrong": "wrong-results", "differ": "results-differ"}
 
 TOLERANCE = 0.01
 """Largest relative difference of a value from the full GPU's, where a job does not say its own."""
 
 _LEAST = 1e-12
 """Values closer to zero than this are compared as if they were this large."""
+
+
+def verdict_flags(verdicts: Iterable[Verdict | None]) -> tuple[str, ...]:
+    """The flags of a window whose jobs got these verdicts, each once."""
+    return tuple(dict.fromkeys(VERDICT_FLAGS[v] for v in verdicts if v in VERDICT_FLAGS))
 
 
 @dataclass(frozen=True, slots=True)

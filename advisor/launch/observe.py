@@ -12,7 +12,7 @@ from advisor.launch.spec import Forecast, Pair
 from advisor.launch.status import State
 from advisor.launch.watch import Watch
 from advisor.observations import Observation
-from advisor.results import VERDICT_FLAGS
+from advisor.results import verdict_flags
 
 OBSERVATIONS = "observations.jsonl"
 
@@ -71,9 +71,7 @@ def observe(ran: Ran) -> Observation:
         results_b=watch.jobs[1].results,
         flags=(
             *(() if rate_a is not None and rate_b is not None else ("not-settled",)),
-            *dict.fromkeys(
-                VERDICT_FLAGS[one.results] for one in watch.jobs if one.results in VERDICT_FLAGS
-            ),
+            *verdict_flags(one.results for one in watch.jobs),
         ),
     )
     seen = _with_forecast(seen, forecast) if forecast else seen

@@ -7,7 +7,7 @@ import advisor
 from advisor.flags import COUNTER_BOUND, RESULTS_ONLY
 from advisor.gpu import Gpu
 from advisor.records import Counters, PairPoint, Point, SoloPoint
-from advisor.results import NOTHING, VERDICT_FLAGS, Reported, Verdict, write_first
+from advisor.results import NOTHING, Reported, Verdict, verdict_flags, write_first
 from advisor.runtime.backend import Granted
 from advisor_profiling.estimate import Estimate
 from advisor_profiling.targets import Runner, Target
@@ -130,12 +130,9 @@ def flags_of(taken: Taken, conditions: Conditions) -> tuple[str, ...]:
         "cpu-bound": _cpu_bound(counters, taken.parts, conditions.gpu),
         "cpu-steal": (taken.cpu_steal_percent or 0) > 1,
         RESULTS_ONLY: conditions.rules.results_only,
-        **{
-            flag: any(part.verdict == verdict for part in taken.parts)
-            for verdict, flag in VERDICT_FLAGS.items()
-        },
     }
-    return tuple(flag for flag, holds in wrong.items() if holds)
+    found = (flag for flag, holds in wrong.items() if holds)
+    return (*found, *verdict_flags(part.verdict for part in taken.parts))
 
 
 def _solo(target: Target, part: Part, mode: str, measured: dict[str, Any]) -> SoloPoint:
