@@ -145,6 +145,9 @@ class Keeper:
             return None
         if row := self._state.launch(folder.launch_id):
             return row
+        if (status := fresh(folder)).gpu_uuid is None and not status.over:
+            # Which GPU it holds is not known yet: kept now, its row would hold none.
+            return None
         try:
             return self._state.add_launch(_row_for(folder))
         except BusyError:
