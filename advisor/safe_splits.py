@@ -8,6 +8,9 @@ from advisor.gpu import percent_for_units, units_for_percent
 from advisor.safe_counts import Safety, safe_split
 from advisor.wording import listed
 
+_NAMED = 3
+"""Operations that are named of those that were wrong."""
+
 Shares: TypeAlias = tuple[float, float]
 """Of the first and of the second job, percent."""
 
@@ -180,7 +183,8 @@ def _wrong_text(*asked: tuple[float, Safety]) -> str:
     for share, safety in asked:
         if safety.host and (units := _unsafe_units(share, safety)):
             names |= dict.fromkeys(safety.host.wrong.get(units, ()))
-    return f"wrong were {listed(names)}" if names else ""
+    more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
+    return f"wrong were {listed([*list(names)[:_NAMED], *more])}" if names else ""
 
 
 def _split_text(shares: Shares, total: int) -> str:
