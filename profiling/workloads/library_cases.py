@@ -61,7 +61,7 @@ NARROW_PRODUCTS = (
 )  # fmt: skip
 """Small and narrow ones, in half precision only: 1x1 convolutions of ResNet-50 and linear layers of
 transformers at batch 2. Which kernel is taken, and how many clusters it has, depends on the shape;
-ResNet-50 at batch 2 was wrong at a count at which none of the larger products were."""
+ResNet-50 at batch 2 once gave NaN at a count at which none of the larger products were wrong."""
 
 SMALL_TYPE_PRODUCTS = ((4096, 4096, 4096), (12288, 1536, 512), (2048, 2048, 2048))
 """The same for fp8 and int8, which need multiples of 16."""
