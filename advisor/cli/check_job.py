@@ -1,7 +1,7 @@
 """`advisor check --job`: at which numbers of SMs does one job compute what it should?"""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -22,7 +22,12 @@ from advisor_profiling.outcome import Failure
 from advisor_profiling.sweep import new_run, plan, sweep
 from advisor_profiling.window import RESULTS_ONLY
 
-_VERDICTS = {"right": "right", "wrong": "wrong", "differ": "differ", None: "silent"}
+_VERDICTS: Mapping[str | None, str] = {
+    "right": "right",
+    "wrong": "wrong",
+    "differ": "differ",
+    None: "silent",
+}
 """Keys of the answer by what was found."""
 
 
@@ -65,7 +70,7 @@ def _answer(
 ) -> dict[str, Any]:
     counts: dict[str, list[int]] = {key: [] for key in _VERDICTS.values()}
     for point in sorted(points, key=lambda p: p.units_granted or 0):
-        counts[_VERDICTS[point.results]].append(point.units_granted or 0)  # pyright: ignore
+        counts[_VERDICTS[point.results]].append(point.units_granted or 0)
     failed = {f"{f.target.runners[0].share}": f.reason or f.error for f in failures}
     return {"job": job.name, "gpu_model": gpu.model, **counts, "failed": failed}
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.flags import FLAGS
+from advisor.gpu import WHOLE
 from advisor.records import Point, SoloPoint
 from advisor_profiling.outcome import Failure
 from advisor_profiling.sweep import IDLE_DRIFT_W, SweepResult
@@ -117,12 +118,23 @@ def problems(
         f"{flag} at {', '.join(shares)} %: {FLAGS.get(flag, 'see docs/schema.md')}"
         for flag, shares in _shares_by_flag(points).items()
     ]
+    if _differs_everywhere(points):
+        found.append(
+            "its results differ from those on the whole GPU at every share: fix the job's seed, or "
+            "set results.tolerance in its file (docs/progress.md, Results)"
+        )
     used = max((p.memory_used_mib or 0 for p in points), default=0)
     if memory_mib and used > memory_mib / 2:
         found.append(f"it uses {used:.0f} of {memory_mib} MiB: too big to pair with its like")
     if result is not None:
         found += _sweep_problems(result)
     return found
+
+
+def _differs_everywhere(points: Sequence[SoloPoint]) -> bool:
+    """More likely a job that is never the same twice than a GPU that is never right."""
+    compared = [p.results for p in points if p.share_percent < WHOLE and p.results]
+    return len(compared) > 1 and set(compared) == {"differ"}
 
 
 def _sweep_problems(result: SweepResult) -> list[str]:

@@ -1,10 +1,13 @@
 """Rows of made-up pairs, as learners take them."""
 
 import dataclasses
+from collections.abc import Callable
 
 import synthetic_pairs as made_up
 
 from advisor.records import SoloPoint
+from advisor_training.learners import Fitted, Predicted
+from advisor_training.rows import Rows
 from advisor_training.train import TrainingSet, make_training_set
 
 
@@ -17,3 +20,16 @@ def solo_points() -> list[SoloPoint]:
 def training_set() -> TrainingSet:
     """Every made-up pair once."""
     return make_training_set(made_up.pair_points(), solo_points())
+
+
+def spy(seen: list[tuple[Rows, Rows]]) -> Callable[[Rows], Fitted]:
+    """A learner that knows everything and notes what it learned from and what it was asked."""
+
+    def learn(rows: Rows) -> Fitted:
+        def predict(asked: Rows) -> Predicted:
+            seen.append((rows, asked))
+            return Predicted(asked.speed_a, asked.speed_b, asked.power_w)
+
+        return predict
+
+    return learn

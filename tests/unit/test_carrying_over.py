@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ import synthetic_pairs as made_up
 import two_cards
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_rows import spy
 
 from advisor.errors import InputError
 from advisor_models.intervals import Bounds
@@ -65,19 +65,6 @@ def evaluation(both: Data) -> Evaluation:
         gpus=tuple(figures for figures, _ in found),
         gpu_curve=tuple(point for _, points in found for point in points),
     )
-
-
-def spy(seen: list[tuple[Rows, Rows]]) -> Callable[[Rows], Fitted]:
-    """A learner that knows everything and notes what it learned from and what it was asked."""
-
-    def learn(rows: Rows) -> Fitted:
-        def predict(asked: Rows) -> Predicted:
-            seen.append((rows, asked))
-            return Predicted(asked.speed_a, asked.speed_b, asked.power_w)
-
-        return predict
-
-    return learn
 
 
 def test_neither_the_gpu_model_nor_the_job_is_learned_from(both: Data) -> None:

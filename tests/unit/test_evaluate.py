@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import synthetic_pairs as made_up
+from made_up_rows import spy
 
 from advisor.errors import InputError, ModelError, StoreError
 from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
@@ -91,19 +92,6 @@ def knows_all(rows: Rows) -> Fitted:
 
 def answers_of(data: Data, protocol: str, learner: Callable[[Rows], Fitted]) -> Answers:
     return PROTOCOLS[protocol].answer(data.rows, learner, lambda: None)
-
-
-def spy(seen: list[tuple[Rows, Rows]]) -> Callable[[Rows], Fitted]:
-    """A learner that notes what it learned from and what it was asked."""
-
-    def learn(rows: Rows) -> Fitted:
-        def predict(asked: Rows) -> Predicted:
-            seen.append((rows, asked))
-            return Predicted(asked.speed_a, asked.speed_b, asked.power_w)
-
-        return predict
-
-    return learn
 
 
 def test_no_job_is_in_what_it_is_predicted_from(data: Data) -> None:

@@ -209,3 +209,13 @@ def test_progress_lines_hold_numbers_flags_and_time_to_go() -> None:
     )
     assert second == "  3/10  gemm 50 % = - units  100 steps/s -  - W -  eta 0:00"
     assert failure == "  failed: gemm at 30 %: bad [/checkpoint]"
+
+
+def test_a_job_that_is_never_the_same_twice_is_told_what_to_do() -> None:
+    """Where every share differs it is the job's seed; where one is right, it is that share."""
+    whole = point(share_percent=100.0, results="right")
+    shares = [point(share_percent=percent, results="differ") for percent in (10.0, 50.0)]
+    assert any("fix the job's seed" in text for text in problems([*shares, whole]))
+    right = point(share_percent=90.0, results="right")
+    assert not any("seed" in text for text in problems([*shares, right, whole]))
+    assert not any("seed" in text for text in problems([*shares[:1], whole]))
