@@ -147,6 +147,8 @@ def fetch(url: str, session: requests.Session | None = None) -> str:
         with session.get(url, timeout=(_CONNECT_S, _READ_S), stream=True) as answer:
             _check_answer(url, answer)
             body = _read(url, answer)
+    except (requests.ReadTimeout, urllib3.exceptions.ReadTimeoutError) as error:
+        raise _too_slow(url) from error
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
         raise SourceError(
             f"no answer from the exporter at {url}",
@@ -169,7 +171,7 @@ def _read(url: str, answer: requests.Response) -> bytes:
         if len(body) > _LARGEST_BYTES:
             raise _bad(url, f"sent more than {_LARGEST_BYTES} bytes")
         if time.monotonic() - started_s > _READ_S:
-            raise _bad(url, f"took longer than {_READ_S} s")
+            raise _too_slow(url)
     return bytes(body)
 
 
@@ -179,6 +181,10 @@ def _check_answer(url: str, answer: requests.Response) -> None:
     kind = answer.headers.get("Content-Type", "")
     if not kind.startswith(_TYPES):
         raise _bad(url, f"sent {kind or 'no content type'} instead of metrics text")
+
+
+def _too_slow(url: str) -> SourceError:
+    return _bad(url, f"took longer than {_READ_S} s")
 
 
 def _bad(url: str, what: str) -> SourceError:
