@@ -6,13 +6,11 @@ from types import MappingProxyType
 from advisor.objectives import Objective
 from advisor.predictions import Prediction, Way
 
-LEADS: Mapping[Way, float] = MappingProxyType({"split": 0.0, "uncapped": 0.05, "exclusive": 0.02})
+LEADS: Mapping[Way, float] = MappingProxyType({"split": 0.0, "uncapped": 0.05, "exclusive": 0.0})
 """How much more than a split a way must be worth to be taken, relative to it.
 
 Without limits a prediction is off by several times what it is off at a split. One after the other
-is measured, and expectations are smoother than what they stand for: the best of nine splits turns
-out above the largest of nine expected values more often than below it. Leaving workloads out, the
-choices from every way reach more of the oracle with these leads than without (docs/decisions.md).
+needs no lead: sharing must pay for what it risks, since a fault of one job can end both.
 """
 
 _PREFERENCE: tuple[Way, ...] = ("split", "uncapped", "exclusive")
@@ -22,7 +20,7 @@ _PREFERENCE: tuple[Way, ...] = ("split", "uncapped", "exclusive")
 def choose(
     predictions: Iterable[Prediction], objective: Objective, tie: float, *, mirrored: bool
 ) -> Prediction:
-    """The one that is worth most, less its lead; of nearly equal ones limits, then the most even.
+    """The one that is worth most, less its lead; see `_rank` for those that are nearly equal.
 
     Args:
         predictions: At least one, in any order.
@@ -34,11 +32,17 @@ def choose(
     least = max(worth for worth, _ in worths) * (1 - tie)
     tied = [(worth, p) for worth, p in worths if worth >= least]
 
-    def rank(item: tuple[float, Prediction]) -> tuple[float, ...]:
-        preference, gap, first = evenness(item[1], mirrored=mirrored)
-        return preference, gap, -item[0], first
+    return min(tied, key=lambda item: _rank(*item, mirrored=mirrored))[1]
 
-    return min(tied, key=rank)[1]
+
+def _rank(worth: float, p: Prediction, *, mirrored: bool) -> tuple[float, ...]:
+    """Of ways worth the same, limits before none, then the most even.
+
+    Sharing that does no more work than one after the other comes last: it has nothing to offer.
+    """
+    preference, gap, first = evenness(p, mirrored=mirrored)
+    pointless = p.way != "exclusive" and p.result.stp <= 1
+    return pointless, preference, gap, -worth, first
 
 
 def evenness(p: Prediction, *, mirrored: bool) -> tuple[int, float, float]:

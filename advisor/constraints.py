@@ -7,6 +7,7 @@ from advisor.errors import InputError
 from advisor.gpu import MEMORY_PART
 from advisor.predictions import Prediction
 from advisor.profiles import Profile
+from advisor.settings import MIN_SPEED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,29 +15,34 @@ class Limits:
     """What every answer must keep.
 
     Attributes:
-        min_speed: Least relative speed by name of job, above 0 and at most 1; a job beside itself
-            keeps it twice.
+        min_speed: Least relative speed by name of job, 0 to 1; a job beside itself keeps it twice.
+        default_min_speed: The same of jobs without a number of their own; 0: no limit.
         max_power_w: Most power at any time; None: no ceiling.
         memory_mib: Memory of the card; None: not looked at.
     """
 
     min_speed: Mapping[str, float] = field(default_factory=dict[str, float])
+    default_min_speed: float = MIN_SPEED
     max_power_w: float | None = None
     memory_mib: float | None = None
 
     def __post_init__(self) -> None:
-        for job, speed in self.min_speed.items():
-            if not 0 < speed <= 1:
+        for job, speed in (*self.min_speed.items(), ("all jobs", self.default_min_speed)):
+            if not 0 <= speed <= 1:
                 raise InputError(
-                    f"a least speed of {speed:g} for {job} is not possible",
+                    f"a minimum speed of {speed:g} for {job} is not possible",
                     why="1 is as fast as alone on the whole GPU",
-                    fix="give a number above 0 and at most 1, such as 0.5",
+                    fix="give a number from 0 to 1, such as 0.5",
                 )
         for name in ("max_power_w", "memory_mib"):
             value = getattr(self, name)
             # "not above 0" is true of NaN as well.
             if value is not None and not value > 0:
                 raise InputError(f"{name} is {value:g}", fix="give a number above 0")
+
+    def least_speed(self, job: str) -> float:
+        """The relative speed that a job must keep."""
+        return self.min_speed.get(job, self.default_min_speed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,7 @@ def misses(prediction: Prediction, a: Profile, b: Profile, limits: Limits) -> tu
     p = prediction
     speeds = p.speed_a.value, p.speed_b.value
     return (
-        *_slow(a, b, speeds, limits),
+        *_slow(p, a, b, speeds, limits),
         *_hot(_most_power_w(p, a, b, p.power_w.value), limits),
         *_crowded(p, a, b, limits),
     )
@@ -68,16 +74,20 @@ def risks(prediction: Prediction, a: Profile, b: Profile, limits: Limits) -> tup
     p = prediction
     speeds = p.speed_a.low, p.speed_b.low
     return (
-        *_slow(a, b, speeds, limits),
+        *_slow(p, a, b, speeds, limits),
         *_hot(_most_power_w(p, a, b, p.power_w.high), limits),
     )
 
 
-def _slow(a: Profile, b: Profile, speeds: tuple[float, float], limits: Limits) -> Iterator[Miss]:
+def _slow(
+    p: Prediction, a: Profile, b: Profile, speeds: tuple[float, float], limits: Limits
+) -> Iterator[Miss]:
+    if p.way == "exclusive":
+        return  # one after the other, each job runs at its full speed, only later
     for job, speed in zip((a.job, b.job), speeds, strict=True):
-        least = limits.min_speed.get(job, 0.0)
+        least = limits.least_speed(job)
         if speed < least:
-            text = f"{job} runs at {speed:.3g} of its speed, {least:g} was asked for"
+            text = f"{job} runs at {100 * speed:.3g} % of its speed alone, below {100 * least:g} %"
             yield Miss(text, 1 - speed / least)
 
 

@@ -1,10 +1,13 @@
 """What a split is worth: objectives over the rates and the power of two jobs. Pure arithmetic.
 
-Relative speeds have no unit, so their sum S does not depend on what a job counts; the sum of raw
-rates, the objective of "Energy-efficient GPU SM allocation" (section 4), adds two units and lets
-the job with the larger number decide.
+To compare splits, the work of two different jobs must be added up. `energy-efficiency` counts it in
+the joules that it takes alone, `throughput-per-watt` in the seconds that it takes alone, and
+`raw-throughput-per-watt`, the objective of "Energy-efficient GPU SM allocation" (section 4), in
+steps of whatever the job counts. docs/objectives.md derives them and says which question each
+answers.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -21,18 +24,22 @@ class SplitResult:
         rate_b: Progress of the second job per second, in its own unit.
         solo_rate_a: Rate of the first job alone on the whole GPU, above 0.
         solo_rate_b: Rate of the second job alone on the whole GPU, above 0.
-        power_w: Power of the GPU, above 0.
+        solo_power_a_w: Power of the GPU while the first job runs alone on all of it, above 0.
+        solo_power_b_w: The same of the second job.
+        power_w: Power of the GPU while both run, above 0.
     """
 
     rate_a: float
     rate_b: float
     solo_rate_a: float
     solo_rate_b: float
+    solo_power_a_w: float
+    solo_power_b_w: float
     power_w: float
 
     def __post_init__(self) -> None:
         # "not above 0" is true of NaN as well.
-        for name in ("solo_rate_a", "solo_rate_b", "power_w"):
+        for name in _DIVISORS:
             if not (value := getattr(self, name)) > 0:
                 raise InputError(f"{name} is {value}", why="objectives divide by it")
 
@@ -45,6 +52,27 @@ class SplitResult:
     def speed_b(self) -> float:
         """Relative speed of the second job."""
         return self.rate_b / self.solo_rate_b
+
+    @property
+    def stp(self) -> float:
+        """Sum of relative speeds (system throughput, STP): 1 is what one job at a time gives."""
+        return self.speed_a + self.speed_b
+
+    @property
+    def same_work_w(self) -> float:
+        """Joules that the work of one second of sharing takes one after the other."""
+        return self.speed_a * self.solo_power_a_w + self.speed_b * self.solo_power_b_w
+
+    @property
+    def energy_saved(self) -> float:
+        """Part of the energy saved for the same work, against one after the other.
+
+        0.1 is a tenth less energy; below 0 sharing costs more. Minus infinity without any work.
+        """
+        return 1 - self.power_w / self.same_work_w if self.same_work_w > 0 else -math.inf
+
+
+_DIVISORS = ("solo_rate_a", "solo_rate_b", "solo_power_a_w", "solo_power_b_w", "power_w")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,23 +139,26 @@ def exclusive(
     Each then does half of what it would do alone, so the relative speeds are 1/2 and 1/2, and the
     energy of a second is half a second at one power and half a second at the other: the power is
     the mean of the two. Half of the time for each is what an even-handed queue gives; with any
-    other part the relative speeds still add up to 1.
+    other part the relative speeds still add up to 1, and the energy saved is still 0.
     """
     return SplitResult(
         rate_a=solo_rate_a / 2,
         rate_b=solo_rate_b / 2,
         solo_rate_a=solo_rate_a,
         solo_rate_b=solo_rate_b,
+        solo_power_a_w=solo_power_a_w,
+        solo_power_b_w=solo_power_b_w,
         power_w=(solo_power_a_w + solo_power_b_w) / 2,
     )
 
 
-def _throughput(result: SplitResult) -> float:
-    return result.speed_a + result.speed_b
+def _energy_efficiency(result: SplitResult) -> float:
+    # The inverse of 1 - energy_saved, so both put the same split first; never below 0.
+    return result.same_work_w / result.power_w
 
 
 def _throughput_per_watt(result: SplitResult) -> float:
-    return _throughput(result) / result.power_w
+    return result.stp / result.power_w
 
 
 def _raw_throughput_per_watt(result: SplitResult) -> float:
@@ -136,14 +167,16 @@ def _raw_throughput_per_watt(result: SplitResult) -> float:
 
 def _energy_delay(result: SplitResult) -> float:
     # Energy for one unit of work is power / S and its time is 1 / S; this is 1 / (energy x time).
-    return _throughput(result) ** 2 / result.power_w
+    return result.stp**2 / result.power_w
 
 
 def _max_min(result: SplitResult) -> float:
     return min(result.speed_a, result.speed_b)
 
 
-DEFAULT_OBJECTIVE = "throughput-per-watt"
+DEFAULT_OBJECTIVE = "energy-efficiency"
+
+PER_WATT_OBJECTIVE = "throughput-per-watt"
 
 OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
     {
@@ -151,6 +184,13 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
         for objective in (
             Objective(
                 DEFAULT_OBJECTIVE,
+                "energy that the same work takes one after the other, per energy that it takes "
+                "shared",
+                "1",
+                _energy_efficiency,
+            ),
+            Objective(
+                PER_WATT_OBJECTIVE,
                 "sum of relative speeds per watt",
                 "1/W",
                 _throughput_per_watt,
@@ -161,7 +201,7 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
                 "steps/J",
                 _raw_throughput_per_watt,
             ),
-            Objective("throughput", "sum of relative speeds", "1", _throughput),
+            Objective("throughput", "sum of relative speeds", "1", lambda result: result.stp),
             Objective(
                 "energy-delay",
                 "inverse of energy times time for one unit of work: squared sum of relative "

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from advisor.constraints import Limits
 from advisor.errors import InputError
 from advisor.gpu import MEMORY_PART
-from advisor.objectives import DEFAULT_OBJECTIVE, find_objective
+from advisor.objectives import PER_WATT_OBJECTIVE, find_objective
 from advisor.place_options import Ints, JobType, PairOptions, check_power
 from advisor.predictions import Split
 from advisor.profiles import Floats
@@ -31,9 +31,12 @@ Choice: TypeAlias = tuple[int, int]
 
 ALONE = -1
 
-NO_LIMITS = Limits()
+PLACE_OBJECTIVE = PER_WATT_OBJECTIVE
+
+NO_LIMITS = Limits(default_min_speed=0)
 
 REFUSED: Mapping[str, str] = {
+    "energy-efficiency": "a job that waits saves nothing, and it is not asked which jobs wait",
     "raw-throughput-per-watt": "over many jobs it adds rates of many units, and the type with the "
     "largest numbers would decide",
     "energy-delay": "energy times time of a whole cluster is no sum over its GPUs",
@@ -128,7 +131,7 @@ def make_problem(
     gpus: int,
     *,
     idle_power_w: float,
-    objective: str = DEFAULT_OBJECTIVE,
+    objective: str = PLACE_OBJECTIVE,
     limits: Limits = NO_LIMITS,
 ) -> Problem:
     """A problem whose numbers make sense.
@@ -165,7 +168,7 @@ def make_problem(
         options=options,
         gpus=gpus,
         idle_power_w=idle_power_w,
-        per_watt=objective == DEFAULT_OBJECTIVE,
+        per_watt=objective == PLACE_OBJECTIVE,
         pair_fits=_pair_fits(types, options, limits),
         alone_fits=_alone_fits(types, limits),
     )
@@ -210,7 +213,7 @@ def _use(problem: Problem, choice: Choice, times: int) -> Use:
 
 
 def _pair_fits(types: Sequence[JobType], options: PairOptions, limits: Limits) -> Bools:
-    least = np.array([limits.min_speed.get(kind.name, 0.0) for kind in types])[:, None]
+    least = np.array([limits.least_speed(kind.name) for kind in types])[:, None]
     memory_mib = _memory_mib(types)
     together_mib = memory_mib[options.first] + memory_mib[options.second]
     counts = np.array([kind.count for kind in types])

@@ -35,6 +35,8 @@ class Prediction:
         power_w: Power of the GPU.
         solo_rate_a: Rate of the first job alone on the whole GPU.
         solo_rate_b: Rate of the second job alone on the whole GPU.
+        solo_power_a_w: Power of the GPU while the first job runs alone on all of it.
+        solo_power_b_w: The same of the second job.
     """
 
     way: Way
@@ -45,6 +47,8 @@ class Prediction:
     power_w: Interval
     solo_rate_a: float
     solo_rate_b: float
+    solo_power_a_w: float
+    solo_power_b_w: float
 
     @property
     def rate_a(self) -> Interval:
@@ -78,6 +82,8 @@ class Prediction:
             rate_b=speed_b * self.solo_rate_b,
             solo_rate_a=self.solo_rate_a,
             solo_rate_b=self.solo_rate_b,
+            solo_power_a_w=self.solo_power_a_w,
+            solo_power_b_w=self.solo_power_b_w,
             power_w=power_w,
         )
 
@@ -111,4 +117,6 @@ def predict_exclusive(a: Profile, b: Profile) -> Prediction:
         power_w=Interval(power_w, power_w, power_w),
         solo_rate_a=a.whole_gpu_rate,
         solo_rate_b=b.whole_gpu_rate,
+        solo_power_a_w=a.whole_gpu_power_w,
+        solo_power_b_w=b.whole_gpu_power_w,
     )

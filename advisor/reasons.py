@@ -9,6 +9,7 @@ from advisor.flags import DOUBTFUL, FLAGS
 from advisor.predictions import NINE, Split
 from advisor.profiles import Profile
 from advisor.recommendation import (
+    Option,
     Recommendation,
     best,
     is_mirrored,
@@ -65,7 +66,10 @@ def _why_not_more(answer: Recommendation) -> Iterator[str]:
     if possible.worth.value > choice.worth.value:
         more, lead = percent(possible.gain_over(choice), 2), LEADS[possible.prediction.way]
         if lead:
-            rule = f"less than the {percent(lead)} that it must be ahead, since it is less certain"
+            needed = percent((1 + lead) / (1 - answer.request.tie) - 1, 1)
+            rule = f"less than the {needed} that it must be ahead: its prediction is less certain"
+        elif "exclusive" in (possible.prediction.way, choice.prediction.way):
+            rule = f"which is a tie: {_why_tied(choice)}"
         else:
             rule = "which is a tie: the more even split is taken"
         yield f"{possible.name} is worth {more} more, {rule}"
@@ -73,6 +77,12 @@ def _why_not_more(answer: Recommendation) -> Iterator[str]:
     if barred.misses and barred.gain_over(choice) > answer.request.tie:
         more = percent(barred.gain_over(choice), 1)
         yield f"{barred.name} would be worth {more} more, but {worst_miss(barred).text}"
+
+
+def _why_tied(choice: Option) -> str:
+    if choice.prediction.way == "exclusive":
+        return "sharing would not be done sooner"
+    return "sharing is done sooner"
 
 
 def _why_this_way(answer: Recommendation) -> Iterator[str]:

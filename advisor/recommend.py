@@ -30,6 +30,7 @@ from advisor.recommendation import (
     Request,
     is_mirrored,
     nearest,
+    worst_miss,
 )
 from advisor.rules import Choice, rule_choices
 from advisor.safe_counts import CheckedCounts
@@ -44,8 +45,8 @@ __all__ = [
     "recommend",
 ]
 
-RAW_OBJECTIVE = "raw-throughput-per-watt"
-"""The paper's, shown beside whatever was asked for."""
+SHOWN = (DEFAULT_OBJECTIVE, "throughput")
+"""Energy and time: shown beside whatever was asked for."""
 
 
 def recommend(
@@ -61,7 +62,8 @@ def recommend(
         a: The first job.
         b: The second job, on the same GPU model; it may be the first one again.
         predictor: Says what to expect of splits.
-        request: Objective and limits; the default is work per joule without limits.
+        request: Objective and limits; the default is energy for the same work, each job at
+            `advisor.settings.MIN_SPEED` at least.
         checked: What the check of this GPU model found; no split has a count that is unsafe.
 
     Raises:
@@ -93,7 +95,7 @@ def recommend(
         rules={name: options[choice] if choice else None for name, choice in rules.items()},
         picks={
             name: options[_key(pick(feasible, OBJECTIVES[name]))]
-            for name in dict.fromkeys((objective.name, DEFAULT_OBJECTIVE, RAW_OBJECTIVE))
+            for name in dict.fromkeys((objective.name, *SHOWN))
         },
     )
     wanted = _wanted_splits(a, b, fine=request.fine)
@@ -120,7 +122,7 @@ def candidate_splits(
 
 
 def _wanted_splits(a: Profile, b: Profile, *, fine: bool) -> tuple[Split, ...]:
-    return _unit_splits(a, b) if fine else NINE
+    return (*NINE, *_unit_splits(a, b)) if fine else NINE
 
 
 def _candidates(splits: Iterable[Split]) -> list[Choice]:
@@ -176,7 +178,7 @@ def _check(a: Profile, b: Profile, request: Request) -> None:
         )
     if strangers := sorted(set(request.min_speed) - {a.job, b.job}):
         raise InputError(
-            f"a least speed was given for {', '.join(strangers)}",
+            f"a minimum speed was given for {', '.join(strangers)}",
             why=f"the jobs are {a.job} and {b.job}",
         )
 
@@ -186,5 +188,6 @@ def _no_split(candidates: Sequence[Option], a: Profile, b: Profile) -> NoSplitEr
     return NoSplitError(
         f"{a.job} and {b.job} cannot run on one {a.gpu_model} within these limits",
         why=f"nearest is {near.name}: {'; '.join(miss.text for miss in near.misses)}",
-        fix="loosen that limit, or give each job a GPU of its own",
+        fix="loosen that limit; a GPU for each is no help, since alone "
+        f"{worst_miss(candidates[-1]).text}",
     )

@@ -86,6 +86,8 @@ def physical_predictions(a: Profile, b: Profile, splits: Sequence[Split]) -> lis
             power_w=power_w,
             solo_rate_a=a.whole_gpu_rate,
             solo_rate_b=b.whole_gpu_rate,
+            solo_power_a_w=a.whole_gpu_power_w,
+            solo_power_b_w=b.whole_gpu_power_w,
         )
         for split, speed_a, speed_b, power_w in numbers
     ]

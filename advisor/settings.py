@@ -6,10 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from advisor.errors import InputError
 from advisor.gpu import PERCENTAGE
 
 RUNTIME_DIR = "ADVISOR_RUNTIME_DIR"
 
+MIN_SPEED = 0.4
+"""Relative speed that every job keeps unless another one is asked for.
+
+Without it the split that saves most energy often leaves one job with a tenth of its speed.
+docs/measurements has what other values cost.
+"""
 LIMIT_VARIABLES = (
     PERCENTAGE,
     "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING",
@@ -38,6 +45,8 @@ class Settings:
         database_url: `ADVISOR_DATABASE_URL`; None: SQLite in `home`.
         mps_pipe_dir: `CUDA_MPS_PIPE_DIRECTORY`: a daemon that is already there; None: our own.
         dcgm_url: `ADVISOR_DCGM_URL`, address of a dcgm-exporter.
+        min_speed: `ADVISOR_MIN_SPEED`: the relative speed that every job keeps unless another one
+            is asked for, 0 to 1.
         environment: All variables, as the base of a job's own.
     """
 
@@ -48,6 +57,7 @@ class Settings:
     database_url: str | None
     mps_pipe_dir: Path | None
     dcgm_url: str
+    min_speed: float
     environment: Mapping[str, str]
 
     def job_environment(self) -> dict[str, str]:
@@ -68,6 +78,7 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         database_url=environment.get("ADVISOR_DATABASE_URL") or None,
         mps_pipe_dir=Path(pipe_dir).absolute() if pipe_dir else None,
         dcgm_url=environment.get("ADVISOR_DCGM_URL") or "http://127.0.0.1:9400/metrics",
+        min_speed=_min_speed(environment.get("ADVISOR_MIN_SPEED")),
         environment=dict(environment),
     )
 
@@ -75,6 +86,20 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
 def python() -> str:
     """The interpreter that runs our own small programs next to a job."""
     return sys.executable
+
+
+def _min_speed(given: str | None) -> float:
+    try:
+        speed = float(given) if given else MIN_SPEED
+    except ValueError:
+        speed = -1.0
+    if not 0 <= speed <= 1:
+        raise InputError(
+            f"ADVISOR_MIN_SPEED is {given}",
+            why="it is a part of the speed of a job alone",
+            fix="set it to a number from 0 to 1, such as 0.5, or unset it",
+        )
+    return speed
 
 
 def _runtime_dir(environment: Mapping[str, str]) -> Path:

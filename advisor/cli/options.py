@@ -31,7 +31,9 @@ Objective: TypeAlias = Annotated[
 
 MinSpeed: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(help="Least speed, JOB=0.5 or 0.5 for all; 1 is as fast as alone"),
+    typer.Option(
+        help="Minimum speed, JOB=0.5 or 0.5 for all; 1 is as alone; 0.4 if not given, 0 lifts it"
+    ),
 ]
 
 MaxPower: TypeAlias = Annotated[float | None, typer.Option(help="Most power of a GPU, W")]

@@ -16,7 +16,7 @@ from rich.progress import Progress
 from advisor.cli.least_speeds import least_speeds
 from advisor.cli.options import AsJson, GpuModel, MaxPower, Memory, MinSpeed, Profiles
 from advisor.errors import InputError
-from advisor.objectives import DEFAULT_OBJECTIVE
+from advisor.place import PLACE_OBJECTIVE
 from advisor.settings import read_settings
 
 # What needs numpy is imported in the command: `advisor --help` works without it.
@@ -42,7 +42,7 @@ def place(
     ] = None,
     objective: Annotated[
         str, typer.Option(help="What is maximised: throughput-per-watt, throughput")
-    ] = DEFAULT_OBJECTIVE,
+    ] = PLACE_OBJECTIVE,
     min_speed: MinSpeed = None,
     max_power: MaxPower = None,
     memory: Memory = None,
@@ -61,9 +61,12 @@ def place(
     from advisor.constraints import Limits
     from advisor_models.placing import Wanted, plan, to_json
 
-    names = list(dict.fromkeys(queue))
+    names, settings = list(dict.fromkeys(queue)), read_settings()
     limits = Limits(
-        min_speed=least_speeds(min_speed or (), names), max_power_w=max_power, memory_mib=memory
+        min_speed=least_speeds(min_speed or (), names),
+        default_min_speed=settings.min_speed,
+        max_power_w=max_power,
+        memory_mib=memory,
     )
     wanted = Wanted(
         queue=queue,
@@ -75,7 +78,7 @@ def place(
         time_limit_s=time_limit,
     )
     with _progress() as told:
-        planned = plan(wanted, read_settings(), told)
+        planned = plan(wanted, settings, told)
     if as_json:
         typer.echo(json.dumps(to_json(planned)))
     else:

@@ -49,14 +49,15 @@ def recommend(
     from advisor_models.answer import answer, to_json
     from advisor_models.known_profiles import find_profiles
 
+    settings = read_settings()
     request = Request(
         objective=objective,
         min_speed=least_speeds(min_speed or (), (job_a, job_b)),
+        default_min_speed=settings.min_speed,
         max_power_w=max_power,
         memory_mib=memory,
         fine=fine,
     )
-    settings = read_settings()
     found = find_profiles((job_a, job_b), settings, gpu_model, profiles)
     given = answer(found, request, settings)
     if as_json:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from advisor.errors import BusyError
@@ -62,8 +62,11 @@ class Asked:
     memory_mib: float | None = None
     fine: bool = False
 
-    def request(self) -> Request:
+    def request(self, default_min_speed: float) -> Request:
         """As the arithmetic takes it.
+
+        Args:
+            default_min_speed: Of jobs without a number of their own.
 
         Raises:
             InputError: a limit that cannot be meant.
@@ -71,6 +74,7 @@ class Asked:
         return Request(
             objective=self.objective,
             min_speed=dict(self.min_speed),
+            default_min_speed=default_min_speed,
             max_power_w=self.max_power_w,
             memory_mib=self.memory_mib,
             fine=self.fine,
@@ -118,7 +122,7 @@ class Engine:
         change_count: Callable[[], int],
     ) -> None:
         self._store, self._registry, self._change_count = store, registry, change_count
-        self._home = settings.home
+        self._home, self._min_speed = settings.home, settings.min_speed
         self.jobs = Jobs(settings.jobs_dir, store)
         self._kept = _Kept(-1, (-1, -1, -1), (), Lru(MOST_JOBS), None)
         self._fresh_until = self._looked_at = self._changed_at = float("-inf")
@@ -201,13 +205,17 @@ class Engine:
         found = await self._found(kept, names, wanted.gpu_model)
         predictor = await self._predictor(kept)
         checked = await self._checked(kept, found)
+        limits = replace(wanted.limits, default_min_speed=self._min_speed)
+        wanted = replace(wanted, limits=limits)
         async with self._placing:
             return await asyncio.to_thread(plan_by, predictor, found, wanted, checked)
 
     async def _answer(self, kept: _Kept, asked: Asked) -> Answer:
         found = await self._found(kept, asked.jobs, asked.gpu_model)
         predictor = await self._predictor(kept)
-        return answer_by(predictor, found, asked.request(), await self._checked(kept, found))
+        return answer_by(
+            predictor, found, asked.request(self._min_speed), await self._checked(kept, found)
+        )
 
     async def _found(self, kept: _Kept, names: Sequence[str], gpu_model: str | None) -> Found:
         known = {name: kept.profiles.get(name) for name in names}

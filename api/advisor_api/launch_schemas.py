@@ -129,7 +129,7 @@ class LaunchRequest(Strict):
             return {} if least is None else dict.fromkeys(jobs, least)
         if strangers := sorted(set(least) - jobs):
             raise InputError(
-                f"a least speed was given for {strangers[0]}", why="no such job is to be launched"
+                f"a minimum speed was given for {strangers[0]}", why="no such job is to be launched"
             )
         return least
 

@@ -14,6 +14,7 @@ from advisor.constraints import Limits
 from advisor.errors import InputError
 from advisor.objectives import DEFAULT_OBJECTIVE, find_objective
 from advisor.objectives import OBJECTIVES as ALL_OBJECTIVES
+from advisor.place import PLACE_OBJECTIVE
 from advisor_api.engine import Asked
 from advisor_models.placing import Wanted
 
@@ -52,7 +53,7 @@ Objective: TypeAlias = Annotated[
     AfterValidator(_objective),
     WithJsonSchema({"type": "string", "enum": list(ALL_OBJECTIVES)}),
 ]
-Speed: TypeAlias = Annotated[float, Field(gt=0, le=1)]
+Speed: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST_PLACED)]
 
 JobInPath: TypeAlias = Annotated[str, Path(pattern=NAME, description="name of a job")]
@@ -90,7 +91,8 @@ class Constraints(Strict):
 
     min_speed: Speed | Annotated[dict[JobName, Speed], Field(max_length=MOST_TYPES)] | None = Field(
         default=None,
-        description="least relative speed: of all jobs, or by name of job; 1 is as alone",
+        description="least relative speed: of all jobs, or by name of job; 1 is as alone, 0 lifts "
+        "the limit; left out, the service's setting holds (0.4)",
     )
     max_power_w: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
         default=None, description="most power of the GPU, W"
@@ -148,7 +150,7 @@ class PlacementRequest(Strict):
         default=None, description="else the one that all profiles have in common"
     )
     objective: Objective = Field(
-        default=DEFAULT_OBJECTIVE, description="throughput-per-watt or throughput"
+        default=PLACE_OBJECTIVE, description="throughput-per-watt or throughput"
     )
     constraints: Constraints = Constraints()
     time_limit_s: Annotated[float, Field(gt=0, le=MOST_SEARCH_S)] = Field(
@@ -190,7 +192,7 @@ class PlacementRequest(Strict):
         least = _least_speeds(self.constraints, names)
         if strangers := sorted(set(least) - set(names)):
             raise InputError(
-                f"a least speed was given for {', '.join(strangers[:5])}",
+                f"a minimum speed was given for {', '.join(strangers[:5])}",
                 why="no such job is to be placed",
             )
         return Limits(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
 from advisor.job import Job
 from advisor.launch.spec import Forecast, Pair
-from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor.predictions import Prediction
 from advisor.profiles import Profile
 from advisor.recommend import Recommendation, Request
@@ -35,6 +35,7 @@ def recommended(
     request = Request(
         objective=wanted.objective,
         min_speed={job: least for job, least in wanted.min_speed.items() if job in names},
+        default_min_speed=settings.min_speed,
         max_power_w=wanted.max_power_w,
         memory_mib=wanted.memory_mib,
     )
@@ -136,7 +137,7 @@ def _with_forecast(pair: Pair, expected: Prediction, manifest: Manifest) -> Pair
         power_w=expected.power_w,
         solo_rate_a=expected.solo_rate_a,
         solo_rate_b=expected.solo_rate_b,
-        work_per_joule=expected.worth(OBJECTIVES[DEFAULT_OBJECTIVE]),
+        work_per_joule=expected.worth(OBJECTIVES[PER_WATT_OBJECTIVE]),
         coverage=manifest.intervals.coverage,
     )
     return replace(pair, forecast=forecast)

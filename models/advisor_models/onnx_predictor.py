@@ -102,6 +102,7 @@ class OnnxPredictor:
             speeds_b=_scaled(log_kept[n:], inputs.kept * inputs.b.relative_rate),
             powers_w=_scaled(log_ratio, physical_power_w(inputs.a, inputs.b)),
             rates=(a.whole_gpu_rate, b.whole_gpu_rate),
+            solo_powers_w=(a.whole_gpu_power_w, b.whole_gpu_power_w),
             bounds=bounds,
         )
 
@@ -169,6 +170,7 @@ def _predictions(
     speeds_b: Sequence[float],
     powers_w: Sequence[float],
     rates: tuple[float, float],
+    solo_powers_w: tuple[float, float],
     bounds: _Bounds,
 ) -> list[Prediction]:
     return [
@@ -181,6 +183,8 @@ def _predictions(
             power_w=_around(power_w, bounds.power_uncapped if split == UNCAPPED else bounds.power),
             solo_rate_a=rates[0],
             solo_rate_b=rates[1],
+            solo_power_a_w=solo_powers_w[0],
+            solo_power_b_w=solo_powers_w[1],
         )
         for split, speed_a, speed_b, power_w in zip(
             splits, speeds_a, speeds_b, powers_w, strict=True

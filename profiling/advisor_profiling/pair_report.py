@@ -16,28 +16,33 @@ from advisor_profiling.outcome import Cost
 WIDTH = 120
 """Columns that the table may need."""
 
-COLUMNS = ("pair", "windows", "best split", "speed", "speed", "W", "vs 50/50", "vs no limit")
-"""Headings of the table; speed is relative to the job alone on the whole GPU."""
+Alone = Mapping[str, tuple[float, float]]
+"""Rate and power of each job alone on the whole GPU."""
+
+COLUMNS = ("pair", "windows", "best split", "speed", "speed", "W", "saves", "at 50/50", "no limit")
+"""Headings of the table; speed is relative to the job alone on the whole GPU, and what is saved is
+energy for the same work, against one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """The best measured split of a pair that is not over-subscribed, by work per joule.
+    """The measured split of a pair that saves most energy and is not over-subscribed.
 
     Attributes:
         windows: Good points of the pair.
-        best: The mean of its windows; None where the jobs' rates alone are not known.
-        over_equal: Gain over 50/50 on the same card, 0.1 for 10 %; None where that was not
-            measured.
-        over_uncapped: Gain over MPS without limits on the same card.
+        best: The mean of its windows; None where the jobs' rates and power alone are not known.
+        saved: Part of the energy saved for the same work, against one after the other; 0.1 is 10 %.
+        equal_saved: The same of 50/50 on that card; None where it was not measured.
+        uncapped_saved: The same of MPS without limits on that card.
     """
 
     pair: tuple[str, str]
     windows: int
     best: PairPoint | None = None
     speeds: tuple[float, float] | None = None
-    over_equal: float | None = None
-    over_uncapped: float | None = None
+    saved: float | None = None
+    equal_saved: float | None = None
+    uncapped_saved: float | None = None
 
 
 def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[PairResult]:
@@ -45,9 +50,9 @@ def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[Pa
 
     Args:
         points: Pair points of one run.
-        solo: Solo points; those at 100 % give the rates that speeds are relative to.
+        solo: Solo points; those at 100 % give the rates and the power alone.
     """
-    alone = _whole_gpu_rates(solo)
+    alone = _alone(solo)
     pairs: defaultdict[tuple[str, str], list[PairPoint]] = defaultdict(list)
     for point in points:
         if not DOUBTFUL & set(point.flags):
@@ -62,20 +67,20 @@ def references(own: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list[So
         own: Solo points of the run.
         others: Solo points of any run on the same GPU model.
     """
-    known = _whole_gpu_rates(own)
+    known = _alone(own)
     newest: dict[str, SoloPoint] = {}
     for point in sorted(others, key=lambda p: p.started_at):
-        if point.job not in known and _whole_gpu_rates([point]):
+        if point.job not in known and _alone([point]):
             newest[point.job] = point
     return [*own, *newest.values()]
 
 
 def unknown_alone_text(points: Iterable[PairPoint], solo: Sequence[SoloPoint]) -> list[str]:
-    """A line for each job of the pairs whose rate alone is not known."""
+    """A line for each job of the pairs whose rate and power alone are not known."""
     jobs = {job for point in points for job in point.pair}
     return [
-        f"no rate of {job} alone at 100 % is known: advisor profile {job}"
-        for job in sorted(jobs - _whole_gpu_rates(solo).keys())
+        f"no rate and power of {job} alone at 100 % are known: advisor profile {job}"
+        for job in sorted(jobs - _alone(solo).keys())
     ]
 
 
@@ -124,26 +129,23 @@ def left_out_text(points: Sequence[PairPoint]) -> str | None:
     return f"left out of the table: {listed}"
 
 
-def _result(
-    pair: tuple[str, str], points: Sequence[PairPoint], alone: Mapping[str, float]
-) -> PairResult:
+def _result(pair: tuple[str, str], points: Sequence[PairPoint], alone: Alone) -> PairResult:
     known = [c for c in (_candidate(p, alone) for p in _means(points)) if c is not None]
     limited = {c: p for c, p in known if p.mode in {"mps", "cu_mask"} and _fits(p)}
     if not limited:
         return PairResult(pair, len(points))
-    objective = OBJECTIVES[DEFAULT_OBJECTIVE]
-    chosen = best(limited, objective)
-    value = objective.value(chosen.result)
+    chosen = best(limited, OBJECTIVES[DEFAULT_OBJECTIVE])
     same_card = [(c, p) for c, p in known if p.gpu_uuid == limited[chosen].gpu_uuid]
-    equal = [objective.value(c.result) for c, _ in same_card if _shares(c) == (50, 50)]
-    free = [objective.value(c.result) for c, p in same_card if p.mode == "uncapped"]
+    equal = [c.result.energy_saved for c, _ in same_card if _shares(c) == (50, 50)]
+    free = [c.result.energy_saved for c, p in same_card if p.mode == "uncapped"]
     return PairResult(
         pair,
         len(points),
         limited[chosen],
         (chosen.result.speed_a, chosen.result.speed_b),
-        _gain(value, equal),
-        _gain(value, free),
+        chosen.result.energy_saved,
+        _mean(equal),
+        _mean(free),
     )
 
 
@@ -171,36 +173,40 @@ def _fits(point: PairPoint) -> bool:
     return point.units_a + point.units_b <= point.units_total
 
 
-def _candidate(point: PairPoint, alone: Mapping[str, float]) -> tuple[Candidate, PairPoint] | None:
-    solo_a, solo_b = alone.get(point.job_a), alone.get(point.job_b)
-    if not (solo_a and solo_b and point.power_w) or point.rate_a is None or point.rate_b is None:
+def _candidate(point: PairPoint, alone: Alone) -> tuple[Candidate, PairPoint] | None:
+    a, b = alone.get(point.job_a), alone.get(point.job_b)
+    if not (a and b and point.power_w) or point.rate_a is None or point.rate_b is None:
         return None
     result = SplitResult(
         rate_a=point.rate_a,
         rate_b=point.rate_b,
-        solo_rate_a=solo_a,
-        solo_rate_b=solo_b,
+        solo_rate_a=a[0],
+        solo_rate_b=b[0],
+        solo_power_a_w=a[1],
+        solo_power_b_w=b[1],
         power_w=point.power_w,
     )
     return Candidate(point.share_a_percent, point.share_b_percent, result), point
 
 
-def _whole_gpu_rates(solo: Sequence[SoloPoint]) -> dict[str, float]:
-    """Rate of each job alone on the whole GPU, the mean of its good windows."""
-    rates: defaultdict[str, list[float]] = defaultdict(list)
-    for point in solo:
-        if point.share_percent == 100 and point.rate and not DOUBTFUL & set(point.flags):
-            rates[point.job].append(point.rate)
-    return {job: sum(found) / len(found) for job, found in rates.items()}
+def _alone(solo: Sequence[SoloPoint]) -> dict[str, tuple[float, float]]:
+    """Rate and power of each job alone on the whole GPU, the mean of its good windows."""
+    readings: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for p in solo:
+        if p.share_percent == 100 and p.rate and p.power_w and not DOUBTFUL & set(p.flags):
+            readings[p.job].append((p.rate, p.power_w))
+    return {
+        job: (fmean(rate for rate, _ in found), fmean(power_w for _, power_w in found))
+        for job, found in readings.items()
+    }
 
 
 def _shares(candidate: Candidate) -> tuple[float, float]:
     return candidate.share_a_percent, candidate.share_b_percent
 
 
-def _gain(value: float, others: Sequence[float]) -> float | None:
-    mean = sum(others) / len(others) if others else 0
-    return value / mean - 1 if mean else None
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
 
 
 def _cells(line: PairResult) -> list[str]:
@@ -210,8 +216,9 @@ def _cells(line: PairResult) -> list[str]:
     split = f"{line.best.share_a_percent:g}/{line.best.share_b_percent:g}"
     speeds = [f"{speed:.2f}" for speed in line.speeds]
     watts = f"{line.best.power_w:.0f}"
-    return [*cells, split, *speeds, watts, _percent(line.over_equal), _percent(line.over_uncapped)]
+    saved = (line.saved, line.equal_saved, line.uncapped_saved)
+    return [*cells, split, *speeds, watts, *map(_percent, saved)]
 
 
-def _percent(gain: float | None) -> str:
-    return "-" if gain is None else f"{100 * gain:+.1f} %"
+def _percent(saved: float | None) -> str:
+    return "-" if saved is None else f"{100 * saved:.1f} %"

@@ -79,6 +79,8 @@ class Scripted:
             power_w=_around(power_w),
             solo_rate_a=a.whole_gpu_rate,
             solo_rate_b=b.whole_gpu_rate,
+            solo_power_a_w=a.whole_gpu_power_w,
+            solo_power_b_w=b.whole_gpu_power_w,
         )
 
 

@@ -55,20 +55,27 @@ def test_the_oracle_is_the_best_of_the_construction(name: str) -> None:
         values: list[float] = []
         for split in made_up.NINE:
             a, b, power_w = made_up.speeds_and_power(job_a, job_b, "mps", *split)
-            result = made_up_result(job_a.rate, job_b.rate, a, b, power_w)
+            result = made_up_result(job_a, job_b, a, b, power_w)
             values.append(OBJECTIVES[name].value(result))
         assert oracle_value(found.main.nine, OBJECTIVES[name]) == pytest.approx(max(values))
 
 
 def made_up_result(
-    rate_a: float, rate_b: float, speed_a: float, speed_b: float, power_w: float
+    job_a: made_up.MadeUpJob,
+    job_b: made_up.MadeUpJob,
+    speed_a: float,
+    speed_b: float,
+    power_w: float,
 ) -> SplitResult:
     """A result from relative speeds."""
+    alone_w = [min(made_up.POWER_LIMIT_W, made_up.IDLE_W + j.power_w) for j in (job_a, job_b)]
     return SplitResult(
-        rate_a=rate_a * speed_a,
-        rate_b=rate_b * speed_b,
-        solo_rate_a=rate_a,
-        solo_rate_b=rate_b,
+        rate_a=job_a.rate * speed_a,
+        rate_b=job_b.rate * speed_b,
+        solo_rate_a=job_a.rate,
+        solo_rate_b=job_b.rate,
+        solo_power_a_w=alone_w[0],
+        solo_power_b_w=alone_w[1],
         power_w=power_w,
     )
 

@@ -14,7 +14,7 @@ import synthetic_pairs as made_up
 from made_up_rows import spy
 
 from advisor.errors import InputError, ModelError, StoreError
-from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor_training import evaluation_curve, scoring
 from advisor_training.evaluate import planned_fits, run_evaluation
 from advisor_training.evaluation_bars import bar_of, by_job
@@ -57,7 +57,7 @@ from advisor_training.rows import Rows
 from advisor_training.sentences import RAW_OBJECTIVE
 from advisor_training.unseen import Unseen
 
-OBJECTIVE = OBJECTIVES[DEFAULT_OBJECTIVE]
+OBJECTIVE = OBJECTIVES[PER_WATT_OBJECTIVE]
 
 
 def full_solo_points() -> list[Any]:
@@ -241,7 +241,7 @@ def test_own_and_neighbours_errors_are_apart(data: Data) -> None:
         return lambda asked: Predicted(1.2 * asked.speed_a, asked.speed_b, asked.power_w)
 
     unseen = answers_of(data, BY_WORKLOAD, learn).unseen
-    jobs = by_job(data, unseen, {DEFAULT_OBJECTIVE: choose(data, unseen, OBJECTIVE, 0, "nine")})
+    jobs = by_job(data, unseen, {PER_WATT_OBJECTIVE: choose(data, unseen, OBJECTIVE, 0, "nine")})
     found = {job.job: job for job in jobs}
     # `climber` is the first of every pair by its name, `slow` the last but beside itself.
     assert found["climber"].own
@@ -266,7 +266,7 @@ def test_the_paper_answers_sums_only(data: Data) -> None:
     told = ask(methods(data)[PAPER], data, PROTOCOLS[BY_WORKLOAD].answer, lambda: None)
     found = told.errors(data, np.asarray(data.rows.kind == "nine"))
     assert (found.rate, found.speed) == (None, None)
-    for objective in (DEFAULT_OBJECTIVE, RAW_OBJECTIVE):
+    for objective in (PER_WATT_OBJECTIVE, RAW_OBJECTIVE):
         assert told.choices(data, objective)
     assert told.speeds is not told.rates
 
@@ -378,7 +378,7 @@ def test_json_has_all_but_the_rows(evaluation: Evaluation) -> None:
     assert found["schema"] == 1
     assert set(found["protocols"]) == set(PROTOCOLS)
     assert found["basis"]["pairs"] == 15
-    assert len(found["chosen"][DEFAULT_OBJECTIVE]) == len(evaluation.chosen[DEFAULT_OBJECTIVE])
+    assert len(found["chosen"][PER_WATT_OBJECTIVE]) == len(evaluation.chosen[PER_WATT_OBJECTIVE])
     assert "compared" not in found
 
 

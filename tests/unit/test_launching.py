@@ -113,7 +113,7 @@ def test_least_speeds_are_of_jobs_that_are_launched() -> None:
     assert request(constraints={"min_speed": 0.5}, then=[["abe", "c"]]).wanted(
         GPU, "me"
     ).min_speed == {"zed": 0.5, "abe": 0.5, "c": 0.5}
-    with pytest.raises(InputError, match="a least speed was given for abel"):
+    with pytest.raises(InputError, match="a minimum speed was given for abel"):
         request(constraints={"min_speed": {"abel": 0.5}}).wanted(GPU, "me")
 
 

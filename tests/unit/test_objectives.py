@@ -19,7 +19,15 @@ from advisor.objectives import (
     find_objective,
 )
 
-BY_HAND = SplitResult(rate_a=30, rate_b=400, solo_rate_a=100, solo_rate_b=500, power_w=220)
+BY_HAND = SplitResult(
+    rate_a=30,
+    rate_b=400,
+    solo_rate_a=100,
+    solo_rate_b=500,
+    solo_power_a_w=100,
+    solo_power_b_w=300,
+    power_w=220,
+)
 
 _RATES = st.floats(0, 1e9)
 _POSITIVE = st.floats(1e-3, 1e9)
@@ -29,6 +37,8 @@ results = st.builds(
     rate_b=_RATES,
     solo_rate_a=_POSITIVE,
     solo_rate_b=_POSITIVE,
+    solo_power_a_w=_POSITIVE,
+    solo_power_b_w=_POSITIVE,
     power_w=_POSITIVE,
 )
 candidates = st.builds(Candidate, st.integers(1, 100), st.integers(1, 100), results)
@@ -38,6 +48,7 @@ objectives = st.sampled_from(sorted(OBJECTIVES))
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("energy-efficiency", (0.3 * 100 + 0.8 * 300) / 220),
         ("throughput-per-watt", 1.1 / 220),
         ("raw-throughput-per-watt", 430 / 220),
         ("throughput", 1.1),
@@ -54,14 +65,15 @@ def test_names_and_default() -> None:
     """The words of the vocabulary are the names, and the default is one of them."""
     assert [*OBJECTIVES] == [objective.name for objective in OBJECTIVES.values()]
     assert set(OBJECTIVES) == {
+        "energy-efficiency",
         "throughput-per-watt",
         "raw-throughput-per-watt",
         "throughput",
         "energy-delay",
         "max-min",
     }
-    assert find_objective(DEFAULT_OBJECTIVE).name == "throughput-per-watt"
-    with pytest.raises(InputError, match=r"no objective speed\. give one of throughput-per-watt,"):
+    assert find_objective(DEFAULT_OBJECTIVE).name == "energy-efficiency"
+    with pytest.raises(InputError, match=r"no objective speed\. give one of energy-efficiency,"):
         find_objective("speed")
 
 
@@ -73,6 +85,8 @@ def test_swapping_the_jobs_changes_nothing(result: SplitResult, name: str) -> No
         rate_b=result.rate_a,
         solo_rate_a=result.solo_rate_b,
         solo_rate_b=result.solo_rate_a,
+        solo_power_a_w=result.solo_power_b_w,
+        solo_power_b_w=result.solo_power_a_w,
         power_w=result.power_w,
     )
     assert OBJECTIVES[name].value(swapped) == OBJECTIVES[name].value(result)
@@ -102,6 +116,34 @@ def test_units_of_progress_decide_the_raw_objective() -> None:
     assert best(counted, raw).share_a_percent == 90
 
 
+@given(results, results)
+def test_energy_saved_orders_splits_as_energy_efficiency_does(
+    one: SplitResult, other: SplitResult
+) -> None:
+    """What is maximised and what is shown put the same split first; alone nothing is saved."""
+    value = OBJECTIVES["energy-efficiency"].value
+    if one.energy_saved > other.energy_saved:
+        assert value(one) >= value(other)
+    if one.same_work_w > 0:
+        assert one.energy_saved == pytest.approx(1 - 1 / value(one))
+
+
+def test_cheap_seconds_do_not_pay_for_dear_work() -> None:
+    """Starving a 600 W job beside a 150 W one looks good per watt and costs energy.
+
+    One after the other the same work would draw 0.95 x 150 + 0.1 x 600 = 202.5 W.
+    """
+    starved = SplitResult(
+        rate_a=0.95, rate_b=0.1, solo_rate_a=1, solo_rate_b=1,
+        solo_power_a_w=150, solo_power_b_w=600, power_w=220,
+    )  # fmt: skip
+    even = replace(starved, rate_a=0.6, rate_b=0.6, power_w=400)
+    per_watt = OBJECTIVES["throughput-per-watt"].value
+    assert per_watt(starved) > per_watt(even)
+    assert starved.energy_saved == pytest.approx(1 - 220 / 202.5)
+    assert even.energy_saved == pytest.approx(1 - 400 / 450)
+
+
 @given(results, objectives, st.floats(1, 10))
 def test_less_power_is_never_worse(result: SplitResult, name: str, factor: float) -> None:
     """The same work for less power cannot lower any objective."""
@@ -127,6 +169,8 @@ def test_exclusive_lies_between_the_jobs_alone(
     assert OBJECTIVES["throughput"].value(turns) == pytest.approx(1)
     assert OBJECTIVES["max-min"].value(turns) == pytest.approx(0.5)
     per_watt = OBJECTIVES["throughput-per-watt"].value(turns)
+    assert OBJECTIVES["energy-efficiency"].value(turns) == pytest.approx(1)
+    assert turns.energy_saved == pytest.approx(0)
     alone = sorted([1 / power_a_w, 1 / power_b_w])
     assert alone[0] * (1 - 1e-9) <= per_watt <= alone[1] * (1 + 1e-9)
 
@@ -142,7 +186,7 @@ def test_exclusive_wins_exactly_when_sharing_gives_less_than_one_gpu(
     shared = replace(turns, rate_a=speed_a * rate, rate_b=speed_b * rate)
     if math.isclose(speed_a + speed_b, 1, rel_tol=1e-9):
         return
-    for name in ("throughput", "throughput-per-watt", "energy-delay"):
+    for name in ("energy-efficiency", "throughput", "throughput-per-watt", "energy-delay"):
         value = OBJECTIVES[name].value
         assert (value(turns) > value(shared)) == (speed_a + speed_b < 1)
 
@@ -198,7 +242,9 @@ def test_no_candidate_is_refused() -> None:
         best([], OBJECTIVES["throughput"])
 
 
-@pytest.mark.parametrize("name", ["solo_rate_a", "solo_rate_b", "power_w"])
+@pytest.mark.parametrize(
+    "name", ["solo_rate_a", "solo_rate_b", "solo_power_a_w", "solo_power_b_w", "power_w"]
+)
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
 def test_what_is_divided_by_is_above_zero(name: str, value: float) -> None:
     """A missing solo rate or power written as 0 is named, not divided by."""

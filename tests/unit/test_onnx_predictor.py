@@ -331,4 +331,6 @@ def swapped(p: Prediction) -> Prediction:
         speed_b=p.speed_a,
         solo_rate_a=p.solo_rate_b,
         solo_rate_b=p.solo_rate_a,
+        solo_power_a_w=p.solo_power_b_w,
+        solo_power_b_w=p.solo_power_a_w,
     )

@@ -43,11 +43,12 @@ def test_best_split_has_the_most_work_per_joule() -> None:
     assert found.speeds == (0.75, 0.75)
 
 
-def test_gains_are_over_the_same_pair_at_equal_shares_and_without_limits() -> None:
-    """1.5 for a watt against 1.0 at 50/50 and 1.25 uncapped."""
+def test_savings_stand_beside_those_at_equal_shares_and_without_limits() -> None:
+    """A third of the energy at 1.5 of the work, a fifth uncapped, none at 50/50."""
     (found,) = summarise([*nine({30: 1.5}), UNCAPPED], SOLOS)
-    assert found.over_equal == pytest.approx(0.5)
-    assert found.over_uncapped == pytest.approx(0.2)
+    assert found.saved == pytest.approx(1 / 3)
+    assert found.equal_saved == pytest.approx(0)
+    assert found.uncapped_saved == pytest.approx(1 - 1 / 1.25)
 
 
 def test_speeds_are_relative_to_the_rates_alone() -> None:
@@ -77,18 +78,18 @@ def test_doubtful_window_alone_is_no_reference() -> None:
 
 
 def test_gain_of_an_equal_best_split_is_none_at_all() -> None:
-    """Where 50/50 is the best it gains nothing over itself."""
+    """Where 50/50 is the best it saves what the best one saves."""
     (found,) = summarise(nine({50: 1.5}), SOLOS)
     assert found.best is not None
     assert found.best.share_a_percent == 50
-    assert found.over_equal == 0
+    assert found.saved == found.equal_saved == pytest.approx(1 / 3)
 
 
 def test_what_was_not_measured_has_no_gain() -> None:
     """Without 50/50 and without an uncapped window there is nothing to compare with."""
     (found,) = summarise([pair(30, 70)], SOLOS)
     assert found.best is not None
-    assert (found.over_equal, found.over_uncapped) == (None, None)
+    assert (found.equal_saved, found.uncapped_saved) == (None, None)
     assert printed([found])[1][-2:] == ["-", "-"]
 
 
@@ -96,7 +97,7 @@ def test_repeats_of_the_equal_split_are_averaged() -> None:
     """One lucky window at 50/50 does not decide the gain."""
     equal = [pair(50, 50, rate_a=rate, rate_b=rate) for rate in (0.4, 0.6)]
     (found,) = summarise([*equal, pair(30, 70, rate_a=0.75, rate_b=0.75)], SOLOS)
-    assert found.over_equal == pytest.approx(0.5)
+    assert found.equal_saved == pytest.approx(0)
 
 
 @pytest.mark.parametrize("mode", ["uncapped", "time-sliced"])
@@ -113,7 +114,7 @@ def test_only_windows_under_limits_can_be_the_best_split(mode: str) -> None:
 def test_cu_masks_are_limits() -> None:
     """On AMD a split is two masks."""
     (found,) = summarise(nine({30: 1.5}, mode="cu_mask"), SOLOS)
-    assert found.over_equal == pytest.approx(0.5)
+    assert found.saved == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("flag", sorted(DOUBTFUL))
@@ -157,7 +158,7 @@ def test_pair_without_known_solo_rates_shows_dashes(solos: list[SoloPoint]) -> N
     """Its windows are counted, and nothing is made up."""
     (found,) = summarise([*nine(), UNCAPPED], solos)
     assert found == PairResult(("a", "b"), 10)
-    assert printed([found])[1] == ["a", "+", "b", "10", *"------"]
+    assert printed([found])[1] == ["a", "+", "b", "10", *"-------"]
 
 
 def test_points_without_power_are_no_candidates() -> None:
@@ -180,13 +181,13 @@ def test_line_of_the_table() -> None:
     head, line = printed([found])
     assert " ".join(head) == " ".join(COLUMNS)
     assert line == ["a", "+", "b", "10", "30/70", "0.75", "0.75", "100",
-                    "+50.0", "%", "+20.0", "%"]  # fmt: skip
+                    "33.3", "%", "0.0", "%", "20.0", "%"]  # fmt: skip
 
 
 def test_loss_is_shown_as_a_loss() -> None:
-    """Where no limit at all did better, the best split says so."""
-    free = pair(100, 100, mode="uncapped", rate_a=1.0, rate_b=1.0)
-    assert printed(summarise([*nine(), free], SOLOS))[1][-2:] == ["-50.0", "%"]
+    """Sharing that costs more than one after the other stands there with its sign."""
+    dear = pair(100, 100, mode="uncapped", power_w=150.0)
+    assert printed(summarise([*nine(), dear], SOLOS))[1][-2:] == ["-50.0", "%"]
 
 
 def test_cost_of_a_campaign() -> None:
@@ -227,7 +228,7 @@ def test_gains_are_on_the_same_card() -> None:
     """Another card's 50/50 is no reference."""
     other = pair(50, 50, gpu_uuid="GPU-2")
     (found,) = summarise([pair(30, 70, rate_a=0.9, rate_b=0.9), other], SOLOS)
-    assert found.over_equal is None
+    assert found.equal_saved is None
 
 
 @pytest.mark.parametrize("units", [{}, {"units_a": 92, "units_b": 92}])
@@ -257,5 +258,5 @@ def test_rates_alone_of_other_runs_fill_gaps_only() -> None:
 def test_job_without_a_rate_alone_is_named() -> None:
     """With the command that measures it."""
     assert unknown_alone_text([pair(), pair()], [solo("a"), solo("b", rate=0.0)]) == [
-        "no rate of b alone at 100 % is known: advisor profile b"
+        "no rate and power of b alone at 100 % are known: advisor profile b"
     ]

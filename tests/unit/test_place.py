@@ -14,8 +14,17 @@ from hypothesis import strategies as some
 
 from advisor.constraints import Limits
 from advisor.errors import InputError
-from advisor.objectives import DEFAULT_OBJECTIVE
-from advisor.place import ALONE, NO_LIMITS, Choice, Placement, Problem, make_problem, placed, value
+from advisor.place import (
+    ALONE,
+    NO_LIMITS,
+    PLACE_OBJECTIVE,
+    Choice,
+    Placement,
+    Problem,
+    make_problem,
+    placed,
+    value,
+)
 from advisor.place_options import JobType, PairOptions, job_type, predict_options
 from advisor.place_programs import GAP
 from advisor.place_rules import all_alone, first_come, greedy
@@ -44,7 +53,7 @@ def problem_of(
     alone_w: float = 250.0,
     splits: tuple[Split, ...] = SPLITS,
     idle_power_w: float = IDLE_W,
-    objective: str = DEFAULT_OBJECTIVE,
+    objective: str = PLACE_OBJECTIVE,
     limits: Limits = NO_LIMITS,
 ) -> Problem:
     """Types a, b, .. whose pairs all run at these speeds and power."""

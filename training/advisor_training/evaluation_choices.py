@@ -199,6 +199,8 @@ def _prediction(
         power_w=_exact(unseen.power_w[test]),
         solo_rate_a=profiles[0].whole_gpu_rate,
         solo_rate_b=profiles[1].whole_gpu_rate,
+        solo_power_a_w=profiles[0].whole_gpu_power_w,
+        solo_power_b_w=profiles[1].whole_gpu_power_w,
     )
     return "uncapped" if uncapped else split_text(shares), prediction
 

@@ -3,7 +3,7 @@
 import io
 import textwrap
 
-from advisor.objectives import DEFAULT_OBJECTIVE
+from advisor.objectives import PER_WATT_OBJECTIVE
 from advisor_training.evaluation_curve import CurvePoint
 from advisor_training.evaluation_drawings import (
     draw_curve,
@@ -108,7 +108,7 @@ def _curves(evaluation: Evaluation) -> list[Figure]:
         ("curve-raw", f"{RAW_OBJECTIVE}\nof the oracle, %", "Figure 2", _raw),
         (
             "curve-default",
-            f"{DEFAULT_OBJECTIVE}\nof the oracle, %",
+            f"{PER_WATT_OBJECTIVE}\nof the oracle, %",
             "Figure 2 with speeds",
             _default,
         ),
@@ -140,7 +140,7 @@ def _raw(point: CurvePoint) -> float | None:
 
 
 def _default(point: CurvePoint) -> float | None:
-    return point.fractions.get(DEFAULT_OBJECTIVE)
+    return point.fractions.get(PER_WATT_OBJECTIVE)
 
 
 def _seconds(point: CurvePoint) -> float | None:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor.recommend import TIE
 from advisor_training.evaluation_choices import Choice, Scope, choose
 from advisor_training.evaluation_data import Data
@@ -20,7 +20,7 @@ from advisor_training.rows import Rows
 from advisor_training.sentences import RAW_OBJECTIVE
 from advisor_training.unseen import Mask
 
-HEADLINE = (DEFAULT_OBJECTIVE, RAW_OBJECTIVE)
+HEADLINE = (PER_WATT_OBJECTIVE, RAW_OBJECTIVE)
 """Objectives whose figures are always shown."""
 
 OURS = next(iter(LEARNERS))

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from advisor.objectives import DEFAULT_OBJECTIVE
+from advisor.objectives import PER_WATT_OBJECTIVE
 from advisor_training import paper
 from advisor_training.evaluation_errors import Error
 from advisor_training.evaluation_methods import OURS, PAPER
@@ -22,7 +22,7 @@ def paper_and_here(evaluation: Evaluation) -> Iterator[str]:
         f"<p>{escape(paper.TITLE)}: 121 pairs on a V100. Its method here: X1 + X2 and the power "
         "from the sums and means of nine features of both jobs, scaled, with Extra Trees "
         f"(sections 3.1, 3.2), on the {evaluation.basis.pairs} pairs of this page. For "
-        f"{DEFAULT_OBJECTIVE}, which the paper does not have, it predicts the sum of relative "
+        f"{PER_WATT_OBJECTIVE}, which the paper does not have, it predicts the sum of relative "
         "speeds in the same way.</p>"
     )
     yield table(found.headings, found.rows)
@@ -38,7 +38,7 @@ def comparison(evaluation: Evaluation) -> TextTable:
 
 
 def _choice_rows(evaluation: Evaluation) -> Iterator[Sequence[str]]:
-    for objective in (RAW_OBJECTIVE, DEFAULT_OBJECTIVE):
+    for objective in (RAW_OBJECTIVE, PER_WATT_OBJECTIVE):
         raw = objective == RAW_OBJECTIVE
         both = [find_choices(evaluation, method, objective) for method in (PAPER, OURS)]
         below = [f"-{100 - f.mean_percent:.1f} %" if f else "-" for f in both]
@@ -55,7 +55,7 @@ def _choice_rows(evaluation: Evaluation) -> Iterator[Sequence[str]]:
 
 def _job_rows(evaluation: Evaluation) -> Iterator[Sequence[str]]:
     """Figure 3: over the jobs that were left out, each the gain of its pairs' means."""
-    for objective in (RAW_OBJECTIVE, DEFAULT_OBJECTIVE):
+    for objective in (RAW_OBJECTIVE, PER_WATT_OBJECTIVE):
         raw, gains = objective == RAW_OBJECTIVE, evaluation.job_gains[objective]
         for figure, of in (
             (paper.MEAN_GAIN, statistics.mean),

@@ -1,6 +1,6 @@
 """What the evaluation says, in sentences; every number in them is computed."""
 
-from advisor.objectives import DEFAULT_OBJECTIVE
+from advisor.objectives import PER_WATT_OBJECTIVE
 from advisor.wording import count_of
 from advisor_training.evaluation_methods import HEADLINE, OURS, PAPER, PHYSICAL
 from advisor_training.evaluation_protocols import BY_WORKLOAD
@@ -10,7 +10,7 @@ from advisor_training.evaluation_values import Evaluation
 
 def headline(evaluation: Evaluation) -> str:
     """How much of the best measured split an unseen job gets."""
-    found = find_choices(evaluation, OURS, DEFAULT_OBJECTIVE)
+    found = find_choices(evaluation, OURS, PER_WATT_OBJECTIVE)
     if not found:
         return "No choice could be scored."
     return (
@@ -73,10 +73,10 @@ def other_gpus(evaluation: Evaluation) -> str:
             "pairs of two."
         )
     parts = [
-        f"{found.fractions[DEFAULT_OBJECTIVE].mean_percent:.1f} % on the {found.left_out} (worst "
-        f"{found.fractions[DEFAULT_OBJECTIVE].worst_percent:.1f} %)"
+        f"{found.fractions[PER_WATT_OBJECTIVE].mean_percent:.1f} % on the {found.left_out} (worst "
+        f"{found.fractions[PER_WATT_OBJECTIVE].worst_percent:.1f} %)"
         for found in evaluation.gpus
-        if DEFAULT_OBJECTIVE in found.fractions
+        if PER_WATT_OBJECTIVE in found.fractions
     ]
     return (
         f"Learned from the other GPU models only, and without the job, it does {', '.join(parts)} "

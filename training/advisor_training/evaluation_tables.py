@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor_training.evaluation_choices import RULES, ChoiceFigures, Scope
 from advisor_training.evaluation_errors import Error
 from advisor_training.evaluation_methods import HEADLINE, OURS, PAPER
@@ -73,7 +73,7 @@ def protocols(evaluation: Evaluation) -> TextTable:
                 ),
             )
             for name in PROTOCOLS
-            if any((name, method, DEFAULT_OBJECTIVE) in cells for method in methods)
+            if any((name, method, PER_WATT_OBJECTIVE) in cells for method in methods)
         ],
     )
 
@@ -169,7 +169,7 @@ def jobs(evaluation: Evaluation) -> TextTable:
             (
                 f"{job.job}{' (launch-bound)' if job.launch_bound else ''}",
                 f"{job.sm_active_percent:.0f}",
-                str(job.bars[DEFAULT_OBJECTIVE].choices),
+                str(job.bars[PER_WATT_OBJECTIVE].choices),
                 *(_percent(job.bars[o].fraction_percent) for o in HEADLINE),
                 *(_mean(error) for error in (job.own, job.beside, job.power)),
             )

@@ -278,5 +278,7 @@ def _median(
         rate_b=statistics.median(reading.rates[1] for reading in readings),
         solo_rate_a=solos[0].rate,
         solo_rate_b=solos[1].rate,
+        solo_power_a_w=solos[0].power_w,
+        solo_power_b_w=solos[1].power_w,
         power_w=statistics.median(reading.power_w for reading in readings),
     )

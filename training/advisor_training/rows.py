@@ -44,6 +44,7 @@ class Rows:
         speed_a: Measured relative speed of the first job.
         power_w: Measured power, W.
         solo_rate_a: Rate of the first job alone on the whole GPU, same card and run, per second.
+        solo_power_a_w: Power of the GPU meanwhile, W.
     """
 
     job_a: Names
@@ -66,6 +67,8 @@ class Rows:
     power_w: Floats
     solo_rate_a: Floats
     solo_rate_b: Floats
+    solo_power_a_w: Floats
+    solo_power_b_w: Floats
 
     def __len__(self) -> int:
         return len(self.power_w)
@@ -142,4 +145,6 @@ def _block(m: Measurement, a: Profile, b: Profile, numbers: Mapping[str, int]) -
         "power_w": np.array([result.power_w for result in results]),
         "solo_rate_a": np.array([result.solo_rate_a for result in results]),
         "solo_rate_b": np.array([result.solo_rate_b for result in results]),
+        "solo_power_a_w": np.array([result.solo_power_a_w for result in results]),
+        "solo_power_b_w": np.array([result.solo_power_b_w for result in results]),
     }

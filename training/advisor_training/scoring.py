@@ -95,5 +95,7 @@ def _result(rows: Rows, row: int, speed_a: float, speed_b: float, power_w: float
         rate_b=float(speed_b) * solo_b,
         solo_rate_a=solo_a,
         solo_rate_b=solo_b,
+        solo_power_a_w=float(rows.solo_power_a_w[row]),
+        solo_power_b_w=float(rows.solo_power_b_w[row]),
         power_w=float(power_w),
     )
