@@ -1,9 +1,8 @@
 """Which of several ways is taken: the one that is worth most, and in a tie the most even. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from advisor.objectives import Objective
 from advisor.predictions import Prediction, Way
 
 LEADS: Mapping[Way, float] = MappingProxyType({"split": 0.0, "uncapped": 0.05, "exclusive": 0.0})
@@ -18,17 +17,21 @@ _PREFERENCE: tuple[Way, ...] = ("split", "uncapped", "exclusive")
 
 
 def choose(
-    predictions: Iterable[Prediction], objective: Objective, tie: float, *, mirrored: bool
+    predictions: Iterable[Prediction],
+    value: Callable[[Prediction], float],
+    tie: float,
+    *,
+    mirrored: bool,
 ) -> Prediction:
     """The one that is worth most, less its lead; see `_rank` for those that are nearly equal.
 
     Args:
         predictions: At least one, in any order.
-        objective: What is maximised.
+        value: What is maximised.
         tie: Relative distance from the largest value that counts as equal to it.
         mirrored: See `evenness`.
     """
-    worths = [(objective.value(p.result) / (1 + LEADS[p.way]), p) for p in predictions]
+    worths = [(value(p) / (1 + LEADS[p.way]), p) for p in predictions]
     least = max(worth for worth, _ in worths) * (1 - tie)
     tied = [(worth, p) for worth, p in worths if worth >= least]
 

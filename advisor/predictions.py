@@ -1,6 +1,6 @@
 """What is expected of a pair at one split, and who can say so."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
@@ -65,15 +65,29 @@ class Prediction:
         """The expected values as objectives take them."""
         return self._result(self.speed_a.value, self.speed_b.value, self.power_w.value)
 
+    @property
+    def energy_saved(self) -> Interval:
+        """Part of the energy saved for the same work, against one after the other."""
+        return self.range_of(lambda result: result.energy_saved)
+
+    @property
+    def stp(self) -> Interval:
+        """Sum of relative speeds: how much more is done in an hour than one after the other."""
+        return self.range_of(lambda result: result.stp)
+
     def worth(self, objective: Objective) -> Interval:
-        """The objective at the expected values, and between all bounds at their worst and best.
+        """The objective; see `range_of`."""
+        return self.range_of(objective.value)
+
+    def range_of(self, value: Callable[[SplitResult], float]) -> Interval:
+        """A value at the expected result, and between all bounds at their worst and best.
 
         The bounds of speeds and power hold one by one, so these hold more often than they do.
         """
         return Interval(
-            objective.value(self.result),
-            objective.value(self._result(self.speed_a.low, self.speed_b.low, self.power_w.high)),
-            objective.value(self._result(self.speed_a.high, self.speed_b.high, self.power_w.low)),
+            value(self.result),
+            value(self._result(self.speed_a.low, self.speed_b.low, self.power_w.high)),
+            value(self._result(self.speed_a.high, self.speed_b.high, self.power_w.low)),
         )
 
     def _result(self, speed_a: float, speed_b: float, power_w: float) -> SplitResult:

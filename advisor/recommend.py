@@ -11,6 +11,7 @@ from advisor.choice import choose
 from advisor.constraints import misses
 from advisor.errors import InputError, NoSplitError
 from advisor.gpu import SM_FLOOR, SM_QUANTUM, percent_for_units
+from advisor.interval import Interval
 from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, find_objective
 from advisor.predictions import (
     NINE,
@@ -25,6 +26,7 @@ from advisor.profiles import Profile
 from advisor.reasons import reasons, warnings, why_avoided, why_unsure
 from advisor.recommendation import (
     TIE,
+    TO_THE_END,
     Option,
     Recommendation,
     Request,
@@ -34,6 +36,7 @@ from advisor.recommendation import (
 )
 from advisor.rules import Choice, rule_choices
 from advisor.safe_counts import CheckedCounts
+from advisor.same_work import gain_to_the_end
 
 __all__ = [
     "TIE",
@@ -77,7 +80,11 @@ def recommend(
     splits = candidate_splits(a, b, checked, fine=request.fine)
 
     def pick(predictions: Sequence[Prediction], by: Objective = objective) -> Prediction:
-        return choose(predictions, by, request.tie, mirrored=is_mirrored(a, b))
+        def value(p: Prediction) -> float:
+            # Only the value: bounds take two more of them.
+            return by.value(p.result) if not request.work else _worth(p, a, b, by, request).value
+
+        return choose(predictions, value, request.tie, mirrored=is_mirrored(a, b))
 
     rules = rule_choices(a, b, splits, pick, checked)
     options = _options(a, b, predictor, request, {*splits, *_shares(rules)})
@@ -145,9 +152,16 @@ def _options(
     objective = find_objective(request.objective)
     predictions = predictor.predict(a, b, [*sorted(splits), UNCAPPED])
     return {
-        _key(p): Option(p, p.worth(objective), misses(p, a, b, request))
+        _key(p): Option(p, _worth(p, a, b, objective, request), misses(p, a, b, request))
         for p in (*predictions, predict_exclusive(a, b))
     }
+
+
+def _worth(p: Prediction, a: Profile, b: Profile, by: Objective, request: Request) -> Interval:
+    """By the objective as it stands, or for the work that is to be done."""
+    if request.work and by.name in TO_THE_END:
+        return gain_to_the_end(p, a, b, request.work, by)
+    return p.worth(by)
 
 
 def _key(p: Prediction) -> Choice:

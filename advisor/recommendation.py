@@ -5,10 +5,15 @@ from dataclasses import dataclass
 
 from advisor.choice import evenness
 from advisor.constraints import Limits, Miss
+from advisor.errors import InputError
+from advisor.finish import Work
 from advisor.gpu import PERCENTAGE, Share
 from advisor.objectives import DEFAULT_OBJECTIVE, Objective
 from advisor.predictions import Interval, Prediction
 from advisor.profiles import Profile
+
+TO_THE_END = (DEFAULT_OBJECTIVE, "throughput")
+"""Objectives that can be asked for a given work: energy and time until both jobs are done."""
 
 TIE = 0.005
 """Relative difference that is none: half a percent is what a measured value repeats to."""
@@ -22,11 +27,22 @@ class Request(Limits):
         objective: Name of what is maximised.
         fine: Every split of the GPU in steps of two SMs; else the nine splits.
         tie: Relative distance to the best within which the more even split is taken.
+        work: What is to be done until both have ended; None: both run on and on.
     """
 
     objective: str = DEFAULT_OBJECTIVE
     fine: bool = False
     tie: float = TIE
+    work: Work | None = None
+
+    def __post_init__(self) -> None:
+        # Without arguments super() does not find the class that slots made.
+        super(Request, self).__post_init__()
+        if self.work and self.objective not in TO_THE_END:
+            raise InputError(
+                f"{self.objective} does not depend on how much work there is",
+                fix=f"leave out the work, or take {' or '.join(TO_THE_END)}",
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from advisor.cli.options import (
     Objective,
     Profiles,
 )
+from advisor.cli.work_option import read_work
 from advisor.errors import InputError
 from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor.settings import read_settings
@@ -30,6 +31,10 @@ def recommend(
     min_speed: MinSpeed = None,
     max_power: MaxPower = None,
     memory: Memory = None,
+    work: Annotated[
+        list[str] | None,
+        typer.Option(help="What is to be done, JOB=3h or 3h for both: time that it takes alone"),
+    ] = None,
     gpu_model: GpuModel = None,
     fine: Annotated[bool, typer.Option("--fine", help="Every split in steps of two SMs")] = False,
     show_all: Annotated[
@@ -38,10 +43,10 @@ def recommend(
     profiles: Profiles = None,
     as_json: AsJson = False,
 ) -> None:
-    """Which split of one GPU does the most work per joule for two jobs?
+    """Which split of one GPU does the same work of two jobs with the least energy?
 
-    Says what to set, what to expect, what simple rules would do, and why. Exit code 10: nothing
-    keeps every limit.
+    Says what to do, what it saves, what each job pays, how sure that is, and why. Exit code 10:
+    nothing keeps every limit.
     """
     _check_installed()
     from advisor.cli import recommend_text
@@ -57,6 +62,7 @@ def recommend(
         max_power_w=max_power,
         memory_mib=memory,
         fine=fine,
+        work=read_work(work or (), job_a, job_b),
     )
     found = find_profiles((job_a, job_b), settings, gpu_model, profiles)
     given = answer(found, request, settings)

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from advisor.finish import Finish
 from advisor.interval import Interval
 from advisor.launch.spec import Forecast
 from advisor.launch.status import LaunchStatus
-from advisor.objectives import DEFAULT_OBJECTIVE
 
 Json: TypeAlias = Mapping[str, Any]
 
@@ -31,6 +31,8 @@ class Option:
         rate_a: Progress of the first job per second, in its own unit.
         speed_a: Relative speed: 1 is as fast as alone on the whole GPU.
         power_w: Power of the GPU.
+        energy_saved: For the same work, against one after the other; 0.1 is a tenth less.
+        stp: Sum of relative speeds: how much more is done in an hour than one after the other.
         worth: By objective.
         misses: Limits that the expected values do not keep, in words.
     """
@@ -46,6 +48,8 @@ class Option:
     speed_a: Interval
     speed_b: Interval
     power_w: Interval
+    energy_saved: Interval
+    stp: Interval
     worth: Mapping[str, Interval]
     misses: tuple[str, ...]
 
@@ -53,11 +57,6 @@ class Option:
     def environments(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Of the first and of the second job."""
         return self.environment_a, self.environment_b
-
-    @property
-    def work_per_joule(self) -> Interval:
-        """Sum of relative speeds per watt."""
-        return self.worth[DEFAULT_OBJECTIVE]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +66,35 @@ class Rule:
     rule: str
     meaning: str
     option: Option | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alone:
+    """One job alone on the whole GPU."""
+
+    rate: float
+    power_w: float
+    memory_used_mib: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SameWork:
+    """One amount of work in several ways; None is what never ends or is out of reach.
+
+    Attributes:
+        work_a_s: What the first job has to do, in seconds that it takes alone.
+        choice: In the recommended way.
+        restarted: The same, the job that is left restarted without a limit.
+        sequential: One after the other.
+        rules: By simple rule.
+    """
+
+    work_a_s: float
+    work_b_s: float
+    choice: Finish | None
+    restarted: Finish | None
+    sequential: Finish
+    rules: Mapping[str, Finish | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +114,13 @@ class Recommendation:
     gpu_model: str
     rate_unit_a: str
     rate_unit_b: str
+    alone_a: Alone
+    alone_b: Alone
     objective: str
     choice: Option
     candidates: tuple[Option, ...]
     rules: tuple[Rule, ...]
+    same_work: SameWork
     picks: Mapping[str, str]
     reasons: tuple[str, ...]
     warnings: tuple[str, ...]

@@ -8,7 +8,7 @@ from advisor.client.answers import Placement, Recommendation
 from advisor.client.errors import AnswerError, ApiError
 from advisor.client.exchange import Ask, Flow, exchange
 from advisor.client.reading import read
-from advisor.objectives import DEFAULT_OBJECTIVE
+from advisor.objectives import DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE
 
 SEARCH_S = 10.0
 """How long a placement is searched for, unless told otherwise."""
@@ -31,6 +31,7 @@ class Wanted:
         max_power_w: Most power of the GPU.
         memory_mib: Memory of the card; None: it is not looked at.
         fine: Every split in steps of two SMs; else the nine splits.
+        work_s: What each job has to do, in seconds that it takes alone; None: they run on and on.
     """
 
     jobs: tuple[str, str]
@@ -40,6 +41,7 @@ class Wanted:
     max_power_w: float | None = None
     memory_mib: float | None = None
     fine: bool = False
+    work_s: tuple[float, float] | None = None
 
     def body(self) -> dict[str, Any]:
         """As requests carry it."""
@@ -49,6 +51,7 @@ class Wanted:
             "objective": self.objective,
             "constraints": constraints(self.min_speed, self.max_power_w, self.memory_mib),
             "splits": "fine" if self.fine else "nine",
+            **given(work_s=list(self.work_s) if self.work_s else None),
         }
 
 
@@ -62,6 +65,7 @@ def recommend(
     max_power_w: float | None = None,
     memory_mib: float | None = None,
     fine: bool = False,
+    work_s: tuple[float, float] | None = None,
 ) -> Flow[Recommendation]:
     """Which split of one GPU does the most for two jobs; see `Wanted` for the parameters."""
     wanted = Wanted(
@@ -72,6 +76,7 @@ def recommend(
         max_power_w=max_power_w,
         memory_mib=memory_mib,
         fine=fine,
+        work_s=work_s,
     )
     return exchange(_ask("/v1/recommendations", wanted.body()), _recommendation)
 
@@ -87,7 +92,7 @@ def place(
     gpus: int,
     *,
     gpu: str | None = None,
-    objective: str = DEFAULT_OBJECTIVE,
+    objective: str = PER_WATT_OBJECTIVE,
     min_speed: MinSpeed = None,
     max_power_w: float | None = None,
     memory_mib: float | None = None,

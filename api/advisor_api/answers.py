@@ -26,7 +26,10 @@ class Number(Answer):
 
 
 class OptionAnswer(Answer):
-    """One way of running two jobs on one GPU; rates in steps per second, power in W."""
+    """One way of running two jobs on one GPU; rates in steps per second, power in W.
+
+    `energy_saved` is for the same work against one after the other, `stp` the sum of speeds.
+    """
 
     name: str
     way: Way
@@ -39,6 +42,8 @@ class OptionAnswer(Answer):
     speed_a: Number
     speed_b: Number
     power_w: Number
+    energy_saved: Number
+    stp: Number
     worth: dict[str, Number]
     misses: list[str]
 
@@ -49,6 +54,33 @@ class RuleAnswer(Answer):
     rule: str
     meaning: str
     option: OptionAnswer | None
+
+
+class AloneAnswer(Answer):
+    """One job alone on the whole GPU; steps per second, W and MiB."""
+
+    rate: float
+    power_w: float
+    memory_used_mib: float | None
+
+
+class FinishAnswer(Answer):
+    """Both jobs until they are done: s and J; `shared_s` is until the first one is done."""
+
+    time_s: float
+    energy_j: float
+    shared_s: float
+
+
+class SameWorkAnswer(Answer):
+    """One amount of work in several ways; null is what never ends or is out of reach."""
+
+    work_a_s: float
+    work_b_s: float
+    choice: FinishAnswer | None
+    restarted: FinishAnswer | None
+    sequential: FinishAnswer
+    rules: dict[str, FinishAnswer | None]
 
 
 class ModelName(Answer):
@@ -66,10 +98,13 @@ class RecommendationAnswer(Answer):
     gpu_model: str
     rate_unit_a: str
     rate_unit_b: str
+    alone_a: AloneAnswer
+    alone_b: AloneAnswer
     objective: str
     choice: OptionAnswer
     candidates: list[OptionAnswer]
     rules: list[RuleAnswer]
+    same_work: SameWorkAnswer
     picks: dict[str, str]
     reasons: list[str]
     warnings: list[str]

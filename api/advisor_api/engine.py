@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from advisor.errors import BusyError
+from advisor.finish import Work
 from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor.recommend import Request
 from advisor.safe_counts import CheckedCounts
@@ -52,6 +53,7 @@ class Asked:
         gpu_model: None: the one that both profiles have in common.
         min_speed: Least relative speed by name of job.
         fine: Every split in steps of two SMs.
+        work_s: What each job has to do, in seconds that it takes alone.
     """
 
     jobs: tuple[str, str]
@@ -61,6 +63,7 @@ class Asked:
     max_power_w: float | None = None
     memory_mib: float | None = None
     fine: bool = False
+    work_s: tuple[float, float] | None = None
 
     def request(self, default_min_speed: float) -> Request:
         """As the arithmetic takes it.
@@ -78,6 +81,7 @@ class Asked:
             max_power_w=self.max_power_w,
             memory_mib=self.memory_mib,
             fine=self.fine,
+            work=Work(*self.work_s) if self.work_s else None,
         )
 
 

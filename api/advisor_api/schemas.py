@@ -54,6 +54,7 @@ Objective: TypeAlias = Annotated[
     WithJsonSchema({"type": "string", "enum": list(ALL_OBJECTIVES)}),
 ]
 Speed: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+WorkSeconds: TypeAlias = Annotated[float, Field(ge=0, le=1e9)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST_PLACED)]
 
 JobInPath: TypeAlias = Annotated[str, Path(pattern=NAME, description="name of a job")]
@@ -117,6 +118,12 @@ class RecommendationRequest(Strict):
         default="nine", description="10/90 to 90/10, or every split in steps of two SMs"
     )
 
+    work_s: Annotated[list[WorkSeconds], Field(min_length=2, max_length=2)] | None = Field(
+        default=None,
+        description="what each job has to do, in seconds that it takes alone; left out, both run "
+        "on and on",
+    )
+
     def asked(self) -> Asked:
         """As the engine takes it."""
         return Asked(
@@ -127,6 +134,7 @@ class RecommendationRequest(Strict):
             max_power_w=self.constraints.max_power_w,
             memory_mib=self.constraints.memory_mib,
             fine=self.splits == "fine",
+            work_s=(self.work_s[0], self.work_s[1]) if self.work_s else None,
         )
 
 

@@ -1,15 +1,19 @@
 """A recommendation by the model in use, and as the JSON that other programs read."""
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from advisor.finish import Finish
 from advisor.interval import Interval
 from advisor.objectives import OBJECTIVES
+from advisor.profiles import Profile
 from advisor.recommend import Option, Recommendation, Request, recommend
 from advisor.rules import MEANINGS
 from advisor.safe_counts import CheckedCounts
+from advisor.same_work import same_work
 from advisor.settings import Settings
 from advisor_models.gpu_warnings import gpu_warnings
 from advisor_models.known_profiles import Found, checked_on
@@ -74,6 +78,8 @@ def to_json(given: Answer) -> dict[str, Any]:
         "gpu_model": r.a.gpu_model,
         "rate_unit_a": r.a.rate_unit,
         "rate_unit_b": r.b.rate_unit,
+        "alone_a": _alone(r.a),
+        "alone_b": _alone(r.b),
         "objective": r.objective.name,
         "choice": shown[id(r.choice)],
         "candidates": [shown[id(option)] for option in r.candidates],
@@ -81,6 +87,7 @@ def to_json(given: Answer) -> dict[str, Any]:
             {"rule": name, "meaning": MEANINGS[name], "option": option and shown[id(option)]}
             for name, option in r.rules.items()
         ],
+        "same_work": _same_work(r),
         "picks": {name: option.name for name, option in r.picks.items()},
         "reasons": list(r.reasons),
         "warnings": list(r.warnings),
@@ -104,9 +111,37 @@ def _option(option: Option, r: Recommendation) -> dict[str, Any]:
         "speed_a": _number(p.speed_a),
         "speed_b": _number(p.speed_b),
         "power_w": _number(p.power_w),
+        "energy_saved": _number(p.energy_saved),
+        "stp": _number(p.stp),
         "worth": {name: _number(p.worth(OBJECTIVES[name])) for name in r.picks},
         "misses": [miss.text for miss in option.misses],
     }
+
+
+def _alone(profile: Profile) -> dict[str, float | None]:
+    """On the whole GPU, as the profile has it."""
+    return {
+        "rate": profile.whole_gpu_rate,
+        "power_w": profile.whole_gpu_power_w,
+        "memory_used_mib": profile.memory_used_mib,
+    }
+
+
+def _same_work(r: Recommendation) -> dict[str, Any]:
+    found = same_work(r)
+    return {
+        "work_a_s": found.work.a_s,
+        "work_b_s": found.work.b_s,
+        "choice": _finish(found.choice),
+        "restarted": _finish(found.restarted),
+        "sequential": _finish(found.sequential),
+        "rules": {name: _finish(finish) for name, finish in found.rules.items()},
+    }
+
+
+def _finish(finish: Finish | None) -> dict[str, float] | None:
+    # Infinity is no JSON: what never ends has no end.
+    return dataclasses.asdict(finish) if finish and math.isfinite(finish.time_s) else None
 
 
 def _number(interval: Interval) -> dict[str, float]:

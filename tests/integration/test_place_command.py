@@ -126,7 +126,7 @@ def test_jobs_from_a_file(tmp_path: Path) -> None:
         (("nosuch", "--gpus", "1"), 2, "there is no job nosuch"),
         (("gemm", "--gpus", "1", "--objective", "max-min"), 2, "the slowest job decides alone"),
         (("gemm", "--gpus", "1", "--min-speed", "triad=0.5"), 2, "a job that is not there"),
-        (("gemm", "--gpus", "1", "--min-speed", "2"), 2, "a least speed of 2 for gemm"),
+        (("gemm", "--gpus", "1", "--min-speed", "2"), 2, "a minimum speed of 2 for gemm"),
         (("gemm", "--gpus", "0"), 2, "Invalid value for '--gpus'"),
         (("gemm",), 2, "Missing option '--gpus'"),
         (("--gpus", "1"), 2, "there are no jobs"),

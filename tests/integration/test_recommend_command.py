@@ -61,7 +61,8 @@ def error(kind: type[AdvisorError], *options: str) -> str:
 
 OPTION_KEYS = {
     "name", "way", "share_a_percent", "share_b_percent", "environment_a", "environment_b",
-    "rate_a", "rate_b", "speed_a", "speed_b", "power_w", "worth", "misses",
+    "rate_a", "rate_b", "speed_a", "speed_b", "power_w", "energy_saved", "stp",
+    "worth", "misses",
 }  # fmt: skip
 
 
@@ -71,7 +72,8 @@ def test_keys_of_the_json_stay() -> None:
     answer = as_json(*PAIR)
     assert set(answer) == {
         "job_a", "job_b", "gpu_model", "rate_unit_a", "rate_unit_b", "objective", "choice",
-        "candidates", "rules", "picks", "reasons", "warnings", "model", "coverage",
+        "alone_a", "alone_b", "candidates", "rules", "same_work", "picks", "reasons", "warnings",
+        "model", "coverage",
     }  # fmt: skip
     assert (answer["job_a"], answer["job_b"]) == PAIR
     assert (answer["rate_unit_a"], answer["rate_unit_b"]) == ("transforms", "images")
@@ -85,7 +87,15 @@ def test_keys_of_the_json_stay() -> None:
     assert [set(rule) for rule in answer["rules"]] == [{"rule", "meaning", "option"}] * 5
     assert set(answer["model"]) == {"version", "gpu_models"}
     assert answer["choice"] in answer["candidates"]
-    assert answer["picks"]["throughput-per-watt"] == answer["choice"]["name"]
+    assert answer["picks"]["energy-efficiency"] == answer["choice"]["name"]
+    assert set(answer["alone_a"]) == {"rate", "power_w", "memory_used_mib"}
+    found = answer["same_work"]
+    assert set(found) == {
+        "work_a_s", "work_b_s", "choice", "restarted", "sequential", "rules",
+    }  # fmt: skip
+    assert set(found["choice"]) == {"time_s", "energy_j", "shared_s"}
+    saved = 1 - found["choice"]["energy_j"] / found["sequential"]["energy_j"]
+    assert saved == pytest.approx(answer["choice"]["energy_saved"]["value"])
     page = (Path(__file__).parents[2] / "docs" / "recommend.md").read_text()
     assert [key for key in (*answer, *OPTION_KEYS) if f"`{key}`" not in page] == []
 
@@ -104,12 +114,14 @@ def test_answer_for_a_person(home: Path) -> None:
     """What to do, what to expect, what rules would do, why: on one page, to be copied."""
     text, answer = recommend(*PAIR, "--min-speed", "fft=0.3"), as_json(*PAIR, "--min-speed=fft=0.3")
     lines = text.splitlines()
-    assert lines[0].startswith("give fft ")
+    assert lines[0].startswith("share the NVIDIA H200: fft gets ")
     for side, job in zip(("a", "b"), PAIR, strict=True):
         ((name, value),) = answer["choice"][f"environment_{side}"].items()
         line = next(line for line in lines if line.endswith(f"the shell that starts {job}"))
         assert line.split("#")[0].strip() == f"export {name}={value}"
-    for title in ("expected, with 90 % intervals", "what simple rules would choose", "why"):
+    saved = answer["choice"]["energy_saved"]["value"]
+    assert f"against one after the other: {100 * saved:.0f} % less (" in lines[1]
+    for title in ("the same work, ", "how", "why"):
         assert any(line.startswith(title) for line in lines)
     assert "random input" in text
     assert answer["model"]["version"] in lines[-1]
@@ -122,10 +134,10 @@ def test_answer_for_a_person(home: Path) -> None:
 def test_all_shows_every_candidate_and_a_plot() -> None:
     """A row for each, the chosen one marked, and the curve."""
     lines = recommend(*PAIR, "--all").splitlines()
-    table = lines[lines.index("all candidates, with both speeds in % of full speed") + 2 :]
+    table = lines[lines.index("all candidates") + 2 :]
     answer = as_json(*PAIR)
     assert [line.split()[0] for line in table[:11]] == [o["name"] for o in answer["candidates"]]
-    (chosen,) = [line for line in table if line.rstrip().endswith("chosen")]
+    (chosen,) = [line for line in table[:11] if line.rstrip().endswith("chosen")]
     assert chosen.split()[0] == answer["choice"]["name"]
     assert any("share of fft, %" in line for line in table)
 
@@ -138,7 +150,7 @@ def test_fine_splits_say_the_sms() -> None:
     counts = [[units_for_percent(o[f"share_{s}_percent"], 132) for s in "ab"] for o in splits]
     assert len(counts) > 9
     assert all(sum(units) <= 132 for units in counts)
-    assert "of 132 SMs) and resnet50-train-b2" in recommend(*PAIR, "--fine").splitlines()[0]
+    assert "of 132 SMs), resnet50-train-b2" in recommend(*PAIR, "--fine").splitlines()[0]
 
 
 def test_stored_profile_goes_before_the_bundled_one(home: Path, solo: Sequence[SoloPoint]) -> None:
@@ -188,7 +200,7 @@ def test_job_without_a_profile(names: tuple[str, str], message: str) -> None:
     [
         (("--min-speed", "much"), "--min-speed much has no number"),
         (("--min-speed", "gemm=0.5"), "--min-speed gemm=0.5 is for a job that is not there"),
-        (("--min-speed", "50"), "a least speed of 50 for fft is not possible"),
+        (("--min-speed", "50"), "a minimum speed of 50 for fft is not possible"),
         (("--objective", "speed"), "there is no objective speed"),
         (
             ("--gpu-model", "A100"),
@@ -202,6 +214,33 @@ def test_options_that_cannot_be_meant(options: tuple[str, str], message: str) ->
 
 
 @pytest.mark.usefixtures("home")
+def test_work_reaches_the_answer() -> None:
+    """What is to be done until both have ended, and what the limit that stays costs then."""
+    found = as_json(*PAIR, "--work", "fft=1h", "--work", "resnet50-train-b2=3h")["same_work"]
+    assert (found["work_a_s"], found["work_b_s"]) == (3600, 3 * 3600)
+    assert found["choice"]["shared_s"] < found["choice"]["time_s"]
+    assert found["restarted"]["time_s"] < found["choice"]["time_s"]
+    text = recommend(*PAIR, "--work", "fft=1h", "--work", "resnet50-train-b2=3h")
+    assert "the same work, 1 h of fft and 3 h of resnet50-train-b2 alone" in text
+    assert "the other's limit stays" in text
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--work", "3"], "3 is no time"),
+        (["--work", "fft=3h"], "--work says nothing of resnet50-train-b2"),
+        (["--work", "gemm=3h"], "--work gemm=3h is for a job that is not there"),
+        (["--work", "3h", "--objective", "max-min"], "max-min does not depend on how much work"),
+    ],
+)
+def test_work_that_cannot_be_meant(options: list[str], message: str) -> None:
+    """Nothing is guessed."""
+    assert error(InputError, *PAIR, *options).startswith(message)
+
+
+@pytest.mark.usefixtures("home")
 def test_limits_reach_the_answer() -> None:
     """A number alone is for both jobs."""
     for job, option in ((0, "fft=0.4"), (1, "resnet50-train-b2=0.8")):
@@ -210,7 +249,7 @@ def test_limits_reach_the_answer() -> None:
     both = as_json(*PAIR, "--min-speed", "0.4")["choice"]
     assert min(both["speed_a"]["value"], both["speed_b"]["value"]) >= 0.4
     assert as_json(*PAIR, "--memory", "1000")["choice"]["way"] == "exclusive"
-    assert as_json(*PAIR, "--max-power", "350")["choice"]["power_w"]["value"] <= 350
+    assert as_json(*PAIR, "--min-speed=0", "--max-power=350")["choice"]["power_w"]["value"] <= 350
     assert "nearest is " in error(NoSplitError, *PAIR, "--max-power", "100")
 
 

@@ -211,7 +211,9 @@ def _exact(value: float) -> Interval:
 
 def _pick(options: Mapping[str, Prediction], objective: Objective, tie: float) -> str:
     # Jobs of a measurement are in the order of their names, so nothing is mirrored.
-    chosen = recommend.choose(options.values(), objective, tie, mirrored=False)
+    chosen = recommend.choose(
+        options.values(), lambda p: objective.value(p.result), tie, mirrored=False
+    )
     return next(name for name, option in options.items() if option is chosen)
 
 

@@ -2,14 +2,16 @@
 
 import { html, svg, table, tag } from "./elements.js";
 import { number } from "./numbers.js";
-import { MAIN } from "./pair_view.js";
+
+// What the evaluation of a model is judged by.
+const JUDGED = "throughput-per-watt";
 
 const WIDTH = 160;
 
 export function jobFractions(jobs) {
   const rows = jobs
-    .filter(({ bars }) => bars[MAIN])
-    .map((job) => ({ ...job, bar: job.bars[MAIN] }))
+    .filter(({ bars }) => bars[JUDGED])
+    .map((job) => ({ ...job, bar: job.bars[JUDGED] }))
     .sort((p, q) => q.bar.fraction_percent - p.bar.fraction_percent);
   const least = Math.min(...rows.flatMap(({ bar }) => [bar.fraction_percent, bar.equal_percent]));
   const from = Math.max(0, Math.floor(least / 10) * 10);

@@ -3,7 +3,7 @@
 import { chart } from "./chart.js";
 import { html } from "./elements.js";
 import { number } from "./numbers.js";
-import { MAIN, OBJECTIVES, RAW, spot } from "./pair_view.js";
+import { spot } from "./pair_view.js";
 
 const NINE = [10, 20, 30, 40, 50, 60, 70, 80, 90];
 
@@ -14,8 +14,8 @@ export function charts(view, onpick) {
       ["b", view.b, (o) => o.speed_b],
     ]),
     make(view, onpick, "Power", "W", 1, [["c", "", (o) => o.power_w]]),
-    make(view, onpick, OBJECTIVES[MAIN].title, OBJECTIVES[MAIN].unit, 1000, [["c", "", (o) => o.worth[MAIN]]]),
-    make(view, onpick, OBJECTIVES[RAW].title, OBJECTIVES[RAW].unit, 1, [["c", "", (o) => o.worth[RAW]]]),
+    make(view, onpick, "Energy saved for the same work", "%", 100, [["c", "", (o) => o.energy_saved]]),
+    make(view, onpick, "Work an hour", "one after the other is 1", 1, [["c", "", (o) => o.stp]]),
   ];
   const points = view.measured.length
     ? "Hollow marks were measured. "

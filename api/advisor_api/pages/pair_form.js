@@ -1,7 +1,7 @@
 // What is asked of the service about a pair.
 
 import { field, html, select } from "./elements.js";
-import { OBJECTIVES, MAIN } from "./pair_view.js";
+import { DEFAULT_OBJECTIVE, OBJECTIVES } from "./pair_view.js";
 
 // The form; `onchange` gets each new question.
 export function questionForm(rows, query, onchange) {
@@ -56,7 +56,7 @@ export function questionForm(rows, query, onchange) {
     html("button", { type: "button", onclick: swap, "aria-label": "Swap the two jobs" }, "⇄ Swap"),
     field("Second job", jobB),
   );
-  const open = state.steps === "fine" || state.minA || state.minB || state.maxPower || state.objective !== MAIN;
+  const open = state.steps === "fine" || state.minA || state.minB || state.maxPower || state.objective !== DEFAULT_OBJECTIVE;
   const element = html(
     "form",
     { onsubmit: (event) => event.preventDefault() },
@@ -73,7 +73,7 @@ function start(names, query) {
     a: named("a", names[0]),
     b: named("b", names[1] ?? names[0]),
     gpu: query.get("gpu"),
-    objective: objective in OBJECTIVES ? objective : MAIN,
+    objective: objective in OBJECTIVES ? objective : DEFAULT_OBJECTIVE,
     steps: query.get("steps") === "fine" ? "fine" : "nine",
     minA: query.get("min_a") ?? "",
     minB: query.get("min_b") ?? "",
@@ -120,7 +120,7 @@ function question(state) {
     a,
     b,
     gpu,
-    objective: objective === MAIN ? null : objective,
+    objective: objective === DEFAULT_OBJECTIVE ? null : objective,
     steps: steps === "nine" ? null : steps,
     min_a: minA,
     min_b: minB,

@@ -2,7 +2,7 @@
 
 import { html, table } from "./elements.js";
 import { change, NONE, number, percent, range, withUnit } from "./numbers.js";
-import { MAIN, measuredAt, OBJECTIVES, RAW } from "./pair_view.js";
+import { measuredAt, OBJECTIVES } from "./pair_view.js";
 
 // What to expect at one option, beside the best one and beside what was measured.
 export function readout(view, option) {
@@ -23,8 +23,8 @@ export function readout(view, option) {
     row(`${view.a}, ${given.rate_unit_a}/s`, "rate_a", (o) => o.rate_a),
     row(`${view.b}, ${given.rate_unit_b}/s`, "rate_b", (o) => o.rate_b),
     row("Power, W", "power_w", (o) => o.power_w),
-    row("Work per kJ", MAIN, (o) => o.worth[MAIN], 1000),
-    row("Sum of rates per watt", RAW, (o) => o.worth[RAW]),
+    row("Energy saved for the same work, %", "energy_saved", (o) => o.energy_saved, 100),
+    row("Work an hour, one after the other is 1", "stp", (o) => o.stp),
   ];
   const columns = [
     { name: `At ${option.name}`, cell: (r) => r.name },
@@ -46,15 +46,15 @@ export function readout(view, option) {
 }
 
 export function rules(view) {
-  const { given, best } = view;
-  const worth = (option) => option?.worth[given.objective].value;
+  const { given } = view;
   const columns = [
     { name: "Rule", cell: (r) => r.meaning },
     { name: "Chooses", cell: (r) => r.option?.name ?? "not measured" },
     { name: "First job", number: true, cell: (r) => percent(r.option?.speed_a.value) },
     { name: "Second job", number: true, cell: (r) => percent(r.option?.speed_b.value) },
     { name: "Power", number: true, cell: (r) => withUnit(r.option?.power_w.value, "W") },
-    { name: "Worth beside the best", number: true, cell: (r) => change(worth(r.option), worth(best)) },
+    { name: "Energy saved", number: true, cell: (r) => percent(r.option?.energy_saved.value) },
+    { name: "Work an hour", number: true, cell: (r) => r.option && number(r.option.stp.value) },
   ];
   return table("What simple rules would do", columns, given.rules, { stacked: true });
 }
@@ -86,8 +86,8 @@ export function allOptions(view) {
     { name: `${view.a}, %`, number: true, cell: (o) => interval(o.speed_a, 100) },
     { name: `${view.b}, %`, number: true, cell: (o) => interval(o.speed_b, 100) },
     { name: "Power, W", number: true, cell: (o) => interval(o.power_w) },
-    { name: "Work per kJ", number: true, cell: (o) => interval(o.worth[MAIN], 1000) },
-    { name: "Rates per J", number: true, cell: (o) => interval(o.worth[RAW]) },
+    { name: "Energy saved, %", number: true, cell: (o) => interval(o.energy_saved, 100) },
+    { name: "Work an hour", number: true, cell: (o) => interval(o.stp) },
     { name: "Limits", cell: (o) => o.misses.join("; ") },
   ];
   return table("All splits", columns, view.options, {

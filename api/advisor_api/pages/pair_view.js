@@ -3,12 +3,12 @@
 import { WRONG } from "./flags.js";
 import { mean } from "./numbers.js";
 
-export const MAIN = "throughput-per-watt";
-export const RAW = "raw-throughput-per-watt";
+export const DEFAULT_OBJECTIVE = "energy-efficiency";
 
 // The words for each objective; `scale` makes per-watt values readable.
 export const OBJECTIVES = {
-  "throughput-per-watt": { title: "Work per joule", unit: "relative work per kJ", scale: 1000 },
+  "energy-efficiency": { title: "Energy for the same work", unit: "alone / shared", scale: 1 },
+  "throughput-per-watt": { title: "Sum of relative speeds per watt", unit: "per kW", scale: 1000 },
   "raw-throughput-per-watt": { title: "Sum of rates per watt", unit: "steps of both per J", scale: 1 },
   throughput: { title: "Sum of relative speeds", unit: "", scale: 1 },
   "energy-delay": { title: "Inverse of energy times time", unit: "1/kW", scale: 1000 },
@@ -37,17 +37,15 @@ export function spot(option) {
 }
 
 // Measured points in the order of the two jobs, with what the options have: relative speeds, power,
-// worth. Left out are those of failed jobs, which have no rates, and those with wrong results.
+// energy saved. Left out are those of failed jobs, which have no rates, and those with wrong results.
 export function measuredOptions(points, given) {
-  const solo = given.candidates[0];
-  const soloA = solo.rate_a.value / solo.speed_a.value;
-  const soloB = solo.rate_b.value / solo.speed_b.value;
+  const { alone_a: aloneA, alone_b: aloneB } = given;
   return points
     .filter((point) => point.rate_a !== null && point.rate_b !== null && point.power_w !== null)
     .filter((point) => !WRONG.some((flag) => point.flags.includes(flag)))
     .map((point) => (point.job_a === given.job_a ? point : swapped(point)))
     .map((point) => {
-      const [speedA, speedB] = [point.rate_a / soloA, point.rate_b / soloB];
+      const [speedA, speedB] = [point.rate_a / aloneA.rate, point.rate_b / aloneB.rate];
       return {
         spot: pointSpot(point, given),
         shares: [point.share_a_percent, point.share_b_percent],
@@ -56,10 +54,8 @@ export function measuredOptions(points, given) {
         rate_a: point.rate_a,
         rate_b: point.rate_b,
         power_w: point.power_w,
-        worth: {
-          [MAIN]: (speedA + speedB) / point.power_w,
-          [RAW]: (point.rate_a + point.rate_b) / point.power_w,
-        },
+        energy_saved: 1 - point.power_w / (speedA * aloneA.power_w + speedB * aloneB.power_w),
+        stp: speedA + speedB,
       };
     })
     .filter((point) => point.spot !== null);
@@ -104,6 +100,7 @@ export function measuredAt(view, option) {
     rate_a: of((p) => p.rate_a),
     rate_b: of((p) => p.rate_b),
     power_w: of((p) => p.power_w),
-    worth: { [MAIN]: of((p) => p.worth[MAIN]), [RAW]: of((p) => p.worth[RAW]) },
+    energy_saved: of((p) => p.energy_saved),
+    stp: of((p) => p.stp),
   };
 }
