@@ -20,7 +20,7 @@ from advisor_profiling import report
 from advisor_profiling.clock import LiveClock
 from advisor_profiling.outcome import Failure
 from advisor_profiling.sweep import new_run, plan, sweep
-from advisor_profiling.window import RESULTS_ONLY
+from advisor_profiling.window_rules import RESULTS_ONLY
 
 _VERDICTS: Mapping[str | None, str] = {
     "right": "right",

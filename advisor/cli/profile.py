@@ -44,7 +44,7 @@ from advisor_profiling.sweep import (
     sweep,
     unfinished_run,
 )
-from advisor_profiling.window import WindowRules, rules_for
+from advisor_profiling.window_rules import WindowRules, rules_for
 
 _Number = TypeVar("_Number", int, float)
 

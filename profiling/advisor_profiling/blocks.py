@@ -10,7 +10,7 @@ from advisor.errors import InputError
 from advisor.gpu import Share
 from advisor_profiling.packing import pack
 from advisor_profiling.targets import Runner, Target, solo
-from advisor_profiling.window import WindowRules
+from advisor_profiling.window_rules import WindowRules
 
 _START_S = 1.5
 """On an H200 40 clients were ready after about 60 s, while other start-ups shared its 16 cores."""

@@ -20,7 +20,8 @@ from advisor_profiling.points import Conditions, failed_point, to_point
 from advisor_profiling.take import take
 from advisor_profiling.targets import Runner, Target
 from advisor_profiling.verdicts import References
-from advisor_profiling.window import WindowRules, measure_idle
+from advisor_profiling.window import measure_idle
+from advisor_profiling.window_rules import WindowRules
 
 
 def conditions_on(

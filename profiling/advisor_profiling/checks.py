@@ -25,7 +25,8 @@ from advisor_profiling.dcgm import fetch
 from advisor_profiling.dcgm_text import missing_counters
 from advisor_profiling.live import with_units
 from advisor_profiling.nvml import NvmlSource
-from advisor_profiling.window import Watch, Window, WindowRules, measure
+from advisor_profiling.window import Watch, Window, measure
+from advisor_profiling.window_rules import WindowRules
 
 Verdict = Literal["ok", "warning", "missing"]
 

@@ -20,7 +20,7 @@ from advisor_profiling.plan import Plan, Skipped, Work, expand
 from advisor_profiling.resume import left_to_measure
 from advisor_profiling.safe_plan import ANY_COUNT, Counts
 from advisor_profiling.targets import Target
-from advisor_profiling.window import WindowRules
+from advisor_profiling.window_rules import WindowRules
 
 _SMALLER = (1, 1.2, 1.5, 2, 3, 4, 6, 12, 24)
 """How much smaller than they could be the blocks are tried that parts are made of."""

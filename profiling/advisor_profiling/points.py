@@ -11,7 +11,8 @@ from advisor.results import NOTHING, Reported, Verdict, verdict_flags, write_fir
 from advisor.runtime.backend import Granted
 from advisor_profiling.estimate import Estimate
 from advisor_profiling.targets import Runner, Target
-from advisor_profiling.window import Latency, Window, WindowRules
+from advisor_profiling.window import Latency, Window
+from advisor_profiling.window_rules import WindowRules
 
 _MODEL_COUNTERS = (
     "sm_active_percent",

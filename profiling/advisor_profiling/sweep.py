@@ -16,7 +16,8 @@ from advisor_profiling.blocks import cut
 from advisor_profiling.campaign import conditions_on, measure_blocks
 from advisor_profiling.outcome import Failure, Reporter
 from advisor_profiling.targets import Target, solo
-from advisor_profiling.window import WindowRules, measure_idle
+from advisor_profiling.window import measure_idle
+from advisor_profiling.window_rules import WindowRules
 
 DEFAULT_SHARES = tuple(Share(float(percent)) for percent in range(10, 101, 10))
 

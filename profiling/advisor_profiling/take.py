@@ -8,7 +8,8 @@ from advisor.runtime.processes import cpu_steal_s
 from advisor_profiling.bench import Bench, Client
 from advisor_profiling.points import Part, Taken
 from advisor_profiling.targets import Target
-from advisor_profiling.window import Watch, Window, WindowRules, measure
+from advisor_profiling.window import Watch, Window, measure
+from advisor_profiling.window_rules import WindowRules
 
 
 def take(target: Target, clients: Sequence[Client], bench: Bench, rules: WindowRules) -> Taken:

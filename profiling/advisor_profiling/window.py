@@ -13,55 +13,10 @@ from advisor.runtime.reports import percentile_ms
 from advisor_profiling.clock import Clock
 from advisor_profiling.estimate import Estimate, mean_estimate, rate_estimate
 from advisor_profiling.source import GpuState, Source
+from advisor_profiling.window_rules import WindowRules
 
 _STATE_INTERVAL_S = 0.25
 _TICK_TIMEOUT_S = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowRules:
-    """When a window begins and ends.
-
-    Attributes:
-        least_s: Shortest window.
-        most_s: Longest window; it ends then, whatever the error.
-        target: Relative standard error of rate and of power at which a window may end.
-        settle_least_s: Shortest time between opening the gate and the window.
-        settle_most_s: The window begins then even if power or rate still moves; it is flagged.
-        flat: Largest relative difference of the two halves of the settling view.
-        idle_s: Time over which idle power is measured.
-        poll_s: Time between two looks at the progress.
-        results_only: The window is only as long as it takes to read the job's results; it is
-            flagged, and its rates are never used.
-    """
-
-    least_s: float = 2.0
-    most_s: float = 8.0
-    target: float = 0.01
-    settle_least_s: float = 1.5
-    settle_most_s: float = 20.0
-    flat: float = 0.015
-    idle_s: float = 2.0
-    poll_s: float = 0.002
-    results_only: bool = False
-
-
-RESULTS_ONLY = WindowRules(
-    least_s=1.0, most_s=1.0, settle_least_s=0.0, settle_most_s=0.2, idle_s=0.5, results_only=True
-)
-"""For what a job reports, not for how fast it is."""
-
-
-def rules_for(window_s: float) -> WindowRules:
-    """Rules for windows of at most `window_s`; one below 2 s shortens all other waits with it."""
-    default = WindowRules()
-    return WindowRules(
-        least_s=min(default.least_s, window_s),
-        most_s=window_s,
-        settle_least_s=min(default.settle_least_s, window_s),
-        settle_most_s=min(default.settle_most_s, 10 * window_s),
-        idle_s=min(default.idle_s, window_s),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from advisor_profiling.blocks import Block, cut, estimate_s, remaining, shard
 from advisor_profiling.pairing import cliques
 from advisor_profiling.splits import NINE, TIME_SLICED, UNCAPPED
 from advisor_profiling.targets import Runner, Target, pair, solo
-from advisor_profiling.window import WindowRules, rules_for
+from advisor_profiling.window_rules import WindowRules, rules_for
 
 CLIENTS = 48
 WINDOW_S = 6.5

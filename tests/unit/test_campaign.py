@@ -21,7 +21,7 @@ from advisor_profiling.campaign import conditions_on, measure_blocks
 from advisor_profiling.outcome import Outcome
 from advisor_profiling.replay import ReplayBench, ReplayClient
 from advisor_profiling.targets import Runner, Target, pair, solo
-from advisor_profiling.window import rules_for
+from advisor_profiling.window_rules import rules_for
 
 SHARES = (30, 50, 70, 100)
 SOLO = [

@@ -23,7 +23,7 @@ from advisor_profiling.pairing import Pair
 from advisor_profiling.plan import Plan, Skipped, Wish
 from advisor_profiling.replay import ReplayBench
 from advisor_profiling.splits import TIME_SLICED, UNCAPPED, AroundBest, Split, SplitWish
-from advisor_profiling.window import rules_for
+from advisor_profiling.window_rules import rules_for
 
 JOBS = ("fft", "gemm", "sort", "triad")
 SPLITS = (Split(Share(30.0), Share(70.0)), Split(Share(50.0), Share(50.0)), UNCAPPED)

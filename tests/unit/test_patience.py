@@ -20,7 +20,7 @@ from advisor_profiling.campaign import conditions_on, measure_blocks
 from advisor_profiling.patience import PATIENCE, Patience
 from advisor_profiling.replay import ReplayBench, ReplayClient
 from advisor_profiling.targets import Target, pair
-from advisor_profiling.window import rules_for
+from advisor_profiling.window_rules import rules_for
 
 jobs = st.sampled_from([("a",), ("b",), ("a", "a"), ("a", "b"), ("a", "c"), ("b", "c")])
 

@@ -13,7 +13,8 @@ from advisor.runtime.backend import Granted
 from advisor_profiling.estimate import Estimate
 from advisor_profiling.points import Conditions, Part, Taken, failed_point, flags_of, to_point
 from advisor_profiling.targets import pair, solo
-from advisor_profiling.window import Latency, Window, WindowRules
+from advisor_profiling.window import Latency, Window
+from advisor_profiling.window_rules import WindowRules
 
 COUNTERS = Counters(
     sm_active_percent=48,

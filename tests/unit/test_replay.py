@@ -23,7 +23,7 @@ from advisor_profiling.recordings import Seat
 from advisor_profiling.replay import ReplayBench
 from advisor_profiling.sweep import SweepResult, sweep, unfinished_run
 from advisor_profiling.targets import Target, pair, solo
-from advisor_profiling.window import rules_for
+from advisor_profiling.window_rules import rules_for
 
 COUNTERS = {field.name: 11.0 + n for n, field in enumerate(dataclasses.fields(Counters))}
 

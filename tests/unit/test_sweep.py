@@ -22,7 +22,7 @@ from advisor_profiling.bench import Client
 from advisor_profiling.replay import ReplayBench, ReplayClient
 from advisor_profiling.sweep import SweepResult, new_run, plan, sweep, unfinished_run
 from advisor_profiling.targets import solo
-from advisor_profiling.window import rules_for
+from advisor_profiling.window_rules import rules_for
 
 POINTS = [point(share_percent=s, rate=s, power_w=100 + s, idle_power_w=70) for s in (20, 50, 100.0)]
 SHARES = [Share(share) for share in (20, 50, 100)]

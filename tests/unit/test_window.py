@@ -9,7 +9,8 @@ from advisor.errors import JobError
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor_profiling.clock import VirtualClock
 from advisor_profiling.trace import TraceSource
-from advisor_profiling.window import Latency, Watch, WindowRules, measure, measure_idle
+from advisor_profiling.window import Latency, Watch, measure, measure_idle
+from advisor_profiling.window_rules import WindowRules
 
 RULES = WindowRules()
 
