@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from advisor.errors import UnsafeCountError
-from advisor.gpu import percent_for_units, units_for_percent
+from advisor.gpu import SM_QUANTUM, percent_for_units, units_for_percent
 from advisor.safe_counts import Safety, safe_split
-from advisor.wording import listed
+from advisor.wording import in_ranges, listed
 
 _NAMED = 3
 """Operations that are named of those that were wrong."""
@@ -119,10 +119,11 @@ def avoided_texts(
         own[job] = [count for count in unsafe if count in safety.wrong]
         by_host |= set(unsafe) - safety.wrong
     if by_host:
-        yield f"not used: {listed(sorted(by_host))} of {total} SMs, at which {LIBRARIES}"
+        counts = in_ranges(sorted(by_host), SM_QUANTUM)
+        yield f"not used: {counts} of {total} SMs, at which {LIBRARIES}"
     for job, counts in own.items():
         if counts:
-            what = f"not used for {job}: {listed(counts)} of {total} SMs"
+            what = f"not used for {job}: {in_ranges(counts, SM_QUANTUM)} of {total} SMs"
             yield f"{what}, at which its own results were wrong"
 
 

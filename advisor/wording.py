@@ -1,6 +1,6 @@
 """Words of messages."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def count_of(count: int, thing: str) -> str:
@@ -12,3 +12,18 @@ def listed(things: Iterable[object]) -> str:
     """Things as people list them: `1, 2 and 3`; empty where there are none."""
     *first, last = [*map(str, things)] or [""]
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def in_ranges(counts: Sequence[int], step: int) -> str:
+    """Ascending counts, three or more in a row as `72 to 116`; see `listed`."""
+    runs: list[list[int]] = []
+    for count in counts:
+        if runs and count - runs[-1][-1] == step:
+            runs[-1].append(count)
+        else:
+            runs.append([count])
+    return listed(
+        text
+        for run in runs
+        for text in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))
+    )
