@@ -106,6 +106,16 @@ def open_store(url: str | None, home: Path) -> Store:
     return _sql("sql_store").open_sql_store(url)
 
 
+def is_begun(url: str | None, home: Path) -> bool:
+    """Whether there may be points; opening a store makes one where there is none.
+
+    Args:
+        url: As for `open_store`.
+        home: As for `open_store`.
+    """
+    return url is not None or home.exists()
+
+
 def migrate(url: str | None, home: Path) -> None:
     """Bring the schema of a database to the one of this version; nothing to do for files.
 

@@ -15,6 +15,7 @@ from advisor_data import open_store
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.checked import checked_counts
 from advisor_data.files import read_points
+from advisor_data.store import is_begun
 
 _NAMED = 3
 """How many jobs without a profile are named; a placement can have hundreds."""
@@ -151,7 +152,7 @@ def unknown_job(name: str, known: Iterable[str], place: str = "") -> InputError:
 def _stored(settings: Settings, jobs: Iterable[str | None]) -> list[SoloPoint]:
     """The stored points of some jobs; of all with None."""
     # Opening a database takes longer than the rest, and would make one where there is none.
-    if settings.database_url is None and not settings.home.exists():
+    if not is_begun(settings.database_url, settings.home):
         return []
     with open_store(settings.database_url, settings.home) as store:
         return [point for job in jobs for point in store.solo_points(job=job)]

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from advisor.errors import InputError
 from advisor.profiles import Profile, make_profiles
 from advisor.records import PairPoint, SoloPoint
+from advisor.wording import count_of
 from advisor_training.groups import Classes
 from advisor_training.pairs import LeftOut, Measurement, Pair, make_pairs
 from advisor_training.rows import Rows, make_rows
@@ -57,9 +59,15 @@ def make_data(
         left_out: What was left out before, for the report.
 
     Raises:
-        InputError: no measured pair has profiles of both its jobs.
+        InputError: no pair was measured well enough, or none has profiles of both its jobs.
     """
     found, unused = make_pairs(points, [*references, *profiled])
+    if not found:
+        raise InputError(
+            f"none of {count_of(len(points), 'pair point')} can be learned from",
+            why="; ".join(f"{item.points}: {item.reason}" for item in (*left_out, *unused)),
+            fix="measure pairs at the nine splits, and their jobs alone: advisor colocate",
+        )
     profiles = make_profiles(profiled)
     rows = make_rows(found, profiles)
     pairs = tuple(

@@ -1,0 +1,160 @@
+"""Measure, train, promote, ask: the loop of somebody whose GPU the bundled model has not seen."""
+
+import dataclasses
+import itertools
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import synthetic_pairs as made_up
+from small_model import save_model
+
+from advisor.cli.app import main
+from advisor.cli.measured import BUNDLED, MEASURED_HERE, Source, read_own
+from advisor.errors import ModelError
+from advisor.settings import read_settings
+from advisor_data import open_store
+from advisor_data.bundled import bundled_pair_points
+from advisor_models.manifest import read_manifest
+from advisor_models.registry import Registry
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+def keep(home: Path, jobs: int, *, solos: bool = True) -> None:
+    """Store made-up pairs of so many jobs, and their profiles."""
+    chosen = made_up.JOBS[:jobs]
+    pairs = made_up.pair_points(itertools.combinations_with_replacement(chosen, 2))
+    alone = [
+        dataclasses.replace(p, idle_power_w=made_up.IDLE_W) for p in made_up.solo_points(chosen)
+    ]
+    with open_store(None, home) as store:
+        store.add([*pairs, *(alone if solos else [])])
+
+
+def advisor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str
+) -> tuple[int, str, str]:
+    """Run the command here: exit code, stdout, stderr."""
+    monkeypatch.setattr(sys, "argv", ["advisor", *words])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    said = capsys.readouterr()
+    return int(stopped.value.code or 0), said.out, said.err
+
+
+def test_training_takes_what_was_measured_here(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first line says how many points of whom; the bundled ones are there when asked for."""
+    keep(home, 3)
+    code, out, _ = advisor(capsys, monkeypatch, "train", "--out", "mine", "--no-joblib")
+    assert code == 0
+    first, second, *_ = out.splitlines()
+    assert first == "learning from 72 pair points and 30 solo points that were measured here"
+    assert "--with-bundled" in second
+    assert read_manifest(Path("mine")).gpu_models == (made_up.GPU_MODEL,)
+    both = read_own(read_settings(), with_bundled=True)
+    assert both is not None
+    assert [source.name for source in both.sources] == [MEASURED_HERE, BUNDLED]
+    assert both.sources[1].pair_points == len(bundled_pair_points())
+
+
+def test_sources_as_json(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs find the same beside the figures."""
+    keep(home, 3)
+    _, out, _ = advisor(capsys, monkeypatch, "train", "--no-joblib", "--json")
+    found = json.loads(out)
+    assert found["sources"] == [{"name": MEASURED_HERE, "pair_points": 72, "solo_points": 30}]
+    assert found["fault"] is None
+
+
+def test_nothing_measured_here_means_the_bundled_points(home: Path) -> None:
+    """Without a store none is made, and a store of profiles alone has nothing to learn from."""
+    assert read_own(read_settings()) is None
+    assert not home.exists()
+    with open_store(None, home) as store:
+        store.add(made_up.solo_points())
+    assert read_own(read_settings()) is None
+
+
+def test_jobs_without_a_profile_of_their_own_get_the_bundled_one(home: Path) -> None:
+    """Pairs of bundled jobs on the same GPU model need no new sweeps."""
+    pair = [p for p in bundled_pair_points() if p.pair == ("mobilenet-train-b2", "triad")]
+    with open_store(None, home) as store:
+        store.add(pair)
+    own = read_own(read_settings())
+    assert own is not None
+    assert {point.job for point in own.profiled} == {"mobilenet-train-b2", "triad"}
+    assert own.sources[1] == Source(BUNDLED, 0, len(own.profiled))
+
+
+def test_two_jobs_are_too_few(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their intervals held nothing of what was measured, and the model was written."""
+    keep(home, 2)
+    code, _, err = advisor(capsys, monkeypatch, "train")
+    assert code == 2
+    assert "cannot be learned from pairs of climber and sitter alone" in err
+    assert "--with-bundled" in err
+    assert not Path("model").exists()
+
+
+def test_too_few_splits_are_named_as_the_cause(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Profiles are no cause where each job has ten shares."""
+    few = [p for p in made_up.pair_points() if p.share_a_percent in (30, 50)]
+    with open_store(None, home) as store:
+        store.add([*few, *made_up.solo_points()])
+    code, _, err = advisor(capsys, monkeypatch, "train")
+    assert code == 2
+    assert f"none of {len(few)} pair points can be learned from" in err
+    assert "too few of the nine splits" in err
+
+
+def test_a_model_that_cannot_be_relied_on_is_not_promoted(home: Path) -> None:
+    """Intervals that held 2 % of the measured values are no answer."""
+    registry = Registry(home / "models")
+    figures = {"rate_coverage_percent": 2.1, "rate_mean_error_percent": 8.0}
+    version = registry.add(save_model(home / "made", figures=figures)).version
+    with pytest.raises(ModelError, match=r"for 90 % held 2.1 % of the measured rates"):
+        registry.promote(version)
+    assert registry.champion() is None
+
+
+def test_a_model_that_is_right_to_a_percent_is_promoted(home: Path) -> None:
+    """Its intervals are nearly nothing, and so is what lies outside of them."""
+    registry = Registry(home / "models")
+    figures = {"rate_coverage_percent": 2.1, "rate_mean_error_percent": 0.3}
+    version = registry.add(save_model(home / "made", figures=figures)).version
+    registry.promote(version)
+    assert registry.champion() == version
+
+
+def test_the_loop_on_a_gpu_that_the_model_has_not_seen(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After measuring, train and promote the answer comes from the own model, as one it knows."""
+    keep(home, 5)
+    ask = ("recommend", "climber", "hog", "--json")
+    _, before, _ = advisor(capsys, monkeypatch, *ask)
+    code, trained, _ = advisor(capsys, monkeypatch, "train", "--no-joblib", "--json")
+    assert code == 0
+    assert advisor(capsys, monkeypatch, "models", "promote", "./model")[0] == 0
+    code, after, _ = advisor(capsys, monkeypatch, *ask)
+    assert code == 0
+    assert made_up.GPU_MODEL not in json.loads(before)["model"]["gpu_models"]
+    assert json.loads(after)["model"] == {
+        "version": json.loads(trained)["version"], "gpu_models": [made_up.GPU_MODEL]
+    }  # fmt: skip
