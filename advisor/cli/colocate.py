@@ -22,6 +22,7 @@ from advisor.cli.benches import (
     stoppable,
 )
 from advisor.cli.colocate_wanted import DEFAULT_SPLITS, Wanted
+from advisor.cli.nothing_measured import check_anything
 from advisor.cli.options import AllowUnsafe
 from advisor.cli.several_gpus import run_on_each
 from advisor.degenerate import with_pair_flags, with_solo_flags
@@ -122,6 +123,7 @@ def colocate(
             answer = _total(answers)
         else:
             answer, code = _on_one(campaign, settings, gpus[0], source, noise)
+        check_anything(answer, campaign.plan.name)
         _show(answer, campaign, before, as_json)
     if code:
         raise typer.Exit(code)

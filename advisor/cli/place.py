@@ -93,8 +93,8 @@ def read_queue(entries: Sequence[str], file: Path | None) -> list[str]:
         file: The same, one on each line; empty lines and what follows a # do not count.
 
     Raises:
-        InputError: no job, both ways at once, or what is no name and count.
-        OSError: the file cannot be read.
+        InputError: no job, both ways at once, what is no name and count, or a file that cannot
+            be read.
     """
     if file and entries:
         raise InputError("jobs were given twice", fix="name them, or give a file with --jobs")
@@ -114,8 +114,18 @@ def read_queue(entries: Sequence[str], file: Path | None) -> list[str]:
 def _entry(place: str, entry: str) -> tuple[str, int]:
     found = _ENTRY.fullmatch(entry)
     if not found or (count := int(found[2] or 1)) < 1:
-        raise InputError(f"{place}{entry} is no job", fix="write NAME, or NAME:40 for forty of it")
+        raise _no_entry(place, entry)
     return found[1], count
+
+
+def _no_entry(place: str, entry: str) -> InputError:
+    name, colon, count = entry.partition(":")
+    if name and colon:
+        return InputError(
+            f"{place}{entry} has no count: {count!r} is no whole number above 0",
+            fix=f"write {name}:40 for forty of {name}",
+        )
+    return InputError(f"{place}{entry} is no job", fix="write NAME, or NAME:40 for forty of it")
 
 
 def _text(file: Path) -> str:
@@ -123,6 +133,10 @@ def _text(file: Path) -> str:
         return file.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not UTF-8 text", fix="save it as UTF-8") from error
+    except OSError as error:
+        raise InputError(
+            f"{file} cannot be read", why=error.strerror or str(error), fix="check its name"
+        ) from error
 
 
 def _check_installed() -> None:

@@ -16,6 +16,7 @@ from advisor.cli.benches import (
     say_replay,
     stoppable,
 )
+from advisor.cli.chart import show_chart
 from advisor.cli.options import AllowUnsafe
 from advisor.degenerate import with_solo_flags
 from advisor.errors import InputError
@@ -210,7 +211,7 @@ def _show(
         console.print(report.table(points))
         if (requests := report.requests(points)) is not None:
             console.print(requests)
-        typer.echo(report.plot(points))
+        show_chart(report.plot(points))
         console.print(report.summary(points), highlight=False)
     for line in wrong:
         console.print(f"! {line}", highlight=False, markup=False)

@@ -16,7 +16,7 @@ from advisor.launch.folder import new_launch_id
 from advisor.launch.spec import HANG_S, LaunchSpec, LaunchWay, Pair, WhenOneEnds
 from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor.settings import Settings
-from advisor_models.launch_counts import count_notes, host_safety
+from advisor_models.launch_counts import count_notes, host_safety, over_subscribed
 
 _WAYS: tuple[LaunchWay, ...] = ("uncapped", "time-sliced")
 
@@ -94,7 +94,13 @@ def make_spec(wanted: WantedLaunch, settings: Settings) -> LaunchSpec:
         hang_s=wanted.hang_s,
         stop_on_wrong_results=_stops(wanted),
         asked_by=wanted.asked_by,
-        notes=tuple(dict.fromkeys(note for _, notes in made for note in notes)),
+        notes=tuple(
+            dict.fromkeys(
+                note
+                for pair, notes in made
+                for note in (*over_subscribed(pair, wanted.units_total), *notes)
+            )
+        ),
     )
 
 
@@ -175,5 +181,10 @@ def _frozen(name: str, settings: Settings) -> Job:
             fix=f"put its file into {settings.jobs_dir} and give its name",
         )
     job = find_job(name, settings.jobs_dir)
+    if job.workdir and not job.workdir.is_dir():
+        raise InputError(
+            f"the workdir of {name}, {job.workdir}, does not exist",
+            fix=f"make it, or correct workdir in the file of {name}",
+        )
     # What starts it later runs in another folder.
     return job if job.workdir else replace(job, workdir=Path.cwd())

@@ -80,7 +80,7 @@ def test_help_and_version(host: FakeHost) -> None:
     shown = host.advisor("--help")
     assert shown.returncode == 0
     assert all(name in shown.stdout for name in ("profile", "doctor", "jobs", "data"))
-    assert host.advisor("--version").stdout == f"{advisor.__version__}\n"
+    assert host.advisor("--version").stdout == f"advisor {advisor.__version__}\n"
 
 
 def test_points_go_in_and_out_unchanged(host: FakeHost) -> None:

@@ -3,14 +3,13 @@
 import dataclasses
 import itertools
 import json
-import sys
 from pathlib import Path
 
 import pytest
 import synthetic_pairs as made_up
+from command_line import Advisor, in_this_process
 from small_model import save_model
 
-from advisor.cli.app import main
 from advisor.cli.measured import BUNDLED, MEASURED_HERE, Source, read_own
 from advisor.errors import ModelError
 from advisor.settings import read_settings
@@ -21,10 +20,15 @@ from advisor_models.registry import Registry
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
-    monkeypatch.chdir(tmp_path)
+def advisor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Advisor:
+    return in_this_process(capsys, monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def home(advisor: Advisor, tmp_path: Path) -> Path:
+    """Where `advisor` keeps points."""
     return tmp_path / "home"
 
 
@@ -39,25 +43,12 @@ def keep(home: Path, jobs: int, *, solos: bool = True) -> None:
         store.add([*pairs, *(alone if solos else [])])
 
 
-def advisor(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str
-) -> tuple[int, str, str]:
-    """Run the command here: exit code, stdout, stderr."""
-    monkeypatch.setattr(sys, "argv", ["advisor", *words])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    said = capsys.readouterr()
-    return int(stopped.value.code or 0), said.out, said.err
-
-
-def test_training_takes_what_was_measured_here(
-    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_takes_what_was_measured_here(home: Path, advisor: Advisor) -> None:
     """The first line says how many points of whom; the bundled ones are there when asked for."""
     keep(home, 3)
-    code, out, _ = advisor(capsys, monkeypatch, "train", "--out", "mine", "--no-joblib")
-    assert code == 0
-    first, second, *_ = out.splitlines()
+    done = advisor("train", "--out", "mine", "--no-joblib")
+    assert done.code == 0
+    first, second, *_ = done.out.splitlines()
     assert first == "learning from 72 pair points and 30 solo points that were measured here"
     assert "--with-bundled" in second
     assert read_manifest(Path("mine")).gpu_models == (made_up.GPU_MODEL,)
@@ -67,13 +58,10 @@ def test_training_takes_what_was_measured_here(
     assert both.sources[1].pair_points == len(bundled_pair_points())
 
 
-def test_sources_as_json(
-    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sources_as_json(home: Path, advisor: Advisor) -> None:
     """Programs find the same beside the figures."""
     keep(home, 3)
-    _, out, _ = advisor(capsys, monkeypatch, "train", "--no-joblib", "--json")
-    found = json.loads(out)
+    found = json.loads(advisor("train", "--no-joblib", "--json").out)
     assert found["sources"] == [{"name": MEASURED_HERE, "pair_points": 72, "solo_points": 30}]
     assert found["fault"] is None
 
@@ -98,29 +86,25 @@ def test_jobs_without_a_profile_of_their_own_get_the_bundled_one(home: Path) -> 
     assert own.sources[1] == Source(BUNDLED, 0, len(own.profiled))
 
 
-def test_two_jobs_are_too_few(
-    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_jobs_are_too_few(home: Path, advisor: Advisor) -> None:
     """Their intervals held nothing of what was measured, and the model was written."""
     keep(home, 2)
-    code, _, err = advisor(capsys, monkeypatch, "train")
-    assert code == 2
-    assert "cannot be learned from pairs of climber and sitter alone" in err
-    assert "--with-bundled" in err
+    done = advisor("train")
+    assert done.code == 2
+    assert "cannot be learned from pairs of climber and sitter alone" in done.err
+    assert "--with-bundled" in done.err
     assert not Path("model").exists()
 
 
-def test_too_few_splits_are_named_as_the_cause(
-    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_few_splits_are_named_as_the_cause(home: Path, advisor: Advisor) -> None:
     """Profiles are no cause where each job has ten shares."""
     few = [p for p in made_up.pair_points() if p.share_a_percent in (30, 50)]
     with open_store(None, home) as store:
         store.add([*few, *made_up.solo_points()])
-    code, _, err = advisor(capsys, monkeypatch, "train")
-    assert code == 2
-    assert f"none of {len(few)} pair points can be learned from" in err
-    assert "too few of the nine splits" in err
+    done = advisor("train")
+    assert done.code == 2
+    assert f"none of {len(few)} pair points can be learned from" in done.err
+    assert "too few of the nine splits" in done.err
 
 
 def test_a_model_that_cannot_be_relied_on_is_not_promoted(home: Path) -> None:
@@ -142,19 +126,17 @@ def test_a_model_that_is_right_to_a_percent_is_promoted(home: Path) -> None:
     assert registry.champion() == version
 
 
-def test_the_loop_on_a_gpu_that_the_model_has_not_seen(
-    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_loop_on_a_gpu_that_the_model_has_not_seen(home: Path, advisor: Advisor) -> None:
     """After measuring, train and promote the answer comes from the own model, as one it knows."""
     keep(home, 5)
     ask = ("recommend", "climber", "hog", "--json")
-    _, before, _ = advisor(capsys, monkeypatch, *ask)
-    code, trained, _ = advisor(capsys, monkeypatch, "train", "--no-joblib", "--json")
-    assert code == 0
-    assert advisor(capsys, monkeypatch, "models", "promote", "./model")[0] == 0
-    code, after, _ = advisor(capsys, monkeypatch, *ask)
-    assert code == 0
-    assert made_up.GPU_MODEL not in json.loads(before)["model"]["gpu_models"]
-    assert json.loads(after)["model"] == {
-        "version": json.loads(trained)["version"], "gpu_models": [made_up.GPU_MODEL]
+    before = json.loads(advisor(*ask).out)
+    trained = advisor("train", "--no-joblib", "--json")
+    assert trained.code == 0
+    assert advisor("models", "promote", "./model").code == 0
+    after = advisor(*ask)
+    assert after.code == 0
+    assert made_up.GPU_MODEL not in before["model"]["gpu_models"]
+    assert json.loads(after.out)["model"] == {
+        "version": json.loads(trained.out)["version"], "gpu_models": [made_up.GPU_MODEL]
     }  # fmt: skip
