@@ -158,7 +158,7 @@ def test_lines_of_a_file_are_named(tmp_path: Path) -> None:
     """A fault says its line; a file beside names, or a million jobs, is a mistake."""
     file = tmp_path / "jobs.txt"
     file.write_text("a\n\nb:x\n")
-    with pytest.raises(InputError, match=r"jobs\.txt:3: b:x is no job"):
+    with pytest.raises(InputError, match=r"jobs\.txt:3: b:x has no count"):
         read_queue([], file)
     with pytest.raises(InputError, match="jobs were given twice"):
         read_queue(["a"], file)
