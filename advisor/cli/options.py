@@ -22,7 +22,8 @@ WithBundled: TypeAlias = Annotated[
 ]
 
 Profiles: TypeAlias = Annotated[
-    Path | None, typer.Option(help="File of solo points; else the stored or bundled ones")
+    Path | None,
+    typer.Option(help="Solo points that go before the stored and bundled ones"),
 ]
 
 Objective: TypeAlias = Annotated[

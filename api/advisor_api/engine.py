@@ -245,7 +245,7 @@ class Engine:
     def _load(self, names: Sequence[str]) -> dict[str, Known]:
         points = [point for name in names for point in self._store.solo_points(job=name)]
         own = known_profiles(points, names)
-        return {n: k if k.profiles else bundled.profiles().get(n, k) for n, k in own.items()}
+        return {n: k.before(bundled.profiles().get(n, Known({}))) for n, k in own.items()}
 
     def _unknown(self, kept: _Kept, name: str) -> Exception:
         return unknown_job(name, self.jobs.names(kept.change, near=name))

@@ -79,6 +79,17 @@ class Store(Protocol):
         """
         ...
 
+    def delete(self, points: Iterable[Record]) -> int:
+        """Forget these points, of one kind or mixed.
+
+        Returns:
+            How many went; those that are not there do not count.
+
+        Raises:
+            StoreError: they could not be removed.
+        """
+        ...
+
     def close(self) -> None: ...
 
     def __enter__(self) -> Self: ...

@@ -16,6 +16,7 @@ from advisor.safe_counts import CheckedCounts
 from advisor.same_work import same_work
 from advisor.settings import Settings
 from advisor_models.gpu_warnings import gpu_warnings
+from advisor_models.idle_power import with_idle_power
 from advisor_models.known_profiles import Found, checked_on
 from advisor_models.manifest import Manifest
 from advisor_models.onnx_predictor import OnnxPredictor
@@ -61,8 +62,9 @@ def answer_by(
         InputError: the request does not fit the jobs.
         NoSplitError: nothing keeps every limit.
     """
+    found, assumed = with_idle_power(found, predictor.manifest.fill)
     given = recommend(found.a, found.b, predictor, request, checked)
-    more = (*_of_model(predictor, given), *of_check(found, checked), *_of_input(found))
+    more = (*_of_model(predictor, given), *of_check(found, checked), *_of_input(found), *assumed)
     given = dataclasses.replace(given, warnings=(*given.warnings, *more))
     return Answer(given, predictor.manifest)
 

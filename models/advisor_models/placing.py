@@ -22,6 +22,7 @@ from advisor.safe_splits import avoided_texts
 from advisor.settings import Settings
 from advisor_models.answer import of_check
 from advisor_models.gpu_warnings import gpu_warnings
+from advisor_models.idle_power import with_idle_power
 from advisor_models.known_profiles import Found, checked_on, find_profiles
 from advisor_models.manifest import Manifest
 from advisor_models.onnx_predictor import OnnxPredictor
@@ -115,6 +116,7 @@ def plan_by(
         InputError: as for `plan`.
         NoSplitError: no job keeps every limit.
     """
+    found, assumed = with_idle_power(found, predictor.manifest.fill)
     problem = _problem(predictor, found.profiles, wanted, checked, told)
     if not (problem.pair_fits.any() or problem.alone_fits.any()):
         raise _nothing_fits(found.profiles)
@@ -132,6 +134,7 @@ def plan_by(
                     *gpu_warnings(predictor.manifest, found.profiles),
                     *of_check(found, checked),
                     *_avoided(found, checked),
+                    *assumed,
                 )
             )
         ),

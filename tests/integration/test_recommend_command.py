@@ -169,12 +169,14 @@ def test_stored_profile_goes_before_the_bundled_one(home: Path, solo: Sequence[S
 
 @pytest.mark.usefixtures("home")
 def test_profiles_of_a_file(tmp_path: Path, solo: Sequence[SoloPoint]) -> None:
-    """Nothing else is read then."""
+    """They go before the stored and the bundled ones, which are there beside them."""
     file = tmp_path / "points.jsonl"
     write_points(file, [dataclasses.replace(p, job="mine") for p in solo if p.job == "fft"])
     assert as_json("mine", "mine", "--profiles", str(file))["job_a"] == "mine"
-    message = error(InputError, "mine", "fft", "--profiles", str(file))
-    assert message.startswith(f"there is no job fft in {file}")
+    beside = as_json("mine", "gemm", "--profiles", str(file))
+    assert beside["warnings"][-1].endswith("depends: gemm")
+    message = error(InputError, "mine", "nosuch", "--profiles", str(file))
+    assert message.startswith("there is no job nosuch")
 
 
 @pytest.mark.usefixtures("home")

@@ -151,9 +151,9 @@ def test_a_share_of_a_pair_that_cannot_be_is_refused(column: str, value: float) 
 
 
 def test_a_pair_is_written_in_one_way_only() -> None:
-    """Jobs in another order are refused with the remedy; a job beside itself is a pair."""
-    with pytest.raises(InputError, match=r"job_a is 'sort', after job_b 'gemm'.*swap"):
-        pair_from_row(to_row(pair_point(job_a="sort", job_b="gemm")))
+    """Jobs in the other order are swapped with all that is theirs; beside itself is a pair."""
+    other = pair_from_row(to_row(pair_point(job_a="sort", job_b="gemm", rate_a=3.0, units_b=26)))
+    assert (other.pair, other.rate_b, other.units_a) == (("gemm", "sort"), 3.0, 26)
     assert pair_from_row(to_row(pair_point(job_b="gemm"))).pair == ("gemm", "gemm")
 
 
