@@ -99,9 +99,9 @@ refused.
 `advisor data export FILE` writes solo points, with `--kind pairs` pair points, with `--kind
 observations` what launched pairs did; `--job` and `--run` choose among them.
 
-`advisor data delete --job JOB` removes stored solo points, of one GPU model with `--gpu-model`, of one
-run with `--run`, other kinds with `--kind`. It says how many and asks; `--yes` does not ask. Files and
-bundled points stay, so a bundled profile that was hidden is back.
+`advisor data delete --job JOB` removes stored solo points, of one GPU model with `--gpu-model`, of
+one run with `--run`, other kinds with `--kind`. It says how many and asks; `--yes` does not ask.
+Files and bundled points stay, so a bundled profile that was hidden is back.
 
 ## Where points are kept
 

@@ -5,6 +5,7 @@ import itertools
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import synthetic_pairs as made_up
 from command_line import Advisor, in_this_process
@@ -12,11 +13,14 @@ from small_model import save_model
 
 from advisor.cli.measured import BUNDLED, MEASURED_HERE, Source, read_own
 from advisor.errors import ModelError
+from advisor.recommend import TIE
 from advisor.settings import read_settings
 from advisor_data import open_store
 from advisor_data.bundled import bundled_pair_points
 from advisor_models.manifest import read_manifest
 from advisor_models.registry import Registry
+from advisor_training.evaluation_data import make_data
+from advisor_training.own_evaluation import evaluate_own
 
 
 @pytest.fixture
@@ -140,3 +144,73 @@ def test_the_loop_on_a_gpu_that_the_model_has_not_seen(home: Path, advisor: Advi
     assert json.loads(after.out)["model"] == {
         "version": json.loads(trained.out)["version"], "gpu_models": [made_up.GPU_MODEL]
     }  # fmt: skip
+
+
+KEYS = {
+    "model", "objective", "pairs", "jobs", "splits", "known_jobs", "new_gpu_models",
+    "oracle_percent", "oracle_worst_percent", "rate_mean_error_percent",
+    "rate_median_error_percent", "power_mean_error_percent", "rate_coverage_percent",
+    "power_coverage_percent", "coverage_percent", "left_out",
+}  # fmt: skip
+
+
+def test_the_model_in_use_on_own_pairs(home: Path, advisor: Advisor) -> None:
+    """The bundled one knows nothing of them; one learned from them is nearer to them."""
+    keep(home, 5)
+    before = json.loads(advisor("evaluate", "--own", "--json").out)
+    assert set(before) == KEYS
+    assert (before["pairs"], before["jobs"]) == (15, 5)
+    assert before["new_gpu_models"] == [made_up.GPU_MODEL]
+    advisor("train", "--no-joblib")
+    advisor("models", "promote", "./model")
+    after = json.loads(advisor("evaluate", "--own", "--json").out)
+    assert after["model"] != before["model"]
+    assert after["new_gpu_models"] == []
+    assert after["known_jobs"] == ["climber", "hog", "middle", "sitter", "slow"]
+    assert after["rate_mean_error_percent"] < before["rate_mean_error_percent"]
+    assert after["power_mean_error_percent"] < before["power_mean_error_percent"]
+    assert before["oracle_worst_percent"] <= before["oracle_percent"] <= 100
+    said = advisor("evaluate", "--own").out
+    assert f"model {after['model']} on 15 pairs of 5 jobs" in said
+    assert not Path("report").exists()
+
+
+def test_own_pairs_that_are_predicted_exactly_have_no_error(home: Path) -> None:
+    """Measured values that are the predictions themselves: each figure at its best."""
+    keep(home, 3)
+    measured = read_own(read_settings())
+    assert measured is not None
+    data = make_data(measured.pairs, measured.profiled)
+    predictor = Registry(home / "models").open_champion()
+    of_all = {
+        (number, split): found
+        for number, m in enumerate(data.measurements)
+        for kind in ("nine", "uncapped")
+        for split, found in zip(
+            m.splits[kind],
+            predictor.predict(*data.profiles_of(m), list(m.splits[kind])),
+            strict=True,
+        )
+    }
+    rows = data.rows
+    keys = zip(rows.measurement, zip(rows.share_a, rows.share_b, strict=True), strict=True)
+    found = [of_all[int(number), (float(a), float(b))] for number, (a, b) in keys]
+    exact = dataclasses.replace(
+        rows,
+        speed_a=np.array([p.speed_a.value for p in found]),
+        speed_b=np.array([p.speed_b.value for p in found]),
+        power_w=np.array([p.power_w.value for p in found]),
+    )
+    own = evaluate_own(predictor, dataclasses.replace(data, rows=exact))
+    # Of splits that are worth the same but for the tie, the more even one is chosen.
+    assert own.oracle_worst_percent >= 100 * (1 - TIE)
+    assert own.rate_mean_error_percent == own.power_mean_error_percent == 0
+    assert own.rate_coverage_percent == own.power_coverage_percent == 100
+
+
+def test_own_needs_pairs(advisor: Advisor) -> None:
+    """Of the bundled ones the other evaluation is."""
+    done = advisor("evaluate", "--own")
+    assert done.code == 2
+    assert "no pairs were measured here" in done.err
+    assert advisor("evaluate", "--own", "--quick").code == 2
