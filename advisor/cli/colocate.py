@@ -28,7 +28,7 @@ from advisor.cli.several_gpus import run_on_each
 from advisor.degenerate import with_pair_flags, with_solo_flags
 from advisor.errors import InputError
 from advisor.job import Job
-from advisor.job_file import list_jobs
+from advisor.job_file import sound_jobs
 from advisor.records import PairPoint, SoloPoint
 from advisor.rows import to_row
 from advisor.settings import Settings, read_settings
@@ -168,7 +168,10 @@ def _jobs(settings: Settings, gpu: str, noise: bool, console: Console) -> dict[s
         bench = ReplayBench(bundled_solo_points())
         say_replay(console, bench.gpu.model, noise)
         return bench.jobs()
-    return {job.name: job for job in list_jobs(settings.jobs_dir)}
+    sound, faults = sound_jobs(settings.jobs_dir)
+    for fault in faults:
+        console.print(f"! {fault}", markup=False, highlight=False, soft_wrap=True)
+    return {job.name: job for job in sound}
 
 
 def _as_json(report: Report, *, replay: bool) -> Answer:

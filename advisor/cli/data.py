@@ -105,8 +105,9 @@ def delete(
 def migrate() -> None:
     """Bring the database's schema to this version's."""
     settings = read_settings()
-    migrate_store(settings.database_url, settings.home)
-    typer.echo("the database's schema is current")
+    changed = migrate_store(settings.database_url, settings.home)
+    current = "the database's schema is current"
+    typer.echo(f"tables were made or changed; {current}" if changed else f"{current} already")
 
 
 @app.command("backup")

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from advisor.cli.options import AsJson
+from advisor.cli.tables import print_table
 from advisor.errors import ModelError
 from advisor.settings import read_settings
 from advisor.wording import count_of
@@ -32,6 +32,7 @@ app = typer.Typer(help="List, check and choose the models on this host.", no_arg
 AsJson = AsJson
 
 _WIDTH = 120
+"""Headings are never cut off: on a narrow terminal lines wrap."""
 
 _FIGURES = {
     "oracle %": "oracle_throughput_per_watt_percent",
@@ -52,7 +53,7 @@ def list_(as_json: AsJson = False) -> None:
     table = _table("", "model", "made", "GPU models", "pairs", *_FIGURES, "state")
     for item in found:
         table.add_row(*map(Text, _cells(item)))
-    _print(table)
+    print_table(table, _WIDTH)
 
 
 @app.command("show")
@@ -76,7 +77,7 @@ def show(
     table = _table("figure", "value")
     for name, value in manifest.figures.items():
         table.add_row(Text(name), Text(f"{value:g}"))
-    _print(table)
+    print_table(table, _WIDTH)
 
 
 @app.command("promote")
@@ -186,10 +187,3 @@ def _table(*headings: str) -> Table:
     for heading in headings:
         table.add_column(heading)
     return table
-
-
-def _print(table: Table) -> None:
-    console = Console()
-    # Headings are never cut off: on a narrow terminal lines wrap.
-    console.width = max(console.width, _WIDTH)
-    console.print(table)

@@ -26,6 +26,7 @@ from advisor.job_file import find_job, inline_job
 from advisor.records import SoloPoint
 from advisor.rows import to_row
 from advisor.runtime.cu_mask_backend import percent_for_cus
+from advisor.runtime.launcher import check_program
 from advisor.safe_counts import Safety
 from advisor.safe_splits import moved_text
 from advisor.settings import Settings, read_settings
@@ -107,6 +108,8 @@ def profile(
         job = inline_job(name, what, kind=progress, unit=unit, pattern=pattern)
     else:
         job = _named_job(what, settings, replayed=gpu == REPLAY)
+    if gpu != REPLAY:
+        check_program(job, settings.job_environment())
     console = Console(stderr=True)
     run = new_run(LiveClock().utc())
     seed = run if noise else None

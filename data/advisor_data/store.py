@@ -127,8 +127,11 @@ def is_begun(url: str | None, home: Path) -> bool:
     return url is not None or home.exists()
 
 
-def migrate(url: str | None, home: Path) -> None:
+def migrate(url: str | None, home: Path) -> bool:
     """Bring the schema of a database to the one of this version; nothing to do for files.
+
+    Returns:
+        Whether anything had to be done.
 
     Args:
         url: As for `open_store`.
@@ -139,8 +142,7 @@ def migrate(url: str | None, home: Path) -> None:
         StoreError: the database cannot be reached, or a newer version has changed its schema.
     """
     url = url or default_url(home)
-    if not url.startswith(FILES_PREFIX):
-        _sql("sql_engine").migrate(url)
+    return not url.startswith(FILES_PREFIX) and bool(_sql("sql_engine").migrate(url))
 
 
 def default_url(home: Path) -> str:

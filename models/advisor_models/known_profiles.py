@@ -217,11 +217,12 @@ def _not_profiled_on(
 
 def _known(settings: Settings, file: Path | None) -> set[str]:
     """Names of the jobs that are defined or measured."""
-    from advisor.job_file import list_jobs  # only here: what reads YAML takes time to load
+    from advisor.job_file import sound_jobs  # only here: what reads YAML takes time to load
 
     given = _solo(read_points(file)) if file else []
     points = (*given, *_stored(settings, [None]), *bundled_solo_points())
-    return {job.name for job in list_jobs(settings.jobs_dir)} | {point.job for point in points}
+    defined, _ = sound_jobs(settings.jobs_dir)
+    return {job.name for job in defined} | {point.job for point in points}
 
 
 def _solo(points: Iterable[Record]) -> list[SoloPoint]:

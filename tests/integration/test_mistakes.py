@@ -146,3 +146,58 @@ def test_no_command_is_a_wish_for_help(advisor: Advisor) -> None:
 def test_version_has_a_name(advisor: Advisor) -> None:
     """As other programs say it."""
     assert advisor("--version").out.startswith("advisor ")
+
+
+def write_jobs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three jobs: a good one, one with a pattern in double quotes, one of no program."""
+    progress = "progress: {kind: counter, unit: step}\n"
+    (folder / "jobs").mkdir()
+    (folder / "jobs/good.yaml").write_text("command: 'true'\n" + progress)
+    (folder / "jobs/quoted.yaml").write_text(
+        'command: a\nprogress: {kind: output, unit: step, pattern: "step (\\d+)"}\n'
+    )
+    (folder / "jobs/lost.yaml").write_text("command: nosuchprogram --fast\n" + progress)
+    monkeypatch.setenv("ADVISOR_JOBS", str(folder / "jobs"))
+
+
+def test_one_faulty_file_hides_no_other_job(
+    advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its fault is said, with what to write instead."""
+    write_jobs(tmp_path, monkeypatch)
+    done = advisor("jobs", "--json")
+    assert done.code == 0
+    assert [row["job"] for row in json.loads(done.out)] == ["good", "lost"]
+    assert r"quoted.yaml:2:55: not YAML" in done.err
+    assert r"single quotes: 'step (\d+)'" in done.err
+    assert advisor("recommend", "gemm", "nosuch").code == 2
+
+
+def test_program_that_does_not_exist(
+    advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not tried at every share."""
+    write_jobs(tmp_path, monkeypatch)
+    done = advisor("profile", "lost", "--shares", "50,100")
+    assert done.code == 5
+    assert "lost cannot be started: there is no program nosuchprogram" in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_first_migration_says_that_it_did_something(advisor: Advisor) -> None:
+    """The second one has nothing to do."""
+    assert advisor("data", "migrate").out == (
+        "tables were made or changed; the database's schema is current\n"
+    )
+    assert advisor("data", "migrate").out == "the database's schema is current already\n"
+
+
+@pytest.mark.parametrize("words", [("jobs", "--bundled"), ("models", "list"), ("doctor",)])
+def test_tables_in_a_pipe_are_whole(
+    advisor: Advisor, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """However narrow the terminal of whoever called it, no cell is cut and no line padded."""
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = advisor(*words).out.splitlines()
+    assert len(lines) > 1
+    assert all(line == line.rstrip() and "\u2026" not in line for line in lines)

@@ -340,6 +340,13 @@ def test_foreign_names_and_errors_are_text(visit: Visit) -> None:
     assert visit.problems.pop().startswith("error: Failed to load resource")
 
 
+def test_a_link_to_a_job_without_a_profile_says_so(visit: Visit) -> None:
+    """Another job in its place looks like an answer to the question."""
+    visit.open("/pair?a=nosuch&b=triad")
+    visit.page.wait_for_selector(".notice")
+    assert "There is no profile of nosuch" in visit.page.inner_text(".notice")
+
+
 def test_a_page_is_used_by_keyboard(visit: Visit) -> None:
     """The first Tab reaches the skip link, which leads to the content; focus can be seen."""
     visit.open("/")
