@@ -16,7 +16,7 @@ import advisor
 from advisor.errors import AdvisorError, InputError
 
 _COMMANDS = {
-    "recommend": "Which split of one GPU does the most work per joule for two jobs?",
+    "recommend": "Which split of one GPU does the same work of two jobs with the least energy?",
     "place": "Which of many jobs share a GPU, so that all together do the most work per joule?",
     "profile": "Measure a job alone at each share: rate, power and counters.",
     "colocate": "Measure pairs of jobs on one GPU at splits: both rates, and the power of both.",
