@@ -2,11 +2,11 @@
 
     .venv/bin/python docs/measurements/model/unread.py
 
-Each job is left out in turn. Tested are always the same: points without `results-unread` and without
-any other doubt, on both GPU models. Learned from are these, and those flagged `results-unread` or not;
-from measurements with enough of the nine splits for an oracle or from all. The last table is a second
-question: how far a straight line over the gap that unread points of a profile would leave, from 12 to
-66 SMs, misses the jobs at 34 SMs, where they are known. Takes a minute on one core.
+Each job is left out in turn. Tested are always the same points, which no flag speaks against.
+Learned from are these alone ("read"), or those flagged `results-unread` as well ("all"); from
+measurements with enough of the nine splits for an oracle ("in full"), or from every one. The second
+table is of profiles: how far a straight line over the gap of 12 to 66 SMs, which unread points
+would leave, misses jobs at 34 SMs, where they are known on an H100. Takes a minute on one core.
 """
 
 from collections.abc import Sequence
@@ -105,10 +105,9 @@ def interval(values: Any, pairs: Any) -> tuple[float, float]:
 
 def gaps(solos: Sequence[SoloPoint]) -> None:
     """A half-precision job at 34 SMs of an H100, from points that H200 profiles have."""
-    print(
-        "| job at 34 SMs of an H100, rate and power off by | H100: 12, 66 | H200: 12, 66 | ", end=""
-    )
-    print("H200: 26, 38, unread |\n| --- | --- | --- | --- |")
+    headings = ("H100: 12, 66", "H200: 12, 66", "H200: 26, 38, unread")
+    print(f"| at 34 SMs of an H100, rate and power off by | {' | '.join(headings)} |")
+    print("| --- | --- | --- | --- |")
     sweeps: dict[tuple[str, str], dict[int, SoloPoint]] = {}
     for point in solos:
         sweeps.setdefault((point.job, point.gpu_model[:11]), {})[point.units_granted or 0] = point
