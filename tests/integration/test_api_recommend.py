@@ -73,8 +73,9 @@ def test_swapped_jobs_swap_the_answer(api: Api) -> None:
 def test_equal_requests_are_worked_out_once(api: Api) -> None:
     """However a request is written, an equal one has the same answer, from memory."""
     engine = api.service.engine
-    one = {"jobs": ["gemm", "triad"], "constraints": {"min_speed": 0.3}}
-    other = {"constraints": {"min_speed": {"triad": 0.3, "gemm": 0.3}}, "jobs": ["gemm", "triad"]}
+    least = {"triad": 0.3, "gemm": 0.3}
+    one = {"jobs": ["gemm", "triad"], "gpu": "NVIDIA H200", "constraints": {"min_speed": 0.3}}
+    other = {"constraints": {"min_speed": least}, "gpu": "NVIDIA H200", "jobs": ["gemm", "triad"]}
     first = api.post(URL, one)
     before = engine.hits, engine.misses
     assert api.post(URL, other) == first
@@ -130,7 +131,8 @@ def test_no_split_is_told_with_what_comes_nearest(api: Api) -> None:
 
 def test_batch_answers_each_request_in_order(api: Api) -> None:
     """One bad request spoils no other, and each item is what a request of its own would give."""
-    good = [{"jobs": PAIR}, {"jobs": ["gemm", "gemm"], "objective": "throughput"}]
+    alike = {"jobs": ["gemm", "gemm"], "objective": "throughput", "gpu": "NVIDIA H200"}
+    good = [{"jobs": PAIR}, alike]
     bad = [{"jobs": ["fft"]}, {"jobs": ["fft", "nope"]}, {}]
     answers = api.post(f"{URL}/batch", {"requests": [good[0], *bad, good[1]]})
     BatchAnswer.model_validate(answers)

@@ -262,7 +262,10 @@ def test_gpu_model_that_was_not_learned_from(home: Path, solo: Sequence[SoloPoin
     answer = as_json(*PAIR)
     assert answer["gpu_model"] == "NVIDIA A100"
     (warning,) = [text for text in answer["warnings"] if "not seen" in text]
-    assert "has not seen the NVIDIA A100, only NVIDIA H200: intervals are 2 times" in warning
+    assert (
+        "has not seen the NVIDIA A100, only NVIDIA H100 80GB HBM3, NVIDIA H200: intervals"
+        in warning
+    )
     assert "advisor colocate --among fft,resnet50-train-b2" in warning
 
 

@@ -49,8 +49,8 @@ class Residuals:
         values: The logarithms.
         left_out: Job that the learner had not seen.
         beside: The other job of the pair; the same one, of a job beside itself.
-        stratum: What has an interval of its own: of speeds the job's share, "10" to "90" or
-            "uncapped"; of power "split" or "uncapped".
+        stratum: What has an interval of its own: of speeds the job's share to the nearest 10 %,
+            "10" to "90", or "uncapped"; of power "split" or "uncapped".
     """
 
     values: Floats
@@ -108,8 +108,11 @@ def power_residuals(rows: Rows, unseen: Unseen) -> Residuals:
 
 
 def share_names(shares: Floats) -> Names:
-    """Shares as the strata are called: "10", "12.5"."""
-    return np.array([f"{share:g}" for share in shares])
+    """Shares as the strata are called: "10" to "90".
+
+    Safe counts have shares such as 11 % and 47 %, each with few jobs: too few for a quantile.
+    """
+    return np.array([f"{share:g}" for share in np.clip(10 * np.round(shares / 10), 10, 90)])
 
 
 def bounds_of(residuals: Residuals, coverage: float = COVERAGE) -> dict[str, Bounds]:
