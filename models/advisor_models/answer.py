@@ -15,6 +15,7 @@ from advisor.rules import MEANINGS
 from advisor.safe_counts import CheckedCounts
 from advisor.same_work import same_work
 from advisor.settings import Settings
+from advisor.wording import listed
 from advisor_models.gpu_warnings import gpu_warnings
 from advisor_models.idle_power import with_idle_power
 from advisor_models.known_profiles import Found, checked_on
@@ -172,6 +173,11 @@ def of_check(found: Found, checked: CheckedCounts | None) -> Iterator[str]:
 
 def _of_input(found: Found) -> Iterator[str]:
     """The data card of the bundled points says so of all of them."""
+    if found.other_models:
+        yield (
+            f"both were profiled on {listed(found.other_models)}, too: --gpu-model, or `gpu` in a "
+            "request"
+        )
     if found.bundled:
         names = " and ".join(found.bundled)
         yield f"bundled, so measured with random input, on which power depends: {names}"

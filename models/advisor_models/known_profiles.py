@@ -13,6 +13,7 @@ from advisor.safe_counts import CheckedCounts
 from advisor.settings import Settings
 from advisor.usable import why_no_profile
 from advisor_data import open_store
+from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.checked import checked_counts
 from advisor_data.files import read_points
@@ -32,10 +33,12 @@ class Found:
     Attributes:
         profiles: One for each name that was asked for, in that order.
         bundled: Names of the jobs whose profile came with advisor.
+        other_models: Other GPU models that all of them were profiled on.
     """
 
     profiles: tuple[Profile, ...]
     bundled: tuple[str, ...]
+    other_models: tuple[str, ...] = ()
 
     @property
     def a(self) -> Profile:
@@ -133,11 +136,14 @@ def on_one_gpu(
     """The profiles of jobs, each of which has one, on a GPU model that all were measured on.
 
     Raises:
-        InputError: there is not just one GPU model in common, or none of that name.
+        InputError: no GPU model in common, several that were measured on here, or none of that
+            name.
     """
     model = _common_model(names, known, gpu_model)
+    others = () if gpu_model else sorted(_in_common({n: known[n] for n in names}, None) - {model})
     bundled = tuple(name for name in dict.fromkeys(names) if model in known[name].bundled)
-    return Found(tuple(known[name].profiles[model] for name in names), bundled)
+    profiles = tuple(known[name].profiles[model] for name in names)
+    return Found(profiles, bundled, tuple(others))
 
 
 def unknown_job(name: str, known: Iterable[str], points: Iterable[SoloPoint] = ()) -> InputError:
@@ -186,7 +192,7 @@ def _common_model(names: Sequence[str], known: Mapping[str, Known], wanted: str 
     common = _in_common(chosen, wanted)
     # What was measured here goes before what came with advisor.
     own = {m for m in common if not any(m in of_job.bundled for of_job in chosen.values())}
-    candidates = sorted(own or common)
+    candidates = sorted(own or common & {BUNDLED_MODEL} or common)
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
