@@ -62,8 +62,15 @@ def test_answer_is_that_of_the_command_line(
 
 def test_swapped_jobs_swap_the_answer(api: Api) -> None:
     """Which job is called the first changes nothing but the order."""
-    one, other = (api.post(URL, {"jobs": jobs})["choice"] for jobs in (PAIR, PAIR[::-1]))
-    assert one["share_a_percent"] != one["share_b_percent"]
+    answers = [api.post(URL, {"jobs": jobs}) for jobs in (PAIR, PAIR[::-1])]
+    _check_mirrored(*(answer["choice"] for answer in answers))
+    one, other = (answer["candidates"][:9] for answer in answers)
+    for option, mirror in zip(one, other[::-1], strict=True):
+        _check_mirrored(option, mirror)
+    assert one[0]["share_a_percent"] != one[0]["share_b_percent"]
+
+
+def _check_mirrored(one: dict[str, Any], other: dict[str, Any]) -> None:
     for name in ("share_{}_percent", "environment_{}", "rate_{}", "speed_{}"):
         assert one[name.format("a")] == other[name.format("b")]
         assert one[name.format("b")] == other[name.format("a")]
