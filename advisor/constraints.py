@@ -1,8 +1,10 @@
 """What must hold whatever the objective says, and by how much a prediction misses it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
+from advisor.cards import card_memory_mib, check_card_memory
 from advisor.errors import InputError
 from advisor.gpu import MEMORY_PART
 from advisor.predictions import Prediction
@@ -18,7 +20,8 @@ class Limits:
         min_speed: Least relative speed by name of job, 0 to 1; a job beside itself keeps it twice.
         default_min_speed: The same of jobs without a number of their own; 0: no limit.
         max_power_w: Most power at any time; None: no ceiling.
-        memory_mib: Memory of the card; None: not looked at.
+        memory_mib: Memory of the card; None: what its model has, where that is known
+            (`with_card_memory`).
     """
 
     min_speed: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -34,15 +37,25 @@ class Limits:
                     why="1 is as fast as alone on the whole GPU",
                     fix="give a number from 0 to 1, such as 0.5",
                 )
-        for name in ("max_power_w", "memory_mib"):
-            value = getattr(self, name)
-            # "not above 0" is true of NaN as well.
-            if value is not None and not value > 0:
-                raise InputError(f"{name} is {value:g}", fix="give a number above 0")
+        # "not above 0" is true of NaN as well.
+        if self.max_power_w is not None and not self.max_power_w > 0:
+            raise InputError(f"max_power_w is {self.max_power_w:g}", fix="give a number above 0")
+        if self.memory_mib is not None:
+            check_card_memory(self.memory_mib)
 
     def least_speed(self, job: str) -> float:
         """The relative speed that a job must keep."""
         return self.min_speed.get(job, self.default_min_speed)
+
+
+L = TypeVar("L", bound=Limits)
+
+
+def with_card_memory(limits: L, gpu_model: str) -> L:
+    """The limits with the memory of a card of that model, where none is given and it is known."""
+    if limits.memory_mib is not None:
+        return limits
+    return replace(limits, memory_mib=card_memory_mib(gpu_model))
 
 
 @dataclass(frozen=True, slots=True)

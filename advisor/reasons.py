@@ -6,6 +6,7 @@ from advisor.choice import LEADS
 from advisor.constraints import risks
 from advisor.features import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
 from advisor.flags import DOUBTFUL, FLAGS
+from advisor.memory import memory_unknown
 from advisor.predictions import NINE, Split
 from advisor.profiles import Profile
 from advisor.recommendation import (
@@ -33,7 +34,13 @@ def warnings(answer: Recommendation) -> tuple[str, ...]:
     """What a reader should know before doing it."""
     of_profiles = (line for profile in answer.profiles for line in _profile(profile, answer))
     # Of a job beside itself everything is said once.
-    found = (*_starved(answer), *_unlimited(answer), *_risks(answer), *of_profiles)
+    found = (
+        *_starved(answer),
+        *_unlimited(answer),
+        *_risks(answer),
+        *of_profiles,
+        *memory_unknown(answer.profiles, answer.request.memory_mib),
+    )
     return tuple(dict.fromkeys(found))
 
 
@@ -167,5 +174,3 @@ def _profile(profile: Profile, answer: Recommendation) -> Iterator[str]:
             f"{profile.job} was not measured below {profile.shares[0]:g} %: "
             "splits that give it less are left out"
         )
-    if answer.request.memory_mib is not None and profile.memory_used_mib is None:
-        yield f"the memory of {profile.job} is not known, and taken as none"

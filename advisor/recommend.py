@@ -8,10 +8,11 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.choice import choose
-from advisor.constraints import misses
+from advisor.constraints import misses, with_card_memory
 from advisor.errors import InputError, NoSplitError
 from advisor.gpu import SM_FLOOR, SM_QUANTUM, percent_for_units
 from advisor.interval import Interval
+from advisor.memory import check_jobs_fit
 from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, find_objective
 from advisor.predictions import (
     NINE,
@@ -70,11 +71,12 @@ def recommend(
         checked: What the check of this GPU model found; no split has a count that is unsafe.
 
     Raises:
-        InputError: profiles of two GPU models, a limit for a job that is not there, an unknown
-            objective, or steps of two SMs on a GPU whose SMs are not known.
+        InputError: profiles of two GPU models, a limit for a job that is not there, a card too
+            small for one job alone, an unknown objective, or steps of two SMs on a GPU whose SMs
+            are not known.
         NoSplitError: nothing keeps every limit, not even one after the other.
     """
-    request = request or Request()
+    request = with_card_memory(request or Request(), a.gpu_model)
     objective = find_objective(request.objective)
     _check(a, b, request)
     splits = candidate_splits(a, b, checked, fine=request.fine)
@@ -195,6 +197,7 @@ def _check(a: Profile, b: Profile, request: Request) -> None:
             f"a minimum speed was given for {', '.join(strangers)}",
             why=f"the jobs are {a.job} and {b.job}",
         )
+    check_jobs_fit((a, b), request.memory_mib)
 
 
 def _no_split(candidates: Sequence[Option], a: Profile, b: Profile) -> NoSplitError:

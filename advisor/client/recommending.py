@@ -29,7 +29,7 @@ class Wanted:
         gpu: GPU model; None: the one that both profiles have in common.
         objective: What is maximised.
         max_power_w: Most power of the GPU.
-        memory_mib: Memory of the card; None: it is not looked at.
+        memory_mib: Memory of the card; None: that of its model, where it is known.
         fine: Every split in steps of two SMs; else the nine splits.
         work_s: What each job has to do, in seconds that it takes alone; None: they run on and on.
     """
@@ -107,7 +107,7 @@ def place(
         objective: What is maximised.
         min_speed: Least relative speed of each job.
         max_power_w: Most power of each GPU.
-        memory_mib: Memory of each GPU; None: it is not looked at.
+        memory_mib: Memory of each GPU; None: that of its model, where it is known.
         time_limit_s: Most time for the search.
     """
     body = {

@@ -99,7 +99,7 @@ class Constraints(Strict):
         default=None, description="most power of the GPU, W"
     )
     memory_mib: Annotated[float, Field(gt=0, le=1e9)] | None = Field(
-        default=None, description="memory of the card, MiB; left out, it is not looked at"
+        default=None, description="memory of the card, MiB; left out, that of its model, where it is known"
     )
 
 

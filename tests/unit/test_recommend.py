@@ -58,7 +58,7 @@ requests = st.builds(
     min_speed=st.dictionaries(st.sampled_from(["fft", "gemm"]), st.floats(0, 0.6)),
     default_min_speed=st.sampled_from([0.0, 0.2, 0.4]),
     max_power_w=st.none() | st.floats(300, 800),
-    memory_mib=st.none() | st.floats(1e3, 2e5),
+    memory_mib=st.none() | st.floats(1e5, 2e5),
     fine=st.booleans(),
     tie=st.sampled_from([0.0, TIE, 0.3]),
 )
@@ -259,6 +259,7 @@ def test_memory_that_does_not_suffice_forbids_sharing() -> None:
     """Two jobs fit when they need no more than the part that campaigns allow."""
     table = {(50.0, 50.0): (0.9, 0.9, 400.0)}
     enough_mib = 2000 / MEMORY_PART
+    assert recommend(A, B, Scripted(table)).request.memory_mib == 143771
     fits = recommend(A, B, Scripted(table), Request(memory_mib=enough_mib + 1))
     assert fits.choice.name == "50/50"
     answer = recommend(A, B, Scripted(table), Request(memory_mib=enough_mib - 2))
