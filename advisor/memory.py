@@ -33,6 +33,6 @@ def memory_unknown(profiles: Iterable[Profile], memory_mib: float | None) -> tup
     profiles = tuple(profiles)
     if memory_mib is None:
         model = profiles[0].gpu_model
-        return (f"the memory of a {model} is not known, so nobody checked whether both jobs fit",)
+        return (f"the memory of the {model} is not known, so nobody checked whether both jobs fit",)
     lacking = dict.fromkeys(p.job for p in profiles if p.memory_used_mib is None)
     return tuple(f"the memory of {job} is not known, and taken as none" for job in lacking)

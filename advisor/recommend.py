@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.choice import choose
-from advisor.constraints import misses, with_card_memory
+from advisor.constraints import check_limits, misses, misses_alone, with_card_memory
 from advisor.errors import InputError, NoSplitError
 from advisor.gpu import SM_FLOOR, SM_QUANTUM, percent_for_units
 from advisor.interval import Interval
@@ -33,7 +33,6 @@ from advisor.recommendation import (
     Request,
     is_mirrored,
     nearest,
-    worst_miss,
 )
 from advisor.rules import Choice, rule_choices
 from advisor.safe_counts import CheckedCounts
@@ -93,7 +92,7 @@ def recommend(
     candidates = [options[key] for key in _candidates(splits)]
     feasible = [o.prediction for o in candidates if not o.misses]
     if not feasible:
-        raise _no_split(candidates, a, b)
+        raise _no_split(candidates, a, b, request)
     answer = Recommendation(
         a=a,
         b=b,
@@ -192,19 +191,21 @@ def _check(a: Profile, b: Profile, request: Request) -> None:
             why="two jobs that share a GPU run on the same one",
             fix="give profiles of one GPU model",
         )
-    if strangers := sorted(set(request.min_speed) - {a.job, b.job}):
-        raise InputError(
-            f"a minimum speed was given for {', '.join(strangers)}",
-            why=f"the jobs are {a.job} and {b.job}",
-        )
+    check_limits(request, (a, b))
     check_jobs_fit((a, b), request.memory_mib)
 
 
-def _no_split(candidates: Sequence[Option], a: Profile, b: Profile) -> NoSplitError:
+def _no_split(
+    candidates: Sequence[Option], a: Profile, b: Profile, request: Request
+) -> NoSplitError:
     near = nearest(candidates, mirrored=is_mirrored(a, b))
+    alone = (*misses_alone(a, request), *misses_alone(b, request))
+    if alone:
+        own = f"; a GPU for each is no help: {max(alone, key=lambda miss: miss.by).text}"
+    else:
+        own = ", or give each job a GPU of its own"
     return NoSplitError(
         f"{a.job} and {b.job} cannot run on one {a.gpu_model} within these limits",
         why=f"nearest is {near.name}: {'; '.join(miss.text for miss in near.misses)}",
-        fix="loosen that limit; a GPU for each is no help, since alone "
-        f"{worst_miss(candidates[-1]).text}",
+        fix=f"loosen that limit{own}",
     )

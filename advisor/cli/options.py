@@ -38,6 +38,11 @@ MinSpeed: TypeAlias = Annotated[
     ),
 ]
 
+MaxP99: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="Longest p99 latency, JOB=50ms, or 50ms for all jobs that answer requests"),
+]
+
 MaxPower: TypeAlias = Annotated[float | None, typer.Option(help="Most power of a GPU, W")]
 
 Memory: TypeAlias = Annotated[

@@ -36,6 +36,8 @@ def recommended(
         objective=wanted.objective,
         min_speed={job: least for job, least in wanted.min_speed.items() if job in names},
         default_min_speed=settings.min_speed,
+        max_p99_ms={job: most for job, most in wanted.max_p99_ms.items() if job in names},
+        default_max_p99_ms=_default_p99_ms(wanted, found),
         max_power_w=wanted.max_power_w,
         memory_mib=wanted.memory_mib,
     )
@@ -91,6 +93,12 @@ def _expected(
         return pair, (f"no forecast: {error}",)
     warnings = tuple(gpu_warnings(predictor.manifest, found.profiles))
     return _with_forecast(pair, expected, predictor.manifest), warnings
+
+
+def _default_p99_ms(wanted: WantedLaunch, found: Found) -> float | None:
+    """A limit for all that serve says nothing of a pair in a queue that does not."""
+    serves = any(profile.serving for profile in found.profiles)
+    return wanted.default_max_p99_ms if serves or len(wanted.pairs) == 1 else None
 
 
 def _better_apart(r: Recommendation) -> NoSplitError:
