@@ -4,10 +4,11 @@ import math
 from dataclasses import replace
 
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
+from advisor.interval import Interval
 from advisor.job import Job
 from advisor.launch.spec import Forecast, Pair
 from advisor.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
-from advisor.predictions import Prediction
+from advisor.predictions import Prediction, Way
 from advisor.profiles import Profile
 from advisor.recommend import Recommendation, Request
 from advisor.settings import Settings
@@ -53,7 +54,7 @@ def recommended(
         share_b_percent=choice.share_b_percent,
     )
     known = _with_profiles(pair, found)
-    return _with_forecast(known, choice, given.manifest), given.recommendation.warnings
+    return _with_forecast(known, choice, given.manifest, found), given.recommendation.warnings
 
 
 def with_forecast(
@@ -92,7 +93,7 @@ def _expected(
     except (InputError, ModelError) as error:
         return pair, (f"no forecast: {error}",)
     warnings = tuple(gpu_warnings(predictor.manifest, found.profiles))
-    return _with_forecast(pair, expected, predictor.manifest), warnings
+    return _with_forecast(pair, expected, predictor.manifest, found), warnings
 
 
 def _default_p99_ms(wanted: WantedLaunch, found: Found) -> float | None:
@@ -120,6 +121,8 @@ def _with_profiles(pair: Pair, found: Found) -> Pair:
         job_b=_with_memory(pair.job_b, found.b.memory_used_mib),
         solo_rate_a=found.a.whole_gpu_rate,
         solo_rate_b=found.b.whole_gpu_rate,
+        solo_power_a_w=found.a.whole_gpu_power_w,
+        solo_power_b_w=found.b.whole_gpu_power_w,
         reported_a=_reported(pair.job_a, found.a),
         reported_b=_reported(pair.job_b, found.b),
     )
@@ -137,7 +140,7 @@ def _with_memory(job: Job, used_mib: float | None) -> Job:
     return replace(job, memory_mib=math.ceil(used_mib))
 
 
-def _with_forecast(pair: Pair, expected: Prediction, manifest: Manifest) -> Pair:
+def _with_forecast(pair: Pair, expected: Prediction, manifest: Manifest, found: Found) -> Pair:
     forecast = Forecast(
         model_version=manifest.version,
         rate_a=expected.rate_a,
@@ -147,5 +150,23 @@ def _with_forecast(pair: Pair, expected: Prediction, manifest: Manifest) -> Pair
         solo_rate_b=expected.solo_rate_b,
         work_per_joule=expected.worth(OBJECTIVES[PER_WATT_OBJECTIVE]),
         coverage=manifest.intervals.coverage,
+        energy_saved=_finite(expected.energy_saved),
+        rest_energy_saved_a=_rest(found.a, pair.share_a_percent, expected.way),
+        rest_energy_saved_b=_rest(found.b, pair.share_b_percent, expected.way),
     )
     return replace(pair, forecast=forecast)
+
+
+def _finite(found: Interval) -> Interval | None:
+    """None where a job may stand still: nothing is saved then, and infinity is no JSON."""
+    return found if all(map(math.isfinite, (found.low, found.value, found.high))) else None
+
+
+def _rest(profile: Profile, share_percent: float, way: Way) -> float | None:
+    """What a job saves when it goes on under its limit, against the same work on the whole GPU."""
+    if way != "split":
+        return 0.0
+    at = profile.at([share_percent])
+    alone_w = float(at["rate"][0]) / profile.whole_gpu_rate * profile.whole_gpu_power_w
+    saved = 1 - float(at["power_w"][0]) / alone_w
+    return saved if math.isfinite(saved) else None
