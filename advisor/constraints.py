@@ -146,10 +146,6 @@ def risks(prediction: Prediction, a: Profile, b: Profile, limits: Limits) -> tup
 
 def misses_alone(profile: Profile, limits: Limits) -> tuple[Miss, ...]:
     """The limits that a job does not keep on a GPU of its own."""
-    most_w, idle_w = limits.max_power_w, profile.idle_power_w
-    if most_w is not None and idle_w > most_w:
-        text = f"the {profile.gpu_model} draws {idle_w:.4g} W without any job"
-        return (Miss(text, idle_w / most_w - 1),)
     alone = _hot(f"{profile.job} alone", profile.whole_gpu_power_w, limits)
     return (*alone, *_late_alone(profile, WHOLE, limits))
 
@@ -196,12 +192,16 @@ def _late_alone(profile: Profile, share_percent: float, limits: Limits) -> Itera
 
 
 def _too_hot(p: Prediction, a: Profile, b: Profile, limits: Limits) -> Iterator[Miss]:
+    hotter = max(a, b, key=lambda profile: profile.whole_gpu_power_w)
+    who = f"{hotter.job} alone" if p.way == "exclusive" else "both"
+    yield from _hot(who, most_power_w(p, a, b), limits)
+
+
+def most_power_w(p: Prediction, a: Profile, b: Profile) -> float:
     """One after the other, the mean of both powers is never drawn, but each of them is."""
     if p.way == "exclusive":
-        hotter = max(a, b, key=lambda profile: profile.whole_gpu_power_w)
-        yield from _hot(f"{hotter.job} alone", hotter.whole_gpu_power_w, limits)
-    else:
-        yield from _hot("both", p.power_w.value, limits)
+        return max(a.whole_gpu_power_w, b.whole_gpu_power_w)
+    return p.power_w.value
 
 
 def _hot(who: str, power_w: float, limits: Limits) -> Iterator[Miss]:

@@ -8,11 +8,12 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.choice import choose
-from advisor.constraints import check_limits, misses, misses_alone, with_card_memory
-from advisor.errors import InputError, NoSplitError
+from advisor.constraints import check_limits, misses, with_card_memory
+from advisor.errors import InputError
 from advisor.gpu import SM_FLOOR, SM_QUANTUM, percent_for_units
 from advisor.interval import Interval
 from advisor.memory import check_jobs_fit
+from advisor.no_way import no_way
 from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, find_objective
 from advisor.predictions import (
     NINE,
@@ -32,7 +33,6 @@ from advisor.recommendation import (
     Recommendation,
     Request,
     is_mirrored,
-    nearest,
 )
 from advisor.rules import Choice, rule_choices
 from advisor.safe_counts import CheckedCounts
@@ -92,7 +92,7 @@ def recommend(
     candidates = [options[key] for key in _candidates(splits)]
     feasible = [o.prediction for o in candidates if not o.misses]
     if not feasible:
-        raise _no_split(candidates, a, b, request)
+        raise no_way(candidates, a, b, request)
     answer = Recommendation(
         a=a,
         b=b,
@@ -193,19 +193,3 @@ def _check(a: Profile, b: Profile, request: Request) -> None:
         )
     check_limits(request, (a, b))
     check_jobs_fit((a, b), request.memory_mib)
-
-
-def _no_split(
-    candidates: Sequence[Option], a: Profile, b: Profile, request: Request
-) -> NoSplitError:
-    near = nearest(candidates, mirrored=is_mirrored(a, b))
-    alone = (*misses_alone(a, request), *misses_alone(b, request))
-    if alone:
-        own = f"; a GPU for each is no help: {max(alone, key=lambda miss: miss.by).text}"
-    else:
-        own = ", or give each job a GPU of its own"
-    return NoSplitError(
-        f"{a.job} and {b.job} cannot run on one {a.gpu_model} within these limits",
-        why=f"nearest is {near.name}: {'; '.join(miss.text for miss in near.misses)}",
-        fix=f"loosen that limit{own}",
-    )

@@ -11,7 +11,9 @@ from advisor.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor.predictions import Prediction, Way
 from advisor.profiles import Profile
 from advisor.recommend import Recommendation, Request
+from advisor.recommendation import is_mirrored, nearest
 from advisor.settings import Settings
+from advisor.wording import less_or_more
 from advisor_models.answer import answer
 from advisor_models.gpu_warnings import gpu_warnings
 from advisor_models.known_profiles import Found, checked_on, find_profiles
@@ -29,7 +31,7 @@ def recommended(
     Raises:
         InputError: a job has no profile.
         ModelError: there is no model, or it is damaged.
-        NoSplitError: nothing keeps every limit, or the jobs had better not share.
+        NoSplitError: nothing keeps every limit, or the jobs should not share.
     """
     names = (job_a.name, job_b.name)
     found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
@@ -105,11 +107,19 @@ def _default_p99_ms(wanted: WantedLaunch, found: Found) -> float | None:
 def _better_apart(r: Recommendation) -> NoSplitError:
     splits = [o for o in r.candidates if o.prediction.way != "exclusive" and not o.misses]
     near = max(splits, key=lambda option: option.worth.value, default=None)
-    anyway = f", or share it anyway: --split {near.name}" if near else ""
+    if near is None:
+        kept = nearest(r.candidates[:-1], mirrored=is_mirrored(r.a, r.b))
+        return NoSplitError(
+            f"no split of {r.a.job} and {r.b.job} on the {r.a.gpu_model} keeps the limits",
+            why=f"nearest is {kept.name}: {'; '.join(miss.text for miss in kept.misses)}",
+            fix="run one after the other, or loosen that limit",
+        )
+    saved = near.prediction.result.energy_saved
     return NoSplitError(
-        f"{r.a.job} and {r.b.job} had better not share a {r.a.gpu_model}",
-        why=f"one after the other is worth most by {r.objective.name}",
-        fix=f"run one after the other{anyway}",
+        f"{r.a.job} and {r.b.job} should not share the {r.a.gpu_model}",
+        why=f"at best, with {near.name}, the same work takes {less_or_more(saved)} energy than one "
+        f"after the other (objective {r.objective.name})",
+        fix=f"run one after the other, or share it anyway: --split {near.name}",
     )
 
 

@@ -83,7 +83,7 @@ def make_spec(wanted: WantedLaunch, settings: Settings) -> LaunchSpec:
     Raises:
         InputError: an unknown job, a split that is none, or a recommendation without profiles.
         ModelError: there is no model to recommend by.
-        NoSplitError: no way keeps every limit, or the jobs had better not share a GPU.
+        NoSplitError: no way keeps every limit, or the jobs should not share a GPU.
         StoreError: what the check of the GPU model found cannot be read.
         UnsafeCountError: a given split has a count of units at which results are wrong.
     """

@@ -362,8 +362,20 @@ def test_a_gpu_for_each_is_named_where_it_helps() -> None:
     server = profile("fft", serving=Serving(offered_rate=1, rate_noise=None, latency_p99_ms=()))
     with pytest.raises(NoSplitError, match="or give each job a GPU of its own"):
         recommend(server, B, hot, Request(max_power_w=450.0))
-    with pytest.raises(NoSplitError, match="no help: the NVIDIA H200 draws 80 W without any job"):
+
+
+def test_ceilings_that_are_too_low_say_what_would_do() -> None:
+    """The least at which something keeps the other limits; of one below idle nothing else."""
+    hot = Scripted({**dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 600.0)),
+                    (30.0, 70.0): (0.5, 0.5, 380.0), (10.0, 90.0): (0.1, 0.5, 370.0)})  # fmt: skip
+    with pytest.raises(NoSplitError, match="allow 380 W, which 30/70 needs; a GPU for each is no"):
+        recommend(A, B, hot, Request(max_power_w=350.0))
+    with pytest.raises(NoSplitError) as failed:
         recommend(A, B, hot, Request(max_power_w=60.0))
+    assert str(failed.value) == (
+        "nothing runs within 60 W. the NVIDIA H200 draws 80 W without any job. allow 380 W, "
+        "which 30/70 needs."
+    )
 
 
 def test_power_ceiling_counts_each_job_alone() -> None:
