@@ -15,6 +15,7 @@ from advisor.gpu import WHOLE
 from advisor.own_results import own_results
 from advisor.records import SoloPoint
 from advisor.safe_counts import CheckedCounts, Safety
+from advisor.serving import Serving, serving_of
 from advisor.usable import NO_PROFILE, is_usable
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -59,6 +60,7 @@ class Profile:
         flags: Flags of its points, each once.
         right_units: Counts of units at which the job's own results were right.
         wrong_units: Counts at which they were wrong.
+        serving: Demand and latencies; None: the job answers no requests.
     """
 
     job: str
@@ -75,6 +77,7 @@ class Profile:
     reported: tuple[str, str] | None = None
     right_units: frozenset[int] = frozenset()
     wrong_units: frozenset[int] = frozenset()
+    serving: Serving | None = None
 
     def at(self, shares: Sequence[float] | Floats) -> dict[str, Floats]:
         """Every column at these shares, linear between the measured ones; shape (n,).
@@ -155,6 +158,7 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         values=values,
         missing=tuple(name for name, v in values.items() if bool(np.isnan(v).all())),
         flags=tuple(sorted({flag for point in usable for flag in point.flags})),
+        serving=serving_of(usable),
     )
 
 

@@ -162,7 +162,7 @@ _EXPECTED = {
 def _check_range(name: str, value: Any) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{name} is {value}", fix="leave it empty where there is no reading")
-    if isinstance(value, int | float) and value < 0 and not name.endswith("_c"):
+    if isinstance(value, int | float) and value < 0 and not name.endswith(_SIGNED):
         raise InputError(f"{name} is {value}, below 0")
     if isinstance(value, int) and value > _LARGEST_INTEGER:
         raise InputError(f"{name} is {value}, above {_LARGEST_INTEGER}")
@@ -176,6 +176,9 @@ def _check_range(name: str, value: Any) -> None:
             fix="write it as 2026-01-31T12:00:00+00:00",
         )
 
+
+_SIGNED = ("_c", "energy_saved", "energy_saved_to_end")
+"""How columns end whose values may be below 0."""
 
 _VERDICTS = {"results", "results_a", "results_b"}
 _SHARES = {"share_percent", "share_a_percent", "share_b_percent"}

@@ -52,6 +52,8 @@ class Asked:
         jobs: The first and the second job; it may be the first one again.
         gpu_model: None: the one that both profiles have in common.
         min_speed: Least relative speed by name of job.
+        max_p99_ms: Longest p99 latency by name of job; `default_max_p99_ms` of every other job
+            that answers requests.
         fine: Every split in steps of two SMs.
         work_s: What each job has to do, in seconds that it takes alone.
     """
@@ -60,6 +62,8 @@ class Asked:
     gpu_model: str | None = None
     objective: str = DEFAULT_OBJECTIVE
     min_speed: tuple[tuple[str, float], ...] = ()
+    max_p99_ms: tuple[tuple[str, float], ...] = ()
+    default_max_p99_ms: float | None = None
     max_power_w: float | None = None
     memory_mib: float | None = None
     fine: bool = False
@@ -78,6 +82,8 @@ class Asked:
             objective=self.objective,
             min_speed=dict(self.min_speed),
             default_min_speed=default_min_speed,
+            max_p99_ms=dict(self.max_p99_ms),
+            default_max_p99_ms=self.default_max_p99_ms,
             max_power_w=self.max_power_w,
             memory_mib=self.memory_mib,
             fine=self.fine,

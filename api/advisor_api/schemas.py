@@ -55,6 +55,7 @@ Objective: TypeAlias = Annotated[
 ]
 Speed: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 WorkSeconds: TypeAlias = Annotated[float, Field(ge=0, le=1e9)]
+Latency: TypeAlias = Annotated[float, Field(gt=0, le=1e9)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST_PLACED)]
 
 JobInPath: TypeAlias = Annotated[str, Path(pattern=NAME, description="name of a job")]
@@ -99,8 +100,26 @@ class Constraints(Strict):
         default=None, description="most power of the GPU, W"
     )
     memory_mib: Annotated[float, Field(gt=0, le=1e9)] | None = Field(
-        default=None, description="memory of the card, MiB; left out, it is not looked at"
+        default=None,
+        description="memory of the card, MiB; left out, that of its model, where it is known",
     )
+
+
+class PairConstraints(Constraints):
+    """What two jobs must keep."""
+
+    max_p99_ms: Latency | Annotated[dict[JobName, Latency], Field(max_length=MOST_TYPES)] | None = (
+        Field(
+            default=None,
+            description="longest p99 latency of jobs that answer requests, ms: of all, or by name",
+        )
+    )
+
+    @property
+    def longest_p99_ms(self) -> tuple[dict[str, float], float | None]:
+        """By name of job, and of every other job that answers requests."""
+        most_ms = self.max_p99_ms
+        return (most_ms, None) if isinstance(most_ms, dict) else ({}, most_ms)
 
 
 class RecommendationRequest(Strict):
@@ -113,7 +132,7 @@ class RecommendationRequest(Strict):
         default=None, description="else the one that both profiles have in common"
     )
     objective: Objective = DEFAULT_OBJECTIVE
-    constraints: Constraints = Constraints()
+    constraints: PairConstraints = PairConstraints()
     splits: Literal["nine", "fine"] = Field(
         default="nine", description="10/90 to 90/10, or every split in steps of two SMs"
     )
@@ -126,11 +145,14 @@ class RecommendationRequest(Strict):
 
     def asked(self) -> Asked:
         """As the engine takes it."""
+        by_job_ms, for_all_ms = self.constraints.longest_p99_ms
         return Asked(
             jobs=(self.jobs[0], self.jobs[1]),
             gpu_model=self.gpu,
             objective=self.objective,
             min_speed=tuple(sorted(_least_speeds(self.constraints, self.jobs).items())),
+            max_p99_ms=tuple(sorted(by_job_ms.items())),
+            default_max_p99_ms=for_all_ms,
             max_power_w=self.constraints.max_power_w,
             memory_mib=self.constraints.memory_mib,
             fine=self.splits == "fine",

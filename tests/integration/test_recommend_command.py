@@ -203,6 +203,9 @@ def test_job_without_a_profile(names: tuple[str, str], message: str) -> None:
         (("--min-speed", "much"), "--min-speed much has no number"),
         (("--min-speed", "gemm=0.5"), "--min-speed gemm=0.5 is for a job that is not there"),
         (("--min-speed", "50"), "a minimum speed of 50 for fft is not possible"),
+        (("--memory", "141"), "no GPU has 141 MiB of memory"),
+        (("--memory", "1GiB"), "fft needs 2062 MiB of memory, the card has 1024 MiB"),
+        (("--memory", "large"), "'large' is no size of a memory"),
         (("--objective", "speed"), "there is no objective speed"),
         (
             ("--gpu-model", "A100"),
@@ -250,7 +253,8 @@ def test_limits_reach_the_answer() -> None:
         assert choice["speed_" + "ab"[job]]["value"] >= float(option.split("=")[1])
     both = as_json(*PAIR, "--min-speed", "0.4")["choice"]
     assert min(both["speed_a"]["value"], both["speed_b"]["value"]) >= 0.4
-    assert as_json(*PAIR, "--memory", "1000")["choice"]["way"] == "exclusive"
+    assert as_json(*PAIR, "--memory", "3GiB")["choice"]["way"] == "exclusive"
+    assert as_json(*PAIR, "--memory", "4GiB")["choice"]["way"] == "split"
     assert as_json(*PAIR, "--min-speed=0", "--max-power=350")["choice"]["power_w"]["value"] <= 350
     assert "nearest is " in error(NoSplitError, *PAIR, "--max-power", "100")
 
