@@ -116,7 +116,8 @@ def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
 
 def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     """What was predicted stands beside what is observed, and being far off is said once."""
-    last = launch(h200, "triad", "gemm", "--duration", "10")
+    # Without the floor: whether the model expects 0.4 of each job is no matter here.
+    last = launch(h200, "triad", "gemm", "--duration", "10", "--min-speed", "0")
     forecast, (seen,) = last["forecast"], last["observations"]
     assert last["way"] == "split"
     assert sum(job["units_granted"] for job in last["jobs"]) <= 132
