@@ -119,7 +119,8 @@ def _slot_text(slot: Slot) -> str:
 
 def _remarks(planned: Planned) -> Iterator[str]:
     yield "speed 100 %: as alone on a whole GPU; a job whose neighbour has ended keeps its limit"
-    yield "energy counts idle GPUs until the last job has ended; savings are predicted"
+    yield "energy counts idle GPUs until the last job has ended"
+    yield "savings are predicted, and of many pairs those are taken that look best: expect less"
     if planned.plan.timed_out:
         yield f"the search ended at its time limit, {planned.wanted.time_limit_s:g} s"
     if planned.bundled:

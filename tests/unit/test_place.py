@@ -312,7 +312,7 @@ def test_groups_end_as_two_jobs_do(
     speed_a: float, speed_b: float, left_a: float, left_b: float, work_a_s: float, work_b_s: float
 ) -> None:
     """Times and energy are those of `advisor.finish`, here for many pairs at once."""
-    speeds = {
+    speeds: dict[str, Any] = {
         "speed_a": speed_a,
         "speed_b": speed_b,
         "left_speed_a": left_a,
