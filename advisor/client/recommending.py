@@ -8,7 +8,7 @@ from advisor.client.answers import Placement, Recommendation
 from advisor.client.errors import AnswerError, ApiError
 from advisor.client.exchange import Ask, Flow, exchange
 from advisor.client.reading import read
-from advisor.objectives import DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE
+from advisor.objectives import DEFAULT_OBJECTIVE
 
 SEARCH_S = 10.0
 """How long a placement is searched for, unless told otherwise."""
@@ -100,20 +100,22 @@ def place(
     jobs: Mapping[str, int] | Sequence[str],
     gpus: int,
     *,
+    work_s: float | Mapping[str, float] | None = None,
     gpu: str | None = None,
-    objective: str = PER_WATT_OBJECTIVE,
+    objective: str = DEFAULT_OBJECTIVE,
     min_speed: MinSpeed = None,
     max_power_w: float | None = None,
     memory_mib: float | None = None,
     time_limit_s: float = SEARCH_S,
 ) -> Flow[Placement]:
-    """Which of many jobs share a GPU, and at what split.
+    """Who shares a GPU with whom in a queue of jobs, at what split, when and where.
 
     Args:
         jobs: How many of each name, or one name for each job in the order of the queue.
         gpus: How many GPUs there are.
+        work_s: Time that a job takes alone, of all jobs or by name; an hour where not given.
         gpu: Their model; None: the one that all profiles have in common.
-        objective: What is maximised.
+        objective: `energy-efficiency` or `throughput`.
         min_speed: Least relative speed of each job.
         max_power_w: Most power of each GPU.
         memory_mib: Memory of each GPU; None: that of its model, where it is known.
@@ -122,7 +124,7 @@ def place(
     body = {
         "jobs": dict(jobs) if isinstance(jobs, Mapping) else list(jobs),
         "gpus": gpus,
-        **given(gpu=gpu),
+        **given(work_s=dict(work_s) if isinstance(work_s, Mapping) else work_s, gpu=gpu),
         "objective": objective,
         "constraints": constraints(min_speed, max_power_w, memory_mib),
         "time_limit_s": time_limit_s,

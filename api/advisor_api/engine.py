@@ -170,13 +170,13 @@ class Engine:
         return await self._answer(await self._current(), asked)
 
     async def place(self, wanted: Wanted) -> Planned:
-        """Where many jobs run best; worked out beside everything else.
+        """Who shares with whom in a queue of jobs; worked out beside everything else.
 
         Raises:
             BusyError: too many placements are asked for at once.
-            InputError: a job without a profile, or an objective that is not for placements.
+            InputError: a job without a profile, or an objective that is not for queues.
             ModelError: as for `recommend`.
-            NoSplitError: no job keeps every limit.
+            NoSplitError: not every job can be placed within the limits.
             StoreError: the store cannot be read.
         """
         if self._placements >= PLACEMENTS_AT_ONCE + PLACEMENTS_WAITING:
@@ -211,8 +211,7 @@ class Engine:
 
     async def _place(self, wanted: Wanted) -> Planned:
         kept = await self._current()
-        names = list(dict.fromkeys(wanted.queue))
-        found = await self._found(kept, names, wanted.gpu_model)
+        found = await self._found(kept, wanted.names, wanted.gpu_model)
         predictor = await self._predictor(kept)
         checked = await self._checked(kept, found)
         limits = replace(wanted.limits, default_min_speed=self._min_speed)

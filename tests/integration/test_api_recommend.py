@@ -168,10 +168,11 @@ def test_batches_are_bounded(api: Api, count: int) -> None:
 def test_placement_is_that_of_the_command_line(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: Any
 ) -> None:
-    """Counted or listed, the same jobs get the same places through both doors."""
+    """Counted or listed, the same jobs get the same plan through both doors."""
     limits = {"min_speed": {"fft": 0.4}}
-    answer = api.post("/v1/placements", {"jobs": jobs, "gpus": 2, "constraints": limits})
-    options = ("fft:2", "gemm", "--gpus", "2", "--min-speed", "fft=0.4")
+    body = {"jobs": jobs, "gpus": 2, "work_s": {"gemm": 7200}, "constraints": limits}
+    answer = api.post("/v1/placements", body)
+    options = ("fft:2", "gemm", "--gpus", "2", "--work", "gemm=2h", "--min-speed", "fft=0.4")
     assert answer == command(monkeypatch, tmp_path, "place", *options)
     PlacementAnswer.model_validate(answer)
 
@@ -186,6 +187,8 @@ def test_placement_is_that_of_the_command_line(
         ({"jobs": [f"job{n}" for n in range(201)], "gpus": 1}, "201 names"),
         ({"jobs": ["fft"], "gpus": 0}, "body.gpus"),
         ({"jobs": ["fft"], "gpus": 1, "time_limit_s": 3600}, "body.time_limit_s"),
+        ({"jobs": ["fft"], "gpus": 1, "work_s": 0}, "body.work_s"),
+        ({"jobs": ["fft"], "gpus": 1, "work_s": {"gemm": 60}}, "work was given for gemm"),
         ({"jobs": ["fft"], "gpus": 1, "objective": "max-min"}, "max-min"),
         ({"jobs": ["fft"], "gpus": 1, "constraints": {"min_speed": {"gemm": 0.5}}}, "gemm"),
     ],
