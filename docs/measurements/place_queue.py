@@ -14,6 +14,7 @@ other kind, truth scattered around what is expected, and those cost nothing of t
 """
 
 import dataclasses
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -73,7 +74,7 @@ def hour(_: np.random.Generator) -> float:
 
 def spread(dice: np.random.Generator) -> float:
     """Between 10 minutes and 8 hours, in whole steps of 10 minutes."""
-    return 600.0 * round(float(np.exp(dice.uniform(np.log(1), np.log(48)))))
+    return 600.0 * round(math.exp(dice.uniform(0, math.log(48))))
 
 
 def planned_queue(
