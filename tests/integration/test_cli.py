@@ -90,7 +90,7 @@ def test_points_go_in_and_out_unchanged(host: FakeHost) -> None:
     first = host.advisor("data", "import", str(given), "--json")
     nothing = {"read": 0, "new": 0}
     counts = {"solo": {"read": 3, "new": 3}, "pairs": nothing, "observations": nothing}
-    assert (first.returncode, json.loads(first.stdout)) == (0, {"read": 3, "new": 3, **counts})
+    _check_taken_in(first, {"read": 3, "new": 3, **counts})
     out = host.advisor("data", "export", str(back), "--job", "gemm")
     assert (out.returncode, out.stdout) == (0, f"3 points written to {back}\n")
     assert read_points(back) == POINTS
@@ -99,6 +99,14 @@ def test_points_go_in_and_out_unchanged(host: FakeHost) -> None:
         "6 points read, 0 new "
         "(solo 6 read, 0 new; pairs 0 read, 0 new; observations 0 read, 0 new)\n"
     )
+
+
+def _check_taken_in(done: CompletedProcess[str], counts: dict[str, Any]) -> None:
+    """How many points came, and what the profile of the only job lacks."""
+    answer = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert "gemm on NVIDIA H200: idle_power_w is missing" in "\n".join(answer.pop("notes"))
+    assert answer == counts
 
 
 def test_pairs_go_in_and_out_unchanged(host: FakeHost) -> None:
@@ -112,7 +120,7 @@ def test_pairs_go_in_and_out_unchanged(host: FakeHost) -> None:
         "pairs": {"read": 5, "new": 5},
         "observations": {"read": 0, "new": 0},
     }
-    assert (first.returncode, json.loads(first.stdout)) == (0, {"read": 8, "new": 8, **counts})
+    _check_taken_in(first, {"read": 8, "new": 8, **counts})
     back = host.folder / "back.jsonl"
     chosen = ("--kind", "pairs", "--job", "gemm", "--run", "r1")
     out = host.advisor("data", "export", str(back), *chosen, "--json")
