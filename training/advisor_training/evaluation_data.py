@@ -13,6 +13,10 @@ from advisor_training.pairs import LeftOut, Measurement, Pair, make_pairs
 from advisor_training.rows import Rows, make_rows
 from advisor_training.solo import HIGH_PERCENT, job_classes, whole_gpu
 
+NEAR_LIMIT = 0.97
+"""From this part of the power limit on a card counts as held back by it: at the limit H200 cards
+read 680 to 703 of 700 W (data/advisor_data/bundled)."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Data:
@@ -41,6 +45,13 @@ class Data:
         """Which measurements have a launch-bound job; shape (measurements,)."""
         return np.array([any(map(launch_bound, self.profiles_of(m))) for m in self.measurements])
 
+    def at_power_limit(self) -> npt.NDArray[np.bool_]:
+        """Which rows were held back by the power limit, as measured; shape (rows,)."""
+        limits = np.array(
+            [power_limit_w(*self.profiles_of(m)) for m in self.measurements], dtype=np.float64
+        )
+        return self.rows.power_w >= NEAR_LIMIT * limits[self.rows.measurement]
+
 
 def make_data(
     points: Sequence[PairPoint],
@@ -60,7 +71,27 @@ def make_data(
         InputError: no measured pair has profiles of both its jobs.
     """
     found, unused = make_pairs(points, [*references, *profiled])
-    profiles = make_profiles(profiled)
+    solos = [*references, *profiled]
+    return data_of(found, make_profiles(profiled), solos, (*left_out, *unused))
+
+
+def data_of(
+    found: Sequence[Pair],
+    profiles: Mapping[tuple[str, str], Profile],
+    solos: Sequence[SoloPoint],
+    left_out: Sequence[LeftOut],
+) -> Data:
+    """Pairs that are made already, with their profiles.
+
+    Args:
+        found: The pairs.
+        profiles: By (job, GPU model).
+        solos: All jobs alone.
+        left_out: What is not among the pairs, and why.
+
+    Raises:
+        InputError: none of them has profiles of both its jobs.
+    """
     rows = make_rows(found, profiles)
     pairs = tuple(
         pair
@@ -74,9 +105,14 @@ def make_data(
         rows=rows,
         measurements=tuple(m for pair in pairs for m in pair.measurements),
         profiles=profiles,
-        classes=job_classes(whole_gpu([*references, *profiled])),
-        left_out=(*left_out, *unused, *without),
+        classes=job_classes(whole_gpu(solos)),
+        left_out=(*left_out, *without),
     )
+
+
+def power_limit_w(a: Profile, b: Profile) -> float:
+    """The lower of the two known limits; infinite where none is known."""
+    return min((p.power_limit_w for p in (a, b) if p.power_limit_w), default=float("inf"))
 
 
 def launch_bound(profile: Profile) -> bool:

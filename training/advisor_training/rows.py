@@ -34,6 +34,8 @@ class Rows:
     Attributes:
         measurement: Number of the measurement that the row is of; splits are compared within one.
         pair: Number of the pair; several measurements can be of one pair.
+        card: UUID of the GPU that it was measured on.
+        run: The run that it was measured in.
         kind: "nine" or "uncapped".
         features_a: What a model sees of the first job beside the second, shape (n, speed features).
         features_b: The same with the jobs swapped.
@@ -50,6 +52,8 @@ class Rows:
     job_a: Names
     job_b: Names
     gpu_model: Names
+    card: Names
+    run: Names
     measurement: npt.NDArray[np.int64]
     pair: npt.NDArray[np.int64]
     kind: Names
@@ -129,6 +133,8 @@ def _block(m: Measurement, a: Profile, b: Profile, numbers: Mapping[str, int]) -
         "job_a": np.full(n, m.job_a),
         "job_b": np.full(n, m.job_b),
         "gpu_model": np.full(n, m.gpu_model),
+        "card": np.full(n, m.gpu_uuid),
+        "run": np.full(n, m.run),
         **{name: np.full(n, number) for name, number in numbers.items()},
         "kind": np.array([kind for kind, _ in splits]),
         "share_a": share_a,
