@@ -14,6 +14,9 @@ from advisor_training.evaluation_values import Evaluation
 
 _OTHERS = [name for name in OBJECTIVES if name != DEFAULT_OBJECTIVE]
 
+_ORACLES = ("oracle", "oracle, per watt", "oracle, raw")
+"""Headings of the fractions by `HEADLINE`."""
+
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
@@ -103,9 +106,7 @@ def protocols(evaluation: Evaluation) -> TextTable:
             "left out, method",
             "saved",
             "lose",
-            "oracle",
-            "oracle, per watt",
-            "oracle, raw",
+            *_ORACLES,
             "rate",
             "power",
         ),
@@ -182,7 +183,7 @@ def seeds(evaluation: Evaluation) -> TextTable:
     """What hangs on the seed of the trees."""
     return TextTable(
         f"{OURS} grown from other seeds, jobs that were not seen, in %",
-        ("seed", "saved", "oracle", "oracle, per watt", "oracle, raw", "rate", "power"),
+        ("seed", "saved", *_ORACLES, "rate", "power"),
         [
             (
                 str(found.seed),

@@ -12,7 +12,7 @@ import numpy as np
 
 from advisor.errors import InputError
 from advisor.features import Float32s, feature_names
-from advisor.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
+from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor.profiles import COLUMNS, IDLE, Profile, filled
 from advisor.recommend import TIE
 from advisor.records import PairPoint, Point, SoloPoint
@@ -46,7 +46,7 @@ from advisor_training.unseen import Progress, Unseen, leave_one_job_out
 
 LEARNER = "extra-trees"
 
-SCORED = (PER_WATT_OBJECTIVE, "raw-throughput-per-watt")
+SCORED = (DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, "raw-throughput-per-watt")
 
 LIBRARIES = ("numpy", "scikit-learn", "onnx", "skl2onnx")
 """What the graph hangs on."""
