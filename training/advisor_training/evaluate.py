@@ -7,12 +7,8 @@ import numpy as np
 
 from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor_training import carrying_over
-from advisor_training.conformal import (
-    COVERAGE,
-    measured_coverage,
-    power_residuals,
-    speed_residuals,
-)
+from advisor_training.calibration import calibrate, strictest
+from advisor_training.conformal import COVERAGE
 from advisor_training.evaluation_bars import bars_by_job, by_group, by_job
 from advisor_training.evaluation_choices import (
     QUESTIONS,
@@ -83,7 +79,7 @@ def run_evaluation(
 
     Args:
         data: The measured pairs.
-        quick: The model and physics only, by workload.
+        quick: The model and physics only, by workload, and what the intervals are made of.
         watch: Told of every fit.
         every: The same with disturbed pairs; None: these are not asked for.
 
@@ -108,10 +104,7 @@ def run_evaluation(
         choices=tuple(_choice_rows(data, told, every, disturbed)),
         errors=tuple(_error_rows(data, told, every, disturbed)),
         wanted_coverage=COVERAGE,
-        coverage={
-            "speed": measured_coverage(speed_residuals(data.rows, unseen)),
-            "power": measured_coverage(power_residuals(data.rows, unseen)),
-        },
+        coverage=calibrate(data.rows, told[strictest(data.rows), OURS].speeds.unseen).held,
         training_s={name: t.training_s for (p, name), t in told.items() if p == BY_WORKLOAD},
         jobs=by_job(data, unseen, chosen),
         job_gains={name: _job_gains(data, told, name) for name in HEADLINE},
@@ -154,7 +147,9 @@ def planned_fits(
 def _asked(data: Data, known: Mapping[str, Method], *, quick: bool) -> list[tuple[str, str]]:
     """Which method is asked under which protocol; some need several runs or GPU models."""
     if quick:
-        return [(BY_WORKLOAD, name) for name in (OURS, PHYSICAL)]
+        # Intervals are made of what the strictest protocol finds.
+        strictly = dict.fromkeys([(BY_WORKLOAD, OURS), (strictest(data.rows), OURS)])
+        return [*strictly, (BY_WORKLOAD, PHYSICAL)]
     models = [BY_GPU_MODEL] if carrying_over.gpu_models(data.rows) else []
     runs = [BY_RUN] if has_other_runs(data.rows) else []
     strict = [(p, name) for p in (BOTH_UNSEEN, BY_FAMILY, *runs) for name in (OURS, PHYSICAL)]

@@ -8,14 +8,11 @@ import numpy.typing as npt
 
 from advisor.profiles import Profile, make_profiles
 from advisor.records import PairPoint, SoloPoint
+from advisor_models.intervals import NEAR_LIMIT
 from advisor_training.groups import Classes
 from advisor_training.pairs import LeftOut, Measurement, Pair, make_pairs
 from advisor_training.rows import Rows, make_rows
 from advisor_training.solo import HIGH_PERCENT, job_classes, whole_gpu
-
-NEAR_LIMIT = 0.97
-"""From this part of the power limit on a card counts as held back by it: at the limit H200 cards
-read 680 to 703 of 700 W (data/advisor_data/bundled)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -47,10 +44,7 @@ class Data:
 
     def at_power_limit(self) -> npt.NDArray[np.bool_]:
         """Which rows were held back by the power limit, as measured; shape (rows,)."""
-        limits = np.array(
-            [power_limit_w(*self.profiles_of(m)) for m in self.measurements], dtype=np.float64
-        )
-        return self.rows.power_w >= NEAR_LIMIT * limits[self.rows.measurement]
+        return self.rows.power_w >= NEAR_LIMIT * self.rows.power_limit_w
 
 
 def make_data(
@@ -108,11 +102,6 @@ def data_of(
         classes=job_classes(whole_gpu(solos)),
         left_out=(*left_out, *without),
     )
-
-
-def power_limit_w(a: Profile, b: Profile) -> float:
-    """The lower of the two known limits; infinite where none is known."""
-    return min((p.power_limit_w for p in (a, b) if p.power_limit_w), default=float("inf"))
 
 
 def launch_bound(profile: Profile) -> bool:

@@ -165,7 +165,8 @@ def coverage(evaluation: Evaluation) -> TextTable:
     """How much the intervals hold of jobs that took no part in making them."""
     names = [*dict.fromkeys(s for c in evaluation.coverage.values() for s in c.strata)]
     return TextTable(
-        f"What intervals for {evaluation.wanted_coverage:.0%} hold of unseen jobs, by share, in %",
+        f"What intervals for {evaluation.wanted_coverage:.0%} hold of unseen jobs in other runs on "
+        "other cards, by share, in %",
         ("of", "all", "worst job", *names),
         [
             (

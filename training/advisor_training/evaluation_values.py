@@ -98,10 +98,11 @@ class Evaluation:
     """Everything that was found.
 
     Attributes:
-        quick: Whether only the model and physics were asked, by workload.
+        quick: Whether only the model and physics were asked, and not under every protocol.
         ceilings: The noise ceiling by objective; None where no pair was measured twice.
         wanted_coverage: What the intervals are made for.
-        coverage: What intervals of jobs that were left out hold, of "speed" and "power".
+        coverage: What intervals of jobs that were left out, with run and cards where there are
+            several, hold of "speed", "power" and "efficiency".
         training_s: Seconds of one fit to all jobs but one, by method.
         jobs: The model's figures for each job that was left out.
         job_gains: Gain over 50/50 of each job that was left out, in percent, by objective and by

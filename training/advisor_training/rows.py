@@ -14,6 +14,7 @@ from advisor.features import (
     matrix,
     physical_power_w,
     power_features,
+    power_limit_w,
     prior_kept,
     side,
     speed_features,
@@ -47,6 +48,8 @@ class Rows:
         power_w: Measured power, W.
         solo_rate_a: Rate of the first job alone on the whole GPU, same card and run, per second.
         solo_power_a_w: Power of the GPU meanwhile, W.
+        profile_power_a_w: The same in the job's profile, on whatever card that was measured.
+        power_limit_w: Limit of the card, W; infinite where it is not known.
     """
 
     job_a: Names
@@ -73,6 +76,9 @@ class Rows:
     solo_rate_b: Floats
     solo_power_a_w: Floats
     solo_power_b_w: Floats
+    profile_power_a_w: Floats
+    profile_power_b_w: Floats
+    power_limit_w: Floats
 
     def __len__(self) -> int:
         return len(self.power_w)
@@ -153,4 +159,7 @@ def _block(m: Measurement, a: Profile, b: Profile, numbers: Mapping[str, int]) -
         "solo_rate_b": np.array([result.solo_rate_b for result in results]),
         "solo_power_a_w": np.array([result.solo_power_a_w for result in results]),
         "solo_power_b_w": np.array([result.solo_power_b_w for result in results]),
+        "profile_power_a_w": np.full(n, a.whole_gpu_power_w),
+        "profile_power_b_w": np.full(n, b.whole_gpu_power_w),
+        "power_limit_w": np.full(n, power_limit_w(own, other)),
     }
