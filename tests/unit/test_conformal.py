@@ -18,6 +18,7 @@ from advisor_training.conformal import (
     intervals,
     measured_coverage,
     power_residuals,
+    share_names,
     speed_residuals,
 )
 from advisor_training.learners import LEARNERS
@@ -153,3 +154,9 @@ def test_without_uncapped_points_there_are_no_intervals() -> None:
             power_residuals(nine, unseen),
             efficiency_residuals(nine, unseen),
         )
+
+
+def test_shares_between_are_of_the_nearest_ten() -> None:
+    """Splits at safe counts of SMs: 11, 26, 47 and 54 %."""
+    names = share_names(np.array([10.0, 11, 26, 47, 54, 90, 97]))
+    assert names.tolist() == ["10", "10", "30", "50", "50", "90", "90"]

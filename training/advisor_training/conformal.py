@@ -133,8 +133,12 @@ def efficiency_residuals(rows: Rows, unseen: Unseen) -> Residuals:
 
 
 def share_names(shares: Floats) -> Names:
-    """Shares as the strata are called: "10", "12.5"."""
-    return np.array([f"{share:g}" for share in shares])
+    """Shares as the strata are called: the nearest of "10", "20" .. "90".
+
+    Splits at safe counts have shares between these, each of few pairs.
+    """
+    tens = np.clip(np.rint(shares / 10) * 10, 10, 90)
+    return np.array([f"{share:g}" for share in tens])
 
 
 def bounds_of(residuals: Residuals, coverage: float = COVERAGE) -> dict[str, Bounds]:
