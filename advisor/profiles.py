@@ -15,6 +15,7 @@ from advisor.gpu import WHOLE
 from advisor.own_results import own_results
 from advisor.records import SoloPoint
 from advisor.safe_counts import CheckedCounts, Safety
+from advisor.smoothing import non_decreasing_rates
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -161,7 +162,7 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
     """The profile of each (job, GPU model) that has one.
 
     A share is taken from points that passed every cross-check, where there are any; never from
-    points of which the results are wrong.
+    points of which the results are wrong. Rates do not fall with the share: `advisor.smoothing`.
     """
     groups: dict[tuple[str, str], dict[float, list[SoloPoint]]] = {}
     for point in with_solo_flags(points):
@@ -174,12 +175,24 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
             # Wrong results make no profile, and still say where not to run.
             right, wrong = own_results(p for group in shares.values() for p in group)
             found[key] = replace(
-                make_profile(p for group in best.values() for p in group),
+                _smoothed(p for group in best.values() for p in group),
                 reported=_reported(best[WHOLE]),
                 right_units=right,
                 wrong_units=wrong,
             )
     return found
+
+
+def _smoothed(points: Iterable[SoloPoint]) -> Profile:
+    """The profile of the points, its rates without dips that are noise."""
+    known = list(points)
+    profile = make_profile(known)
+    stderrs = [
+        _middle([p.rate_stderr for p in known if p.share_percent == share])
+        for share in profile.shares
+    ]
+    rates = non_decreasing_rates(profile.values["rate"].tolist(), stderrs)
+    return replace(profile, values={**profile.values, "rate": np.array(rates)})
 
 
 def filled(profile: Profile, fill: Mapping[str, float]) -> Profile:
