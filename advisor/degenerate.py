@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from advisor.flags import COUNTER_BOUND, DEGENERATE, DOUBTFUL
+from advisor.flags import COUNTER_BOUND, DEGENERATE, DOUBTFUL, UNREAD
 from advisor.observations import Record
 from advisor.records import PairPoint, SoloPoint
 
@@ -31,6 +31,12 @@ SAME_CLOCK = 0.03
 
 SAME_ARITHMETIC = 0.10
 """Pipe cycles per unit of work may differ by so much; else the library chose another kernel."""
+
+CPU_BOUND = "cpu-bound"
+
+NO_MEASURE = DOUBTFUL - {UNREAD}
+"""Flags of points that others are not compared with. Wrong results take less energy, never more, so
+a point whose results nobody read condemns no other."""
 
 ARITHMETIC = ("tensor_active_percent", "fp32_active_percent", "fp64_active_percent")
 
@@ -101,11 +107,18 @@ def is_degenerate(
 def expected_energy_j(point: SoloPoint, sweep: Iterable[SoloPoint]) -> float | None:
     """What a unit of work should take at least: the most that it took at a larger share.
 
+    Of larger shares at which the job was bound by the CPU, the second most: a busy host makes such
+    a job slow for one window, and each of its steps expensive (docs/measurements, "Does a profile
+    repeat?"). One of them alone is no measure.
+
     Returns:
         Joules above idle; None where no point of the sweep can be compared.
     """
-    larger = [energy_above_idle_j(other) for other in sweep if _is_measure_of(other, point)]
-    return max((energy for energy in larger if energy is not None), default=None)
+    # A set: references may have points of the sweep once more.
+    larger = {other for other in sweep if _is_measure_of(other, point)}
+    steady = (energy_above_idle_j(other) for other in larger if CPU_BOUND not in other.flags)
+    every = sorted(e for e in map(energy_above_idle_j, larger) if e is not None)
+    return max((*every[-2:-1], *(e for e in steady if e is not None)), default=None)
 
 
 def energy_above_idle_j(point: SoloPoint) -> float | None:
@@ -118,7 +131,7 @@ def energy_above_idle_j(point: SoloPoint) -> float | None:
 def _is_measure_of(other: SoloPoint, point: SoloPoint) -> bool:
     return (
         other.share_percent > point.share_percent
-        and DOUBTFUL.isdisjoint(other.flags)
+        and NO_MEASURE.isdisjoint(other.flags)
         and _clock(other) <= (1 + SAME_CLOCK) * _clock(point)
         and all(_same_arithmetic(other, point, pipe) for pipe in ARITHMETIC)
     )

@@ -5,6 +5,8 @@ COUNTER_BOUND = 0.03
 
 DEGENERATE = "degenerate-data"
 
+UNREAD = "results-unread"
+
 FLAGS: dict[str, str] = {
     "noisy-rate": "standard error of a rate above the target when the window's time was up",
     "noisy-power": "standard error of the power above the target when the window's time was up",
@@ -19,6 +21,8 @@ FLAGS: dict[str, str] = {
     "results-only": "too short for rates: measured to read the job's results",
     "failed": "a job of the pair failed: there are no rates",
     DEGENERATE: "too little energy for the work: results are likely wrong, such as NaN",
+    UNREAD: "a half-precision job at a count of SMs where the check of this GPU model found wrong "
+    "results, and its own results were not read",
 }
 """Every flag that a point can carry, and its meaning."""
 
@@ -28,6 +32,6 @@ has no others."""
 
 RESULTS_ONLY = "results-only"
 
-DOUBTFUL = WRONG | {RESULTS_ONLY, "not-settled", "counter-mismatch", "cpu-steal", "failed"}
+DOUBTFUL = WRONG | {RESULTS_ONLY, UNREAD, "not-settled", "counter-mismatch", "cpu-steal", "failed"}
 """Flags of points that failed a cross-check: they stay in the data, and are left out of what is
 learned or reported unless asked for. The other flags describe the job or the size of its error."""

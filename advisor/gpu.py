@@ -99,8 +99,9 @@ def percent_for_units(units: int, units_total: int) -> int:
     if 0 < units <= units_total and units_for_percent(percent, units_total) == units:
         return percent
     low = max(SM_FLOOR, min(units, units_total) // SM_QUANTUM * SM_QUANTUM)
+    nearest = sorted({low, min(units_total, low + SM_QUANTUM)} if units > SM_FLOOR else {SM_FLOOR})
     raise InputError(
         f"{units} of {units_total} SMs cannot be granted",
-        why=f"MPS grants even counts of {SM_FLOOR} SMs or more",
-        fix=f"ask for {low} or {min(units_total, low + SM_QUANTUM)}",
+        why=f"MPS grants even counts from {SM_FLOOR} to {units_total} SMs",
+        fix=f"ask for {' or '.join(map(str, nearest))}",
     )

@@ -90,6 +90,17 @@ def list_jobs(jobs_dir: Path) -> list[Job]:
     return [_load_named(jobs_dir, name) for name in _names(jobs_dir)]
 
 
+def sound_jobs(jobs_dir: Path) -> tuple[list[Job], list[InputError]]:
+    """The jobs of a folder, by name, and what is wrong with the other files of it."""
+    jobs, faults = list[Job](), list[InputError]()
+    for name in _names(jobs_dir):
+        try:
+            jobs.append(_load_named(jobs_dir, name))
+        except InputError as fault:
+            faults.append(fault)
+    return jobs, faults
+
+
 def inline_job(name: str, command: Sequence[str], **progress: Unpack[ProgressOptions]) -> Job:
     """A job given on the command line.
 

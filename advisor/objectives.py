@@ -10,6 +10,7 @@ answers.
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from types import MappingProxyType
 
 from advisor.errors import InputError
@@ -223,7 +224,9 @@ def find_objective(name: str) -> Objective:
         InputError: there is none.
     """
     if name not in OBJECTIVES:
+        near = [n for n in OBJECTIVES if name and name in n] or get_close_matches(name, OBJECTIVES)
+        asked = f"did you mean {' or '.join(near)}? Else " if near else ""
         raise InputError(
-            f"there is no objective {name}", fix=f"give one of {', '.join(OBJECTIVES)}"
+            f"there is no objective {name}", fix=f"{asked}give one of {', '.join(OBJECTIVES)}"
         )
     return OBJECTIVES[name]

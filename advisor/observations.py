@@ -57,14 +57,35 @@ class Observation:
         "rate_unit_b/s",
         default=None,
     )
+    solo_power_a_w: float | None = column(
+        "power of the GPU while the first job runs alone on all of it, from its profile",
+        "W",
+        default=None,
+    )
+    solo_power_b_w: float | None = column("as solo_power_a_w, of the second job", "W", default=None)
     power_w: float | None = column("mean of the GPU over the overlap", "W", default=None)
     energy_j: float | None = column("of the GPU over the overlap", "J", default=None)
     overlap_s: float = column("how long both jobs ran together", "s")
     work_per_joule: float | None = column(
         "sum of relative speeds over power, over the overlap", "1/J", default=None
     )
+    energy_saved: float | None = column(
+        "part of the energy saved for the same work, against one after the other, over the "
+        "overlap; below 0 sharing cost energy",
+        default=None,
+    )
     first_ended: str = column(
         "job_a, job_b or both; none: both ran until they were stopped", default="none"
+    )
+    rest_s: float | None = column(
+        "how long one job went on after the other had ended", "s", default=None
+    )
+    rest_energy_j: float | None = column("of the GPU in that time", "J", default=None)
+    rest_energy_saved: float | None = column(
+        "as energy_saved, of the work in that time, against the whole GPU", default=None
+    )
+    energy_saved_to_end: float | None = column(
+        "as energy_saved, from the start to the end of the last job", default=None
     )
     stranded_unit_s: float = column(
         "SMs or CUs held for a job that had ended, times seconds", "unit s", default=0.0
@@ -79,6 +100,10 @@ class Observation:
     predicted_power_w: float | None = column("what it expected of the power", "W", default=None)
     predicted_work_per_joule: float | None = column(
         "what it expected of work_per_joule", "1/J", default=None
+    )
+    predicted_energy_saved: float | None = column("what it expected of energy_saved", default=None)
+    predicted_rest_energy_saved: float | None = column(
+        "what the profile of the job that went on says of rest_energy_saved", default=None
     )
     results_a: str | None = column(
         "the first job's own results against those at the full GPU: right, wrong or differ",

@@ -1,10 +1,8 @@
-"""Many jobs on several GPUs: who can run with whom, what must hold, and who runs where.
+"""A queue of jobs on several GPUs: what is to be done, who can share, and what must hold.
 
-Equal jobs are grouped by type. One GPU runs a pair of jobs at a split, one job alone, or nothing;
-jobs without a place wait. `advisor.place_solver` finds the best placement, `advisor.place_rules`
-those that people choose without it.
-
-Work is counted in relative speed: 1 is what a job does alone on a whole GPU.
+Work is counted in seconds that a job takes alone on a whole GPU. A group is one job alone, or two
+at a split; it has its GPU until both have ended. `advisor.place_solver` finds the groups,
+`advisor.place_schedule` says when and where each runs, `advisor.place_rules` does without a plan.
 """
 
 import math
@@ -17,32 +15,57 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.constraints import Limits
-from advisor.errors import InputError
+from advisor.errors import InputError, NoSplitError
 from advisor.gpu import MEMORY_PART
-from advisor.objectives import PER_WATT_OBJECTIVE, find_objective
-from advisor.place_options import Ints, JobType, PairOptions, check_power
+from advisor.objectives import DEFAULT_OBJECTIVE, find_objective
+from advisor.place_options import PairOptions, check_power
 from advisor.predictions import Split
 from advisor.profiles import Floats
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
-Choice: TypeAlias = tuple[int, int]
-"""What one GPU does: (row of a pair, column of its split), or (type, `ALONE`)."""
+WORK_S = 3600.0
+"""Work of a job of which nothing else is said."""
 
-ALONE = -1
+MOST_KINDS = 300
+"""Jobs that differ in name or work: 45,150 pairs of them at nine splits each."""
 
-PLACE_OBJECTIVE = PER_WATT_OBJECTIVE
-
-NO_LIMITS = Limits(default_min_speed=0)
+_COUNTED = "a queue is work that must be done, and is counted in joules or in seconds"
 
 REFUSED: Mapping[str, str] = {
-    "energy-efficiency": "a job that waits saves nothing, and it is not asked which jobs wait",
-    "raw-throughput-per-watt": "over many jobs it adds rates of many units, and the type with the "
-    "largest numbers would decide",
+    "throughput-per-watt": _COUNTED,
+    "raw-throughput-per-watt": _COUNTED,
     "energy-delay": "energy times time of a whole cluster is no sum over its GPUs",
-    "max-min": "the slowest job decides alone, so nearly all placements are worth the same",
+    "max-min": "the slowest job decides alone: run each job alone, or raise --min-speed",
 }
-"""Objectives that are not for placements, and why."""
+"""Objectives that are not for queues, and why."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class QueuedJob:
+    """A job of the queue: its name, and its work in seconds alone on a whole GPU."""
+
+    name: str
+    work_s: float = WORK_S
+
+    def __post_init__(self) -> None:
+        if not 0 < self.work_s < math.inf:  # true of NaN as well
+            raise InputError(
+                f"{self.work_s:g} s of {self.name} is no work",
+                fix="give the time that the job takes alone, such as 3h or 90min",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobType:
+    """What is known of a job alone on a whole GPU; `memory_mib` is None where it is not known."""
+
+    name: str
+    power_w: float
+    memory_mib: float | None = None
+
+    def __post_init__(self) -> None:
+        check_power(f"the power of {self.name} alone", self.power_w)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -50,186 +73,195 @@ class Problem:
     """Jobs, GPUs and what must hold.
 
     Attributes:
+        queue: In the order in which the jobs came.
+        types: One for each name.
+        options: Pairs of these types, in their order.
         gpus: How many there are, all of one model.
         idle_power_w: Power of a GPU that runs nothing.
-        per_watt: Whether work per joule is maximised, and not work.
-        pair_fits: Which pairs there can be, and keep every limit at which split, shape
-            (pairs, splits).
+        saves_energy: Whether energy is minimised, and not the time until the last job has ended.
+        pair_fits: Which pairs keep every limit at which split, shape (pairs, splits).
         alone_fits: Which types do so alone, shape (types,).
     """
 
+    queue: tuple[QueuedJob, ...]
     types: tuple[JobType, ...]
     options: PairOptions
     gpus: int
     idle_power_w: float
-    per_watt: bool
+    saves_energy: bool
     pair_fits: Bools
     alone_fits: Bools
 
     @property
-    def counts(self) -> Ints:
-        """Jobs of each type, shape (types,)."""
-        return np.array([kind.count for kind in self.types])
+    def kinds(self) -> dict[QueuedJob, int]:
+        """How many jobs of each name and work, in an order that does not depend on the queue's."""
+        return dict(sorted(Counter(self.queue).items()))
+
+    def type_of(self, job: QueuedJob) -> int:
+        """Index of a job's type."""
+        return next(n for n, kind in enumerate(self.types) if kind.name == job.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
-    """What some GPUs do, each of them the same.
+class Group:
+    """One or two jobs that have a GPU until both have ended.
 
     Attributes:
-        gpus: How many.
-        jobs: Two names, or one of a job alone.
-        split: Shares of the two jobs; None for a job alone.
-        speeds: Relative speed of each job.
-        power_w: Power of each GPU.
+        split: Shares of two jobs; None for a job alone on the whole GPU.
+        speeds: Relative speed of each while all run.
+        power_w: Power of the GPU while all run.
+        times_s: From the start until each has ended; the one that is left keeps its limit.
+        energy_j: Of the GPU until both have ended.
+        alone_j: The same work, one job after the other, each alone on the whole GPU.
     """
 
-    gpus: int
-    jobs: tuple[str, ...]
+    jobs: tuple[QueuedJob, ...]
     split: Split | None
     speeds: tuple[float, ...]
     power_w: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """Who runs where.
-
-    Attributes:
-        uses: What the busy GPUs do, the most frequent first.
-        waiting: How many jobs of each type have no place.
-        gpus: All GPUs, idle ones among them.
-        work: Sum of all relative speeds.
-        power_w: Power of all GPUs, idle ones among them.
-    """
-
-    uses: tuple[Use, ...]
-    waiting: Mapping[str, int]
-    gpus: int
-    work: float
-    power_w: float
+    times_s: tuple[float, ...]
+    energy_j: float
+    alone_j: float
 
     @property
-    def gpus_used(self) -> int:
-        """GPUs that run something."""
-        return sum(use.gpus for use in self.uses)
+    def time_s(self) -> float:
+        """How long it has its GPU."""
+        return max(self.times_s)
 
     @property
-    def jobs(self) -> int:
-        """Jobs that have a place."""
-        return sum(use.gpus * len(use.jobs) for use in self.uses)
+    def alone_s(self) -> float:
+        """How long one job after the other takes."""
+        return sum(job.work_s for job in self.jobs)
 
     @property
-    def work_per_joule(self) -> float:
-        """Sum of relative speeds per watt of all GPUs."""
-        return self.work / self.power_w
+    def energy_saved(self) -> float:
+        """Part of the energy that sharing saves against one after the other."""
+        return 1 - self.energy_j / self.alone_j
+
+    @property
+    def time_saved(self) -> float:
+        """Part of the GPU's time that sharing saves against one after the other."""
+        return 1 - self.time_s / self.alone_s
+
+
+def alone_group(job: QueuedJob, power_w: float) -> Group:
+    """A job alone on the whole GPU, which draws that power."""
+    energy_j = job.work_s * power_w
+    return Group(
+        jobs=(job,),
+        split=None,
+        speeds=(1.0,),
+        power_w=power_w,
+        times_s=(job.work_s,),
+        energy_j=energy_j,
+        alone_j=energy_j,
+    )
 
 
 def make_problem(
+    queue: Sequence[QueuedJob],
     types: Sequence[JobType],
     options: PairOptions,
     gpus: int,
     *,
     idle_power_w: float,
-    objective: str = PLACE_OBJECTIVE,
-    limits: Limits = NO_LIMITS,
+    objective: str = DEFAULT_OBJECTIVE,
+    limits: Limits | None = None,
 ) -> Problem:
     """A problem whose numbers make sense.
 
     Args:
+        queue: At least one job, each of one of the types.
         types: Each name once.
         options: Pairs of these types, in their order.
         gpus: How many GPUs there are.
         idle_power_w: Power of a GPU that runs nothing.
-        objective: `throughput-per-watt` or `throughput`.
+        objective: `energy-efficiency` or `throughput`.
         limits: What every GPU and job must keep; a job of unknown memory is taken to need none.
 
     Raises:
-        InputError: nonsense, or an objective that is not for placements.
+        InputError: nonsense, too many kinds of jobs, or an objective that is not for queues.
+        NoSplitError: a job keeps no limit, neither alone nor beside any other job of the queue.
     """
     find_objective(objective)
     if objective in REFUSED:
         raise InputError(
-            f"jobs are not placed by {objective}",
+            f"a queue is not placed by {objective}",
             why=REFUSED[objective],
-            fix="use throughput-per-watt or throughput; --min-speed protects each job",
+            fix=f"use {DEFAULT_OBJECTIVE} or throughput; --min-speed protects each job",
         )
-    if gpus < 1 or not types:
-        raise InputError(f"{len(types)} types of jobs on {gpus} GPUs: nothing to place")
-    if doubles := [name for name, n in Counter(kind.name for kind in types).items() if n > 1]:
-        raise InputError(f"{', '.join(doubles)} is given as several types", fix="add the counts")
+    _check(queue, types, options, gpus)
     check_power("the power of an idle GPU", idle_power_w)
-    # A comparison with NaN is false: what is not known is no nonsense.
-    backwards = (np.minimum(options.speed_a, options.speed_b) < 0).any()
-    if bool(backwards or (options.power_w <= 0).any()):
-        raise InputError("a pair that draws no power, or goes backwards, is nonsense")
-    return Problem(
+    limits = limits or Limits()
+    problem = Problem(
+        queue=tuple(queue),
         types=tuple(types),
         options=options,
         gpus=gpus,
         idle_power_w=idle_power_w,
-        per_watt=objective == PLACE_OBJECTIVE,
+        saves_energy=objective == DEFAULT_OBJECTIVE,
         pair_fits=_pair_fits(types, options, limits),
         alone_fits=_alone_fits(types, limits),
     )
+    _check_all_fit(problem)
+    return problem
 
 
-def value(problem: Problem, placement: Placement) -> float:
-    """What the problem maximises, of one placement."""
-    return placement.work_per_joule if problem.per_watt else placement.work
+def _check(
+    queue: Sequence[QueuedJob], types: Sequence[JobType], options: PairOptions, gpus: int
+) -> None:
+    if gpus < 1 or not queue:
+        raise InputError(f"{len(queue)} jobs on {gpus} GPUs: nothing to place")
+    if doubles := [name for name, n in Counter(kind.name for kind in types).items() if n > 1]:
+        raise InputError(f"{', '.join(doubles)} is given as several types")
+    if (kinds := len(set(queue))) > MOST_KINDS:
+        raise InputError(
+            f"these are {kinds} jobs that differ in name or work",
+            why=f"every pair of them is looked at, so at most {MOST_KINDS} are taken",
+            fix="round the work of each job, or place them in parts",
+        )
+    # A comparison with NaN is false: what is not known is no nonsense.
+    backwards = (np.minimum(options.speed_a, options.speed_b) < 0).any()
+    if bool(backwards or (options.power_w <= 0).any()):
+        raise InputError("a pair that draws no power, or goes backwards, is nonsense")
 
 
-def placed(problem: Problem, chosen: Mapping[Choice, int]) -> Placement:
-    """The placement that makes each choice so many times."""
-    uses = [_use(problem, choice, times) for choice, times in chosen.items() if times]
-    names = Counter({kind.name: kind.count for kind in problem.types})
-    for use in uses:
-        names.subtract({name: use.jobs.count(name) * use.gpus for name in set(use.jobs)})
-    used = sum(use.gpus for use in uses)
-    return Placement(
-        uses=tuple(sorted(uses, key=lambda use: (-use.gpus, -len(use.jobs), use.jobs))),
-        waiting={name: left for name, left in names.items() if left},
-        gpus=problem.gpus,
-        work=sum(use.gpus * sum(use.speeds) for use in uses),
-        power_w=sum(use.gpus * use.power_w for use in uses)
-        + (problem.gpus - used) * problem.idle_power_w,
-    )
-
-
-def _use(problem: Problem, choice: Choice, times: int) -> Use:
-    row, column = choice
-    if column == ALONE:
-        kind = problem.types[row]
-        return Use(gpus=times, jobs=(kind.name,), split=None, speeds=(1.0,), power_w=kind.power_w)
-    options = problem.options
-    ends = int(options.first[row]), int(options.second[row])
-    return Use(
-        gpus=times,
-        jobs=tuple(problem.types[end].name for end in ends),
-        split=options.split(row, column),
-        speeds=(float(options.speed_a[row, column]), float(options.speed_b[row, column])),
-        power_w=float(options.power_w[row, column]),
-    )
+def _check_all_fit(problem: Problem) -> None:
+    first, second = problem.options.first, problem.options.second
+    counts = Counter(job.name for job in problem.queue)
+    several = np.array([counts[kind.name] > 1 for kind in problem.types])
+    fits = problem.pair_fits.any(axis=1) & ((first != second) | several[first])
+    shared: set[int] = {*first[fits].tolist(), *second[fits].tolist()}
+    lost = [
+        kind.name
+        for n, kind in enumerate(problem.types)
+        if not problem.alone_fits[n] and n not in shared
+    ]
+    if lost:
+        raise NoSplitError(
+            f"{', '.join(lost)} cannot be placed",
+            why="no limit is kept, neither alone nor beside another job of the queue",
+            fix="loosen --max-power or --memory, or leave those jobs out",
+        )
 
 
 def _pair_fits(types: Sequence[JobType], options: PairOptions, limits: Limits) -> Bools:
     least = np.array([limits.least_speed(kind.name) for kind in types])[:, None]
     memory_mib = _memory_mib(types)
     together_mib = memory_mib[options.first] + memory_mib[options.second]
-    counts = np.array([kind.count for kind in types])
-    there = (options.first != options.second) | (counts[options.first] > 1)
-    # A comparison with NaN is false: what is not known is no option.
+    # A comparison with NaN is false: what is not known is no option. Nor is standing still.
     return (
         (options.speed_a >= least[options.first])
         & (options.speed_b >= least[options.second])
-        & (options.power_w <= _or_inf(limits.max_power_w))
-        & (there & (together_mib <= MEMORY_PART * _or_inf(limits.memory_mib)))[:, None]
+        & (np.minimum(options.speed_a, options.speed_b) > 0)
+        & (options.most_power_w <= _or_inf(limits.max_power_w))
+        & (together_mib <= MEMORY_PART * _or_inf(limits.memory_mib))[:, None]
     )
 
 
 def _alone_fits(types: Sequence[JobType], limits: Limits) -> Bools:
     power_w = np.array([kind.power_w for kind in types])
-    fits = _memory_mib(types) <= _or_inf(limits.memory_mib)
+    fits: Bools = _memory_mib(types) <= _or_inf(limits.memory_mib)
     return (power_w <= _or_inf(limits.max_power_w)) & fits
 
 

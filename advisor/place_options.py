@@ -1,4 +1,4 @@
-"""What there is to choose from when many jobs are placed: types of jobs, and pairs of them."""
+"""What every pair of many jobs does at splits, and each job of it once the other has ended."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,32 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.errors import InputError
-from advisor.predictions import NINE, UNCAPPED, Predictor, Split, safe_pair_splits
+from advisor.predictions import NINE, Predictor, Split, safe_pair_splits
 from advisor.profiles import Floats, Profile
 from advisor.safe_counts import CheckedCounts
 
 Ints: TypeAlias = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobType:
-    """Equal jobs.
-
-    Attributes:
-        count: How many of them there are, at least 1.
-        power_w: Power of a GPU that runs one of them alone.
-        memory_mib: GPU memory that one of them needs; None if not known.
-    """
-
-    name: str
-    count: int
-    power_w: float
-    memory_mib: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.count < 1:
-            raise InputError(f"{self.count} jobs of {self.name} cannot be placed")
-        check_power(f"the power of {self.name} alone", self.power_w)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -50,6 +29,9 @@ class PairOptions:
             no safe one is left.
         speed_a: Relative speed of the first job, shape (pairs, splits); `speed_b` likewise.
         power_w: Power of the GPU, shape (pairs, splits).
+        left_speed_a: Relative speed of the first job under its limit once the second has ended,
+            shape (pairs, splits); `left_speed_b` likewise.
+        left_power_a_w: Power of the GPU then; `left_power_b_w` likewise.
     """
 
     first: Ints
@@ -58,27 +40,26 @@ class PairOptions:
     speed_a: Floats
     speed_b: Floats
     power_w: Floats
+    left_speed_a: Floats
+    left_speed_b: Floats
+    left_power_a_w: Floats
+    left_power_b_w: Floats
     used: Sequence[Sequence[Split | None]] = ()
 
     def split(self, row: int, column: int) -> Split | None:
         """What a pair is limited to in a column."""
         return self.used[row][column] if self.used else self.splits[column]
 
-
-def job_type(profile: Profile, count: int) -> JobType:
-    """So many jobs with that profile."""
-    return JobType(
-        name=profile.job,
-        count=count,
-        power_w=profile.whole_gpu_power_w,
-        memory_mib=profile.memory_used_mib,
-    )
+    @property
+    def most_power_w(self) -> Floats:
+        """The most that a pair draws until both have ended, shape (pairs, splits)."""
+        return np.maximum(self.power_w, np.maximum(self.left_power_a_w, self.left_power_b_w))
 
 
 def predict_options(
     profiles: Sequence[Profile],
     predictor: Predictor,
-    splits: Sequence[Split] = (*NINE, UNCAPPED),
+    splits: Sequence[Split] = NINE,
     checked: CheckedCounts | None = None,
     told: Callable[[int, int], None] = lambda done, pairs: None,
 ) -> PairOptions:
@@ -104,12 +85,12 @@ def predict_options(
     for profile in profiles:
         check_power(f"the idle power in the profile of {profile.job}", profile.idle_power_w)
     first, second = np.triu_indices(len(profiles))
-    expected = np.full((3, len(first), len(splits)), np.nan)
+    expected = np.full((7, len(first), len(splits)), np.nan)
     pairs = combinations_with_replacement(profiles, 2)  # in the order of triu_indices
     used: list[tuple[Split | None, ...]] = []
     for row, (a, b) in enumerate(pairs):
-        safe = _safe(a, b, splits, checked)
-        # Most pairs have the same ones, and there can be a hundred thousand pairs.
+        safe = safe_pair_splits(a, b, splits, checked)
+        # Most pairs have the same ones, and there can be tens of thousands of pairs.
         used.append(used[-1] if used and used[-1] == safe else safe)
         _fill(expected[:, row], predictor, a, b, safe)
         told(row + 1, len(first))
@@ -117,10 +98,14 @@ def predict_options(
         first=first,
         second=second,
         splits=tuple(splits),
+        used=tuple(used),
         speed_a=expected[0],
         speed_b=expected[1],
         power_w=expected[2],
-        used=tuple(used),
+        left_speed_a=expected[3],
+        left_power_a_w=expected[4],
+        left_speed_b=expected[5],
+        left_power_b_w=expected[6],
     )
 
 
@@ -130,32 +115,30 @@ def mean_idle_power_w(profiles: Sequence[Profile]) -> float:
 
 
 def check_power(what: str, power_w: float) -> None:
-    """Refuse a power that work cannot be divided by.
+    """Refuse a power that no GPU draws.
 
     Raises:
         InputError: 0, less, or no number.
     """
     if not 0 < power_w < math.inf:
-        raise InputError(f"{what} is {power_w} W", why="work per joule divides by power")
-
-
-def _safe(
-    a: Profile, b: Profile, splits: Sequence[Split], checked: CheckedCounts | None
-) -> tuple[Split | None, ...]:
-    """The nearest safe splits; none is needed where there are no limits."""
-    found = zip(splits, safe_pair_splits(a, b, splits, checked), strict=True)
-    return tuple(UNCAPPED if wanted == UNCAPPED else split for wanted, split in found)
+        raise InputError(f"{what} is {power_w} W", why="energy is power times time")
 
 
 def _fill(
     expected: Floats, predictor: Predictor, a: Profile, b: Profile, splits: Sequence[Split | None]
 ) -> None:
-    """Write speeds and power of a pair; shape (3, splits)."""
+    """Write what a pair does, and each job when the other has ended; shape (7, splits)."""
     known = {
         column: split
         for column, split in enumerate(splits)
         if split and split[0] >= a.shares[0] and split[1] >= b.shares[0]
     }
-    found = predictor.predict(a, b, list(known.values())) if known else []
+    if not known:
+        return
+    found = predictor.predict(a, b, list(known.values()))
     for column, p in zip(known, found, strict=True):
-        expected[:, column] = p.speed_a.value, p.speed_b.value, p.power_w.value
+        expected[:3, column] = p.speed_a.value, p.speed_b.value, p.power_w.value
+    for profile, at, rows in ((a, 0, (3, 4)), (b, 1, (5, 6))):
+        alone = profile.at([split[at] for split in known.values()])
+        expected[rows[0], list(known)] = alone["rate"] / profile.whole_gpu_rate
+        expected[rows[1], list(known)] = alone["power_w"]

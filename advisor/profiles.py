@@ -10,12 +10,14 @@ import numpy.typing as npt
 
 from advisor.degenerate import with_solo_flags
 from advisor.errors import InputError
-from advisor.flags import DOUBTFUL, RESULTS_ONLY, WRONG
+from advisor.flags import DOUBTFUL
 from advisor.gpu import WHOLE
 from advisor.own_results import own_results
 from advisor.records import SoloPoint
 from advisor.safe_counts import CheckedCounts, Safety
+from advisor.serving import Serving, serving_of
 from advisor.smoothing import non_decreasing_rates
+from advisor.usable import NO_PROFILE, is_usable
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -59,6 +61,7 @@ class Profile:
         flags: Flags of its points, each once.
         right_units: Counts of units at which the job's own results were right.
         wrong_units: Counts at which they were wrong.
+        serving: Demand and latencies; None: the job answers no requests.
     """
 
     job: str
@@ -75,6 +78,7 @@ class Profile:
     reported: tuple[str, str] | None = None
     right_units: frozenset[int] = frozenset()
     wrong_units: frozenset[int] = frozenset()
+    serving: Serving | None = None
 
     def at(self, shares: Sequence[float] | Floats) -> dict[str, Floats]:
         """Every column at these shares, linear between the measured ones; shape (n,).
@@ -129,7 +133,7 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         InputError: points of several jobs or models, no usable point at 100 %, or fewer than two
             shares.
     """
-    usable = [p for p in points if p.rate > 0 and (p.power_w or 0) > 0]
+    usable = [point for point in points if is_usable(point)]
     names = {(point.job, point.gpu_model) for point in usable}
     if len(names) > 1:
         raise InputError(f"a profile is of one job on one GPU model, not of {sorted(names)}")
@@ -155,6 +159,7 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         values=values,
         missing=tuple(name for name, v in values.items() if bool(np.isnan(v).all())),
         flags=tuple(sorted({flag for point in usable for flag in point.flags})),
+        serving=serving_of(usable),
     )
 
 
@@ -162,7 +167,8 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
     """The profile of each (job, GPU model) that has one.
 
     A share is taken from points that passed every cross-check, where there are any; never from
-    points of which the results are wrong. Rates do not fall with the share: `advisor.smoothing`.
+    points of which the results are wrong, or that lack the rate or the power. Rates do not fall
+    with the share: `advisor.smoothing`.
     """
     groups: dict[tuple[str, str], dict[float, list[SoloPoint]]] = {}
     for point in with_solo_flags(points):
@@ -170,7 +176,7 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
         shares.setdefault(point.share_percent, []).append(point)
     found: dict[tuple[str, str], Profile] = {}
     for key, shares in sorted(groups.items()):
-        best = {share: _undoubted(group) for share, group in shares.items()}
+        best = {share: _undoubted(filter(is_usable, group)) for share, group in shares.items()}
         if best.get(WHOLE) and sum(map(bool, best.values())) > 1:
             # Wrong results make no profile, and still say where not to run.
             right, wrong = own_results(p for group in shares.values() for p in group)
@@ -248,7 +254,7 @@ def _middle(values: Sequence[float | None]) -> float:
     return float(np.median(known)) if known else float("nan")
 
 
-def _undoubted(points: list[SoloPoint]) -> list[SoloPoint]:
+def _undoubted(points: Iterable[SoloPoint]) -> list[SoloPoint]:
     """Those that passed every cross-check, else those that are not known to be wrong."""
-    right = [point for point in points if not (WRONG | {RESULTS_ONLY}) & set(point.flags)]
+    right = [point for point in points if not NO_PROFILE & set(point.flags)]
     return [point for point in right if DOUBTFUL.isdisjoint(point.flags)] or right

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from advisor.choice import LEADS
-from advisor.constraints import risks
+from advisor.constraints import Limits, is_served, risks
 from advisor.features import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
 from advisor.flags import DOUBTFUL, FLAGS
+from advisor.memory import memory_unknown
 from advisor.predictions import NINE, Split
 from advisor.profiles import Profile
 from advisor.recommendation import (
@@ -33,7 +34,14 @@ def warnings(answer: Recommendation) -> tuple[str, ...]:
     """What a reader should know before doing it."""
     of_profiles = (line for profile in answer.profiles for line in _profile(profile, answer))
     # Of a job beside itself everything is said once.
-    found = (*_starved(answer), *_unlimited(answer), *_risks(answer), *of_profiles)
+    found = (
+        *_starved(answer),
+        *_served(answer),
+        *_unlimited(answer),
+        *_risks(answer),
+        *of_profiles,
+        *memory_unknown(answer.profiles, answer.request.memory_mib),
+    )
     return tuple(dict.fromkeys(found))
 
 
@@ -145,6 +153,36 @@ def _starved(answer: Recommendation) -> Iterator[str]:
             )
 
 
+def _served(answer: Recommendation) -> Iterator[str]:
+    """What users of a job that answers requests would notice, and what nobody can say before."""
+    p = answer.choice.prediction
+    if p.way == "exclusive":
+        return
+    shares = p.share_a_percent, p.share_b_percent
+    for profile, share in zip(answer.profiles, shares, strict=True):
+        if profile.serving is None:
+            continue
+        if profile.serving.is_behind(profile.whole_gpu_rate):
+            part = profile.whole_gpu_rate / (profile.serving.offered_rate or 1)
+            yield f"{profile.job} serves {percent(part)} of its demand alone on the whole GPU"
+        yield _latency(profile, share, answer.request)
+    if any(map(is_served, answer.profiles)) and p.result.energy_saved < 0:
+        more = percent(-p.result.energy_saved, 1)
+        yield f"this takes {more} more energy than the same work with a GPU for each job"
+
+
+def _latency(profile: Profile, share: float, limits: Limits) -> str:
+    alone_ms = profile.serving and profile.serving.p99_alone_ms(share)
+    if alone_ms is None:
+        return f"the latency of {profile.job} was not measured at {share:g} %"
+    most_ms = limits.longest_p99_ms(profile)
+    limit = "" if most_ms is None else f" of {most_ms:g} ms allowed"
+    return (
+        f"the p99 latency of {profile.job} beside another job is not predicted: alone at "
+        f"{share:g} % it is {alone_ms:.3g} ms{limit}, and a neighbour adds to it"
+    )
+
+
 def _unlimited(answer: Recommendation) -> Iterator[str]:
     if answer.choice.prediction.way == "uncapped":
         yield "without limits either job can take what the other needs: speeds are hard to predict"
@@ -167,5 +205,3 @@ def _profile(profile: Profile, answer: Recommendation) -> Iterator[str]:
             f"{profile.job} was not measured below {profile.shares[0]:g} %: "
             "splits that give it less are left out"
         )
-    if answer.request.memory_mib is not None and profile.memory_used_mib is None:
-        yield f"the memory of {profile.job} is not known, and taken as none"

@@ -8,10 +8,12 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.choice import choose
-from advisor.constraints import misses
-from advisor.errors import InputError, NoSplitError
+from advisor.constraints import check_limits, misses, with_card_memory
+from advisor.errors import InputError
 from advisor.gpu import SM_FLOOR, SM_QUANTUM, percent_for_units
 from advisor.interval import Interval
+from advisor.memory import check_jobs_fit
+from advisor.no_way import no_way
 from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, find_objective
 from advisor.predictions import (
     NINE,
@@ -31,8 +33,6 @@ from advisor.recommendation import (
     Recommendation,
     Request,
     is_mirrored,
-    nearest,
-    worst_miss,
 )
 from advisor.rules import Choice, rule_choices
 from advisor.safe_counts import CheckedCounts
@@ -70,11 +70,12 @@ def recommend(
         checked: What the check of this GPU model found; no split has a count that is unsafe.
 
     Raises:
-        InputError: profiles of two GPU models, a limit for a job that is not there, an unknown
-            objective, or steps of two SMs on a GPU whose SMs are not known.
+        InputError: profiles of two GPU models, a limit for a job that is not there, a card too
+            small for one job alone, an unknown objective, or steps of two SMs on a GPU whose SMs
+            are not known.
         NoSplitError: nothing keeps every limit, not even one after the other.
     """
-    request = request or Request()
+    request = with_card_memory(request or Request(), a.gpu_model)
     objective = find_objective(request.objective)
     _check(a, b, request)
     splits = candidate_splits(a, b, checked, fine=request.fine)
@@ -91,7 +92,7 @@ def recommend(
     candidates = [options[key] for key in _candidates(splits)]
     feasible = [o.prediction for o in candidates if not o.misses]
     if not feasible:
-        raise _no_split(candidates, a, b)
+        raise no_way(candidates, a, b, request)
     answer = Recommendation(
         a=a,
         b=b,
@@ -190,18 +191,5 @@ def _check(a: Profile, b: Profile, request: Request) -> None:
             why="two jobs that share a GPU run on the same one",
             fix="give profiles of one GPU model",
         )
-    if strangers := sorted(set(request.min_speed) - {a.job, b.job}):
-        raise InputError(
-            f"a minimum speed was given for {', '.join(strangers)}",
-            why=f"the jobs are {a.job} and {b.job}",
-        )
-
-
-def _no_split(candidates: Sequence[Option], a: Profile, b: Profile) -> NoSplitError:
-    near = nearest(candidates, mirrored=is_mirrored(a, b))
-    return NoSplitError(
-        f"{a.job} and {b.job} cannot run on one {a.gpu_model} within these limits",
-        why=f"nearest is {near.name}: {'; '.join(miss.text for miss in near.misses)}",
-        fix="loosen that limit; a GPU for each is no help, since alone "
-        f"{worst_miss(candidates[-1]).text}",
-    )
+    check_limits(request, (a, b))
+    check_jobs_fit((a, b), request.memory_mib)

@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 REPLAY_SOURCE = "replay"
 """The `source` of points that were replayed, not measured."""

@@ -48,11 +48,7 @@ def solo_from_row(row: Mapping[str, Any]) -> SoloPoint:
 
 
 def pair_from_row(row: Mapping[str, Any]) -> PairPoint:
-    """As `solo_from_row`, for a pair.
-
-    Raises:
-        InputError: also where the jobs do not stand in the order of their names.
-    """
+    """As `solo_from_row`, for a pair; its jobs may come in either order."""
     return from_row(PairPoint, row)
 
 
@@ -60,7 +56,8 @@ def observation_from_row(row: Mapping[str, Any]) -> Observation:
     """As `pair_from_row`, for what a launched pair did.
 
     Raises:
-        InputError: also where `mode`, `first_ended` or `state` is none of its words.
+        InputError: also where the jobs do not stand in the order of their names, or where `mode`,
+            `first_ended` or `state` is none of its words.
     """
     return from_row(Observation, row)
 
@@ -85,13 +82,14 @@ def from_row(kind: type[P], row: Mapping[str, Any]) -> P:
         raise InputError(f"unknown column {', '.join(unknown)}", fix="see docs/schema.md")
     values = {name: _value(name, known[name][0], value) for name, value in row.items()}
     values = {name: value for name, value in values.items() if value is not None}
+    if kind is PairPoint:
+        values = _in_order(values)
     required = (f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING)
     if missing := [name for name in required if name not in values]:
         raise InputError(f"missing column or value: {', '.join(missing)}", fix="see docs/schema.md")
     point = kind(**values)
-    if not isinstance(point, SoloPoint):
-        _check_order(point)
     if isinstance(point, Observation):
+        _check_order(point)
         _check_words(point)
     return point
 
@@ -164,7 +162,7 @@ _EXPECTED = {
 def _check_range(name: str, value: Any) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{name} is {value}", fix="leave it empty where there is no reading")
-    if isinstance(value, int | float) and value < 0 and not name.endswith("_c"):
+    if isinstance(value, int | float) and value < 0 and not name.endswith(_SIGNED):
         raise InputError(f"{name} is {value}, below 0")
     if isinstance(value, int) and value > _LARGEST_INTEGER:
         raise InputError(f"{name} is {value}, above {_LARGEST_INTEGER}")
@@ -179,6 +177,9 @@ def _check_range(name: str, value: Any) -> None:
         )
 
 
+_SIGNED = ("_c", "energy_saved", "energy_saved_to_end")
+"""How columns end whose values may be below 0."""
+
 _VERDICTS = {"results", "results_a", "results_b"}
 _SHARES = {"share_percent", "share_a_percent", "share_b_percent"}
 
@@ -192,11 +193,23 @@ def _check_words(observation: Observation) -> None:
             raise InputError(f"{name} is {found!r}", fix=f"one of {', '.join(words)}")
 
 
-def _check_order(point: PairPoint | Observation) -> None:
+def _in_order(values: dict[str, Any]) -> dict[str, Any]:
+    """A pair with its jobs in the order of their names, each with all that belongs to it."""
+    if values.get("job_a", "") <= values.get("job_b", ""):
+        return values
+    return {_twin(name): value for name, value in values.items()}
+
+
+def _twin(name: str) -> str:
+    """The same column of the other job: `rate_a_stderr` for `rate_b_stderr`."""
+    return "_".join({"a": "b", "b": "a"}.get(part, part) for part in name.split("_"))
+
+
+def _check_order(point: Observation) -> None:
     if point.job_a > point.job_b:
         raise InputError(
             f"job_a is {point.job_a!r}, after job_b {point.job_b!r}",
-            why="a pair is written in one way only: its jobs in the order of their names",
+            why="an observation is written in one way only: its jobs in the order of their names",
             fix="swap the two jobs with all that belongs to them: shares, units, rates",
         )
 

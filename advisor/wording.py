@@ -8,6 +8,11 @@ def count_of(count: int, thing: str) -> str:
     return f"1 {thing}" if count == 1 else f"{count} {thing}s"
 
 
+def less_or_more(saved: float, digits: int = 1) -> str:
+    """A part that is saved, as `12.3 % less`; below 0 it is `12.3 % more`."""
+    return f"{100 * abs(saved):.{digits}f} % {'less' if saved >= 0 else 'more'}"
+
+
 def listed(things: Iterable[object]) -> str:
     """Things as people list them: `1, 2 and 3`; empty where there are none."""
     *first, last = [*map(str, things)] or [""]

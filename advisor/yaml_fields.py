@@ -62,7 +62,8 @@ def load(path: Path) -> Field:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        raise InputError(f"{where}: not YAML", why=str(error.problem or error.context)) from error
+        why = str(error.problem or error.context)
+        raise InputError(f"{where}: not YAML", why=why, fix=_hint(why)) from error
     # A character that YAML forbids has no mark; an escape beyond Unicode raises ValueError or
     # OverflowError, and thousands of open brackets RecursionError.
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
@@ -70,6 +71,12 @@ def load(path: Path) -> Field:
     if root is None:
         raise InputError(f"{path} is empty")
     return Field(path, "the file", root)
+
+
+def _hint(problem: str) -> str:
+    if "escape character" in problem:
+        return r"put patterns between single quotes: 'step (\d+)'"
+    return ""
 
 
 def entries(field: Field, known: Collection[str] | None = None) -> dict[str, Field]:

@@ -1,19 +1,22 @@
 """The `advisor` command: its sub-commands, and the one place that turns errors into text."""
 
 import importlib
+import io
 import json
+import os
+import select
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 import typer.core
 import typer.main
 
 import advisor
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, InputError
 
 _COMMANDS = {
-    "recommend": "Which split of one GPU does the most work per joule for two jobs?",
+    "recommend": "Which split of one GPU does the same work of two jobs with the least energy?",
     "place": "Which of many jobs share a GPU, so that all together do the most work per joule?",
     "profile": "Measure a job alone at each share: rate, power and counters.",
     "colocate": "Measure pairs of jobs on one GPU at splits: both rates, and the power of both.",
@@ -35,6 +38,21 @@ _COMMANDS = {
 """Commands in the order of the help, with its line. Each is a module of advisor.cli that has an
 `app` or a function of the same name, and is imported when it is called: all together they load
 every component."""
+
+
+_EXTRAS = {
+    "recommend": "advise",
+    "place": "advise",
+    "launch": "advise",
+    "report": "train",
+    "train": "train",
+    "evaluate": "train",
+    "serve": "serve",
+}
+"""The extra that has what a command needs beside what every installation has; else `data`."""
+
+_BROKEN_PIPE = 141
+"""What a shell says of a command whose output nobody read to its end: 128 + SIGPIPE."""
 
 
 class _Group(typer.core.TyperGroup):
@@ -59,7 +77,7 @@ def load(name: str) -> Any:
 app = typer.Typer(
     help="How many SMs or CUs should each of two jobs get on one GPU?",
     cls=_Group,
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
@@ -69,29 +87,84 @@ for _name, _line in _COMMANDS.items():
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(advisor.__version__)
+        typer.echo(f"advisor {advisor.__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def options(
+    context: typer.Context,
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True),
 ) -> None:
     """How many SMs or CUs should each of two jobs get on one GPU?"""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def main() -> None:
     """Run the command line; errors of ours end in one line and their own exit code."""
+    _show_what_can_be_shown()
+    stdout = _copy_of_stdout()
     try:
         app()
+    except SystemExit as stopped:
+        # Typer and Rich stop with 1 where the reader of a pipe is gone.
+        if stopped.code == 1 and stdout is not None and _nobody_reads(stdout):
+            sys.exit(_BROKEN_PIPE)
+        raise
     except AdvisorError as error:
-        if "--json" in sys.argv:
-            typer.echo(json.dumps({"error": {"code": error.code, "message": str(error)}}))
-        typer.echo(f"advisor: {error}", err=True)
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.exit(1)
+        _fail(error)
+    except ModuleNotFoundError as error:
+        _fail(_not_installed(error))
     except OSError as error:
         # Disk full, no permission: the system's own words, without a stack trace.
         typer.echo(f"advisor: {error}", err=True)
         sys.exit(1)
+    finally:
+        if stdout is not None:
+            os.close(stdout)
+
+
+def _fail(error: AdvisorError) -> NoReturn:
+    if "--json" in sys.argv:
+        typer.echo(json.dumps({"error": {"code": error.code, "message": str(error)}}))
+    typer.echo(f"advisor: {error}", err=True)
+    sys.exit(error.exit_code)
+
+
+def _not_installed(error: ModuleNotFoundError) -> InputError:
+    """What to install for the command that was called.
+
+    Raises:
+        ModuleNotFoundError: a module of ours is missing, which no extra brings.
+    """
+    missing = error.name or str(error)
+    if missing.startswith("advisor"):
+        raise error
+    command = next((word for word in sys.argv[1:] if word in _COMMANDS), "")
+    return InputError(
+        f"{command} needs {missing}, which is not installed",
+        fix=f"pip install 'sm-advisor[{_EXTRAS.get(command, 'data')}]'",
+    )
+
+
+def _show_what_can_be_shown() -> None:
+    """Have a ? in the place of what the terminal's encoding lacks, instead of an error."""
+    stdout: object = sys.stdout
+    if isinstance(stdout, io.TextIOWrapper):
+        stdout.reconfigure(errors="replace")  # pyright: ignore[reportUnknownMemberType]
+
+
+def _copy_of_stdout() -> int | None:
+    """A descriptor that stays when Rich puts another one in the place of stdout."""
+    try:
+        return os.dup(sys.stdout.fileno())
+    except (OSError, ValueError):
+        return None
+
+
+def _nobody_reads(descriptor: int) -> bool:
+    """Whether it is a pipe whose reader is gone."""
+    poll = select.poll()
+    poll.register(descriptor, 0)  # errors are reported unasked
+    return bool(poll.poll(0))

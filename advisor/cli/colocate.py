@@ -22,12 +22,13 @@ from advisor.cli.benches import (
     stoppable,
 )
 from advisor.cli.colocate_wanted import DEFAULT_SPLITS, Wanted
+from advisor.cli.nothing_measured import check_anything
 from advisor.cli.options import AllowUnsafe
 from advisor.cli.several_gpus import run_on_each
 from advisor.degenerate import with_pair_flags, with_solo_flags
 from advisor.errors import InputError
 from advisor.job import Job
-from advisor.job_file import list_jobs
+from advisor.job_file import sound_jobs
 from advisor.records import PairPoint, SoloPoint
 from advisor.rows import to_row
 from advisor.settings import Settings, read_settings
@@ -122,6 +123,7 @@ def colocate(
             answer = _total(answers)
         else:
             answer, code = _on_one(campaign, settings, gpus[0], source, noise)
+        check_anything(answer, campaign.plan.name)
         _show(answer, campaign, before, as_json)
     if code:
         raise typer.Exit(code)
@@ -166,7 +168,10 @@ def _jobs(settings: Settings, gpu: str, noise: bool, console: Console) -> dict[s
         bench = ReplayBench(bundled_solo_points())
         say_replay(console, bench.gpu.model, noise)
         return bench.jobs()
-    return {job.name: job for job in list_jobs(settings.jobs_dir)}
+    sound, faults = sound_jobs(settings.jobs_dir)
+    for fault in faults:
+        console.print(f"! {fault}", markup=False, highlight=False, soft_wrap=True)
+    return {job.name: job for job in sound}
 
 
 def _as_json(report: Report, *, replay: bool) -> Answer:

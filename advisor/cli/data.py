@@ -1,4 +1,4 @@
-"""`advisor data`: bring points in, take them out; copy, restore and migrate the database."""
+"""`advisor data`: bring points in, take them out, delete them; copy and migrate the database."""
 
 import json
 from collections.abc import Sequence
@@ -8,12 +8,15 @@ from typing import Annotated, Any, Literal
 import typer
 
 from advisor.degenerate import with_flags, with_pair_flags, with_solo_flags
+from advisor.errors import InputError
 from advisor.observations import Observation, Record
 from advisor.records import PairPoint, SoloPoint
 from advisor.settings import read_settings
+from advisor.wording import count_of, listed
 from advisor_data import Store, open_store
 from advisor_data import migrate as migrate_store
 from advisor_data.files import read_points, write_points
+from advisor_data.imports import check_import, import_notes
 from advisor_data.store import need_sql
 
 app = typer.Typer(
@@ -23,6 +26,9 @@ app = typer.Typer(
 
 AsJson = Annotated[bool, typer.Option("--json", help="Result as JSON on stdout")]
 Kind = Literal["solo", "pairs", "observations"]
+
+_NAMED = 5
+"""How many jobs or pairs are named before something is deleted."""
 
 _RECORDS: dict[Kind, type[Record]] = {
     "solo": SoloPoint,
@@ -39,11 +45,16 @@ def import_(files: list[Path], as_json: AsJson = False) -> None:
     """
     settings = read_settings()
     points = with_flags(point for file in files for point in read_points(file))
+    jobs = dict.fromkeys(point.job for point in points if isinstance(point, SoloPoint))
     with open_store(settings.database_url, settings.home) as store:
+        check_import(points, [point for job in jobs for point in store.solo_points(job=job)])
         counts = {kind: _take_in(store, points, record) for kind, record in _RECORDS.items()}
+        known = [point for job in jobs for point in store.solo_points(job=job)]
+    notes = import_notes(points, known)
     read, new = (sum(count[key] for count in counts.values()) for key in ("read", "new"))
     each = "; ".join(f"{kind} {c['read']} read, {c['new']} new" for kind, c in counts.items())
-    _say(as_json, f"{read} points read, {new} new ({each})", read=read, new=new, **counts)
+    lines = (f"{read} points read, {new} new ({each})", *(f"! {note}" for note in notes))
+    _say(as_json, "\n".join(lines), read=read, new=new, **counts, notes=notes)
 
 
 @app.command("export")
@@ -64,12 +75,39 @@ def export(
     _say(as_json, f"{len(points)} points written to {file}", written=len(points))
 
 
+@app.command("delete")
+def delete(
+    job: Annotated[str | None, typer.Option(help="Of this job, or of pairs with it")] = None,
+    gpu_model: Annotated[str | None, typer.Option(help="Measured on this GPU model")] = None,
+    run: Annotated[str | None, typer.Option(help="Of this run, or this launch")] = None,
+    kind: Annotated[
+        Kind, typer.Option(help="One job alone, two together, or what launched pairs did")
+    ] = "solo",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove stored points of one kind; bundled ones stay."""
+    if not (job or gpu_model or run):
+        raise InputError("all points would be deleted", fix="give --job, --gpu-model or --run")
+    if as_json and not yes:
+        raise InputError("--json cannot ask", fix="give --yes, too")
+    settings = read_settings()
+    with open_store(settings.database_url, settings.home) as store:
+        points = [p for p in _wanted(store, kind, job, run) if gpu_model in (None, p.gpu_model)]
+        if points and not yes:
+            typer.confirm(f"delete {_of_what(points)}?", abort=True)
+        deleted = store.delete(points) if points else 0
+    text = f"{_of_what(points)} deleted" if points else "no such points are stored"
+    _say(as_json, text, deleted=deleted, kind=kind)
+
+
 @app.command("migrate")
 def migrate() -> None:
     """Bring the database's schema to this version's."""
     settings = read_settings()
-    migrate_store(settings.database_url, settings.home)
-    typer.echo("the database's schema is current")
+    changed = migrate_store(settings.database_url, settings.home)
+    current = "the database's schema is current"
+    typer.echo(f"tables were made or changed; {current}" if changed else f"{current} already")
 
 
 @app.command("backup")
@@ -98,6 +136,14 @@ def restore(
     settings = read_settings()
     bring_back(settings.database_url, settings.home, file, overwrite=overwrite)
     _say(as_json, f"the database is as {file} says", restored=str(file))
+
+
+def _of_what(points: Sequence[Record]) -> str:
+    """How many points of whom."""
+    names = {p.job if isinstance(p, SoloPoint) else " + ".join(p.pair) for p in points}
+    some = listed(sorted(names)) if len(names) <= _NAMED else f"{len(names)} jobs or pairs"
+    models = listed(sorted({point.gpu_model for point in points}))
+    return f"{count_of(len(points), 'point')} of {some} on {models}"
 
 
 def _take_in(store: Store, points: Sequence[Record], record: type[Record]) -> dict[str, int]:

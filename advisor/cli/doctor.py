@@ -4,11 +4,11 @@ import json
 from dataclasses import asdict
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from advisor.cli.options import AsJson
+from advisor.cli.tables import print_table
 from advisor.settings import read_settings
 from advisor_profiling.checks import Finding, examine
 from advisor_profiling.live import list_gpus
@@ -36,4 +36,4 @@ def _print(findings: list[Finding]) -> None:
     for finding in findings:
         verdict = Text(finding.verdict, style=_STYLES[finding.verdict])
         table.add_row(finding.check, verdict, Text(finding.found), Text(finding.fix))
-    Console().print(table)
+    print_table(table)

@@ -11,8 +11,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from advisor.cli.evaluate_own import show_own
 from advisor.cli.measured import read_measured
 from advisor.cli.options import AsJson, PairPoints, SoloPoints, WithBundled
+from advisor.errors import InputError
 from advisor.wording import count_of
 from advisor_training.evaluate import Watch, planned_fits, run_evaluation
 from advisor_training.evaluation_check import bundled_figures, check, checked_figures
@@ -44,12 +46,21 @@ def evaluate(
             "--check", help="As --quick; fails where a figure is worse than the bundled ones"
         ),
     ] = False,
+    own: Annotated[
+        bool,
+        typer.Option("--own", help="The model in use, on the pairs measured here; writes nothing"),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """How good is the model? Writes evaluation.html, evaluation.png and evaluation.json.
 
     Every pair is predicted by learners that were fitted without it, or without its jobs.
     """
+    if own:
+        if quick or against or with_bundled:
+            raise InputError("--own goes with --pairs and --solo only", fix="leave the rest away")
+        show_own(pairs, solo, as_json=as_json)
+        return
     check_installed()
     make_folder(out)
     quick = quick or against

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from advisor.cli.options import AsJson
-from advisor.job_file import list_jobs
+from advisor.cli.tables import print_table
+from advisor.job_file import sound_jobs
 from advisor.settings import read_settings
 from advisor_data import open_store
 from advisor_data.bundled import bundled_solo_points
@@ -28,7 +28,10 @@ def jobs(
     if bundled:
         points, names = bundled_solo_points(), []
     else:
-        names = [job.name for job in list_jobs(settings.jobs_dir)]
+        sound, faults = sound_jobs(settings.jobs_dir)
+        names = [job.name for job in sound]
+        for fault in faults:
+            typer.echo(f"! {fault}", err=True)
         with open_store(settings.database_url, settings.home) as store:
             points = store.solo_points()
     rows = job_rows(names, points)
@@ -52,7 +55,7 @@ def _print(rows: Sequence[dict[str, Any]]) -> None:
             " ".join(row["flags"]),
         )
         table.add_row(*map(Text, cells))
-    Console().print(table)
+    print_table(table)
 
 
 def _shares(shares: Sequence[float]) -> str:

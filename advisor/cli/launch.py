@@ -22,10 +22,12 @@ from advisor.cli.launch_live import (
 from advisor.cli.launch_plan import plan_json, plan_lines
 from advisor.cli.launch_text import line, summary
 from advisor.cli.least_speeds import least_speeds
+from advisor.cli.longest_p99 import longest_p99_ms
 from advisor.cli.options import (
     AllowUnsafe,
     AsJson,
     GpuModel,
+    MaxP99,
     MaxPower,
     Memory,
     MinSpeed,
@@ -58,6 +60,7 @@ def launch(
     gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
     objective: Objective = DEFAULT_OBJECTIVE,
     min_speed: MinSpeed = None,
+    max_p99: MaxP99 = None,
     max_power: MaxPower = None,
     memory: Memory = None,
     gpu_model: GpuModel = None,
@@ -94,6 +97,8 @@ def launch(
     """
     settings = read_settings()
     pairs = [(job_a, job_b), *map(_pair, then or ())]
+    names = [name for pair in pairs for name in pair]
+    by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
     seen = _see_gpu(gpu, settings, needed=not dry_run)
     wanted = WantedLaunch(
         pairs=tuple(WantedPair(job_a=a, job_b=b, split=split) for a, b in pairs),
@@ -101,7 +106,9 @@ def launch(
         gpu_model=gpu_model or (seen and seen.model),
         units_total=seen and seen.units_total,
         objective=objective,
-        min_speed=least_speeds(min_speed or (), [name for pair in pairs for name in pair]),
+        min_speed=least_speeds(min_speed or (), names),
+        max_p99_ms=by_job_ms,
+        default_max_p99_ms=for_all_ms,
         max_power_w=max_power,
         memory_mib=memory or (seen and seen.memory_mib),
         profiles=profiles,

@@ -8,6 +8,7 @@ from advisor.job import Job
 from advisor.launch.plan import plan_of
 from advisor.launch.spec import LaunchSpec
 from advisor.settings import Settings
+from advisor.wording import less_or_more
 
 
 def plan_json(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
@@ -32,6 +33,7 @@ def plan_lines(plan: dict[str, Any]) -> Iterator[str]:
         yield f"  memory: {_memory_text(pair['memory'])}"
         if forecast := pair["forecast"]:
             yield "  expected: " + ", ".join(_expected(forecast, pair["jobs"]))
+            yield from _rests(forecast, pair["jobs"]) if plan["when_one_ends"] == "keep" else ()
     for note in plan["notes"]:
         yield f"! {note}"
 
@@ -57,4 +59,16 @@ def _expected(forecast: dict[str, Any], jobs: list[dict[str, Any]]) -> Iterator[
     for job, name in zip(jobs, ("rate_a", "rate_b"), strict=True):
         yield f"{job['job']} {forecast[name]['value']:.4g} {job['rate_unit']}/s"
     yield f"{forecast['power_w']['value']:.0f} W"
-    yield f"{1000 * forecast['work_per_joule']['value']:.3g} work per kJ"
+    if saved := forecast["energy_saved"]:
+        yield f"{less_or_more(saved['value'])} energy for the same work than one after the other"
+
+
+def _rests(forecast: dict[str, Any], jobs: list[dict[str, Any]]) -> Iterator[str]:
+    """What it costs that a limit stays when the other job has ended."""
+    a, b = (job["job"] for job in jobs)
+    for ends, stays, name in ((a, b, "rest_energy_saved_b"), (b, a, "rest_energy_saved_a")):
+        if saved := forecast[name]:
+            yield (
+                f"  when {ends} ends first, {stays} goes on under its limit: {less_or_more(saved)} "
+                "energy than its work takes on the whole GPU"
+            )

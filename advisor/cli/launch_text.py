@@ -10,8 +10,7 @@ from rich.text import Text
 from advisor.interval import Interval
 from advisor.launch.spec import Forecast
 from advisor.launch.status import JobStatus, LaunchStatus
-
-_PER_KJ = 1000.0
+from advisor.wording import less_or_more
 
 
 def table(status: LaunchStatus) -> Group:
@@ -28,8 +27,8 @@ def line(status: LaunchStatus) -> str:
     """The same in one line."""
     jobs = " | ".join(_job(job) for job in status.jobs)
     power = f" | {status.power_w:.0f} W" if status.power_w is not None else ""
-    worth = status.work_per_joule
-    work = f", {_PER_KJ * worth:.3g} work per kJ" if worth is not None else ""
+    saved = status.energy_saved
+    work = f", {less_or_more(saved)} energy" if saved is not None else ""
     cause = f" | {status.code}: {status.cause}" if status.code else ""
     return f"{_head(status)} | {jobs}{power}{work}{cause}"
 
@@ -40,12 +39,12 @@ def summary(status: LaunchStatus, observed: list[dict[str, Any]]) -> Iterator[st
         values = (
             (pair["energy_j"], "J"),
             (pair["power_w"], "W"),
-            (_scaled(pair["work_per_joule"]), "work per kJ"),
         )
         known = [_number(value, unit) for value, unit in values if value is not None]
         together = f"{pair['overlap_s']:.1f} s together"
         yield f"{pair['job_a']} + {pair['job_b']}: {', '.join([together, *known])}"
-        for name in ("rate_a", "rate_b", "power_w", "work_per_joule"):
+        yield from _saved(pair)
+        for name in ("rate_a", "rate_b", "power_w"):
             if (predicted := pair[f"predicted_{name}"]) and pair[name] is not None:
                 yield f"  {name}: {pair[name] / predicted - 1:+.1%} beside the prediction"
         if pair["stranded_unit_s"]:
@@ -54,6 +53,29 @@ def summary(status: LaunchStatus, observed: list[dict[str, Any]]) -> Iterator[st
     for job in status.jobs:
         if job.error:
             yield f"{job.job} {job.outcome}: {job.error}"
+
+
+def _saved(pair: dict[str, Any]) -> Iterator[str]:
+    """Energy for the same work, observed beside predicted; older launches know nothing of it."""
+    if (text := _less(pair, "energy_saved")) is not None:
+        yield f"  energy for the same work, against one after the other: {text}"
+    if not pair.get("rest_s"):
+        return
+    went_on = pair["job_b"] if pair["first_ended"] == "job_a" else pair["job_a"]
+    energy = "" if pair["rest_energy_j"] is None else f" with {_number(pair['rest_energy_j'], 'J')}"
+    rest = _less(pair, "rest_energy_saved")
+    cost = f"; energy for that work, against the whole GPU: {rest}" if rest else ""
+    yield f"  then {went_on} went on for {pair['rest_s']:.1f} s{energy}{cost}"
+    if (whole := pair.get("energy_saved_to_end")) is not None:
+        yield f"  energy for all of the work, to the end: {less_or_more(whole)}"
+
+
+def _less(pair: dict[str, Any], name: str) -> str | None:
+    if (observed := pair.get(name)) is None:
+        return None
+    predicted = pair.get(f"predicted_{name}")
+    beside = "" if predicted is None else f" ({less_or_more(predicted)} was predicted)"
+    return less_or_more(observed) + beside
 
 
 def _head(status: LaunchStatus) -> str:
@@ -72,16 +94,16 @@ def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
         share, progress = f"{job.share_percent:g} %", f"{job.steps:,.0f}"
         beside = _beside(job.rate, predicted, f"{job.rate_unit}/s")
         yield job.job, share, units, job.outcome, *beside, speed, progress
-    power, work = _of_gpu(forecast)
+    power, saved = _of_gpu(forecast)
     yield "power", "", "", "", *_beside(status.power_w, power, "W"), "", ""
-    worth = _scaled(status.work_per_joule)
-    yield "work per kJ", "", "", "", *_beside(worth, work, ""), "", ""
+    # A difference: how far off it is in percent of itself says nothing.
+    yield "energy saved", "", "", "", _percent(status.energy_saved), _percent(saved), "", "", ""
 
 
-def _of_gpu(forecast: Forecast | None) -> tuple[Interval | None, Interval | None]:
+def _of_gpu(forecast: Forecast | None) -> tuple[Interval | None, float | None]:
     if forecast is None:
         return None, None
-    return forecast.power_w, forecast.work_per_joule.times(_PER_KJ)
+    return forecast.power_w, forecast.energy_saved and forecast.energy_saved.value
 
 
 def _beside(now: float | None, predicted: Interval | None, unit: str) -> tuple[str, str, str]:
@@ -92,6 +114,9 @@ def _beside(now: float | None, predicted: Interval | None, unit: str) -> tuple[s
 def _tail(status: LaunchStatus) -> Iterator[str]:
     if status.energy_j is not None:
         yield f"{status.energy_j:,.0f} J in {status.overlap_s:.0f} s together"
+    if status.rest_s:
+        energy = "" if status.rest_energy_j is None else f", {status.rest_energy_j:,.0f} J"
+        yield f"{status.rest_s:.0f} s of one job after the other had ended{energy}"
     if status.stranded_unit_s:
         yield f"{status.stranded_unit_s:,.0f} unit-seconds held for a job that has ended"
     if status.code:
@@ -106,9 +131,12 @@ def _job(job: JobStatus) -> str:
     return f"{job.job} {job.share_percent:g} %{units} {job.outcome}{rate}{speed}"
 
 
-def _scaled(work_per_joule: float | None) -> float | None:
-    return None if work_per_joule is None else _PER_KJ * work_per_joule
+def _percent(part: float | None) -> str:
+    return "-" if part is None else f"{100 * part:.1f} %"
 
 
 def _number(value: float | None, unit: str) -> str:
-    return "-" if value is None else f"{value:,.4g} {unit}".strip()
+    if value is None:
+        return "-"
+    # Never an exponent where thousands can be read.
+    return f"{value:,.0f} {unit}".strip() if value >= 1000 else f"{value:.4g} {unit}".strip()

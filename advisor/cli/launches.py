@@ -12,6 +12,7 @@ from rich.text import Text
 from advisor.cli.launch_live import exit_code, final_json, observations, statuses
 from advisor.cli.launch_text import line, summary, table
 from advisor.cli.options import AsJson
+from advisor.cli.tables import print_table
 from advisor.errors import BusyError
 from advisor.launch.board import Board
 from advisor.launch.folder import LaunchFolder, find_folder, list_folders
@@ -37,10 +38,14 @@ def group(context: typer.Context, as_json: AsJson = False) -> None:
         return
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for name in _COLUMNS:
-        shown.add_column(name)
+        # Of these columns, `show` and `stop` need the first one whole.
+        shown.add_column(name, no_wrap=name == _COLUMNS[0], overflow="fold")
     for status in found:
         shown.add_row(*map(Text, _cells(status)))
-    Console().print(shown if found else "nothing was launched on this host")
+    if found:
+        print_table(shown)
+    else:
+        typer.echo("nothing was launched on this host")
 
 
 @app.command("show")

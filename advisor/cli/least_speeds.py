@@ -21,9 +21,7 @@ def least_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float
         try:
             speed = float(number)
         except ValueError as error:
-            raise InputError(
-                f"--min-speed {option} has no number", fix=f"write --min-speed {jobs[0]}=0.5"
-            ) from error
+            raise _no_number(option, job, number, jobs[0]) from error
         if job and job not in jobs:
             raise InputError(
                 f"--min-speed {option} is for a job that is not there",
@@ -31,3 +29,15 @@ def least_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float
             )
         least |= dict.fromkeys([job] if job else jobs, speed)
     return least
+
+
+def _no_number(option: str, job: str, number: str, first: str) -> InputError:
+    percent = number.removesuffix("%")
+    if percent != number and percent.replace(".", "", 1).isdecimal():
+        part = f"{float(percent) / 100:g}"
+        return InputError(
+            f"--min-speed {option} is in percent",
+            why="a speed is a part of the job's speed alone on the whole GPU",
+            fix=f"write --min-speed {job}={part}" if job else f"write --min-speed {part}",
+        )
+    return InputError(f"--min-speed {option} has no number", fix=f"write --min-speed {first}=0.5")

@@ -1,6 +1,6 @@
-"""The measured points that commands learn from: files that were named, or what is bundled."""
+"""The measured points that commands learn from: files, the store, or what is bundled."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -8,7 +8,11 @@ from typing import TypeVar
 from advisor.degenerate import with_pair_flags, with_solo_flags
 from advisor.errors import InputError
 from advisor.flags import WRONG
+from advisor.profiles import make_profiles
 from advisor.records import PairPoint, SoloPoint
+from advisor.settings import Settings
+from advisor.wording import count_of, listed
+from advisor_data import open_store
 from advisor_data.bundled import (
     bundled_pair_points,
     bundled_reference_points,
@@ -16,9 +20,27 @@ from advisor_data.bundled import (
 )
 from advisor_data.dataset import select
 from advisor_data.files import read_points
+from advisor_data.store import is_begun
 from advisor_training.pairs import LeftOut
 
 _Kind = TypeVar("_Kind", SoloPoint, PairPoint)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where points came from, and how many, before any is left out."""
+
+    name: str
+    pair_points: int
+    solo_points: int
+
+    def __str__(self) -> str:
+        counts = {"pair point": self.pair_points, "solo point": self.solo_points}
+        return f"{listed(count_of(n, what) for what, n in counts.items() if n)} {self.name}"
+
+
+MEASURED_HERE = "that were measured here"
+BUNDLED = "that come with advisor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +59,33 @@ class Measured:
     profiled: tuple[SoloPoint, ...]
     references: tuple[SoloPoint, ...]
     left_out: tuple[LeftOut, ...]
+    sources: tuple[Source, ...]
+
+
+def read_own(settings: Settings, *, with_bundled: bool = False) -> Measured | None:
+    """The points of this host's store; None where it has no pairs.
+
+    Jobs that have no profile of their own get the bundled one of that GPU model.
+
+    Args:
+        settings: Say where points are kept.
+        with_bundled: All bundled points as well.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    if not is_begun(settings.database_url, settings.home):
+        return None
+    with open_store(settings.database_url, settings.home) as store:
+        pairs, solos = store.pair_points(), store.solo_points()
+    if not pairs:
+        return None
+    own = Source(MEASURED_HERE, len(pairs), len(solos))
+    if with_bundled:
+        return _with_all_bundled(pairs, solos, own)
+    borrowed = _profiles_that_lack(pairs, solos)
+    sources = (own, Source(BUNDLED, 0, len(borrowed))) if borrowed else (own,)
+    return _measured(pairs, [*solos, *borrowed], (), sources)
 
 
 def read_measured(pairs: Path | None, solo: Path | None, *, with_bundled: bool = False) -> Measured:
@@ -52,21 +101,62 @@ def read_measured(pairs: Path | None, solo: Path | None, *, with_bundled: bool =
     """
     of_pairs = read_kind(pairs, PairPoint) if pairs else []
     of_jobs = read_kind(solo, SoloPoint) if solo else []
-    if with_bundled or not pairs:
-        of_pairs = list(dict.fromkeys([*of_pairs, *bundled_pair_points()]))
-    if with_bundled or not solo:
-        of_jobs = list(dict.fromkeys([*of_jobs, *bundled_solo_points()]))
-    solos = with_solo_flags(of_jobs)
-    selection = select(with_pair_flags(of_pairs, solos))
+    files = " and ".join(str(file) for file in (pairs, solo) if file)
+    source = Source(f"of {files}", len(of_pairs), len(of_jobs))
+    if with_bundled or not (pairs or solo):
+        return _with_all_bundled(of_pairs, of_jobs, source)
+    if pairs and solo:
+        return _measured(of_pairs, of_jobs, (), (source,))
+    more_pairs = [] if pairs else bundled_pair_points()
+    more_jobs = [] if solo else bundled_solo_points()
+    return _measured(
+        [*of_pairs, *more_pairs],
+        [*of_jobs, *more_jobs],
+        () if solo else bundled_reference_points(),
+        (source, Source(BUNDLED, len(more_pairs), len(more_jobs))),
+    )
+
+
+def _with_all_bundled(
+    pairs: Sequence[PairPoint], solos: Sequence[SoloPoint], source: Source
+) -> Measured:
+    more_pairs, more_solos = bundled_pair_points(), bundled_solo_points()
+    bundled = Source(BUNDLED, len(more_pairs), len(more_solos))
+    return _measured(
+        list(dict.fromkeys([*pairs, *more_pairs])),
+        list(dict.fromkeys([*solos, *more_solos])),
+        bundled_reference_points(),
+        (source, bundled) if pairs or solos else (bundled,),
+    )
+
+
+def _measured(
+    pairs: Sequence[PairPoint],
+    profiled: Sequence[SoloPoint],
+    references: Sequence[SoloPoint],
+    sources: tuple[Source, ...],
+) -> Measured:
+    solos = with_solo_flags(profiled)
+    selection = select(with_pair_flags(pairs, solos))
     return Measured(
         pairs=selection.points,
         profiled=_right(solos),
-        references=() if solo and not with_bundled else _right(bundled_reference_points()),
+        references=_right(references),
         left_out=tuple(
             LeftOut(f"pair points flagged {flag}", count)
             for flag, count in sorted(selection.left_out.items())
         ),
+        sources=sources,
     )
+
+
+def _profiles_that_lack(pairs: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[SoloPoint]:
+    """Bundled points of the pairs' jobs that make no profile of their own."""
+    wanted = {(job, point.gpu_model) for point in pairs for job in point.pair}
+    lacking = wanted - make_profiles(solos).keys()
+    if not lacking:
+        return []
+    return [point for point in bundled_solo_points() if (point.job, point.gpu_model) in lacking]
 
 
 def _right(points: Iterable[SoloPoint]) -> tuple[SoloPoint, ...]:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from advisor.cli.options import AsJson
+from advisor.cli.tables import print_table
 from advisor.errors import ModelError
 from advisor.settings import read_settings
 from advisor.wording import count_of
@@ -32,6 +32,7 @@ app = typer.Typer(help="List, check and choose the models on this host.", no_arg
 AsJson = AsJson
 
 _WIDTH = 120
+"""Headings are never cut off: on a narrow terminal lines wrap."""
 
 _FIGURES = {
     "oracle %": "oracle_throughput_per_watt_percent",
@@ -52,7 +53,7 @@ def list_(as_json: AsJson = False) -> None:
     table = _table("", "model", "made", "GPU models", "pairs", *_FIGURES, "state")
     for item in found:
         table.add_row(*map(Text, _cells(item)))
-    _print(table)
+    print_table(table, _WIDTH)
 
 
 @app.command("show")
@@ -76,7 +77,7 @@ def show(
     table = _table("figure", "value")
     for name, value in manifest.figures.items():
         table.add_row(Text(name), Text(f"{value:g}"))
-    _print(table)
+    print_table(table, _WIDTH)
 
 
 @app.command("promote")
@@ -91,6 +92,8 @@ def promote(
     known = model == BUNDLED or model in registry.versions()
     if not known and (Path(model) / MANIFEST).is_file():
         model = registry.add(Path(model)).version
+    elif not known and ("/" in model or Path(model).is_dir()):
+        raise _no_model(Path(model))
     before = registry.champion()
     registry.promote(key_of(model))
     _say_change(registry, before, as_json=as_json)
@@ -123,6 +126,14 @@ def check(
             typer.echo(f"{name}: {fault or 'ok'}")
     if any(faults.values()):
         raise typer.Exit(ModelError.exit_code)
+
+
+def _no_model(folder: Path) -> ModelError:
+    return ModelError(
+        f"{folder} is no folder of a model",
+        why=f"there is no {MANIFEST} in it" if folder.is_dir() else "there is no such folder",
+        fix=f"train one: advisor train --out {folder}",
+    )
 
 
 def _registry() -> Registry:
@@ -176,10 +187,3 @@ def _table(*headings: str) -> Table:
     for heading in headings:
         table.add_column(heading)
     return table
-
-
-def _print(table: Table) -> None:
-    console = Console()
-    # Headings are never cut off: on a narrow terminal lines wrap.
-    console.width = max(console.width, _WIDTH)
-    console.print(table)

@@ -5,6 +5,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from advisor.cards import parse_memory_mib
 from advisor.objectives import OBJECTIVES
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON on stdout")]
@@ -22,7 +23,8 @@ WithBundled: TypeAlias = Annotated[
 ]
 
 Profiles: TypeAlias = Annotated[
-    Path | None, typer.Option(help="File of solo points; else the stored or bundled ones")
+    Path | None,
+    typer.Option(help="Solo points that go before the stored and bundled ones"),
 ]
 
 Objective: TypeAlias = Annotated[
@@ -36,10 +38,20 @@ MinSpeed: TypeAlias = Annotated[
     ),
 ]
 
+MaxP99: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="Longest p99 latency, JOB=50ms, or 50ms for all jobs that answer requests"),
+]
+
 MaxPower: TypeAlias = Annotated[float | None, typer.Option(help="Most power of a GPU, W")]
 
 Memory: TypeAlias = Annotated[
-    float | None, typer.Option(help="Memory of a GPU, MiB; not looked at if not given")
+    float | None,
+    typer.Option(
+        parser=parse_memory_mib,
+        metavar="SIZE",
+        help="Memory of a GPU: 143771 (MiB), 80GiB, 141GB; that of its model if not given",
+    ),
 ]
 
 GpuModel: TypeAlias = Annotated[

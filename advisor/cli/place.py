@@ -1,13 +1,12 @@
-"""`advisor place`: which of many jobs share a GPU, which run alone, and at what split."""
+"""`advisor place`: a queue of jobs on several GPUs, who shares with whom, when and where."""
 
 import importlib.util
 import json
-import re
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -15,19 +14,18 @@ from rich.progress import Progress
 
 from advisor.cli.least_speeds import least_speeds
 from advisor.cli.options import AsJson, GpuModel, MaxPower, Memory, MinSpeed, Profiles
+from advisor.cli.queue import read_entries, read_works
 from advisor.errors import InputError
-from advisor.place import PLACE_OBJECTIVE
+from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor.settings import read_settings
+
+if TYPE_CHECKING:
+    from advisor.place import QueuedJob
 
 # What needs numpy is imported in the command: `advisor --help` works without it.
 
-MAX_JOBS = 1_000_000
-"""A larger number is no cluster but a slip of the keyboard."""
-
 PATIENCE_S = 2.0
 """After this long a person is shown how far it is."""
-
-_ENTRY = re.compile(r"([^:\s]+)(?::([0-9]{1,9}))?")
 
 
 def place(
@@ -38,30 +36,36 @@ def place(
     ] = None,
     gpus: Annotated[int, typer.Option(help="How many GPUs there are", min=1)],
     file: Annotated[
-        Path | None, typer.Option("--jobs", help="File of jobs, NAME or NAME:40 on each line")
+        Path | None,
+        typer.Option("--jobs", help="File of jobs: NAME, NAME:40 or NAME:40 3h on each line"),
+    ] = None,
+    work: Annotated[
+        list[str] | None,
+        typer.Option(help="Time that a job takes alone, JOB=3h or 3h for all; 1h if not given"),
     ] = None,
     objective: Annotated[
-        str, typer.Option(help="What is maximised: throughput-per-watt, throughput")
-    ] = PLACE_OBJECTIVE,
+        str, typer.Option(help="energy-efficiency: least energy; throughput: done soonest")
+    ] = DEFAULT_OBJECTIVE,
     min_speed: MinSpeed = None,
     max_power: MaxPower = None,
     memory: Memory = None,
     gpu_model: GpuModel = None,
     profiles: Profiles = None,
-    time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 60.0,
+    time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 10.0,
     as_json: AsJson = False,
 ) -> None:
-    """Which of many jobs share a GPU, so that all together do the most work per joule?
+    """Who shares a GPU with whom, so that a whole queue of jobs takes the least energy?
 
-    Exit code 10: not one job keeps every limit.
+    Every job is done; a pair that saves nothing does not share. Exit code 10: not every job can be
+    placed within the limits.
     """
-    queue = read_queue(jobs or (), file)
     _check_installed()
+    queue = _queue(jobs or (), file, work or ())
     from advisor.cli import place_text
     from advisor.constraints import Limits
     from advisor_models.placing import Wanted, plan, to_json
 
-    names, settings = list(dict.fromkeys(queue)), read_settings()
+    names, settings = list(dict.fromkeys(job.name for job in queue)), read_settings()
     limits = Limits(
         min_speed=least_speeds(min_speed or (), names),
         default_min_speed=settings.min_speed,
@@ -85,44 +89,14 @@ def place(
         place_text.show(planned)
 
 
-def read_queue(entries: Sequence[str], file: Path | None) -> list[str]:
-    """The name of each job, in the order in which they were given.
+def _queue(texts: Sequence[str], file: Path | None, work: Sequence[str]) -> "list[QueuedJob]":
+    """Every job with its work: what its line says, else --work, else an hour."""
+    from advisor.place import WORK_S, QueuedJob
 
-    Args:
-        entries: `NAME`, or `NAME:40` for forty of them.
-        file: The same, one on each line; empty lines and what follows a # do not count.
-
-    Raises:
-        InputError: no job, both ways at once, or what is no name and count.
-        OSError: the file cannot be read.
-    """
-    if file and entries:
-        raise InputError("jobs were given twice", fix="name them, or give a file with --jobs")
-    places = [("", entry) for entry in entries]
-    if file:
-        lines = enumerate(_text(file).splitlines(), start=1)
-        stripped = ((f"{file}:{n}: ", line.partition("#")[0].strip()) for n, line in lines)
-        places = [(place, entry) for place, entry in stripped if entry]
-    counts = [_entry(place, entry) for place, entry in places]
-    if not counts:
-        raise InputError("there are no jobs", fix="name them, such as: advisor place gemm:2 triad")
-    if sum(count for _, count in counts) > MAX_JOBS:
-        raise InputError(f"these are more than {MAX_JOBS} jobs", fix="check the counts")
-    return [name for name, count in counts for _ in range(count)]
-
-
-def _entry(place: str, entry: str) -> tuple[str, int]:
-    found = _ENTRY.fullmatch(entry)
-    if not found or (count := int(found[2] or 1)) < 1:
-        raise InputError(f"{place}{entry} is no job", fix="write NAME, or NAME:40 for forty of it")
-    return found[1], count
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8 text", fix="save it as UTF-8") from error
+    entries = read_entries(texts, file)
+    works = read_works(work, [entry.name for entry in entries])
+    jobs = ((QueuedJob(e.name, e.work_s or works.get(e.name, WORK_S)), e.count) for e in entries)
+    return [job for job, count in jobs for _ in range(count)]
 
 
 def _check_installed() -> None:

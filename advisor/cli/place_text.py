@@ -1,4 +1,4 @@
-"""A placement for a person: what each GPU does, who waits, and what simpler ways would give."""
+"""A planned queue for a person: what it saves, who shares with whom, when and where."""
 
 from collections.abc import Iterator
 
@@ -6,16 +6,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from advisor.durations import duration_text
 from advisor.gpu import PERCENTAGE
-from advisor.place import Placement, Use
-from advisor.reasons import STARVED, percent
+from advisor.place import Group
+from advisor.place_schedule import Schedule, Slot
+from advisor.reasons import percent
 from advisor.wording import count_of
 from advisor_models.placing import Planned, environments, way
 
 _WIDTH = 110
 
-_NAMED = 5
-"""How many waiting types are named; there can be hundreds."""
+_GPUS = 12
+"""GPUs whose jobs are listed; there can be thousands, and --json has all."""
 
 
 def show(planned: Planned) -> None:
@@ -24,10 +26,13 @@ def show(planned: Planned) -> None:
     # Headings are never cut off: on a narrow terminal lines wrap.
     console.width = max(console.width, _WIDTH)
     console.print(Text(_headline(planned), style="bold"))
-    console.print(_uses(planned))
-    console.print(Text("beside what simpler ways would give", style="bold"))
+    for line in _first_lines(planned):
+        console.print(Text(line), soft_wrap=True)
+    console.print(_groups(planned))
+    console.print(Text("the whole queue to its end", style="bold"))
     console.print(_comparison(planned))
-    for line in _remarks(planned):
+    console.print(Text("when and where", style="bold"))
+    for line in (*_gpus(planned), *_remarks(planned)):
         console.print(Text(line), soft_wrap=True)
     console.print(
         f"predicted by model {planned.manifest.version}; docs/place.md explains all of this",
@@ -36,101 +41,114 @@ def show(planned: Planned) -> None:
 
 
 def _headline(planned: Planned) -> str:
-    placement = planned.solution.placement
-    jobs = f"{placement.jobs} of {count_of(len(planned.wanted.queue), 'job')}"
-    return f"{jobs} on {placement.gpus_used} of {placement.gpus} x {planned.gpu_model}"
+    jobs = len(planned.problem.queue)
+    shared = sum(len(slot.numbers) for slot in planned.plan.slots if slot.group.split)
+    gpus = f"{planned.problem.gpus} x {planned.gpu_model}"
+    return (
+        f"{count_of(jobs, 'job')} on {gpus}: {count_of(shared // 2, 'pair')} share a GPU, "
+        f"{count_of(jobs - shared, 'job')} alone"
+    )
 
 
-def _uses(planned: Planned) -> Table:
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name, right in (
-        ("GPUs", True),
-        ("jobs", False),
-        ("split", True),
-        ("MPS percentages", True),
-        ("speeds", True),
-        ("W each", True),
-    ):
-        table.add_column(name, justify="right" if right else "left")
-    for use in planned.solution.placement.uses:
-        table.add_row(*map(Text, _cells(use)))
-    if idle := planned.solution.placement.gpus - planned.solution.placement.gpus_used:
-        table.add_row(str(idle), "idle", "", "", "", f"{planned.problem.idle_power_w:.0f}")
+def _first_lines(planned: Planned) -> Iterator[str]:
+    found, others = planned.plan.schedule, planned.others.items()
+    energy = [f"{_less(found.energy_j, other.energy_j)} than {name}" for name, other in others]
+    sooner = [f"{_sooner(found, other)} than {name}" for name, other in others]
+    yield f"  energy  {'; '.join([_kwh(found.energy_j), *energy])}"
+    yield f"  time    {'; '.join([f'all done in {duration_text(found.makespan_s)}', *sooner])}"
+    job, speed = found.slowest.job, found.slowest.speed
+    yield f"  speed   the slowest is {job.name}, {percent(speed)} of its speed alone"
+
+
+def _groups(planned: Planned) -> Table:
+    table = _table(("times", 1), ("jobs", 0), ("split", 1), ("MPS percentages", 1), ("speeds", 1))
+    for name in ("time", "W", "energy saved", "time saved"):
+        table.add_column(name, justify="right")
+    for group, count in planned.groups.items():
+        table.add_row(*map(Text, (str(count), *_cells(group))))
     return table
 
 
-def _cells(use: Use) -> tuple[str, ...]:
-    limits = [environment.get(PERCENTAGE, "-") for environment in environments(use)]
+def _cells(group: Group) -> tuple[str, ...]:
+    names = " + ".join(job.name for job in group.jobs)
+    time, power = duration_text(group.time_s), f"{group.power_w:.0f}"
+    if group.split is None:
+        return names, way(group), "-", "-", time, power, "-", "-"
     return (
-        str(use.gpus),
-        " + ".join(use.jobs),
-        way(use),
-        " and ".join(limits) if use.split else "-",
-        " and ".join(percent(speed) for speed in use.speeds),
-        f"{use.power_w:.0f}",
+        names,
+        way(group),
+        " and ".join(environment[PERCENTAGE] for environment in environments(group)),
+        " and ".join(percent(speed) for speed in group.speeds),
+        time,
+        power,
+        percent(group.energy_saved, 1),
+        percent(group.time_saved, 1),
     )
 
 
 def _comparison(planned: Planned) -> Table:
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("")
-    for name in ("work", "power, W", "work per kJ", "waiting", "GPUs used", "gain over it"):
-        table.add_column(name, justify="right")
-    table.add_row("the placement", *_totals(planned.solution.placement), "")
-    for name, other in planned.others.items():
-        gain = planned.gain_over(other)
-        table.add_row(name, *_totals(other), "-" if gain is None else f"{100 * gain:+.1f} %")
+    names = ("energy", "of it idle", "all done in", "mean job ends after", "slowest job")
+    table = _table(("", 0), *((name, 1) for name in names))
+    for name, found in {"this plan": planned.plan.schedule, **planned.others}.items():
+        table.add_row(
+            name,
+            _kwh(found.energy_j),
+            _kwh(found.idle_j),
+            duration_text(found.makespan_s),
+            duration_text(found.mean_completion_s),
+            percent(found.slowest.speed),
+        )
     return table
 
 
-def _totals(placement: Placement) -> tuple[str, ...]:
-    return (
-        f"{placement.work:.4g}",
-        f"{placement.power_w:.0f}",
-        f"{1000 * placement.work_per_joule:.4g}",
-        str(sum(placement.waiting.values())),
-        str(placement.gpus_used),
-    )
+def _gpus(planned: Planned) -> Iterator[str]:
+    gpus: dict[int, list[Slot]] = {}
+    for slot in planned.plan.slots:
+        gpus.setdefault(slot.gpu, []).append(slot)
+    for gpu in sorted(gpus)[:_GPUS]:
+        yield f"  GPU {gpu:<3} {', then '.join(_slot_text(slot) for slot in gpus[gpu])}"
+    if len(gpus) > _GPUS:
+        yield f"  and so on for {count_of(len(gpus) - _GPUS, 'more GPU')}: --json has every job"
+
+
+def _slot_text(slot: Slot) -> str:
+    names = " + ".join(job.name for job in slot.group.jobs)
+    split = f" at {way(slot.group)}" if slot.group.split else ""
+    return f"{names}{split} until {duration_text(slot.start_s + slot.group.time_s)}"
 
 
 def _remarks(planned: Planned) -> Iterator[str]:
-    yield "work 1: what a job does alone on a whole GPU; power is of all GPUs, idle ones too"
-    yield from _waiting(planned.solution.placement)
-    yield from _proof(planned)
-    yield from _starved(planned.solution.placement)
-    yield from planned.warnings
+    yield "speed 100 %: as alone on a whole GPU; a job whose neighbour has ended keeps its limit"
+    yield "energy counts idle GPUs until the last job has ended"
+    yield "savings are predicted, and of many pairs those are taken that look best: expect less"
+    if planned.plan.timed_out:
+        yield f"the search ended at its time limit, {planned.wanted.time_limit_s:g} s"
     if planned.bundled:
         profiles = count_of(len(planned.bundled), "bundled profile")
         yield f"{profiles} of jobs with random input; power depends on it"
     yield from planned.warnings
 
 
-def _waiting(placement: Placement) -> Iterator[str]:
-    if not placement.waiting:
-        return
-    most = sorted(placement.waiting.items(), key=lambda item: (-item[1], item[0]))
-    names = [f"{name} ({count})" for name, count in most[:_NAMED]]
-    more = [f"{len(most) - _NAMED} types more"] if len(most) > _NAMED else []
-    full = placement.gpus_used == placement.gpus
-    why = "no GPU is left" if full else "nothing keeps their limits"
-    yield f"waiting, since {why}: {', '.join(names + more)}"
+def _table(*columns: tuple[str, int]) -> Table:
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for name, right in columns:
+        table.add_column(name, justify="right" if right else "left")
+    return table
 
 
-def _proof(planned: Planned) -> Iterator[str]:
-    solution = planned.solution
-    if solution.timed_out:
-        yield f"the search ended at its time limit, {planned.wanted.time_limit_s:g} s"
-        if solution.most_jobs > solution.placement.jobs:
-            yield f"up to {solution.most_jobs} jobs might have a place"
-    yield f"no placement of so many jobs is more than {_more(solution.gap)} better"
+def _less(this: float, other: float) -> str:
+    part = this / other - 1
+    if abs(part) < 5e-4:
+        return "no less"
+    return f"{percent(abs(part), 1)} {'less' if part < 0 else 'more'}"
 
 
-def _more(gap: float) -> str:
-    return percent(max(gap, 1e-4), 2)
+def _sooner(this: Schedule, other: Schedule) -> str:
+    part = this.makespan_s / other.makespan_s - 1
+    if abs(part) < 5e-4:
+        return "no sooner"
+    return f"{percent(abs(part), 1)} {'sooner' if part < 0 else 'later'}"
 
 
-def _starved(placement: Placement) -> Iterator[str]:
-    slow = sum(use.gpus * sum(speed < STARVED for speed in use.speeds) for use in placement.uses)
-    if slow:
-        jobs = "1 job runs" if slow == 1 else f"{slow} jobs run"
-        yield f"{jobs} below {percent(STARVED)} of the full speed; --min-speed protects them"
+def _kwh(joules: float) -> str:
+    return f"{joules / 3.6e6:,.4g} kWh"

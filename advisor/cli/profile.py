@@ -16,6 +16,7 @@ from advisor.cli.benches import (
     say_replay,
     stoppable,
 )
+from advisor.cli.chart import show_chart
 from advisor.cli.options import AllowUnsafe
 from advisor.degenerate import with_solo_flags
 from advisor.errors import InputError
@@ -25,6 +26,7 @@ from advisor.job_file import find_job, inline_job
 from advisor.records import SoloPoint
 from advisor.rows import to_row
 from advisor.runtime.cu_mask_backend import percent_for_cus
+from advisor.runtime.launcher import check_program
 from advisor.safe_counts import Safety
 from advisor.safe_splits import moved_text
 from advisor.settings import Settings, read_settings
@@ -106,6 +108,8 @@ def profile(
         job = inline_job(name, what, kind=progress, unit=unit, pattern=pattern)
     else:
         job = _named_job(what, settings, replayed=gpu == REPLAY)
+    if gpu != REPLAY:
+        check_program(job, settings.job_environment())
     console = Console(stderr=True)
     run = new_run(LiveClock().utc())
     seed = run if noise else None
@@ -210,7 +214,7 @@ def _show(
         console.print(report.table(points))
         if (requests := report.requests(points)) is not None:
             console.print(requests)
-        typer.echo(report.plot(points))
+        show_chart(report.plot(points))
         console.print(report.summary(points), highlight=False)
     for line in wrong:
         console.print(f"! {line}", highlight=False, markup=False)

@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from advisor.cli.least_speeds import least_speeds
+from advisor.cli.longest_p99 import longest_p99_ms
 from advisor.cli.options import (
     AsJson,
     GpuModel,
+    MaxP99,
     MaxPower,
     Memory,
     MinSpeed,
@@ -29,6 +31,7 @@ def recommend(
     job_b: Annotated[str, typer.Argument(help="The job beside it; the same one, too", metavar="B")],
     objective: Objective = DEFAULT_OBJECTIVE,
     min_speed: MinSpeed = None,
+    max_p99: MaxP99 = None,
     max_power: MaxPower = None,
     memory: Memory = None,
     work: Annotated[
@@ -55,10 +58,13 @@ def recommend(
     from advisor_models.known_profiles import find_profiles
 
     settings = read_settings()
+    by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), (job_a, job_b))
     request = Request(
         objective=objective,
         min_speed=least_speeds(min_speed or (), (job_a, job_b)),
         default_min_speed=settings.min_speed,
+        max_p99_ms=by_job_ms,
+        default_max_p99_ms=for_all_ms,
         max_power_w=max_power,
         memory_mib=memory,
         fine=fine,

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from advisor.cli.chart import show_chart
 from advisor.cli.recommend_ways import same_work_lines, way_name
 from advisor.gpu import units_for_percent
 from advisor.interval import Interval
@@ -37,7 +37,7 @@ def show(given: Answer, *, everything: bool) -> None:
     if everything:
         console.print(Text("all candidates", style="bold"))
         console.print(_candidates(r))
-        typer.echo(plot(r))
+        show_chart(plot(r))
     console.print(f"model {model.version}; docs/recommend.md explains all of this", style="dim")
 
 

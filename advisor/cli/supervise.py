@@ -52,7 +52,7 @@ def supervise(folder: Path) -> None:
 def _open_stage(launch: LaunchFolder, spec: LaunchSpec, settings: Settings) -> Generator[Stage]:
     """The GPU, its meter and its lock, for this process alone."""
     gpu = find_gpu(spec.gpu)
-    with gpu_lock(settings.lock_dir, gpu.uuid):
+    with gpu_lock(settings.lock_dir, gpu.uuid, spec.launch_id):
         gpu = with_units(gpu, settings)
         base = settings.job_environment()
         environment = {name: value for name, value in base.items() if name not in SECRETS}

@@ -11,12 +11,13 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from advisor.cli.measured import read_measured
-from advisor.cli.options import AsJson, PairPoints, SoloPoints, WithBundled
-from advisor.errors import InputError
+from advisor.cli.measured import BUNDLED, MEASURED_HERE, Measured, read_measured, read_own
+from advisor.cli.options import AsJson, WithBundled
+from advisor.errors import InputError, ModelError
+from advisor.settings import read_settings
 from advisor.typed_json import to_plain
-from advisor.wording import count_of
-from advisor_models.manifest import MANIFEST, Manifest
+from advisor.wording import count_of, listed
+from advisor_models.manifest import MANIFEST, Manifest, check_intervals
 from advisor_training import unseen
 from advisor_training.artefact import write_artefact
 from advisor_training.train import (
@@ -32,8 +33,11 @@ NEWEST = "newest"
 
 
 def train(
-    pairs: PairPoints = None,
-    solo: SoloPoints = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="Pair points; else those measured here, or those that come with advisor"),
+    ] = None,
+    solo: Annotated[Path | None, typer.Option(help="Solo points; else as with --pairs")] = None,
     with_bundled: WithBundled = False,
     out: Annotated[Path, typer.Option(help="Folder for the model")] = Path("model"),
     with_joblib: Annotated[
@@ -49,7 +53,10 @@ def train(
 
     Each job is left out once, to know how good the model is for jobs that it has not seen.
     """
-    measured = read_measured(pairs, solo, with_bundled=with_bundled)
+    measured = _read(pairs, solo, with_bundled=with_bundled)
+    if not as_json:
+        for line in _source_lines(measured):
+            typer.echo(line)
     made_from = make_training_set(
         measured.pairs, measured.profiled, measured.references, measured.left_out
     )
@@ -65,11 +72,40 @@ def train(
     )
     files = [str(out / name) for name in (*manifest.files, MANIFEST)]
     if as_json:
-        typer.echo(json.dumps({**_to_json(made_from, trained, manifest), "files": files}))
+        sources = [to_plain(source) for source in measured.sources]
+        figures = _to_json(made_from, trained, manifest)
+        more = {"sources": sources, "files": files, "fault": _fault(manifest)}
+        typer.echo(json.dumps(figures | more))
         return
     for line in _lines(made_from, trained, manifest):
         typer.echo(line)
     typer.echo(f"written: {', '.join(files)}")
+    if fault := _fault(manifest):
+        typer.echo(f"it will not be promoted: {fault}")
+
+
+def _read(pairs: Path | None, solo: Path | None, *, with_bundled: bool) -> Measured:
+    """The points of the files; without any, those measured here, else the bundled ones."""
+    own = None if pairs or solo else read_own(read_settings(), with_bundled=with_bundled)
+    return own or read_measured(pairs, solo, with_bundled=with_bundled)
+
+
+def _source_lines(measured: Measured) -> Iterator[str]:
+    yield f"learning from {listed(measured.sources)}"
+    names = [source.name for source in measured.sources]
+    if names == [BUNDLED]:
+        yield "no pairs were measured here; advisor colocate measures some"
+    elif names[0] == MEASURED_HERE and not measured.references:
+        yield "the bundled pairs are left out; --with-bundled takes them, too"
+
+
+def _fault(manifest: Manifest) -> str | None:
+    """Why the model will not be promoted; None where it will."""
+    try:
+        check_intervals(manifest)
+    except ModelError as error:
+        return str(error)
+    return None
 
 
 def _moment(text: str | None) -> datetime:

@@ -11,17 +11,18 @@ if importlib.util.find_spec("httpx") is None:
     )
 
 from advisor.client.answers import (
+    Group,
     Launch,
     LaunchPlan,
     ModelName,
     Option,
+    PlacedJob,
     Placement,
     PlannedJob,
     PlannedPair,
     Recommendation,
     Rule,
     SimplerWay,
-    Use,
 )
 from advisor.client.clients import AsyncClient, Client
 from advisor.client.errors import (
@@ -54,6 +55,7 @@ __all__ = [
     "Change",
     "Client",
     "ClientError",
+    "Group",
     "JobRow",
     "Launch",
     "LaunchPlan",
@@ -63,6 +65,7 @@ __all__ = [
     "Models",
     "Option",
     "PairPoints",
+    "PlacedJob",
     "Placement",
     "PlannedJob",
     "PlannedPair",
@@ -73,6 +76,5 @@ __all__ = [
     "TakenIn",
     "TooSlowError",
     "UnreachableError",
-    "Use",
     "Wanted",
 ]

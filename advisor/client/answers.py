@@ -135,74 +135,109 @@ class Recommendation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
-    """What some GPUs do.
+class Group:
+    """One or two jobs that have a GPU until both have ended.
 
     Attributes:
-        gpus: How many.
-        way: Shares as people write them, `uncapped` or `alone`.
+        count: How often the queue has it.
+        work_s: Of each job, in seconds that it takes alone.
+        split: Shares as people write them, or `alone`.
         shares_percent: Of the jobs; None for a job alone.
         environments: Variables that limit each job under MPS.
-        speeds: Relative speed of each job.
-        power_w: Of each GPU.
+        speeds: Relative speed of each while both run.
+        times_s: From the start until each has ended.
+        power_w: Of the GPU while both run.
+        energy_j: Until both have ended.
+        energy_saved: Part of the energy of one after the other.
+        time_saved: Part of the GPU's time of one after the other.
     """
 
-    gpus: int
+    count: int
     jobs: tuple[str, ...]
-    way: str
+    work_s: tuple[float, ...]
+    split: str
     shares_percent: tuple[float, ...] | None
     environments: tuple[Mapping[str, str], ...]
     speeds: tuple[float, ...]
+    times_s: tuple[float, ...]
     power_w: float
+    energy_j: float
+    energy_saved: float
+    time_saved: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedJob:
+    """When and where one job runs.
+
+    Attributes:
+        gpu: Index of the GPU, from 0.
+        number: Its place in the queue, from 1.
+        share_percent: Of the GPU; 100 without a limit.
+        speed: Mean relative speed from start to end.
+        beside: Number of the job that it shares the GPU with; None: it is alone.
+    """
+
+    gpu: int
+    start_s: float
+    end_s: float
+    number: int
+    job: str
+    work_s: float
+    share_percent: float
+    speed: float
+    beside: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """What a placement comes to.
+    """What a whole queue takes to its end.
 
     Attributes:
-        work: Sum of all relative speeds.
-        power_w: Of all GPUs, idle ones among them.
-        waiting: How many jobs of each name have no place.
+        energy_j: Of all GPUs until the last job has ended, idle ones among them.
+        idle_j: What idle GPUs have of it.
+        makespan_s: Until the last job has ended.
+        mean_completion_s: Until a job has ended, the mean of all.
+        slowest_speed: Of the job with the lowest mean relative speed while it runs.
     """
 
-    gpus: int
-    gpus_used: int
-    jobs_placed: int
-    work: float
-    power_w: float
-    work_per_joule: float
-    waiting: Mapping[str, int]
+    energy_j: float
+    idle_j: float
+    makespan_s: float
+    mean_completion_s: float
+    slowest_job: str
+    slowest_speed: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimplerWay(Totals):
-    """What a simpler way comes to; `gain` is by how much the placement is worth more."""
+    """What a simpler way takes, and what part of it the plan saves."""
 
     way: str
-    gain: float | None
+    energy_saved: float
+    time_saved: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement(Totals):
-    """Who shares a GPU with whom, and how.
+    """Who shares a GPU with whom, and when and where each job runs.
 
     Attributes:
-        jobs: How many were to be placed.
-        most_jobs: No placement has more jobs placed than this.
-        gap: No placement of as many jobs is better by more than this part; None: not known.
-        timed_out: The time was up before the best was known.
+        jobs: How many the queue has; all of them are placed.
+        groups: The pair that saves most first, jobs alone last.
+        schedule: One for each job, in the order of the starts.
+        timed_out: The time was up before the search had ended.
         warnings: Which counts of SMs are not used and why, or that none was checked.
     """
 
     gpu_model: str
     objective: str
+    gpus: int
     jobs: int
     idle_power_w: float
-    uses: tuple[Use, ...]
+    groups: tuple[Group, ...]
+    schedule: tuple[PlacedJob, ...]
     others: tuple[SimplerWay, ...]
-    most_jobs: int
-    gap: float | None
     timed_out: bool
     bundled_profiles: tuple[str, ...]
     warnings: tuple[str, ...]

@@ -11,7 +11,7 @@ from advisor.client.answers import Launch, LaunchPlan
 from advisor.client.errors import TooSlowError
 from advisor.client.exchange import Ask, Flow, Pause, exchange, quoted
 from advisor.client.reading import read, read_items
-from advisor.client.recommending import MinSpeed, constraints, given
+from advisor.client.recommending import MaxP99, MinSpeed, constraints, given
 from advisor.launch.spec import WhenOneEnds
 from advisor.launch.status import LaunchStatus
 
@@ -30,6 +30,7 @@ def launch(
     gpu: int | str | None = None,
     objective: str | None = None,
     min_speed: MinSpeed = None,
+    max_p99_ms: MaxP99 = None,
     max_power_w: float | None = None,
     memory_mib: float | None = None,
     allow_unsafe: bool | None = None,
@@ -51,6 +52,7 @@ def launch(
         gpu: Index or UUID of the GPU.
         objective: What the recommended split is to maximise.
         min_speed: Least relative speed that it must keep.
+        max_p99_ms: Longest p99 latency that it must keep, as far as that can be known.
         max_power_w: Most power that it may draw.
         memory_mib: Memory of the card.
         allow_unsafe: Take `split` also at counts of SMs at which results are wrong.
@@ -63,9 +65,10 @@ def launch(
             program that was killed after it asked can ask again. None: a new one, so that what
             goes wrong on the way never starts the jobs twice.
     """
+    limits = constraints(min_speed, max_power_w, memory_mib, max_p99_ms)
     body = {
         **_wanted(job_a, job_b, then, split, gpu, objective),
-        **given(constraints=constraints(min_speed, max_power_w, memory_mib) or None),
+        **given(constraints=limits or None),
         **given(allow_unsafe=allow_unsafe, stop_on_wrong_results=stop_on_wrong_results),
         **given(when_one_ends=when_one_ends),
         **given(duration_s=duration_s, hang_s=hang_s),
@@ -84,14 +87,16 @@ def plan_launch(
     gpu: int | str | None = None,
     objective: str | None = None,
     min_speed: MinSpeed = None,
+    max_p99_ms: MaxP99 = None,
     max_power_w: float | None = None,
     memory_mib: float | None = None,
     allow_unsafe: bool | None = None,
 ) -> Flow[LaunchPlan]:
     """What `launch` would start; nothing is started."""
+    limits = constraints(min_speed, max_power_w, memory_mib, max_p99_ms)
     body = {
         **_wanted(job_a, job_b, then, split, gpu, objective),
-        **given(constraints=constraints(min_speed, max_power_w, memory_mib) or None),
+        **given(constraints=limits or None),
         **given(allow_unsafe=allow_unsafe),
         "dry_run": True,
     }

@@ -8,7 +8,7 @@ from advisor.client.answers import Placement, Recommendation
 from advisor.client.errors import AnswerError, ApiError
 from advisor.client.exchange import Ask, Flow, exchange
 from advisor.client.reading import read
-from advisor.objectives import DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE
+from advisor.objectives import DEFAULT_OBJECTIVE
 
 SEARCH_S = 10.0
 """How long a placement is searched for, unless told otherwise."""
@@ -19,6 +19,9 @@ _PREDICTING_S = 30.0
 MinSpeed: TypeAlias = float | Mapping[str, float] | None
 """Least relative speed, of all jobs or by name of job; 1 is as fast as alone."""
 
+MaxP99: TypeAlias = float | Mapping[str, float] | None
+"""Longest p99 latency, ms: of all jobs that answer requests, or by name of job."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
@@ -28,8 +31,9 @@ class Wanted:
         jobs: The first and the second job.
         gpu: GPU model; None: the one that both profiles have in common.
         objective: What is maximised.
+        max_p99_ms: Longest p99 latency, as far as that can be known before.
         max_power_w: Most power of the GPU.
-        memory_mib: Memory of the card; None: it is not looked at.
+        memory_mib: Memory of the card; None: that of its model, where it is known.
         fine: Every split in steps of two SMs; else the nine splits.
         work_s: What each job has to do, in seconds that it takes alone; None: they run on and on.
     """
@@ -38,6 +42,7 @@ class Wanted:
     gpu: str | None = None
     objective: str = DEFAULT_OBJECTIVE
     min_speed: MinSpeed = None
+    max_p99_ms: MaxP99 = None
     max_power_w: float | None = None
     memory_mib: float | None = None
     fine: bool = False
@@ -49,7 +54,9 @@ class Wanted:
             "jobs": list(self.jobs),
             **given(gpu=self.gpu),
             "objective": self.objective,
-            "constraints": constraints(self.min_speed, self.max_power_w, self.memory_mib),
+            "constraints": constraints(
+                self.min_speed, self.max_power_w, self.memory_mib, self.max_p99_ms
+            ),
             "splits": "fine" if self.fine else "nine",
             **given(work_s=list(self.work_s) if self.work_s else None),
         }
@@ -62,6 +69,7 @@ def recommend(
     gpu: str | None = None,
     objective: str = DEFAULT_OBJECTIVE,
     min_speed: MinSpeed = None,
+    max_p99_ms: MaxP99 = None,
     max_power_w: float | None = None,
     memory_mib: float | None = None,
     fine: bool = False,
@@ -73,6 +81,7 @@ def recommend(
         gpu=gpu,
         objective=objective,
         min_speed=min_speed,
+        max_p99_ms=max_p99_ms,
         max_power_w=max_power_w,
         memory_mib=memory_mib,
         fine=fine,
@@ -91,29 +100,31 @@ def place(
     jobs: Mapping[str, int] | Sequence[str],
     gpus: int,
     *,
+    work_s: float | Mapping[str, float] | None = None,
     gpu: str | None = None,
-    objective: str = PER_WATT_OBJECTIVE,
+    objective: str = DEFAULT_OBJECTIVE,
     min_speed: MinSpeed = None,
     max_power_w: float | None = None,
     memory_mib: float | None = None,
     time_limit_s: float = SEARCH_S,
 ) -> Flow[Placement]:
-    """Which of many jobs share a GPU, and at what split.
+    """Who shares a GPU with whom in a queue of jobs, at what split, when and where.
 
     Args:
         jobs: How many of each name, or one name for each job in the order of the queue.
         gpus: How many GPUs there are.
+        work_s: Time that a job takes alone, of all jobs or by name; an hour where not given.
         gpu: Their model; None: the one that all profiles have in common.
-        objective: What is maximised.
+        objective: `energy-efficiency` or `throughput`.
         min_speed: Least relative speed of each job.
         max_power_w: Most power of each GPU.
-        memory_mib: Memory of each GPU; None: it is not looked at.
+        memory_mib: Memory of each GPU; None: that of its model, where it is known.
         time_limit_s: Most time for the search.
     """
     body = {
         "jobs": dict(jobs) if isinstance(jobs, Mapping) else list(jobs),
         "gpus": gpus,
-        **given(gpu=gpu),
+        **given(work_s=dict(work_s) if isinstance(work_s, Mapping) else work_s, gpu=gpu),
         "objective": objective,
         "constraints": constraints(min_speed, max_power_w, memory_mib),
         "time_limit_s": time_limit_s,
@@ -123,11 +134,15 @@ def place(
 
 
 def constraints(
-    min_speed: MinSpeed, max_power_w: float | None, memory_mib: float | None
+    min_speed: MinSpeed,
+    max_power_w: float | None,
+    memory_mib: float | None,
+    max_p99_ms: MaxP99 = None,
 ) -> dict[str, Any]:
     """What an answer must keep, as requests carry it."""
     speed = dict(min_speed) if isinstance(min_speed, Mapping) else min_speed
-    return given(min_speed=speed, max_power_w=max_power_w, memory_mib=memory_mib)
+    p99_ms = dict(max_p99_ms) if isinstance(max_p99_ms, Mapping) else max_p99_ms
+    return given(min_speed=speed, max_power_w=max_power_w, memory_mib=memory_mib, max_p99_ms=p99_ms)
 
 
 def given(**values: Any) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def _far_ones(pair: Pair, forecast: Forecast, watch: Watch) -> Iterator[tuple[st
     for name, unit, observed, predicted in (
         (f"rate of {a.name}", f"{a.progress.unit}/s", rate_a, forecast.rate_a),
         (f"rate of {b.name}", f"{b.progress.unit}/s", rate_b, forecast.rate_b),
-        ("power", "W", watch.settled_power_w(), forecast.power_w),
+        ("power", "W", watch.account.settled_power_w(), forecast.power_w),
         (
             "work per joule",
             "per kJ",

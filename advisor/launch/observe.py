@@ -39,6 +39,7 @@ def observe(ran: Ran) -> Observation:
     """The record of a pair that is over, with its jobs in the order of their names."""
     pair, watch, forecast = ran.pair, ran.watch, ran.pair.forecast
     (a, b), (rate_a, rate_b) = pair.jobs, watch.settled_rates()
+    account = watch.account
     units = [one.job.granted.units for one in watch.jobs]
     seen = Observation(
         launch_id=ran.launch_id,
@@ -57,12 +58,19 @@ def observe(ran: Ran) -> Observation:
         rate_b=rate_b,
         solo_rate_a=pair.solo_rate_a,
         solo_rate_b=pair.solo_rate_b,
-        power_w=watch.settled_power_w(),
-        energy_j=watch.energy_j,
-        overlap_s=watch.overlap_s,
+        solo_power_a_w=pair.solo_power_a_w,
+        solo_power_b_w=pair.solo_power_b_w,
+        power_w=account.settled_power_w(),
+        energy_j=account.energy_j,
+        overlap_s=account.overlap_s,
         work_per_joule=watch.settled_work_per_joule(),
+        energy_saved=account.settled_energy_saved(),
         first_ended=_first_ended(watch.first_ended),
-        stranded_unit_s=watch.stranded_unit_s,
+        rest_s=account.rest_s,
+        rest_energy_j=account.rest_energy_j,
+        rest_energy_saved=account.rest_energy_saved(),
+        energy_saved_to_end=account.energy_saved_to_end(),
+        stranded_unit_s=account.stranded_unit_s,
         state=ran.state,
         started_at=ran.started_at,
         host=socket.gethostname(),
@@ -74,7 +82,7 @@ def observe(ran: Ran) -> Observation:
             *verdict_flags(one.results for one in watch.jobs),
         ),
     )
-    seen = _with_forecast(seen, forecast) if forecast else seen
+    seen = _with_forecast(seen, forecast, watch.first_ended) if forecast else seen
     return swapped(seen) if seen.job_a > seen.job_b else seen
 
 
@@ -94,6 +102,8 @@ def swapped(seen: Observation) -> Observation:
         rate_b=seen.rate_a,
         solo_rate_a=seen.solo_rate_b,
         solo_rate_b=seen.solo_rate_a,
+        solo_power_a_w=seen.solo_power_b_w,
+        solo_power_b_w=seen.solo_power_a_w,
         predicted_rate_a=seen.predicted_rate_b,
         predicted_rate_b=seen.predicted_rate_a,
         results_a=seen.results_b,
@@ -114,7 +124,11 @@ def append_observation(folder: Path, seen: Observation) -> None:
         os.fsync(file.fileno())
 
 
-def _with_forecast(seen: Observation, forecast: Forecast) -> Observation:
+def _with_forecast(
+    seen: Observation, forecast: Forecast, first_ended: tuple[int, ...]
+) -> Observation:
+    # Of the job that goes on.
+    rests = (forecast.rest_energy_saved_b, forecast.rest_energy_saved_a)
     return replace(
         seen,
         model_version=forecast.model_version,
@@ -122,6 +136,8 @@ def _with_forecast(seen: Observation, forecast: Forecast) -> Observation:
         predicted_rate_b=forecast.rate_b.value,
         predicted_power_w=forecast.power_w.value,
         predicted_work_per_joule=forecast.work_per_joule.value,
+        predicted_energy_saved=forecast.energy_saved and forecast.energy_saved.value,
+        predicted_rest_energy_saved=rests[first_ended[0]] if seen.rest_s else None,
     )
 
 

@@ -145,13 +145,17 @@ class PairRun:
         self._board.tell(jobs=tuple(jobs))
 
     def _show(self, watch: Watch, state: State | None = None) -> None:
+        account = watch.account
         changes = {
             "jobs": tuple(one.status() for one in watch.jobs),
-            "power_w": watch.power_w(),
-            "energy_j": watch.energy_j,
+            "power_w": account.power_w(),
+            "energy_j": account.energy_j,
             "work_per_joule": watch.work_per_joule(),
-            "overlap_s": watch.overlap_s,
-            "stranded_unit_s": watch.stranded_unit_s,
+            "energy_saved": account.recent_energy_saved(),
+            "overlap_s": account.overlap_s,
+            "rest_s": account.rest_s,
+            "rest_energy_j": account.rest_energy_j,
+            "stranded_unit_s": account.stranded_unit_s,
         }
         if state is None:
             self._board.tell(**changes)

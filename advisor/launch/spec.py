@@ -25,6 +25,11 @@ class Forecast:
         rate_a: Progress of the first job per second, in its own unit.
         solo_rate_a: Rate of the first job alone on the whole GPU; relative speeds divide by it.
         work_per_joule: Sum of relative speeds per watt, so relative work per joule.
+        energy_saved: Part of the energy saved for the same work, against one after the other,
+            while both run; None in launches of older versions.
+        rest_energy_saved_a: The same of what the first job does under its limit once the second
+            has ended, against the whole GPU; None where nothing is known of it.
+        rest_energy_saved_b: The same of the second job.
         coverage: Part of such values that the intervals are to hold.
     """
 
@@ -36,6 +41,9 @@ class Forecast:
     solo_rate_b: float
     work_per_joule: Interval
     coverage: float
+    energy_saved: Interval | None = None
+    rest_energy_saved_a: float | None = None
+    rest_energy_saved_b: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +54,7 @@ class Pair:
         job_a: The first job, as its file was when the launch was asked for.
         share_a_percent: 100 where there are no limits.
         solo_rate_a: Rate of the first job alone on the whole GPU; None without a profile.
+        solo_power_a_w: Power of the GPU then.
         forecast: None where no profile or no model was at hand.
         reported_a: First values that the first job reported on the whole GPU, as points keep them;
             its results are compared with them. None: not known.
@@ -58,6 +67,8 @@ class Pair:
     share_b_percent: float
     solo_rate_a: float | None = None
     solo_rate_b: float | None = None
+    solo_power_a_w: float | None = None
+    solo_power_b_w: float | None = None
     forecast: Forecast | None = None
     reported_a: str | None = None
     reported_b: str | None = None
@@ -76,6 +87,11 @@ class Pair:
     def solo_rates(self) -> tuple[float | None, float | None]:
         """Of both."""
         return self.solo_rate_a, self.solo_rate_b
+
+    @property
+    def solo_powers_w(self) -> tuple[float | None, float | None]:
+        """Of both."""
+        return self.solo_power_a_w, self.solo_power_b_w
 
     @property
     def name(self) -> str:

@@ -62,7 +62,11 @@ class LaunchStatus:
         power_w: Of the GPU, mean over the last seconds.
         energy_j: Of the GPU, while both jobs of this pair ran together.
         work_per_joule: Sum of relative speeds per watt over the last seconds.
+        energy_saved: Part of the energy saved for the same work, against one after the other,
+            over the last seconds; None without profiles.
         overlap_s: How long both jobs of this pair have run together so far.
+        rest_s: How long one of them has gone on after the other had ended.
+        rest_energy_j: Of that time.
         stranded_unit_s: Compute units that were held for a job that had ended, times seconds.
         supervisor_pid: The process that watches the jobs.
         warnings: Notes of the spec, then what came up, such as a prediction that is far from what
@@ -84,7 +88,10 @@ class LaunchStatus:
     power_w: float | None = None
     energy_j: float | None = None
     work_per_joule: float | None = None
+    energy_saved: float | None = None
     overlap_s: float = 0.0
+    rest_s: float = 0.0
+    rest_energy_j: float | None = None
     stranded_unit_s: float = 0.0
     started_at: str | None = None
     ended_at: str | None = None

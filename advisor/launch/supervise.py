@@ -71,7 +71,10 @@ def _run_pairs(
             power_w=None,
             energy_j=None,
             work_per_joule=None,
+            energy_saved=None,
             overlap_s=0.0,
+            rest_s=0.0,
+            rest_energy_j=None,
             stranded_unit_s=0.0,
         )
         run = PairRun(folder, spec, number, stage, board, stop_asked)

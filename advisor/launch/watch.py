@@ -4,18 +4,15 @@ import re
 import time
 
 from advisor.errors import JobError, LimitNotProvenError, PartitionError
-from advisor.launch.meter import Energy, Meter
-from advisor.launch.pace import Pace
+from advisor.launch.account import Account
+from advisor.launch.meter import Meter
 from advisor.launch.spec import LaunchSpec, Pair
 from advisor.launch.starting import stop_jobs
-from advisor.launch.watched import RECENT_S, Watched, relative
+from advisor.launch.watched import Watched, relative
 from advisor.results import read_first
 from advisor.runtime.backend import Backend
 from advisor.runtime.processes import wait_until
 from advisor.runtime.running_job import RunningJob
-
-SETTLE_S = 3.0
-"""The first seconds together are in no mean: clocks and caches find their level."""
 
 _ALIVE_S, _LIMIT_S = 1.0, 15.0
 """How often the back-end is asked, and how often each job is looked for under its limit."""
@@ -42,9 +39,7 @@ class Watch:
 
     Attributes:
         mode: Of the back-end.
-        overlap_s: How long both have run together.
-        energy_j: Of that time.
-        stranded_unit_s: Units held for a job that had ended, times seconds.
+        account: Time, energy and progress so far.
         first_ended: Indices of the jobs that ended first by themselves; empty: none did yet.
     """
 
@@ -58,17 +53,13 @@ class Watch:
     ) -> None:
         self._pair, self._backend, self._spec = pair, backend, spec
         self.mode = backend.mode
-        self._energy = Energy(meter)
-        self.begun_s = self._last_s = self._asked_s = self._checked_s = time.monotonic()
+        self.begun_s = self._asked_s = self._checked_s = time.monotonic()
         self.jobs = (
             Watched(jobs[0], self.begun_s, pair.solo_rate_a, read_first(pair.reported_a)),
             Watched(jobs[1], self.begun_s, pair.solo_rate_b, read_first(pair.reported_b)),
         )
         self._alarms: list[str] = []
-        self._recent_j, self._settled_j = Pace(RECENT_S), Pace()
-        self._first_j = self._energy.read(self.begun_s)
-        self.overlap_s, self.stranded_unit_s = 0.0, 0.0
-        self.energy_j: float | None = None
+        self.account = Account(pair, self.jobs, meter, self.begun_s)
         self.first_ended: tuple[int, ...] = ()
         self._silent = False
         for job in jobs:
@@ -91,20 +82,16 @@ class Watch:
         for one in were:
             one.look(now_s, self._spec.hang_s)
         self._judge(were)
-        self._account(now_s, were)
+        self.account.add(now_s, were)
         self._end([one for one in were if one.over])
         if not self.over:
             self._check_backend(now_s)
-
-    def power_w(self) -> float | None:
-        """Of the GPU, mean over the last seconds."""
-        return self._recent_j.rate()
 
     def work_per_joule(self) -> float | None:
         """Sum of relative speeds per watt over the last seconds."""
         # A job that is over adds nothing; when both are, there is nothing to tell.
         speeds = [one.relative_speed() for one in self._running()]
-        return work_per_joule(speeds, self.power_w()) if speeds else None
+        return work_per_joule(speeds, self.account.power_w()) if speeds else None
 
     def settled_rates(self) -> tuple[float | None, float | None]:
         """Of both, while both ran, without the first seconds."""
@@ -114,17 +101,13 @@ class Watch:
         """How long the time is that the settled means are of."""
         return max(one.settled.span_s for one in self.jobs)
 
-    def settled_power_w(self) -> float | None:
-        """As the rates."""
-        return self._settled_j.rate()
-
     def settled_work_per_joule(self) -> float | None:
         """As the rates."""
         speeds = [
             relative(rate, solo)
             for rate, solo in zip(self.settled_rates(), self._pair.solo_rates, strict=True)
         ]
-        return work_per_joule(speeds, self.settled_power_w())
+        return work_per_joule(speeds, self.account.settled_power_w())
 
     def alarms(self) -> list[str]:
         """What was found wrong with the jobs' results since this was asked last."""
@@ -152,32 +135,6 @@ class Watch:
             one.end("failed", "wrong-results", wrong)
         self._end([one for one, _ in guilty])
         self.stop()
-
-    def _account(self, now_s: float, were: list[Watched]) -> None:
-        """Add up the time since the last look, in which the jobs `were` running."""
-        total_j = self._energy.read(now_s)
-        if total_j is not None:
-            self._first_j = total_j if self._first_j is None else self._first_j
-            self._recent_j.add(now_s, total_j)
-        passed_s, self._last_s = now_s - self._last_s, now_s
-        if len(were) < len(self.jobs):
-            self._strand(passed_s)
-            return
-        self.overlap_s += passed_s
-        if total_j is not None and self._first_j is not None:
-            self.energy_j = total_j - self._first_j
-        # The look that finds a job at its end is in no mean: it ended at some time before.
-        if now_s - self.begun_s >= SETTLE_S and not any(one.over for one in self.jobs):
-            for one in self.jobs:
-                one.settled.add(now_s, one.steps)
-            if total_j is not None:
-                self._settled_j.add(now_s, total_j)
-
-    def _strand(self, passed_s: float) -> None:
-        # Without limits the other job has the whole GPU.
-        if self._pair.way == "split" and self.first_ended:
-            idle = self.jobs[self.first_ended[0]]
-            self.stranded_unit_s += passed_s * (idle.job.granted.units or 0)
 
     def _end(self, ended: list[Watched]) -> None:
         if not ended:

@@ -1,6 +1,8 @@
 """Starts a job under a share that was proven first, and ends what a killed advisor left behind."""
 
 import ctypes
+import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -96,6 +98,22 @@ def end_marked(backend: Backend, mark: Mapping[str, str]) -> None:
             for pid in marked_pids(mark):
                 send_signal(pid, number)
             wait_until(lambda: not marked_pids(mark), LEAVE_S)
+
+
+def check_program(job: Job, base: Mapping[str, str]) -> None:
+    """Whether the program of a job is there, before it is tried at every share.
+
+    Raises:
+        JobError: it is not.
+    """
+    program, folder = job.command[0], job.workdir or Path.cwd()
+    path = {**base, **dict(job.env)}.get("PATH", os.defpath)
+    here = (folder / program).exists() if "/" in program else shutil.which(program, path=path)
+    if not here:
+        raise JobError(
+            f"{job.name} cannot be started: there is no program {program}",
+            fix="check its command and workdir",
+        )
 
 
 def _popen(

@@ -11,8 +11,13 @@ from advisor.errors import BusyError
 
 
 @contextmanager
-def gpu_lock(folder: Path, gpu_uuid: str) -> Generator[None]:
+def gpu_lock(folder: Path, gpu_uuid: str, launch_id: str = "") -> Generator[None]:
     """Hold a GPU for this process: two advisors would measure each other.
+
+    Args:
+        folder: Of the locks of this host.
+        gpu_uuid: The GPU.
+        launch_id: Of the launch that holds it; empty: it is being measured.
 
     Raises:
         BusyError: another process holds it.
@@ -21,15 +26,26 @@ def gpu_lock(folder: Path, gpu_uuid: str) -> Generator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise BusyError(
-                f"GPU {gpu_uuid} is being measured by process {file.read().strip() or 'unknown'}",
-                fix="wait for it, or choose another GPU with --gpu",
-            ) from error
+            raise _busy(gpu_uuid, file.read()) from error
         if file.writable():
             file.truncate(0)
-            file.write(str(os.getpid()))
+            file.write(f"{os.getpid()} {launch_id}".strip())
             file.flush()
         yield
+
+
+def _busy(gpu_uuid: str, holder: str) -> BusyError:
+    process, _, launch_id = holder.strip().partition(" ")
+    if launch_id:
+        return BusyError(
+            f"GPU {gpu_uuid} has the launch {launch_id}",
+            fix=f"wait for it, or stop it: advisor launches stop {launch_id}; or choose another "
+            "GPU with --gpu",
+        )
+    return BusyError(
+        f"GPU {gpu_uuid} is being measured by process {process or 'unknown'}",
+        fix="wait for it, or choose another GPU with --gpu",
+    )
 
 
 def open_lock(folder: Path, name: str) -> IO[str]:

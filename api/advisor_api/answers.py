@@ -132,49 +132,68 @@ class BatchAnswer(Answer):
     answers: list[BatchItem]
 
 
-class UseAnswer(Answer):
-    """What a number of GPUs do."""
+class GroupAnswer(Answer):
+    """One or two jobs that have a GPU until both have ended, `count` times."""
 
-    gpus: int
+    count: int
     jobs: list[str]
-    way: str
+    work_s: list[float]
+    split: str
     shares_percent: list[float] | None
     environments: list[dict[str, str]]
     speeds: list[float]
+    times_s: list[float]
     power_w: float
+    energy_j: float
+    energy_saved: float
+    time_saved: float
+
+
+class ScheduleRow(Answer):
+    """One job of the queue: which GPU, when, at which share, beside which other one."""
+
+    gpu: int
+    start_s: float
+    end_s: float
+    number: int
+    job: str
+    work_s: float
+    share_percent: float
+    speed: float
+    beside: int | None
 
 
 class Totals(Answer):
-    """A placement as a whole; power is of all GPUs, W."""
+    """A whole queue to its end; energy is of all GPUs, idle ones too."""
 
-    gpus: int
-    gpus_used: int
-    jobs_placed: int
-    work: float
-    power_w: float
-    work_per_joule: float
-    waiting: dict[str, int]
+    energy_j: float
+    idle_j: float
+    makespan_s: float
+    mean_completion_s: float
+    slowest_job: str
+    slowest_speed: float
 
 
-class OtherPlacement(Totals):
-    """What a simpler way gives, and how much more the placement is worth."""
+class OtherSchedule(Totals):
+    """What a simpler way takes, and what part of it the plan saves."""
 
     way: str
-    gain: float | None
+    energy_saved: float
+    time_saved: float
 
 
 class PlacementAnswer(Totals):
-    """Which jobs share a GPU, which run alone, which wait."""
+    """Who shares a GPU with whom, when and where each job runs."""
 
     gpu_model: str
     objective: str
+    gpus: int
     jobs: int
     idle_power_w: float
-    uses: list[UseAnswer]
-    most_jobs: int
-    gap: float | None
+    groups: list[GroupAnswer]
+    schedule: list[ScheduleRow]
+    others: list[OtherSchedule]
     timed_out: bool
-    others: list[OtherPlacement]
     bundled_profiles: list[str]
     warnings: list[str]
     model: ModelName

@@ -52,6 +52,8 @@ class Asked:
         jobs: The first and the second job; it may be the first one again.
         gpu_model: None: the one that both profiles have in common.
         min_speed: Least relative speed by name of job.
+        max_p99_ms: Longest p99 latency by name of job; `default_max_p99_ms` of every other job
+            that answers requests.
         fine: Every split in steps of two SMs.
         work_s: What each job has to do, in seconds that it takes alone.
     """
@@ -60,6 +62,8 @@ class Asked:
     gpu_model: str | None = None
     objective: str = DEFAULT_OBJECTIVE
     min_speed: tuple[tuple[str, float], ...] = ()
+    max_p99_ms: tuple[tuple[str, float], ...] = ()
+    default_max_p99_ms: float | None = None
     max_power_w: float | None = None
     memory_mib: float | None = None
     fine: bool = False
@@ -78,6 +82,8 @@ class Asked:
             objective=self.objective,
             min_speed=dict(self.min_speed),
             default_min_speed=default_min_speed,
+            max_p99_ms=dict(self.max_p99_ms),
+            default_max_p99_ms=self.default_max_p99_ms,
             max_power_w=self.max_power_w,
             memory_mib=self.memory_mib,
             fine=self.fine,
@@ -164,13 +170,13 @@ class Engine:
         return await self._answer(await self._current(), asked)
 
     async def place(self, wanted: Wanted) -> Planned:
-        """Where many jobs run best; worked out beside everything else.
+        """Who shares with whom in a queue of jobs; worked out beside everything else.
 
         Raises:
             BusyError: too many placements are asked for at once.
-            InputError: a job without a profile, or an objective that is not for placements.
+            InputError: a job without a profile, or an objective that is not for queues.
             ModelError: as for `recommend`.
-            NoSplitError: no job keeps every limit.
+            NoSplitError: not every job can be placed within the limits.
             StoreError: the store cannot be read.
         """
         if self._placements >= PLACEMENTS_AT_ONCE + PLACEMENTS_WAITING:
@@ -205,8 +211,7 @@ class Engine:
 
     async def _place(self, wanted: Wanted) -> Planned:
         kept = await self._current()
-        names = list(dict.fromkeys(wanted.queue))
-        found = await self._found(kept, names, wanted.gpu_model)
+        found = await self._found(kept, wanted.names, wanted.gpu_model)
         predictor = await self._predictor(kept)
         checked = await self._checked(kept, found)
         limits = replace(wanted.limits, default_min_speed=self._min_speed)
@@ -245,7 +250,7 @@ class Engine:
     def _load(self, names: Sequence[str]) -> dict[str, Known]:
         points = [point for name in names for point in self._store.solo_points(job=name)]
         own = known_profiles(points, names)
-        return {n: k if k.profiles else bundled.profiles().get(n, k) for n, k in own.items()}
+        return {n: k.before(bundled.profiles().get(n, Known({}))) for n, k in own.items()}
 
     def _unknown(self, kept: _Kept, name: str) -> Exception:
         return unknown_job(name, self.jobs.names(kept.change, near=name))

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -58,6 +59,9 @@ _CODE_OF_STATUS = {
 
 _NAMED = 5
 """How many faults of a body are told at once; a large body may have thousands."""
+
+_TYPE = re.compile(r"constrained-|(dict|list|tuple|union|function-[a-z]+)\[")
+"""How the library names the types of which a value may be one."""
 
 _LONGEST = 80
 """Characters of a name out of a body that are repeated."""
@@ -163,11 +167,20 @@ def _hidden(status: int, code: str, what: str) -> Fault:
 
 
 def _faults_of_input(error: RequestValidationError) -> str:
-    faults = cast("Sequence[Mapping[str, Any]]", error.errors())
-    told = [f"{_place(fault['loc'])}: {fault['msg']}" for fault in faults[:_NAMED]]
-    more = f"; and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
-    return "; ".join(told) + more + "."
+    places: dict[str, list[str]] = {}
+    for fault in cast("Sequence[Mapping[str, Any]]", error.errors()):
+        places.setdefault(_place(fault["loc"]), []).append(_plain(str(fault["msg"])))
+    # A value that may be of several types has a fault for each of them.
+    told = [f"{place}: {', or '.join(dict.fromkeys(said))}" for place, said in places.items()]
+    more = f"; and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+    return "; ".join(told[:_NAMED]) + more + "."
 
 
 def _place(names: Sequence[str | int]) -> str:
-    return ".".join(str(name)[:_LONGEST] for name in names)
+    """Where a fault is, without the names that the library has for types."""
+    return ".".join(str(name)[:_LONGEST] for name in names if not _TYPE.match(str(name)))
+
+
+def _plain(message: str) -> str:
+    """What is wrong, in the words that JSON has for it."""
+    return message.replace("Input should", "it should").replace("valid dictionary", "JSON object")

@@ -10,7 +10,7 @@ from advisor.errors import InputError
 from advisor.gpu import Gpu
 from advisor.launch.spec import HANG_S, WhenOneEnds
 from advisor.objectives import DEFAULT_OBJECTIVE
-from advisor_api.schemas import Constraints, JobName, Objective, Strict
+from advisor_api.schemas import JobName, Objective, PairConstraints, Strict
 from advisor_models.launching import WantedLaunch, WantedPair, parse_split
 
 LAUNCH_ID = r"^[0-9a-zA-Z-]{1,100}$"
@@ -65,7 +65,7 @@ class LaunchRequest(Strict):
         None, description="30/70, uncapped or time-sliced; left out, the recommended one"
     )
     objective: Objective | None = Field(None, description="of a recommended split")
-    constraints: Constraints | None = Field(None, description="of a recommended split")
+    constraints: PairConstraints | None = Field(None, description="of a recommended split")
     allow_unsafe: bool = Field(
         default=False, description="launch `split` also at counts of SMs at which results are wrong"
     )
@@ -102,9 +102,11 @@ class LaunchRequest(Strict):
         """As the launcher takes it.
 
         Raises:
-            InputError: a least speed for a job that is not there.
+            InputError: a limit for a job that is not there.
         """
-        limits = self.constraints or Constraints()
+        limits = self.constraints or PairConstraints()
+        by_job_ms, for_all_ms = limits.longest_p99_ms
+        self._check_names(by_job_ms, "latency")
         return WantedLaunch(
             pairs=tuple(WantedPair(job_a=a, job_b=b, split=self.split) for a, b in self.pairs),
             gpu=gpu.uuid,
@@ -112,6 +114,8 @@ class LaunchRequest(Strict):
             units_total=gpu.units_total,
             objective=self.objective or DEFAULT_OBJECTIVE,
             min_speed=self._least_speeds(limits),
+            max_p99_ms=by_job_ms,
+            default_max_p99_ms=for_all_ms,
             max_power_w=limits.max_power_w,
             memory_mib=_smaller(limits.memory_mib, gpu.memory_mib),
             allow_unsafe=self.allow_unsafe,
@@ -122,16 +126,19 @@ class LaunchRequest(Strict):
             asked_by=asked_by,
         )
 
-    def _least_speeds(self, limits: Constraints) -> Mapping[str, float]:
-        jobs = {name for pair in self.pairs for name in pair}
+    def _least_speeds(self, limits: PairConstraints) -> Mapping[str, float]:
         least = limits.min_speed
         if least is None or isinstance(least, float | int):
+            jobs = {name for pair in self.pairs for name in pair}
             return {} if least is None else dict.fromkeys(jobs, least)
-        if strangers := sorted(set(least) - jobs):
-            raise InputError(
-                f"a minimum speed was given for {strangers[0]}", why="no such job is to be launched"
-            )
+        self._check_names(least, "minimum speed")
         return least
+
+    def _check_names(self, limits: Mapping[str, float], what: str) -> None:
+        if strangers := sorted(set(limits) - {name for pair in self.pairs for name in pair}):
+            raise InputError(
+                f"a {what} was given for {strangers[0]}", why="no such job is to be launched"
+            )
 
 
 def _smaller(asked: float | None, real: float | None) -> float | None:

@@ -13,10 +13,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from advisor.interval import Interval
+from advisor.launch.account import SETTLE_S
 from advisor.launch.drift import JUDGE_S, is_far
 from advisor.launch.spec import Forecast, LaunchSpec
 from advisor.launch.status import LaunchStatus, State
-from advisor.launch.watch import SETTLE_S
 from advisor.observations import Observation
 
 _QUANTITIES = ("rate", "power", "work_per_joule")
@@ -71,6 +71,12 @@ class Tally(Collector):
         yield _gauge("predicted_work_per_joule", f"{_WORTH}, as forecast", "gpu", {
             one.gpu_uuid: one.forecast and one.forecast.work_per_joule.value for one in running
         })  # fmt: skip
+        yield _gauge("observed_energy_saved", _SAVED, "gpu", {
+            one.gpu_uuid: one.energy_saved for one in running
+        })  # fmt: skip
+        yield _gauge("predicted_energy_saved", f"{_SAVED}, as forecast", "gpu", {
+            one.gpu_uuid: _predicted_saved(one) for one in running
+        })  # fmt: skip
         quantities = _QUANTITIES if self._whole else ()
         for name, text, counts in (
             ("judged", "Forecasts of pairs that have ended", judged),
@@ -83,6 +89,12 @@ class Tally(Collector):
 
 
 _WORTH = "Sum of relative speeds per watt of the launch that runs on a GPU, 1/J"
+
+_SAVED = "Energy saved for the same work by the launch on a GPU, against one after the other, part"
+
+
+def _predicted_saved(one: LaunchStatus) -> float | None:
+    return one.forecast and one.forecast.energy_saved and one.forecast.energy_saved.value
 
 
 def _gauge(

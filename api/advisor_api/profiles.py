@@ -13,9 +13,11 @@ from advisor.observations import Observation, Record
 from advisor.profiles import make_profiles
 from advisor.records import PairPoint, SoloPoint
 from advisor.rows import P, to_row
+from advisor.usable import why_no_profile
 from advisor_api import bundled
 from advisor_api.audit import Audit
 from advisor_api.service import Service
+from advisor_data.imports import check_import
 
 
 @contextmanager
@@ -102,10 +104,11 @@ def replacement(job: str, points: Sequence[SoloPoint]) -> str:
             why="the profile of one GPU model is replaced at a time",
             fix="send them one after the other",
         )
-    if not make_profiles(points):
+    check_import(points)
+    if why := why_no_profile(points):
         raise InputError(
             f"these points make no profile of {job}",
-            why="it needs 100 % and one smaller share at least, with right results",
+            why=f"{why}; it needs 100 % and one smaller share at least",
             fix="send the points of the whole sweep",
         )
     return models[0]
@@ -118,8 +121,14 @@ def take_in(service: Service, records: Sequence[Record], kind: type[Record]) -> 
 
 
 def take_in_points(service: Service, points: Sequence[Record]) -> dict[str, Any]:
-    """Keep points of both kinds, and count them."""
+    """Keep points of both kinds, and count them.
+
+    Raises:
+        InputError: shares that are fractions, or a second unit of the rates of one job.
+    """
     known = with_flags(points)
+    jobs = {point.job for point in known if isinstance(point, SoloPoint)}
+    check_import(known, [p for job in sorted(jobs) for p in service.store.solo_points(job=job)])
     solo, pairs = (take_in(service, known, kind) for kind in (SoloPoint, PairPoint))
     return {
         "read": solo["read"] + pairs["read"],

@@ -36,7 +36,7 @@ class Readiness:
             NotReadyError: some part is not.
         """
         codes = {name: await part.code() for name, part in self._parts.items()}
-        faults = [f"{name}: {code}" for name, code in codes.items() if code]
+        faults = [f"{name} ({code})" for name, code in codes.items() if code]
         if faults:
             raise NotReadyError("not ready: " + ", ".join(faults), fix="the server's log has more")
 

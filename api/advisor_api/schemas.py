@@ -3,7 +3,7 @@
 The names are those of docs/vocabulary.md and end in their unit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -14,7 +14,7 @@ from advisor.constraints import Limits
 from advisor.errors import InputError
 from advisor.objectives import DEFAULT_OBJECTIVE, find_objective
 from advisor.objectives import OBJECTIVES as ALL_OBJECTIVES
-from advisor.place import PLACE_OBJECTIVE
+from advisor.place import WORK_S, QueuedJob
 from advisor_api.engine import Asked
 from advisor_models.placing import Wanted
 
@@ -55,6 +55,8 @@ Objective: TypeAlias = Annotated[
 ]
 Speed: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 WorkSeconds: TypeAlias = Annotated[float, Field(ge=0, le=1e9)]
+Latency: TypeAlias = Annotated[float, Field(gt=0, le=1e9)]
+PositiveSeconds: TypeAlias = Annotated[float, Field(gt=0, le=1e9)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST_PLACED)]
 
 JobInPath: TypeAlias = Annotated[str, Path(pattern=NAME, description="name of a job")]
@@ -99,8 +101,26 @@ class Constraints(Strict):
         default=None, description="most power of the GPU, W"
     )
     memory_mib: Annotated[float, Field(gt=0, le=1e9)] | None = Field(
-        default=None, description="memory of the card, MiB; left out, it is not looked at"
+        default=None,
+        description="memory of the card, MiB; left out, that of its model, where it is known",
     )
+
+
+class PairConstraints(Constraints):
+    """What two jobs must keep."""
+
+    max_p99_ms: Latency | Annotated[dict[JobName, Latency], Field(max_length=MOST_TYPES)] | None = (
+        Field(
+            default=None,
+            description="longest p99 latency of jobs that answer requests, ms: of all, or by name",
+        )
+    )
+
+    @property
+    def longest_p99_ms(self) -> tuple[dict[str, float], float | None]:
+        """By name of job, and of every other job that answers requests."""
+        most_ms = self.max_p99_ms
+        return (most_ms, None) if isinstance(most_ms, dict) else ({}, most_ms)
 
 
 class RecommendationRequest(Strict):
@@ -113,7 +133,7 @@ class RecommendationRequest(Strict):
         default=None, description="else the one that both profiles have in common"
     )
     objective: Objective = DEFAULT_OBJECTIVE
-    constraints: Constraints = Constraints()
+    constraints: PairConstraints = PairConstraints()
     splits: Literal["nine", "fine"] = Field(
         default="nine", description="10/90 to 90/10, or every split in steps of two SMs"
     )
@@ -126,11 +146,14 @@ class RecommendationRequest(Strict):
 
     def asked(self) -> Asked:
         """As the engine takes it."""
+        by_job_ms, for_all_ms = self.constraints.longest_p99_ms
         return Asked(
             jobs=(self.jobs[0], self.jobs[1]),
             gpu_model=self.gpu,
             objective=self.objective,
             min_speed=tuple(sorted(_least_speeds(self.constraints, self.jobs).items())),
+            max_p99_ms=tuple(sorted(by_job_ms.items())),
+            default_max_p99_ms=for_all_ms,
             max_power_w=self.constraints.max_power_w,
             memory_mib=self.constraints.memory_mib,
             fine=self.splits == "fine",
@@ -147,18 +170,23 @@ class BatchRequest(Strict):
 
 
 class PlacementRequest(Strict):
-    """Many jobs for a number of GPUs."""
+    """A queue of jobs for a number of GPUs."""
 
     jobs: (
         Annotated[dict[JobName, Count], Field(min_length=1, max_length=MOST_TYPES)]
         | Annotated[list[JobName], Field(min_length=1, max_length=MOST_PLACED)]
     ) = Field(description="how many of each job, or one name for each in the order of the queue")
     gpus: Count = Field(description="how many GPUs there are")
+    work_s: PositiveSeconds | dict[JobName, PositiveSeconds] = Field(
+        default=WORK_S,
+        description="time that a job takes alone, of all jobs or by name; an hour for jobs that "
+        "are not named",
+    )
     gpu: GpuModel | None = Field(
         default=None, description="else the one that all profiles have in common"
     )
     objective: Objective = Field(
-        default=PLACE_OBJECTIVE, description="throughput-per-watt or throughput"
+        default=DEFAULT_OBJECTIVE, description="energy-efficiency or throughput"
     )
     constraints: Constraints = Constraints()
     time_limit_s: Annotated[float, Field(gt=0, le=MOST_SEARCH_S)] = Field(
@@ -169,9 +197,9 @@ class PlacementRequest(Strict):
         """As placing takes it.
 
         Raises:
-            InputError: too many jobs, or a least speed for one that is not there.
+            InputError: too many jobs, or a number for one that is not there.
         """
-        queue = self._queue()
+        queue = self._names()
         names = list(dict.fromkeys(queue))
         if len(names) > MOST_TYPES:
             raise InputError(
@@ -180,7 +208,7 @@ class PlacementRequest(Strict):
                 fix="place them in parts",
             )
         return Wanted(
-            queue=queue,
+            queue=self._queue(queue, names),
             gpus=self.gpus,
             objective=self.objective,
             limits=self._limits(names),
@@ -189,7 +217,13 @@ class PlacementRequest(Strict):
             time_limit_s=self.time_limit_s,
         )
 
-    def _queue(self) -> list[str]:
+    def _queue(self, queue: Sequence[str], names: Sequence[str]) -> list[QueuedJob]:
+        works = self.work_s if isinstance(self.work_s, dict) else dict.fromkeys(names, self.work_s)
+        _check_there("work", works, names)
+        jobs = {name: QueuedJob(name, works.get(name, WORK_S)) for name in names}
+        return [jobs[name] for name in queue]
+
+    def _names(self) -> list[str]:
         if isinstance(self.jobs, list):
             return self.jobs
         if (jobs := sum(self.jobs.values())) > MOST_PLACED:
@@ -198,15 +232,18 @@ class PlacementRequest(Strict):
 
     def _limits(self, names: Sequence[str]) -> Limits:
         least = _least_speeds(self.constraints, names)
-        if strangers := sorted(set(least) - set(names)):
-            raise InputError(
-                f"a minimum speed was given for {', '.join(strangers[:5])}",
-                why="no such job is to be placed",
-            )
+        _check_there("a minimum speed", least, names)
         return Limits(
             min_speed=least,
             max_power_w=self.constraints.max_power_w,
             memory_mib=self.constraints.memory_mib,
+        )
+
+
+def _check_there(what: str, named: Iterable[str], names: Iterable[str]) -> None:
+    if strangers := sorted(set(named) - set(names)):
+        raise InputError(
+            f"{what} was given for {', '.join(strangers[:5])}", why="no such job is to be placed"
         )
 
 

@@ -7,6 +7,9 @@ from advisor.records import PairPoint, SoloPoint
 from advisor.rows import P
 from advisor_data.files import read_points
 
+GPU_MODEL = "NVIDIA H200"
+"""What most bundled points were measured on: taken where nobody says which GPU model is meant."""
+
 
 def bundled_solo_points() -> list[SoloPoint]:
     """Solo points measured on real GPUs.

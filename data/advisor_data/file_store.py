@@ -53,6 +53,18 @@ class FileStore:
         """See `Store.delete_profile`; each file is changed as a whole."""
         return self._change_profile(job, gpu_model, {})
 
+    def delete(self, points: Iterable[Record]) -> int:
+        """See `Store.delete`; each file is changed as a whole."""
+        ids: defaultdict[tuple[type[Record], Path], set[str]] = defaultdict(set)
+        for point in points:
+            kind = type(point)
+            ids[kind, self._path(kind, _group(point))].add(point.point_id)
+        return sum(
+            self._file(path, kind).change(lambda p, gone=gone: p.point_id in gone, [])
+            for (kind, path), gone in ids.items()
+            if path.exists()
+        )
+
     def solo_points(
         self, *, job: str | None = None, gpu_model: str | None = None, run: str | None = None
     ) -> list[SoloPoint]:

@@ -11,9 +11,11 @@ from advisor_data.points import IDENTITY
 _TYPE_NAMES = {str: "text", float: "number", int: "whole number", bool: "true/false", tuple: "list"}
 
 SOLO_CSV = """\
-job,gpu_model,gpu_uuid,share_percent,rate,rate_unit,power_w,window_s,started_at,run
-resnet50-train,NVIDIA H200,GPU-9f3c,50,800,images,400,12,2026-01-31T12:00:00+00:00,night-7
-resnet50-train,NVIDIA H200,GPU-9f3c,100,1200,images,,12,2026-01-31T12:00:20+00:00,night-7
+job,gpu_model,gpu_uuid,share_percent,rate,rate_unit,power_w,idle_power_w,power_limit_w,memory_used_mib,\
+window_s,started_at,run
+my-train,NVIDIA H200,GPU-9f3c,10,200,images,250,75,700,9000,12,2026-01-31T12:00:00+00:00,night-7
+my-train,NVIDIA H200,GPU-9f3c,50,800,images,400,75,700,9000,12,2026-01-31T12:00:20+00:00,night-7
+my-train,NVIDIA H200,GPU-9f3c,100,1200,images,550,75,700,9000,12,2026-01-31T12:00:40+00:00,night-7
 """
 
 PAIRS_CSV = """\
@@ -44,7 +46,8 @@ _IDENTITY = f"""
 words are explained in [flags.md](flags.md).
 
 The jobs of a pair stand in the order of their names, so that each pair is written in one way only;
-those of an observation too.
+those of an observation too. Pairs that are brought in the other way round are swapped, with all
+columns of both jobs.
 A pair in which a job failed has no rates, the flag `failed`, and the reason in `error`.
 
 ## What makes two rows the same measurement
@@ -73,10 +76,17 @@ have, in any order. The numbers of these examples are made up:
 {PAIRS_CSV}```
 
     advisor data import points.csv pairs.csv
+    advisor recommend my-train triad
+
+A profile needs rate and power at 100 % and at one smaller share. The import says which points make
+none and why, which of the power of the idle GPU, the power limit and the memory is missing and what
+stands in for it, and where a profile takes the place of a bundled one. `advisor recommend`
+takes a file without keeping it: `--profiles points.csv`. `advisor data delete` removes points.
 
 - Rows with a column `launch_id` are observations, others with `job_a` pairs; a file that `advisor`
   writes holds one kind.
-- `rate` is progress per second and `rate_unit` says of what; rates of one job must share a unit.
+- `rate` is progress per second and `rate_unit` says of what; a second unit of one job is refused.
+- Shares are in percent: 50, not 0.5.
 - `started_at` is ISO 8601 in UTC, with `Z` or `+00:00`.
 - `run` is any name for the session; points of one run were measured under the same conditions.
 - `.parquet` and `.jsonl` files work the same way. In them `flags` may be a list.
@@ -88,6 +98,10 @@ refused.
 
 `advisor data export FILE` writes solo points, with `--kind pairs` pair points, with `--kind
 observations` what launched pairs did; `--job` and `--run` choose among them.
+
+`advisor data delete --job JOB` removes stored solo points, of one GPU model with `--gpu-model`, of
+one run with `--run`, other kinds with `--kind`. It says how many and asks; `--yes` does not ask.
+Files and bundled points stay, so a bundled profile that was hidden is back.
 
 ## Where points are kept
 

@@ -75,8 +75,11 @@ def open_engine(url: str) -> Engine:
     return engine
 
 
-def migrate(url: str) -> None:
+def migrate(url: str) -> bool:
     """Bring the schema of a database to the one of this version.
+
+    Returns:
+        Whether anything had to be done.
 
     Raises:
         InputError: the URL is none, or of another database.
@@ -84,7 +87,7 @@ def migrate(url: str) -> None:
     """
     engine = make_engine(url)
     try:
-        _upgrade(engine)
+        return _upgrade(engine)
     finally:
         engine.dispose()
 
@@ -195,7 +198,8 @@ def _make_durable(connection: Any, _record: object) -> None:
             time.sleep(0.05)
 
 
-def _upgrade(engine: Engine) -> None:
+def _upgrade(engine: Engine) -> bool:
+    """Whether the schema was an older one, or there was none."""
     with store_errors(engine.url), engine.begin() as connection:
         connection.exec_driver_sql(_MIGRATION_LOCK[engine.dialect.name])
         state = schema_state(connection)
@@ -203,3 +207,4 @@ def _upgrade(engine: Engine) -> None:
             upgrade(connection)
         else:
             refuse_other(state, engine.url)
+        return state == "older"

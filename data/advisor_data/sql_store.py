@@ -43,6 +43,13 @@ class SqlStore:
             count_change(connection)
             return _delete_profile(connection, job, gpu_model)
 
+    def delete(self, points: Iterable[Record]) -> int:
+        """See `Store.delete`."""
+        ordered = _in_writing_order(points)
+        with store_errors(self._engine.url), self._engine.begin() as connection:
+            count_change(connection)
+            return sum(_delete(connection, point) for point in ordered)
+
     def solo_points(
         self, *, job: str | None = None, gpu_model: str | None = None, run: str | None = None
     ) -> list[SoloPoint]:
@@ -103,6 +110,11 @@ def _insert(connection: Connection, kind: type[Record], points: Iterable[Record]
     if not rows:
         return 0
     return connection.execute(insert_new(connection, tables[kind]), rows).rowcount
+
+
+def _delete(connection: Connection, point: Record) -> int:
+    table = tables[type(point)]
+    return connection.execute(delete(table).where(table.c.point_id == point.point_id)).rowcount
 
 
 def _delete_profile(connection: Connection, job: str, gpu_model: str | None) -> int:

@@ -79,6 +79,17 @@ class Store(Protocol):
         """
         ...
 
+    def delete(self, points: Iterable[Record]) -> int:
+        """Forget these points, of one kind or mixed.
+
+        Returns:
+            How many went; those that are not there do not count.
+
+        Raises:
+            StoreError: they could not be removed.
+        """
+        ...
+
     def close(self) -> None: ...
 
     def __enter__(self) -> Self: ...
@@ -106,8 +117,21 @@ def open_store(url: str | None, home: Path) -> Store:
     return _sql("sql_store").open_sql_store(url)
 
 
-def migrate(url: str | None, home: Path) -> None:
+def is_begun(url: str | None, home: Path) -> bool:
+    """Whether there may be points; opening a store makes one where there is none.
+
+    Args:
+        url: As for `open_store`.
+        home: As for `open_store`.
+    """
+    return url is not None or home.exists()
+
+
+def migrate(url: str | None, home: Path) -> bool:
     """Bring the schema of a database to the one of this version; nothing to do for files.
+
+    Returns:
+        Whether anything had to be done.
 
     Args:
         url: As for `open_store`.
@@ -118,8 +142,7 @@ def migrate(url: str | None, home: Path) -> None:
         StoreError: the database cannot be reached, or a newer version has changed its schema.
     """
     url = url or default_url(home)
-    if not url.startswith(FILES_PREFIX):
-        _sql("sql_engine").migrate(url)
+    return not url.startswith(FILES_PREFIX) and bool(_sql("sql_engine").migrate(url))
 
 
 def default_url(home: Path) -> str:

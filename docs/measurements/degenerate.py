@@ -4,7 +4,7 @@
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +18,7 @@ from advisor.degenerate import (
     with_pair_flags,
     with_solo_flags,
 )
-from advisor.flags import DEGENERATE, DOUBTFUL
+from advisor.flags import DEGENERATE, DOUBTFUL, UNREAD
 from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor.records import PairPoint, SoloPoint
 from advisor_data.bundled import (
@@ -55,6 +55,8 @@ WORDS = {
     "exclusive": "one after the other",
 }
 
+GPU_MODELS = {"NVIDIA H200": "H200", "NVIDIA H100 80GB HBM3": "H100"}
+
 NAMES = {
     "wrong": "training and dit-step at unsafe counts",
     "right": "at safe counts, and jobs without bf16 products",
@@ -69,14 +71,14 @@ def main() -> None:
     pairs = with_pair_flags(_unflagged(bundled_pair_points()), solos)
     print_bounds(solos, lambda point: _truth(point, bf16))
     print_flagged(solos)
-    print_pairs(pairs, bf16)
-    print_gains(pairs, [*solos, *bundled_reference_points()], bf16)
+    print_pairs(pairs)
+    print_gains(pairs, [*solos, *bundled_reference_points()])
 
 
 def print_bounds(solos: Sequence[SoloPoint], truth: Callable[[SoloPoint], str]) -> None:
     """What each bound finds among points that nothing else speaks against."""
     sweeps = _sweeps(solos)
-    clean = [p for p in solos if not (DOUBTFUL - {DEGENERATE}).intersection(p.flags)]
+    clean = [p for p in solos if not (DOUBTFUL - {DEGENERATE, UNREAD}).intersection(p.flags)]
     groups = {name: [p for p in clean if truth(p) == name] for name in NAMES}
     columns = [f"{NAMES[name]} ({len(found)})" for name, found in groups.items()]
     last = f"not flagged, {ACCEPTED_DROP:.0%} or more below the whole GPU"
@@ -110,28 +112,36 @@ def print_flagged(solos: Sequence[SoloPoint]) -> None:
     print(f"\n{sum(map(len, found.values()))} of {len(solos)} solo points of {len(found)} jobs.\n")
 
 
-def print_pairs(pairs: Sequence[PairPoint], bf16: set[str]) -> None:
+def print_pairs(pairs: Sequence[PairPoint]) -> None:
     """How many pair points and pairs are flagged, and how many others nobody can vouch for."""
-    flagged = [p for p in pairs if DEGENERATE in p.flags]
-    others = [p for p in pairs if DEGENERATE not in p.flags and _is_unsafe(p, bf16)]
-    _row("pair points", "points", "pairs")
-    _row("---", "---", "---")
-    _row("all", str(len(pairs)), _names(pairs))
-    _row(f"flagged `{DEGENERATE}`", str(len(flagged)), _names(flagged))
-    _row("not flagged, with a bf16 job at an unsafe count", str(len(others)), _names(others))
+    _row("pair points", *(f"{short}: points, pairs" for short in GPU_MODELS.values()))
+    _row(*["---"] * (1 + len(GPU_MODELS)))
+    kinds = {
+        "all": pairs,
+        f"flagged `{DEGENERATE}`": [p for p in pairs if DEGENERATE in p.flags],
+        f"flagged `{UNREAD}` only": [
+            p for p in pairs if UNREAD in p.flags and DEGENERATE not in p.flags
+        ],
+    }
+    for name, found in kinds.items():
+        of_models = ([p for p in found if p.gpu_model == model] for model in GPU_MODELS)
+        _row(name, *(f"{len(points)}, {_names(points)}" for points in of_models))
     print()
 
 
-def print_gains(pairs: Sequence[PairPoint], solos: Sequence[SoloPoint], bf16: set[str]) -> None:
+def print_gains(pairs: Sequence[PairPoint], solos: Sequence[SoloPoint]) -> None:
     """The gains as they were published, and on what is left."""
-    every = _pairs(_unflagged(pairs), _unflagged(solos))
+    h200, h100 = GPU_MODELS
+    every = [p for p in _pairs(_without(pairs), _without(solos)) if p.gpu_model == h200]
+    likely = [p for p in _pairs(_read(pairs), solos) if p.gpu_model == h200]
     left = _pairs(pairs, solos)
-    neither = [pair for pair in left if not bf16.intersection((pair.job_a, pair.job_b))]
     kinds = {
-        "all points, as published": every,
-        f"not flagged `{DEGENERATE}`": left,
-        "12 + 118, 66 + 66 and 118 + 12 SMs only": [_at_safe_splits(pair) for pair in every],
-        "neither job has bf16 products": neither,
+        "H200: all points, as published": every,
+        f"H200: not flagged `{DEGENERATE}`": likely,
+        "H200: 12 + 118, 66 + 66 and 118 + 12 SMs only": list(map(_at_safe_splits, every)),
+        f"H200: nor `{UNREAD}`": [pair for pair in left if pair.gpu_model == h200],
+        f"H100: nor `{UNREAD}`": [pair for pair in left if pair.gpu_model == h100],
+        f"both: nor `{UNREAD}`": left,
     }
     _row("points", "best split over", "pairs", "mean", "median", "most", "least")
     _row(*["---"] * 7)
@@ -168,11 +178,6 @@ def _truth(point: SoloPoint, bf16: set[str]) -> str:
     return "wrong" if "-train" in point.job or point.job == "dit-step" else "not known"
 
 
-def _is_unsafe(point: PairPoint, bf16: set[str]) -> bool:
-    seats = ((point.job_a, point.units_a), (point.job_b, point.units_b))
-    return any(job in bf16 and units not in SAFE_UNITS for job, units in seats)
-
-
 def _sweep(point: SoloPoint) -> tuple[str, str, str]:
     return point.job, point.gpu_uuid, point.run
 
@@ -190,8 +195,17 @@ def _part_of_whole(point: SoloPoint, sweeps: dict[tuple[str, str, str], list[Sol
     return (energy_above_idle_j(point) or 0) / (energy_above_idle_j(whole) or 1)
 
 
-def _unflagged(points: Iterable[_Point]) -> list[_Point]:
-    return [replace(p, flags=tuple(f for f in p.flags if f != DEGENERATE)) for p in points]
+def _unflagged(points: Iterable[_Point], flags: Collection[str] = (DEGENERATE,)) -> list[_Point]:
+    return [replace(p, flags=tuple(f for f in p.flags if f not in flags)) for p in points]
+
+
+def _without(points: Iterable[_Point]) -> list[_Point]:
+    return _unflagged(points, (DEGENERATE, UNREAD))
+
+
+def _read(points: Iterable[_Point]) -> list[_Point]:
+    """As if the results of all of them had been read."""
+    return _unflagged(points, (UNREAD,))
 
 
 def _names(pairs: Iterable[PairPoint]) -> str:

@@ -15,7 +15,9 @@ from advisor.rules import MEANINGS
 from advisor.safe_counts import CheckedCounts
 from advisor.same_work import same_work
 from advisor.settings import Settings
+from advisor.wording import listed
 from advisor_models.gpu_warnings import gpu_warnings
+from advisor_models.idle_power import with_idle_power
 from advisor_models.known_profiles import Found, checked_on
 from advisor_models.manifest import Manifest
 from advisor_models.onnx_predictor import OnnxPredictor
@@ -61,8 +63,9 @@ def answer_by(
         InputError: the request does not fit the jobs.
         NoSplitError: nothing keeps every limit.
     """
+    found, assumed = with_idle_power(found, predictor.manifest.fill)
     given = recommend(found.a, found.b, predictor, request, checked)
-    more = (*_of_model(predictor, given), *of_check(found, checked), *_of_input(found))
+    more = (*_of_model(predictor, given), *of_check(found, checked), *_of_input(found), *assumed)
     given = dataclasses.replace(given, warnings=(*given.warnings, *more))
     return Answer(given, predictor.manifest)
 
@@ -170,6 +173,11 @@ def of_check(found: Found, checked: CheckedCounts | None) -> Iterator[str]:
 
 def _of_input(found: Found) -> Iterator[str]:
     """The data card of the bundled points says so of all of them."""
+    if found.other_models:
+        yield (
+            f"both were profiled on {listed(found.other_models)}, too: --gpu-model, or `gpu` in a "
+            "request"
+        )
     if found.bundled:
         names = " and ".join(found.bundled)
         yield f"bundled, so measured with random input, on which power depends: {names}"

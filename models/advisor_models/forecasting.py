@@ -4,13 +4,16 @@ import math
 from dataclasses import replace
 
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
+from advisor.interval import Interval
 from advisor.job import Job
 from advisor.launch.spec import Forecast, Pair
 from advisor.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
-from advisor.predictions import Prediction
+from advisor.predictions import Prediction, Way
 from advisor.profiles import Profile
 from advisor.recommend import Recommendation, Request
+from advisor.recommendation import is_mirrored, nearest
 from advisor.settings import Settings
+from advisor.wording import less_or_more
 from advisor_models.answer import answer
 from advisor_models.gpu_warnings import gpu_warnings
 from advisor_models.known_profiles import Found, checked_on, find_profiles
@@ -28,7 +31,7 @@ def recommended(
     Raises:
         InputError: a job has no profile.
         ModelError: there is no model, or it is damaged.
-        NoSplitError: nothing keeps every limit, or the jobs had better not share.
+        NoSplitError: nothing keeps every limit, or the jobs should not share.
     """
     names = (job_a.name, job_b.name)
     found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
@@ -36,6 +39,8 @@ def recommended(
         objective=wanted.objective,
         min_speed={job: least for job, least in wanted.min_speed.items() if job in names},
         default_min_speed=settings.min_speed,
+        max_p99_ms={job: most for job, most in wanted.max_p99_ms.items() if job in names},
+        default_max_p99_ms=_default_p99_ms(wanted, found),
         max_power_w=wanted.max_power_w,
         memory_mib=wanted.memory_mib,
     )
@@ -51,7 +56,7 @@ def recommended(
         share_b_percent=choice.share_b_percent,
     )
     known = _with_profiles(pair, found)
-    return _with_forecast(known, choice, given.manifest), given.recommendation.warnings
+    return _with_forecast(known, choice, given.manifest, found), given.recommendation.warnings
 
 
 def with_forecast(
@@ -90,17 +95,31 @@ def _expected(
     except (InputError, ModelError) as error:
         return pair, (f"no forecast: {error}",)
     warnings = tuple(gpu_warnings(predictor.manifest, found.profiles))
-    return _with_forecast(pair, expected, predictor.manifest), warnings
+    return _with_forecast(pair, expected, predictor.manifest, found), warnings
+
+
+def _default_p99_ms(wanted: WantedLaunch, found: Found) -> float | None:
+    """A limit for all that serve says nothing of a pair in a queue that does not."""
+    serves = any(profile.serving for profile in found.profiles)
+    return wanted.default_max_p99_ms if serves or len(wanted.pairs) == 1 else None
 
 
 def _better_apart(r: Recommendation) -> NoSplitError:
     splits = [o for o in r.candidates if o.prediction.way != "exclusive" and not o.misses]
     near = max(splits, key=lambda option: option.worth.value, default=None)
-    anyway = f", or share it anyway: --split {near.name}" if near else ""
+    if near is None:
+        kept = nearest(r.candidates[:-1], mirrored=is_mirrored(r.a, r.b))
+        return NoSplitError(
+            f"no split of {r.a.job} and {r.b.job} on the {r.a.gpu_model} keeps the limits",
+            why=f"nearest is {kept.name}: {'; '.join(miss.text for miss in kept.misses)}",
+            fix="run one after the other, or loosen that limit",
+        )
+    saved = near.prediction.result.energy_saved
     return NoSplitError(
-        f"{r.a.job} and {r.b.job} had better not share a {r.a.gpu_model}",
-        why=f"one after the other is worth most by {r.objective.name}",
-        fix=f"run one after the other{anyway}",
+        f"{r.a.job} and {r.b.job} should not share the {r.a.gpu_model}",
+        why=f"at best, with {near.name}, the same work takes {less_or_more(saved)} energy than one "
+        f"after the other (objective {r.objective.name})",
+        fix=f"run one after the other, or share it anyway: --split {near.name}",
     )
 
 
@@ -112,6 +131,8 @@ def _with_profiles(pair: Pair, found: Found) -> Pair:
         job_b=_with_memory(pair.job_b, found.b.memory_used_mib),
         solo_rate_a=found.a.whole_gpu_rate,
         solo_rate_b=found.b.whole_gpu_rate,
+        solo_power_a_w=found.a.whole_gpu_power_w,
+        solo_power_b_w=found.b.whole_gpu_power_w,
         reported_a=_reported(pair.job_a, found.a),
         reported_b=_reported(pair.job_b, found.b),
     )
@@ -129,7 +150,7 @@ def _with_memory(job: Job, used_mib: float | None) -> Job:
     return replace(job, memory_mib=math.ceil(used_mib))
 
 
-def _with_forecast(pair: Pair, expected: Prediction, manifest: Manifest) -> Pair:
+def _with_forecast(pair: Pair, expected: Prediction, manifest: Manifest, found: Found) -> Pair:
     forecast = Forecast(
         model_version=manifest.version,
         rate_a=expected.rate_a,
@@ -139,5 +160,23 @@ def _with_forecast(pair: Pair, expected: Prediction, manifest: Manifest) -> Pair
         solo_rate_b=expected.solo_rate_b,
         work_per_joule=expected.worth(OBJECTIVES[PER_WATT_OBJECTIVE]),
         coverage=manifest.intervals.coverage,
+        energy_saved=_finite(expected.energy_saved),
+        rest_energy_saved_a=_rest(found.a, pair.share_a_percent, expected.way),
+        rest_energy_saved_b=_rest(found.b, pair.share_b_percent, expected.way),
     )
     return replace(pair, forecast=forecast)
+
+
+def _finite(found: Interval) -> Interval | None:
+    """None where a job may stand still: nothing is saved then, and infinity is no JSON."""
+    return found if all(map(math.isfinite, (found.low, found.value, found.high))) else None
+
+
+def _rest(profile: Profile, share_percent: float, way: Way) -> float | None:
+    """What a job saves when it goes on under its limit, against the same work on the whole GPU."""
+    if way != "split":
+        return 0.0
+    at = profile.at([share_percent])
+    alone_w = float(at["rate"][0]) / profile.whole_gpu_rate * profile.whole_gpu_power_w
+    saved = 1 - float(at["power_w"][0]) / alone_w
+    return saved if math.isfinite(saved) else None

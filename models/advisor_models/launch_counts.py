@@ -2,10 +2,32 @@
 
 from pathlib import Path
 
+from advisor.gpu import WHOLE, units_for_percent
 from advisor.launch.spec import Pair
 from advisor.safe_counts import Safety
 from advisor.safe_splits import check_shares, unchecked_texts, unsafe_texts
 from advisor_data.checked import checked_counts
+
+
+def over_subscribed(pair: Pair, units_total: int | None) -> tuple[str, ...]:
+    """A word on limits that add up to more than the GPU.
+
+    Args:
+        pair: With its shares.
+        units_total: SMs of the GPU, where they are known.
+    """
+    if pair.way != "split":
+        return ()
+    shares = pair.shares_percent
+    if units_total:
+        units = [units_for_percent(share, units_total) for share in shares]
+        over = f"{sum(units)} of {units_total} SMs" if sum(units) > units_total else ""
+    else:
+        # Exact counts are asked for as whole percentages, rounded up: two of them can reach 101.
+        over = f"{sum(shares):g} %" if sum(shares) >= WHOLE + 2 else ""
+    if not over:
+        return ()
+    return (f"{pair.name} is over-subscribed: {over}, so the jobs compete for the SMs of both",)
 
 
 def count_notes(pair: Pair, a: Safety, b: Safety, *, allow_unsafe: bool) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from advisor.launch.folder import new_launch_id
 from advisor.launch.spec import HANG_S, LaunchSpec, LaunchWay, Pair, WhenOneEnds
 from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor.settings import Settings
-from advisor_models.launch_counts import count_notes, host_safety
+from advisor_models.launch_counts import count_notes, host_safety, over_subscribed
 
 _WAYS: tuple[LaunchWay, ...] = ("uncapped", "time-sliced")
 
@@ -45,6 +45,8 @@ class WantedLaunch:
         units_total: SMs of that GPU, where they are known.
         objective: Of recommended splits, as are all limits.
         min_speed: Least relative speed by name of job; counts in the pairs that have that job.
+        max_p99_ms: Longest p99 latency by name of job; `default_max_p99_ms` of every other job
+            that answers requests, in the pairs that have one.
         max_power_w: Most power of the GPU.
         memory_mib: Of the GPU, where it is known.
         profiles: File of solo points; None: the stored and the bundled ones.
@@ -59,6 +61,8 @@ class WantedLaunch:
     units_total: int | None = None
     objective: str = DEFAULT_OBJECTIVE
     min_speed: Mapping[str, float] = field(default_factory=dict[str, float])
+    max_p99_ms: Mapping[str, float] = field(default_factory=dict[str, float])
+    default_max_p99_ms: float | None = None
     max_power_w: float | None = None
     memory_mib: float | None = None
     profiles: Path | None = None
@@ -79,7 +83,7 @@ def make_spec(wanted: WantedLaunch, settings: Settings) -> LaunchSpec:
     Raises:
         InputError: an unknown job, a split that is none, or a recommendation without profiles.
         ModelError: there is no model to recommend by.
-        NoSplitError: no way keeps every limit, or the jobs had better not share a GPU.
+        NoSplitError: no way keeps every limit, or the jobs should not share a GPU.
         StoreError: what the check of the GPU model found cannot be read.
         UnsafeCountError: a given split has a count of units at which results are wrong.
     """
@@ -94,7 +98,13 @@ def make_spec(wanted: WantedLaunch, settings: Settings) -> LaunchSpec:
         hang_s=wanted.hang_s,
         stop_on_wrong_results=_stops(wanted),
         asked_by=wanted.asked_by,
-        notes=tuple(dict.fromkeys(note for _, notes in made for note in notes)),
+        notes=tuple(
+            dict.fromkeys(
+                note
+                for pair, notes in made
+                for note in (*over_subscribed(pair, wanted.units_total), *notes)
+            )
+        ),
     )
 
 
@@ -175,5 +185,10 @@ def _frozen(name: str, settings: Settings) -> Job:
             fix=f"put its file into {settings.jobs_dir} and give its name",
         )
     job = find_job(name, settings.jobs_dir)
+    if job.workdir and not job.workdir.is_dir():
+        raise InputError(
+            f"the workdir of {name}, {job.workdir}, does not exist",
+            fix=f"make it, or correct workdir in the file of {name}",
+        )
     # What starts it later runs in another folder.
     return job if job.workdir else replace(job, workdir=Path.cwd())

@@ -25,6 +25,9 @@ MODEL = "model.onnx"
 
 RETRAIN = "train one with this version: advisor train"
 
+NEGLIGIBLE_PERCENT = 1.0
+"""A measured rate repeats no better, so a smaller error is none."""
+
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -163,6 +166,27 @@ def check_version(version: str) -> str:
             fix="list them: advisor models list",
         )
     return version
+
+
+def check_intervals(manifest: Manifest) -> None:
+    """A model whose intervals hold most of what they promise.
+
+    Raises:
+        ModelError: of rates or of powers they held less than half of it, for jobs left out, and
+            the mean error was above `NEGLIGIBLE_PERCENT`.
+    """
+    promised = 100 * manifest.intervals.coverage
+    for what in ("rate", "power"):
+        held = manifest.figures.get(f"{what}_coverage_percent", promised)
+        error = manifest.figures.get(f"{what}_mean_error_percent", 0.0)
+        if held < promised / 2 and error > NEGLIGIBLE_PERCENT:
+            raise ModelError(
+                f"the model {manifest.version} cannot be relied on",
+                why=f"its intervals for {promised:g} % held {held:g} % of the measured {what}s, "
+                f"which were off by {error:g} %",
+                fix="learn from more pairs: advisor colocate, then advisor train; the bundled ones "
+                "help: advisor train --with-bundled",
+            )
 
 
 def _content(path: Path, expected: str) -> bytes:

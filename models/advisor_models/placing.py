@@ -1,27 +1,28 @@
-"""A placement by the model in use, what simpler ways give, and both as JSON."""
+"""The plan of a queue by the model in use, what simpler ways give, and both as JSON."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.constraints import Limits
-from advisor.errors import NoSplitError
+from advisor.constraints import Limits, floor, with_card_memory
 from advisor.gpu import PERCENTAGE, Share
-from advisor.place import Placement, Problem, Use, make_problem, value
-from advisor.place_options import job_type, mean_idle_power_w, predict_options
-from advisor.place_rules import all_alone, first_come, greedy
-from advisor.place_solver import Solution
+from advisor.memory import check_jobs_fit, memory_unknown
+from advisor.place import Group, JobType, Problem, QueuedJob, make_problem
+from advisor.place_options import mean_idle_power_w, predict_options
+from advisor.place_rules import first_come
+from advisor.place_schedule import Run, Schedule, Slot
+from advisor.place_solver import Plan, alone
 from advisor.place_solver import place as solve
-from advisor.predictions import NINE, UNCAPPED
+from advisor.predictions import NINE
 from advisor.profiles import Profile
 from advisor.safe_counts import CheckedCounts
 from advisor.safe_splits import avoided_texts
 from advisor.settings import Settings
 from advisor_models.answer import of_check
 from advisor_models.gpu_warnings import gpu_warnings
+from advisor_models.idle_power import with_idle_power
 from advisor_models.known_profiles import Found, checked_on, find_profiles
 from advisor_models.manifest import Manifest
 from advisor_models.onnx_predictor import OnnxPredictor
@@ -33,17 +34,23 @@ class Wanted:
     """What was asked for.
 
     Attributes:
-        queue: Name of each job, in the order in which they come.
+        queue: The jobs, in the order in which they come.
         profiles: File of solo points; None: the stored and the bundled ones.
+        time_limit_s: Most time for the search, after all pairs were predicted.
     """
 
-    queue: Sequence[str]
+    queue: Sequence[QueuedJob]
     gpus: int
     objective: str
     limits: Limits
     gpu_model: str | None
     profiles: Path | None
     time_limit_s: float
+
+    @property
+    def names(self) -> list[str]:
+        """Of the jobs, each once, in an order that does not depend on the queue's."""
+        return sorted({job.name for job in self.queue})
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -59,16 +66,22 @@ class Planned:
     wanted: Wanted
     gpu_model: str
     problem: Problem
-    solution: Solution
-    others: dict[str, Placement]
+    plan: Plan
+    others: dict[str, Schedule]
     manifest: Manifest
     bundled: tuple[str, ...]
     warnings: tuple[str, ...] = ()
 
-    def gain_over(self, other: Placement) -> float | None:
-        """How much more the placement is worth; 0.1 is a tenth more. None over nothing at all."""
-        least = value(self.problem, other)
-        return value(self.problem, self.solution.placement) / least - 1 if least else None
+    @property
+    def groups(self) -> dict[Group, int]:
+        """How often each group runs, the one that saves the most energy first, jobs alone last."""
+        counts = Counter(slot.group for slot in self.plan.slots)
+
+        def saved_j(group: Group) -> float:
+            return counts[group] * (group.alone_j - group.energy_j)
+
+        order = sorted(counts, key=lambda g: (-len(g.jobs), -saved_j(g), g.jobs))
+        return {group: counts[group] for group in order}
 
 
 def plan(
@@ -76,7 +89,7 @@ def plan(
     settings: Settings,
     told: Callable[[int, int], None] = lambda done, pairs: None,
 ) -> Planned:
-    """The best placement by the model in use.
+    """The best plan by the model in use.
 
     Args:
         wanted: What was asked for.
@@ -84,13 +97,12 @@ def plan(
         told: Called after each predicted pair with the pairs done and all pairs.
 
     Raises:
-        InputError: a job without a profile, or an objective that is not for placements.
+        InputError: a job without a profile, or an objective that is not for queues.
         ModelError: there is no model, or it is damaged.
-        NoSplitError: no job keeps every limit.
+        NoSplitError: not every job can be placed within the limits.
         StoreError: profiles, or what the check of the GPU model found, cannot be read.
     """
-    names = list(dict.fromkeys(wanted.queue))
-    found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
+    found = find_profiles(wanted.names, settings, wanted.gpu_model, wanted.profiles)
     predictor = Registry(settings.home / "models").open_champion()
     return plan_by(predictor, found, wanted, checked_on(found, settings), told)
 
@@ -102,39 +114,38 @@ def plan_by(
     checked: CheckedCounts | None,
     told: Callable[[int, int], None] = lambda done, pairs: None,
 ) -> Planned:
-    """The best placement by a model.
+    """The best plan by a model.
 
     Args:
         predictor: The model.
-        found: One profile of each job of the queue, in the order in which they first come.
+        found: One profile of each of `wanted.names`.
         wanted: What was asked for.
         checked: What the check of the GPU model found.
         told: As for `plan`.
 
     Raises:
         InputError: as for `plan`.
-        NoSplitError: no job keeps every limit.
+        NoSplitError: as for `plan`.
     """
+    found, assumed = with_idle_power(found, predictor.manifest.fill)
+    wanted = replace(wanted, limits=_limits(wanted.limits, found.profiles))
     problem = _problem(predictor, found.profiles, wanted, checked, told)
-    if not (problem.pair_fits.any() or problem.alone_fits.any()):
-        raise _nothing_fits(found.profiles)
+    warnings = (
+        *gpu_warnings(predictor.manifest, found.profiles),
+        *of_check(found, checked),
+        *_avoided(found, checked),
+        *memory_unknown(found.profiles, wanted.limits.memory_mib),
+        *assumed,
+    )
     return Planned(
         wanted=wanted,
         gpu_model=found.profiles[0].gpu_model,
         problem=problem,
-        solution=solve(problem, time_limit_s=wanted.time_limit_s),
-        others=_others(problem, wanted.queue),
+        plan=solve(problem, time_limit_s=wanted.time_limit_s),
+        others=_others(problem),
         manifest=predictor.manifest,
         bundled=found.bundled,
-        warnings=tuple(
-            dict.fromkeys(
-                (
-                    *gpu_warnings(predictor.manifest, found.profiles),
-                    *of_check(found, checked),
-                    *_avoided(found, checked),
-                )
-            )
-        ),
+        warnings=tuple(dict.fromkeys(warnings)),
     )
 
 
@@ -144,6 +155,13 @@ def _avoided(found: Found, checked: CheckedCounts | None) -> Iterator[str]:
         yield from avoided_texts(NINE, (p.job, p.job), p.safety(checked), p.safety(checked))
 
 
+def _limits(limits: Limits, profiles: Sequence[Profile]) -> Limits:
+    """With the memory of the card and the floor of each job, as its profile says."""
+    limits = with_card_memory(limits, profiles[0].gpu_model)
+    check_jobs_fit(profiles, limits.memory_mib)
+    return replace(limits, min_speed={p.job: floor(p, limits) for p in profiles})
+
+
 def _problem(
     predictor: OnnxPredictor,
     profiles: Sequence[Profile],
@@ -151,9 +169,13 @@ def _problem(
     checked: CheckedCounts | None,
     told: Callable[[int, int], None],
 ) -> Problem:
-    counts = Counter(wanted.queue)
+    types = [
+        JobType(name=p.job, power_w=p.whole_gpu_power_w, memory_mib=p.memory_used_mib)
+        for p in profiles
+    ]
     return make_problem(
-        [job_type(profile, counts[profile.job]) for profile in profiles],
+        wanted.queue,
+        types,
         predict_options(profiles, predictor, checked=checked, told=told),
         wanted.gpus,
         idle_power_w=mean_idle_power_w(profiles),
@@ -162,49 +184,45 @@ def _problem(
     )
 
 
-def _others(problem: Problem, queue: Sequence[str]) -> dict[str, Placement]:
-    """What simpler rules would do; without those that find nothing."""
-    number = {name: n for n, name in enumerate(dict.fromkeys(queue))}
+def _others(problem: Problem) -> dict[str, Schedule]:
+    """What simpler ways come to; without those that cannot run every job."""
+    sequential = alone(problem)
     others = {
-        "best pair first": greedy(problem),
-        "first come, 50/50": first_come(problem, [number[name] for name in queue]),
-        "each job alone": all_alone(problem),
+        "first come, 50/50": first_come(problem),
+        "one after the other": sequential and sequential.schedule,
     }
-    return {name: placement for name, placement in others.items() if placement}
+    return {name: found for name, found in others.items() if found}
 
 
-def environments(use: Use) -> list[dict[str, str]]:
+def environments(group: Group) -> list[dict[str, str]]:
     """Variables that limit each job under MPS; none without limits."""
-    if use.split is None or use.split == UNCAPPED:
-        return [{} for _ in use.jobs]
-    return [{PERCENTAGE: str(Share(share))} for share in use.split]
+    if group.split is None:
+        return [{} for _ in group.jobs]
+    return [{PERCENTAGE: str(Share(share))} for share in group.split]
 
 
-def way(use: Use) -> str:
-    """Shares as people write them, `uncapped` or `alone`."""
-    if use.split is None:
-        return "alone"
-    return "uncapped" if use.split == UNCAPPED else f"{use.split[0]:g}/{use.split[1]:g}"
+def way(group: Group) -> str:
+    """Shares as people write them, or `alone`."""
+    return f"{group.split[0]:g}/{group.split[1]:g}" if group.split else "alone"
 
 
 def to_json(planned: Planned) -> dict[str, Any]:
     """Keys that stay; docs/place.md explains them."""
-    problem, solution = planned.problem, planned.solution
+    problem, found = planned.problem, planned.plan
     return {
         "gpu_model": planned.gpu_model,
         "objective": planned.wanted.objective,
-        "jobs": len(planned.wanted.queue),
+        "gpus": problem.gpus,
+        "jobs": len(problem.queue),
         "idle_power_w": problem.idle_power_w,
-        **_totals(solution.placement),
-        "uses": [_use(use) for use in solution.placement.uses],
-        "most_jobs": solution.most_jobs,
-        # Infinity is no JSON.
-        "gap": solution.gap if math.isfinite(solution.gap) else None,
-        "timed_out": solution.timed_out,
+        **_totals(found.schedule),
+        "groups": [_group(group, count) for group, count in planned.groups.items()],
+        "schedule": schedule_rows(found.slots),
         "others": [
-            {"way": name, **_totals(other), "gain": planned.gain_over(other)}
+            {"way": name, **_totals(other), **_less(found.schedule, other)}
             for name, other in planned.others.items()
         ],
+        "timed_out": found.timed_out,
         "bundled_profiles": list(planned.bundled),
         "warnings": list(planned.warnings),
         "model": {
@@ -214,33 +232,57 @@ def to_json(planned: Planned) -> dict[str, Any]:
     }
 
 
-def _totals(placement: Placement) -> dict[str, Any]:
+def schedule_rows(placed: Sequence[Slot]) -> list[dict[str, Any]]:
+    """One flat row for each job, in the order of the starts; numbers count the queue from 1."""
+    return [
+        {
+            "gpu": run.gpu,
+            "start_s": run.start_s,
+            "end_s": run.end_s,
+            "number": run.number + 1,
+            "job": run.job.name,
+            "work_s": run.job.work_s,
+            "share_percent": run.share_percent,
+            "speed": run.speed,
+            "beside": next((n + 1 for n in slot.numbers if n != run.number), None),
+        }
+        for slot in placed
+        for run in slot.runs
+    ]
+
+
+def _totals(schedule: Schedule) -> dict[str, Any]:
+    slowest: Run = schedule.slowest
     return {
-        "gpus": placement.gpus,
-        "gpus_used": placement.gpus_used,
-        "jobs_placed": placement.jobs,
-        "work": placement.work,
-        "power_w": placement.power_w,
-        "work_per_joule": placement.work_per_joule,
-        "waiting": dict(placement.waiting),
+        "energy_j": schedule.energy_j,
+        "idle_j": schedule.idle_j,
+        "makespan_s": schedule.makespan_s,
+        "mean_completion_s": schedule.mean_completion_s,
+        "slowest_job": slowest.job.name,
+        "slowest_speed": slowest.speed,
     }
 
 
-def _use(use: Use) -> dict[str, Any]:
+def _less(this: Schedule, other: Schedule) -> dict[str, float]:
+    """What the plan saves against another way."""
     return {
-        "gpus": use.gpus,
-        "jobs": list(use.jobs),
-        "way": way(use),
-        "shares_percent": list(use.split) if use.split else None,
-        "environments": environments(use),
-        "speeds": list(use.speeds),
-        "power_w": use.power_w,
+        "energy_saved": 1 - this.energy_j / other.energy_j,
+        "time_saved": 1 - this.makespan_s / other.makespan_s,
     }
 
 
-def _nothing_fits(profiles: Sequence[Profile]) -> NoSplitError:
-    return NoSplitError(
-        f"none of {', '.join(profile.job for profile in profiles)} can be placed",
-        why="not one keeps these limits, alone or beside another one",
-        fix="loosen --max-power, --memory or --min-speed",
-    )
+def _group(group: Group, count: int) -> dict[str, Any]:
+    return {
+        "count": count,
+        "jobs": [job.name for job in group.jobs],
+        "work_s": [job.work_s for job in group.jobs],
+        "split": way(group),
+        "shares_percent": list(group.split) if group.split else None,
+        "environments": environments(group),
+        "speeds": list(group.speeds),
+        "times_s": list(group.times_s),
+        "power_w": group.power_w,
+        "energy_j": group.energy_j,
+        "energy_saved": group.energy_saved,
+        "time_saved": group.time_saved,
+    }

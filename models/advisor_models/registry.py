@@ -24,6 +24,7 @@ from advisor_models.manifest import (
     MANIFEST,
     Artefact,
     Manifest,
+    check_intervals,
     check_version,
     read_artefact,
     write_manifest,
@@ -155,10 +156,12 @@ class Registry:
         """Use a version, or with None the bundled model; nothing is recorded where it is in use.
 
         Raises:
-            ModelError: there is no such version, or it cannot be used.
+            ModelError: there is no such version, it cannot be used, or most of what was measured
+                lies outside its intervals.
             OSError: it cannot be written.
         """
         manifest = self.open(version).manifest
+        check_intervals(manifest)
         with self._locked():
             if self.champion() != version:
                 self._record("promote", version, manifest)

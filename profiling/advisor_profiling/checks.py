@@ -3,13 +3,14 @@
 import importlib.util
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from advisor.checks import check_for, stored_checks
 from advisor.errors import AdvisorError
+from advisor.extras import lacking
 from advisor.flags import COUNTER_BOUND
 from advisor.gpu import Gpu
 from advisor.runtime.cores import available_cores
@@ -17,6 +18,7 @@ from advisor.runtime.launcher import leftovers
 from advisor.runtime.mps_control import Control, binary_version
 from advisor.runtime.processes import cpu_steal_s
 from advisor.settings import LIMIT_VARIABLES, Settings
+from advisor.wording import listed
 from advisor_data.count_checks import known_checks
 from advisor_profiling.clock import LiveClock
 from advisor_profiling.core_speed import core_speeds
@@ -55,6 +57,7 @@ def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
         gpus: Lists the GPUs; may raise SourceError.
     """
     findings = [_cores(), _core_speed(), _steal(), _variables(settings), _store(settings)]
+    findings += examine_extras(lacking())
     try:
         found = gpus()
     except AdvisorError as error:
@@ -66,6 +69,16 @@ def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
     for gpu in found:
         findings += _gpu(gpu, settings)
     return [*findings, _daemon(settings), _exporter(settings)]
+
+
+def examine_extras(without: Mapping[str, Sequence[str]]) -> list[Finding]:
+    """Which optional parts are installed; those that are not may never be wanted on this host."""
+    if not without:
+        return []
+    whole = listed(extra for extra, names in without.items() if not names) or "none"
+    rest = [extra for extra, names in without.items() if names]
+    found = f"installed: {whole}" + (f"; not installed: {listed(rest)}" if rest else "")
+    return [Finding("extras", "ok", found, f"pip install 'sm-advisor[{rest[0]}]'" if rest else "")]
 
 
 def _cores() -> Finding:

@@ -5,6 +5,7 @@ share or a split that was not recorded cannot be replayed.
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
 
@@ -172,8 +173,9 @@ class ReplayBench:
     """The bench of one recorded GPU.
 
     Args:
-        points: Recorded solo points of any number of jobs on one GPU model.
-        pairs: Recorded pair points of the same model.
+        points: Recorded solo points of any number of jobs. Of several GPU models the one with the
+            most points is played.
+        pairs: Recorded pair points, likewise.
         mode: As of a live bench: mps or cu_mask with limits, uncapped without MPS. None: with
             limits, where any point had one.
         noise: Seed; each window differs from the recorded mean as its standard error, and the
@@ -194,6 +196,9 @@ class ReplayBench:
     ) -> None:
         if not points:
             raise InputError("there are no recorded points to replay")
+        model = Counter(point.gpu_model for point in points).most_common(1)[0][0]
+        points = [point for point in points if point.gpu_model == model]
+        pairs = [pair for pair in pairs if pair.gpu_model == model]
         first = points[0]
         self.mode = mode or next((p.mode for p in points if p.mode != "uncapped"), first.mode)
         self._recordings = Recordings(points, pairs, self.mode)

@@ -64,7 +64,8 @@ def writer(api: Api) -> str:
 
 def sweep(job: str = "mine", like: str = "fft", **changes: Any) -> list[SoloPoint]:
     """A whole profile of a job that is like a bundled one."""
-    points = [point for point in bundled_solo_points() if point.job == like]
+    found = (point for point in bundled_solo_points() if point.gpu_model == "NVIDIA H200")
+    points = [point for point in found if point.job == like]
     return [dataclasses.replace(point, job=job, **changes) for point in points]
 
 

@@ -60,10 +60,25 @@ def test_answer_is_that_of_the_command_line(
     RecommendationAnswer.model_validate(answer)
 
 
+def test_gigabytes_given_as_mib_are_refused(api: Api) -> None:
+    """Not answered with "one after the other", as if no two jobs fitted."""
+    body = {"jobs": PAIR, "constraints": {"memory_mib": 141}}
+    status, code, message = error_of(api.ask("POST", URL, json=body))
+    assert (status, code) == (422, "bad-input")
+    assert message.startswith("no GPU has 141 MiB of memory")
+
+
 def test_swapped_jobs_swap_the_answer(api: Api) -> None:
     """Which job is called the first changes nothing but the order."""
-    one, other = (api.post(URL, {"jobs": jobs})["choice"] for jobs in (PAIR, PAIR[::-1]))
-    assert one["share_a_percent"] != one["share_b_percent"]
+    answers = [api.post(URL, {"jobs": jobs}) for jobs in (PAIR, PAIR[::-1])]
+    _check_mirrored(*(answer["choice"] for answer in answers))
+    one, other = (answer["candidates"][:9] for answer in answers)
+    for option, mirror in zip(one, other[::-1], strict=True):
+        _check_mirrored(option, mirror)
+    assert one[0]["share_a_percent"] != one[0]["share_b_percent"]
+
+
+def _check_mirrored(one: dict[str, Any], other: dict[str, Any]) -> None:
     for name in ("share_{}_percent", "environment_{}", "rate_{}", "speed_{}"):
         assert one[name.format("a")] == other[name.format("b")]
         assert one[name.format("b")] == other[name.format("a")]
@@ -73,8 +88,9 @@ def test_swapped_jobs_swap_the_answer(api: Api) -> None:
 def test_equal_requests_are_worked_out_once(api: Api) -> None:
     """However a request is written, an equal one has the same answer, from memory."""
     engine = api.service.engine
-    one = {"jobs": ["gemm", "triad"], "constraints": {"min_speed": 0.3}}
-    other = {"constraints": {"min_speed": {"triad": 0.3, "gemm": 0.3}}, "jobs": ["gemm", "triad"]}
+    least = {"triad": 0.3, "gemm": 0.3}
+    one = {"jobs": ["gemm", "triad"], "gpu": "NVIDIA H200", "constraints": {"min_speed": 0.3}}
+    other = {"constraints": {"min_speed": least}, "gpu": "NVIDIA H200", "jobs": ["gemm", "triad"]}
     first = api.post(URL, one)
     before = engine.hits, engine.misses
     assert api.post(URL, other) == first
@@ -130,7 +146,8 @@ def test_no_split_is_told_with_what_comes_nearest(api: Api) -> None:
 
 def test_batch_answers_each_request_in_order(api: Api) -> None:
     """One bad request spoils no other, and each item is what a request of its own would give."""
-    good = [{"jobs": PAIR}, {"jobs": ["gemm", "gemm"], "objective": "throughput"}]
+    alike = {"jobs": ["gemm", "gemm"], "objective": "throughput", "gpu": "NVIDIA H200"}
+    good = [{"jobs": PAIR}, alike]
     bad = [{"jobs": ["fft"]}, {"jobs": ["fft", "nope"]}, {}]
     answers = api.post(f"{URL}/batch", {"requests": [good[0], *bad, good[1]]})
     BatchAnswer.model_validate(answers)
@@ -151,10 +168,11 @@ def test_batches_are_bounded(api: Api, count: int) -> None:
 def test_placement_is_that_of_the_command_line(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: Any
 ) -> None:
-    """Counted or listed, the same jobs get the same places through both doors."""
+    """Counted or listed, the same jobs get the same plan through both doors."""
     limits = {"min_speed": {"fft": 0.4}}
-    answer = api.post("/v1/placements", {"jobs": jobs, "gpus": 2, "constraints": limits})
-    options = ("fft:2", "gemm", "--gpus", "2", "--min-speed", "fft=0.4")
+    body = {"jobs": jobs, "gpus": 2, "work_s": {"gemm": 7200}, "constraints": limits}
+    answer = api.post("/v1/placements", body)
+    options = ("fft:2", "gemm", "--gpus", "2", "--work", "gemm=2h", "--min-speed", "fft=0.4")
     assert answer == command(monkeypatch, tmp_path, "place", *options)
     PlacementAnswer.model_validate(answer)
 
@@ -169,6 +187,8 @@ def test_placement_is_that_of_the_command_line(
         ({"jobs": [f"job{n}" for n in range(201)], "gpus": 1}, "201 names"),
         ({"jobs": ["fft"], "gpus": 0}, "body.gpus"),
         ({"jobs": ["fft"], "gpus": 1, "time_limit_s": 3600}, "body.time_limit_s"),
+        ({"jobs": ["fft"], "gpus": 1, "work_s": 0}, "body.work_s"),
+        ({"jobs": ["fft"], "gpus": 1, "work_s": {"gemm": 60}}, "work was given for gemm"),
         ({"jobs": ["fft"], "gpus": 1, "objective": "max-min"}, "max-min"),
         ({"jobs": ["fft"], "gpus": 1, "constraints": {"min_speed": {"gemm": 0.5}}}, "gemm"),
     ],

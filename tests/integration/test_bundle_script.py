@@ -53,12 +53,12 @@ def test_the_same_points_give_the_same_bytes(tmp_path: Path) -> None:
     mixed = random.Random(1).sample(pairs, len(pairs))
     write_points(tmp_path / "one.csv", mixed[:15])
     write_points(tmp_path / "two.parquet", mixed[10:])
-    names = ("pairs.parquet", "references.parquet", "README.md")
+    names = ("pairs.parquet", "references.parquet", "solo.parquet", "README.md")
     first, other, again = (tmp_path / name for name in ("first", "other", "again"))
     assert bundle(first, tmp_path / "pairs.jsonl", tmp_path / "solos.jsonl").returncode == 0
     files = (tmp_path / name for name in ("solos.jsonl", "two.parquet", "one.csv"))
     assert bundle(other, *files).returncode == 0
-    assert bundle(again, first / "pairs.parquet", first / "references.parquet").returncode == 0
+    assert bundle(again, *(first / name for name in names[:3])).returncode == 0
     for name in names:
         assert len({(folder / name).read_bytes() for folder in (first, other, again)}) == 1, name
 
@@ -119,12 +119,29 @@ def test_references_are_those_of_the_pairs_runs(tmp_path: Path) -> None:
         *made_up.solo_points(run="other"),
         *made_up.solo_points(run="first", gpu_uuid="GPU-without-pairs"),
     ]
-    built(tmp_path, made_up.pair_points(PAIRS), solos)
+    built(tmp_path, made_up.pair_points(PAIRS), [p for p in solos if p.share_percent == 100])
     kept = read_points(tmp_path / "into/references.parquet")
     assert {(to_row(p)["run"], to_row(p)["gpu_uuid"]) for p in kept} == {("first", "GPU-made-up-0")}
     assert sorted(p.job for p in kept if isinstance(p, SoloPoint)) == sorted(
         job.name for job in made_up.JOBS
     )
+
+
+def test_whole_sweeps_of_the_pairs_runs_are_profiles(tmp_path: Path) -> None:
+    """Their points at 100 % are references, too, and stand in one file; a torn sweep is none."""
+    solos = [
+        *made_up.solo_points(run="other"),
+        *(p for p in made_up.solo_points(run="first") if p.job != "hog" or p.share_percent >= 50),
+    ]
+    built(tmp_path, made_up.pair_points(PAIRS), solos)
+    files = (read_points(tmp_path / f"into/{name}.parquet") for name in ("solo", "references"))
+    rows = (map(to_row, points) for points in files)
+    profiles, references = (
+        {(row["job"], row["run"]) for row in found if row["gpu_model"] == made_up.GPU_MODEL}
+        for found in rows
+    )
+    assert references == {("hog", "first")}
+    assert profiles == {(job.name, "first") for job in made_up.JOBS if job.name != "hog"}
 
 
 def test_two_values_of_one_measurement_are_refused(tmp_path: Path) -> None:

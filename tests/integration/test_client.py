@@ -153,13 +153,15 @@ def test_a_batch_keeps_its_order_and_its_errors(service: Served, speak: Speak) -
 
 
 def test_a_placement(service: Served, speak: Speak) -> None:
-    """Jobs may be counts or a queue; both place all jobs, at the same worth."""
+    """Jobs may be counts or a queue; both place every job, in the same groups."""
     one: Placement = speak(service.url, "place", {"bert-train": 2, "vit-infer": 1}, 2)
     queue = ["bert-train", "vit-infer", "bert-train"]
     other: Placement = speak(service.url, "place", queue, 2, time_limit_s=5)
-    assert one.jobs_placed == other.jobs_placed == one.jobs == 3
-    assert one.work_per_joule == pytest.approx(other.work_per_joule)
-    assert sum(use.gpus * len(use.jobs) for use in one.uses) == 3
+    assert other.groups == one.groups
+    assert one.energy_j == pytest.approx(other.energy_j)
+    assert sorted(run.number for run in one.schedule) == [1, 2, 3]
+    longer: Placement = speak(service.url, "place", queue, 2, work_s={"vit-infer": 7200.0})
+    assert [run.work_s for run in longer.schedule if run.job == "vit-infer"] == [7200.0]
 
 
 def test_points_go_in_and_come_back(service: Served, speak: Speak, writer: str) -> None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 from advisor.cli.measured import read_measured
-from advisor.flags import DEGENERATE
+from advisor.flags import DEGENERATE, UNREAD
 from advisor.records import PairPoint, SoloPoint
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.files import read_points, write_points
@@ -31,9 +31,9 @@ BAD_SHARES = {20, 40, 60, 70, 80}
 
 
 def unflagged(points: list[P]) -> list[P]:
-    """Points as a version that did not know the flag left them."""
+    """Points as a version that did not know the flags left them."""
     return [
-        dataclasses.replace(p, flags=tuple(flag for flag in p.flags if flag != DEGENERATE))
+        dataclasses.replace(p, flags=tuple(f for f in p.flags if f not in (DEGENERATE, UNREAD)))
         for p in points
     ]
 
@@ -127,8 +127,8 @@ def test_the_report_leaves_them_out_unless_asked(
     """A pair that has too few splits without them is left out as a whole, and counted."""
     whole = [p for p in bundled_pair_points() if p.pair == ("mobilenet-train-b2", "triad")]
     alone = [p for p in bundled_solo_points() if p.job in {"mobilenet-train-b2", "triad"}]
-    write_points(tmp_path / "solos.parquet", [*solos, *alone])
-    write_points(tmp_path / "pairs.parquet", [*pairs, *whole])
+    write_points(tmp_path / "solos.parquet", [*solos, *unflagged(alone)])
+    write_points(tmp_path / "pairs.parquet", [*pairs, *unflagged(whole)])
     command = ("report", "dataset", "--pairs", "pairs.parquet", "--solo", "solos.parquet")
     answer = json.loads(advisor(tmp_path, *command, "--json"))
     assert [pair["job_a"] for pair in answer["pairs"]] == ["mobilenet-train-b2"]
@@ -140,7 +140,7 @@ def test_the_report_leaves_them_out_unless_asked(
 
 
 def test_the_script_flags_the_bundled_files_and_changes_nothing_else(tmp_path: Path) -> None:
-    """From files without the flag it makes the bundled ones, byte for byte, as often as it runs."""
+    """From files without the flags it makes the bundled ones, byte for byte, whenever it runs."""
     for name in (*FILES, "README.md"):
         shutil.copy(BUNDLED / name, tmp_path)
     for name in ("pairs.parquet", "references.parquet"):

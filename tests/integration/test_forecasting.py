@@ -26,7 +26,8 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 def wanted(tmp_path: Path) -> WantedLaunch:
     """Both jobs with profiles of another GPU model."""
-    solo = [replace(p, gpu_model="NVIDIA A100") for p in bundled_solo_points() if p.job in NAMES]
+    bundled = (p for p in bundled_solo_points() if p.gpu_model == "NVIDIA H200")
+    solo = [replace(p, gpu_model="NVIDIA A100") for p in bundled if p.job in NAMES]
     write_points(tmp_path / "solo.csv", solo)
     return WantedLaunch(pairs=(WantedPair(job_a=A.name, job_b=B.name),), gpu_model="NVIDIA A100",
                         profiles=tmp_path / "solo.csv")  # fmt: skip

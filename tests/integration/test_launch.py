@@ -22,8 +22,9 @@ from advisor_data import open_store
 
 STATUS_KEYS = {
     "launch_id", "state", "updated_at", "code", "cause", "gpu_uuid", "gpu_model", "pair_number",
-    "pairs", "way", "jobs", "forecast", "power_w", "energy_j", "work_per_joule", "overlap_s",
-    "stranded_unit_s", "started_at", "ended_at", "supervisor_pid", "warnings",
+    "pairs", "way", "jobs", "forecast", "power_w", "energy_j", "work_per_joule", "energy_saved",
+    "overlap_s", "rest_s", "rest_energy_j", "stranded_unit_s", "started_at",
+    "ended_at", "supervisor_pid", "warnings",
 }  # fmt: skip
 JOB_KEYS = {
     "job", "rate_unit", "share_percent", "units_granted", "proven", "outcome", "exit_code", "error",
@@ -115,7 +116,8 @@ def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
 
 def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     """What was predicted stands beside what is observed, and being far off is said once."""
-    last = launch(h200, "triad", "gemm", "--duration", "10")
+    # Without the floor: whether the model expects 0.4 of each job is no matter here.
+    last = launch(h200, "triad", "gemm", "--duration", "10", "--min-speed", "0")
     forecast, (seen,) = last["forecast"], last["observations"]
     assert last["way"] == "split"
     assert sum(job["units_granted"] for job in last["jobs"]) <= 132
@@ -125,6 +127,12 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     assert seen["model_version"] == forecast["model_version"]
     speeds = seen["rate_a"] / seen["solo_rate_a"] + seen["rate_b"] / seen["solo_rate_b"]
     assert seen["work_per_joule"] == pytest.approx(speeds / seen["power_w"])
+    alone_w = sum(
+        seen[f"rate_{of}"] / seen[f"solo_rate_{of}"] * seen[f"solo_power_{of}_w"] for of in "ab"
+    )
+    assert seen["energy_saved"] == pytest.approx(1 - seen["power_w"] / alone_w)
+    assert seen["predicted_energy_saved"] == forecast["energy_saved"]["value"]
+    assert forecast["rest_energy_saved_a"] is not None
     # The fake job runs at another rate and power than the recorded one.
     for quantity in ("rate of triad", "power"):
         said = [text for text in last["warnings"] if text.startswith(quantity)]
@@ -134,11 +142,14 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
 
 def test_pair_that_had_better_not_share_is_not_launched(h200: FakeHost) -> None:
     """One after the other is no launch; the message says what to do."""
-    pair = ("launch", "gemm", "matmul-bf16", "--min-speed", "0.5")
-    done = h200.advisor(*pair)
-    assert done.returncode == 10
-    assert "had better not share a NVIDIA H200" in done.stderr
-    assert "run one after the other" in done.stderr
+    for options, why in (
+        ((), "should not share the NVIDIA H200. at best, with "),
+        (("--min-speed", "0.9"), "of gemm and matmul-bf16 on the NVIDIA H200 keeps the limits"),
+    ):
+        done = h200.advisor("launch", "gemm", "matmul-bf16", *options)
+        assert done.returncode == 10
+        assert why in done.stderr
+        assert "run one after the other" in done.stderr
     assert not (h200.folder / "home" / "launches").exists()
 
 
@@ -163,6 +174,11 @@ def test_job_that_ends_well_leaves_its_units_stranded(jobs: FakeHost) -> None:
     assert (last["state"], seen["first_ended"]) == ("stopped", "job_b")
     assert 0.5 < seen["overlap_s"] < 4
     assert seen["stranded_unit_s"] == pytest.approx(38 * (5 - seen["overlap_s"]), rel=0.15)
+    assert seen["rest_s"] == pytest.approx(last["rest_s"])
+    assert seen["rest_s"] == pytest.approx(5 - seen["overlap_s"], rel=0.15)
+    # Idle, and the one that goes on under its limit.
+    assert 80 * seen["rest_s"] < seen["rest_energy_j"] < 600 * seen["rest_s"]
+    assert seen["energy_saved"] is seen["rest_energy_saved"] is seen["energy_saved_to_end"] is None
 
 
 def test_partner_is_stopped_as_asked(jobs: FakeHost) -> None:

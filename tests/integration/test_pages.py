@@ -128,6 +128,8 @@ def _observation() -> Observation:
         predicted_rate_b=192.0,
         predicted_power_w=252.0,
         predicted_work_per_joule=0.00457,
+        energy_saved=0.081,
+        predicted_energy_saved=0.094,
         state="finished",
         started_at="2026-01-31T12:00:00+00:00",
     )
@@ -169,7 +171,9 @@ def _launch(second: int = 0, **changes: Any) -> dict[str, Any]:
             solo_rate_b=184.0,
             work_per_joule=Interval(0.00457, 0.0039, 0.0054),
             coverage=0.9,
+            energy_saved=Interval(0.094, 0.02, 0.16),
         ),
+        energy_saved=0.08 + 0.01 * math.cos(second),
         power_w=254.0 + 5 * math.sin(second / 9),
         energy_j=254.0 * second,
         work_per_joule=0.0045 + 0.0001 * math.cos(second),
@@ -338,6 +342,13 @@ def test_foreign_names_and_errors_are_text(visit: Visit) -> None:
     assert visit.page.locator("main img").count() == 0
     assert "owned" not in visit.page.title().split("onerror")[0]
     assert visit.problems.pop().startswith("error: Failed to load resource")
+
+
+def test_a_link_to_a_job_without_a_profile_says_so(visit: Visit) -> None:
+    """Another job in its place looks like an answer to the question."""
+    visit.open("/pair?a=nosuch&b=triad")
+    visit.page.wait_for_selector(".notice")
+    assert "There is no profile of nosuch" in visit.page.inner_text(".notice")
 
 
 def test_a_page_is_used_by_keyboard(visit: Visit) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from advisor.cli.least_speeds import least_speeds
-from advisor.cli.place import MAX_JOBS, read_queue
+from advisor.cli.queue import MAX_JOBS, Entry, read_entries, read_works
 from advisor.errors import InputError
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import write_points
@@ -39,94 +39,115 @@ def answer(folder: Path, *options: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_tables_say_who_runs_where(tmp_path: Path) -> None:
-    """GPUs with their pairs and limits, then what simpler ways would give."""
-    done = advisor(tmp_path, *JOBS, "--gpus", "9")
+def test_text_says_what_is_saved_who_shares_and_where(tmp_path: Path) -> None:
+    """What it saves, the groups, the whole queue in three ways, and each GPU."""
+    done = advisor(tmp_path, *JOBS, "--gpus", "3")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("14 of 14 jobs on ")
-    assert lines[1].split()[:3] == ["GPUs", "jobs", "split"]
-    end = lines.index("beside what simpler ways would give")
-    assert sum(int(line.split()[0]) for line in lines[2:end]) == 9
-    ways = [line[:18].strip() for line in lines[end + 2 : end + 5]]
-    assert ways == ["the placement", "best pair first", "first come, 50/50"]
-    assert "no placement of so many jobs is more than 0.01 % better" in lines
+    assert lines[0].startswith("14 jobs on 3 x NVIDIA H200: ")
+    assert [line.split()[0] for line in lines[1:4]] == ["energy", "time", "speed"]
+    assert lines[4].split()[:3] == ["times", "jobs", "split"]
+    end = lines.index("the whole queue to its end")
+    ways = [line[:19].strip() for line in lines[end + 2 : end + 5]]
+    assert ways == ["this plan", "first come, 50/50", "one after the other"]
+    gpus = lines[lines.index("when and where") + 1 :]
+    assert [line.split()[:2] for line in gpus[:3]] == [["GPU", str(n)] for n in range(3)]
     assert "4 bundled profiles of jobs with random input; power depends on it" in lines
 
 
 def test_gpu_model_that_was_not_learned_from(tmp_path: Path) -> None:
     """It is answered, and said in both forms that the model has not seen it."""
-    solo = [p for p in bundled_solo_points() if p.job in ("gemm", "triad")]
+    solo = [p for p in bundled_solo_points() if p.job in ("fft", "walsh")]
     write_points(tmp_path / "solo.csv", [replace(p, gpu_model="NVIDIA A100") for p in solo])
-    options = ("gemm", "triad", "--gpus", "1", "--profiles", "solo.csv")
-    warning, not_checked = answer(tmp_path, *options)["warnings"]
+    options = ("fft", "walsh", "--gpus", "1", "--profiles", "solo.csv")
+    warning, not_checked, memory = answer(tmp_path, *options)["warnings"]
+    assert memory.startswith("the memory of the NVIDIA A100 is not known")
     assert not_checked.startswith("nobody has checked at which numbers of SMs")
-    assert warning.startswith("the model has not seen the NVIDIA A100, only NVIDIA H200: ")
+    assert warning.startswith("the model has not seen the NVIDIA A100, only ")
     assert warning in advisor(tmp_path, *options).stdout
     (avoided,) = answer(tmp_path, "gemm", "triad", "--gpus", "1")["warnings"]
     assert avoided.startswith("not used: ")
 
 
 def test_json_adds_up(tmp_path: Path) -> None:
-    """Every job is in a use or waits, and work and power are the sums of the uses."""
-    found = answer(tmp_path, *JOBS, "--gpus", "6", "--min-speed", "0.4")
-    named = {name: found["waiting"].get(name, 0) for name in ("gemm", "triad", "bert-infer")}
-    for use in found["uses"]:
-        for name in use["jobs"]:
-            named[name] = named.get(name, 0) + use["gpus"]
-        assert min(use["speeds"]) >= 0.4
-        assert len(use["environments"]) == len(use["jobs"])
+    """Every job is in a group and has a row; energy is the sum of the groups and of idle GPUs."""
+    found = answer(tmp_path, *JOBS, "--gpus", "3", "--work", "2h", "--work", "gemm=30min")
+    assert set(found) == {
+        "gpu_model", "objective", "gpus", "jobs", "idle_power_w", "energy_j", "idle_j",
+        "makespan_s", "mean_completion_s", "slowest_job", "slowest_speed", "groups", "schedule",
+        "others", "timed_out", "bundled_profiles", "warnings", "model",
+    }  # fmt: skip
+    named: dict[str, int] = {}
+    for group in found["groups"]:
+        for name in group["jobs"]:
+            named[name] = named.get(name, 0) + group["count"]
+        assert min(group["speeds"]) >= 0.4
+        assert len(group["environments"]) == len(group["jobs"]) == len(group["work_s"])
     assert named == {"gemm": 4, "triad": 3, "bert-infer": 5, "bert-train": 2}
-    assert found["gpus_used"] == sum(use["gpus"] for use in found["uses"]) <= found["gpus"] == 6
-    work = sum(use["gpus"] * sum(use["speeds"]) for use in found["uses"])
-    idle_w = (found["gpus"] - found["gpus_used"]) * found["idle_power_w"]
-    power_w = sum(use["gpus"] * use["power_w"] for use in found["uses"]) + idle_w
-    assert found["work"] == pytest.approx(work)
-    assert found["power_w"] == pytest.approx(power_w)
-    assert found["work_per_joule"] == pytest.approx(work / power_w)
+    busy_j = sum(group["count"] * group["energy_j"] for group in found["groups"])
+    assert found["energy_j"] == pytest.approx(busy_j + found["idle_j"])
+    busy_s = sum(group["count"] * max(group["times_s"]) for group in found["groups"])
+    idle_s = found["gpus"] * found["makespan_s"] - busy_s
+    assert found["idle_j"] == pytest.approx(idle_s * found["idle_power_w"])
     for other in found["others"]:
-        gain = found["work_per_joule"] / other["work_per_joule"] - 1
-        assert other["gain"] == pytest.approx(gain)
+        assert other["energy_saved"] == pytest.approx(1 - found["energy_j"] / other["energy_j"])
+        assert other["time_saved"] == pytest.approx(1 - found["makespan_s"] / other["makespan_s"])
+
+
+def test_rows_of_the_schedule_are_flat(tmp_path: Path) -> None:
+    """One for each job, in the order of the starts, with the number in the queue and no list."""
+    found = answer(tmp_path, *JOBS, "--gpus", "3", "--work", "2h", "--work", "gemm=30min")
+    rows = found["schedule"]
+    keys = [
+        "gpu",
+        "start_s",
+        "end_s",
+        "number",
+        "job",
+        "work_s",
+        "share_percent",
+        "speed",
+        "beside",
+    ]
+    assert all(list(row) == keys for row in rows)
+    assert sorted(row["number"] for row in rows) == list(range(1, 15))
+    assert [row["start_s"] for row in rows] == sorted(row["start_s"] for row in rows)
+    assert {row["gpu"] for row in rows} == {0, 1, 2}
+    assert max(row["end_s"] for row in rows) == found["makespan_s"]
+    by_number = {row["number"]: row for row in rows}
+    assert any(row["beside"] for row in rows)
+    for row in rows:
+        assert row["work_s"] == (1800 if row["job"] == "gemm" else 7200)
+        if row["beside"]:
+            other = by_number[row["beside"]]
+            assert (other["beside"], other["gpu"]) == (row["number"], row["gpu"])
+            assert other["start_s"] == row["start_s"]
 
 
 def test_limits_in_the_environment_are_the_shares(tmp_path: Path) -> None:
-    """What MPS is told is the split; alone and uncapped nothing is set."""
-    for use in answer(tmp_path, *JOBS, "--gpus", "9")["uses"]:
-        limits = [e.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") for e in use["environments"]]
-        capped = use["way"] not in ("alone", "uncapped")
-        expected = use["way"].split("/") if capped else [None] * len(use["jobs"])
-        assert limits == expected
-
-
-def test_waiting_jobs_are_named(tmp_path: Path) -> None:
-    """Five jobs have two places on one GPU."""
-    done = advisor(tmp_path, "gemm:3", "triad:2", "--gpus", "1")
-    assert done.stdout.startswith("2 of 5 jobs on 1 of 1 x ")
-    assert "waiting, since no GPU is left: gemm (2), triad (1)" in done.stdout
-
-
-def test_each_job_alone_is_shown_where_there_are_gpus(tmp_path: Path) -> None:
-    """With a GPU for each job, that is one of the simpler ways."""
-    found = answer(tmp_path, "gemm:2", "triad", "--gpus", "3")
-    assert [other["way"] for other in found["others"]][-1] == "each job alone"
-    assert found["others"][-1]["work"] == 3
+    """What MPS is told is the split; alone nothing is set."""
+    for group in answer(tmp_path, *JOBS, "--gpus", "3")["groups"]:
+        limits = [e.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") for e in group["environments"]]
+        assert limits == ([None] if group["split"] == "alone" else group["split"].split("/"))
 
 
 def test_jobs_from_a_file(tmp_path: Path) -> None:
-    """The file says the same as the command line."""
-    (tmp_path / "jobs.txt").write_text("# night shift\ngemm:2\n\ntriad  # once\n")
+    """The file says the same as the command line, with the work of each line."""
+    (tmp_path / "jobs.txt").write_text("# night shift\ngemm:2 30min\n\ntriad  # once\n")
     from_file = answer(tmp_path, "--jobs", "jobs.txt", "--gpus", "2")
-    assert from_file == answer(tmp_path, "gemm:2", "triad", "--gpus", "2")
+    assert from_file == answer(tmp_path, "gemm:2", "triad", "--gpus", "2", "--work", "gemm=30min")
 
 
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (("gemm", "--gpus", "1", "--max-power", "200"), 10, "none of gemm can be placed"),
+        (("gemm", "--gpus", "1", "--max-power", "200"), 10, "gemm cannot be placed"),
         (("nosuch", "--gpus", "1"), 2, "there is no job nosuch"),
         (("gemm", "--gpus", "1", "--objective", "max-min"), 2, "the slowest job decides alone"),
         (("gemm", "--gpus", "1", "--min-speed", "triad=0.5"), 2, "a job that is not there"),
         (("gemm", "--gpus", "1", "--min-speed", "2"), 2, "a minimum speed of 2 for gemm"),
+        (("gemm", "--gpus", "1", "--work", "triad=2h"), 2, "a job that is not there"),
+        (("gemm", "--gpus", "1", "--work", "2"), 2, "2 is no time"),
         (("gemm", "--gpus", "0"), 2, "Invalid value for '--gpus'"),
         (("gemm",), 2, "Missing option '--gpus'"),
         (("--gpus", "1"), 2, "there are no jobs"),
@@ -142,35 +163,42 @@ def test_what_cannot_be_done_is_said(
     assert "Traceback" not in done.stderr
 
 
-def test_queue_keeps_its_order() -> None:
+def test_queue_keeps_its_order_and_its_works() -> None:
     """First come, first served needs to know who came first."""
-    assert read_queue(["a", "b:2", "a"], None) == ["a", "b", "b", "a"]
+    entries = [Entry("a"), Entry("b", 2), Entry("a", 3, 5400.0)]
+    assert read_entries(["a", "b:2", "a:3 1.5h"], None) == entries
 
 
-@pytest.mark.parametrize("entry", ["a:", ":3", "a:0", "a:-1", "a:1.5", "a:b", "a b", "", "a:1:2"])
-def test_what_is_no_job_is_refused(entry: str) -> None:
+@pytest.mark.parametrize("text", ["a:", ":3", "a:0", "a:-1", "a:1.5", "a:b", "", "a:1:2", "a 1h 2"])
+def test_what_is_no_job_is_refused(text: str) -> None:
     """A slip in a count never becomes another count."""
-    with pytest.raises(InputError, match="is no job"):
-        read_queue([entry], None)
+    with pytest.raises(InputError, match=r"is no job|has no count"):
+        read_entries([text], None)
 
 
 def test_lines_of_a_file_are_named(tmp_path: Path) -> None:
     """A fault says its line; a file beside names, or a million jobs, is a mistake."""
     file = tmp_path / "jobs.txt"
     file.write_text("a\n\nb:x\n")
-    with pytest.raises(InputError, match=r"jobs\.txt:3: b:x is no job"):
-        read_queue([], file)
+    with pytest.raises(InputError, match=r"jobs\.txt:3: b:x has no count"):
+        read_entries([], file)
+    file.write_text("a 3\n")
+    with pytest.raises(InputError, match=r"jobs\.txt:1: a 3: 3 is no time"):
+        read_entries([], file)
     with pytest.raises(InputError, match="jobs were given twice"):
-        read_queue(["a"], file)
-    with pytest.raises(InputError, match="more than 1000000 jobs"):
-        read_queue([f"a:{MAX_JOBS}", "b"], None)
+        read_entries(["a"], file)
+    with pytest.raises(InputError, match="more than 100000 jobs"):
+        read_entries([f"a:{MAX_JOBS}", "b"], None)
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match="not UTF-8"):
-        read_queue([], file)
+        read_entries([], file)
 
 
-def test_least_speeds_by_job() -> None:
+def test_numbers_by_job() -> None:
     """A number is for all jobs, and what comes later counts."""
     assert least_speeds(["0.5", "b=0.7"], ["a", "b"]) == {"a": 0.5, "b": 0.7}
+    assert read_works(["2h", "b=90min"], ["a", "b"]) == {"a": 7200.0, "b": 5400.0}
     with pytest.raises(InputError, match="a=fast has no number"):
         least_speeds(["a=fast"], ["a"])
+    with pytest.raises(InputError, match="c=1h is for a job that is not there"):
+        read_works(["c=1h"], ["a"])

@@ -169,12 +169,14 @@ def test_stored_profile_goes_before_the_bundled_one(home: Path, solo: Sequence[S
 
 @pytest.mark.usefixtures("home")
 def test_profiles_of_a_file(tmp_path: Path, solo: Sequence[SoloPoint]) -> None:
-    """Nothing else is read then."""
+    """They go before the stored and the bundled ones, which are there beside them."""
     file = tmp_path / "points.jsonl"
     write_points(file, [dataclasses.replace(p, job="mine") for p in solo if p.job == "fft"])
     assert as_json("mine", "mine", "--profiles", str(file))["job_a"] == "mine"
-    message = error(InputError, "mine", "fft", "--profiles", str(file))
-    assert message.startswith(f"there is no job fft in {file}")
+    beside = as_json("mine", "gemm", "--profiles", str(file))
+    assert beside["warnings"][-1].endswith("depends: gemm")
+    message = error(InputError, "mine", "nosuch", "--profiles", str(file))
+    assert message.startswith("there is no job nosuch")
 
 
 @pytest.mark.usefixtures("home")
@@ -201,6 +203,9 @@ def test_job_without_a_profile(names: tuple[str, str], message: str) -> None:
         (("--min-speed", "much"), "--min-speed much has no number"),
         (("--min-speed", "gemm=0.5"), "--min-speed gemm=0.5 is for a job that is not there"),
         (("--min-speed", "50"), "a minimum speed of 50 for fft is not possible"),
+        (("--memory", "141"), "no GPU has 141 MiB of memory"),
+        (("--memory", "1GiB"), "fft needs 2062 MiB of memory, the card has 1024 MiB"),
+        (("--memory", "large"), "'large' is no size of a memory"),
         (("--objective", "speed"), "there is no objective speed"),
         (
             ("--gpu-model", "A100"),
@@ -248,7 +253,8 @@ def test_limits_reach_the_answer() -> None:
         assert choice["speed_" + "ab"[job]]["value"] >= float(option.split("=")[1])
     both = as_json(*PAIR, "--min-speed", "0.4")["choice"]
     assert min(both["speed_a"]["value"], both["speed_b"]["value"]) >= 0.4
-    assert as_json(*PAIR, "--memory", "1000")["choice"]["way"] == "exclusive"
+    assert as_json(*PAIR, "--memory", "3GiB")["choice"]["way"] == "exclusive"
+    assert as_json(*PAIR, "--memory", "4GiB")["choice"]["way"] == "split"
     assert as_json(*PAIR, "--min-speed=0", "--max-power=350")["choice"]["power_w"]["value"] <= 350
     assert "nearest is " in error(NoSplitError, *PAIR, "--max-power", "100")
 
@@ -260,7 +266,10 @@ def test_gpu_model_that_was_not_learned_from(home: Path, solo: Sequence[SoloPoin
     answer = as_json(*PAIR)
     assert answer["gpu_model"] == "NVIDIA A100"
     (warning,) = [text for text in answer["warnings"] if "not seen" in text]
-    assert "has not seen the NVIDIA A100, only NVIDIA H200: intervals are 2 times" in warning
+    assert (
+        "has not seen the NVIDIA A100, only NVIDIA H100 80GB HBM3, NVIDIA H200: intervals"
+        in warning
+    )
     assert "advisor colocate --among fft,resnet50-train-b2" in warning
 
 

@@ -96,16 +96,16 @@ def test_where_nothing_is_known_only_a_warning_is_new(
 
 
 def test_a_placement_names_no_unsafe_count(home: Path) -> None:
-    """Each use has safe shares, and the answer says what is not used, on both doors."""
-    answer = command("place", *JOBS, "--gpus", "9")
-    shares = [share for use in answer["uses"] for share in use["shares_percent"] or ()]
+    """Each group has safe shares, and the answer says what is not used, on both doors."""
+    answer = command("place", *JOBS, "--gpus", "4")
+    shares = [share for group in answer["groups"] for share in group["shares_percent"] or ()]
     assert shares
     assert not unsafe_in(*shares)
     assert answer["warnings"] == [AVOIDED]
     jobs = {name: int(count) for name, count in (entry.split(":") for entry in JOBS)}
     with running(home) as api:
-        assert api.post("/v1/placements", {"jobs": jobs, "gpus": 9}) == answer
-    text = CliRunner().invoke(app, ["place", *JOBS, "--gpus", "9"]).stdout
+        assert api.post("/v1/placements", {"jobs": jobs, "gpus": 4}) == answer
+    text = CliRunner().invoke(app, ["place", *JOBS, "--gpus", "4"]).stdout
     assert AVOIDED in text.splitlines()
 
 
@@ -162,7 +162,9 @@ def h200(fake_libraries: Path) -> Iterator[FakeHost]:
 
 def test_a_recommended_launch_is_at_safe_counts(h200: FakeHost) -> None:
     """Also where it is only shown."""
-    done = h200.advisor("launch", "triad", "gemm", "--dry-run", "--json")
+    done = h200.advisor(
+        "launch", "triad", "gemm", "--objective", "throughput", "--dry-run", "--json"
+    )
     (pair,) = json.loads(done.stdout)["pairs"]
     assert pair["way"] == "split"
     assert not {job["units"] for job in pair["jobs"]} & UNSAFE_132

@@ -6,7 +6,8 @@ import pytest
 from simple_pairs import SHARES, SOLOS, nine, pair, solo
 
 from advisor.records import PairPoint
-from advisor_training.pairs import DISTURBED, LeftOut, Pair, kind_of, make_pairs, split_text
+from advisor_training.pairs import DISTURBED, LeftOut, Pair, make_pairs
+from advisor_training.split_kinds import kinds_of, split_text
 
 
 def only(points: list[PairPoint], **fields: Any) -> Pair:
@@ -34,8 +35,8 @@ def only(points: list[PairPoint], **fields: Any) -> Pair:
     ],
 )
 def test_kinds_of_splits_are_told_apart(point: PairPoint, kind: str) -> None:
-    """Each split is compared with the right ones only."""
-    assert kind_of(point) == kind
+    """Each split is compared with the right ones only; alone, a safe split is one of a grid."""
+    assert kinds_of([point]) == [kind]
 
 
 def test_repeats_give_medians() -> None:
@@ -152,3 +153,13 @@ def test_a_disturbed_run_is_left_out(rate: float, fits: bool) -> None:
     solos = [solo("a", rate=rate), fast, solo("b")]
     pairs, left_out = make_pairs(nine(), solos)
     assert [bool(pairs), *left_out] == ([True] if fits else [False, LeftOut(DISTURBED, 9)])
+
+
+def test_a_measurement_with_few_splits_is_there_where_it_is_asked_for() -> None:
+    """Each of its splits is as good as any other to learn from."""
+    few = [p for p in nine() if p.share_a_percent in (10, 50, 90)]
+    pairs, left_out = make_pairs(few, SOLOS, full=False)
+    assert left_out == []
+    assert not pairs[0].main.is_full
+    assert sorted(pairs[0].main.nine) == [(10, 90), (50, 50), (90, 10)]
+    assert make_pairs(few, SOLOS)[0] == []

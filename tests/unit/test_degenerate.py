@@ -18,7 +18,7 @@ from advisor.degenerate import (
     with_pair_flags,
     with_solo_flags,
 )
-from advisor.flags import DEGENERATE, DOUBTFUL
+from advisor.flags import DEGENERATE, DOUBTFUL, UNREAD
 from advisor.profiles import make_profiles
 from advisor.records import PairPoint, SoloPoint
 from advisor_data.bundled import (
@@ -102,9 +102,11 @@ def test_a_doubtful_point_is_no_measure() -> None:
     """A window with a wrong power reading must not condemn the others."""
     high = at(80, 3.0)
     assert flagged([at(50, 2.0), high, at(100)]) == [50]
-    for flag in DOUBTFUL - {DEGENERATE}:
+    for flag in DOUBTFUL - {DEGENERATE, UNREAD}:
         doubtful = dataclasses.replace(high, flags=(flag,))
         assert flagged([at(50, 2.0), doubtful, at(100)]) == []
+    unread = dataclasses.replace(high, flags=(UNREAD,))
+    assert flagged([at(50, 2.0), unread, at(100)]) == [50], "wrong results take less, never more"
 
 
 @pytest.mark.parametrize("missing", ["power_w", "idle_power_w"])
@@ -122,6 +124,22 @@ def test_a_missing_clock_or_counter_leaves_the_energy() -> None:
 def test_sweeps_are_judged_by_themselves(field: str) -> None:
     """Cards differ in power, and jobs in everything."""
     assert flagged([at(50, 1.0), at(100, **{field: "another"})]) == []
+
+
+def test_one_slow_window_of_a_launch_bound_job_condemns_no_other() -> None:
+    """Two do; and so does one of a job that the GPU bounds, whose rate repeats."""
+    bound = {"flags": ("cpu-bound",)}
+    slow = at(80, 3.0, **bound)
+    points = [at(30, 2.1, **bound), at(50, 2.0, **bound), slow, at(100, 2.0, **bound)]
+    assert flagged(points) == []
+    assert flagged([*points, at(90, 3.0, **bound)]) == [30, 50]
+    assert flagged([*points, at(90, 3.0)]) == [30, 50]
+    assert flagged([*points[:2], dataclasses.replace(slow, flags=()), points[3]]) == [30, 50]
+    assert flagged([*points, slow]) == [], "the same point twice is one"
+
+
+def test_one_launch_bound_point_alone_is_no_measure() -> None:
+    assert flagged([at(50, 1.0), at(100, 2.0, flags=("cpu-bound",))]) == []
 
 
 ENERGIES = st.lists(st.floats(0.1, 10), min_size=2, max_size=10)
@@ -148,6 +166,20 @@ def test_every_flag_has_a_reason_and_a_second_look_changes_nothing(
             assert own is not None
             assert expected is not None
             assert own < (1 - LARGEST_DROP) * expected
+
+
+@given(ENERGIES, st.floats(0.01, 100), st.data())
+def test_one_outlier_of_a_launch_bound_sweep_flags_itself_at_most(
+    energies: list[float], outlier: float, data: Any
+) -> None:
+    """Wherever it lies and however far off it is."""
+    place = data.draw(st.integers(1, len(energies)))
+    falling = [*sorted(energies, reverse=True)]
+    points = [
+        at(10 * n, outlier if n == place else energy, flags=("cpu-bound",))
+        for n, energy in enumerate(falling, start=1)
+    ]
+    assert set(flagged(points)) <= {10.0 * place}
 
 
 SWEEP = [at(10, 3.0), at(30, 2.6), at(50, 1.2), at(70, 1.2), at(90), at(100)]
@@ -208,12 +240,20 @@ def test_other_doubtful_points_stand_where_there_are_no_others() -> None:
 
 ACCEPTED_DROP = 0.18
 
+HALF_PRECISION = frozenset({"bert-train", "vit-train", "resnet50-train", "matmul-bf16", "vit-infer",
+                            "bert-infer", "whisper-infer", "llm-prefill", "dit-step"})  # fmt: skip
+"""Some of the jobs with bf16 products."""
+
+SAFE = {"NVIDIA H200": frozenset({8, 10, 12, 14, 16, 22, 62, 64, 66, 70, 118, 120, 122, 124, 132}),
+        "NVIDIA H100 80GB HBM3": frozenset({12, 14, 34, 62, 66, 118, 132})}  # fmt: skip
+"""Of the counts that were measured."""
+
 
 def test_no_unflagged_bundled_point_takes_much_less_energy_than_the_whole_gpu() -> None:
-    """None of their results were read, so nothing else could speak for such a point."""
+    """Unless its results were read, nothing else could speak for such a point."""
     whole = {(p.job, p.gpu_uuid, p.run): p for p in bundled_solo_points() if p.share_percent == 100}
     for point in bundled_solo_points():
-        if DOUBTFUL.isdisjoint(point.flags):
+        if (DOUBTFUL - {UNREAD}).isdisjoint(point.flags) and point.results != "right":
             own = energy_above_idle_j(point)
             there = energy_above_idle_j(whole[point.job, point.gpu_uuid, point.run])
             assert own is not None
@@ -226,6 +266,22 @@ def test_the_bundled_points_carry_the_flag_already() -> None:
     assert with_solo_flags(solos) == solos
     assert with_pair_flags(bundled_pair_points(), solos) == bundled_pair_points()
     assert with_solo_flags(bundled_reference_points()) == bundled_reference_points()
+
+
+def test_no_bundled_point_of_unread_results_is_used_for_a_figure() -> None:
+    """Half-precision jobs whose results nobody read, at counts that are safe on their GPU model."""
+    for point in bundled_pair_points():
+        if DOUBTFUL.isdisjoint(point.flags):
+            seats = ((point.job_a, point.units_a, point.results_a),
+                     (point.job_b, point.units_b, point.results_b))  # fmt: skip
+            for job, units, results in seats:
+                assert (
+                    job not in HALF_PRECISION
+                    or results == "right"
+                    or units in SAFE[point.gpu_model]
+                )
+    unread = [p for p in bundled_pair_points() if UNREAD in p.flags]
+    assert len([p for p in unread if DEGENERATE not in p.flags]) > 400
 
 
 def test_training_is_flagged_at_the_counts_at_which_its_products_are_wrong() -> None:

@@ -35,7 +35,7 @@ from advisor_training.evaluation_choices import (
     choose_by_rule,
     keys_of,
 )
-from advisor_training.evaluation_data import Data, launch_bound, make_data
+from advisor_training.evaluation_data import UNPROFILED, Data, launch_bound, make_data
 from advisor_training.evaluation_disturbed import learn_undisturbed, make_all_data
 from advisor_training.evaluation_errors import error, errors_of
 from advisor_training.evaluation_figures import figures
@@ -316,7 +316,7 @@ def test_jobs_without_a_profile_are_left_out_and_counted() -> None:
     found = make_data(made_up.pair_points(), solos)
     assert "slow" not in found.rows.jobs
     assert len(found.measurements) == len(np.unique(found.rows.measurement)) == 10
-    assert [item.reason for item in found.left_out] == ["a job of the pair has no profile"]
+    assert [item.reason for item in found.left_out] == [UNPROFILED]
 
 
 def test_one_pair_alone_cannot_be_evaluated() -> None:

@@ -10,7 +10,7 @@ from advisor_models.known_profiles import Known, on_one_gpu
 def known(**models: str) -> dict[str, Known]:
     """Jobs by name, each with profiles on GPU models, such as `a="H100 H200"`."""
     return {
-        job: Known({m: make_profile(job, 1, gpu_model=m) for m in names.split()}, bundled=False)
+        job: Known({m: make_profile(job, 1, gpu_model=m) for m in names.split()})
         for job, names in models.items()
     }
 

@@ -19,6 +19,7 @@ FORECAST = Forecast(
     solo_rate_b=100,
     work_per_joule=Interval(0.002, 0.0015, 0.0025),
     coverage=0.9,
+    energy_saved=Interval(0.12, 0.05, 0.2),
 )
 JOBS = (
     JobStatus(
@@ -29,8 +30,8 @@ JOBS = (
 )  # fmt: skip
 STATUS = LaunchStatus(
     launch_id="20260131-120000-3f2a91", state="running", updated_at="", gpu_model="NVIDIA H200",
-    pairs=2, jobs=JOBS, forecast=FORECAST, power_w=450, work_per_joule=0.001, overlap_s=12,
-    energy_j=5400, stranded_unit_s=76, warnings=("train is [slow]",),
+    pairs=2, jobs=JOBS, forecast=FORECAST, power_w=450, work_per_joule=0.001, energy_saved=0.08,
+    overlap_s=12, energy_j=5400, stranded_unit_s=76, warnings=("train is [slow]",),
 )  # fmt: skip
 FAILED = LaunchStatus(
     launch_id="x", state="failed", updated_at="", code="busy", cause="GPU 0 is taken"
@@ -54,7 +55,7 @@ def test_table_has_the_prediction_beside_what_is_observed() -> None:
     ]  # fmt: skip
     assert rows["infer"] == ["infer", "70", "%", "waiting", "-", "50", "0"]
     assert rows["power"] == ["power", "450", "W", "500", "-10%"]
-    assert rows["work"] == ["work", "per", "kJ", "1", "2", "-50%"]
+    assert rows["energy"] == ["energy", "saved", "8.0", "%", "12.0", "%"]
     assert lines[6:] == [
         "5,400 J in 12 s together",
         "76 unit-seconds held for a job that has ended",
@@ -94,4 +95,25 @@ def test_summary_says_how_good_the_prediction_was() -> None:
         "infer + train: 12.0 s together, 5,400 J",
         "  rate_b: -20.0% beside the prediction",
         "  76 unit-seconds were held for a job that had ended",
+    ]
+
+
+def test_summary_says_what_was_saved_and_what_the_end_cost() -> None:
+    """For the same work, observed beside predicted, and to the end of the last job."""
+    seen: dict[str, Any] = {
+        "job_a": "infer", "job_b": "train", "overlap_s": 3600.0, "energy_j": 1.8e6,
+        "power_w": 500.0, "work_per_joule": 0.002, "stranded_unit_s": 0.0, "rate_a": None,
+        "rate_b": None, "predicted_rate_a": None, "predicted_rate_b": None,
+        "predicted_power_w": None, "predicted_work_per_joule": None, "energy_saved": 0.123,
+        "predicted_energy_saved": 0.14, "first_ended": "job_a", "rest_s": 1800.0,
+        "rest_energy_j": 630_000.0, "rest_energy_saved": -0.09,
+        "predicted_rest_energy_saved": -0.08, "energy_saved_to_end": 0.05,
+    }  # fmt: skip
+    assert list(summary(FAILED, [seen])) == [
+        "infer + train: 3600.0 s together, 1,800,000 J, 500 W",
+        "  energy for the same work, against one after the other: 12.3 % less (14.0 % less was "
+        "predicted)",
+        "  then train went on for 1800.0 s with 630,000 J; energy for that work, against the whole "
+        "GPU: 9.0 % more (8.0 % more was predicted)",
+        "  energy for all of the work, to the end: 5.0 % less",
     ]

@@ -233,6 +233,19 @@ def test_only_what_runs_has_work_per_joule() -> None:
     assert sample(tally, "advisor_launches", state="finished") == 1
 
 
+def test_energy_saved_of_what_runs_is_shown() -> None:
+    """It may be below 0, and is not there without a profile."""
+    forecast = replace(FORECAST, energy_saved=Interval(0.1, -0.05, 0.2))
+    status = replace(first_status(SPEC, "t", GPU), state="running", forecast=forecast)
+    tally = Tally()
+    tally.stands(replace(status, energy_saved=-0.02))
+    assert sample(tally, "advisor_observed_energy_saved", gpu="GPU-1") == -0.02
+    assert sample(tally, "advisor_predicted_energy_saved", gpu="GPU-1") == 0.1
+    tally.stands(replace(status, forecast=FORECAST))
+    assert sample(tally, "advisor_observed_energy_saved", gpu="GPU-1") is None
+    assert sample(tally, "advisor_predicted_energy_saved", gpu="GPU-1") is None
+
+
 def test_observations_are_brought_in_once(tmp_path: Path) -> None:
     """However often a folder is looked at, and with a line that is half or none in between."""
     folder, tally = create_folder(tmp_path / "launches", SPEC), Tally()

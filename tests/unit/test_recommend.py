@@ -18,6 +18,7 @@ from advisor.predictions import NINE, UNCAPPED, Prediction
 from advisor.profiles import Profile
 from advisor.recommend import TIE, Option, Recommendation, Request, recommend
 from advisor.runtime import mps
+from advisor.serving import Serving
 
 A, B = profile("fft"), profile("gemm")
 
@@ -58,7 +59,7 @@ requests = st.builds(
     min_speed=st.dictionaries(st.sampled_from(["fft", "gemm"]), st.floats(0, 0.6)),
     default_min_speed=st.sampled_from([0.0, 0.2, 0.4]),
     max_power_w=st.none() | st.floats(300, 800),
-    memory_mib=st.none() | st.floats(1e3, 2e5),
+    memory_mib=st.none() | st.floats(1e5, 2e5),
     fine=st.booleans(),
     tie=st.sampled_from([0.0, TIE, 0.3]),
 )
@@ -259,6 +260,7 @@ def test_memory_that_does_not_suffice_forbids_sharing() -> None:
     """Two jobs fit when they need no more than the part that campaigns allow."""
     table = {(50.0, 50.0): (0.9, 0.9, 400.0)}
     enough_mib = 2000 / MEMORY_PART
+    assert recommend(A, B, Scripted(table)).request.memory_mib == 143771
     fits = recommend(A, B, Scripted(table), Request(memory_mib=enough_mib + 1))
     assert fits.choice.name == "50/50"
     answer = recommend(A, B, Scripted(table), Request(memory_mib=enough_mib - 2))
@@ -322,7 +324,7 @@ def test_limit_that_only_the_bad_end_breaks_is_a_warning() -> None:
     bad = "at the bad end of its interval"
     assert [line for line in answer.warnings if line.startswith(bad)] == [
         f"{bad} fft runs at 54 % of its speed alone, below 60 %",
-        f"{bad} 440 W are drawn, at most 420 W are allowed",
+        f"{bad} both draw 440 W, at most 420 W are allowed",
     ]
 
 
@@ -348,8 +350,32 @@ def test_nothing_keeps_the_limits() -> None:
     with pytest.raises(NoSplitError) as failed:
         recommend(A, B, Scripted(_PAYS), request)
     assert (failed.value.code, failed.value.exit_code) == ("no-split", 10)
-    assert "nearest is 60/40: 400 W are drawn, at most 399 W" in str(failed.value)
-    assert "a GPU for each is no help, since alone 400 W are drawn" in str(failed.value)
+    assert "nearest is 60/40: both draw 400 W, at most 399 W" in str(failed.value)
+    assert "a GPU for each is no help: fft alone draws 400 W, at most 399 W are allowed" in str(
+        failed.value
+    )
+
+
+def test_a_gpu_for_each_is_named_where_it_helps() -> None:
+    """Alone each job keeps the ceiling; the GPU without any job must, too."""
+    hot = Scripted(dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 600.0)))
+    server = profile("fft", serving=Serving(offered_rate=1, rate_noise=None, latency_p99_ms=()))
+    with pytest.raises(NoSplitError, match="or give each job a GPU of its own"):
+        recommend(server, B, hot, Request(max_power_w=450.0))
+
+
+def test_ceilings_that_are_too_low_say_what_would_do() -> None:
+    """The least at which something keeps the other limits; of one below idle nothing else."""
+    hot = Scripted({**dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 600.0)),
+                    (30.0, 70.0): (0.5, 0.5, 380.0), (10.0, 90.0): (0.1, 0.5, 370.0)})  # fmt: skip
+    with pytest.raises(NoSplitError, match="allow 380 W, which 30/70 needs; a GPU for each is no"):
+        recommend(A, B, hot, Request(max_power_w=350.0))
+    with pytest.raises(NoSplitError) as failed:
+        recommend(A, B, hot, Request(max_power_w=60.0))
+    assert str(failed.value) == (
+        "nothing runs within 60 W. the NVIDIA H200 draws 80 W without any job. allow 380 W, "
+        "which 30/70 needs."
+    )
 
 
 def test_power_ceiling_counts_each_job_alone() -> None:
@@ -357,7 +383,7 @@ def test_power_ceiling_counts_each_job_alone() -> None:
     cool = profile("gemm", columns={"power_w": [100.0] * 10})
     hot = Scripted(dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 600.0)))
     assert recommend(A, cool, hot, Request(max_power_w=401.0)).choice.name == "exclusive"
-    with pytest.raises(NoSplitError, match="400 W are drawn, at most 399 W"):
+    with pytest.raises(NoSplitError, match="fft alone draws 400 W, at most 399 W"):
         recommend(A, cool, hot, Request(max_power_w=399.0))
 
 

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from made_up_profiles import Physics, profile
 from unsafe_counts import UNSAFE_132, checked_132, checked_with
 
+from advisor.constraints import Limits
 from advisor.gpu import units_for_percent
-from advisor.place import make_problem
-from advisor.place_options import job_type, predict_options
+from advisor.place import JobType, QueuedJob, make_problem
+from advisor.place_options import predict_options
 from advisor.place_rules import first_come
 from advisor.place_solver import place
 from advisor.profiles import Profile
@@ -100,11 +101,16 @@ def test_pairs_of_a_placement_stand_at_safe_counts() -> None:
     """Each pair at its own: what one job's results say is of no other job."""
     jobs = [A, B, dataclasses.replace(profile("triad"), wrong_units=frozenset({66}))]
     options = predict_options(jobs, Physics(), checked=checked_132())
-    problem = make_problem([job_type(p, 2) for p in jobs], options, 3, idle_power_w=80.0)
-    for found in (place(problem).placement, first_come(problem, [0, 2, 1, 2, 0, 1])):
-        assert found.jobs == 6
-        for use in found.uses:
-            for job, share in zip(use.jobs, use.split or (), strict=False):
-                count = units_for_percent(share, 132)
-                assert count not in UNSAFE_132
-                assert (job, count) != ("triad", 66)
+    types = [JobType(name=p.job, power_w=2000.0) for p in jobs]  # so that sharing pays
+    queue = [QueuedJob(jobs[n].job) for n in (0, 2, 1, 2, 0, 1)]
+    limits = Limits(default_min_speed=0)
+    problem = make_problem(queue, types, options, 2, idle_power_w=80.0, limits=limits)
+    simple = first_come(problem)
+    assert simple is not None
+    for runs in (place(problem).schedule.runs, simple.runs):
+        shared = [run for run in runs if run.share_percent < 100]
+        assert shared
+        for run in shared:
+            count = units_for_percent(run.share_percent, 132)
+            assert count not in UNSAFE_132
+            assert (run.job.name, count) != ("triad", 66)

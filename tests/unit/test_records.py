@@ -104,6 +104,17 @@ def test_cold_is_not_out_of_range() -> None:
     assert solo_from_row({**to_row(point()), "temperature_c": -4}).temperature_c == -4
 
 
+def test_sharing_may_cost_energy() -> None:
+    """What is saved may be below 0; an energy may not."""
+    lost = observation(
+        energy_saved=-0.2, predicted_energy_saved=-0.1, rest_energy_saved=-0.3,
+        energy_saved_to_end=-0.25,
+    )  # fmt: skip
+    assert observation_from_row(to_row(lost)) == lost
+    with pytest.raises(InputError, match="rest_energy_j is -1"):
+        observation_from_row({**to_row(lost), "rest_energy_j": -1.0})
+
+
 @pytest.mark.parametrize(("text", "truth"), [("True", True), ("0", False), (1.0, True)])
 def test_truths_are_read_as_tables_write_them(text: Any, truth: bool) -> None:
     """True, 0 and 1.0 are how CSV, SQL and pandas write a truth."""
@@ -151,9 +162,9 @@ def test_a_share_of_a_pair_that_cannot_be_is_refused(column: str, value: float) 
 
 
 def test_a_pair_is_written_in_one_way_only() -> None:
-    """Jobs in another order are refused with the remedy; a job beside itself is a pair."""
-    with pytest.raises(InputError, match=r"job_a is 'sort', after job_b 'gemm'.*swap"):
-        pair_from_row(to_row(pair_point(job_a="sort", job_b="gemm")))
+    """Jobs in the other order are swapped with all that is theirs; beside itself is a pair."""
+    other = pair_from_row(to_row(pair_point(job_a="sort", job_b="gemm", rate_a=3.0, units_b=26)))
+    assert (other.pair, other.rate_b, other.units_a) == (("gemm", "sort"), 3.0, 26)
     assert pair_from_row(to_row(pair_point(job_b="gemm"))).pair == ("gemm", "gemm")
 
 

@@ -162,6 +162,17 @@ def test_a_profile_is_deleted(store: Store) -> None:
     assert store.add([point(1)]) == 1
 
 
+def test_points_of_any_kind_are_deleted(store: Store) -> None:
+    """Those and no others; what is not there does not count."""
+    store.add([point(1), point(2, run="r2"), pair_point(1), pair_point(2, run="r2"), observation()])
+    assert store.delete([point(1), pair_point(2, run="r2"), point(9)]) == 2
+    assert store.solo_points() == [point(2, run="r2")]
+    assert store.pair_points() == [pair_point(1)]
+    assert store.delete([observation()]) == 1
+    assert store.observations() == []
+    assert store.delete([]) == 0
+
+
 def test_points_are_found_by_job_model_and_run(store: Store) -> None:
     """Each filter holds, alone and with the others."""
     points = [point(1), point(2, job="sort"), point(3, gpu_model="A100"), point(4, run="r2")]
@@ -212,8 +223,8 @@ def test_a_point_that_could_not_be_read_back_is_refused(store: Store) -> None:
     store.add([point(1)])
     with pytest.raises(InputError, match="rate"):
         store.add([point(2), point(3, rate=-1.0)])
-    with pytest.raises(InputError, match="swap the two jobs"):
-        store.add([point(2), pair_point(2, job_a="z")])
+    with pytest.raises(InputError, match="share_a_percent"):
+        store.add([point(2), pair_point(2, share_a_percent=130.0)])
     assert store.solo_points() == [point(1)]
     assert store.pair_points() == []
 

@@ -50,8 +50,8 @@ class Residuals:
         values: The logarithms.
         left_out: Job that the learner had not seen.
         beside: The other job of the pair; the same one, of a job beside itself.
-        stratum: What has an interval of its own: of speeds the job's share, "10" to "90" or
-            "uncapped"; of power "split", "at the power limit" or "uncapped".
+        stratum: What has an interval of its own: of speeds the job's share to the nearest 10 %,
+            "10" to "90", or "uncapped"; of power "split", "at the power limit" or "uncapped".
     """
 
     values: Floats
@@ -133,12 +133,11 @@ def efficiency_residuals(rows: Rows, unseen: Unseen) -> Residuals:
 
 
 def share_names(shares: Floats) -> Names:
-    """Shares as the strata are called: the nearest of "10", "20" .. "90".
+    """Shares as the strata are called: "10" to "90".
 
-    Splits at safe counts have shares between these, each of few pairs.
+    Safe counts have shares such as 11 % and 47 %, each with few jobs: too few for a quantile.
     """
-    tens = np.clip(np.rint(shares / 10) * 10, 10, 90)
-    return np.array([f"{share:g}" for share in tens])
+    return np.array([f"{share:g}" for share in np.clip(10 * np.round(shares / 10), 10, 90)])
 
 
 def bounds_of(residuals: Residuals, coverage: float = COVERAGE) -> dict[str, Bounds]:

@@ -24,9 +24,10 @@ from advisor_training.grid import GridGain, grid_gain
 from advisor_training.groups import Classes, GroupRow, group_of, group_rows
 from advisor_training.losses import Loss, losses
 from advisor_training.noise import Ceiling, noise_ceiling
-from advisor_training.pairs import KINDS, LeftOut, Pair, kind_of, make_pairs
+from advisor_training.pairs import LeftOut, Pair, make_pairs
 from advisor_training.paper import FIGURES, GROUPS, TITLE
 from advisor_training.solo import SOLO_SOURCES, JobClass, job_classes, whole_gpu
+from advisor_training.split_kinds import KINDS, kinds_of
 
 JSON_SCHEMA = 1
 """Raised when a key of the JSON form changes its meaning or goes away."""
@@ -149,8 +150,8 @@ def analyse(
     )
 
 
-def _by_kind(points: Iterable[PairPoint]) -> dict[str, int]:
-    counts = Counter(map(kind_of, points))
+def _by_kind(points: Sequence[PairPoint]) -> dict[str, int]:
+    counts = Counter(kinds_of(points))
     return {kind: counts[kind] for kind in KINDS}
 
 

@@ -14,7 +14,8 @@ from advisor.rules import rule_choices
 from advisor.settings import MIN_SPEED
 from advisor_training.evaluation_data import Data
 from advisor_training.gains import BASELINES
-from advisor_training.pairs import EQUAL, Measurement, split_text
+from advisor_training.pairs import Measurement
+from advisor_training.split_kinds import EQUAL, split_text
 from advisor_training.unseen import Unseen
 
 Scope = Literal["nine", "nine or exclusive", "every way"]
@@ -162,6 +163,8 @@ def _expected(
     for test, key in enumerate(zip(unseen.left_out.tolist(), numbers, strict=True)):
         tests.setdefault(key, []).append(test)
     for key, its in sorted(tests.items()):
+        if not data.measurements[key[1]].is_full:
+            continue
         profiles = data.profiles_of(data.measurements[key[1]])
         named = (_prediction(data, unseen, test, profiles) for test in its)
         options = {name: found for name, found in named if _in_scope(name, scope)}

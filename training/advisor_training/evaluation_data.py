@@ -1,18 +1,24 @@
 """Measured pairs with all that an evaluation needs to know of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from advisor.errors import InputError
 from advisor.profiles import Profile, make_profiles
 from advisor.records import PairPoint, SoloPoint
+from advisor.wording import count_of
 from advisor_models.intervals import NEAR_LIMIT
 from advisor_training.groups import Classes
 from advisor_training.pairs import LeftOut, Measurement, Pair, make_pairs
 from advisor_training.rows import Rows, make_rows
+from advisor_training.rows import profiled as with_profiles
 from advisor_training.solo import HIGH_PERCENT, job_classes, whole_gpu
+
+UNPROFILED = "a job of the pair has no profile that reaches down to its share"
+"""Why a measurement is not learned from."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -20,7 +26,8 @@ class Data:
     """Pairs whose jobs have profiles.
 
     Attributes:
-        measurements: In the order of their numbers in the rows.
+        measurements: In the order of their numbers in the rows; also those with too few splits for
+            an oracle (`Measurement.is_full`), which are learned from only.
         profiles: By (job, GPU model).
         classes: What each job uses of the GPU alone, by (GPU model, job).
         left_out: Points that are not used, and why.
@@ -62,10 +69,16 @@ def make_data(
         left_out: What was left out before, for the report.
 
     Raises:
-        InputError: no measured pair has profiles of both its jobs.
+        InputError: no pair was measured well enough, or none has profiles of both its jobs.
     """
-    found, unused = make_pairs(points, [*references, *profiled])
     solos = [*references, *profiled]
+    found, unused = make_pairs(points, solos, full=False)
+    if not found:
+        raise InputError(
+            f"none of {count_of(len(points), 'pair point')} can be learned from",
+            why="; ".join(f"{item.points}: {item.reason}" for item in (*left_out, *unused)),
+            fix="measure pairs at the nine splits, and their jobs alone: advisor colocate",
+        )
     return data_of(found, make_profiles(profiled), solos, (*left_out, *unused))
 
 
@@ -87,13 +100,9 @@ def data_of(
         InputError: none of them has profiles of both its jobs.
     """
     rows = make_rows(found, profiles)
-    pairs = tuple(
-        pair
-        for pair in found
-        if (pair.job_a, pair.gpu_model) in profiles and (pair.job_b, pair.gpu_model) in profiles
-    )
-    missing = sum(m.points for pair in found if pair not in pairs for m in pair.measurements)
-    without = [LeftOut("a job of the pair has no profile", missing)] if missing else []
+    pairs = tuple(with_profiles(found, profiles))
+    missing = _points(found) - _points(pairs)
+    without = [LeftOut(UNPROFILED, missing)] if missing else []
     return Data(
         pairs=pairs,
         rows=rows,
@@ -102,6 +111,10 @@ def data_of(
         classes=job_classes(whole_gpu(solos)),
         left_out=(*left_out, *without),
     )
+
+
+def _points(pairs: Iterable[Pair]) -> int:
+    return sum(m.points for pair in pairs for m in pair.measurements)
 
 
 def launch_bound(profile: Profile) -> bool:

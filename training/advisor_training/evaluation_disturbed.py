@@ -51,7 +51,8 @@ def _by_run(points: Sequence[PairPoint], solos: Sequence[SoloPoint]) -> Iterator
     for key, found in groups.items():
         own = [s for s in solos if (s.run, s.gpu_uuid) == key and s.share_percent == 100]
         jobs = {s.job for s in own}
-        yield make_pairs(found, [*own, *(s for s in solos if s.job not in jobs)])[0]
+        others = [s for s in solos if s.job not in jobs]
+        yield make_pairs(found, [*own, *others], full=False)[0]
 
 
 def _key(measurement: Measurement) -> Key:

@@ -7,7 +7,8 @@ from typing import Literal
 
 from advisor.objectives import Objective, SplitResult
 from advisor_training.noise import best_split, worse
-from advisor_training.pairs import Measurement, Pair, Results, Split, split_text
+from advisor_training.pairs import Measurement, Pair, Results
+from advisor_training.split_kinds import EQUAL, Split, split_text
 
 BASELINES: Mapping[str, Callable[[Measurement], SplitResult | None]] = {
     "equal": lambda m: m.equal,
@@ -20,7 +21,7 @@ BASELINES: Mapping[str, Callable[[Measurement], SplitResult | None]] = {
 Direction = Literal["to_busier", "to_other", "undirected"]
 
 LARGER_SHARES = (50, 60, 70, 80, 90)
-"""Share of the job that gets more, over the nine splits."""
+"""Share of the job that gets more, over the nine splits, to the nearest 10 of what both use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +183,7 @@ def histogram(
     counts = {share: {"to_busier": 0, "to_other": 0, "undirected": 0} for share in LARGER_SHARES}
     for pair in pairs:
         split = best_split(pair.main.nine, objective, tie)
-        counts[round(max(split))][_direction(pair, split, busier(pair))] += 1
+        counts[_larger_share(split)][_direction(pair, split, busier(pair))] += 1
     return tuple(Bin(larger_share_percent=share, **count) for share, count in counts.items())
 
 
@@ -199,7 +200,7 @@ def relative(pair: Pair, objective: Objective, tie: float, busier: str | None) -
     chosen = best_split(pair.main.nine, objective, tie)
     return Relative(
         best_split=split_text(oracle),
-        beyond_noise=max(chosen) > 50,
+        beyond_noise=chosen != EQUAL,
         direction=_direction(pair, chosen, busier),
         slower_percent=_slower(pair.main.nine[oracle]),
         slower_at_equal_percent=_slower(pair.main.equal),
@@ -208,6 +209,12 @@ def relative(pair: Pair, objective: Objective, tie: float, busier: str | None) -
         time_sliced_percent=_baseline_over_equal(pair, objective, "time-sliced"),
         exclusive_percent=_baseline_over_equal(pair, objective, "exclusive"),
     )
+
+
+def _larger_share(split: Split) -> int:
+    """Which of `LARGER_SHARES` a split counts under; never 50 for an uneven one such as 47/54."""
+    part = round(10 * max(split) / sum(split)) * 10
+    return 50 if split == EQUAL else min(max(part, LARGER_SHARES[1]), LARGER_SHARES[-1])
 
 
 def _first_with(pair: Pair, baseline: str) -> tuple[Measurement, SplitResult] | None:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from advisor.objectives import Objective
 from advisor_training.noise import worse
-from advisor_training.pairs import Measurement, Pair, split_text
+from advisor_training.pairs import Measurement, Pair
+from advisor_training.split_kinds import split_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

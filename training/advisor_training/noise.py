@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.objectives import Candidate, Objective, best
-from advisor_training.pairs import EQUAL, Pair, Results, Split, is_full
+from advisor_training.pairs import Pair, Results
+from advisor_training.split_kinds import EQUAL, Split, is_full
 
 NOISE_QUANTILE = 0.95
 """Part of the differences between two takes that is smaller than what is called the noise."""
@@ -17,7 +18,8 @@ class Ceiling:
     """What the best possible predictor would reach, since the truth itself is noisy.
 
     A take is one repeat of the nine splits of a pair. Each choice takes the best split of one take
-    and scores it on another one, as a part of that one's best.
+    and scores it on another one, as a part of that one's best. Takes in steps of 10
+    and takes at safe counts are not compared: they have too few splits in common.
 
     Attributes:
         pairs: Pairs that were taken twice or more.
@@ -54,17 +56,22 @@ class _Take:
     gpu_uuid: str
     results: Results
 
+    @property
+    def splits(self) -> set[Split]:
+        return set(self.results)
+
 
 def noise_ceiling(pairs: Iterable[Pair], objective: Objective) -> Ceiling | None:
     """The ceiling over all pairs with two takes or more; None where there are none."""
-    takes = [found for pair in pairs if len(found := _takes(pair)) > 1]
+    by_pair = [_alike(_takes(pair), pair.beside_itself) for pair in pairs]
+    takes = [found for groups in by_pair for found in groups]
     scores = [score for found in takes for score in _scores(found, objective)]
     changes = [change for found in takes for change in _changes(found, objective)]
     if not scores or not changes:
         return None
     return Ceiling(
-        pairs=len(takes),
-        other_card_pairs=sum(len({take.gpu_uuid for take in found}) > 1 for found in takes),
+        pairs=sum(map(bool, by_pair)),
+        other_card_pairs=sum(any(map(_of_cards, groups)) for groups in by_pair),
         choices=len(scores),
         mean_percent=100 * statistics.mean(scores),
         median_percent=100 * statistics.median(scores),
@@ -101,6 +108,24 @@ def _takes(pair: Pair) -> list[_Take]:
         for results in measurement.repeats
         if is_full(results, beside_itself=pair.beside_itself)
     ]
+
+
+def _alike(takes: Sequence[_Take], beside_itself: bool) -> list[list[_Take]]:
+    """Takes in groups, two or more in each, that have enough of the nine splits in common."""
+    groups: list[list[_Take]] = []
+    for take in takes:
+        for group in groups:
+            common = set[Split].intersection(take.splits, *(other.splits for other in group))
+            if is_full(common, beside_itself=beside_itself):
+                group.append(take)
+                break
+        else:
+            groups.append([take])
+    return [group for group in groups if len(group) > 1]
+
+
+def _of_cards(takes: Iterable[_Take]) -> bool:
+    return len({take.gpu_uuid for take in takes}) > 1
 
 
 def _scores(takes: Sequence[_Take], objective: Objective) -> Iterator[float]:

@@ -4,7 +4,6 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from advisor.objectives import SplitResult, exclusive
 from advisor.records import REPLAY_SOURCE, PairPoint, SoloPoint
@@ -16,28 +15,26 @@ from advisor_training.solo import (
     solo_reference,
     whole_gpu,
 )
-
-Split = tuple[float, float]
-"""Shares asked for the first and the second job, percent."""
+from advisor_training.split_kinds import (
+    EQUAL,
+    KINDS,
+    Kind,
+    Split,
+    is_full,
+    is_turned,
+    kinds_of,
+    split_of,
+)
 
 Results = Mapping[Split, SplitResult]
-
-Kind = Literal["nine", "grid", "over-subscribed", "other", "uncapped", "time-sliced"]
-"""nine: 10/90..90/10 in steps of 10. grid: exact counts of units that add up to the whole GPU.
-over-subscribed: shares of more than the GPU, such as 70/70. other: shares of less than it."""
-
-KINDS: tuple[Kind, ...] = get_args(Kind)
-
-EQUAL: Split = (50.0, 50.0)
-
-LARGEST_GAP = 0.25
-"""Part of the nine splits that may be missing, left out for a flag, before a pair is left out."""
-
 
 DISTURBED = (
     f"a job alone beside the pair ran over {LARGEST_SLOWDOWN:.0%} slower than in its fastest run"
 )
 """Why a measurement on a disturbed host is left out."""
+
+NOT_FULL = "without 50/50, or with too few of the nine splits in one run"
+"""Why a measurement whose best split would be no oracle is left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +63,20 @@ class Measurement:
     repeats: tuple[Results, ...]
 
     @property
+    def is_full(self) -> bool:
+        """Whether enough of the nine splits are there for their best to be an oracle."""
+        return is_full(self.nine, beside_itself=self.job_a == self.job_b)
+
+    @property
     def nine(self) -> Results:
-        """10/90..90/10; of a job beside itself 10/90..50/50, the others being the same again."""
+        """The nine splits as they were measured in this run: see `advisor_training.split_kinds`.
+
+        In steps of 10, or at the safe counts nearest to those; some may be missing, and
+        50/50 where it is not full.
+        "The best of nine", the oracle, is the best of these: where pairs were measured at different
+        splits, each is compared with the best of its own. 50/50 is the same split in all of them.
+        Of a job beside itself these are 10/90..50/50, the others being the same again.
+        """
         return self.splits["nine"]
 
     @property
@@ -97,7 +106,7 @@ class Pair:
 
     @property
     def main(self) -> Measurement:
-        """The measurement that stands for the pair; the others tell the noise."""
+        """The one that stands for the pair, with its own nine; the others tell the noise."""
         return self.measurements[0]
 
     @property
@@ -125,24 +134,17 @@ class _Reading:
     power_w: float
 
 
-def kind_of(point: PairPoint) -> Kind:
-    """What sort of split a point was measured at."""
-    if point.mode == "time-sliced":
-        return "time-sliced"
-    shares = (point.share_a_percent, point.share_b_percent)
-    if point.mode == "uncapped" or shares == (100, 100):
-        return "uncapped"
-    if sum(shares) == 100 and all(share % 10 == 0 for share in shares):
-        return "nine"
-    if point.units_total and (point.units_a or 0) + (point.units_b or 0) == point.units_total:
-        return "grid"
-    return "over-subscribed" if sum(shares) > 100 else "other"
-
-
 def make_pairs(
-    points: Iterable[PairPoint], solos: Iterable[SoloPoint]
+    points: Iterable[PairPoint], solos: Iterable[SoloPoint], *, full: bool = True
 ) -> tuple[list[Pair], list[LeftOut]]:
-    """The pairs that were measured well enough to be compared, by name, and what is left out."""
+    """The pairs by name, and what is left out.
+
+    Args:
+        points: Pairs at splits.
+        solos: The jobs alone; those on the whole GPU are the references.
+        full: Leave out measurements whose best split would be no oracle (`Measurement.is_full`).
+            Each split of the others can be learned from all the same.
+    """
     left_out: Counter[str] = Counter()
     references: dict[str, list[SoloPoint]] = {}
     for solo in whole_gpu(solos):
@@ -152,24 +154,14 @@ def make_pairs(
         made = _measurement(group, references)
         if isinstance(made, str):
             left_out[made] += len(group)
+        elif full and not made.is_full:
+            left_out[NOT_FULL] += len(group)
         else:
             pairs.setdefault((made.job_a, made.job_b, made.gpu_model), []).append(made)
     return (
         [Pair(*key, _fullest_first(found)) for key, found in sorted(pairs.items())],
         sorted(LeftOut(reason, count) for reason, count in left_out.items()),
     )
-
-
-def is_full(splits: Iterable[Split], *, beside_itself: bool) -> bool:
-    """Whether 50/50 and enough of the nine splits are there for their best to be an oracle."""
-    present = set(splits)
-    possible = 5 if beside_itself else 9
-    return EQUAL in present and len(present) >= possible * (1 - LARGEST_GAP)
-
-
-def split_text(split: Split) -> str:
-    """Shares as people write them."""
-    return f"{split[0]:g}/{split[1]:g}"
 
 
 def _readable(points: Iterable[PairPoint], left_out: Counter[str]) -> Iterator[PairPoint]:
@@ -213,10 +205,8 @@ def _measurement(
         if solo.slowdown > LARGEST_SLOWDOWN:
             return DISTURBED
         solos.append(solo)
-    readings = [_reading(point) for point in group]
-    nine = [reading.split for reading in readings if reading.kind == "nine"]
-    if not is_full(nine, beside_itself=job_a == job_b):
-        return "without 50/50, or with too few of the nine splits in one run"
+    kinds = kinds_of(group)
+    readings = [_reading(point, kind) for point, kind in zip(group, kinds, strict=True)]
     return _assembled(point, (job_a, job_b), readings, (solos[0], solos[1]))
 
 
@@ -247,19 +237,11 @@ def _assembled(
     )
 
 
-def _reading(point: PairPoint) -> _Reading:
-    """The reading of a point; of a job beside itself, the smaller share comes first.
-
-    A job at 90 % beside itself at 10 % is what it is at 10 % beside itself at 90 %.
-    """
-    shares, rates = _shares(point), (point.rate_a or 0.0, point.rate_b or 0.0)
-    if (point.job_a, shares[0]) > (point.job_b, shares[1]):
-        shares, rates = (shares[1], shares[0]), (rates[1], rates[0])
-    return _Reading(kind_of(point), shares, point.repeat, rates, point.power_w or 0.0)
-
-
-def _shares(point: PairPoint) -> Split:
-    return point.share_a_percent, point.share_b_percent
+def _reading(point: PairPoint, kind: Kind) -> _Reading:
+    """The reading of a point, with its rates in the order of its split."""
+    rates = (point.rate_a or 0.0, point.rate_b or 0.0)
+    ordered = (rates[1], rates[0]) if is_turned(point) else rates
+    return _Reading(kind, split_of(point), point.repeat, ordered, point.power_w or 0.0)
 
 
 def _medians(

@@ -78,7 +78,7 @@ def paper_learner(profiles: Profiles, target: Target) -> Learner:
     """
 
     def learn(rows: Rows) -> Fitted:
-        nine = rows.take(rows.kind == "nine")
+        nine = rows.take(rows.kind != "uncapped")
         total, power = _trees(), _trees()
         total.fit(paper_features(nine, profiles, target), _sums(nine, target))
         power.fit(_gpu_metrics(nine, profiles), nine.power_w)

@@ -21,11 +21,16 @@ from advisor.features import (
 )
 from advisor.profiles import Floats, Profile
 from advisor_training.pairs import Measurement, Pair
+from advisor_training.split_kinds import Kind, Split
 
 Names = npt.NDArray[np.str_]
 
-KINDS = ("nine", "uncapped")
-"""Kinds of split that are learned from."""
+KINDS: tuple[Kind, ...] = ("nine", "uncapped")
+"""Kinds of split that are learned from; nine: in steps of 10 or at safe counts."""
+
+SOME = "some"
+"""Kind of rows at those of the nine splits of a measurement that are too few for an oracle: they
+are learned from, and neither choices nor errors are scored on them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -37,7 +42,7 @@ class Rows:
         pair: Number of the pair; several measurements can be of one pair.
         card: UUID of the GPU that it was measured on.
         run: The run that it was measured in.
-        kind: "nine" or "uncapped".
+        kind: "nine", "some" or "uncapped".
         features_a: What a model sees of the first job beside the second, shape (n, speed features).
         features_b: The same with the jobs swapped.
         power_features: Shape (n, power features).
@@ -99,7 +104,7 @@ class Rows:
 
 
 def make_rows(pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile]) -> Rows:
-    """Rows of all measurements whose jobs have profiles.
+    """Rows of all measurements whose jobs have profiles at these shares.
 
     Raises:
         InputError: there is none.
@@ -113,15 +118,32 @@ def make_rows(pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile]
     return Rows(**{name: np.concatenate([b[name] for b in blocks]) for name in blocks[0]})
 
 
-def _blocks(
-    pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile]
-) -> Iterator[dict[str, Any]]:
-    count = 0
-    for number, pair in enumerate(pairs):
+def profiled(pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile]) -> Iterator[Pair]:
+    """The pairs with those measurements only whose splits lie within the profiles of both jobs."""
+    for pair in pairs:
         a = profiles.get((pair.job_a, pair.gpu_model))
         b = profiles.get((pair.job_b, pair.gpu_model))
         if a is None or b is None:
             continue
+        within = tuple(m for m in pair.measurements if _is_within(m, a, b))
+        if within:
+            yield dataclasses.replace(pair, measurements=within)
+
+
+def _is_within(m: Measurement, a: Profile, b: Profile) -> bool:
+    return all(split[0] >= a.shares[0] and split[1] >= b.shares[0] for _, split in _splits(m))
+
+
+def _splits(m: Measurement) -> list[tuple[Kind, Split]]:
+    return [(kind, split) for kind in KINDS for split in m.splits[kind]]
+
+
+def _blocks(
+    pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile]
+) -> Iterator[dict[str, Any]]:
+    count = 0
+    for number, pair in enumerate(profiled(pairs, profiles)):
+        a, b = (profiles[job, pair.gpu_model] for job in (pair.job_a, pair.job_b))
         for measurement in pair.measurements:
             yield _block(measurement, a, b, {"measurement": count, "pair": number})
             count += 1
@@ -129,8 +151,8 @@ def _blocks(
 
 def _block(m: Measurement, a: Profile, b: Profile, numbers: Mapping[str, int]) -> dict[str, Any]:
     """The arrays of one measurement."""
-    splits = [(kind, split) for kind in KINDS for split in m.splits[kind]]  # pyright: ignore[reportArgumentType]
-    results = [m.splits[kind][split] for kind, split in splits]  # pyright: ignore[reportArgumentType]
+    splits = _splits(m)
+    results = [m.splits[kind][split] for kind, split in splits]
     share_a = np.array([split[0] for _, split in splits])
     share_b = np.array([split[1] for _, split in splits])
     own, other = side(a, share_a), side(b, share_b)
@@ -142,7 +164,7 @@ def _block(m: Measurement, a: Profile, b: Profile, numbers: Mapping[str, int]) -
         "card": np.full(n, m.gpu_uuid),
         "run": np.full(n, m.run),
         **{name: np.full(n, number) for name, number in numbers.items()},
-        "kind": np.array([kind for kind, _ in splits]),
+        "kind": np.array([kind if m.is_full or kind != "nine" else SOME for kind, _ in splits]),
         "share_a": share_a,
         "share_b": share_b,
         "features_a": matrix(speed_features(own, other)),

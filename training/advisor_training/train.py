@@ -17,6 +17,7 @@ from advisor.profiles import COLUMNS, IDLE, Profile, filled
 from advisor.recommend import TIE
 from advisor.records import PairPoint, Point, SoloPoint
 from advisor.rows import to_row
+from advisor.wording import listed
 from advisor_models.manifest import SCHEMA, DatasetFacts, LearnerSettings, Manifest, Range
 from advisor_models.other_gpu import OtherGpu
 from advisor_training.calibration import (
@@ -48,6 +49,9 @@ from advisor_training.unseen import Progress, Unseen, leave_one_job_out
 LEARNER = "extra-trees"
 
 SCORED = (DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, "raw-throughput-per-watt")
+
+LEAST_JOBS = 3
+"""Without one of two jobs, nothing is left but the other one beside itself."""
 
 LIBRARIES = ("numpy", "scikit-learn", "onnx", "skl2onnx")
 """What the graph hangs on."""
@@ -147,6 +151,12 @@ def fit_model(rows: Rows, progress: Progress | None = None, blind: Rows | None =
     Raises:
         InputError: too few jobs.
     """
+    if len(rows.jobs) < LEAST_JOBS:
+        raise InputError(
+            f"a model cannot be learned from pairs of {listed(rows.jobs)} alone",
+            why=f"how wrong it is shows when each job is left out, which takes {LEAST_JOBS} jobs",
+            fix="measure pairs with another job, or add the bundled points: --with-bundled",
+        )
     started = time.perf_counter()
     learner = LEARNERS[LEARNER]
     unseen = leave_one_job_out(rows, learner, progress=progress)

@@ -14,6 +14,7 @@ export const FLAGS = {
   "results-only": "too short for rates: measured to read the job's results",
   "failed": "a job of the pair failed: there are no rates",
   "degenerate-data": "too little energy for the work: results are likely wrong, such as NaN",
+  "results-unread": "a half-precision job at a count of SMs where the check of this GPU model found wrong results, and its own results were not read",
 };
 
 // Flags of points at which a job did not do its work: what was measured there is no result.

@@ -37,7 +37,7 @@ function make(launch, element) {
       ["b", b.job, (l) => l.jobs[1].relative_speed, f && divided(f.rate_b, f.solo_rate_b)],
     ]),
     live("Power", "W", 1, [["c", "", (l) => l.power_w, f?.power_w]]),
-    live("Work per joule", "relative work per kJ", 1000, [["c", "", (l) => l.work_per_joule, f?.work_per_joule]]),
+    live("Energy saved", "% for the same work", 100, [["c", "", (l) => l.energy_saved, f?.energy_saved]]),
   ];
   const explained = html("p", { class: "quiet-text" }, "Lines are observed; the shaded ranges were predicted.");
   element.append(explained, html("div", { class: "charts" }, made.map((one) => one.figure)));

@@ -2,7 +2,7 @@
 
 import { facts, html, table } from "./elements.js";
 import { outcomeTag } from "./launch_words.js";
-import { change, duration, moment, NONE, number, range, share, withUnit } from "./numbers.js";
+import { change, duration, moment, NONE, number, percent, range, share, withUnit } from "./numbers.js";
 
 export function standing(launch) {
   return facts([
@@ -15,9 +15,14 @@ export function standing(launch) {
     ["Power now", launch.power_w === null ? null : withUnit(launch.power_w, "W")],
     ["Energy so far", launch.energy_j === null ? null : withUnit(launch.energy_j / 1000, "kJ")],
     [
-      "Work per joule",
-      launch.work_per_joule === null ? null : `${number(1000 * launch.work_per_joule)} per kJ`,
-      "over the last seconds",
+      "Energy saved",
+      launch.energy_saved === null ? null : percent(launch.energy_saved),
+      "for the same work, against one after the other, over the last seconds",
+    ],
+    [
+      "One job alone for",
+      launch.rest_s ? duration(launch.rest_s) : null,
+      launch.rest_energy_j ? `after the other had ended: ${number(launch.rest_energy_j / 1000)} kJ` : null,
     ],
     [
       "Stranded",
@@ -65,8 +70,8 @@ function besideRows(launch) {
     row(`${a.job}, % of full speed`, times(f.rate_a, 1 / f.solo_rate_a), a.relative_speed, 100),
     row(`${b.job}, % of full speed`, times(f.rate_b, 1 / f.solo_rate_b), b.relative_speed, 100),
     row("Power, W", f.power_w, launch.power_w),
-    row("Work per kJ", f.work_per_joule, launch.work_per_joule, 1000),
-  ];
+    f.energy_saved ? { ...row("Energy saved, %", f.energy_saved, launch.energy_saved, 100), gap: "" } : null,
+  ].filter((one) => one !== null);
 }
 
 function row(name, predicted, observed, scale = 1) {

@@ -2,7 +2,7 @@
 
 import { chart } from "./chart.js";
 import { html, link, notice, table } from "./elements.js";
-import { change, moment, number, percent, withUnit } from "./numbers.js";
+import { change, moment, percent, withUnit } from "./numbers.js";
 import { ticks } from "./scale.js";
 
 export function observed(observations) {
@@ -50,9 +50,9 @@ function list(known) {
     { name: "Second job", number: true, cell: (o) => speed(o.rate_b, o.solo_rate_b, o.predicted_rate_b) },
     { name: "Power", number: true, cell: (o) => [withUnit(o.power_w, "W"), " ", gap(o.power_w, o.predicted_power_w)] },
     {
-      name: "Work per kJ",
+      name: "Energy saved",
       number: true,
-      cell: (o) => [number(o.work_per_joule === null ? null : 1000 * o.work_per_joule), " ", gap(o.work_per_joule, o.predicted_work_per_joule)],
+      cell: (o) => [percent(o.energy_saved), " ", html("small", {}, predictedPart(o.predicted_energy_saved))],
     },
   ];
   const note = html("p", { class: "hint" }, "The small numbers say how far what was observed is from what was predicted.");
@@ -61,6 +61,10 @@ function list(known) {
 
 function speed(rate, solo, predicted) {
   return [percent(rate === null || !solo ? null : rate / solo), " ", gap(rate, predicted)];
+}
+
+function predictedPart(saved) {
+  return saved === null ? "" : `${percent(saved)} predicted`;
 }
 
 function gap(value, predicted) {

@@ -26,6 +26,10 @@ run(async (query) => {
     return;
   }
   const form = questionForm(profiled, query, (question) => answer(question, profiled));
+  const unknown = ["a", "b"].map((key) => query.get(key)).filter((name) => name && !profiled.some((row) => row.job === name));
+  if (unknown.length > 0) {
+    content.append(notice("", `There is no profile of ${unknown.join(" and ")}; another job stands in its place.`));
+  }
   content.append(form.element, live, results);
   await answer(form.question, profiled);
 });

@@ -1,4 +1,4 @@
-"""Which of many jobs share a GPU."""
+"""A queue of jobs on several GPUs."""
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -15,6 +15,6 @@ router = APIRouter(prefix="/v1", tags=["placements"])
 
 @router.post("/placements", response_model=PlacementAnswer)
 async def place(asked: PlacementRequest, _: Reader, service: ServiceOf) -> Response:
-    """Which of many jobs share a GPU, so that all together do the most work per joule?"""
+    """Who shares a GPU with whom, so that a whole queue of jobs takes the least energy?"""
     planned = await service.engine.place(asked.wanted())
     return Response(encoded(to_json(planned)), media_type="application/json")

@@ -4,17 +4,22 @@
 
 Takes what `advisor data import` takes. The same points give the same bytes, in whichever order
 and however often they come. FOLDER is data/advisor_data/bundled if not given; its README.md, the
-data card, gets the new counts between its markers. Flagged points stay in, and points whose power
-betrays wrong results are flagged here, by the bundled profiles; left out are:
+data card, gets the new counts between its markers. Flagged points stay in, and `degenerate-data`
+and `results-unread` are worked out here; left out are:
 
-- Splits of a pair that is not whole: on one card in one run the nine splits and uncapped are there,
-  or failed. A job beside itself has five splits and uncapped.
+- Splits of a pair that is not whole: on one card in one run the nine splits, in steps of 10 or at
+  safe counts, and uncapped are there, or failed. A job beside itself has five splits and uncapped.
 - Other splits (time-sliced, exact counts of units, over-subscribed) of a pair that is whole in no
   run on that card.
-- Solo points other than those at 100 % from the runs and cards of the pairs that stay.
+- Solo points from other runs and cards than those of the pairs that stay.
+
+Solo points at 100 % are the references of the pairs. Jobs that a run measured alone at smaller
+shares as well (`profiles: true`), at as many as its other jobs, get a profile: their points are
+added to those of solo.parquet, the references among them.
 """
 
 import argparse
+import itertools
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -22,18 +27,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from card import renewed
+from unread import with_unread_flags
 
 from advisor.degenerate import with_pair_flags, with_solo_flags
 from advisor.errors import AdvisorError, InputError
-from advisor.flags import DEGENERATE
+from advisor.flags import DEGENERATE, UNREAD
 from advisor.records import PairPoint, Point, SoloPoint
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import read_points, write_points
 from advisor_data.points import in_order
-from advisor_training.pairs import kind_of
+from advisor_training.split_kinds import how_many, kinds_of, split_of
 
 ROOT = Path(__file__).resolve().parents[3]
 BUNDLED = ROOT / "data/advisor_data/bundled"
+
+WORKED_OUT = frozenset({DEGENERATE, UNREAD})
 
 Place = tuple[str, str, str]
 """Both jobs and the card."""
@@ -61,18 +69,23 @@ def bundle(files: Iterable[Path], into: Path) -> None:
     points = merged(files)
     pairs = [point for point in points if isinstance(point, PairPoint)]
     solos = [point for point in points if isinstance(point, SoloPoint)]
-    kept = with_pair_flags(whole(pairs), with_solo_flags(bundled_solo_points()))
-    references = references_of(kept, solos)
-    if not kept:
-        raise InputError(f"nothing to bundle: {left_out(pairs, kept)}")
+    found = whole(pairs)
+    if not found:
+        raise InputError(f"nothing to bundle: {left_out(pairs, found)}")
+    new = profiles_of(found, solos)
+    references = references_of(found, set(solos) - set(new))
+    known = {p.point_id: unflagged(p) for p in (*bundled_solo_points(), *new)}
+    profiles = solos_flagged(p for p in in_order(known.values()) if isinstance(p, SoloPoint))
+    kept = with_unread_flags(with_pair_flags(found, profiles))
     card = into / "README.md"
-    text = renewed(card.read_text("utf-8"), kept, references)
+    text = renewed(card.read_text("utf-8"), kept, references, profiles)
+    write_points(into / "solo.parquet", profiles)
     write_points(into / "pairs.parquet", kept)
-    write_points(into / "references.parquet", references)
+    write_points(into / "references.parquet", in_order(references))
     card.write_text(text, "utf-8")
     print(f"{len(kept)} pair points kept, {left_out(pairs, kept)}")
-    others = len(solos) - len(references)
-    print(f"{len(references)} references kept, {others} other solo points left out")
+    others = len(solos) - len(references) - len(new)
+    print(f"{len(references)} references kept, {len(new)} points of profiles, {others} left out")
 
 
 def merged(files: Iterable[Path]) -> list[Point]:
@@ -93,26 +106,27 @@ def merged(files: Iterable[Path]) -> list[Point]:
 
 
 def unflagged(point: Point) -> Point:
-    """The point as it was measured: this flag is worked out from others, and here again."""
-    return replace(point, flags=tuple(flag for flag in point.flags if flag != DEGENERATE))
+    """The point as it was measured: these flags are worked out here again."""
+    return replace(point, flags=tuple(flag for flag in point.flags if flag not in WORKED_OUT))
+
+
+def solos_flagged(points: Iterable[SoloPoint]) -> list[SoloPoint]:
+    """Jobs alone, in their order, with the flags that are worked out."""
+    return with_unread_flags(with_solo_flags(points))
 
 
 def whole(points: Sequence[PairPoint]) -> list[PairPoint]:
     """The points without those of pairs that are not whole."""
     measured: defaultdict[tuple[Place, str], set[tuple[float, ...]]] = defaultdict(set)
-    for point in filter(makes_whole, points):
-        measured[place(point), point.run].add(split(point))
+    wanted = [kind in ("nine", "uncapped") for kind in kinds_of(points)]
+    for point in itertools.compress(points, wanted):
+        measured[place(point), point.run].add(split_of(point))
     good = {key for key, splits in measured.items() if len(splits) == splits_wanted(key[0])}
     places = {at for at, _ in good}
     return [
-        p for p in points
-        if ((place(p), p.run) in good if makes_whole(p) else place(p) in places)
+        p for p, needed in zip(points, wanted, strict=True)
+        if ((place(p), p.run) in good if needed else place(p) in places)
     ]  # fmt: skip
-
-
-def makes_whole(point: PairPoint) -> bool:
-    """Whether it is at one of the nine splits, or uncapped."""
-    return kind_of(point) in ("nine", "uncapped")
 
 
 def place(point: PairPoint) -> Place:
@@ -120,21 +134,28 @@ def place(point: PairPoint) -> Place:
     return (*point.pair, point.gpu_uuid)
 
 
-def split(point: PairPoint) -> tuple[float, ...]:
-    """Its shares; of a job beside itself the smaller one first."""
-    shares = (point.share_a_percent, point.share_b_percent)
-    return tuple(sorted(shares)) if point.job_a == point.job_b else shares
-
-
 def splits_wanted(at: Place) -> int:
     """How many splits, uncapped among them, make the pair whole."""
-    return 6 if at[0] == at[1] else 10
+    return how_many(beside_itself=at[0] == at[1]) + 1
 
 
 def references_of(pairs: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[SoloPoint]:
     """The jobs alone at 100 % in the runs of the pairs, on their cards."""
     kept = {(point.run, point.gpu_uuid) for point in pairs}
     return [p for p in solos if p.share_percent == 100 and (p.run, p.gpu_uuid) in kept]
+
+
+def profiles_of(pairs: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[SoloPoint]:
+    """The points of jobs that the runs of the pairs measured alone at all shares of a profile."""
+    kept = {(point.run, point.gpu_uuid) for point in pairs}
+    shares: defaultdict[tuple[str, str, str], set[float]] = defaultdict(set)
+    for point in (p for p in solos if (p.run, p.gpu_uuid) in kept):
+        shares[point.run, point.gpu_uuid, point.job].add(point.share_percent)
+    most: Counter[str] = Counter()
+    for (run, *_), found in shares.items():
+        most[run] = max(most[run], len(found))
+    swept = {key for key, found in shares.items() if 1 < len(found) == most[key[0]]}
+    return [p for p in solos if (p.run, p.gpu_uuid, p.job) in swept]
 
 
 def left_out(points: Sequence[PairPoint], kept: Sequence[PairPoint]) -> str:

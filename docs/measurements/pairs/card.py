@@ -4,10 +4,11 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from advisor.flags import DOUBTFUL
 from advisor.records import PairPoint, SoloPoint
-from advisor_data.bundled import bundled_solo_points
 from advisor_profiling.pairing import kinds_of
-from advisor_training.pairs import KINDS, kind_of
+from advisor_training.split_kinds import KINDS
+from advisor_training.split_kinds import kinds_of as kinds_of_points
 
 BEGIN = "<!-- counted by docs/measurements/pairs/bundle.py: begin -->"
 END = "<!-- counted by docs/measurements/pairs/bundle.py: end -->"
@@ -15,17 +16,29 @@ END = "<!-- counted by docs/measurements/pairs/bundle.py: end -->"
 LIMIT_PART = 0.95
 
 
-def renewed(card: str, pairs: Sequence[PairPoint], references: Sequence[SoloPoint]) -> str:
+def renewed(
+    card: str,
+    pairs: Sequence[PairPoint],
+    references: Sequence[SoloPoint],
+    profiles: Sequence[SoloPoint],
+) -> str:
     """The card with the counts of these points between its markers.
 
     Args:
         card: Its text, with both markers.
         pairs: At least one.
-        references: The jobs alone.
+        references: The jobs alone on the whole GPU in the runs of the pairs.
+        profiles: The jobs alone at all shares.
     """
     before, _, rest = card.partition(BEGIN)
     _, _, after = rest.partition(END)
-    parts = (basis(pairs, references), kinds_of_splits(pairs), kinds_of_jobs(pairs), flags(pairs))
+    parts = (
+        basis(pairs, references),
+        gpu_models(pairs, profiles),
+        kinds_of_splits(pairs),
+        kinds_of_jobs(pairs, profiles),
+        flags(pairs),
+    )
     return before + "\n\n".join([BEGIN, *parts, END]) + after
 
 
@@ -52,6 +65,24 @@ def basis(pairs: Sequence[PairPoint], references: Sequence[SoloPoint]) -> str:
     return table(("what", "how many"), rows)
 
 
+def gpu_models(pairs: Sequence[PairPoint], profiles: Sequence[SoloPoint]) -> str:
+    """What there is of each GPU model; what is to be used passed every cross-check."""
+    rows: list[tuple[str, ...]] = []
+    for model in sorted({p.gpu_model for p in pairs}):
+        found = [p for p in pairs if p.gpu_model == model]
+        used = [p for p in found if DOUBTFUL.isdisjoint(p.flags)]
+        alone = [p for p in profiles if p.gpu_model == model]
+        right = [p for p in alone if DOUBTFUL.isdisjoint(p.flags)]
+        counts = len(found), len(used), len({p.pair for p in found}), len(jobs_of(found))
+        cards, jobs = {p.gpu_uuid for p in found}, {p.job for p in alone}
+        more = len(cards), len(alone), len(right), len(jobs)
+        rows.append((model, *map(str, (*counts, *more))))
+    headings = ("pair points", "of them to be used", "pairs", "jobs", "cards of the pairs")
+    return table(
+        ("GPU model", *headings, "profile points", "of them to be used", "profiled jobs"), rows
+    )
+
+
 def repeated(pairs: Iterable[PairPoint]) -> set[tuple[str, str]]:
     """Pairs that were measured in more than one run."""
     runs = Counter(pair for pair, _ in {(point.pair, point.run) for point in pairs})
@@ -65,15 +96,16 @@ def has_batch_2(pair: tuple[str, str]) -> bool:
 
 def kinds_of_splits(pairs: Sequence[PairPoint]) -> str:
     """Points and pairs at each kind of split."""
-    points = Counter(map(kind_of, pairs))
-    names = {kind: {p.pair for p in pairs if kind_of(p) == kind} for kind in points}
+    found = kinds_of_points(pairs)
+    points = Counter(found)
+    names = {k: {p.pair for p, kind in zip(pairs, found, strict=True) if kind == k} for k in points}
     rows = [(kind, str(points[kind]), str(len(names[kind]))) for kind in KINDS if kind in points]
     return table(("kind of split", "points", "pairs"), rows)
 
 
-def kinds_of_jobs(pairs: Sequence[PairPoint]) -> str:
+def kinds_of_jobs(pairs: Sequence[PairPoint], profiles: Sequence[SoloPoint]) -> str:
     """Jobs of each kind, and pairs of each two kinds."""
-    kinds = {job: str(kind) for job, kind in kinds_of(bundled_solo_points()).items()}
+    kinds = {job: str(kind) for job, kind in kinds_of(profiles).items()}
     jobs: dict[str, list[str]] = {}
     for job in jobs_of(pairs):
         jobs.setdefault(kinds.get(job, "not known"), []).append(job)

@@ -1,4 +1,4 @@
-"""Flags bundled points whose power betrays wrong results; nothing else about them changes.
+"""Flags bundled points with `degenerate-data` and `results-unread`; nothing else changes.
 
     .venv/bin/python docs/measurements/pairs/flag.py [FOLDER]
 
@@ -12,28 +12,29 @@ from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet as parquet
-from bundle import BUNDLED
+from bundle import BUNDLED, solos_flagged, unflagged
 from card import renewed
+from unread import with_unread_flags
 
-from advisor.degenerate import with_pair_flags, with_solo_flags
+from advisor.degenerate import with_pair_flags
 from advisor.records import PairPoint, Point, SoloPoint
 from advisor_data.files import read_points
 
 
 def flag(folder: Path) -> None:
     """Flag the points of the three files of a folder."""
-    solos = with_solo_flags(p for p in _points(folder, "solo") if isinstance(p, SoloPoint))
-    alone = with_solo_flags(p for p in _points(folder, "references") if isinstance(p, SoloPoint))
+    solos = solos_flagged(p for p in _points(folder, "solo") if isinstance(p, SoloPoint))
+    alone = solos_flagged(p for p in _points(folder, "references") if isinstance(p, SoloPoint))
     found = (p for p in _points(folder, "pairs") if isinstance(p, PairPoint))
-    pairs = with_pair_flags(found, solos)
+    pairs = with_unread_flags(with_pair_flags(found, solos))
     for name, points in (("solo", solos), ("references", alone), ("pairs", pairs)):
         _put(folder / f"{name}.parquet", points)
     card = folder / "README.md"
-    card.write_text(renewed(card.read_text("utf-8"), pairs, alone), "utf-8")
+    card.write_text(renewed(card.read_text("utf-8"), pairs, alone, solos), "utf-8")
 
 
 def _points(folder: Path, name: str) -> Sequence[Point]:
-    return read_points(folder / f"{name}.parquet")
+    return [unflagged(point) for point in read_points(folder / f"{name}.parquet")]
 
 
 def _put(file: Path, points: Sequence[Point]) -> None:

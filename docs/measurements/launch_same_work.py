@@ -1,0 +1,213 @@
+"""Launches pairs at the advice and in simpler ways, and compares all of them at the same work.
+
+On one card: each job alone on the whole GPU; then each pair as recommended, at 50/50 and without
+limits. The work is what the advice was observed to do in an hour; every way does that work to its
+end (advisor.finish; what is left when the first job of a pair has ended runs alone on the whole
+GPU), beside one after the other. Results are read where jobs report them.
+
+    python docs/measurements/launch_same_work.py --json same-work.json A+B C+D ...
+    python docs/measurements/launch_same_work.py --recorded docs/measurements/same-work.json
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from advisor.finish import finish, one_after_the_other, work_of
+from advisor.objectives import SplitResult
+
+HEADINGS = (
+    "pair", "way", "SMs", "speeds: predicted", "observed", "W: predicted", "observed",
+    "energy, against one after the other: predicted", "observed",
+    "time: predicted", "observed", "results",
+)  # fmt: skip
+
+Seen = dict[str, Any]
+"""One launch: `pair`, `way`, `advised`, what was predicted, and the observation."""
+
+
+def main() -> None:
+    """Print a table, and the means over pairs."""
+    options = _options()
+    if options.recorded:
+        seen = [launch for file in options.recorded for launch in json.loads(file.read_text())]
+    else:
+        seen = _measure(options)
+    for line in _table(seen):
+        print(line)
+    for line in _means(seen):
+        print(line)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Launches pairs at the advice and in simpler ways."
+    )
+    parser.add_argument("pairs", nargs="*", help="A+B")
+    parser.add_argument("--gpu", default="0")
+    parser.add_argument("--duration", type=float, default=20, help="seconds of each launch")
+    parser.add_argument("--json", type=Path, help="write everything here after each pair")
+    parser.add_argument("--recorded", type=Path, nargs="+", help="launch nothing: print these")
+    return parser.parse_args()
+
+
+def _measure(options: argparse.Namespace) -> list[Seen]:
+    seen: list[Seen] = []
+    alone: dict[str, Seen] = {}
+    for pair in (tuple(text.split("+")) for text in options.pairs):
+        for job in pair:
+            if job not in alone:
+                alone[job] = _alone(job, options.gpu)
+        seen += _launches(pair[0], pair[1], alone, options)
+        if options.json:
+            options.json.write_text(json.dumps(seen, indent=1) + "\n")
+    return seen
+
+
+def _alone(job: str, gpu: str) -> Seen:
+    """Rate and power of a job on the whole of this card."""
+    (point,) = _advisor("profile", job, "--shares", "100", "--fresh", "--gpu", gpu)["points"]
+    print(f"{job} alone: {point['rate']:.5g} {point['rate_unit']}/s, {point['power_w']:.1f} W",
+          file=sys.stderr)  # fmt: skip
+    return {name: point[name] for name in ("rate", "power_w", "gpu_model", "gpu_uuid", "flags")}
+
+
+def _launches(
+    a: str, b: str, alone: Mapping[str, Seen], options: argparse.Namespace
+) -> Iterable[Seen]:
+    answer = _advisor("recommend", a, b, "--gpu-model", alone[a]["gpu_model"])
+    by_name = {option["name"]: option for option in answer["candidates"]}
+    advised = answer["choice"]["name"]
+    # Advice against sharing needs no launch: one after the other is what the jobs do alone.
+    ways = [advised] if advised != "exclusive" else []
+    ways += [way for way in ("50/50", "uncapped") if way not in ways]
+    for way in ways:
+        command = ["launch", a, b, "--split", way, "--gpu", options.gpu]
+        last = _advisor(*command, "--duration", str(options.duration), stream=True)
+        (observation,) = last["observations"]
+        yield {
+            "pair": [a, b],
+            "way": way,
+            "advice": advised,
+            "alone": [alone[a], alone[b]],
+            "predicted": _predicted(by_name[way], answer),
+            "observed": _in_order(observation, a),
+        }
+
+
+def _in_order(observation: Seen, first: str) -> Seen:
+    """With the jobs as they were named, not by their names."""
+    if observation["job_a"] == first:
+        return observation
+    ends = {"_a": "_b", "_b": "_a"}
+    swapped = {name[:-2] + ends[name[-2:]] for name in observation if name[-2:] in ends}
+    turned = {name: observation[name[:-2] + ends[name[-2:]]] for name in swapped}
+    return {**observation, **turned}
+
+
+def _predicted(option: Mapping[str, Any], answer: Mapping[str, Any]) -> Seen:
+    return {
+        "rate_a": option["rate_a"]["value"],
+        "rate_b": option["rate_b"]["value"],
+        "power_w": option["power_w"]["value"],
+        "alone": [answer["alone_a"], answer["alone_b"]],
+    }
+
+
+def _advisor(*arguments: str, stream: bool = False) -> Any:
+    command = [sys.executable, "-m", "advisor.cli", *arguments, "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(arguments)}: {done.stdout.splitlines()[-1:]}")
+    return json.loads(done.stdout.splitlines()[-1] if stream else done.stdout)
+
+
+def _result(numbers: Mapping[str, Any], alone: Iterable[Mapping[str, Any]]) -> SplitResult:
+    one, other = alone
+    return SplitResult(
+        rate_a=numbers["rate_a"],
+        rate_b=numbers["rate_b"],
+        solo_rate_a=one["rate"],
+        solo_rate_b=other["rate"],
+        solo_power_a_w=one["power_w"],
+        solo_power_b_w=other["power_w"],
+        power_w=numbers["power_w"],
+    )
+
+
+def _both(launch: Seen) -> tuple[SplitResult, SplitResult]:
+    """As predicted, relative to the profiles; as observed, relative to the jobs on this card."""
+    predicted, observed = launch["predicted"], launch["observed"]
+    return _result(predicted, predicted["alone"]), _result(observed, launch["alone"])
+
+
+def _changes(seen: list[Seen]) -> dict[tuple[str, str, str], list[tuple[float, float]]]:
+    """Energy and time of each launch against one after the other, predicted and observed."""
+    found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    for launch in seen:
+        work = [work_of(result, 3600) for result in _both(_advised(launch, seen))]
+        changes = [_change(r, w) for r, w in zip(_both(launch), work, strict=True)]
+        found[launch["pair"][0], launch["pair"][1], launch["way"]] = changes
+    return found
+
+
+def _advised(launch: Seen, seen: list[Seen]) -> Seen:
+    """The launch whose work all ways of a pair do: the advice, else its first one."""
+    own = [other for other in seen if other["pair"] == launch["pair"]]
+    return next((other for other in own if other["way"] == other["advice"]), own[0])
+
+
+def _change(result: SplitResult, work: Any) -> tuple[float, float]:
+    this, alone = finish(result, work), one_after_the_other(result, work)
+    return this.energy_j / alone.energy_j - 1, this.time_s / alone.time_s - 1
+
+
+def _table(seen: list[Seen]) -> Iterable[str]:
+    yield f"| {' | '.join(HEADINGS)} |"
+    yield f"|{' --- |' * len(HEADINGS)}"
+    changes = _changes(seen)
+    for launch in seen:
+        a, b = launch["pair"]
+        observed = launch["observed"]
+        predicted, real = _both(launch)
+        energy_time = changes[a, b, launch["way"]]
+        cells = [
+            f"{a} + {b}",
+            f"{launch['way']}{', advised' if launch['way'] == launch['advice'] else ''}",
+            f"{observed['units_a']} + {observed['units_b']}",
+            *(f"{100 * r.speed_a:.0f} %, {100 * r.speed_b:.0f} %" for r in (predicted, real)),
+            *(f"{r.power_w:.0f}" for r in (predicted, real)),
+            *(f"{100 * energy:+.1f} %" for energy, _ in energy_time),
+            *(f"{100 * time:+.1f} %" for _, time in energy_time),
+            ", ".join(observed["flags"]) or "right or not reported",
+        ]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _means(seen: list[Seen]) -> Iterable[str]:
+    """Over pairs: what following the advice saves, and each simpler way."""
+    changes = _changes(seen)
+    yield "\n| way | pairs | energy: predicted | observed | time: predicted | observed |"
+    yield f"|{' --- |' * 6}"
+    pairs = list(dict.fromkeys((*launch["pair"], launch["advice"]) for launch in seen))
+    alone = [(0.0, 0.0), (0.0, 0.0)]
+    advised = [alone if way == "exclusive" else changes[a, b, way] for a, b, way in pairs]
+    rows = {"as advised": advised}
+    for way in ("50/50", "uncapped"):
+        rows[way] = [changes[a, b, way] for a, b, _ in pairs if (a, b, way) in changes]
+    for way, found in rows.items():
+        means = [
+            f"{100 * statistics.mean(change[door][what] for change in found):+.1f} %"
+            for what in (0, 1)
+            for door in (0, 1)
+        ]
+        yield f"| {way} | {len(found)} | {' | '.join(means)} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Which bundled points have results that nobody read, where they can be wrong."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+
+from advisor.flags import UNREAD
+from advisor.records import PairPoint, SoloPoint
+from advisor_data.count_checks import bundled_checks
+
+_Point = TypeVar("_Point", SoloPoint, PairPoint)
+
+JOBS = Path(__file__).resolve().parents[3] / "jobs"
+
+HALF_PRECISION = ("bf16", "fp16", "fp8")
+
+
+def half_precision_jobs() -> frozenset[str]:
+    """Names of the suite's jobs with products in half precision or less, by their job files."""
+    return frozenset(path.stem for path in JOBS.glob("*.yaml") if _dtype(path) in HALF_PRECISION)
+
+
+def unsafe_counts() -> dict[str, frozenset[int]]:
+    """Counts of SMs at which the bundled checks found wrong results, by GPU model."""
+    return {check.gpu_model: frozenset(check.unsafe) for check in bundled_checks()}
+
+
+def with_unread_flags(points: Iterable[_Point]) -> list[_Point]:
+    """The points, in their order, with `results-unread` where it holds and nowhere else."""
+    jobs, unsafe = half_precision_jobs(), unsafe_counts()
+    return [_flagged(point, is_unread(point, jobs, unsafe)) for point in points]
+
+
+def is_unread(
+    point: SoloPoint | PairPoint, jobs: frozenset[str], unsafe: Mapping[str, frozenset[int]]
+) -> bool:
+    """Whether one of these jobs ran at an unsafe count and nobody read its results there."""
+    counts = unsafe.get(point.gpu_model, frozenset[int]())
+    return any(
+        job in jobs and units in counts and results is None for job, units, results in _seats(point)
+    )
+
+
+def _seats(point: SoloPoint | PairPoint) -> list[tuple[str, int | None, str | None]]:
+    if isinstance(point, SoloPoint):
+        return [(point.job, point.units_granted, point.results)]
+    return [
+        (point.job_a, point.units_a, point.results_a),
+        (point.job_b, point.units_b, point.results_b),
+    ]
+
+
+def _flagged(point: _Point, unread: bool) -> _Point:
+    others = tuple(flag for flag in point.flags if flag != UNREAD)
+    return replace(point, flags=(*others, UNREAD) if unread else others)
+
+
+def _dtype(job_file: Path) -> str | None:
+    return yaml.safe_load(job_file.read_text("utf-8")).get("input", {}).get("dtype")

@@ -1,0 +1,206 @@
+"""What planning a whole queue saves: 200 jobs on 40 and on 120 GPUs, to their end.
+
+    .venv/bin/python docs/measurements/place_queue.py
+
+The jobs are drawn from the bundled ones, each as likely as any other; five seeds. Work is an hour
+alone for all of them, or between 10 minutes and 8 hours, uniform in its logarithm. Everything is
+predicted, by the model in use. Intervals are of the mean over the seeds (95 %, Student's t).
+
+A search prefers pairs whose errors flatter them. The lines with errors take the predictions for the
+truth, add errors to them, plan with those, and score that plan by the truth. Both speeds and the
+power of each pair get one error each, normal in the logarithm, of the mean sizes that unseen pairs
+have in docs/evaluation.md. This is the worst case: the errors of a regression are partly of the
+other kind, truth scattered around what is expected, and those cost nothing of the promise.
+"""
+
+import dataclasses
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from advisor.constraints import Limits
+from advisor.finish import Rest, Work, finish
+from advisor.objectives import DEFAULT_OBJECTIVE, SplitResult
+from advisor.place import Group, Problem, QueuedJob
+from advisor.place_options import PairOptions
+from advisor.place_schedule import Schedule
+from advisor.place_solver import place, planned
+from advisor.profiles import Floats
+from advisor.settings import read_settings
+from advisor_data.bundled import bundled_solo_points
+from advisor_models.placing import Planned, Wanted, plan
+
+JOBS = 200
+GPUS = (40, 120)
+SEEDS = range(5)
+T_95 = 2.776
+"""Student's t of 95 % for five values."""
+
+SPEED_ERROR, POWER_ERROR = 0.062, 0.016
+"""Mean relative errors of an unseen pair."""
+
+MEAN_TO_SIGMA = 1.2533
+"""Standard deviation of a normal error over its mean size."""
+
+HOUR_S = 3600.0
+
+
+def main() -> None:
+    """Print the tables."""
+    names = sorted({p.job for p in bundled_solo_points() if p.gpu_model == "NVIDIA H200"})
+    for title, work in (("an hour each", hour), ("10 min to 8 h each", spread)):
+        for gpus in GPUS:
+            plans: list[Planned] = []
+            seconds: list[float] = []
+            for seed in SEEDS:
+                started = time.perf_counter()
+                plans.append(planned_queue(names, work, gpus, seed))
+                seconds.append(time.perf_counter() - started)
+            print(
+                f"\n{JOBS} jobs, {title}, on {gpus} GPUs, planned in {max(seconds):.1f} s at most\n"
+            )
+            show(plans)
+            if work is hour:
+                show_errors(plans)
+
+
+def hour(_: np.random.Generator) -> float:
+    """The same work for each."""
+    return HOUR_S
+
+
+def spread(dice: np.random.Generator) -> float:
+    """Between 10 minutes and 8 hours, in whole steps of 10 minutes."""
+    return 600.0 * round(math.exp(dice.uniform(0, math.log(48))))
+
+
+def planned_queue(
+    names: Sequence[str], work: Callable[[np.random.Generator], float], gpus: int, seed: int
+) -> Planned:
+    """A queue of jobs that are drawn, planned as `advisor place` does it."""
+    dice = np.random.default_rng(seed)
+    drawn: list[int] = dice.integers(0, len(names), JOBS).tolist()
+    queue = [QueuedJob(names[n], work(dice)) for n in drawn]
+    wanted = Wanted(
+        queue=queue,
+        gpus=gpus,
+        objective=DEFAULT_OBJECTIVE,
+        limits=Limits(),
+        gpu_model="NVIDIA H200",
+        profiles=None,
+        time_limit_s=10.0,
+    )
+    return plan(wanted, read_settings())
+
+
+def show(plans: Sequence[Planned]) -> None:
+    """The three ways, and what the plan saves against the others."""
+    print("| way | energy, kWh | of it idle | makespan, h | mean completion, h | slowest job |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    ways = {"the plan": [p.plan.schedule for p in plans]}
+    for name in plans[0].others:
+        ways[name] = [p.others[name] for p in plans]
+    for name, found in ways.items():
+        print(f"| {name} | {' | '.join(cells(found))} |")
+    shared = [sum(s.group.split is not None for s in p.plan.slots) for p in plans]
+    print(f"\npairs: {mean(shared, '.0f')}; the other jobs run alone")
+    for name in plans[0].others:
+        against = ways[name]
+        energy = [
+            100 * (1 - a.energy_j / b.energy_j)
+            for a, b in zip(ways["the plan"], against, strict=True)
+        ]
+        sooner = [
+            100 * (1 - a.makespan_s / b.makespan_s)
+            for a, b in zip(ways["the plan"], against, strict=True)
+        ]
+        print(f"against {name}: energy {mean(energy)} % less, done {mean(sooner)} % sooner")
+
+
+def cells(found: Sequence[Schedule]) -> tuple[str, ...]:
+    """Means over the seeds; of the slowest job the least speed of all seeds."""
+    return (
+        f"{statistics.mean(s.energy_j for s in found) / 3.6e6:.1f}",
+        f"{statistics.mean(s.idle_j for s in found) / 3.6e6:.1f}",
+        f"{statistics.mean(s.makespan_s for s in found) / HOUR_S:.2f}",
+        f"{statistics.mean(s.mean_completion_s for s in found) / HOUR_S:.2f}",
+        f"{100 * min(s.slowest.speed for s in found):.0f} %",
+    )
+
+
+def show_errors(plans: Sequence[Planned]) -> None:
+    """What is left of the saving where the plan is made with wrong numbers."""
+    right: list[float] = []
+    expected: list[float] = []
+    left: list[float] = []
+    for seed, found in enumerate(plans):
+        sequential = found.others["one after the other"].energy_j
+        wrong = with_errors(found.problem, np.random.default_rng(seed))
+        misled = place(wrong)
+        groups = [true_group(found.problem, slot.group) for slot in misled.slots]
+        true = planned(found.problem, groups).schedule
+        right.append(100 * (1 - found.plan.schedule.energy_j / sequential))
+        expected.append(100 * (1 - misled.schedule.energy_j / sequential))
+        left.append(100 * (1 - true.energy_j / sequential))
+    print(
+        f"with errors of {100 * SPEED_ERROR:g} % and {100 * POWER_ERROR:g} % in the predictions: "
+        f"{mean(expected)} % promised, {mean(left)} % saved ({mean(right)} % without errors)"
+    )
+
+
+def with_errors(problem: Problem, dice: np.random.Generator) -> Problem:
+    """The same queue as a model sees it that is off."""
+    options = problem.options
+    sizes = {"speed_a": SPEED_ERROR, "speed_b": SPEED_ERROR, "power_w": POWER_ERROR}
+
+    def off(name: str) -> Floats:
+        errors = dice.normal(0, MEAN_TO_SIGMA * sizes[name], (len(options.first), 1))
+        return getattr(options, name) * np.exp(errors)
+
+    return dataclasses.replace(
+        problem, options=dataclasses.replace(options, **{name: off(name) for name in sizes})
+    )
+
+
+def true_group(problem: Problem, group: Group) -> Group:
+    """What a group really takes."""
+    if group.split is None:
+        return group
+    options: PairOptions = problem.options
+    a, b = (problem.type_of(job) for job in group.jobs)
+    row = list(zip(options.first, options.second, strict=True)).index((a, b))
+    column = next(n for n in range(len(options.splits)) if options.split(row, n) == group.split)
+    at = {
+        name: float(getattr(options, name)[row, column])
+        for name in (
+            "speed_a", "speed_b", "power_w", "left_speed_a", "left_speed_b",
+            "left_power_a_w", "left_power_b_w",
+        )
+    }  # fmt: skip
+    result = SplitResult(
+        rate_a=at["speed_a"], rate_b=at["speed_b"], solo_rate_a=1, solo_rate_b=1,
+        solo_power_a_w=problem.types[a].power_w, solo_power_b_w=problem.types[b].power_w,
+        power_w=at["power_w"],
+    )  # fmt: skip
+    rests = (
+        Rest(at["left_speed_a"], at["left_power_a_w"]),
+        Rest(at["left_speed_b"], at["left_power_b_w"]),
+    )
+    first, second = group.jobs
+    found = finish(result, Work(first.work_s, second.work_s), rests)
+    # Which of the two ends first does not matter here: the GPU is theirs until both have.
+    return dataclasses.replace(group, times_s=(found.time_s, found.time_s), energy_j=found.energy_j)
+
+
+def mean(values: Sequence[float], form: str = ".1f") -> str:
+    """Mean and the interval of it."""
+    middle = statistics.mean(values)
+    half = T_95 * statistics.stdev(values) / len(values) ** 0.5
+    return f"{middle:{form}} ({middle - half:{form}} to {middle + half:{form}})"
+
+
+if __name__ == "__main__":
+    main()

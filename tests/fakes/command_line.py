@@ -1,0 +1,64 @@
+"""The command line, called in this process or in one of its own, without a GPU."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from advisor.cli.app import main
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Advisor: TypeAlias = Callable[..., Said]
+"""Runs `advisor` with these words."""
+
+
+def in_this_process(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> Advisor:
+    """Quick: libraries are loaded once. The store is in `home` of the folder."""
+    monkeypatch.setenv("ADVISOR_HOME", str(folder / "home"))
+    monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
+    monkeypatch.chdir(folder)
+
+    def call(*words: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["advisor", *words])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        said = capsys.readouterr()
+        return Said(int(stopped.value.code or 0), said.out, said.err)
+
+    return call
+
+
+def in_its_own(
+    folder: Path, *words: str, without: tuple[str, ...] = (), **environment: str
+) -> subprocess.CompletedProcess[bytes]:
+    """What only a whole process shows: encodings, and libraries that are not installed."""
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({without!r})); "
+        "from advisor.cli.app import main; main()"
+    )
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "ADVISOR_"))}
+    return subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=folder,
+        env={**kept, "ADVISOR_HOME": str(folder / "home"), **environment},
+        capture_output=True,
+        timeout=100,
+        check=False,
+    )

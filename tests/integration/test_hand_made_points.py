@@ -1,0 +1,224 @@
+"""Points that people write by hand: they work, or the import says at once what is missing."""
+
+import dataclasses
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Advisor, in_this_process
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.rows import pair_from_row, to_row
+from advisor_data import open_store, schema_page
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.files import write_points
+
+HEAD = "job,gpu_model,gpu_uuid,share_percent,rate,rate_unit,power_w,window_s,started_at,run"
+LINE = "{job},NVIDIA H200,GPU-1,{share},{rate},{unit},{power},5,2026-01-31T12:00:{at:02}Z,r"
+PAIRS = [point for point in bundled_pair_points() if point.job_a < point.job_b][:200]
+
+
+@pytest.fixture
+def advisor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Advisor:
+    return in_this_process(capsys, monkeypatch, tmp_path)
+
+
+def write(path: Path, *rows: dict[str, Any]) -> str:
+    """A CSV of one job at these shares, with the needed columns and power."""
+    usual = {"job": "mine", "unit": "images", "rate": 100}
+    lines = [LINE.format(**{**usual, "at": at, **row}) for at, row in enumerate(rows)]
+    path.write_text("\n".join([HEAD, *lines]) + "\n")
+    return str(path)
+
+
+def profile(job: str = "mine") -> tuple[dict[str, Any], ...]:
+    return (
+        {"job": job, "share": 10, "rate": 20, "power": 200},
+        {"job": job, "share": 50, "rate": 70, "power": 400},
+        {"job": job, "share": 100, "rate": 100, "power": 600},
+    )
+
+
+def test_the_examples_of_the_docs_work_as_printed(advisor: Advisor, tmp_path: Path) -> None:
+    """Both are taken in without a complaint, and the command below them answers."""
+    (tmp_path / "points.csv").write_text(schema_page.SOLO_CSV)
+    (tmp_path / "pairs.csv").write_text(schema_page.PAIRS_CSV)
+    done = advisor("data", "import", "points.csv", "pairs.csv", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert (found["new"], found["notes"]) == (5, [])
+    assert "advisor recommend my-train triad" in schema_page.page()
+    assert advisor("recommend", "my-train", "triad").code == 0
+
+
+def test_what_is_missing_is_said_at_once(advisor: Advisor, tmp_path: Path) -> None:
+    """By column, with what stands in for it; the profile works all the same."""
+    write(tmp_path / "p.csv", *profile())
+    done = advisor("data", "import", "p.csv")
+    for column in ("idle_power_w", "power_limit_w", "memory_used_mib"):
+        assert f"! mine on NVIDIA H200: {column} is missing; " in done.out
+    for other in ("triad", "mine"):
+        done = advisor("recommend", "mine", other, "--json")
+        assert done.code == 0, done.err
+        said = " ".join(json.loads(done.out)["warnings"])
+        assert "idle_power_w is missing in the profile of mine" in said
+        assert "nan" not in done.out.lower()
+    done = advisor("place", "mine:2", "triad", "--gpus", "2", "--json")
+    assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        (({"share": 50, "power": 1}, {"share": 100, "power": ""}), "at 100 % power_w is missing"),
+        (({"share": 50, "power": 1}, {"share": 100, "power": 0}), "at 100 % power_w is 0"),
+        (
+            ({"share": 50, "power": 1}, {"share": 100, "power": 1, "rate": 0}),
+            "at 100 % rate is 0",
+        ),
+        (({"share": 50, "power": 1},), "there is no point at 100 %"),
+        (({"share": 100, "power": 1},), "only the one at 100 % can be used"),
+    ],
+)
+def test_points_that_make_no_profile(
+    advisor: Advisor, tmp_path: Path, rows: tuple[dict[str, Any], ...], why: str
+) -> None:
+    """The import and whoever wants the profile say why, by share and column."""
+    write(tmp_path / "p.csv", *rows)
+    assert f"no profile yet: {why}" in " ".join(advisor("data", "import", "p.csv").out.split())
+    done = advisor("recommend", "mine", "triad")
+    assert done.code == 2
+    assert "mine has no profile" in done.err
+    assert why in done.err
+
+
+def test_points_without_a_profile_hide_no_bundled_one(advisor: Advisor, tmp_path: Path) -> None:
+    """The one of the docs did: it had no power at 100 %."""
+    rows = ({"job": "triad", "share": 50, "power": 1}, {"job": "triad", "share": 100, "power": ""})
+    write(tmp_path / "p.csv", *({**row, "unit": "passes"} for row in rows))
+    advisor("data", "import", "p.csv")
+    assert advisor("recommend", "gemm", "triad").code == 0
+
+
+def test_profile_on_another_gpu_model(advisor: Advisor, tmp_path: Path) -> None:
+    """The bundled one stays for its own model, and goes beside a bundled job."""
+    triad = [p for p in bundled_solo_points() if p.job == "triad"]
+    elsewhere = [dataclasses.replace(p, gpu_model="Other GPU") for p in triad]
+    write_points(tmp_path / "p.parquet", elsewhere)
+    assert json.loads(advisor("data", "import", "p.parquet", "--json").out)["notes"] == []
+    done = advisor("recommend", "gemm", "triad", "--json")
+    assert json.loads(done.out)["gpu_model"] == "NVIDIA H200"
+    done = advisor("recommend", "triad", "triad", "--json")
+    assert json.loads(done.out)["gpu_model"] == "Other GPU"
+
+
+def test_a_profile_that_hides_a_bundled_one_says_so(advisor: Advisor, tmp_path: Path) -> None:
+    """And how to get it back."""
+    write(tmp_path / "p.csv", *profile("triad"))
+    done = advisor("data", "import", "p.csv")
+    assert "triad on NVIDIA H200: used from now on instead of the bundled profile" in done.out
+    assert "advisor data delete" in done.out
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (({"share": 0.5, "power": 1},), "share_percent of mine is 0.5, less than 1 %"),
+        (
+            ({"share": 50, "power": 1}, {"share": 100, "power": 1, "unit": "steps"}),
+            "rates of mine on NVIDIA H200 are in images and steps",
+        ),
+    ],
+)
+def test_points_that_are_refused(
+    advisor: Advisor, tmp_path: Path, rows: tuple[dict[str, Any], ...], said: str
+) -> None:
+    """Nothing of the file is kept."""
+    write(tmp_path / "p.csv", *rows)
+    done = advisor("data", "import", "p.csv")
+    assert done.code == 2
+    assert said in done.err
+    with open_store(None, tmp_path / "home") as store:
+        assert store.solo_points() == []
+
+
+def test_a_second_unit_beside_stored_points_is_refused(advisor: Advisor, tmp_path: Path) -> None:
+    """Medians over both would be of nothing."""
+    write(tmp_path / "p.csv", *profile())
+    advisor("data", "import", "p.csv")
+    rows = ({**row, "unit": "steps", "at": at} for at, row in enumerate(profile(), 30))
+    write(tmp_path / "q.csv", *rows)
+    done = advisor("data", "import", "q.csv")
+    assert done.code == 2
+    assert "advisor data delete --job mine" in done.err
+
+
+def test_points_are_deleted_from_the_command_line(advisor: Advisor, tmp_path: Path) -> None:
+    """With a question or --yes; the bundled profile is back afterwards."""
+    write(tmp_path / "p.csv", *profile("triad"), *profile())
+    advisor("data", "import", "p.csv")
+    done = advisor("data", "delete", "--job", "triad", "--gpu-model", "NVIDIA H100", "--yes")
+    assert (done.code, done.out) == (0, "no such points are stored\n")
+    done = advisor("data", "delete", "--job", "triad", "--run", "r", "--yes", "--json")
+    assert json.loads(done.out) == {"deleted": 3, "kind": "solo"}
+    said = json.loads(advisor("recommend", "gemm", "triad", "--json").out)["warnings"]
+    assert any(text.endswith("depends: gemm and triad") for text in said)
+    done = advisor("data", "delete", "--job", "mine", "--yes")
+    assert done.out == "3 points of mine on NVIDIA H200 deleted\n"
+
+
+def test_pairs_are_deleted_by_their_kind(advisor: Advisor, tmp_path: Path) -> None:
+    """Points alone stay."""
+    (tmp_path / "pairs.csv").write_text(schema_page.PAIRS_CSV)
+    write(tmp_path / "p.csv", *profile("triad"))
+    advisor("data", "import", "pairs.csv", "p.csv")
+    done = advisor("data", "delete", "--job", "triad", "--kind", "pairs", "--yes")
+    assert done.out == "2 points of gemm + triad on NVIDIA H200 deleted\n"
+    with open_store(None, tmp_path / "home") as store:
+        assert (len(store.solo_points()), store.pair_points()) == (3, [])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [((), "give --job, --gpu-model or --run"), (("--job", "mine", "--json"), "give --yes, too")],
+)
+def test_nothing_is_deleted_by_accident(
+    advisor: Advisor, words: tuple[str, ...], said: str
+) -> None:
+    """Not all points, and none without being asked."""
+    done = advisor("data", "delete", *words)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_a_no_keeps_the_points(
+    advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So does an end of input."""
+    write(tmp_path / "p.csv", *profile())
+    advisor("data", "import", "p.csv")
+    for answer in ("n\n", ""):
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+        done = advisor("data", "delete", "--job", "mine")
+        assert done.code == 1
+        assert "delete 3 points of mine on NVIDIA H200?" in done.out + done.err
+    with open_store(None, tmp_path / "home") as store:
+        assert len(store.solo_points()) == 3
+
+
+@given(st.sampled_from(PAIRS))
+def test_a_pair_in_the_other_order_is_the_same_pair(point: Any) -> None:
+    """Every column of one job goes with it."""
+    row = to_row(point)
+    names = [name for name in row if "a" in name.split("_") or "b" in name.split("_")]
+    twins = {
+        name: "_".join({"a": "b", "b": "a"}.get(part, part) for part in name.split("_"))
+        for name in names
+    }
+    assert {"rate_a", "job_b_hash", "memory_used_a_mib", "latency_p50_b_ms"} <= set(names)
+    assert pair_from_row({twins.get(name, name): value for name, value in row.items()}) == point

@@ -1,0 +1,216 @@
+"""Measure, train, promote, ask: the loop of somebody whose GPU the bundled model has not seen."""
+
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import synthetic_pairs as made_up
+from command_line import Advisor, in_this_process
+from small_model import save_model
+
+from advisor.cli.measured import BUNDLED, MEASURED_HERE, Source, read_own
+from advisor.errors import ModelError
+from advisor.recommend import TIE
+from advisor.settings import read_settings
+from advisor_data import open_store
+from advisor_data.bundled import bundled_pair_points
+from advisor_models.manifest import read_manifest
+from advisor_models.registry import Registry
+from advisor_training.evaluation_data import make_data
+from advisor_training.own_evaluation import evaluate_own
+
+
+@pytest.fixture
+def advisor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Advisor:
+    return in_this_process(capsys, monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def home(advisor: Advisor, tmp_path: Path) -> Path:
+    """Where `advisor` keeps points."""
+    return tmp_path / "home"
+
+
+def keep(home: Path, jobs: int, *, solos: bool = True) -> None:
+    """Store made-up pairs of so many jobs, and their profiles."""
+    chosen = made_up.JOBS[:jobs]
+    pairs = made_up.pair_points(itertools.combinations_with_replacement(chosen, 2))
+    alone = [
+        dataclasses.replace(p, idle_power_w=made_up.IDLE_W) for p in made_up.solo_points(chosen)
+    ]
+    with open_store(None, home) as store:
+        store.add([*pairs, *(alone if solos else [])])
+
+
+def test_training_takes_what_was_measured_here(home: Path, advisor: Advisor) -> None:
+    """The first line says how many points of whom; the bundled ones are there when asked for."""
+    keep(home, 3)
+    done = advisor("train", "--out", "mine", "--no-joblib")
+    assert done.code == 0
+    first, second, *_ = done.out.splitlines()
+    assert first == "learning from 72 pair points and 30 solo points that were measured here"
+    assert "--with-bundled" in second
+    assert read_manifest(Path("mine")).gpu_models == (made_up.GPU_MODEL,)
+    both = read_own(read_settings(), with_bundled=True)
+    assert both is not None
+    assert [source.name for source in both.sources] == [MEASURED_HERE, BUNDLED]
+    assert both.sources[1].pair_points == len(bundled_pair_points())
+
+
+def test_sources_as_json(home: Path, advisor: Advisor) -> None:
+    """Programs find the same beside the figures."""
+    keep(home, 3)
+    found = json.loads(advisor("train", "--no-joblib", "--json").out)
+    assert found["sources"] == [{"name": MEASURED_HERE, "pair_points": 72, "solo_points": 30}]
+    assert found["fault"] is None
+
+
+def test_nothing_measured_here_means_the_bundled_points(home: Path) -> None:
+    """Without a store none is made, and a store of profiles alone has nothing to learn from."""
+    assert read_own(read_settings()) is None
+    assert not home.exists()
+    with open_store(None, home) as store:
+        store.add(made_up.solo_points())
+    assert read_own(read_settings()) is None
+
+
+def test_jobs_without_a_profile_of_their_own_get_the_bundled_one(home: Path) -> None:
+    """Pairs of bundled jobs on the same GPU model need no new sweeps."""
+    pair = [p for p in bundled_pair_points() if p.pair == ("mobilenet-train-b2", "triad")]
+    with open_store(None, home) as store:
+        store.add(pair)
+    own = read_own(read_settings())
+    assert own is not None
+    assert {point.job for point in own.profiled} == {"mobilenet-train-b2", "triad"}
+    assert own.sources[1] == Source(BUNDLED, 0, len(own.profiled))
+
+
+def test_two_jobs_are_too_few(home: Path, advisor: Advisor) -> None:
+    """Their intervals held nothing of what was measured, and the model was written."""
+    keep(home, 2)
+    done = advisor("train")
+    assert done.code == 2
+    assert "cannot be learned from pairs of climber and sitter alone" in done.err
+    assert "--with-bundled" in done.err
+    assert not Path("model").exists()
+
+
+def test_too_few_splits_are_named_as_the_cause(home: Path, advisor: Advisor) -> None:
+    """Profiles are no cause where each job has ten shares."""
+    few = [p for p in made_up.pair_points() if p.share_a_percent in (30, 50)]
+    with open_store(None, home) as store:
+        store.add([*few, *made_up.solo_points()])
+    done = advisor("train")
+    assert done.code == 2
+    assert f"none of {len(few)} pair points can be learned from" in done.err
+    assert "too few of the nine splits" in done.err
+
+
+def test_a_model_that_cannot_be_relied_on_is_not_promoted(home: Path) -> None:
+    """Intervals that held 2 % of the measured values are no answer."""
+    registry = Registry(home / "models")
+    figures = {"rate_coverage_percent": 2.1, "rate_mean_error_percent": 8.0}
+    version = registry.add(save_model(home / "made", figures=figures)).version
+    with pytest.raises(ModelError, match=r"for 90 % held 2.1 % of the measured rates"):
+        registry.promote(version)
+    assert registry.champion() is None
+
+
+def test_a_model_that_is_right_to_a_percent_is_promoted(home: Path) -> None:
+    """Its intervals are nearly nothing, and so is what lies outside of them."""
+    registry = Registry(home / "models")
+    figures = {"rate_coverage_percent": 2.1, "rate_mean_error_percent": 0.3}
+    version = registry.add(save_model(home / "made", figures=figures)).version
+    registry.promote(version)
+    assert registry.champion() == version
+
+
+def test_the_loop_on_a_gpu_that_the_model_has_not_seen(home: Path, advisor: Advisor) -> None:
+    """After measuring, train and promote the answer comes from the own model, as one it knows."""
+    keep(home, 5)
+    ask = ("recommend", "climber", "hog", "--json")
+    before = json.loads(advisor(*ask).out)
+    trained = advisor("train", "--no-joblib", "--json")
+    assert trained.code == 0
+    assert advisor("models", "promote", "./model").code == 0
+    after = advisor(*ask)
+    assert after.code == 0
+    assert made_up.GPU_MODEL not in before["model"]["gpu_models"]
+    assert json.loads(after.out)["model"] == {
+        "version": json.loads(trained.out)["version"], "gpu_models": [made_up.GPU_MODEL]
+    }  # fmt: skip
+
+
+KEYS = {
+    "model", "objective", "pairs", "jobs", "splits", "known_jobs", "new_gpu_models",
+    "oracle_percent", "oracle_worst_percent", "rate_mean_error_percent",
+    "rate_median_error_percent", "power_mean_error_percent", "rate_coverage_percent",
+    "power_coverage_percent", "coverage_percent", "left_out",
+}  # fmt: skip
+
+
+def test_the_model_in_use_on_own_pairs(home: Path, advisor: Advisor) -> None:
+    """The bundled one knows nothing of them; one learned from them is nearer to them."""
+    keep(home, 5)
+    before = json.loads(advisor("evaluate", "--own", "--json").out)
+    assert set(before) == KEYS
+    assert (before["pairs"], before["jobs"]) == (15, 5)
+    assert before["new_gpu_models"] == [made_up.GPU_MODEL]
+    advisor("train", "--no-joblib")
+    advisor("models", "promote", "./model")
+    after = json.loads(advisor("evaluate", "--own", "--json").out)
+    assert after["model"] != before["model"]
+    assert after["new_gpu_models"] == []
+    assert after["known_jobs"] == ["climber", "hog", "middle", "sitter", "slow"]
+    assert after["rate_mean_error_percent"] < before["rate_mean_error_percent"]
+    assert after["power_mean_error_percent"] < before["power_mean_error_percent"]
+    assert before["oracle_worst_percent"] <= before["oracle_percent"] <= 100
+    said = advisor("evaluate", "--own").out
+    assert f"model {after['model']} on 15 pairs of 5 jobs" in said
+    assert not Path("report").exists()
+
+
+def test_own_pairs_that_are_predicted_exactly_have_no_error(home: Path) -> None:
+    """Measured values that are the predictions themselves: each figure at its best."""
+    keep(home, 3)
+    measured = read_own(read_settings())
+    assert measured is not None
+    data = make_data(measured.pairs, measured.profiled)
+    predictor = Registry(home / "models").open_champion()
+    of_all = {
+        (number, split): found
+        for number, m in enumerate(data.measurements)
+        for kind in ("nine", "uncapped")
+        for split, found in zip(
+            m.splits[kind],
+            predictor.predict(*data.profiles_of(m), list(m.splits[kind])),
+            strict=True,
+        )
+    }
+    rows = data.rows
+    keys = zip(rows.measurement, zip(rows.share_a, rows.share_b, strict=True), strict=True)
+    found = [of_all[int(number), (float(a), float(b))] for number, (a, b) in keys]
+    exact = dataclasses.replace(
+        rows,
+        speed_a=np.array([p.speed_a.value for p in found]),
+        speed_b=np.array([p.speed_b.value for p in found]),
+        power_w=np.array([p.power_w.value for p in found]),
+    )
+    own = evaluate_own(predictor, dataclasses.replace(data, rows=exact))
+    # Of splits that are worth the same but for the tie, the more even one is chosen.
+    assert own.oracle_worst_percent >= 100 * (1 - TIE)
+    assert own.rate_mean_error_percent == own.power_mean_error_percent == 0
+    assert own.rate_coverage_percent == own.power_coverage_percent == 100
+
+
+def test_own_needs_pairs(advisor: Advisor) -> None:
+    """Of the bundled ones the other evaluation is."""
+    done = advisor("evaluate", "--own")
+    assert done.code == 2
+    assert "no pairs were measured here" in done.err
+    assert advisor("evaluate", "--own", "--quick").code == 2

@@ -1,0 +1,114 @@
+"""A job that answers requests, from its points to the answers of command line and service."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from in_process import Api, error_of, running
+from store_points import point
+from typer.testing import CliRunner
+
+from advisor.cli.app import app
+from advisor.errors import InputError
+from advisor.records import SoloPoint
+from advisor_data import open_store
+
+PAIR = ("server", "triad")
+URL = "/v1/recommendations"
+
+
+def points() -> list[SoloPoint]:
+    """It keeps up from 20 % on, and its latency falls with the share."""
+    return [
+        point(
+            number, job="server", gpu_model="NVIDIA H200", units_total=132,
+            share_percent=10.0 * number, rate=60.0 if number == 1 else 100.0, rate_stderr=0.5,
+            power_w=150.0 + number, idle_power_w=80.0, power_limit_w=700.0, memory_used_mib=900.0,
+            offered_rate=100.0, latency_p50_ms=2.0, latency_p99_ms=300.0 / number,
+        )
+        for number in range(1, 11)
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """A service that knows the server."""
+    home = tmp_path_factory.mktemp("home")
+    with open_store(None, home) as store:
+        store.add(points())
+    with running(home) as found:
+        yield found
+
+
+def command(monkeypatch: pytest.MonkeyPatch, home: Path, *options: str) -> Any:
+    """The JSON of `advisor recommend`."""
+    monkeypatch.setenv("ADVISOR_HOME", str(home))
+    with open_store(None, home) as store:
+        store.add(points())
+    arguments = ["recommend", *PAIR, *options, "--json"]
+    return json.loads(CliRunner().invoke(app, arguments, catch_exceptions=False).stdout)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "options"),
+    [
+        ({"min_speed": {"server": 0.5}}, ["--min-speed", "server=0.5"]),
+        (
+            {"max_p99_ms": 80, "min_speed": {"server": 0.5}},
+            ["--max-p99", "80ms", "--min-speed", "server=0.5"],
+        ),
+        (
+            {"max_p99_ms": {"server": 80}, "min_speed": {"server": 0.5}},
+            ["--max-p99", "server=0.08s", "--min-speed", "server=0.5"],
+        ),
+    ],
+)
+def test_both_doors_give_the_same_answer(
+    api: Api,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    constraints: dict[str, Any],
+    options: list[str],
+) -> None:
+    """No split at which the server is too slow alone, none at which it is off."""
+    answer = api.post(URL, {"jobs": PAIR, "constraints": constraints})
+    assert answer == command(monkeypatch, tmp_path, *options)
+    assert answer["choice"]["way"] != "exclusive"
+    if "max_p99_ms" in constraints:
+        slow = [o for o in answer["candidates"] if o["share_a_percent"] <= 30]
+        assert slow
+        for option in slow:
+            assert any("has a p99 latency of" in text for text in option["misses"])
+    assert any("p99 latency of server" in text for text in answer["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("constraints", "status", "text"),
+    [
+        ({"max_p99_ms": {"triad": 50}}, 422, "no latency of triad was measured"),
+        ({"max_p99_ms": {"severe": 50}}, 422, "a latency was given for severe"),
+        ({"max_p99_ms": 0}, 422, "max_p99_ms"),
+        ({"max_p99_ms": "50ms"}, 422, "max_p99_ms"),
+        ({"max_p99_ms": {"server": 1}}, 422, "alone at 100 % has a p99 latency of 30 ms"),
+    ],
+)
+def test_latencies_that_cannot_be_held(
+    api: Api, constraints: dict[str, Any], status: int, text: str
+) -> None:
+    """Refused, never left out."""
+    found = error_of(api.ask("POST", URL, json={"jobs": PAIR, "constraints": constraints}))
+    assert (found[0], text in found[2]) == (status, True), found
+
+
+def test_placements_take_no_latency(api: Api) -> None:
+    """They do not hold it, so they do not pretend to."""
+    body = {"jobs": {"server": 2}, "gpus": 1, "constraints": {"max_p99_ms": 50}}
+    assert error_of(api.ask("POST", "/v1/placements", json=body))[0] == 422
+
+
+def test_the_option_is_read_strictly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a unit nobody knows what was meant."""
+    with pytest.raises(InputError, match="--max-p99 50 has no time with a unit"):
+        command(monkeypatch, tmp_path, "--max-p99", "50")
