@@ -5,7 +5,7 @@ They are conformal, quantiles of the log error that jobs left out of training ha
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.gpu import WHOLE
 
@@ -125,6 +125,10 @@ class Intervals:
             # Speeds and power are both in it.
             efficiency.wider(max(speed, power)) if efficiency is not None else None,
         )
+
+    def without_limit(self) -> "Intervals":
+        """For a GPU model that was not seen: whether it is at its limit is not known beforehand."""
+        return replace(self, power=replace(self.power, limited=None))
 
 
 def _share(bounds: ShareBounds) -> float:

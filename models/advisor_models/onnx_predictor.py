@@ -160,7 +160,8 @@ def _intervals(manifest: Manifest, *, seen: bool, whole: bool) -> Intervals:
     """Bounds by whether the GPU model was seen, and whether the profiles have every column."""
     intervals, other, missing = manifest.intervals, manifest.other_gpu, manifest.no_counters
     if not seen:
-        intervals = intervals.wider(speed=other.speed_widening, power=other.power_widening)
+        wide = intervals.wider(speed=other.speed_widening, power=other.power_widening)
+        intervals = wide.without_limit()
     if not whole and missing is not None:
         intervals = intervals.wider(speed=missing.speed, power=missing.power)
     return intervals

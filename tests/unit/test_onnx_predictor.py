@@ -361,6 +361,11 @@ def test_at_the_power_limit_the_power_is_known(tmp_path: Path) -> None:
             assert found.power_w.low == pytest.approx(found.power_w.value * math.exp(low))
             seen.add(at_limit)
     assert seen == {True, False}
+    model = {"gpu_model": "Another GPU", "power_limit_w": 100.0}
+    a, b = (dataclasses.replace(p, **model) for p in (A, B))
+    (other,) = known.predict(a, b, [(30.0, 70.0)])
+    wide = known.manifest.other_gpu.power_widening
+    assert other.power_w.low == pytest.approx(other.power_w.value * math.exp(-0.1 * wide))
 
 
 def test_energy_saved_has_bounds_of_its_own(tmp_path: Path, predictor: OnnxPredictor) -> None:
@@ -385,8 +390,9 @@ def test_bounds_are_wider_without_counters(tmp_path: Path, predictor: OnnxPredic
     widening = Widening(speed=1.5, power=1.25)
     known = OnnxPredictor(save_model(tmp_path / "model", no_counters=widening))
     blind = without(A, "dram_active_percent")
-    for some in ([A, B], [blind, B]):
-        (found,), (plain,) = (p.predict(*some, [(30.0, 70.0)]) for p in (known, predictor))
-        factor = (1.5, 1.25) if some[0] is blind else (1.0, 1.0)
+    for first in (A, blind):
+        (found,) = known.predict(first, B, [(30.0, 70.0)])
+        (plain,) = predictor.predict(first, B, [(30.0, 70.0)])
+        factor = (1.5, 1.25) if first is blind else (1.0, 1.0)
         assert wider_than(found.speed_a, plain.speed_a) == pytest.approx(factor[0])
         assert wider_than(found.power_w, plain.power_w) == pytest.approx(factor[1])
