@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from advisor.interval import Interval
-from advisor.objectives import Objective, SplitResult
+from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, SplitResult
 from advisor.profiles import Profile
 from advisor.safe_counts import CheckedCounts
 from advisor.safe_splits import safe_shares
@@ -37,6 +37,9 @@ class Prediction:
         solo_rate_b: Rate of the second job alone on the whole GPU.
         solo_power_a_w: Power of the GPU while the first job runs alone on all of it.
         solo_power_b_w: The same of the second job.
+        efficiency_factors: What to multiply `energy-efficiency` with for its bounds, where they are
+            known by its own errors: a card that draws more draws more for each job alone, too, so
+            the bounds of speeds and power together would be too far apart.
     """
 
     way: Way
@@ -49,6 +52,7 @@ class Prediction:
     solo_rate_b: float
     solo_power_a_w: float
     solo_power_b_w: float
+    efficiency_factors: tuple[float, float] | None = None
 
     @property
     def rate_a(self) -> Interval:
@@ -68,7 +72,10 @@ class Prediction:
     @property
     def energy_saved(self) -> Interval:
         """Part of the energy saved for the same work, against one after the other."""
-        return self.range_of(lambda result: result.energy_saved)
+        bounds = self.efficiency
+        if bounds is None or bounds.low <= 0:
+            return self.range_of(lambda result: result.energy_saved)
+        return Interval(self.result.energy_saved, 1 - 1 / bounds.low, 1 - 1 / bounds.high)
 
     @property
     def stp(self) -> Interval:
@@ -76,8 +83,17 @@ class Prediction:
         return self.range_of(lambda result: result.stp)
 
     def worth(self, objective: Objective) -> Interval:
-        """The objective; see `range_of`."""
-        return self.range_of(objective.value)
+        """The objective; see `range_of`, and for the default one `efficiency_factors`."""
+        own = self.efficiency if objective.name == DEFAULT_OBJECTIVE else None
+        return own or self.range_of(objective.value)
+
+    @property
+    def efficiency(self) -> Interval | None:
+        """`energy-efficiency` with bounds of its own errors; None where these are not known."""
+        if self.efficiency_factors is None:
+            return None
+        value = OBJECTIVES[DEFAULT_OBJECTIVE].value(self.result)
+        return Interval(value, *(value * factor for factor in self.efficiency_factors))
 
     def range_of(self, value: Callable[[SplitResult], float]) -> Interval:
         """A value at the expected result, and between all bounds at their worst and best.

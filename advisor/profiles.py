@@ -16,6 +16,7 @@ from advisor.own_results import own_results
 from advisor.records import SoloPoint
 from advisor.safe_counts import CheckedCounts, Safety
 from advisor.serving import Serving, serving_of
+from advisor.smoothing import non_decreasing_rates
 from advisor.usable import NO_PROFILE, is_usable
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -166,7 +167,8 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
     """The profile of each (job, GPU model) that has one.
 
     A share is taken from points that passed every cross-check, where there are any; never from
-    points of which the results are wrong, or that lack the rate or the power.
+    points of which the results are wrong, or that lack the rate or the power. Rates do not fall
+    with the share: `advisor.smoothing`.
     """
     groups: dict[tuple[str, str], dict[float, list[SoloPoint]]] = {}
     for point in with_solo_flags(points):
@@ -179,12 +181,24 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
             # Wrong results make no profile, and still say where not to run.
             right, wrong = own_results(p for group in shares.values() for p in group)
             found[key] = replace(
-                make_profile(p for group in best.values() for p in group),
+                _smoothed(p for group in best.values() for p in group),
                 reported=_reported(best[WHOLE]),
                 right_units=right,
                 wrong_units=wrong,
             )
     return found
+
+
+def _smoothed(points: Iterable[SoloPoint]) -> Profile:
+    """The profile of the points, its rates without dips that are noise."""
+    known = list(points)
+    profile = make_profile(known)
+    stderrs = [
+        _middle([p.rate_stderr for p in known if p.share_percent == share])
+        for share in profile.shares
+    ]
+    rates = non_decreasing_rates(profile.values["rate"].tolist(), stderrs)
+    return replace(profile, values={**profile.values, "rate": np.array(rates)})
 
 
 def filled(profile: Profile, fill: Mapping[str, float]) -> Profile:

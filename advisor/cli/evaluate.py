@@ -19,6 +19,7 @@ from advisor.wording import count_of
 from advisor_training.evaluate import Watch, planned_fits, run_evaluation
 from advisor_training.evaluation_check import bundled_figures, check, checked_figures
 from advisor_training.evaluation_data import make_data
+from advisor_training.evaluation_disturbed import make_all_data
 from advisor_training.evaluation_gpu_tables import gpu_tables
 from advisor_training.evaluation_methods import methods
 from advisor_training.evaluation_report import write_evaluation
@@ -28,7 +29,7 @@ from advisor_training.evaluation_values import Evaluation, to_json
 from advisor_training.figures import check_installed
 from advisor_training.page_parts import make_folder
 
-_WIDTH = 120
+_WIDTH = 140
 
 
 def evaluate(
@@ -65,10 +66,12 @@ def evaluate(
     quick = quick or against
     measured = read_measured(pairs, solo, with_bundled=with_bundled)
     data = make_data(measured.pairs, measured.profiled, measured.references, measured.left_out)
+    every = None if quick else make_all_data(measured.pairs, measured.profiled, measured.references)
     costs = {name: method.cost for name, method in methods(data).items()}
-    plan = {step: n * costs[step[1]] for step, n in planned_fits(data, quick=quick).items()}
+    fits = planned_fits(data, quick=quick, every=every)
+    plan = {step: n * costs[step[1]] for step, n in fits.items()}
     with _watching(plan, costs) as watch:
-        evaluation = run_evaluation(data, quick=quick, watch=watch)
+        evaluation = run_evaluation(data, quick=quick, watch=watch, every=every)
     files = write_evaluation(evaluation, out)
     if not as_json:
         _print(evaluation, files)

@@ -62,7 +62,7 @@ def train(
     )
     moment = _moment(made_from.newest if created_at == NEWEST else created_at)
     with _progress() as tick:
-        trained = fit_model(made_from.rows, tick)
+        trained = fit_model(made_from.rows, tick, made_from.blind)
     manifest = write_artefact(
         out,
         trained.regressors,
@@ -135,6 +135,7 @@ def _progress() -> Generator[unseen.Progress]:
 
 
 def _to_json(made_from: TrainingSet, trained: Trained, manifest: Manifest) -> dict[str, Any]:
+    held = trained.calibrated.held
     return {
         "version": manifest.version,
         "rows": len(made_from.rows),
@@ -144,8 +145,8 @@ def _to_json(made_from: TrainingSet, trained: Trained, manifest: Manifest) -> di
         "left_out": [{"reason": i.reason, "points": i.points} for i in made_from.left_out],
         "figures": dict(manifest.figures),
         "other_gpu": to_plain(manifest.other_gpu),
-        "rate_coverage_percent_by_share": _percents(trained.rate_coverage.strata),
-        "power_coverage_percent_by_kind": _percents(trained.power_coverage.strata),
+        "rate_coverage_percent_by_share": _percents(held["speed"].strata),
+        "power_coverage_percent_by_kind": _percents(held["power"].strata),
         "fit_s": trained.fit_s,
         "total_s": trained.total_s,
     }
@@ -178,7 +179,7 @@ def _lines(made_from: TrainingSet, trained: Trained, manifest: Manifest) -> Iter
     coverage = f"{manifest.intervals.coverage:.0%}"
     yield (
         f"  intervals for {coverage} hold {figure['rate_coverage_percent']:.1f} % of the rates "
-        f"and {figure['power_coverage_percent']:.1f} % of the powers"
+        f"and {figure['power_coverage_percent']:.1f} % of the powers of jobs in other runs"
     )
     other = manifest.other_gpu
     yield (

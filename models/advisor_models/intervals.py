@@ -5,9 +5,26 @@ They are conformal, quantiles of the log error that jobs left out of training ha
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.gpu import WHOLE
+
+NEAR_LIMIT = 0.97
+"""From this part of the power limit on a card counts as held back by it: at the limit H200 cards
+read 680 to 703 of 700 W (data/advisor_data/bundled)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Widening:
+    """How much further apart bounds must be to hold what they promise; 1 or more.
+
+    Attributes:
+        speed: Of speeds.
+        power: Of power.
+    """
+
+    speed: float
+    power: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +60,47 @@ class ShareBounds:
 
 @dataclass(frozen=True, slots=True)
 class PowerBounds:
-    """Bounds of the power: with limits, and without."""
+    """Bounds of the power.
+
+    Attributes:
+        split: With limits of SMs.
+        uncapped: Without.
+        limited: With limits of SMs, where the card is expected at its power limit: there the power
+            is known beforehand, whatever the card. None where that was too seldom measured.
+    """
 
     split: Bounds
     uncapped: Bounds
+    limited: Bounds | None = None
+
+    def at(self, power_w: float, limit_w: float) -> Bounds:
+        """Those of a split by the expected power, W, and the limit, infinite where not known."""
+        at_limit = power_w >= NEAR_LIMIT * limit_w
+        return self.limited if self.limited is not None and at_limit else self.split
+
+    def wider(self, factor: float) -> "PowerBounds":
+        """All of them further apart by a factor of 1 or more."""
+        limited = self.limited.wider(factor) if self.limited is not None else None
+        return PowerBounds(self.split.wider(factor), self.uncapped.wider(factor), limited)
 
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
     """Conformal bounds, and the part of the measured values that they are to hold.
 
+    Power in watts differs from card to card, which energy for the same work hardly does: cards that
+    draw more draw more for each job alone, too. So it has bounds of its own errors, not those of
+    speeds and power together, which count the card twice.
+
     Attributes:
         speed: By share, ascending.
+        efficiency: Of `energy-efficiency` at splits; None where it is not known.
     """
 
     coverage: float
     speed: tuple[ShareBounds, ...]
     power: PowerBounds
+    efficiency: Bounds | None = None
 
     def of_speed(self, share_percent: float) -> Bounds:
         """Bounds at a share; between two shares, and beyond all, those of the nearest ones.
@@ -76,11 +117,18 @@ class Intervals:
 
     def wider(self, *, speed: float, power: float) -> "Intervals":
         """All bounds further apart, those of speeds and those of power by a factor of 1 or more."""
+        efficiency = self.efficiency
         return Intervals(
             self.coverage,
             tuple(bounds.wider(speed) for bounds in self.speed),
-            PowerBounds(self.power.split.wider(power), self.power.uncapped.wider(power)),
+            self.power.wider(power),
+            # Speeds and power are both in it.
+            efficiency.wider(max(speed, power)) if efficiency is not None else None,
         )
+
+    def without_limit(self) -> "Intervals":
+        """For a GPU model that was not seen: whether it is at its limit is not known beforehand."""
+        return replace(self, power=replace(self.power, limited=None))
 
 
 def _share(bounds: ShareBounds) -> float:

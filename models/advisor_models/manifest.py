@@ -16,10 +16,10 @@ from pathlib import Path
 
 from advisor.errors import ModelError
 from advisor.typed_json import parse, to_plain
-from advisor_models.intervals import Intervals
+from advisor_models.intervals import Intervals, Widening
 from advisor_models.other_gpu import OtherGpu
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST = "manifest.json"
 MODEL = "model.onnx"
 
@@ -74,6 +74,7 @@ class Manifest:
         speed_ranges: Smallest and largest value of each feature in training; `power_ranges`
             likewise.
         other_gpu: How much wider the intervals are for a GPU model that it has not seen.
+        no_counters: How much wider they are for profiles without counters; None: not known.
         figures: Of its evaluation, by name.
         libraries: Versions that made it, by name.
         files: SHA-256 of each file beside the manifest, by name.
@@ -91,6 +92,7 @@ class Manifest:
     power_ranges: tuple[Range, ...]
     intervals: Intervals
     other_gpu: OtherGpu
+    no_counters: Widening | None
     dataset: DatasetFacts
     figures: Mapping[str, float]
     settings: LearnerSettings
@@ -254,7 +256,8 @@ def _check(manifest: Manifest) -> None:
 def _faults(m: Manifest) -> dict[str, bool]:
     shares = [bounds.share_percent for bounds in m.intervals.speed]
     power = m.intervals.power
-    ordered = [(b.low, b.high) for b in (*m.intervals.speed, power.split, power.uncapped)]
+    known = (*m.intervals.speed, power.split, power.uncapped, power.limited, m.intervals.efficiency)
+    ordered = [(b.low, b.high) for b in known if b is not None]
     return {
         f"schema is {m.schema}": m.schema != SCHEMA,
         f"created_at is {m.created_at!r}, not a moment in UTC": not _is_utc(m.created_at),
@@ -270,6 +273,9 @@ def _faults(m: Manifest) -> dict[str, bool]:
         "the shares of the intervals do not ascend": not shares or shares != sorted(set(shares)),
         "the intervals of another GPU model are narrower": (
             min(m.other_gpu.speed_widening, m.other_gpu.power_widening) < 1
+        ),
+        "the intervals of profiles without counters are narrower": (
+            m.no_counters is not None and min(m.no_counters.speed, m.no_counters.power) < 1
         ),
         f"{MODEL} has no hash": MODEL not in m.files,
         "a file has a path for a name": any(not _is_name(name) for name in m.files),

@@ -16,6 +16,7 @@ from advisor.features import (
     matrix,
     physical_power_w,
     power_features,
+    power_limit_w,
     prior_kept,
     side,
     speed_features,
@@ -50,16 +51,22 @@ class _Bounds:
             return intervals.of_speed(share_percent).factors
 
         self.speed = functools.lru_cache(maxsize=1024)(speed)
-        self.power = intervals.power.split.factors
-        self.power_uncapped = intervals.power.uncapped.factors
+        self._power = intervals.power
+        self.efficiency = intervals.efficiency.factors if intervals.efficiency else None
+
+    def power(self, split: Split, power_w: float, limit_w: float) -> tuple[float, float]:
+        """Those of the power at a split, by the expected power and the limit."""
+        if split == UNCAPPED:
+            return self._power.uncapped.factors
+        return self._power.at(power_w, limit_w).factors
 
 
 class OnnxPredictor:
     """Predicts with a model that was checked and loaded once; safe to share between threads.
 
     Swapping the jobs swaps the answer exactly. A column that a profile lacks is taken as it
-    usually is (`Manifest.fill`). For a GPU model that the model has not seen the bounds are wider
-    (`Manifest.other_gpu`).
+    usually is (`Manifest.fill`), and the bounds are wider (`Manifest.no_counters`), as they are for
+    a GPU model that the model has not seen (`Manifest.other_gpu`).
 
     Args:
         folder: The model's folder.
@@ -75,9 +82,11 @@ class OnnxPredictor:
         artefact = read_artefact(folder)
         self.manifest: Manifest = artefact.manifest
         _check_features(self.manifest)
-        intervals, other = self.manifest.intervals, self.manifest.other_gpu
-        wide = intervals.wider(speed=other.speed_widening, power=other.power_widening)
-        self._bounds, self._wide_bounds = _Bounds(intervals), _Bounds(wide)
+        self._bounds = {
+            (seen, whole): _Bounds(_intervals(self.manifest, seen=seen, whole=whole))
+            for seen in (True, False)
+            for whole in (True, False)
+        }
         names = {SPEED: self.manifest.speed_features, POWER: self.manifest.power_features}
         columns = {name: len(features) for name, features in names.items()}
         self._session = Session(artefact.files[MODEL], columns)
@@ -103,6 +112,7 @@ class OnnxPredictor:
             powers_w=_scaled(log_ratio, physical_power_w(inputs.a, inputs.b)),
             rates=(a.whole_gpu_rate, b.whole_gpu_rate),
             solo_powers_w=(a.whole_gpu_power_w, b.whole_gpu_power_w),
+            limit_w=power_limit_w(inputs.a, inputs.b),
             bounds=bounds,
         )
 
@@ -133,7 +143,7 @@ class OnnxPredictor:
                 fix="give two profiles of one GPU model",
             )
         seen = a.gpu_model in self.manifest.gpu_models
-        return self._bounds if seen else self._wide_bounds
+        return self._bounds[seen, not self.missing_columns(a, b)]
 
     def _new_side(self, profile: Profile, shares: tuple[float, ...]) -> Side:
         return side(filled(profile, self.manifest.fill), shares)
@@ -144,6 +154,17 @@ class OnnxPredictor:
         both = matrix(speed_features(own, other)), matrix(speed_features(other, own))
         power = matrix(power_features(own, other))
         return _Inputs(own, other, prior_kept(own, other), np.concatenate(both), power)
+
+
+def _intervals(manifest: Manifest, *, seen: bool, whole: bool) -> Intervals:
+    """Bounds by whether the GPU model was seen, and whether the profiles have every column."""
+    intervals, other, missing = manifest.intervals, manifest.other_gpu, manifest.no_counters
+    if not seen:
+        wide = intervals.wider(speed=other.speed_widening, power=other.power_widening)
+        intervals = wide.without_limit()
+    if not whole and missing is not None:
+        intervals = intervals.wider(speed=missing.speed, power=missing.power)
+    return intervals
 
 
 def _check_features(manifest: Manifest) -> None:
@@ -171,6 +192,7 @@ def _predictions(
     powers_w: Sequence[float],
     rates: tuple[float, float],
     solo_powers_w: tuple[float, float],
+    limit_w: float,
     bounds: _Bounds,
 ) -> list[Prediction]:
     return [
@@ -180,11 +202,12 @@ def _predictions(
             share_b_percent=split[1],
             speed_a=_around(speed_a, bounds.speed(split[0])),
             speed_b=_around(speed_b, bounds.speed(split[1])),
-            power_w=_around(power_w, bounds.power_uncapped if split == UNCAPPED else bounds.power),
+            power_w=_around(power_w, bounds.power(split, power_w, limit_w)),
             solo_rate_a=rates[0],
             solo_rate_b=rates[1],
             solo_power_a_w=solo_powers_w[0],
             solo_power_b_w=solo_powers_w[1],
+            efficiency_factors=None if split == UNCAPPED else bounds.efficiency,
         )
         for split, speed_a, speed_b, power_w in zip(
             splits, speeds_a, speeds_b, powers_w, strict=True

@@ -98,7 +98,7 @@ def make_manifest(files: Mapping[str, bytes], **changes: Any) -> Manifest:
     speed, power = training_rows()
     names = feature_names()
     made = Manifest(
-        schema=1,
+        schema=2,
         version="20260131-aaaaaa",
         learner="extra-trees",
         created_at="2026-01-31T12:00:00+00:00",
@@ -114,6 +114,7 @@ def make_manifest(files: Mapping[str, bytes], **changes: Any) -> Manifest:
             PowerBounds(Bounds(-0.1, 0.05), Bounds(-0.2, 0.3)),
         ),
         other_gpu=OtherGpu(2.0, 3.0, (), None),
+        no_counters=None,
         dataset=DatasetFacts("0" * 64, 640, 64, ("job0", "job1"), 1),
         figures={"fraction_of_oracle": 0.995, "rate_mape": 0.059},
         settings=LearnerSettings(5, 3, 0.5, 0),

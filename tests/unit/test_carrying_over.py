@@ -237,7 +237,7 @@ def test_tables_page_and_json(evaluation: Evaluation) -> None:
     assert set(values["gpu_curve"][0]) == {
         "left_out", "added_pairs", "draws", "fractions", "errors", "held",
     }  # fmt: skip
-    assert f"% on the {two_cards.OTHER_MODEL} (worst" in other_gpus(evaluation)
+    assert f"] on the {two_cards.OTHER_MODEL} (" in other_gpus(evaluation)
 
 
 def test_one_gpu_model_is_said(evaluation: Evaluation) -> None:

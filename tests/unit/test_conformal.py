@@ -14,9 +14,11 @@ from advisor.errors import InputError
 from advisor_training.conformal import (
     Residuals,
     bounds_of,
+    efficiency_residuals,
     intervals,
     measured_coverage,
     power_residuals,
+    share_names,
     speed_residuals,
 )
 from advisor_training.learners import LEARNERS
@@ -128,14 +130,14 @@ def test_residuals_of_rows() -> None:
     assert ("slow", "hog") in jobs
     power = power_residuals(ROWS, as_measured(ROWS, factor=2))
     np.testing.assert_allclose(power.values, -math.log(2))
-    assert set(power.stratum.tolist()) == {"split", "uncapped"}
+    assert set(power.stratum.tolist()) <= {"split", "at the power limit", "uncapped"}
 
 
 def test_intervals_as_a_manifest_has_them() -> None:
     """Shares ascend, and 100 stands for uncapped."""
     unseen = leave_one_job_out(ROWS, LEARNERS["physical"])
     speed, power = speed_residuals(ROWS, unseen), power_residuals(ROWS, unseen)
-    found = intervals(speed, power)
+    found = intervals(speed, power, efficiency_residuals(ROWS, unseen))
     assert [b.share_percent for b in found.speed] == [*range(10, 101, 10)]
     assert found.coverage == 0.9
     assert found.of_speed(100) == bounds_of(speed)["uncapped"]
@@ -147,4 +149,14 @@ def test_without_uncapped_points_there_are_no_intervals() -> None:
     nine = ROWS.take(ROWS.kind == "nine")
     unseen = as_measured(nine)
     with pytest.raises(InputError, match="no pair was measured uncapped"):
-        intervals(speed_residuals(nine, unseen), power_residuals(nine, unseen))
+        intervals(
+            speed_residuals(nine, unseen),
+            power_residuals(nine, unseen),
+            efficiency_residuals(nine, unseen),
+        )
+
+
+def test_shares_between_are_of_the_nearest_ten() -> None:
+    """Splits at safe counts of SMs: 11, 26, 47 and 54 %."""
+    names = share_names(np.array([10.0, 11, 26, 47, 54, 90, 97]))
+    assert names.tolist() == ["10", "10", "30", "50", "50", "90", "90"]

@@ -14,7 +14,7 @@ import synthetic_pairs as made_up
 from made_up_rows import spy
 
 from advisor.errors import InputError, ModelError, StoreError
-from advisor.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
+from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor_training import evaluation_curve, scoring
 from advisor_training.evaluate import planned_fits, run_evaluation
 from advisor_training.evaluation_bars import bar_of, by_job
@@ -27,25 +27,33 @@ from advisor_training.evaluation_check import (
     worse_figures,
 )
 from advisor_training.evaluation_choices import (
+    QUESTIONS,
     Choice,
+    Question,
     choose,
+    choose_best,
     choose_by_rule,
-    figures_of,
     keys_of,
 )
 from advisor_training.evaluation_data import UNPROFILED, Data, launch_bound, make_data
+from advisor_training.evaluation_disturbed import learn_undisturbed, make_all_data
 from advisor_training.evaluation_errors import error, errors_of
 from advisor_training.evaluation_figures import figures
+from advisor_training.evaluation_limits import limit_rows
 from advisor_training.evaluation_methods import OURS, PAPER, PHYSICAL, ask, methods
+from advisor_training.evaluation_outcomes import figures_of
 from advisor_training.evaluation_protocols import (
     BOTH_UNSEEN,
+    BY_FAMILY,
     BY_PAIR,
+    BY_RUN,
     BY_WORKLOAD,
     PROTOCOLS,
     RANDOM_ROWS,
     Answers,
     draw_pairs,
     draw_rows,
+    has_other_runs,
 )
 from advisor_training.evaluation_report import write_evaluation
 from advisor_training.evaluation_sentences import said
@@ -58,6 +66,7 @@ from advisor_training.sentences import RAW_OBJECTIVE
 from advisor_training.unseen import Unseen
 
 OBJECTIVE = OBJECTIVES[PER_WATT_OBJECTIVE]
+QUESTION = Question(OBJECTIVE)
 
 
 def full_solo_points() -> list[Any]:
@@ -142,7 +151,7 @@ def test_who_knows_all_reaches_the_oracle(data: Data) -> None:
     answers = answers_of(data, BY_WORKLOAD, knows_all)
     for name in OBJECTIVES:
         for scope in ("nine", "every way"):
-            found = choose(data, answers.unseen, OBJECTIVES[name], 0.0, scope)
+            found = choose(data, answers.unseen, Question(OBJECTIVES[name], scope), 0.0)
             assert min(choice.fraction for choice in found) == pytest.approx(1)
     errors = errors_of(data, answers, np.full(len(data.rows), True))
     assert errors.speed
@@ -152,7 +161,7 @@ def test_who_knows_all_reaches_the_oracle(data: Data) -> None:
 def test_choices_agree_with_the_training_scores(data: Data) -> None:
     """The same fractions as training reports, by an objective that knows no raw rates."""
     unseen = answers_of(data, BY_WORKLOAD, LEARNERS["linear"]).unseen
-    ours = [c.fraction for c in choose(data, unseen, OBJECTIVE, 0.005, "nine")]
+    ours = [c.fraction for c in choose(data, unseen, QUESTION, 0.005)]
     np.testing.assert_allclose(ours, scoring.fractions(data.rows, unseen, OBJECTIVE, 0.005))
 
 
@@ -163,7 +172,7 @@ def test_a_choice_is_scored_by_what_was_measured(data: Data) -> None:
     row = np.flatnonzero((data.rows.measurement == number) & (data.rows.kind == "nine"))
     wrong = np.where(data.rows.share_a[row] == 70, 2.0, 1.0)
     unseen = Unseen(np.full(len(row), "x"), row, wrong, wrong, np.full(len(row), 100.0))
-    (choice,) = choose(data, unseen, OBJECTIVE, 0.0, "nine")
+    (choice,) = choose(data, unseen, QUESTION, 0.0)
     assert (choice.chosen, choice.oracle) == ("70/30", "10/90")
     nine = data.measurements[number].nine
     at, best = (OBJECTIVE.value(nine[split]) for split in ((70.0, 30.0), (10.0, 90.0)))
@@ -174,14 +183,13 @@ def test_a_choice_is_scored_by_what_was_measured(data: Data) -> None:
 def test_rules_choose_without_a_model(data: Data) -> None:
     """Each rule's value over its own baseline is 1; the larger rate gets 90 %."""
     keys = keys_of(choose(data, answers_of(data, BY_WORKLOAD, knows_all).unseen,
-                          OBJECTIVE, 0.0, "nine"))  # fmt: skip
+                          QUESTION, 0.0))  # fmt: skip
     for rule in ("equal", "uncapped", "time-sliced", "exclusive"):
-        found = choose_by_rule(data, keys, rule, OBJECTIVE, "nine")
+        found = choose_by_rule(data, keys, rule, QUESTION)
         assert len(found) == len(keys)
         assert {round(choice.over[rule], 9) for choice in found} == {1}
     chosen = {
-        (c.job_a, c.job_b): c.chosen
-        for c in choose_by_rule(data, keys, "larger-rate", OBJECTIVE, "nine")
+        (c.job_a, c.job_b): c.chosen for c in choose_by_rule(data, keys, "larger-rate", QUESTION)
     }
     assert chosen["climber", "sitter"] == "10/90"
     assert chosen["hog", "slow"] == "90/10"
@@ -190,7 +198,8 @@ def test_rules_choose_without_a_model(data: Data) -> None:
 
 def made_choice(fraction: float, over_equal: float, job: str = "a") -> Choice:
     return Choice(left_out=job, number=0, job_a=job, job_b="b", chosen="50/50", oracle="10/90",
-                  fraction=fraction, over={"equal": over_equal})  # fmt: skip
+                  fraction=fraction, energy_saved=1 - 1 / over_equal, stp=over_equal,
+                  slower_speed=0.5, missed=None, over={"equal": over_equal})  # fmt: skip
 
 
 def test_figures_of_choices() -> None:
@@ -241,7 +250,7 @@ def test_own_and_neighbours_errors_are_apart(data: Data) -> None:
         return lambda asked: Predicted(1.2 * asked.speed_a, asked.speed_b, asked.power_w)
 
     unseen = answers_of(data, BY_WORKLOAD, learn).unseen
-    jobs = by_job(data, unseen, {PER_WATT_OBJECTIVE: choose(data, unseen, OBJECTIVE, 0, "nine")})
+    jobs = by_job(data, unseen, {PER_WATT_OBJECTIVE: choose(data, unseen, QUESTION, 0)})
     found = {job.job: job for job in jobs}
     # `climber` is the first of every pair by its name, `slow` the last but beside itself.
     assert found["climber"].own
@@ -375,7 +384,7 @@ def test_the_bundled_figures_are_of_the_same_names(evaluation: Evaluation) -> No
 
 def test_json_has_all_but_the_rows(evaluation: Evaluation) -> None:
     found = json.loads(to_json(evaluation))
-    assert found["schema"] == 1
+    assert found["schema"] == 2
     assert set(found["protocols"]) == set(PROTOCOLS)
     assert found["basis"]["pairs"] == 15
     assert len(found["chosen"][PER_WATT_OBJECTIVE]) == len(evaluation.chosen[PER_WATT_OBJECTIVE])
@@ -403,3 +412,108 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="nothing can be written"):
         make_folder(tmp_path / "file" / "x")
+
+
+def test_a_least_speed_is_kept_as_predicted_and_missed_as_measured(data: Data) -> None:
+    """Who knows all misses no limit; who expects twice the speed shares where a job starves."""
+    question = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", 0.45)
+    right = choose(data, answers_of(data, BY_WORKLOAD, knows_all).unseen, question, 0.0)
+    assert {choice.missed for choice in right} == {None, False}
+    assert all(choice.energy_saved >= 0 for choice in right if choice.chosen == "exclusive")
+
+    def hopes(rows: Rows) -> Fitted:
+        return lambda asked: Predicted(2 * asked.speed_a, 2 * asked.speed_b, asked.power_w)
+
+    wrong = choose(data, answers_of(data, BY_WORKLOAD, hopes).unseen, question, 0.0)
+    assert True in {choice.missed for choice in wrong}
+    found = figures_of(wrong)
+    assert found
+    assert found.missed
+    assert found.missed.value > 0
+
+
+def test_the_measured_best_is_never_beaten(data: Data) -> None:
+    """By its own question the oracle's fraction is 1 and what it saves at least 0."""
+    question = QUESTIONS[DEFAULT_OBJECTIVE]
+    keys = keys_of(choose(data, answers_of(data, BY_WORKLOAD, knows_all).unseen, question, 0.0))
+    best = choose_best(data, keys, question, question)
+    assert {choice.fraction for choice in best} == {1}
+    assert min(choice.energy_saved for choice in best) >= 0
+    others = choose_best(data, keys, QUESTION, question)
+    assert max(choice.fraction for choice in others if not choice.missed) <= 1 + 1e-9
+
+
+def test_figures_say_what_is_saved() -> None:
+    """Two choices: one saves a third, the other loses a quarter."""
+    found = figures_of([made_choice(1.0, 1.5), made_choice(0.8, 0.8)])
+    assert found
+    assert found.saved.value == pytest.approx(100 * (1 / 3 - 1 / 4) / 2)
+    assert found.loses.value == 50
+    assert found.stp.value == pytest.approx(1.15)
+    assert found.missed is None
+
+
+def test_a_family_is_left_out_whole(data: Data) -> None:
+    names = np.array(["bert-train", "bert-infer-b2", "triad", "gemm", "matmul-bf16", "fft"])
+    jobs = dict(zip(data.rows.jobs, names, strict=False))
+    rows = dataclasses.replace(
+        data.rows,
+        job_a=np.array([jobs[j] for j in data.rows.job_a.tolist()]),
+        job_b=np.array([jobs[j] for j in data.rows.job_b.tolist()]),
+    )
+    seen: list[tuple[Rows, Rows]] = []
+    PROTOCOLS[BY_FAMILY].answer(rows, spy(seen), lambda: None)
+    twins = {"bert-train", "bert-infer-b2"}
+    for learned, asked in seen:
+        assert not (set(learned.jobs) & twins) or not all(
+            twins & {a, b} for a, b in zip(asked.job_a.tolist(), asked.job_b.tolist(), strict=True)
+        )
+    assert len(seen) == PROTOCOLS[BY_FAMILY].fits(rows)
+
+
+def test_a_run_is_left_out_with_its_cards(data: Data) -> None:
+    """One run alone leaves nothing to learn from; of two runs on two cards the other one."""
+    alone = data.rows.take(data.rows.run == data.rows.run[0])
+    assert not has_other_runs(alone)
+    number = np.arange(len(data.rows)) % 2
+    rows = dataclasses.replace(
+        data.rows,
+        run=np.where(number, "second", "first"),
+        card=np.where(number, "GPU-2", "GPU-1"),
+    )
+    assert has_other_runs(rows)
+    seen: list[tuple[Rows, Rows]] = []
+    PROTOCOLS[BY_RUN].answer(rows, spy(seen), lambda: None)
+    assert all(not set(learned.card) & set(asked.card) for learned, asked in seen)
+    assert len(seen) == PROTOCOLS[BY_RUN].fits(rows) == 2 * len(rows.jobs)
+
+
+def test_disturbed_pairs_are_asked_for_and_not_learned_from() -> None:
+    """A run in which a job was slow alone is out of the data, and in that of all pairs."""
+    slow = [
+        dataclasses.replace(point, run="slow", gpu_uuid="GPU-slow", rate=0.5 * point.rate)
+        for point in full_solo_points()
+        if point.share_percent == 100
+    ]
+    again = [
+        dataclasses.replace(point, gpu_uuid="GPU-slow")
+        for point in made_up.pair_points([(made_up.HOG, made_up.SLOW)], "slow")
+    ]
+    points = [*made_up.pair_points(), *again]
+    clean = make_data(points, full_solo_points(), slow)
+    every = make_all_data(points, full_solo_points(), slow)
+    assert len(every.measurements) == len(clean.measurements) + 1
+    seen: list[tuple[Rows, Rows]] = []
+    learner = learn_undisturbed(spy(seen), every, clean)
+    answers = PROTOCOLS[BY_WORKLOAD].answer(every.rows, learner, lambda: None)
+    assert "slow" in set(every.rows.run[answers.unseen.row])
+    assert not any("slow" in set(learned.run) for learned, _ in seen)
+
+
+def test_a_margin_misses_no_more_limits(data: Data) -> None:
+    told = ask(methods(data)["linear"], data, PROTOCOLS[BY_WORKLOAD].answer, lambda: None)
+    rows = list(limit_rows(data, BY_WORKLOAD, told))
+    assert [(row.min_speed, row.margin) for row in rows] == [
+        (0.4, 0.0), (0.4, 0.1), (0.5, 0.0), (0.5, 0.1),
+    ]  # fmt: skip
+    assert rows[1].shared.value <= rows[0].shared.value

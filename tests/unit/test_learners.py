@@ -89,8 +89,8 @@ def test_the_number_of_threads_does_not_matter() -> None:
 
 
 def test_physics_takes_nothing_from_what_was_measured() -> None:
-    """Rates alone at the shares, and both powers less one idle power."""
+    """Rates alone at the shares times the prior, and both powers less one idle power."""
     predicted = physical(ROWS)(ROWS)
-    np.testing.assert_array_equal(predicted.speed_a, ROWS.alone_a)
-    np.testing.assert_array_equal(predicted.speed_b, ROWS.alone_b)
+    np.testing.assert_array_equal(predicted.speed_a, ROWS.prior * ROWS.alone_a)
+    np.testing.assert_array_equal(predicted.speed_b, ROWS.prior * ROWS.alone_b)
     np.testing.assert_array_equal(predicted.power_w, ROWS.physical_w)

@@ -167,8 +167,8 @@ def test_names_of_files_stay_in_the_folder(model: Path, name: str) -> None:
 
 def test_newer_schema_says_what_to_do(model: Path) -> None:
     """A newer manifest has fields that this version cannot know; it is not called damaged."""
-    edited(model, lambda m: m.update(schema=2, more={"deep": []}))
-    with pytest.raises(ModelError, match=r"has schema 2\. .*install a newer sm-advisor"):
+    edited(model, lambda m: m.update(schema=3, more={"deep": []}))
+    with pytest.raises(ModelError, match=r"has schema 3\. .*install a newer sm-advisor"):
         read_manifest(model)
 
 

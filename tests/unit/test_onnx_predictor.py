@@ -24,8 +24,10 @@ from advisor.features import (
     side,
     speed_features,
 )
+from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor.predictions import UNCAPPED, Interval, Prediction, Predictor, Split
 from advisor.profiles import Profile
+from advisor_models.intervals import Bounds, PowerBounds, Widening
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_training.artefact import onnx_bytes
 from advisor_training.learners import Regressors
@@ -334,3 +336,63 @@ def swapped(p: Prediction) -> Prediction:
         solo_power_a_w=p.solo_power_b_w,
         solo_power_b_w=p.solo_power_a_w,
     )
+
+
+def wider_than(found: Interval, other: Interval) -> float:
+    """How much further apart the logarithms of the bounds are."""
+    return math.log(found.high / found.low) / math.log(other.high / other.low)
+
+
+def with_intervals(folder: Path, **changes: Any) -> OnnxPredictor:
+    known = small_model.make_manifest({}).intervals
+    return OnnxPredictor(save_model(folder, intervals=dataclasses.replace(known, **changes)))
+
+
+def test_at_the_power_limit_the_power_is_known(tmp_path: Path) -> None:
+    """Bounds of the limit where a card is expected at it, those of other splits below."""
+    power = PowerBounds(Bounds(-0.1, 0.05), Bounds(-0.2, 0.3), Bounds(-0.01, 0.01))
+    known = with_intervals(tmp_path / "model", power=power)
+    seen: set[bool] = set()
+    for limit_w in (100.0, 200.0, 300.0, 400.0, 2000.0):
+        a, b = (dataclasses.replace(p, power_limit_w=limit_w) for p in (A, B))
+        for found in known.predict(a, b, [s for s in SPLITS if s != UNCAPPED]):
+            at_limit = found.power_w.value >= 0.97 * limit_w
+            low = -0.01 if at_limit else -0.1
+            assert found.power_w.low == pytest.approx(found.power_w.value * math.exp(low))
+            seen.add(at_limit)
+    assert seen == {True, False}
+    model = {"gpu_model": "Another GPU", "power_limit_w": 100.0}
+    a, b = (dataclasses.replace(p, **model) for p in (A, B))
+    (other,) = known.predict(a, b, [(30.0, 70.0)])
+    wide = known.manifest.other_gpu.power_widening
+    assert other.power_w.low == pytest.approx(other.power_w.value * math.exp(-0.1 * wide))
+
+
+def test_energy_saved_has_bounds_of_its_own(tmp_path: Path, predictor: OnnxPredictor) -> None:
+    """Closer than those of speeds and power together; none of its own without limits."""
+    known = with_intervals(tmp_path / "model", efficiency=Bounds(-0.02, 0.03))
+    split, uncapped = known.predict(A, B, [(30.0, 70.0), UNCAPPED])
+    objective = OBJECTIVES[DEFAULT_OBJECTIVE]
+    worth = split.worth(objective)
+    assert worth.low == pytest.approx(worth.value * math.exp(-0.02))
+    assert worth.high == pytest.approx(worth.value * math.exp(0.03))
+    saved = split.energy_saved
+    assert saved.value == pytest.approx(1 - 1 / worth.value)
+    assert (saved.low, saved.high) == pytest.approx((1 - 1 / worth.low, 1 - 1 / worth.high))
+    (together,) = predictor.predict(A, B, [(30.0, 70.0)])
+    assert saved.high - saved.low < together.energy_saved.high - together.energy_saved.low
+    assert uncapped.efficiency is None
+    assert uncapped.energy_saved.low < uncapped.energy_saved.value
+
+
+def test_bounds_are_wider_without_counters(tmp_path: Path, predictor: OnnxPredictor) -> None:
+    """By the factors of the manifest, where either profile lacks a column."""
+    widening = Widening(speed=1.5, power=1.25)
+    known = OnnxPredictor(save_model(tmp_path / "model", no_counters=widening))
+    blind = without(A, "dram_active_percent")
+    for first in (A, blind):
+        (found,) = known.predict(first, B, [(30.0, 70.0)])
+        (plain,) = predictor.predict(first, B, [(30.0, 70.0)])
+        factor = (1.5, 1.25) if first is blind else (1.0, 1.0)
+        assert wider_than(found.speed_a, plain.speed_a) == pytest.approx(factor[0])
+        assert wider_than(found.power_w, plain.power_w) == pytest.approx(factor[1])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from simple_pairs import solo
 
 from advisor.errors import InputError
-from advisor.profiles import COLUMNS, NEEDED, Profile, filled, make_profile
+from advisor.profiles import COLUMNS, NEEDED, Profile, filled, make_profile, make_profiles
 from advisor.records import SoloPoint
 
 
@@ -145,3 +145,12 @@ def test_nothing_is_made_up_for_an_unknown_column() -> None:
     """Without a usual value a missing column is an error, not a NaN that goes on."""
     with pytest.raises(InputError, match="lacks sm_clock_mhz"):
         filled(gappy(), {})
+
+
+def test_profiles_have_no_dips() -> None:
+    """A lower rate at a larger share is noise: both get what lies between, the others stay."""
+    rates = {10.0: 40.0, 50.0: 100.0, 100.0: 98.0}
+    dipped = [dataclasses.replace(p, rate=rates[p.share_percent]) for p in points()]
+    (profile,) = make_profiles(dipped).values()
+    assert profile.values["rate"].tolist() == pytest.approx([40, 98.995, 98.995], abs=1e-3)
+    assert make_profile(dipped).values["rate"].tolist() == [40, 100, 98]

@@ -98,13 +98,13 @@ def test_profiles_take_doubtful_points_only_where_there_are_no_others() -> None:
     solos = [p for p in SOLOS if p.job == "hog"]
     wrong = [
         dataclasses.replace(
-            p, rate=p.rate * 9, run="again", flags=("not-settled",), started_at="2026-02-01T00Z"
+            p, rate=p.rate * 1.05, run="again", flags=("not-settled",), started_at="2026-02-01T00Z"
         )
         for p in solos
     ]
     only_doubtful = [p for p in solos if p.share_percent != 10]
     profile = make_profiles([*only_doubtful, *wrong])["hog", made_up.GPU_MODEL]
-    assert profile.values["rate"][0] == pytest.approx(9 * solos[0].rate)
+    assert profile.values["rate"][0] == pytest.approx(1.05 * solos[0].rate)
     assert profile.values["rate"][1:] == pytest.approx([p.rate for p in solos[1:]])
 
 

@@ -6,7 +6,7 @@ other GPU models, made without the one left out as in `conformal`.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from advisor_models.intervals import Bounds
 from advisor_models.other_gpu import MOST_PAIRS, ONE_GPU_MODEL, OtherGpu
 from advisor_training.conformal import (
     COVERAGE,
+    LIMITED,
+    SPLIT,
     Residuals,
     bounds_of,
     held,
@@ -94,7 +96,10 @@ def carry_over(
         fitted = learner(rows.take(~mask))
         tested += [predicted(fitted, rows, mask & rows.of(job), job) for job in own]
     known = joined(rest)
-    bounds = bounds_of(speed_residuals(rows, known)), bounds_of(power_residuals(rows, known))
+    power = bounds_of(power_residuals(rows, known))
+    if limited := power.pop(LIMITED, None):
+        power.setdefault(SPLIT, limited)
+    bounds = bounds_of(speed_residuals(rows, known)), power
     pairs = len(np.unique(rows.pair[~mask]))
     return Carried(left_out=name, unseen=joined(tested), bounds=bounds, learned_pairs=pairs)
 
@@ -152,8 +157,10 @@ def fits(rows: Rows) -> int:
 
 
 def residuals_of(rows: Rows, unseen: Unseen) -> tuple[Residuals, Residuals]:
-    """Of speeds, and of power."""
-    return speed_residuals(rows, unseen), power_residuals(rows, unseen)
+    """Of speeds, and of power; of that all splits alike, as `Intervals.without_limit` has it."""
+    power = power_residuals(rows, unseen)
+    splits = np.where(power.stratum == LIMITED, SPLIT, power.stratum)
+    return speed_residuals(rows, unseen), replace(power, stratum=splits)
 
 
 def parts_held(carried: Carried, rows: Rows, unseen: Unseen) -> tuple[float, float]:

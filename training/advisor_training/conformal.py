@@ -26,7 +26,7 @@ import numpy.typing as npt
 from advisor.errors import InputError
 from advisor.gpu import WHOLE
 from advisor.profiles import Floats
-from advisor_models.intervals import Bounds, Intervals, PowerBounds, ShareBounds
+from advisor_models.intervals import NEAR_LIMIT, Bounds, Intervals, PowerBounds, ShareBounds
 from advisor_training.learners import LEAST_SPEED
 from advisor_training.rows import Names, Rows
 from advisor_training.unseen import Unseen
@@ -39,6 +39,7 @@ where it is asked how much further it must be."""
 
 UNCAPPED = "uncapped"
 SPLIT = "split"
+LIMITED = "at the power limit"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +51,7 @@ class Residuals:
         left_out: Job that the learner had not seen.
         beside: The other job of the pair; the same one, of a job beside itself.
         stratum: What has an interval of its own: of speeds the job's share to the nearest 10 %,
-            "10" to "90", or "uncapped"; of power "split" or "uncapped".
+            "10" to "90", or "uncapped"; of power "split", "at the power limit" or "uncapped".
     """
 
     values: Floats
@@ -98,12 +99,36 @@ def speed_residuals(rows: Rows, unseen: Unseen) -> Residuals:
 
 
 def power_residuals(rows: Rows, unseen: Unseen) -> Residuals:
-    """Of the power."""
+    """Of the power; whether a card is at its limit is told from what is expected."""
+    row = unseen.row
+    limited = unseen.power_w >= NEAR_LIMIT * rows.power_limit_w[row]
+    split = np.where(limited, LIMITED, SPLIT)
     return Residuals(
-        np.log(rows.power_w[unseen.row] / unseen.power_w),
+        np.log(rows.power_w[row] / unseen.power_w),
         unseen.left_out,
         _beside(rows, unseen),
-        np.where(rows.kind[unseen.row] == UNCAPPED, UNCAPPED, SPLIT),
+        np.where(rows.kind[row] == UNCAPPED, UNCAPPED, split),
+    )
+
+
+def efficiency_residuals(rows: Rows, unseen: Unseen) -> Residuals:
+    """Of the energy that the same work takes one after the other, per energy that it takes shared.
+
+    What is expected has the powers alone from the profiles, what is measured those of the pair's
+    own card: where that card draws more for everything, both are the same.
+    """
+    row = unseen.row
+    measured = (
+        rows.speed_a[row] * rows.solo_power_a_w[row] + rows.speed_b[row] * rows.solo_power_b_w[row]
+    ) / rows.power_w[row]
+    expected = (
+        unseen.speed_a * rows.profile_power_a_w[row] + unseen.speed_b * rows.profile_power_b_w[row]
+    ) / unseen.power_w
+    return Residuals(
+        np.log(np.maximum(measured, LEAST_SPEED) / expected),
+        unseen.left_out,
+        _beside(rows, unseen),
+        np.where(rows.kind[row] == UNCAPPED, UNCAPPED, SPLIT),
     )
 
 
@@ -125,13 +150,18 @@ def bounds_of(residuals: Residuals, coverage: float = COVERAGE) -> dict[str, Bou
     return {str(s): _bounds(residuals.take(residuals.stratum == s), coverage) for s in strata}
 
 
-def intervals(speed: Residuals, power: Residuals, coverage: float = COVERAGE) -> Intervals:
-    """The intervals of both, as a model's manifest has them.
+def intervals(
+    speed: Residuals, power: Residuals, efficiency: Residuals, coverage: float = COVERAGE
+) -> Intervals:
+    """The intervals of all three, as a model's manifest has them.
 
     Raises:
         InputError: no pair was measured uncapped.
     """
     speeds, powers = bounds_of(speed, coverage), bounds_of(power, coverage)
+    limited = powers.get(LIMITED)
+    if limited is not None:
+        powers.setdefault(SPLIT, limited)  # cards that never were below their limit
     if missing := {SPLIT, UNCAPPED} - powers.keys():
         raise InputError(
             f"no pair was measured {', '.join(sorted(missing))}",
@@ -141,7 +171,8 @@ def intervals(speed: Residuals, power: Residuals, coverage: float = COVERAGE) ->
     return Intervals(
         coverage,
         tuple(ShareBounds(share, b.low, b.high) for share, b in sorted(shares.items())),
-        PowerBounds(powers[SPLIT], powers[UNCAPPED]),
+        PowerBounds(powers[SPLIT], powers[UNCAPPED], limited),
+        bounds_of(efficiency, coverage).get(SPLIT),
     )
 
 

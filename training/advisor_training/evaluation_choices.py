@@ -1,28 +1,54 @@
 """The splits that predictions and simple rules choose, and what those are worth as measured."""
 
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 from advisor import recommend
-from advisor.objectives import Objective, SplitResult
+from advisor.constraints import Limits, misses
+from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, SplitResult
 from advisor.predictions import Interval, Prediction, predict_exclusive
 from advisor.profiles import Profile
 from advisor.rules import rule_choices
+from advisor.settings import MIN_SPEED
 from advisor_training.evaluation_data import Data
 from advisor_training.gains import BASELINES
-from advisor_training.noise import quantile
 from advisor_training.pairs import Measurement
 from advisor_training.split_kinds import EQUAL, split_text
 from advisor_training.unseen import Unseen
 
-Scope = Literal["nine", "every way"]
-"""What is chosen from: the nine splits, as in the paper, or those, uncapped and exclusive."""
+Scope = Literal["nine", "nine or exclusive", "every way"]
+"""What is chosen from: the nine splits, as in the paper, those and exclusive, or uncapped too."""
 
 Key = tuple[str, int]
 """What was left out, and the number of the measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked.
+
+    Attributes:
+        min_speed: Relative speed that each job keeps where they share; 0: any.
+    """
+
+    objective: Objective
+    scope: Scope = "nine"
+    min_speed: float = 0.0
+
+    def allows(self, name: str, result: SplitResult) -> bool:
+        """Whether a way, as measured, keeps the least speed; one after the other always does."""
+        return name == "exclusive" or min(result.speed_a, result.speed_b) >= self.min_speed
+
+
+QUESTIONS: Mapping[str, Question] = MappingProxyType(
+    {
+        **{name: Question(objective) for name, objective in OBJECTIVES.items()},
+        DEFAULT_OBJECTIVE: Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", MIN_SPEED),
+    }
+)
+"""By objective: the default one as `advisor recommend` asks it, the others as the paper does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +59,14 @@ class Choice:
         left_out: What the learner had not seen.
         number: Of the measurement.
         chosen: Name of the way: shares such as "30/70", "uncapped", "time-sliced", "exclusive".
-        oracle: The best way of the scope.
-        fraction: Value at the choice for each one of the oracle; above 1 where a rule chooses what
-            is not in the scope.
+        oracle: The best way of the scope that keeps the least speed as measured.
+        fraction: Value at the choice for each one of the oracle; above 1 where the choice is not
+            in the scope or does not keep the least speed.
+        energy_saved: For the same work, part of the energy of one after the other.
+        stp: Sum of the relative speeds.
+        slower_speed: Relative speed of the slower job.
+        missed: Whether a job is below the least speed that was asked for; None where none was
+            asked for, or the jobs do not share.
         over: Value at the choice for each one of a baseline, by the baseline's name.
     """
 
@@ -46,43 +77,19 @@ class Choice:
     chosen: str
     oracle: str
     fraction: float
+    energy_saved: float
+    stp: float
+    slower_speed: float
+    missed: bool | None
     over: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Over:
-    """Gain over one baseline in percent, of so many choices.
-
-    The mean of ratios hangs on few pairs in which the baseline starves a job; the median does not.
-    """
-
-    choices: int
-    mean_percent: float
-    median_percent: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceFigures:
-    """Many choices in short, in percent.
-
-    Attributes:
-        p10_percent: A tenth of the choices reaches less.
-        worst_pair: The two jobs of the choice that reaches least.
-        worst_choice: What was chosen there, and what the oracle is.
-        over: Gain over each baseline; without those that were never measured.
-    """
-
-    choices: int
-    mean_percent: float
-    p10_percent: float
-    worst_percent: float
-    worst_pair: tuple[str, str]
-    worst_choice: tuple[str, str]
-    over: Mapping[str, Over]
-
-
 def choose(
-    data: Data, unseen: Unseen, objective: Objective, tie: float, scope: Scope
+    data: Data,
+    unseen: Unseen,
+    question: Question,
+    tie: float,
+    judged_by: Question | None = None,
 ) -> list[Choice]:
     """What predictions choose, one choice for each thing left out and measurement.
 
@@ -92,62 +99,42 @@ def choose(
     Args:
         data: The measured pairs.
         unseen: Predictions of their rows.
-        objective: What is maximised.
+        question: What is chosen by.
         tie: As for `advisor.recommend.choose`, which chooses.
-        scope: What is chosen from.
+        judged_by: What the choice is scored by, where that is another question.
     """
     found = (
-        _scored(data, key, _pick(options, objective, tie), objective, scope)
-        for key, options in _expected(data, unseen, scope)
+        _scored(data, key, _pick(data, key, options, question, tie), judged_by or question)
+        for key, options in _expected(data, unseen, question.scope)
     )
     return [choice for choice in found if choice]
 
 
-def choose_by_rule(
-    data: Data, keys: Iterable[Key], rule: str, objective: Objective, scope: Scope
-) -> list[Choice]:
+def choose_best(data: Data, keys: Iterable[Key], by: Question, judged_by: Question) -> list[Choice]:
+    """What somebody who knows every measured value chooses by one question, scored by another."""
+    found = (
+        _scored(data, key, _oracle(data.measurements[key[1]], by)[0], judged_by) for key in keys
+    )
+    return [choice for choice in found if choice]
+
+
+def choose_by_rule(data: Data, keys: Iterable[Key], rule: str, question: Question) -> list[Choice]:
     """What a simple rule chooses, for the same measurements as `choose`, so that both compare.
 
     Args:
         data: The measured pairs.
         keys: Left out, and the measurement's number.
         rule: A name of `RULES`; measurements that lack what it chooses are left out.
-        objective: What it is worth by.
-        scope: What the oracle chooses from.
+        question: What it is scored by.
     """
     named = ((key, RULES[rule](data, data.measurements[key[1]])) for key in keys)
-    found = (_scored(data, key, name, objective, scope) for key, name in named)
+    found = (_scored(data, key, name, question) for key, name in named)
     return [choice for choice in found if choice]
 
 
 def keys_of(choices: Iterable[Choice]) -> list[Key]:
     """What the choices are of."""
     return [(choice.left_out, choice.number) for choice in choices]
-
-
-def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
-    """The choices in short; None of none."""
-    if not choices:
-        return None
-    fractions = [choice.fraction for choice in choices]
-    worst = min(choices, key=lambda choice: choice.fraction)
-    over = {
-        name: [choice.over[name] for choice in choices if name in choice.over] for name in BASELINES
-    }
-    return ChoiceFigures(
-        choices=len(choices),
-        mean_percent=100 * statistics.mean(fractions),
-        p10_percent=100 * quantile(fractions, 0.1),
-        worst_percent=100 * worst.fraction,
-        worst_pair=(worst.job_a, worst.job_b),
-        worst_choice=(worst.chosen, worst.oracle),
-        over={name: _over(values) for name, values in over.items() if values},
-    )
-
-
-def _over(ratios: Sequence[float]) -> Over:
-    means = statistics.mean(ratios), statistics.median(ratios)
-    return Over(len(ratios), 100 * (means[0] - 1), 100 * (means[1] - 1))
 
 
 def _larger_rate(data: Data, measurement: Measurement) -> str:
@@ -181,7 +168,7 @@ def _expected(
         profiles = data.profiles_of(data.measurements[key[1]])
         named = (_prediction(data, unseen, test, profiles) for test in its)
         options = {name: found for name, found in named if _in_scope(name, scope)}
-        if scope == "every way":
+        if _in_scope("exclusive", scope):
             options["exclusive"] = predict_exclusive(*profiles)
         if options:
             yield key, options
@@ -212,37 +199,28 @@ def _exact(value: float) -> Interval:
     return Interval(float(value), float(value), float(value))
 
 
-def _pick(options: Mapping[str, Prediction], objective: Objective, tie: float) -> str:
+def _pick(
+    data: Data, key: Key, options: Mapping[str, Prediction], question: Question, tie: float
+) -> str:
+    """The name of the way that is recommended; of those that are allowed, if any is."""
+    profiles = data.profiles_of(data.measurements[key[1]])
+    limits = Limits(default_min_speed=question.min_speed)
+    allowed = {n: o for n, o in options.items() if not misses(o, *profiles, limits)} or options
     # Jobs of a measurement are in the order of their names, so nothing is mirrored.
-    chosen = recommend.choose(
-        options.values(), lambda p: objective.value(p.result), tie, mirrored=False
-    )
-    return next(name for name, option in options.items() if option is chosen)
+    value = question.objective.value
+    chosen = recommend.choose(allowed.values(), lambda p: value(p.result), tie, mirrored=False)
+    return next(name for name, option in allowed.items() if option is chosen)
 
 
-def _scored(data: Data, key: Key, name: str, objective: Objective, scope: Scope) -> Choice | None:
+def _scored(data: Data, key: Key, name: str, question: Question) -> Choice | None:
     """The choice of a way, None where it was not measured or nothing is worth anything."""
     measurement = data.measurements[key[1]]
-    measured = dict(_measured(measurement))
-    if name not in measured:
+    result = dict(_measured(measurement)).get(name)
+    oracle, most = _oracle(measurement, question)
+    if result is None or most <= 0:
         return None
-    within = {n: r for n, r in measured.items() if _in_scope(n, scope)}
-    return _choice(key, measurement, name, measured[name], within, objective)
-
-
-def _choice(
-    key: Key,
-    measurement: Measurement,
-    name: str,
-    result: SplitResult,
-    within: Mapping[str, SplitResult],
-    objective: Objective,
-) -> Choice | None:
-    values = {way: objective.value(found) for way, found in within.items()}
-    oracle = max(values, key=lambda way: values[way])
-    if values[oracle] <= 0:
-        return None
-    value = objective.value(result)
+    value = question.objective.value(result)
+    asked = question.min_speed > 0 and name != "exclusive"
     return Choice(
         left_out=key[0],
         number=key[1],
@@ -250,13 +228,26 @@ def _choice(
         job_b=measurement.job_b,
         chosen=name,
         oracle=oracle,
-        fraction=value / values[oracle],
+        fraction=value / most,
+        energy_saved=result.energy_saved,
+        stp=result.stp,
+        slower_speed=min(result.speed_a, result.speed_b),
+        missed=not question.allows(name, result) if asked else None,
         over={
             baseline: value / worth
             for baseline, find in BASELINES.items()
-            if (found := find(measurement)) and (worth := objective.value(found)) > 0
+            if (found := find(measurement)) and (worth := question.objective.value(found)) > 0
         },
     )
+
+
+def _oracle(measurement: Measurement, question: Question) -> tuple[str, float]:
+    """The best way of the scope as measured, and its value; allowed ones first."""
+    within = {n: r for n, r in _measured(measurement) if _in_scope(n, question.scope)}
+    allowed = {n: r for n, r in within.items() if question.allows(n, r)} or within
+    values = {name: question.objective.value(result) for name, result in allowed.items()}
+    oracle = max(values, key=lambda name: values[name])
+    return oracle, values[oracle]
 
 
 def _measured(measurement: Measurement) -> Iterator[tuple[str, SplitResult]]:
@@ -269,4 +260,5 @@ def _measured(measurement: Measurement) -> Iterator[tuple[str, SplitResult]]:
 
 
 def _in_scope(name: str, scope: Scope) -> bool:
-    return "/" in name or (scope == "every way" and name != "time-sliced")
+    others = {"exclusive": scope != "nine", "uncapped": scope == "every way"}
+    return "/" in name or others.get(name, False)

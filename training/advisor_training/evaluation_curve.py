@@ -1,5 +1,6 @@
 """How good learners become with more to learn from, as figures 1 and 2 of the paper."""
 
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -7,7 +8,6 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from advisor_training.evaluation_choices import figures_of
 from advisor_training.evaluation_data import Data
 from advisor_training.evaluation_errors import Errors
 from advisor_training.evaluation_methods import HEADLINE, Method, ask
@@ -86,12 +86,12 @@ def _point(data: Data, method: Method, drawn: Drawn, part: float, tick: Tick) ->
         ),
         tick,
     )
-    found = {name: figures_of(told.choices(data, name)) for name in HEADLINE}
+    found = {name: [c.fraction for c in told.choices(data, name)] for name in HEADLINE}
     return CurvePoint(
         drawn=drawn,
         method=method.name,
         part_percent=100 * part,
         errors=told.errors(data, np.asarray(data.rows.kind == "nine")),
-        fractions={name: figures.mean_percent for name, figures in found.items() if figures},
+        fractions={n: 100 * statistics.mean(parts) for n, parts in found.items() if parts},
         training_s=told.training_s,
     )

@@ -10,6 +10,7 @@ from advisor.errors import InputError
 from advisor.profiles import Profile, make_profiles
 from advisor.records import PairPoint, SoloPoint
 from advisor.wording import count_of
+from advisor_models.intervals import NEAR_LIMIT
 from advisor_training.groups import Classes
 from advisor_training.pairs import LeftOut, Measurement, Pair, make_pairs
 from advisor_training.rows import Rows, make_rows
@@ -48,6 +49,10 @@ class Data:
         """Which measurements have a launch-bound job; shape (measurements,)."""
         return np.array([any(map(launch_bound, self.profiles_of(m))) for m in self.measurements])
 
+    def at_power_limit(self) -> npt.NDArray[np.bool_]:
+        """Which rows were held back by the power limit, as measured; shape (rows,)."""
+        return self.rows.power_w >= NEAR_LIMIT * self.rows.power_limit_w
+
 
 def make_data(
     points: Sequence[PairPoint],
@@ -66,14 +71,34 @@ def make_data(
     Raises:
         InputError: no pair was measured well enough, or none has profiles of both its jobs.
     """
-    found, unused = make_pairs(points, [*references, *profiled], full=False)
+    solos = [*references, *profiled]
+    found, unused = make_pairs(points, solos, full=False)
     if not found:
         raise InputError(
             f"none of {count_of(len(points), 'pair point')} can be learned from",
             why="; ".join(f"{item.points}: {item.reason}" for item in (*left_out, *unused)),
             fix="measure pairs at the nine splits, and their jobs alone: advisor colocate",
         )
-    profiles = make_profiles(profiled)
+    return data_of(found, make_profiles(profiled), solos, (*left_out, *unused))
+
+
+def data_of(
+    found: Sequence[Pair],
+    profiles: Mapping[tuple[str, str], Profile],
+    solos: Sequence[SoloPoint],
+    left_out: Sequence[LeftOut],
+) -> Data:
+    """Pairs that are made already, with their profiles.
+
+    Args:
+        found: The pairs.
+        profiles: By (job, GPU model).
+        solos: All jobs alone.
+        left_out: What is not among the pairs, and why.
+
+    Raises:
+        InputError: none of them has profiles of both its jobs.
+    """
     rows = make_rows(found, profiles)
     pairs = tuple(with_profiles(found, profiles))
     missing = _points(found) - _points(pairs)
@@ -83,8 +108,8 @@ def make_data(
         rows=rows,
         measurements=tuple(m for pair in pairs for m in pair.measurements),
         profiles=profiles,
-        classes=job_classes(whole_gpu([*references, *profiled])),
-        left_out=(*left_out, *unused, *without),
+        classes=job_classes(whole_gpu(solos)),
+        left_out=(*left_out, *without),
     )
 
 

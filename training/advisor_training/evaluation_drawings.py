@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.profiles import Floats
 from advisor.wording import count_of
-from advisor_training.drawings import BLUE, GREEN, GREY, ORANGE, RED, Ink
+from advisor_training.drawings import BLUE, GREY, ORANGE, RED, Ink
 from advisor_training.evaluation_bars import Bar
 from advisor_training.evaluation_curve import CurvePoint
 from advisor_training.evaluation_methods import OURS, PAPER
@@ -15,7 +15,7 @@ from advisor_training.evaluation_values import Evaluation
 from advisor_training.groups import CLASS_NAMES
 from advisor_training.sentences import signed
 
-_COLOURS = {OURS: BLUE, PAPER: ORANGE, "random-forest": GREEN, "linear": RED}
+_COLOURS = {OURS: BLUE, PAPER: ORANGE, "linear": RED}
 
 _DASHES = {"rows": "-", "pairs": "--"}
 

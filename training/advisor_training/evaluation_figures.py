@@ -3,7 +3,7 @@
 import io
 import textwrap
 
-from advisor.objectives import PER_WATT_OBJECTIVE
+from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor_training.evaluation_curve import CurvePoint
 from advisor_training.evaluation_drawings import (
     draw_curve,
@@ -13,7 +13,6 @@ from advisor_training.evaluation_drawings import (
     draw_speeds,
     group_names,
 )
-from advisor_training.evaluation_methods import HEADLINE
 from advisor_training.evaluation_sentences import said
 from advisor_training.evaluation_values import Evaluation
 from advisor_training.figures import PAPER_INK, Figure, load_matplotlib
@@ -21,7 +20,7 @@ from advisor_training.sentences import RAW_OBJECTIVE
 
 _JOBS = (
     "As figure 3 of the paper: each job left out in turn, all of its pairs, by {}. The bars are "
-    "means of what the model's split and 50/50 reach of the best of nine; the number is the gain "
+    "means of what the model's choice and 50/50 reach of the best one; the number is the gain "
     "of the one over the other. The job with the busiest SMs comes first."
 )
 _GROUPS = "As figure 4 of the paper: the same by what the two jobs use of the GPU alone, by {}. {}."
@@ -34,6 +33,9 @@ _CURVE_ROWS = (
     "Solid: splits are drawn at random, as the paper does it, so the model has often seen other "
     "splits of the same pair. Dashed: whole pairs are drawn."
 )
+
+_DRAWN = (DEFAULT_OBJECTIVE, RAW_OBJECTIVE)
+"""What figures 3 and 4 are drawn by: the question, and the paper's."""
 
 _OF_ORACLE = "of the oracle, %"
 
@@ -77,7 +79,7 @@ def _by_job(evaluation: Evaluation) -> list[Figure]:
                 lambda a, i, o=objective: draw_jobs(a, i, evaluation, o),
                 tall,
             )
-            for objective in HEADLINE
+            for objective in _DRAWN
         ),
         *(
             Figure(
@@ -86,7 +88,7 @@ def _by_job(evaluation: Evaluation) -> list[Figure]:
                 lambda a, i, o=objective: draw_groups(a, i, evaluation, o),
                 0.8,
             )
-            for objective in HEADLINE
+            for objective in _DRAWN
         ),
     ]
 
@@ -108,7 +110,7 @@ def _curves(evaluation: Evaluation) -> list[Figure]:
         ("curve-raw", f"{RAW_OBJECTIVE}\nof the oracle, %", "Figure 2", _raw),
         (
             "curve-default",
-            f"{PER_WATT_OBJECTIVE}\nof the oracle, %",
+            f"{DEFAULT_OBJECTIVE}\nof the oracle, %",
             "Figure 2 with speeds",
             _default,
         ),
@@ -140,7 +142,7 @@ def _raw(point: CurvePoint) -> float | None:
 
 
 def _default(point: CurvePoint) -> float | None:
-    return point.fractions.get(PER_WATT_OBJECTIVE)
+    return point.fractions.get(DEFAULT_OBJECTIVE)
 
 
 def _seconds(point: CurvePoint) -> float | None:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.objectives import OBJECTIVES
 from advisor.recommend import TIE
 from advisor_training.carrying_over import (
     Added,
@@ -16,10 +15,11 @@ from advisor_training.carrying_over import (
     parts_held,
     widenings,
 )
-from advisor_training.evaluation_choices import Choice, ChoiceFigures, choose, figures_of
+from advisor_training.evaluation_choices import QUESTIONS, Choice, choose
 from advisor_training.evaluation_data import Data
 from advisor_training.evaluation_errors import Errors, errors_of
 from advisor_training.evaluation_methods import HEADLINE, OURS
+from advisor_training.evaluation_outcomes import ChoiceFigures, figures_of
 from advisor_training.evaluation_protocols import Answers, Tick
 from advisor_training.learners import LEARNERS, Learner
 from advisor_training.unseen import Mask, Unseen, joined
@@ -102,8 +102,8 @@ def leave_out(
 
 
 def choices(data: Data, unseen: Unseen, objective: str) -> list[Choice]:
-    """What predictions choose among the nine splits."""
-    return choose(data, unseen, OBJECTIVES[objective], TIE, "nine")
+    """What predictions choose by an objective."""
+    return choose(data, unseen, QUESTIONS[objective], TIE)
 
 
 def _figures(data: Data, carried: Carried) -> GpuFigures:

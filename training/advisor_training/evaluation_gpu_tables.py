@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 
-from advisor_training.evaluation_choices import ChoiceFigures
+from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor_training.evaluation_errors import Error, Errors
-from advisor_training.evaluation_methods import HEADLINE
+from advisor_training.evaluation_outcomes import ChoiceFigures
 from advisor_training.evaluation_tables import TextTable
 from advisor_training.evaluation_values import Evaluation
+from advisor_training.sentences import RAW_OBJECTIVE
 
-_FIGURES = ("oracle", "worst", "oracle, raw", "worst, raw", "rate", "power")
+_FIGURES = ("saved", "lose", "oracle", "worst", "oracle, raw", "worst, raw", "rate", "power")
 _HELD = ("speed held", "power held")
 
 
@@ -59,7 +60,10 @@ def more_pairs(evaluation: Evaluation) -> TextTable:
 
 
 def _cells(fractions: Mapping[str, ChoiceFigures], errors: Errors) -> Iterator[str]:
-    for name in HEADLINE:
+    default = fractions.get(DEFAULT_OBJECTIVE)
+    yield str(default.saved) if default else "-"
+    yield f"{default.loses.value:.0f}" if default else "-"
+    for name in (DEFAULT_OBJECTIVE, RAW_OBJECTIVE):
         found = fractions.get(name)
         yield f"{found.mean_percent:.2f}" if found else "-"
         yield f"{found.worst_percent:.1f}" if found else "-"

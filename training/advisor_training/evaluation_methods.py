@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from advisor.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
+from advisor.objectives import DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE
 from advisor.recommend import TIE
-from advisor_training.evaluation_choices import Choice, Scope, choose
+from advisor_training.evaluation_choices import QUESTIONS, Choice, Question, choose
 from advisor_training.evaluation_data import Data
 from advisor_training.evaluation_errors import Errors, errors_of
 from advisor_training.evaluation_protocols import Answers, Tick
@@ -20,14 +20,14 @@ from advisor_training.rows import Rows
 from advisor_training.sentences import RAW_OBJECTIVE
 from advisor_training.unseen import Mask
 
-HEADLINE = (PER_WATT_OBJECTIVE, RAW_OBJECTIVE)
+HEADLINE = (DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, RAW_OBJECTIVE)
 """Objectives whose figures are always shown."""
 
 OURS = next(iter(LEARNERS))
 PHYSICAL = "physical"
 PAPER = "paper"
 
-_COSTS = {"random-forest": 2.5, "linear": 0.02, PHYSICAL: 0.001}
+_COSTS = {"linear": 0.02, PHYSICAL: 0.001}
 
 Protocol: TypeAlias = Callable[[Rows, Learner, Tick], Answers]
 
@@ -51,6 +51,15 @@ class Method:
     sums_only: bool = False
     cost: float = 1.0
 
+    def asks(self, question: Question) -> Question:
+        """The question as it is put to this method.
+
+        Physics does not know that a job without limits starves another one, and is not asked.
+        """
+        if self.name == PHYSICAL and question.scope == "every way":
+            return dataclasses.replace(question, scope="nine or exclusive")
+        return question
+
     @property
     def fits(self) -> int:
         """Fits for each one of a protocol's."""
@@ -71,10 +80,17 @@ class Told:
     rates: Answers
     training_s: float
 
-    def choices(self, data: Data, objective: str, scope: Scope = "nine") -> list[Choice]:
-        """What it chooses by an objective."""
+    def choices(self, data: Data, objective: str) -> list[Choice]:
+        """What it chooses by an objective.
+
+        What knows no single job has no answer to the default question: it chooses as the paper
+        does, by the sum of raw rates per watt, and is scored by the energy for the same work.
+        """
+        asked = QUESTIONS[objective]
+        if self.method.sums_only and objective == DEFAULT_OBJECTIVE:
+            objective = RAW_OBJECTIVE
         unseen = (self.rates if objective == RAW_OBJECTIVE else self.speeds).unseen
-        return choose(data, unseen, OBJECTIVES[objective], self.method.tie, scope)
+        return choose(data, unseen, self.method.asks(QUESTIONS[objective]), self.method.tie, asked)
 
     def errors(self, data: Data, which: Mask) -> Errors:
         """Its errors over some of the rows."""

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from advisor.errors import InputError
+from advisor_training.families import family_of
 from advisor_training.learners import SEED, Learner
 from advisor_training.rows import Names, Rows
 from advisor_training.unseen import (
@@ -125,6 +126,30 @@ def _unseen_pairs(rows: Rows) -> Iterator[Draw]:
         yield Draw(f"{job_a} and {job_b}", ~(rows.of(job_a) | rows.of(job_b)), asked)
 
 
+def _families(rows: Rows) -> Iterator[Draw]:
+    """Each family of jobs, learned from the pairs that have none of its jobs."""
+    families = np.array([[family_of(job) for job in jobs.tolist()]
+                         for jobs in (rows.job_a, rows.job_b)])  # fmt: skip
+    for family in np.unique(families):
+        asked = (families == family).any(axis=0)
+        yield Draw(str(family), ~asked, asked)
+
+
+def _runs_of_jobs(rows: Rows) -> Iterator[Draw]:
+    """Each job in each run, learned without the job, the run, and every card of that run."""
+    for job in rows.jobs:
+        for run in np.unique(rows.run[rows.of(job)]):
+            asked = rows.of(job) & (rows.run == run)
+            cards = np.unique(rows.card[rows.run == run])
+            learned = ~(rows.of(job) | (rows.run == run) | np.isin(rows.card, cards))
+            yield Draw(job, learned, asked)
+
+
+def has_other_runs(rows: Rows) -> bool:
+    """Whether each job of each run can be left out with the run and its cards."""
+    return all(draw.learned.any() for draw in _runs_of_jobs(rows))
+
+
 def _deal_pairs(rows: Rows) -> Names:
     """The fold of each row: all rows of a pair are in the same one."""
     pairs = np.unique(rows.pair)
@@ -157,6 +182,9 @@ BY_PAIR = "by pair"
 RANDOM_ROWS = "random rows"
 BOTH_UNSEEN = "both jobs unseen"
 BY_GPU_MODEL = "by GPU model"
+BY_FAMILY = "by family"
+BY_RUN = "by workload, run and card"
+ALL_PAIRS = "by workload, all pairs"
 
 PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
     {
@@ -173,6 +201,26 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
                 "every pair of either of the two jobs, for each pair in turn",
                 lambda rows: len(np.unique(rows.pair)),
                 lambda rows, learner, tick: answer_draws(rows, learner, _unseen_pairs(rows), tick),
+            ),
+            Protocol(
+                ALL_PAIRS,
+                "as by workload; disturbed pairs are asked for too, but not learned from",
+                lambda rows: len(rows.jobs),
+                _by_workload,
+            ),
+            Protocol(
+                BY_FAMILY,
+                "every pair of a family of jobs, such as bert-train, bert-infer and their batches "
+                "of two, for each family in turn",
+                lambda rows: sum(1 for _ in _families(rows)),
+                lambda rows, learner, tick: answer_draws(rows, learner, _families(rows), tick),
+            ),
+            Protocol(
+                BY_RUN,
+                "every pair of one job, and all that was measured in a run or on one of its cards, "
+                "for each job and run in turn, where there are several runs",
+                lambda rows: sum(1 for _ in _runs_of_jobs(rows)),
+                lambda rows, learner, tick: answer_draws(rows, learner, _runs_of_jobs(rows), tick),
             ),
             Protocol(
                 BY_GPU_MODEL,

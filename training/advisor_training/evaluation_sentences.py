@@ -1,7 +1,9 @@
 """What the evaluation says, in sentences; every number in them is computed."""
 
-from advisor.objectives import PER_WATT_OBJECTIVE
+from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor.wording import count_of
+from advisor_training.bootstrap import Estimate
+from advisor_training.evaluation_choices import QUESTIONS
 from advisor_training.evaluation_methods import HEADLINE, OURS, PAPER, PHYSICAL
 from advisor_training.evaluation_protocols import BY_WORKLOAD
 from advisor_training.evaluation_tables import find_choices
@@ -9,30 +11,35 @@ from advisor_training.evaluation_values import Evaluation
 
 
 def headline(evaluation: Evaluation) -> str:
-    """How much of the best measured split an unseen job gets."""
-    found = find_choices(evaluation, OURS, PER_WATT_OBJECTIVE)
+    """What sharing as advised saves for a job that was not seen."""
+    found = find_choices(evaluation, OURS, DEFAULT_OBJECTIVE)
     if not found:
         return "No choice could be scored."
     return (
-        f"For jobs that it has not seen, the model's split does {found.mean_percent:.1f} % of the "
-        f"work per joule of the best measured one; a tenth of its choices does less than "
-        f"{found.p10_percent:.1f} %, the worst {found.worst_percent:.1f} %."
+        f"For jobs that it has not seen, the model's choice saves {_between(found.saved)} of the "
+        f"energy for the same work (median {found.saved_median.value:.1f} %), one after the other "
+        f"where sharing does not pay; {found.loses.value:.0f} % of the choices cost more energy. "
+        f"Work is done {found.stp.value:.2f} times as fast, the slower job runs at "
+        f"{found.slower.value:.0f} % of its speed alone."
     )
 
 
 def compared(evaluation: Evaluation) -> str:
     """The other ways to choose, in the same measure."""
-    others = ((PAPER, "the paper's method"), (PHYSICAL, "physics without learning"),
-              ("larger-rate", "90 % for the larger raw rate"), ("equal", "50/50"),
-              ("exclusive", "one after the other"), ("uncapped", "no limits"))  # fmt: skip
+    others = ((PHYSICAL, "physics without learning"), ("equal", "50/50"),
+              ("uncapped", "no limits"), (PAPER, "the paper's method"),
+              ("larger-rate", "90 % for the larger raw rate"))  # fmt: skip
     parts = [
-        f"{words} {' and '.join(f'{f.mean_percent:.1f} %' for f in figures if f)}"
+        f"{words} {found.saved.value:+.1f} % (costs more in {found.loses.value:.0f} %)"
         for method, words in others
-        if any(figures := [find_choices(evaluation, method, name) for name in HEADLINE])
+        if (found := find_choices(evaluation, method, DEFAULT_OBJECTIVE))
     ]
-    raw = find_choices(evaluation, OURS, HEADLINE[1])
-    ours = f"; by {HEADLINE[1]} the model reaches {raw.mean_percent:.1f} %" if raw else ""
-    return f"By {HEADLINE[0]}, then by {HEADLINE[1]}: {', '.join(parts)}{ours}."
+    ours = [
+        f"{found.mean_percent:.1f} % by {name}"
+        for name in HEADLINE
+        if (found := find_choices(evaluation, OURS, name))
+    ]
+    return f"In the same pairs: {', '.join(parts)}. Of the oracle it reaches {', '.join(ours)}."
 
 
 def accuracy(evaluation: Evaluation) -> str:
@@ -54,6 +61,19 @@ def accuracy(evaluation: Evaluation) -> str:
     )
 
 
+def kept_limits(evaluation: Evaluation) -> str:
+    """How often a job is slower than it was to be."""
+    least = QUESTIONS[DEFAULT_OBJECTIVE].min_speed
+    wanted = (BY_WORKLOAD, OURS, least)
+    for row in evaluation.limits:
+        if (row.protocol, row.method, row.min_speed) == wanted and row.missed and not row.margin:
+            return (
+                f"Of the choices that share, {_between(row.missed)} leave a job below "
+                f"{least:g} of its speed, which each was to keep."
+            )
+    return "No choice shares the GPU."
+
+
 def basis(evaluation: Evaluation) -> str:
     """What this rests on."""
     found = evaluation.basis
@@ -61,7 +81,7 @@ def basis(evaluation: Evaluation) -> str:
         f"{count_of(found.splits, 'split')} of {count_of(found.pairs, 'pair')} of "
         f"{count_of(found.jobs, 'job')} on {count_of(found.cards, 'card')} of "
         f"{', '.join(found.gpu_models)}; {found.launch_bound_pairs} of the pairs have a "
-        "launch-bound job."
+        "launch-bound job. Brackets are 95 % intervals by a bootstrap over jobs."
     )
 
 
@@ -73,18 +93,21 @@ def other_gpus(evaluation: Evaluation) -> str:
             "pairs of two."
         )
     parts = [
-        f"{found.fractions[PER_WATT_OBJECTIVE].mean_percent:.1f} % on the {found.left_out} (worst "
-        f"{found.fractions[PER_WATT_OBJECTIVE].worst_percent:.1f} %)"
+        f"{_between(found.fractions[DEFAULT_OBJECTIVE].saved)} on the {found.left_out} "
+        f"({found.fractions[DEFAULT_OBJECTIVE].mean_percent:.1f} % of the oracle)"
         for found in evaluation.gpus
-        if PER_WATT_OBJECTIVE in found.fractions
+        if DEFAULT_OBJECTIVE in found.fractions
     ]
     return (
-        f"Learned from the other GPU models only, and without the job, it does {', '.join(parts)} "
-        "of the best measured split's work per joule."
+        f"Learned from the other GPU models only, and without the job, it saves {', '.join(parts)}."
     )
 
 
 def said(evaluation: Evaluation) -> list[str]:
     """What stands above the tables, line by line."""
-    lines = [f(evaluation) for f in (headline, compared, accuracy, basis)]
+    lines = [f(evaluation) for f in (headline, compared, kept_limits, accuracy, basis)]
     return lines if evaluation.quick else [*lines, other_gpus(evaluation)]
+
+
+def _between(found: Estimate) -> str:
+    return f"{found.value:.1f} % [{found.low:.1f} {found.high:.1f}]"

@@ -3,15 +3,19 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from advisor.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
-from advisor_training.evaluation_choices import RULES, ChoiceFigures, Scope
-from advisor_training.evaluation_errors import Error
-from advisor_training.evaluation_methods import HEADLINE, OURS, PAPER
+from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor_training.bootstrap import Estimate
+from advisor_training.evaluation_choices import QUESTIONS, RULES
+from advisor_training.evaluation_errors import Error, Errors
+from advisor_training.evaluation_methods import HEADLINE, OURS, PAPER, PHYSICAL
+from advisor_training.evaluation_outcomes import ChoiceFigures
 from advisor_training.evaluation_protocols import BY_WORKLOAD, PROTOCOLS
-from advisor_training.evaluation_values import ChoiceRow, ErrorRow, Evaluation
-from advisor_training.gains import BASELINES
+from advisor_training.evaluation_values import Evaluation
 
-_WORST_PAIR = "worst pair"
+_OTHERS = [name for name in OBJECTIVES if name != DEFAULT_OBJECTIVE]
+
+_ORACLES = ("oracle", "oracle, per watt", "oracle, raw")
+"""Headings of the fractions by `HEADLINE`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,107 +29,144 @@ class TextTable:
 
 def printed_tables(evaluation: Evaluation) -> list[TextTable]:
     """The tables of the terminal."""
-    return [
-        *(_without(unseen_jobs(evaluation, objective), _WORST_PAIR) for objective in HEADLINE),
+    found = [
+        unseen_jobs(evaluation),
+        by_objective(evaluation, HEADLINE[1:]),
         protocols(evaluation),
-        errors(evaluation),
+        limits(evaluation),
         kinds(evaluation),
         coverage(evaluation),
+        seeds(evaluation),
     ]
+    return [table for table in found if table.rows]
 
 
-def unseen_jobs(evaluation: Evaluation, objective: str) -> TextTable:
-    """Every method and rule by one objective, a job left out at a time; the best first."""
+def unseen_jobs(evaluation: Evaluation) -> TextTable:
+    """Every method and rule by energy for the same work, a job left out at a time."""
     found = [
-        row
+        (row.method, row.figures)
         for row in evaluation.choices
-        if (row.protocol, row.objective, row.pairs) == (BY_WORKLOAD, objective, "all")
+        if (row.protocol, row.objective, row.pairs) == (BY_WORKLOAD, DEFAULT_OBJECTIVE, "all")
     ]
-    found.sort(key=lambda row: -row.figures.mean_percent)
-    rows = [(_who(row), *_choice_cells(row.figures)) for row in found]
-    if ceiling := evaluation.ceilings[objective]:
-        top = (ceiling.mean_percent, ceiling.p10_percent, ceiling.worst_percent)
-        rows.insert(0, ("noise ceiling", str(ceiling.choices), *map(_percent, top), "-",
-                        *("-" for _ in BASELINES)))  # fmt: skip
+    found.sort(key=lambda row: -row[1].saved.value)
+    least = QUESTIONS[DEFAULT_OBJECTIVE].min_speed
     return TextTable(
-        f"Unseen jobs, by {objective}: fraction of the oracle, and gain over others, in %",
-        ("method", "choices", "mean", "10th pct.", "worst", _WORST_PAIR, *BASELINES),
-        rows,
+        "Jobs that were not seen: energy saved for the same work against one after the other, each "
+        f"job to keep {least:g} of its speed; means in % with 95 % intervals by job",
+        (
+            "method", "choices", "saved", "median", "lose", "STP", "slower job", "share",
+            "missed", "of the oracle", "worst",
+        ),
+        [(_who(method), *_choice_cells(figures)) for method, figures in found],
+    )  # fmt: skip
+
+
+def by_objective(evaluation: Evaluation, objectives: Sequence[str]) -> TextTable:
+    """Mean fraction of the oracle by other objectives, among the nine splits, any speed allowed."""
+    rows = [row for row in evaluation.choices if (row.protocol, row.pairs) == (BY_WORKLOAD, "all")]
+    cells = {(row.method, row.objective): str(row.figures.fraction) for row in rows}
+    ceilings = {name: evaluation.ceilings[name] for name in objectives}
+    noise = [f"{c.mean_percent:.2f}" if c else "-" for c in ceilings.values()]
+    return TextTable(
+        "Jobs that were not seen, by other objectives: mean fraction of the best of the nine "
+        "splits, whatever speed a job keeps, in % with 95 % intervals by job",
+        ("method", *objectives),
+        [
+            ("noise ceiling", *noise),
+            *(
+                (_who(method), *(cells.get((method, o), "-") for o in objectives))
+                for method in dict.fromkeys(row.method for row in rows)
+            ),
+        ],
     )
+
+
+def other_objectives(evaluation: Evaluation) -> TextTable:
+    """The same by every objective but the default one."""
+    return by_objective(evaluation, _OTHERS)
 
 
 def protocols(evaluation: Evaluation) -> TextTable:
-    """Mean fraction of the oracle of each method under each protocol, by both main objectives."""
-    rows = _some(evaluation, scope="nine")
-    methods = [name for name in dict.fromkeys(row.method for row in rows) if name not in RULES]
-    cells = {
-        (row.protocol, row.method, row.objective): f"{row.figures.mean_percent:.2f}" for row in rows
+    """Each method under each protocol: what it saves, and how far it is off."""
+    figures = {
+        (row.protocol, row.method, row.objective): row.figures
+        for row in evaluation.choices
+        if row.pairs == "all" and row.method not in RULES
     }
+    errors = {
+        (row.protocol, row.method): row.errors
+        for row in evaluation.errors
+        if row.pairs == "all" and row.splits == "nine"
+    }
+    steps = [step for name in PROTOCOLS for step in errors if step[0] == name]
     return TextTable(
-        f"Mean fraction of the oracle in %, by {' | '.join(HEADLINE)}",
-        ("left out", *methods),
+        "By what is left out of training: energy saved, choices that lose, fraction of the oracle, "
+        "and errors at the nine splits, mean | median, in %",
+        (
+            "left out, method",
+            "saved",
+            "lose",
+            *_ORACLES,
+            "rate",
+            "power",
+        ),
         [
             (
-                name,
-                *(
-                    " | ".join(cells.get((name, method, o), "-") for o in HEADLINE)
-                    for method in methods
-                ),
+                f"{protocol}, {method}",
+                *_short(figures.get((protocol, method, DEFAULT_OBJECTIVE))),
+                *(_mean_of(figures.get((protocol, method, name))) for name in HEADLINE),
+                *_error_cells(errors[protocol, method]),
             )
-            for name in PROTOCOLS
-            if any((name, method, PER_WATT_OBJECTIVE) in cells for method in methods)
+            for protocol, method in steps
         ],
     )
 
 
-def errors(evaluation: Evaluation) -> TextTable:
-    """Mean and median errors under each protocol, at the nine splits."""
-    rows = [r for r in evaluation.errors if r.pairs == "all" and r.splits == "nine"]
+def limits(evaluation: Evaluation) -> TextTable:
+    """How often a job is slower than it was to be, by what is left out of training."""
     return TextTable(
-        "Errors at splits that were not learned from, mean | median in %, and seconds of a fit",
-        (
-            "left out, method", "rate", "speed", "power", "X1 + X2", "sum of speeds", "fit",
-        ),
+        "Least speeds that are missed, part of the choices that share, in % with 95 % intervals by "
+        "job: as predicted, and with a tenth more asked of the prediction",
+        ("left out, method", "each job keeps", "asked", "share", "missed", "saved"),
         [
-            (f"{row.protocol}, {row.method}", *_error_cells(row), _seconds(evaluation, row))
-            for row in rows
+            (
+                f"{row.protocol}, {row.method}",
+                f"{row.min_speed:g}",
+                f"{row.min_speed * (1 + row.margin):.2f}",
+                f"{row.shared.value:.1f}",
+                str(row.missed or "-"),
+                str(row.saved),
+            )
+            for row in evaluation.limits
+            if (row.method == OURS or (row.method, row.protocol) == (PHYSICAL, BY_WORKLOAD))
         ],
-    )  # fmt: skip
+    )
 
 
 def kinds(evaluation: Evaluation) -> TextTable:
-    """With and without launch-bound jobs, and at uncapped: where errors come from."""
-    rows = [r for r in evaluation.errors if (r.protocol, r.method) == (BY_WORKLOAD, OURS)]
-    fractions = {
-        (row.pairs, row.objective): f"{row.figures.mean_percent:.2f}"
-        for row in evaluation.choices
-        if (row.protocol, row.method, row.scope) == (BY_WORKLOAD, OURS, "nine")
-    }
+    """Launch-bound jobs, the power limit, uncapped: where errors come from."""
+    rows = [
+        r
+        for r in evaluation.errors
+        if r.protocol == BY_WORKLOAD and r.method in (OURS, PHYSICAL)
+        if r.splits == "nine" or (r.method, r.pairs) == (OURS, "all")
+    ]
     return TextTable(
-        f"{OURS}, unseen jobs: errors, mean | median, and fraction of the oracle, in %",
-        (
-            "pairs, splits", "rate", "speed", "power", "X1 + X2", "sum of speeds", "oracle",
-            "oracle, raw",
-        ),
+        "Errors for jobs that were not seen, mean | median in %",
+        ("method, pairs or rows, splits", "rows", "rate", "power"),
         [
-            (
-                f"{row.pairs}, {row.splits}",
-                *_error_cells(row),
-                *(
-                    fractions.get((row.pairs, o), "-") if row.splits == "nine" else "-"
-                    for o in HEADLINE
-                ),
-            )
-            for row in rows
+            (f"{r.method}, {r.pairs}, {r.splits}", str(r.errors.rows), *_error_cells(r.errors))
+            for r in rows
         ],
-    )  # fmt: skip
+    )
 
 
 def coverage(evaluation: Evaluation) -> TextTable:
     """How much the intervals hold of jobs that took no part in making them."""
     names = [*dict.fromkeys(s for c in evaluation.coverage.values() for s in c.strata)]
     return TextTable(
-        f"What intervals for {evaluation.wanted_coverage:.0%} hold of unseen jobs, by share, in %",
+        f"What intervals for {evaluation.wanted_coverage:.0%} hold of unseen jobs in other runs on "
+        "other cards, by share, in %",
         ("of", "all", "worst job", *names),
         [
             (
@@ -139,21 +180,19 @@ def coverage(evaluation: Evaluation) -> TextTable:
     )
 
 
-def other_objectives(evaluation: Evaluation) -> TextTable:
-    """Mean fraction of the oracle by the objectives that have no table of their own."""
-    others = [name for name in OBJECTIVES if name not in HEADLINE]
-    rows = [
-        row
-        for row in evaluation.choices
-        if (row.protocol, row.scope, row.pairs) == (BY_WORKLOAD, "nine", "all")
-    ]
-    cells = {(row.method, row.objective): _percent(row.figures.mean_percent) for row in rows}
+def seeds(evaluation: Evaluation) -> TextTable:
+    """What hangs on the seed of the trees."""
     return TextTable(
-        "Mean fraction of the oracle by the other objectives, jobs that were not seen, in %",
-        ("method", *others),
+        f"{OURS} grown from other seeds, jobs that were not seen, in %",
+        ("seed", "saved", *_ORACLES, "rate", "power"),
         [
-            (method, *(cells.get((method, o), "-") for o in others))
-            for method in dict.fromkeys(row.method for row in rows)
+            (
+                str(found.seed),
+                _percent(found.saved_percent),
+                *(_percent(found.fractions[name]) for name in HEADLINE),
+                *_error_cells(found.errors),
+            )
+            for found in evaluation.seeds
         ],
     )
 
@@ -169,7 +208,7 @@ def jobs(evaluation: Evaluation) -> TextTable:
             (
                 f"{job.job}{' (launch-bound)' if job.launch_bound else ''}",
                 f"{job.sm_active_percent:.0f}",
-                str(job.bars[PER_WATT_OBJECTIVE].choices),
+                str(job.bars[DEFAULT_OBJECTIVE].choices),
                 *(_percent(job.bars[o].fraction_percent) for o in HEADLINE),
                 *(_mean(error) for error in (job.own, job.beside, job.power)),
             )
@@ -182,8 +221,8 @@ def worst_choices(evaluation: Evaluation, objective: str, count: int = 12) -> Te
     """The choices that lose most."""
     worst = sorted(evaluation.chosen[objective], key=lambda choice: choice.fraction)[:count]
     return TextTable(
-        f"The choices that lose most by {objective}, fraction in %",
-        ("pair", "left out", "chosen", "oracle", "fraction"),
+        f"The choices that lose most by {objective}, in %",
+        ("pair", "left out", "chosen", "oracle", "of the oracle", "energy saved"),
         [
             (
                 f"{choice.job_a} with {choice.job_b}",
@@ -191,65 +230,61 @@ def worst_choices(evaluation: Evaluation, objective: str, count: int = 12) -> Te
                 choice.chosen,
                 choice.oracle,
                 _percent(100 * choice.fraction),
+                _percent(100 * choice.energy_saved),
             )
             for choice in worst
         ],
     )
 
 
-def find_choices(
-    evaluation: Evaluation, method: str, objective: str, scope: Scope = "nine"
-) -> ChoiceFigures | None:
+def find_choices(evaluation: Evaluation, method: str, objective: str) -> ChoiceFigures | None:
     """A method's choices over all pairs, a job left out at a time; None where it was not asked."""
-    wanted = (BY_WORKLOAD, method, objective, scope, "all")
+    wanted = (BY_WORKLOAD, method, objective, "all")
     return next(
         (
             row.figures
             for row in evaluation.choices
-            if (row.protocol, row.method, row.objective, row.scope, row.pairs) == wanted
+            if (row.protocol, row.method, row.objective, row.pairs) == wanted
         ),
         None,
     )
 
 
-def _without(table: TextTable, heading: str) -> TextTable:
-    """The table without a column, for narrow places."""
-    left_out = list(table.headings).index(heading)
-
-    def kept(cells: Sequence[str]) -> list[str]:
-        return [cell for number, cell in enumerate(cells) if number != left_out]
-
-    return TextTable(table.title, kept(table.headings), [kept(row) for row in table.rows])
-
-
-def _some(evaluation: Evaluation, *, scope: Scope) -> list[ChoiceRow]:
-    return [row for row in evaluation.choices if row.scope == scope and row.pairs == "all"]
-
-
-def _who(row: ChoiceRow) -> str:
-    if row.scope == "every way":
-        return f"{row.method}, from every way"
-    return f"{row.method}'s method" if row.method == PAPER else row.method
+def _who(method: str) -> str:
+    return f"{method}'s method" if method == PAPER else method
 
 
 def _choice_cells(figures: ChoiceFigures) -> Iterator[str]:
     yield str(figures.choices)
-    yield from map(_percent, (figures.mean_percent, figures.p10_percent, figures.worst_percent))
-    yield " with ".join(figures.worst_pair)
-    for name in BASELINES:
-        over = figures.over.get(name)
-        yield f"{over.mean_percent:+.1f}" if over else "-"
+    yield _short(figures)[0]
+    yield f"{figures.saved_median.value:.1f}"
+    yield f"{figures.loses.value:.0f}"
+    yield f"{figures.stp.value:.2f}"
+    yield f"{figures.slower.value:.0f}"
+    yield f"{figures.shared.value:.0f}"
+    yield _missed(figures.missed)
+    yield str(figures.fraction)
+    yield f"{figures.worst_percent:.1f}"
 
 
-def _error_cells(row: ErrorRow) -> Iterator[str]:
-    found = row.errors
-    for error in (found.rate, found.speed, found.power, found.rates_sum, found.speeds_sum):
+def _missed(missed: Estimate | None) -> str:
+    return "-" if missed is None else f"{missed.value:.0f} [{missed.low:.0f} {missed.high:.0f}]"
+
+
+def _short(figures: ChoiceFigures | None) -> tuple[str, str]:
+    if figures is None:
+        return "-", "-"
+    saved = figures.saved
+    return f"{saved.value:.1f} [{saved.low:.1f} {saved.high:.1f}]", f"{figures.loses.value:.0f}"
+
+
+def _mean_of(figures: ChoiceFigures | None) -> str:
+    return _percent(figures.mean_percent) if figures else "-"
+
+
+def _error_cells(found: Errors) -> Iterator[str]:
+    for error in (found.rate, found.power):
         yield f"{error.mean_percent:.1f} | {error.median_percent:.1f}" if error else "-"
-
-
-def _seconds(evaluation: Evaluation, row: ErrorRow) -> str:
-    seconds = evaluation.training_s.get(row.method)
-    return "-" if seconds is None or row.protocol != BY_WORKLOAD else f"{seconds:.2f} s"
 
 
 def _mean(error: Error | None) -> str:

@@ -8,19 +8,28 @@ from typing import Any, Literal, TypeAlias
 
 from advisor_training.conformal import Coverage
 from advisor_training.evaluation_bars import GroupFigures, JobFigures
-from advisor_training.evaluation_choices import Choice, ChoiceFigures, Scope
+from advisor_training.evaluation_choices import Choice, Scope
 from advisor_training.evaluation_curve import CurvePoint
 from advisor_training.evaluation_errors import Compared, Errors
 from advisor_training.evaluation_gpu import GpuCurvePoint, GpuFigures
+from advisor_training.evaluation_limits import LimitRow
+from advisor_training.evaluation_outcomes import ChoiceFigures
 from advisor_training.evaluation_protocols import PROTOCOLS
 from advisor_training.noise import Ceiling
 from advisor_training.pairs import LeftOut
 
-JSON_SCHEMA = 1
+JSON_SCHEMA = 2
 """Raised when a key of the JSON form changes its meaning or goes away."""
 
-Some: TypeAlias = Literal["all", "with a launch-bound job", "without"]
-"""Which pairs: a launch-bound job measures a core of the CPU, which profiles cannot foresee."""
+Some: TypeAlias = Literal[
+    "all",
+    "with a launch-bound job",
+    "without",
+    "at the power limit",
+    "below the power limit",
+]
+"""Which pairs or rows: a launch-bound job measures a core of the CPU, which profiles cannot
+foresee, and at the limit the power is known beforehand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +66,20 @@ class ErrorRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeedFigures:
+    """The model grown from another seed, by workload.
+
+    Attributes:
+        fractions: Mean fraction of the oracle by objective, percent.
+    """
+
+    seed: int
+    saved_percent: float
+    fractions: Mapping[str, float]
+    errors: Errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
     """What an evaluation rests on."""
 
@@ -75,10 +98,11 @@ class Evaluation:
     """Everything that was found.
 
     Attributes:
-        quick: Whether only the model and physics were asked, by workload.
+        quick: Whether only the model and physics were asked, and not under every protocol.
         ceilings: The noise ceiling by objective; None where no pair was measured twice.
         wanted_coverage: What the intervals are made for.
-        coverage: What intervals of jobs that were left out hold, of "speed" and "power".
+        coverage: What intervals of jobs that were left out, with run and cards where there are
+            several, hold of "speed", "power" and "efficiency".
         training_s: Seconds of one fit to all jobs but one, by method.
         jobs: The model's figures for each job that was left out.
         job_gains: Gain over 50/50 of each job that was left out, in percent, by objective and by
@@ -86,6 +110,8 @@ class Evaluation:
         groups: The model's figures by what the two jobs use of the GPU.
         gpus: The model on each GPU model that was left out; empty where there is one only, and
             where the evaluation is quick. `gpu_curve` with ever more pairs of it likewise.
+        limits: How often a job is slower than it was to be.
+        seeds: What hangs on the seed; empty where the evaluation is quick.
         chosen: The model's choices for jobs that were left out, by objective.
         compared: The model's predictions of these, at the nine splits; not in the JSON form.
     """
@@ -104,6 +130,8 @@ class Evaluation:
     curve: tuple[CurvePoint, ...]
     gpus: tuple[GpuFigures, ...]
     gpu_curve: tuple[GpuCurvePoint, ...]
+    limits: tuple[LimitRow, ...]
+    seeds: tuple[SeedFigures, ...]
     chosen: Mapping[str, tuple[Choice, ...]]
     compared: Compared
 

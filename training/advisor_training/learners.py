@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
-from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
+from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
@@ -79,7 +79,7 @@ def fit(make: Callable[[], Any], rows: Rows) -> Regressors:
     return Regressors(speed, power)
 
 
-def extra_trees() -> Any:
+def extra_trees(seed: int = SEED) -> Any:
     """The regressor of the model; the same data and seed give the same trees.
 
     One thread: several fit no faster at this size, and add up the trees in any order.
@@ -88,16 +88,7 @@ def extra_trees() -> Any:
         TREES,
         min_samples_leaf=LEAST_IN_LEAF,
         max_features=PART_OF_FEATURES,
-        random_state=SEED,
-    )
-
-
-def _random_forest() -> Any:
-    return RandomForestRegressor(
-        TREES,
-        min_samples_leaf=LEAST_IN_LEAF,
-        max_features=PART_OF_FEATURES,
-        random_state=SEED,
+        random_state=seed,
     )
 
 
@@ -106,10 +97,14 @@ def _linear() -> Any:
 
 
 def physical(rows: Rows) -> Fitted:
-    """No learning: rates alone at the shares; both powers less one idle power, up to the limit."""
+    """No learning: what the model learns the distance to.
+
+    Rates alone at the shares, less what the supply of bandwidth and power takes (`prior_kept`);
+    both powers less one idle power, up to the limit.
+    """
 
     def predict(rows: Rows) -> Predicted:
-        return Predicted(rows.alone_a, rows.alone_b, rows.physical_w)
+        return Predicted(rows.prior * rows.alone_a, rows.prior * rows.alone_b, rows.physical_w)
 
     return predict
 
@@ -117,7 +112,6 @@ def physical(rows: Rows) -> Fitted:
 LEARNERS: Mapping[str, Learner] = MappingProxyType(
     {
         "extra-trees": lambda rows: fit(extra_trees, rows),
-        "random-forest": lambda rows: fit(_random_forest, rows),
         "linear": lambda rows: fit(_linear, rows),
         "physical": physical,
     }

@@ -14,6 +14,7 @@ from advisor.features import (
     matrix,
     physical_power_w,
     power_features,
+    power_limit_w,
     prior_kept,
     side,
     speed_features,
@@ -39,6 +40,8 @@ class Rows:
     Attributes:
         measurement: Number of the measurement that the row is of; splits are compared within one.
         pair: Number of the pair; several measurements can be of one pair.
+        card: UUID of the GPU that it was measured on.
+        run: The run that it was measured in.
         kind: "nine", "some" or "uncapped".
         features_a: What a model sees of the first job beside the second, shape (n, speed features).
         features_b: The same with the jobs swapped.
@@ -50,11 +53,15 @@ class Rows:
         power_w: Measured power, W.
         solo_rate_a: Rate of the first job alone on the whole GPU, same card and run, per second.
         solo_power_a_w: Power of the GPU meanwhile, W.
+        profile_power_a_w: The same in the job's profile, on whatever card that was measured.
+        power_limit_w: Limit of the card, W; infinite where it is not known.
     """
 
     job_a: Names
     job_b: Names
     gpu_model: Names
+    card: Names
+    run: Names
     measurement: npt.NDArray[np.int64]
     pair: npt.NDArray[np.int64]
     kind: Names
@@ -74,6 +81,9 @@ class Rows:
     solo_rate_b: Floats
     solo_power_a_w: Floats
     solo_power_b_w: Floats
+    profile_power_a_w: Floats
+    profile_power_b_w: Floats
+    power_limit_w: Floats
 
     def __len__(self) -> int:
         return len(self.power_w)
@@ -151,6 +161,8 @@ def _block(m: Measurement, a: Profile, b: Profile, numbers: Mapping[str, int]) -
         "job_a": np.full(n, m.job_a),
         "job_b": np.full(n, m.job_b),
         "gpu_model": np.full(n, m.gpu_model),
+        "card": np.full(n, m.gpu_uuid),
+        "run": np.full(n, m.run),
         **{name: np.full(n, number) for name, number in numbers.items()},
         "kind": np.array([kind if m.is_full or kind != "nine" else SOME for kind, _ in splits]),
         "share_a": share_a,
@@ -169,4 +181,7 @@ def _block(m: Measurement, a: Profile, b: Profile, numbers: Mapping[str, int]) -
         "solo_rate_b": np.array([result.solo_rate_b for result in results]),
         "solo_power_a_w": np.array([result.solo_power_a_w for result in results]),
         "solo_power_b_w": np.array([result.solo_power_b_w for result in results]),
+        "profile_power_a_w": np.full(n, a.whole_gpu_power_w),
+        "profile_power_b_w": np.full(n, b.whole_gpu_power_w),
+        "power_limit_w": np.full(n, power_limit_w(own, other)),
     }

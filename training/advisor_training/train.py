@@ -12,24 +12,25 @@ import numpy as np
 
 from advisor.errors import InputError
 from advisor.features import Float32s, feature_names
-from advisor.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
+from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor.profiles import COLUMNS, IDLE, Profile, filled
 from advisor.recommend import TIE
 from advisor.records import PairPoint, Point, SoloPoint
 from advisor.rows import to_row
 from advisor.wording import listed
-from advisor_models.intervals import Intervals
 from advisor_models.manifest import SCHEMA, DatasetFacts, LearnerSettings, Manifest, Range
 from advisor_models.other_gpu import OtherGpu
-from advisor_training.carrying_over import learn_other_gpu
-from advisor_training.conformal import (
-    Coverage,
-    intervals,
-    measured_coverage,
-    power_residuals,
-    speed_residuals,
+from advisor_training.calibration import (
+    Calibrated,
+    ask_blind,
+    calibrate,
+    left_out,
+    strictest,
+    without_counters,
 )
+from advisor_training.carrying_over import learn_other_gpu
 from advisor_training.evaluation_data import make_data
+from advisor_training.evaluation_protocols import BY_WORKLOAD
 from advisor_training.learners import (
     LEARNERS,
     LEAST_IN_LEAF,
@@ -47,7 +48,7 @@ from advisor_training.unseen import Progress, Unseen, leave_one_job_out
 
 LEARNER = "extra-trees"
 
-SCORED = (PER_WATT_OBJECTIVE, "raw-throughput-per-watt")
+SCORED = (DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, "raw-throughput-per-watt")
 
 LEAST_JOBS = 3
 """Without one of two jobs, nothing is left but the other one beside itself."""
@@ -61,6 +62,7 @@ class TrainingSet:
     """What a model is made from.
 
     Attributes:
+        blind: The same rows as they are for profiles without counters.
         fill: Value of each profile column, and of the idle power, for profiles that lack it: the
             median over the training profiles at 100 %, 0 where none has it.
         facts: What the manifest says of the points.
@@ -69,6 +71,7 @@ class TrainingSet:
     """
 
     rows: Rows
+    blind: Rows
     fill: dict[str, float]
     facts: DatasetFacts
     newest: str
@@ -89,9 +92,7 @@ class Trained:
 
     regressors: Regressors
     unseen: Unseen
-    intervals: Intervals
-    rate_coverage: Coverage
-    power_coverage: Coverage
+    calibrated: Calibrated
     other_gpu: OtherGpu
     figures: dict[str, float]
     fit_s: float
@@ -122,8 +123,10 @@ def make_training_set(
     profiles = {key: filled(data.profiles[key], fill) for key in used}
     every = [*points, *profiled, *references]
     rows = make_rows(data.pairs, profiles)
+    blind = {key: filled(without_counters(data.profiles[key]), fill) for key in used}
     return TrainingSet(
         rows=rows,
+        blind=make_rows(data.pairs, blind),
         fill=fill,
         facts=DatasetFacts(
             sha256=dataset_sha256(every),
@@ -137,12 +140,13 @@ def make_training_set(
     )
 
 
-def fit_model(rows: Rows, progress: Progress | None = None) -> Trained:
+def fit_model(rows: Rows, progress: Progress | None = None, blind: Rows | None = None) -> Trained:
     """Fit the model, and know its errors; the same rows give the same trees.
 
     Args:
         rows: Of three jobs at least.
         progress: Called after each fit.
+        blind: The same rows for profiles without counters; None: what these cost is not known.
 
     Raises:
         InputError: too few jobs.
@@ -154,9 +158,11 @@ def fit_model(rows: Rows, progress: Progress | None = None) -> Trained:
             fix="measure pairs with another job, or add the bundled points: --with-bundled",
         )
     started = time.perf_counter()
-    unseen = leave_one_job_out(rows, LEARNERS[LEARNER], progress=progress)
-    speed, power = speed_residuals(rows, unseen), power_residuals(rows, unseen)
-    of_speed, of_power = measured_coverage(speed), measured_coverage(power)
+    learner = LEARNERS[LEARNER]
+    unseen = leave_one_job_out(rows, learner, progress=progress)
+    strict = left_out(rows, learner) if strictest(rows) != BY_WORKLOAD else unseen
+    asked_blind = ask_blind(rows, blind, learner) if blind is not None else None
+    calibrated = calibrate(rows, strict, asked_blind)
     other_gpu = learn_other_gpu(rows, LEARNERS[LEARNER], progress)
     fitting = time.perf_counter()
     regressors = fit(extra_trees, rows)
@@ -164,11 +170,9 @@ def fit_model(rows: Rows, progress: Progress | None = None) -> Trained:
     return Trained(
         regressors=regressors,
         unseen=unseen,
-        intervals=intervals(speed, power),
-        rate_coverage=of_speed,
-        power_coverage=of_power,
+        calibrated=calibrated,
         other_gpu=other_gpu,
-        figures=_figures(rows, unseen, of_speed, of_power),
+        figures=_figures(rows, unseen, calibrated),
         fit_s=done - fitting,
         total_s=done - started,
     )
@@ -197,8 +201,9 @@ def make_manifest(made_from: TrainingSet, trained: Trained, created_at: datetime
         fill=made_from.fill,
         speed_ranges=_ranges(np.concatenate([rows.features_a, rows.features_b])),
         power_ranges=_ranges(rows.power_features),
-        intervals=trained.intervals,
+        intervals=trained.calibrated.intervals,
         other_gpu=trained.other_gpu,
+        no_counters=trained.calibrated.no_counters,
         dataset=made_from.facts,
         figures=trained.figures,
         settings=settings,
@@ -231,7 +236,7 @@ def _ranges(features: Float32s) -> tuple[Range, ...]:
     return tuple((float(low), float(high)) for low, high in zip(least, most, strict=True))
 
 
-def _figures(rows: Rows, unseen: Unseen, speed: Coverage, power: Coverage) -> dict[str, float]:
+def _figures(rows: Rows, unseen: Unseen, calibrated: Calibrated) -> dict[str, float]:
     """For jobs that were left out, at the nine splits where nothing else is said."""
     found: dict[str, float] = {}
     for name in SCORED:
@@ -249,7 +254,8 @@ def _figures(rows: Rows, unseen: Unseen, speed: Coverage, power: Coverage) -> di
         * float(speed_errors(rows, unseen, "uncapped").mean()),
         "uncapped_power_mean_error_percent": 100
         * float(power_errors(rows, unseen, "uncapped").mean()),
-        "rate_coverage_percent": 100 * speed.overall,
-        "power_coverage_percent": 100 * power.overall,
+        "rate_coverage_percent": 100 * calibrated.held["speed"].overall,
+        "power_coverage_percent": 100 * calibrated.held["power"].overall,
+        "efficiency_coverage_percent": 100 * calibrated.held["efficiency"].overall,
     }
     return {name: round(value, 3) for name, value in found.items()}

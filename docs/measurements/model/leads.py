@@ -17,7 +17,7 @@ from advisor_data.bundled import (
     bundled_solo_points,
 )
 from advisor_data.dataset import select
-from advisor_training.evaluation_choices import choose
+from advisor_training.evaluation_choices import Question, choose
 from advisor_training.evaluation_data import make_data
 from advisor_training.learners import LEARNERS
 from advisor_training.train import SCORED
@@ -38,7 +38,7 @@ def main() -> None:
     for name in SCORED:
         for uncapped, exclusive in LEADS:
             choice.LEADS = {"split": 0.0, "uncapped": uncapped, "exclusive": exclusive}
-            found = choose(data, unseen, OBJECTIVES[name], TIE, "every way")
+            found = choose(data, unseen, Question(OBJECTIVES[name], "every way"), TIE)
             parts = [100 * each.fraction for each in found]
             ways = Counter(each.chosen for each in found)
             print(

@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 from advisor.cli.measured import read_measured
-from advisor.objectives import OBJECTIVES
 from advisor.profiles import Floats
 from advisor.recommend import TIE
 from advisor_training.carrying_over import (
@@ -29,7 +28,7 @@ from advisor_training.carrying_over import (
     parts_held,
     widenings,
 )
-from advisor_training.evaluation_choices import choose
+from advisor_training.evaluation_choices import QUESTIONS, choose
 from advisor_training.evaluation_data import Data, make_data
 from advisor_training.learners import LEARNERS
 from advisor_training.train import LEARNER, SCORED
@@ -99,7 +98,7 @@ def cells_of(data: Data, carried: Carried, draws: "list[Unseen] | tuple[Unseen, 
 
 def fraction(data: Data, unseen: Unseen, objective: str) -> str:
     """Mean fraction of the oracle."""
-    found = choose(data, unseen, OBJECTIVES[objective], TIE, "nine")
+    found = choose(data, unseen, QUESTIONS[objective], TIE)
     numbers = {m: int(data.rows.pair[data.rows.measurement == m][0]) for m in
                {choice.number for choice in found}}  # fmt: skip
     parts = np.array([choice.fraction for choice in found])

@@ -1,0 +1,62 @@
+"""Prints how much the power of one job alone differs from card to card at the same rate.
+
+    .venv/bin/python docs/measurements/model/card_spread.py
+
+`advisor_training.calibration.CARD_SPREAD` is from here: what jobs alone on the whole GPU draw
+beside the pairs, against their profiles. Only jobs that run within 2 % of the profile's
+rate, on cards below 95 % of the power limit; no training, which fills the SMs differently from
+run to run.
+"""
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping
+
+from advisor.profiles import make_profiles
+from advisor.records import SoloPoint
+from advisor_data.bundled import bundled_reference_points, bundled_solo_points
+from advisor_training.solo import whole_gpu
+
+SAME_RATE = 0.02
+BELOW_LIMIT = 0.95
+
+
+def main() -> None:
+    """A line for each card, then the spread between cards and between jobs of one card."""
+    cards: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for point, ratio in ratios():
+        jobs = cards.setdefault((point.gpu_model, point.gpu_uuid), {})
+        jobs.setdefault(point.job, []).append(ratio)
+    print("| card | jobs | log of power over the profile's, % |\n| --- | --- | --- |")
+    of_card = {key: [statistics.median(v) for v in jobs.values()] for key, jobs in cards.items()}
+    for (model, uuid), found in of_card.items():
+        shown = ", ".join(f"{100 * ratio:+.1f}" for ratio in found)
+        print(f"| {model} {uuid[:12]} | {len(found)} | {shown} |")
+    between, within = spread(of_card)
+    print(f"\nbetween cards {100 * between:.1f} %, between jobs of one card {100 * within:.1f} %")
+
+
+def ratios() -> Iterator[tuple[SoloPoint, float]]:
+    """Points that can be compared, and the log of their power over the profile's."""
+    profiles = make_profiles(bundled_solo_points())
+    for point in whole_gpu(bundled_reference_points()):
+        profile = profiles.get((point.job, point.gpu_model))
+        if profile is None or "train" in point.job or point.power_w is None:
+            continue
+        limit_w = profile.power_limit_w or math.inf
+        below = max(point.power_w, profile.whole_gpu_power_w) < BELOW_LIMIT * limit_w
+        if below and abs(point.rate / profile.whole_gpu_rate - 1) < SAME_RATE:
+            yield point, math.log(point.power_w / profile.whole_gpu_power_w)
+
+
+def spread(of_card: Mapping[tuple[str, str], list[float]]) -> tuple[float, float]:
+    """Standard deviations between cards, and between jobs of one card, by the method of moments."""
+    several = [statistics.variance(found) for found in of_card.values() if len(found) > 1]
+    within = statistics.mean(several)
+    means = [statistics.mean(found) for found in of_card.values()]
+    noise = statistics.mean(within / len(found) for found in of_card.values())
+    return math.sqrt(max(0.0, statistics.variance(means) - noise)), math.sqrt(within)
+
+
+if __name__ == "__main__":
+    main()

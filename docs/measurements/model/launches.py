@@ -1,0 +1,73 @@
+"""Prints how often the intervals of a model hold what recorded launches drew and served.
+
+    .venv/bin/python docs/measurements/model/launches.py
+    .venv/bin/python docs/measurements/model/launches.py model
+
+Each launch of ../launch-pairs.json at a split, on a card and day of its own, against what the
+bundled model, or the one in that folder, says of it today. Launches in which a job ran at an
+unsafe count of SMs are left out: it computed something else. All are of one card, so what they
+hold says how unlucky a card may be, and little of the others: that is in `advisor evaluate`, by
+workload, run and card.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from advisor.predictions import Interval
+from advisor.profiles import make_profiles
+from advisor_data.bundled import bundled_solo_points
+from advisor_models.onnx_predictor import OnnxPredictor
+
+HERE = Path(__file__).resolve().parent
+LAUNCHES = HERE.parent / "launch-pairs.json"
+BUNDLED = HERE.parents[2] / "models/advisor_models/bundled"
+
+Told: TypeAlias = tuple[str, str, Interval, float]
+"""The launch, what is told, what is expected, and what was observed."""
+
+
+def main() -> None:
+    """A line for each number, then what is held of each."""
+    predictor = OnnxPredictor(Path(sys.argv[1]) if len(sys.argv) > 1 else BUNDLED)
+    told = [
+        line for o in json.loads(LAUNCHES.read_text("utf-8")) for line in compared(o, predictor)
+    ]
+    print("| launch | of | expected | observed | off | within |\n|" + " --- |" * 6)
+    for launch, what, expected, observed in told:
+        between = f"{expected.value:.4g} ({expected.low:.4g} to {expected.high:.4g})"
+        off = f"{100 * (observed / expected.value - 1):+.1f} %"
+        within = "yes" if _holds(expected, observed) else "no"
+        print(f"| {launch} | {what} | {between} | {observed:.4g} | {off} | {within} |")
+    print("\n| of | launches | off by, mean | held |\n|" + " --- |" * 4)
+    for what in ("power", "speed"):
+        its = [(expected, observed) for _, name, expected, observed in told if name == what]
+        off = sum(observed / expected.value - 1 for expected, observed in its) / len(its)
+        held = sum(_holds(expected, observed) for expected, observed in its) / len(its)
+        print(f"| {what} | {len(its)} | {100 * off:+.1f} % | {100 * held:.0f} % |")
+
+
+def compared(o: dict[str, Any], predictor: OnnxPredictor) -> Iterator[Told]:
+    """Power and both speeds of one launch; nothing where it is not to be counted."""
+    if o["mode"] != "mps" or o["jobs_at_unsafe_counts"]:
+        return
+    profiles = make_profiles(bundled_solo_points())
+    a, b = (profiles.get((o[f"job_{side}"], o["gpu_model"])) for side in "ab")
+    if a is None or b is None:
+        return
+    shares = o["share_a_percent"], o["share_b_percent"]
+    (found,) = predictor.predict(a, b, [shares])
+    name = f"{a.job} + {b.job}, {shares[0]:g}/{shares[1]:g}, {o['door']}"
+    yield name, "power", found.power_w, o["power_w"]
+    yield name, "speed", found.speed_a, o["rate_a"] / found.solo_rate_a
+    yield name, "speed", found.speed_b, o["rate_b"] / found.solo_rate_b
+
+
+def _holds(expected: Interval, observed: float) -> bool:
+    return expected.low <= observed <= expected.high
+
+
+if __name__ == "__main__":
+    main()
