@@ -50,8 +50,9 @@ def import_(files: list[Path], as_json: AsJson = False) -> None:
         check_import(points, [point for job in jobs for point in store.solo_points(job=job)])
         counts = {kind: _take_in(store, points, record) for kind, record in _RECORDS.items()}
         known = [point for job in jobs for point in store.solo_points(job=job)]
-    notes = import_notes(points, known)
     read, new = (sum(count[key] for count in counts.values()) for key in ("read", "new"))
+    # Points that were there say nothing new.
+    notes = import_notes(points, known) if new else []
     each = "; ".join(f"{kind} {c['read']} read, {c['new']} new" for kind, c in counts.items())
     lines = (f"{read} points read, {new} new ({each})", *(f"! {note}" for note in notes))
     _say(as_json, "\n".join(lines), read=read, new=new, **counts, notes=notes)
