@@ -25,7 +25,7 @@ help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 run: $(STAMP)  ## Recommend a split for two recorded jobs; needs no GPU
-	$(BIN)/advisor recommend mobilenet-train-b2 triad --all
+	$(BIN)/advisor recommend bert-infer-b2 vit-train
 
 test: $(STAMP) debian  ## Run every test that needs no GPU; ARGS go to pytest
 	$(BIN)/pytest -n 6 --dist worksteal $(ARGS)

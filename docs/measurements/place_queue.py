@@ -39,9 +39,6 @@ SEEDS = range(5)
 T_95 = 2.776
 """Student's t of 95 % for five values."""
 
-SPEED_ERROR, POWER_ERROR = 0.062, 0.016
-"""Mean relative errors of an unseen pair."""
-
 MEAN_TO_SIGMA = 1.2533
 """Standard deviation of a normal error over its mean size."""
 
@@ -138,23 +135,31 @@ def show_errors(plans: Sequence[Planned]) -> None:
     left: list[float] = []
     for seed, found in enumerate(plans):
         sequential = found.others["one after the other"].energy_j
-        wrong = with_errors(found.problem, np.random.default_rng(seed))
+        wrong = with_errors(found, np.random.default_rng(seed))
         misled = place(wrong)
         groups = [true_group(found.problem, slot.group) for slot in misled.slots]
         true = planned(found.problem, groups).schedule
         right.append(100 * (1 - found.plan.schedule.energy_j / sequential))
         expected.append(100 * (1 - misled.schedule.energy_j / sequential))
         left.append(100 * (1 - true.energy_j / sequential))
+    speed, power = errors_of(plans[0])
     print(
-        f"with errors of {100 * SPEED_ERROR:g} % and {100 * POWER_ERROR:g} % in the predictions: "
+        f"with errors of {100 * speed:.1f} % and {100 * power:.1f} % in the predictions: "
         f"{mean(expected)} % promised, {mean(left)} % saved ({mean(right)} % without errors)"
     )
 
 
-def with_errors(problem: Problem, dice: np.random.Generator) -> Problem:
+def errors_of(found: Planned) -> tuple[float, float]:
+    """Mean relative errors of the model on unseen jobs: of a speed and of the power."""
+    figures = found.manifest.figures
+    return figures["rate_mean_error_percent"] / 100, figures["power_mean_error_percent"] / 100
+
+
+def with_errors(found: Planned, dice: np.random.Generator) -> Problem:
     """The same queue as a model sees it that is off."""
-    options = problem.options
-    sizes = {"speed_a": SPEED_ERROR, "speed_b": SPEED_ERROR, "power_w": POWER_ERROR}
+    problem, options = found.problem, found.problem.options
+    speed, power = errors_of(found)
+    sizes = {"speed_a": speed, "speed_b": speed, "power_w": power}
 
     def off(name: str) -> Floats:
         errors = dice.normal(0, MEAN_TO_SIGMA * sizes[name], (len(options.first), 1))

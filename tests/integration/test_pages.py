@@ -49,7 +49,7 @@ PAGES = {
     "stored-job": "/job?name=mine",
     "server-job": "/job?name=server",
     "pair": "/pair?a=fft&b=resnet50-train-b2",
-    "pair-fine": "/pair?a=bert-train&b=mine&steps=fine&max_power=690",
+    "pair-fine": "/pair?a=bert-train&b=mine&steps=fine&max_power=720",
     "models": "/models",
     "model": f"/model?version={VERSION}",
     "launches": "/launches",
@@ -438,10 +438,14 @@ def test_a_model_shows_its_figures_by_job_and_in_launches(visit: Visit) -> None:
     assert {frozenset(job) for job in jobs} == {frozenset(JobFigures.__dataclass_fields__)}
     visit.open(PAGES["model"])
     table = "table[aria-label='Fraction of oracle by job'] tbody tr"
-    rows = {row.split()[0]: row for row in visit.page.locator(table).all_inner_texts()}
+    shown = visit.page.locator(table).all_inner_texts()
+    models = {job["gpu_model"] for job in jobs}
+    rows = {(row.split()[0], next(m for m in models if m in row)): row for row in shown}
+    assert len(models) == 2
+    assert len(rows) == len(shown)
     for job in jobs:
-        fraction = job["bars"]["throughput-per-watt"]["fraction_percent"]
-        assert f"{float(f'{fraction:.3g}'):g}" in rows.pop(job["job"])
+        fraction = job["bars"]["energy-efficiency"]["fraction_percent"]
+        assert f"{float(f'{fraction:.3g}'):g}" in rows.pop((job["job"], job["gpu_model"]))
     assert not rows
     assert "254 W" in visit.text(f"tr:has-text('{LAUNCH}')")
     assert visit.page.locator("figure svg .measured").count() == 3

@@ -27,6 +27,8 @@ from advisor_training.artefact import (
 from advisor_training.learners import Regressors, extra_trees, fit
 from advisor_training.train import fit_model, make_manifest
 
+pytestmark = pytest.mark.figures
+
 MADE_FROM = training_set()
 ROWS = MADE_FROM.rows
 TRAINED = fit_model(ROWS)

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from advisor_training.bootstrap import Resamples
 
+pytestmark = pytest.mark.figures
+
 JOBS = st.sampled_from(["a", "b", "c", "d"])
 
 

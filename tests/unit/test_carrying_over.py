@@ -36,6 +36,8 @@ from advisor_training.evaluation_values import Evaluation, to_json
 from advisor_training.learners import LEARNERS, Fitted, Predicted
 from advisor_training.rows import Rows
 
+pytestmark = pytest.mark.figures
+
 MODELS = [made_up.GPU_MODEL, two_cards.OTHER_MODEL]
 
 

@@ -33,6 +33,8 @@ from advisor_training.sentences import (
     who_pays,
 )
 
+pytestmark = pytest.mark.figures
+
 MARKUP = 'x"><script>alert(1)</script>&'
 FLAT = dict.fromkeys(range(10, 100, 10), 1.0)
 

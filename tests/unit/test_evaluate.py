@@ -65,6 +65,8 @@ from advisor_training.rows import Rows
 from advisor_training.sentences import RAW_OBJECTIVE
 from advisor_training.unseen import Unseen
 
+pytestmark = pytest.mark.figures
+
 OBJECTIVE = OBJECTIVES[PER_WATT_OBJECTIVE]
 QUESTION = Question(OBJECTIVE)
 

@@ -20,6 +20,8 @@ from advisor_training.learners import (
 )
 from advisor_training.rows import Rows
 
+pytestmark = pytest.mark.figures
+
 ROWS = training_set().rows
 
 

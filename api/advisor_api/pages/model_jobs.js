@@ -4,7 +4,7 @@ import { html, svg, table, tag } from "./elements.js";
 import { number } from "./numbers.js";
 
 // What the evaluation of a model is judged by.
-const JUDGED = "throughput-per-watt";
+const JUDGED = "energy-efficiency";
 
 const WIDTH = 160;
 
@@ -17,6 +17,7 @@ export function jobFractions(jobs) {
   const from = Math.max(0, Math.floor(least / 10) * 10);
   const columns = [
     { name: "Job", cell: (r) => [r.job, " ", r.launch_bound ? tag("launch-bound", "", "It keeps the GPU waiting when it is alone") : null] },
+    { name: "GPU model", cell: (r) => r.gpu_model },
     { name: "Fraction of oracle, %", number: true, cell: (r) => number(r.bar.fraction_percent) },
     { name: "50/50, %", number: true, cell: (r) => number(r.bar.equal_percent) },
     { name: `${from} to 100 %`, cell: (r) => marks(r.bar, from) },
@@ -24,7 +25,7 @@ export function jobFractions(jobs) {
     { name: "Error of power, %", number: true, cell: (r) => (r.power ? number(r.power.mean_percent) : "") },
   ];
   return [
-    html("p", { class: "quiet-text" }, "Work per joule at the split that the model chose (full mark) and at 50/50 (hollow mark), of the best of the nine measured splits; mean of all pairs with the job, which was left out of training."),
+    html("p", { class: "quiet-text" }, "Energy efficiency at the split that the model chose (full mark) and at 50/50 (hollow mark), of the best of the nine measured splits; mean of all pairs with the job, which was left out of training."),
     table("Fraction of oracle by job", columns, rows, { stacked: true }),
   ];
 }
