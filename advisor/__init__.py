@@ -1,4 +1,4 @@
-"""How many SMs or CUs each of two jobs should get on one GPU, for the most work per joule."""
+"""How many SMs or CUs each of two jobs should get on one GPU, for the least energy per work."""
 
 from advisor.errors import AdvisorError
 from advisor.gpu import Gpu, Share

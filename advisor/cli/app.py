@@ -17,7 +17,7 @@ from advisor.errors import AdvisorError, InputError
 
 _COMMANDS = {
     "recommend": "Which split of one GPU does the same work of two jobs with the least energy?",
-    "place": "Which of many jobs share a GPU, so that all together do the most work per joule?",
+    "place": "Who shares a GPU with whom, so that a whole queue of jobs takes the least energy?",
     "profile": "Measure a job alone at each share: rate, power and counters.",
     "colocate": "Measure pairs of jobs on one GPU at splits: both rates, and the power of both.",
     "launch": "Run two jobs together on one GPU at a split that is proven, and watch them.",
