@@ -91,7 +91,7 @@ def _first_lines(r: Recommendation) -> Iterator[str]:
     """What is saved, how much sooner it is done, and what each job pays."""
     p = r.choice.prediction
     if p.way == "exclusive":
-        yield "energy  no split that keeps the limits saves any; each job runs at its full speed, later"
+        yield "energy  no split that keeps the limits saves any; each job runs alone, at full speed"
         return
     yield f"energy  for the same work, against one after the other: {_saved(p.energy_saved)}"
     yield f"time    {_sooner(p.stp)}"
