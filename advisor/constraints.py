@@ -17,7 +17,7 @@ class Limits:
     """What every answer must keep.
 
     Attributes:
-        min_speed: Least relative speed by name of job, 0 to 1; a job beside itself keeps it twice.
+        min_speed: Minimum relative speed by job, 0 to 1; a job beside itself keeps it twice.
         default_min_speed: The same of jobs without a number of their own; 0: no limit.
         max_p99_ms: Longest 99th percentile of the time to answer a request, by name of job.
         default_max_p99_ms: The same of every other job that answers requests; None: no limit.
@@ -50,7 +50,7 @@ class Limits:
         if self.memory_mib is not None:
             check_card_memory(self.memory_mib)
 
-    def least_speed(self, job: str) -> float:
+    def min_speed_of(self, job: str) -> float:
         """The relative speed that a job without a fixed demand must keep; else see `floor`."""
         return self.min_speed.get(job, self.default_min_speed)
 
@@ -65,7 +65,7 @@ def floor(profile: Profile, limits: Limits) -> float:
     if profile.job not in limits.min_speed and is_served(profile):
         assert profile.serving is not None
         return 1 - profile.serving.tolerance
-    return limits.least_speed(profile.job)
+    return limits.min_speed_of(profile.job)
 
 
 def is_served(profile: Profile) -> bool:

@@ -246,7 +246,7 @@ def _check_all_fit(problem: Problem) -> None:
 
 
 def _pair_fits(types: Sequence[JobType], options: PairOptions, limits: Limits) -> Bools:
-    least = np.array([limits.least_speed(kind.name) for kind in types])[:, None]
+    least = np.array([limits.min_speed_of(kind.name) for kind in types])[:, None]
     memory_mib = _memory_mib(types)
     together_mib = memory_mib[options.first] + memory_mib[options.second]
     # A comparison with NaN is false: what is not known is no option. Nor is standing still.

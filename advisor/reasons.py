@@ -149,7 +149,7 @@ def _starved(answer: Recommendation) -> Iterator[str]:
         if speed < STARVED:
             yield (
                 f"{profile.job} runs at {percent(speed)} of its speed only; "
-                "if that is too slow, ask for a least speed"
+                "if that is too slow, ask for a minimum speed"
             )
 
 

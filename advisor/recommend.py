@@ -5,7 +5,7 @@ where mirror images are the same, the smaller share comes first.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from advisor.choice import choose
 from advisor.constraints import check_limits, misses, with_card_memory
@@ -14,7 +14,7 @@ from advisor.gpu import SM_FLOOR, SM_QUANTUM, percent_for_units
 from advisor.interval import Interval
 from advisor.memory import check_jobs_fit
 from advisor.no_way import no_way
-from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, find_objective
+from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, SplitResult, find_objective
 from advisor.predictions import (
     NINE,
     UNCAPPED,
@@ -82,8 +82,7 @@ def recommend(
 
     def pick(predictions: Sequence[Prediction], by: Objective = objective) -> Prediction:
         def value(p: Prediction) -> float:
-            # Only the value: bounds take two more of them.
-            return by.value(p.result) if not request.work else _worth(p, a, b, by, request).value
+            return _gain(p, a, b, by, request)(p.result)
 
         return choose(predictions, value, request.tie, mirrored=is_mirrored(a, b))
 
@@ -158,11 +157,19 @@ def _options(
     }
 
 
-def _worth(p: Prediction, a: Profile, b: Profile, by: Objective, request: Request) -> Interval:
-    """By the objective as it stands, or for the work that is to be done."""
+def _gain(
+    p: Prediction, a: Profile, b: Profile, by: Objective, request: Request
+) -> Callable[[SplitResult], float]:
+    """The objective as it stands, or for the work that is to be done."""
     if request.work and by.name in TO_THE_END:
         return gain_to_the_end(p, a, b, request.work, by)
-    return p.worth(by)
+    return by.value
+
+
+def _worth(p: Prediction, a: Profile, b: Profile, by: Objective, request: Request) -> Interval:
+    """With bounds; the default objective has some of its own."""
+    gain = _gain(p, a, b, by, request)
+    return p.worth(by) if gain is by.value else p.range_of(gain)
 
 
 def _key(p: Prediction) -> Choice:

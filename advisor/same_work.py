@@ -1,10 +1,9 @@
 """What ways of running two jobs take in energy and time for the same work. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from advisor.finish import Finish, Rest, Work, finish, one_after_the_other, work_of
-from advisor.interval import Interval
 from advisor.objectives import DEFAULT_OBJECTIVE, Objective, SplitResult
 from advisor.predictions import Prediction
 from advisor.profiles import Profile
@@ -21,15 +20,13 @@ class SameWork:
         work: What was asked for; else what the chosen way does in an hour.
         choice: The chosen way; where one job ends first, the other goes on under its limit.
         restarted: The same, the other restarted without a limit; None where both end together.
-        sequential: One after the other.
-        rules: What each simple rule would choose; the rest alone on the whole GPU, which is the
-            best that can be said of them. None: out of reach.
+        rules: What each simple rule would choose, `exclusive` among them; the rest alone on the
+            whole GPU, which is the best that can be said of them. None: out of reach.
     """
 
     work: Work
     choice: Finish
     restarted: Finish | None
-    sequential: Finish
     rules: Mapping[str, Finish | None]
 
 
@@ -43,23 +40,22 @@ def same_work(r: Recommendation) -> SameWork:
         work=work,
         choice=chosen,
         restarted=restarted,
-        sequential=one_after_the_other(p.result, work),
         rules={name: option and _rule(option, work) for name, option in r.rules.items()},
     )
 
 
 def gain_to_the_end(
     p: Prediction, a: Profile, b: Profile, work: Work, objective: Objective
-) -> Interval:
+) -> Callable[[SplitResult], float]:
     """Energy (or time) of the work one after the other, for each one that it takes this way."""
 
-    def value(result: SplitResult) -> float:
+    def gain(result: SplitResult) -> float:
         this, alone = to_the_end(p, result, a, b, work), one_after_the_other(result, work)
         if objective.name == DEFAULT_OBJECTIVE:
             return alone.energy_j / this.energy_j
         return alone.time_s / this.time_s
 
-    return p.range_of(value)
+    return gain
 
 
 def to_the_end(p: Prediction, result: SplitResult, a: Profile, b: Profile, work: Work) -> Finish:

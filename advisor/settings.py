@@ -14,8 +14,8 @@ RUNTIME_DIR = "ADVISOR_RUNTIME_DIR"
 MIN_SPEED = 0.4
 """Relative speed that every job keeps unless another one is asked for.
 
-Without it the split that saves most energy often leaves one job with a tenth of its speed.
-docs/measurements has what other values cost.
+Without one, the split that saves most of a measured pair leaves the slower job a third of its speed
+on average. docs/measurements/question.md has what other values cost.
 """
 LIMIT_VARIABLES = (
     PERCENTAGE,

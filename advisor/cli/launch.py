@@ -21,8 +21,8 @@ from advisor.cli.launch_live import (
 )
 from advisor.cli.launch_plan import plan_json, plan_lines
 from advisor.cli.launch_text import line, summary
-from advisor.cli.least_speeds import least_speeds
 from advisor.cli.longest_p99 import longest_p99_ms
+from advisor.cli.min_speeds import min_speeds
 from advisor.cli.options import (
     AllowUnsafe,
     AsJson,
@@ -106,7 +106,7 @@ def launch(
         gpu_model=gpu_model or (seen and seen.model),
         units_total=seen and seen.units_total,
         objective=objective,
-        min_speed=least_speeds(min_speed or (), names),
+        min_speed=min_speeds(min_speed or (), names),
         max_p99_ms=by_job_ms,
         default_max_p99_ms=for_all_ms,
         max_power_w=max_power,

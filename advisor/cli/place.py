@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from advisor.cli.least_speeds import least_speeds
+from advisor.cli.min_speeds import min_speeds
 from advisor.cli.options import AsJson, GpuModel, MaxPower, Memory, MinSpeed, Profiles
 from advisor.cli.queue import read_entries, read_works
 from advisor.errors import InputError
@@ -67,7 +67,7 @@ def place(
 
     names, settings = list(dict.fromkeys(job.name for job in queue)), read_settings()
     limits = Limits(
-        min_speed=least_speeds(min_speed or (), names),
+        min_speed=min_speeds(min_speed or (), names),
         default_min_speed=settings.min_speed,
         max_power_w=max_power,
         memory_mib=memory,

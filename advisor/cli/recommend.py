@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.least_speeds import least_speeds
 from advisor.cli.longest_p99 import longest_p99_ms
+from advisor.cli.min_speeds import min_speeds
 from advisor.cli.options import (
     AsJson,
     GpuModel,
@@ -61,7 +61,7 @@ def recommend(
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), (job_a, job_b))
     request = Request(
         objective=objective,
-        min_speed=least_speeds(min_speed or (), (job_a, job_b)),
+        min_speed=min_speeds(min_speed or (), (job_a, job_b)),
         default_min_speed=settings.min_speed,
         max_p99_ms=by_job_ms,
         default_max_p99_ms=for_all_ms,

@@ -85,7 +85,6 @@ class SameWork:
         work_a_s: What the first job has to do, in seconds that it takes alone.
         choice: In the recommended way.
         restarted: The same, the job that is left restarted without a limit.
-        sequential: One after the other.
         rules: By simple rule.
     """
 
@@ -93,7 +92,6 @@ class SameWork:
     work_b_s: float
     choice: Finish | None
     restarted: Finish | None
-    sequential: Finish
     rules: Mapping[str, Finish | None]
 
 

@@ -51,7 +51,7 @@ def launch(
         split: Such as `30/70`, or `uncapped` or `time-sliced`; None: the recommended one.
         gpu: Index or UUID of the GPU.
         objective: What the recommended split is to maximise.
-        min_speed: Least relative speed that it must keep.
+        min_speed: Minimum relative speed that it must keep.
         max_p99_ms: Longest p99 latency that it must keep, as far as that can be known.
         max_power_w: Most power that it may draw.
         memory_mib: Memory of the card.

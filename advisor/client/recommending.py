@@ -17,7 +17,7 @@ _PREDICTING_S = 30.0
 """What predicting all pairs of a large placement may take on top of the search."""
 
 MinSpeed: TypeAlias = float | Mapping[str, float] | None
-"""Least relative speed, of all jobs or by name of job; 1 is as fast as alone."""
+"""Minimum relative speed, of all jobs or by name of job; 1 is as fast as alone."""
 
 MaxP99: TypeAlias = float | Mapping[str, float] | None
 """Longest p99 latency, ms: of all jobs that answer requests, or by name of job."""
@@ -116,7 +116,7 @@ def place(
         work_s: Time that a job takes alone, of all jobs or by name; an hour where not given.
         gpu: Their model; None: the one that all profiles have in common.
         objective: `energy-efficiency` or `throughput`.
-        min_speed: Least relative speed of each job.
+        min_speed: Minimum relative speed of each job.
         max_power_w: Most power of each GPU.
         memory_mib: Memory of each GPU; None: that of its model, where it is known.
         time_limit_s: Most time for the search.

@@ -79,7 +79,6 @@ class SameWorkAnswer(Answer):
     work_b_s: float
     choice: FinishAnswer | None
     restarted: FinishAnswer | None
-    sequential: FinishAnswer
     rules: dict[str, FinishAnswer | None]
 
 

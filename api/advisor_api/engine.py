@@ -51,7 +51,7 @@ class Asked:
     Attributes:
         jobs: The first and the second job; it may be the first one again.
         gpu_model: None: the one that both profiles have in common.
-        min_speed: Least relative speed by name of job.
+        min_speed: Minimum relative speed by name of job.
         max_p99_ms: Longest p99 latency by name of job; `default_max_p99_ms` of every other job
             that answers requests.
         fine: Every split in steps of two SMs.

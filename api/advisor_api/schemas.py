@@ -94,8 +94,8 @@ class Constraints(Strict):
 
     min_speed: Speed | Annotated[dict[JobName, Speed], Field(max_length=MOST_TYPES)] | None = Field(
         default=None,
-        description="least relative speed: of all jobs, or by name of job; 1 is as alone, 0 lifts "
-        "the limit; left out, the service's setting holds (0.4)",
+        description="minimum relative speed: of all jobs, or by name of job; 1 is as alone, 0 "
+        "lifts the limit; left out, the service's setting holds (0.4)",
     )
     max_power_w: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
         default=None, description="most power of the GPU, W"

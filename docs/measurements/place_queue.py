@@ -118,7 +118,7 @@ def show(plans: Sequence[Planned]) -> None:
 
 
 def cells(found: Sequence[Schedule]) -> tuple[str, ...]:
-    """Means over the seeds; of the slowest job the least speed of all seeds."""
+    """Means over the seeds; of the slowest job the minimum speed of all seeds."""
     return (
         f"{statistics.mean(s.energy_j for s in found) / 3.6e6:.1f}",
         f"{statistics.mean(s.idle_j for s in found) / 3.6e6:.1f}",

@@ -1,4 +1,4 @@
-"""Prints what choices by each objective and least speed come to, at the same work.
+"""Prints what choices by each objective and minimum speed come to, at the same work.
 
     .venv/bin/python docs/measurements/question.py
     .venv/bin/python docs/measurements/question.py --pairs pairs.parquet --solo solo.parquet
@@ -21,8 +21,8 @@ from advisor_training.evaluation_data import make_data
 from advisor_training.question import Answer, answers
 
 HEADINGS = (
-    "chosen by", "objective", "least speed", "choices", "energy saved, %", "median, %",
-    "lose, %", "STP", "slower job, %", "share, %", "below least speed, %",
+    "chosen by", "objective", "minimum speed", "choices", "energy saved, %", "median, %",
+    "lose, %", "STP", "slower job, %", "share, %", "below minimum speed, %",
 )  # fmt: skip
 
 

@@ -137,7 +137,6 @@ def _same_work(r: Recommendation) -> dict[str, Any]:
         "work_b_s": found.work.b_s,
         "choice": _finish(found.choice),
         "restarted": _finish(found.restarted),
-        "sequential": _finish(found.sequential),
         "rules": {name: _finish(finish) for name, finish in found.rules.items()},
     }
 

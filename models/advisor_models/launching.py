@@ -44,7 +44,7 @@ class WantedLaunch:
         gpu_model: Of that GPU, where it is known; None: the one that the profiles have in common.
         units_total: SMs of that GPU, where they are known.
         objective: Of recommended splits, as are all limits.
-        min_speed: Least relative speed by name of job; counts in the pairs that have that job.
+        min_speed: Minimum relative speed by name of job; counts in the pairs that have that job.
         max_p99_ms: Longest p99 latency by name of job; `default_max_p99_ms` of every other job
             that answers requests, in the pairs that have one.
         max_power_w: Most power of the GPU.

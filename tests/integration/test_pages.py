@@ -303,7 +303,7 @@ def test_a_server_shows_its_demand_and_its_latencies(visit: Visit) -> None:
 
 
 def test_limits_and_objective_are_asked_of_the_api(visit: Visit, served: RawServer) -> None:
-    """A least speed, a ceiling and an objective give the API's answer; none is said in words."""
+    """A minimum speed, a ceiling and an objective give the API's answer; none is said in words."""
     visit.open(PAGES["pair"])
     visit.page.click("summary:has-text('Objective')")
     with visit.page.expect_response("**/v1/recommendations"):

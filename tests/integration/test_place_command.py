@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from advisor.cli.least_speeds import least_speeds
+from advisor.cli.min_speeds import min_speeds
 from advisor.cli.queue import MAX_JOBS, Entry, read_entries, read_works
 from advisor.errors import InputError
 from advisor_data.bundled import bundled_solo_points
@@ -196,9 +196,9 @@ def test_lines_of_a_file_are_named(tmp_path: Path) -> None:
 
 def test_numbers_by_job() -> None:
     """A number is for all jobs, and what comes later counts."""
-    assert least_speeds(["0.5", "b=0.7"], ["a", "b"]) == {"a": 0.5, "b": 0.7}
+    assert min_speeds(["0.5", "b=0.7"], ["a", "b"]) == {"a": 0.5, "b": 0.7}
     assert read_works(["2h", "b=90min"], ["a", "b"]) == {"a": 7200.0, "b": 5400.0}
     with pytest.raises(InputError, match="a=fast has no number"):
-        least_speeds(["a=fast"], ["a"])
+        min_speeds(["a=fast"], ["a"])
     with pytest.raises(InputError, match="c=1h is for a job that is not there"):
         read_works(["c=1h"], ["a"])

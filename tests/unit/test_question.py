@@ -1,4 +1,4 @@
-"""What choices by each objective and least speed come to."""
+"""What choices by each objective and minimum speed come to."""
 
 from pathlib import Path
 from runpy import run_path
@@ -31,7 +31,7 @@ def test_every_question_has_an_answer_by_each(found: list[Answer]) -> None:
 
 
 def test_nobody_saves_more_than_who_knows_all(found: list[Answer]) -> None:
-    """At any least speed, among those that keep it; one after the other saves nothing."""
+    """At any minimum speed, among those that keep it; one after the other saves nothing."""
     for least in MIN_SPEEDS:
         its = [a for a in found if a.min_speed == least]
         best = next(

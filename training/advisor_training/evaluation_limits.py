@@ -1,4 +1,4 @@
-"""How often a job is slower than the least speed that a choice was to keep."""
+"""How often a job is slower than the minimum speed that a choice was to keep."""
 
 import itertools
 from collections.abc import Iterator
@@ -15,18 +15,18 @@ LEAST_SPEEDS = (0.4, 0.5)
 """The default, and "both keep half of their speed"."""
 
 MARGINS = (0.0, 0.1)
-"""How much more than the least speed is asked of a prediction."""
+"""How much more than the minimum speed is asked of a prediction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitRow:
-    """Choices by energy for the same work that keep a least speed as predicted.
+    """Choices by energy for the same work that keep a minimum speed as predicted.
 
     Attributes:
         min_speed: What each job is to keep, as measured.
         margin: A split is chosen where predictions are above that by this part of it.
         shared: Choices that are not one after the other, percent.
-        missed: Of these, those with a job below the least speed as measured, percent.
+        missed: Of these, those with a job below the minimum speed as measured, percent.
         saved: Energy saved, percent.
     """
 
@@ -40,7 +40,7 @@ class LimitRow:
 
 
 def limit_rows(data: Data, protocol: str, told: Told) -> Iterator[LimitRow]:
-    """One for each least speed and margin."""
+    """One for each minimum speed and margin."""
     for least, margin in itertools.product(LEAST_SPEEDS, MARGINS):
         wanted = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
         asked = told.method.asks(replace(wanted, min_speed=least * (1 + margin)))

@@ -33,7 +33,7 @@ class ChoiceFigures:
         stp: Sum of relative speeds, 1 for one job at a time.
         slower: Relative speed of the slower job.
         shared: Choices that are not one after the other.
-        missed: Of these, those in which a job is below the least speed that was asked for; None
+        missed: Of these, those in which a job is below the minimum speed that was asked for; None
             where none was asked for or nothing is shared.
         fraction: Value for each one of the oracle.
         p10_percent: A tenth of the choices reaches less of the oracle.

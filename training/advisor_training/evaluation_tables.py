@@ -125,8 +125,8 @@ def protocols(evaluation: Evaluation) -> TextTable:
 def limits(evaluation: Evaluation) -> TextTable:
     """How often a job is slower than it was to be, by what is left out of training."""
     return TextTable(
-        "Least speeds that are missed, part of the choices that share, in % with 95 % intervals by "
-        "job: as predicted, and with a tenth more asked of the prediction",
+        "Minimum speeds that are missed, part of the choices that share, in % with 95 % intervals "
+        "by job: as predicted, and with a tenth more asked of the prediction",
         ("left out, method", "each job keeps", "asked", "share", "missed", "saved"),
         [
             (

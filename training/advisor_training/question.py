@@ -1,4 +1,4 @@
-"""Which question to ask: what choices by each objective and least speed come to at the same work.
+"""Which question to ask: what choices by each objective and minimum speed come to at the same work.
 
 Every row has the same pairs. The oracle knows every measured value; the model and physics see
 neither of the two values they are scored by: each job is left out in turn, on every GPU model.
@@ -55,7 +55,7 @@ class Answer:
 
 
 def answers(data: Data) -> Iterator[Answer]:
-    """By GPU model: the rules, then every objective with every least speed."""
+    """By GPU model: the rules, then every objective with every minimum speed."""
     unseen = {
         name: leave_one_job_out(data.rows, LEARNERS[learner]) for name, learner in LEARNED.items()
     }

@@ -45,8 +45,8 @@ export function questionForm(rows, query, onchange) {
       select(Object.entries(OBJECTIVES).map(([key, { title }]) => [key, title]), state.objective, set("objective")),
     ),
     field("Steps of the split", select([["nine", "10 % (nine splits)"], ["fine", "two SMs"]], state.steps, set("steps"))),
-    field("Least speed of the first job, %", minA),
-    field("Least speed of the second job, %", minB),
+    field("Minimum speed of the first job, %", minA),
+    field("Minimum speed of the second job, %", minB),
     field("Power ceiling, W", numberInput(state.maxPower, { min: 1, max: 100000 }, set("maxPower"))),
   );
   const jobs = html(

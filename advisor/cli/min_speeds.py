@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from advisor.errors import InputError
 
 
-def least_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float]:
-    """The least speed of each job that has one; the last word counts.
+def min_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float]:
+    """The minimum speed of each job that has one; the last word counts.
 
     Args:
         options: `JOB=0.5`, or `0.5` for all jobs.
