@@ -307,8 +307,8 @@ def test_limits_and_objective_are_asked_of_the_api(visit: Visit, served: RawServ
     visit.open(PAGES["pair"])
     visit.page.click("summary:has-text('Objective')")
     with visit.page.expect_response("**/v1/recommendations"):
-        visit.page.fill("#field-least-speed-of-the-first-job", "60")
-        visit.page.press("#field-least-speed-of-the-first-job", "Enter")
+        visit.page.fill("#field-minimum-speed-of-the-first-job", "60")
+        visit.page.press("#field-minimum-speed-of-the-first-job", "Enter")
     choice = _recommendation(served, constraints={"min_speed": {"fft": 0.6}})["choice"]
     visit.page.wait_for_selector(f"button:has-text('Best: {choice['name']}')")
     with visit.page.expect_response("**/v1/recommendations"):
