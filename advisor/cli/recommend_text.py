@@ -127,7 +127,7 @@ def slower(speed: float) -> str:
 
 def _sure(r: Recommendation, coverage: float) -> Iterator[str]:
     if r.choice.prediction.way != "exclusive":
-        yield f"sure    ranges are made to hold {percent(coverage)} of what is measured of unseen jobs"
+        yield f"sure    ranges are to hold {percent(coverage)} of what is measured of unseen jobs"
 
 
 def _to_do(r: Recommendation) -> Iterator[str]:
