@@ -43,10 +43,12 @@ class Service:
     Attributes:
         launch: Launches the work of so many requests.
         result: As of `harness.Work`, for every size of batch that has a graph of its own.
+        network: Kept, because graphs know the addresses of its weights and do not hold them.
     """
 
     launch: Callable[[int], object]
     result: Callable[[], object]
+    network: torch.nn.Module
 
 
 def encoder(args: argparse.Namespace) -> Service:
@@ -67,7 +69,7 @@ def encoder(args: argparse.Namespace) -> Service:
             placed[name][:requests].copy_(value, non_blocking=True)
         step(requests)
 
-    return Service(launch, lambda: [step(size).clone() for size in _sizes(args.batch)])
+    return Service(launch, lambda: [step(size).clone() for size in _sizes(args.batch)], network)
 
 
 def answers(args: argparse.Namespace) -> Service:
@@ -87,7 +89,7 @@ def answers(args: argparse.Namespace) -> Service:
         return step(requests).clone()
 
     # The chances, not the tokens: rounding can turn one sample into another.
-    return Service(launch, lambda: [first_chances(size) for size in _sizes(args.batch)])
+    return Service(launch, lambda: [first_chances(size) for size in _sizes(args.batch)], model)
 
 
 def build(args: argparse.Namespace) -> Service:
