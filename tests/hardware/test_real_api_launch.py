@@ -15,14 +15,15 @@ from pathlib import Path
 
 import pytest
 from launch_server import LaunchServer
+from real_gpu import GPU, SAFE_SPLIT, the_gpu
 
 from advisor.gpu import units_for_percent
 from advisor_data.service_state import open_service_state
-from advisor_profiling.nvml import compute_pids, list_gpus
+from advisor_profiling.nvml import compute_pids
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
-PAIR = {"jobs": ["triad", "gemm"]}
+PAIR = {"jobs": ["triad", "gemm"], "gpu": GPU, "constraints": {"min_speed": 0}}
 
 
 class Service:
@@ -81,12 +82,12 @@ def test_recommended_pair_is_launched_over_http(service: Service) -> None:
     for quantity in ("rate_a", "rate_b", "power_w", "work_per_joule"):
         ratio = seen[quantity] / seen[f"predicted_{quantity}"]
         print(f"{quantity}: {ratio:.3f} of the prediction")
-    assert compute_pids(list_gpus()[0].uuid) == []
+    assert compute_pids(the_gpu().uuid) == []
 
 
 def test_launch_goes_on_while_the_service_is_killed(service: Service) -> None:
     """Kill -9 of the server in the middle: the jobs run on, and the next server stops them."""
-    launch_id = service.server.launched("triad", "gemm")
+    launch_id = service.server.launched("triad", "gemm", split=SAFE_SPLIT, gpu=GPU)
     before = service.server.await_status(launch_id, lambda s: s["state"] == "running")
     service.kill()
     time.sleep(3)
@@ -96,5 +97,6 @@ def test_launch_goes_on_while_the_service_is_killed(service: Service) -> None:
     assert later["supervisor_pid"] == before["supervisor_pid"]
     assert service.server.stop_launch(launch_id)["state"] == "stopped"
     service.server.process.send_signal(signal.SIGTERM)
-    assert service.server.process.wait(30) == 0
+    service.server.process.communicate(timeout=30)
+    assert service.server.process.returncode == 0
     service.start()

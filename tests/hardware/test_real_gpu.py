@@ -8,28 +8,33 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from real_gpu import advisor, run_json, the_gpu
 
 from advisor.errors import LimitNotProvenError, PartitionError
 from advisor.gpu import Share, units_for_percent
 from advisor.runtime.mps import MpsBackend, open_mps
 from advisor.settings import read_settings
-from advisor_profiling.live import find_gpu, with_units
+from advisor_profiling.live import with_units
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
-H200_SMS = [12, 26, 38, 52, 66, 78, 92, 104, 118, 132]
+GRANTED_OF_132 = [12, 26, 38, 52, 66, 78, 92, 104, 118, 132]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path))
+    return tmp_path
 
 
 @pytest.fixture
 def backend(tmp_path: Path) -> Iterator[MpsBackend]:
     settings = read_settings()
-    gpu = with_units(find_gpu("0"), settings)
+    gpu = with_units(the_gpu(), settings)
     backend = open_mps(gpu, Path(f"/tmp/adv-{os.getpid()}"), settings.job_environment())
     yield backend
     with contextlib.suppress(PartitionError):  # a test may have ended the daemon
@@ -40,22 +45,9 @@ def environment(backend: MpsBackend, percent: float, **more: str) -> dict[str, s
     return read_settings().job_environment() | backend.environment(Share(percent)) | more
 
 
-def advisor(home: Path, *arguments: str) -> list[str]:
-    os.environ["ADVISOR_HOME"] = str(home)
-    return [sys.executable, "-m", "advisor.cli", *arguments]
-
-
-def run_json(home: Path, *arguments: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [*advisor(home, *arguments), "--json"], capture_output=True, text=True, check=False
-    )
-    print(done.stderr)
-    return json.loads(done.stdout)
-
-
-def kill_after_the_first_point(home: Path, *arguments: str) -> None:
+def kill_after_the_first_point(*arguments: str) -> None:
     with subprocess.Popen(
-        advisor(home, *arguments), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        advisor(*arguments), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:
@@ -73,7 +65,7 @@ def test_all_ten_shares_are_read_back(backend: MpsBackend) -> None:
     print("granted:", *seen)
     assert seen == [units_for_percent(share.percent, total) for share in shares]
     if total == 132:
-        assert seen == H200_SMS
+        assert seen == GRANTED_OF_132
 
 
 def test_wrong_pipe_directory_is_refused(backend: MpsBackend) -> None:
@@ -101,18 +93,18 @@ def test_dead_daemon_is_refused(backend: MpsBackend) -> None:
     print(refusal.value)
 
 
-def test_killed_profiler_goes_on(tmp_path: Path) -> None:
+def test_killed_profiler_goes_on(home: Path) -> None:
     """Kill -9 in mid-sweep on a real GPU: nothing is lost, nothing measured twice."""
-    command = ("profile", "triad", "--shares", "20,50,80", "--window", "2")
-    kill_after_the_first_point(tmp_path, *command)
-    answer = run_json(tmp_path, *command)
-    assert [p["share_percent"] for p in answer["points"]] == [20, 50, 80]
+    command = ("profile", "triad", "--shares", "10,50,90", "--window", "2")
+    kill_after_the_first_point(*command)
+    answer = run_json(*command)
+    assert [p["share_percent"] for p in answer["points"]] == [10, 50, 90]
     assert len({p["run"] for p in answer["points"]}) == 1
 
 
-def test_job_that_faults_costs_only_its_own_share(tmp_path: Path) -> None:
+def test_job_that_faults_costs_only_its_own_share(home: Path) -> None:
     """A memory fault takes the neighbours at the gate down; they are measured again, alone."""
-    job = tmp_path / "faulty.yaml"
+    job = home / "faulty.yaml"
     job.write_text(
         json.dumps(
             {
@@ -123,15 +115,15 @@ def test_job_that_faults_costs_only_its_own_share(tmp_path: Path) -> None:
             }
         )
     )
-    answer = run_json(tmp_path, "profile", str(job), "--shares", "20,50,80", "--window", "2")
-    assert [p["share_percent"] for p in answer["points"]] == [20, 80]
+    answer = run_json("profile", str(job), "--shares", "10,50,90", "--window", "2", code=5)
+    assert [p["share_percent"] for p in answer["points"]] == [10, 90]
     assert [f["share_percent"] for f in answer["failures"]] == [50]
 
 
-def test_pairs_share_the_gpu_at_their_splits(tmp_path: Path) -> None:
+def test_pairs_share_the_gpu_at_their_splits(home: Path) -> None:
     """Both limits are read back, and what one job gains with its share the other loses."""
-    splits = "20/80,80/20,66+66 units,uncapped,time-sliced"
-    answer = run_json(tmp_path, "colocate", "--pairs", "gemm+triad", "--splits", splits)
+    splits = "10/90,90/10,66+66 units,uncapped,time-sliced"
+    answer = run_json("colocate", "--pairs", "gemm+triad", "--splits", splits)
     rows = {(r["mode"], r["share_a_percent"]): r for r in answer["points"]}
     for key, r in rows.items():
         print(key, f"{r['rate_a']:.4g} {r['rate_b']:.4g} {r['power_w']:.0f} W")
@@ -140,23 +132,39 @@ def test_pairs_share_the_gpu_at_their_splits(tmp_path: Path) -> None:
     for (mode, share), row in rows.items():
         limited = mode == "mps"
         assert row["units_a"] == (units_for_percent(share, total) if limited else total)
-    assert rows["mps", 80]["rate_a"] > 1.5 * rows["mps", 20]["rate_a"]
-    assert rows["mps", 20]["rate_b"] > rows["mps", 80]["rate_b"]
+    assert rows["mps", 90]["rate_a"] > 1.5 * rows["mps", 10]["rate_a"]
+    assert rows["mps", 10]["rate_b"] > rows["mps", 90]["rate_b"]
     assert len(rows) == 5
 
 
-def test_killed_campaign_goes_on(tmp_path: Path) -> None:
+def test_killed_campaign_goes_on(home: Path) -> None:
     """Kill -9 in mid-campaign on a real GPU: nothing is lost, nothing measured twice."""
     command = (
         "colocate",
         "--pairs",
         "gemm+triad",
         "--splits",
-        "30/70,50/50,70/30",
+        "10/90,50/50,90/10",
         "--window",
         "2",
     )
-    kill_after_the_first_point(tmp_path, *command)
-    answer = run_json(tmp_path, *command)
+    kill_after_the_first_point(*command)
+    answer = run_json(*command)
     assert 1 <= answer["measured"] <= 2
-    assert sorted(r["share_a_percent"] for r in answer["points"]) == [30, 50, 70]
+    assert sorted(r["share_a_percent"] for r in answer["points"]) == [10, 50, 90]
+
+
+def test_job_that_is_wrong_at_one_share(home: Path) -> None:
+    """Its point at 92 SMs is flagged, the others are right, and advice keeps away from 92 SMs."""
+    answer = run_json("profile", "dit-step", "--units", "66,92,132")
+    points = {p["units_granted"]: p for p in answer["points"]}
+    wrong = points.pop(92)
+    print({units: (p["results"], p["reported"]) for units, p in points.items()}, wrong)
+    assert wrong["results"] in ("wrong", "differ")
+    assert {"wrong-results", "results-differ"} & set(wrong["flags"])
+    assert {units: p["results"] for units, p in points.items()} == {66: "right", 132: "right"}
+    advice = run_json("recommend", "dit-step", "dit-step", "--gpu-model", answer["gpu_model"])
+    shares = [c[f"share_{side}_percent"] for c in advice["candidates"] for side in "ab"]
+    assert 92 not in {units_for_percent(share, 132) for share in shares if share}
+    assert any("92" in text and "its own results were wrong" in text for text in advice["reasons"])
+    assert home.exists()

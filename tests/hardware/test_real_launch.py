@@ -7,16 +7,16 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from real_gpu import SAFE_SPLIT, advisor, run_json, the_gpu
 
 from advisor.gpu import units_for_percent
 from advisor_data import open_store
-from advisor_profiling.nvml import compute_pids, list_gpus
+from advisor_profiling.nvml import compute_pids
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
@@ -27,28 +27,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def advisor(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "advisor.cli", *arguments]
-
-
 def run(*arguments: str, code: int = 0) -> dict[str, Any]:
-    done = subprocess.run(
-        [*advisor(*arguments), "--json"], capture_output=True, text=True, check=False
-    )
-    print(done.stderr)
-    last: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    last = run_json(*arguments, code=code)
     print(json.dumps({k: v for k, v in last.items() if k != "forecast"}, indent=1))
-    assert done.returncode == code, (last["code"], last["cause"])
     return last
 
 
 def computing() -> list[int]:
-    return compute_pids(list_gpus()[0].uuid)
+    return compute_pids(the_gpu().uuid)
 
 
 def test_recommended_split_is_proven_and_observed(home: Path) -> None:
     """Granted SMs are the share's, and what was observed stands beside what was predicted."""
-    last = run("launch", "triad", "gemm", "--duration", "15")
+    last = run("launch", "triad", "gemm", "--min-speed", "0", "--duration", "15")
     (seen,) = last["observations"]
     for side in ("a", "b"):
         assert seen[f"units_{side}"] == units_for_percent(seen[f"share_{side}_percent"], 132)
@@ -80,22 +71,22 @@ def test_fault_takes_both_down_and_blames_nobody(
     text = json.dumps({"command": command, "progress": progress, "memory_mib": 1000})
     (jobs / "faulty.yaml").write_text(text)
     monkeypatch.setenv("ADVISOR_JOBS", str(jobs))
-    last = run("launch", "faulty", "faulty", "--split", "50/30", code=5)
+    last = run("launch", "faulty", "faulty", "--split", "50/26", code=5)
     assert last["code"] == "mps-fault"
     assert [job["outcome"] for job in last["jobs"]] == ["taken-down"] * 2
-    again = run("launch", "faulty", "faulty", "--split", "40/30", "--duration", "3")
+    again = run("launch", "faulty", "faulty", "--split", "26/26", "--duration", "3")
     assert again["state"] == "stopped"
     assert home.exists()
 
 
 def test_killed_supervisor_leaves_nothing_on_the_gpu(home: Path) -> None:
     """Kill -9 in the middle: the jobs end, and the next launch starts as if nothing had been."""
-    started = run("launch", "triad", "gemm", "--split", "30/70", "--detach")
+    started = run("launch", "triad", "gemm", "--split", SAFE_SPLIT, "--detach")
     os.kill(started["supervisor_pid"], signal.SIGKILL)
     deadline = time.monotonic() + 60
     time.sleep(1)
     assert run("launches", "show", started["launch_id"])["code"] == "supervisor-gone"
-    again = run("launch", "triad", "gemm", "--split", "30/70", "--duration", "3")
+    again = run("launch", "triad", "gemm", "--split", SAFE_SPLIT, "--duration", "3")
     assert again["state"] == "stopped", (again["code"], again["cause"])
     while (left := computing()) and time.monotonic() < deadline:
         time.sleep(0.5)
@@ -106,7 +97,7 @@ def test_killed_supervisor_leaves_nothing_on_the_gpu(home: Path) -> None:
 def test_launch_goes_on_without_its_command(home: Path) -> None:
     """Kill -9 of the command line: the launch runs, and another command stops it."""
     with subprocess.Popen(
-        [*advisor("launch", "triad", "gemm", "--split", "30/70"), "--json"],
+        [*advisor("launch", "triad", "gemm", "--split", SAFE_SPLIT), "--json"],
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
@@ -118,3 +109,23 @@ def test_launch_goes_on_without_its_command(home: Path) -> None:
     assert last["state"] == "stopped"
     assert last["observations"][0]["overlap_s"] > 2
     assert home.exists()
+
+
+def test_unsafe_split_is_refused_and_watched_where_it_is_allowed(home: Path) -> None:
+    """At 92 SMs the library computes wrong results; the launch sees that, and stops."""
+    pair = ("launch", "dit-step", "triad", "--split", "70/30")
+    error = run(*pair, code=12)["error"]
+    assert error["code"] == "unsafe-count"
+    assert "70 % is 92" in error["message"]
+    assert not list((home / "launches").glob("*"))
+    # What the results must be like.
+    run("profile", "dit-step", "--shares", "50,100", "--window", "2")
+    allowed = ("--allow-unsafe", "--stop-on-wrong-results", "--duration", "30")
+    last = run(*pair, *allowed, code=1)
+    assert (last["state"], last["code"]) == ("failed", "wrong-results")
+    assert last["jobs"][0]["results"] in ("wrong", "differ")
+    assert last["jobs"][1]["results"] in ("right", None)
+    assert any(text.endswith("launched as asked, and watched") for text in last["warnings"])
+    (seen,) = last["observations"]
+    assert {"wrong-results", "results-differ"} & set(seen["flags"])
+    assert computing() == []

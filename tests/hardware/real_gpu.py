@@ -1,0 +1,41 @@
+"""The GPU of the hardware tests, and the command line on it."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from advisor.gpu import Gpu
+from advisor_profiling.live import find_gpu
+
+GPU = os.environ.get("ADVISOR_TEST_GPU", "0")
+"""Index or UUID."""
+
+SAFE_SPLIT = "26/50"
+"""34 + 66 SMs of an H100 or H200, at which the results of all libraries are right."""
+
+_ON_A_GPU = ("launch", "profile", "colocate")
+
+
+def the_gpu() -> Gpu:
+    """As its driver describes it; `units_total` is None."""
+    return find_gpu(GPU)
+
+
+def advisor(*arguments: str) -> list[str]:
+    """A command line; where it needs a GPU, on that of the tests."""
+    gpu = ("--gpu", GPU) if arguments[0] in _ON_A_GPU else ()
+    return [sys.executable, "-m", "advisor.cli", *arguments, *gpu]
+
+
+def run_json(*arguments: str, code: int | None = 0) -> dict[str, Any]:
+    """The last line of a command's JSON; `code` is how it must end, None: in any way."""
+    done = subprocess.run(
+        [*advisor(*arguments), "--json"], capture_output=True, text=True, check=False
+    )
+    print(done.stderr)
+    assert done.stdout, done.returncode
+    last: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert code in (None, done.returncode), (done.returncode, last.get("code"), last.get("cause"))
+    return last
