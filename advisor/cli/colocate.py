@@ -137,12 +137,12 @@ def _on_one(
     noise: bool,
 ) -> tuple[Answer, int]:
     run = campaign.plan.name
-    # A run goes on in several processes, one after the other and on several GPUs; each has logs
-    # of its own.
-    logs = f"{run}/{new_run(LiveClock().utc())}"
 
     def open_gpu(mode: Mode | None) -> AbstractContextManager[Bench]:
         seed = run if noise else None
+        # A run goes on in several processes, one after the other and on several GPUs, and opens
+        # a GPU with limits and without MPS; each time has logs of its own.
+        logs = f"{run}/{new_run(LiveClock().utc())}"
         return open_bench(settings, gpu, source, mode, logs, pairs=True, noise=seed)
 
     report = carry_out(campaign, open_gpu)

@@ -227,6 +227,12 @@ def test_time_sliced_pairs_run_without_mps(jobs: FakeHost) -> None:
     assert (modes["mps"]["units_a"], modes["mps"]["units_b"]) == (66, 66)
 
 
+def test_both_ways_of_running_without_limits_in_one_plan(jobs: FakeHost) -> None:
+    """The same job at the whole GPU, with MPS and without, keeps its logs apart."""
+    answer = colocate(jobs, "--pairs", "one+two", "--splits", "uncapped,time-sliced")
+    assert {r["mode"] for r in answer["points"]} == {"uncapped", "time-sliced"}
+
+
 def test_exact_units_and_over_subscription(jobs: FakeHost) -> None:
     """Counts of SMs that sum to the card are granted exactly, and 70/70 is not refused."""
     splits = "60+72 units,70/70"
