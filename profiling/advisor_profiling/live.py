@@ -1,5 +1,6 @@
 """Opens a live bench: the GPU, its telemetry, its back-end, and the lock that makes it ours."""
 
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +23,8 @@ from advisor_profiling.quiet import HostQuiet
 from advisor_profiling.source import Source
 
 _ALONE_S = 5
+_PASSING_S = 1
+"""A process that starts on one GPU shows on all GPUs of the host while its driver initialises."""
 _MPS_NAME = "nvidia-cuda-mps"
 """Beginning of the server's name; the kernel keeps 15 characters of it."""
 
@@ -122,12 +125,20 @@ def check_alone(gpu: Gpu) -> None:
     """
     if gpu.vendor != "nvidia":
         return
-    if not wait_until(lambda: not _strangers(gpu), _ALONE_S):
+    if not wait_until(lambda: not _staying(gpu), _ALONE_S):
         raise BusyError(
             f"processes {_strangers(gpu)} use GPU {gpu.uuid}",
             why="a job cannot be measured alone beside them",
             fix="end them or wait, or choose another GPU with --gpu",
         )
+
+
+def _staying(gpu: Gpu) -> list[int]:
+    """Strangers that are still there a moment later."""
+    if not (first := _strangers(gpu)):
+        return []
+    time.sleep(_PASSING_S)
+    return [pid for pid in _strangers(gpu) if pid in first]
 
 
 def _strangers(gpu: Gpu) -> list[int]:
