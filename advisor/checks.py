@@ -84,6 +84,33 @@ def check_for(gpu_model: str, checks: Iterable[CountCheck]) -> CountCheck | None
     return functools.reduce(_filled, of_model) if of_model else None
 
 
+def wrong_elsewhere(gpu_model: str, checks: Iterable[CountCheck]) -> dict[int, tuple[str, ...]]:
+    """Operations that were wrong on other models of as many SMs, and that were not tried on this.
+
+    A library takes its kernels by the number of SMs: with the same versions, two models of as many
+    SMs were wrong in the same operations at the same counts, as far as both were checked.
+
+    Args:
+        gpu_model: What they are for; nothing where it was never checked.
+        checks: Of any model; of those of this one the first decides that has a count.
+
+    Returns:
+        Names with the model on which they were wrong, by count.
+    """
+    every = list(checks)
+    own = [check for check in every if check.gpu_model == gpu_model]
+    found: dict[int, tuple[str, ...]] = {}
+    for other in (check for check in every if check.gpu_model != gpu_model):
+        for count, names in other.wrong.items():
+            decides = next((check for check in own if count in check.checked), None)
+            if decides is None or _kernels(decides) != _kernels(other):
+                continue
+            untried = (name for name in names if name not in decides.operations)
+            new = (f"{name} on {other.gpu_model}" for name in untried)
+            found[count] = (*found.get(count, ()), *new)
+    return {count: names for count, names in found.items() if names}
+
+
 def check_path(home: Path, gpu_model: str) -> Path:
     """The file in which the check of a GPU model is kept."""
     slug = re.sub(r"[^a-z0-9]+", "-", gpu_model.lower()).strip("-")
@@ -143,6 +170,10 @@ def _read(path: Path) -> CountCheck:
             why=str(error),
             fix="remove it and run `advisor check`",
         ) from error
+
+
+def _kernels(check: CountCheck) -> tuple[int, Mapping[str, str]]:
+    return check.units_total, check.libraries
 
 
 def _filled(first: CountCheck, other: CountCheck) -> CountCheck:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TypeAlias
 
-from advisor.checks import CHECKS_FOLDER, check_for
+from advisor.checks import CHECKS_FOLDER, check_for, wrong_elsewhere
 from advisor.errors import StoreError
 from advisor.safe_counts import CheckedCounts
 from advisor_data.count_checks import known_checks
@@ -17,6 +17,9 @@ def checked_counts(
 ) -> CheckedCounts | None:
     """What the check of a GPU model found; None where there was none.
 
+    Counts at which other models of as many SMs were wrong count as wrong here too, in operations
+    that were not tried here (`advisor.checks.wrong_elsewhere`).
+
     Args:
         home: Where this host keeps what it knows.
         gpu_model: As its driver names it.
@@ -25,14 +28,15 @@ def checked_counts(
     Raises:
         StoreError: a file of a check cannot be read, so nobody knows which counts are unsafe.
     """
-    found = check_for(gpu_model, known_checks(home))
+    known = known_checks(home)
+    found = check_for(gpu_model, known)
     if found is None or units_total not in (None, found.units_total):
         return None
     return CheckedCounts(
         gpu_model=found.gpu_model,
         units_total=found.units_total,
         checked=frozenset(found.checked),
-        wrong=found.wrong,
+        wrong={**wrong_elsewhere(gpu_model, known), **found.wrong},
     )
 
 

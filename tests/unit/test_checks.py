@@ -17,6 +17,7 @@ from advisor.checks import (
     keep_check,
     parse_check,
     stored_checks,
+    wrong_elsewhere,
 )
 from advisor.errors import StoreError
 from advisor_data import count_checks
@@ -128,3 +129,14 @@ def test_damaged_file_says_what_to_do(tmp_path: Path) -> None:
         stored_checks(tmp_path)
     assert str(path) in caught.value.what
     assert caught.value.fix == "remove it and run `advisor check`"
+
+
+def test_what_was_wrong_on_a_like_model_counts_until_it_is_tried_here() -> None:
+    """The same libraries take the same kernels for the same number of SMs."""
+    more = ("conv", *CHECK.operations)
+    other = replace(CHECK, gpu_model="Another", operations=more, wrong={8: ("conv",)})
+    assert wrong_elsewhere(CHECK.gpu_model, [CHECK, other]) == {8: ("conv on Another",)}
+    assert wrong_elsewhere(CHECK.gpu_model, [replace(CHECK, operations=more), CHECK, other]) == {}
+    assert wrong_elsewhere(CHECK.gpu_model, [CHECK, replace(other, libraries={})]) == {}
+    assert wrong_elsewhere(CHECK.gpu_model, [CHECK, replace(other, units_total=60)]) == {}
+    assert wrong_elsewhere("Nobody's GPU", [CHECK, other]) == {}

@@ -14,8 +14,8 @@ and `results-unread` are worked out here; left out are:
 - Solo points from other runs and cards than those of the pairs that stay.
 
 Solo points at 100 % are the references of the pairs. Jobs that a run measured alone at smaller
-shares as well (`profiles: true`), at as many as its other jobs, get a profile: their points are
-added to those of solo.parquet, the references among them.
+shares as well (`profiles: true`), at about as many as its other jobs, get a profile: their points
+are added to those of solo.parquet, the references among them.
 """
 
 import argparse
@@ -42,6 +42,9 @@ ROOT = Path(__file__).resolve().parents[3]
 BUNDLED = ROOT / "data/advisor_data/bundled"
 
 WORKED_OUT = frozenset({DEGENERATE, UNREAD})
+
+SWEPT = 0.75
+"""Part of the most shares of a run. The splits at safe counts give not all jobs as many shares."""
 
 Place = tuple[str, str, str]
 """Both jobs and the card."""
@@ -146,7 +149,7 @@ def references_of(pairs: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> lis
 
 
 def profiles_of(pairs: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[SoloPoint]:
-    """The points of jobs that the runs of the pairs measured alone at all shares of a profile."""
+    """The points of jobs that the runs of the pairs measured alone at nearly all shares."""
     kept = {(point.run, point.gpu_uuid) for point in pairs}
     shares: defaultdict[tuple[str, str, str], set[float]] = defaultdict(set)
     for point in (p for p in solos if (p.run, p.gpu_uuid) in kept):
@@ -154,7 +157,8 @@ def profiles_of(pairs: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[
     most: Counter[str] = Counter()
     for (run, *_), found in shares.items():
         most[run] = max(most[run], len(found))
-    swept = {key for key, found in shares.items() if 1 < len(found) == most[key[0]]}
+    needed = {run: max(2.0, SWEPT * count) for run, count in most.items()}
+    swept = {key for key, found in shares.items() if len(found) >= needed[key[0]]}
     return [p for p in solos if (p.run, p.gpu_uuid, p.job) in swept]
 
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import yaml
 
+from advisor.checks import wrong_elsewhere
 from advisor.flags import UNREAD
 from advisor.records import PairPoint, SoloPoint
 from advisor_data.count_checks import bundled_checks
@@ -25,7 +26,11 @@ def half_precision_jobs() -> frozenset[str]:
 
 def unsafe_counts() -> dict[str, frozenset[int]]:
     """Counts of SMs at which the bundled checks found wrong results, by GPU model."""
-    return {check.gpu_model: frozenset(check.unsafe) for check in bundled_checks()}
+    checks = bundled_checks()
+    return {
+        check.gpu_model: frozenset({*check.unsafe, *wrong_elsewhere(check.gpu_model, checks)})
+        for check in checks
+    }
 
 
 def with_unread_flags(points: Iterable[_Point]) -> list[_Point]:
