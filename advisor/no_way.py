@@ -1,13 +1,14 @@
-"""Why nothing keeps the limits of a recommendation, and what would help. Pure."""
+"""Why jobs are not to share a GPU, or nothing keeps the limits, and what would help. Pure."""
 
 import dataclasses
 import math
 from collections.abc import Sequence
 
-from advisor.constraints import Limits, misses, misses_alone, most_power_w
+from advisor.constraints import Limits, is_served, misses, misses_alone, most_power_w
 from advisor.errors import NoSplitError
+from advisor.objectives import DEFAULT_OBJECTIVE
 from advisor.profiles import Profile
-from advisor.recommendation import Option, is_mirrored, nearest
+from advisor.recommendation import Option, Request, is_mirrored, nearest
 
 
 def no_way(candidates: Sequence[Option], a: Profile, b: Profile, limits: Limits) -> NoSplitError:
@@ -25,6 +26,26 @@ def no_way(candidates: Sequence[Option], a: Profile, b: Profile, limits: Limits)
         f"{a.job} and {b.job} cannot run on one {a.gpu_model} within these limits",
         why=f"nearest is {near.name}: {'; '.join(miss.text for miss in near.misses)}",
         fix=f"{enough or 'loosen that limit'}{_alone(a, b, limits)}",
+    )
+
+
+def saves_nothing(choice: Option, a: Profile, b: Profile, request: Request) -> bool:
+    """Whether sharing takes more energy for the same work than a GPU for each job.
+
+    Jobs that can wait run one after the other then; one that answers requests cannot.
+    """
+    asked_for_energy = request.objective == DEFAULT_OBJECTIVE
+    served = is_served(a) or is_served(b)
+    return asked_for_energy and served and choice.prediction.result.energy_saved < 0
+
+
+def no_gain(choice: Option, a: Profile, b: Profile) -> NoSplitError:
+    """The error where the best way of sharing takes more energy than a GPU for each job."""
+    more = f"{-100 * choice.prediction.result.energy_saved:.2g} % more energy"
+    return NoSplitError(
+        f"{a.job} and {b.job} are better off apart than on one {a.gpu_model}",
+        why=f"{choice.name} takes {more} for the same work than a GPU for each",
+        fix="give each job a GPU of its own, or ask for time: --objective throughput",
     )
 
 

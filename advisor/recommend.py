@@ -13,7 +13,7 @@ from advisor.errors import InputError
 from advisor.gpu import SM_FLOOR, SM_QUANTUM, percent_for_units
 from advisor.interval import Interval
 from advisor.memory import check_jobs_fit
-from advisor.no_way import no_way
+from advisor.no_way import no_gain, no_way, saves_nothing
 from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, SplitResult, find_objective
 from advisor.predictions import (
     NINE,
@@ -73,7 +73,8 @@ def recommend(
         InputError: profiles of two GPU models, a limit for a job that is not there, a card too
             small for one job alone, an unknown objective, or steps of two SMs on a GPU whose SMs
             are not known.
-        NoSplitError: nothing keeps every limit, not even one after the other.
+        NoSplitError: nothing keeps every limit, not even one after the other; or a job that cannot
+            wait takes less energy on a GPU of its own.
     """
     request = with_card_memory(request or Request(), a.gpu_model)
     objective = find_objective(request.objective)
@@ -92,12 +93,15 @@ def recommend(
     feasible = [o.prediction for o in candidates if not o.misses]
     if not feasible:
         raise no_way(candidates, a, b, request)
+    choice = options[_key(pick(feasible))]
+    if saves_nothing(choice, a, b, request):
+        raise no_gain(choice, a, b)
     answer = Recommendation(
         a=a,
         b=b,
         request=request,
         objective=objective,
-        choice=options[_key(pick(feasible))],
+        choice=choice,
         candidates=tuple(candidates),
         rules={name: options[choice] if choice else None for name, choice in rules.items()},
         picks={

@@ -14,7 +14,13 @@ import synthetic_pairs as made_up
 from made_up_rows import spy
 
 from advisor.errors import InputError, ModelError, StoreError
-from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE
+from advisor.objectives import (
+    DEFAULT_OBJECTIVE,
+    OBJECTIVES,
+    PER_WATT_OBJECTIVE,
+    SplitResult,
+)
+from advisor.serving import Serving
 from advisor_training import evaluation_curve, scoring
 from advisor_training.evaluate import planned_fits, run_evaluation
 from advisor_training.evaluation_bars import bar_of, by_job
@@ -432,6 +438,22 @@ def test_a_least_speed_is_kept_as_predicted_and_missed_as_measured(data: Data) -
     assert found
     assert found.missed
     assert found.missed.value > 0
+
+
+def test_a_server_keeps_all_of_its_demand_or_has_a_gpu_of_its_own(data: Data) -> None:
+    """0.4 of its speed is enough for a job that can wait; a server that loses requests misses."""
+    question = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", 0.4)
+    serving = Serving(offered_rate=1.0, rate_noise=None, latency_p99_ms=())
+    a, b = data.profiles_of(data.measurements[0])
+    slow = SplitResult(
+        rate_a=0.9, rate_b=0.5, solo_rate_a=1.0, solo_rate_b=1.0,
+        solo_power_a_w=300.0, solo_power_b_w=300.0, power_w=300.0,
+    )  # fmt: skip
+    served = dataclasses.replace(a, serving=serving)
+    assert question.allows("50/50", slow, (a, b))
+    assert not question.allows("50/50", slow, (served, b))
+    assert question.allows("exclusive", slow, (served, b))
+    assert Question(OBJECTIVE).allows("50/50", slow, (served, b))
 
 
 def test_the_measured_best_is_never_beaten(data: Data) -> None:

@@ -174,15 +174,18 @@ def test_a_speed_of_0_lets_a_server_be_off() -> None:
     assert recommend(server(), TRAINING, scripted(), request).choice.name == "exclusive"
 
 
-def test_sharing_that_costs_energy_is_said() -> None:
-    """One after the other would be cheaper, and is no choice."""
+def test_a_server_does_not_share_where_that_costs_energy() -> None:
+    """A GPU for each takes less; who asks for time gets it, with what it costs."""
     predictor = Scripted(dict.fromkeys([*NINE, UNCAPPED], (1.0, 0.4, 690.0)))
-    answer = recommend(server(), TRAINING, predictor)
+    with pytest.raises(NoSplitError, match="better off apart than on one NVIDIA H200") as failed:
+        recommend(server(), TRAINING, predictor)
+    assert "50/50 takes 23 % more energy for the same work" in str(failed.value)
+    assert "--objective throughput" in str(failed.value)
+    answer = recommend(server(), TRAINING, predictor, Request(objective="throughput"))
     assert answer.choice.prediction.way != "exclusive"
     assert "this takes 23.2 % more energy than the same work with a GPU for each job" in said(
         answer
     )
-    assert "server answers no requests while the other job runs" in said(answer)
 
 
 def test_a_server_that_its_gpu_cannot_serve_is_said() -> None:

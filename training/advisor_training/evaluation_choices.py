@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from advisor import recommend
-from advisor.constraints import Limits, misses
+from advisor.constraints import Limits, floor, misses
 from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, SplitResult
 from advisor.predictions import Interval, Prediction, predict_exclusive
 from advisor.profiles import Profile
@@ -30,16 +30,24 @@ class Question:
     """What is asked.
 
     Attributes:
-        min_speed: Relative speed that each job keeps where they share; 0: any.
+        min_speed: Relative speed that each job keeps where they share, and a job with a fixed
+            demand all of it; 0: any.
     """
 
     objective: Objective
     scope: Scope = "nine"
     min_speed: float = 0.0
 
-    def allows(self, name: str, result: SplitResult) -> bool:
-        """Whether a way, as measured, keeps the minimum speed; one after the other always does."""
-        return name == "exclusive" or min(result.speed_a, result.speed_b) >= self.min_speed
+    def allows(self, name: str, result: SplitResult, jobs: tuple[Profile, Profile]) -> bool:
+        """Whether a way, as measured, keeps the minimum speeds; jobs that do not share always do.
+
+        They run one after the other, or each on a GPU of its own: the energy is the same.
+        """
+        if name == "exclusive" or not self.min_speed:
+            return True
+        limits = Limits(default_min_speed=self.min_speed)
+        speeds = result.speed_a, result.speed_b
+        return all(s >= floor(job, limits) for s, job in zip(speeds, jobs, strict=True))
 
 
 QUESTIONS: Mapping[str, Question] = MappingProxyType(
@@ -112,9 +120,7 @@ def choose(
 
 def choose_best(data: Data, keys: Iterable[Key], by: Question, judged_by: Question) -> list[Choice]:
     """What somebody who knows every measured value chooses by one question, scored by another."""
-    found = (
-        _scored(data, key, _oracle(data.measurements[key[1]], by)[0], judged_by) for key in keys
-    )
+    found = (_scored(data, key, _best(data, key, by), judged_by) for key in keys)
     return [choice for choice in found if choice]
 
 
@@ -202,10 +208,17 @@ def _exact(value: float) -> Interval:
 def _pick(
     data: Data, key: Key, options: Mapping[str, Prediction], question: Question, tie: float
 ) -> str:
-    """The name of the way that is recommended; of those that are allowed, if any is."""
+    """The name of the way that is recommended; of those that are allowed, if any is.
+
+    Jobs need not share: one that answers requests gets a GPU of its own then.
+    """
     profiles = data.profiles_of(data.measurements[key[1]])
     limits = Limits(default_min_speed=question.min_speed)
-    allowed = {n: o for n, o in options.items() if not misses(o, *profiles, limits)} or options
+    allowed = {
+        name: option
+        for name, option in options.items()
+        if name == "exclusive" or not misses(option, *profiles, limits)
+    } or options
     # Jobs of a measurement are in the order of their names, so nothing is mirrored.
     value = question.objective.value
     chosen = recommend.choose(allowed.values(), lambda p: value(p.result), tie, mirrored=False)
@@ -215,8 +228,9 @@ def _pick(
 def _scored(data: Data, key: Key, name: str, question: Question) -> Choice | None:
     """The choice of a way, None where it was not measured or nothing is worth anything."""
     measurement = data.measurements[key[1]]
+    jobs = data.profiles_of(measurement)
     result = dict(_measured(measurement)).get(name)
-    oracle, most = _oracle(measurement, question)
+    oracle, most = _oracle(measurement, question, jobs)
     if result is None or most <= 0:
         return None
     value = question.objective.value(result)
@@ -232,7 +246,7 @@ def _scored(data: Data, key: Key, name: str, question: Question) -> Choice | Non
         energy_saved=result.energy_saved,
         stp=result.stp,
         slower_speed=min(result.speed_a, result.speed_b),
-        missed=not question.allows(name, result) if asked else None,
+        missed=not question.allows(name, result, jobs) if asked else None,
         over={
             baseline: value / worth
             for baseline, find in BASELINES.items()
@@ -241,10 +255,17 @@ def _scored(data: Data, key: Key, name: str, question: Question) -> Choice | Non
     )
 
 
-def _oracle(measurement: Measurement, question: Question) -> tuple[str, float]:
+def _best(data: Data, key: Key, question: Question) -> str:
+    measurement = data.measurements[key[1]]
+    return _oracle(measurement, question, data.profiles_of(measurement))[0]
+
+
+def _oracle(
+    measurement: Measurement, question: Question, jobs: tuple[Profile, Profile]
+) -> tuple[str, float]:
     """The best way of the scope as measured, and its value; allowed ones first."""
     within = {n: r for n, r in _measured(measurement) if _in_scope(n, question.scope)}
-    allowed = {n: r for n, r in within.items() if question.allows(n, r)} or within
+    allowed = {n: r for n, r in within.items() if question.allows(n, r, jobs)} or within
     values = {name: question.objective.value(result) for name, result in allowed.items()}
     oracle = max(values, key=lambda name: values[name])
     return oracle, values[oracle]
