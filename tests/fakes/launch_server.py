@@ -64,8 +64,8 @@ class LaunchServer:
             connection.close()
 
     def launch(self, a: str, b: str, **wanted: Any) -> Reply:
-        """Ask for a launch, at 26/54 unless something else is said."""
-        body = {"jobs": [a, b], "split": "26/54", **wanted}
+        """Ask for a launch, at 26/50 unless something else is said."""
+        body = {"jobs": [a, b], "split": "26/50", **wanted}
         return self.ask("POST", "/v1/launches", body, "launch")
 
     def launched(self, a: str, b: str, **wanted: Any) -> str:

@@ -228,7 +228,7 @@ def test_one_that_was_never_begun_can_be_stopped(site: Site) -> None:
 
 def test_launches_of_the_command_line_are_adopted(site: Site) -> None:
     """`GET /v1/launches` shows all of this host; they hold their GPU, and a token may stop them."""
-    launch_id = detached(site.host, "one", "gemm", "--split", "26/54")
+    launch_id = detached(site.host, "one", "gemm", "--split", "26/50")
     _await(lambda: [one["launch_id"] for one in _active(site.server)] == [launch_id])
     assert site.server.launch("one", "gemm").code == "busy"
     assert site.server.stop_launch(launch_id)["state"] == "stopped"
@@ -251,7 +251,7 @@ def test_a_dry_run_starts_nothing(site: Site) -> None:
     reply = site.server.launch("one", "gemm", dry_run=True, then=[["triad", "gemm"]])
     assert reply.status == 200, reply.text
     first, second = reply.json["pairs"]
-    assert [job["units"] for job in first["jobs"]] == [34, 70]
+    assert [job["units"] for job in first["jobs"]] == [34, 66]
     assert first["jobs"][0]["environment"] == {
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "26",
         "CUDA_MPS_PIPE_DIRECTORY": str(site.host.pipe_dir),
@@ -269,7 +269,7 @@ def _more(**more: Any) -> dict[str, Any]:
 
 
 def _pair(a: str, b: str) -> dict[str, Any]:
-    return {"jobs": [a, b], "split": "26/54"}
+    return {"jobs": [a, b], "split": "26/50"}
 
 
 @pytest.mark.parametrize(
