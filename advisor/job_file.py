@@ -23,15 +23,7 @@ from typing import Any, TypedDict, Unpack, get_args
 from advisor import yaml_fields as read
 from advisor.errors import InputError
 from advisor.job import InputData, InputSource, Job, Progress, ProgressKind, Results
-from advisor.settings import LIMIT_VARIABLES
-
-RESERVED_VARIABLES = (
-    *LIMIT_VARIABLES,
-    "ADVISOR_GATE_FILE",
-    "ADVISOR_GPU",
-    "ADVISOR_PROGRESS_FILE",
-)
-"""Variables that a job may not set: they would lift its limit or hide its progress."""
+from advisor.settings import LIMIT_VARIABLES, OUR_VARIABLES
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _NAME_RULE = "small letters, digits, '.', '_' and '-', the first a letter or digit, at most 100"
@@ -159,10 +151,16 @@ def _workdir(field: read.Field) -> Path:
 def _env(field: read.Field) -> tuple[tuple[str, str], ...]:
     found = read.entries(field)
     for name, value in found.items():
-        if name in RESERVED_VARIABLES:
+        if name in LIMIT_VARIABLES:
             raise value.fault(
-                "a job may not set this variable, it belongs to the limit or the progress",
-                fix="drop it; the share is chosen with --shares",
+                "a job may not set this variable: it sets or lifts the limit of its share",
+                fix="drop it; the share is chosen with --shares or --split",
+            )
+        if name.startswith(OUR_VARIABLES):
+            raise value.fault(
+                f"a job may not set this variable: by those that begin with {OUR_VARIABLES} its "
+                "processes are found, counted and ended",
+                fix="drop it, or give it a name of your own",
             )
         if not name or "=" in name:
             raise value.fault("no variable can have this name")

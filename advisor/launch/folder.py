@@ -27,6 +27,7 @@ from advisor.errors import BusyError, InputError
 from advisor.launch.spec import LaunchSpec
 from advisor.launch.status import LaunchStatus
 from advisor.runtime.processes import wait_until
+from advisor.safe_files import PRIVATE_FILE, private_folder, writing_private
 from advisor.typed_json import parse, to_plain
 from advisor.whole_files import replace_file
 
@@ -93,7 +94,7 @@ class LaunchFolder:
 
     def ask_stop(self) -> None:
         """Ask the supervisor to stop the jobs in the safe order; again does nothing."""
-        (self.path / "stop").touch()
+        (self.path / "stop").touch(PRIVATE_FILE)
 
     def stop_asked(self) -> bool:
         """Whether somebody asked."""
@@ -121,12 +122,12 @@ class LaunchFolder:
         Raises:
             BusyError: there is or was one.
         """
-        with (self.path / "alive").open("wb") as file:
+        with writing_private(self.path / "alive") as file:
             # Locked before it is claimed: who sees the claim sees the lock.
             if not wait_until(lambda: _lock(file), _READERS_S):
                 raise self._has_one()
             try:
-                (self.path / "claim").touch(exist_ok=False)
+                (self.path / "claim").touch(PRIVATE_FILE, exist_ok=False)
             except FileExistsError as error:
                 raise self._has_one() from error
             yield
@@ -163,16 +164,22 @@ def find_folder(root: Path, launch_id: str) -> LaunchFolder:
 def create_folder(root: Path, spec: LaunchSpec) -> LaunchFolder:
     """The folder of a new launch, whole or not at all; one that is there stays as it is.
 
+    Args:
+        root: `launches` in the home; both are made where they are not there, and closed to others.
+        spec: What is wanted.
+
     Raises:
         OSError: it cannot be written.
+        UnsafeFileError: `root` or the home belongs to another user.
     """
     folder = LaunchFolder(root / spec.launch_id)
     if folder.path.exists():
         return folder
+    private_folder(root.parent, root.name)
     # Of its own for each try: two that make it at once do not meet in a draft.
     draft = root / f".{spec.launch_id}.{secrets.token_hex(4)}"
     try:
-        draft.mkdir(parents=True, mode=0o700)
+        private_folder(draft)
         replace_file(draft / "spec.json", dumps(spec))
         draft.rename(folder.path)
     except OSError:

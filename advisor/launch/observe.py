@@ -13,6 +13,7 @@ from advisor.launch.status import State
 from advisor.launch.watch import Watch
 from advisor.observations import Observation
 from advisor.results import verdict_flags
+from advisor.safe_files import writing_private
 
 OBSERVATIONS = "observations.jsonl"
 
@@ -118,7 +119,7 @@ def append_observation(folder: Path, seen: Observation) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    with (folder / OBSERVATIONS).open("ab") as file:
+    with writing_private(folder / OBSERVATIONS, "ab") as file:
         file.write(dumps(seen) + b"\n")
         file.flush()
         os.fsync(file.fileno())

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, update
 
 from advisor.errors import InputError, StoreError
 from advisor_data.schema import schema_state
-from advisor_data.sql_engine import address, make_engine, migrate, store_errors
+from advisor_data.sql_engine import address, make_engine, migrate, sqlite_path, store_errors
 from advisor_data.store import FILES_PREFIX, default_url
 from advisor_data.tables import VERSION_TABLE, changes
 
@@ -102,7 +102,7 @@ def _sqlite_file(url: str | None, home: Path) -> tuple[Engine, Path]:
             f"{address(engine.url)} is no SQLite file",
             fix="for PostgreSQL: pg_dump and pg_restore, as in docs/state.md",
         )
-    return engine, Path(engine.url.database.removeprefix("file:"))
+    return engine, sqlite_path(engine.url)
 
 
 def _has_content(file: Path) -> bool:

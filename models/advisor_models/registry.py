@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.errors import InputError, ModelError
+from advisor.safe_files import private_folder, writing_private
 from advisor_models.history import Action, Change, append, read_history, standing
 from advisor_models.manifest import (
     MANIFEST,
@@ -205,9 +206,8 @@ class Registry:
     @contextmanager
     def _locked(self) -> Generator[None]:
         """Nobody else changes anything; what a killed process left behind is gone."""
-        versions = self._folder / "versions"
-        versions.mkdir(parents=True, exist_ok=True)
-        with (self._folder / "lock").open("w") as lock:
+        versions = private_folder(self._folder, "versions")
+        with writing_private(self._folder / "lock", "r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             for draft in versions.glob(f"{_DRAFT}*"):
                 shutil.rmtree(draft)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from advisor.errors import InputError
 from advisor.job import InputData, Job, Progress
-from advisor.job_file import RESERVED_VARIABLES, find_job, inline_job, list_jobs, load_job
+from advisor.job_file import find_job, inline_job, list_jobs, load_job
+from advisor.settings import LIMIT_VARIABLES
 from advisor.yaml_fields import MAX_BYTES
 
 Write = Callable[[str], Path]
@@ -129,9 +130,12 @@ def test_fault_names_its_place(write: Write, text: str, where: str, what: str) -
     assert what in str(error.value)
 
 
-@pytest.mark.parametrize("variable", RESERVED_VARIABLES)
+OURS = ("GATE_FILE", "GPU", "LAUNCH", "PROGRESS_FILE", "RUNTIME_DIR", "HOME", "DATABASE_URL", "X")
+
+
+@pytest.mark.parametrize("variable", [*LIMIT_VARIABLES, *(f"ADVISOR_{name}" for name in OURS)])
 def test_job_cannot_lift_its_own_limit(write: Write, variable: str) -> None:
-    """A variable that sets the limit, the GPU or the progress is refused where it stands."""
+    """A variable that sets the limit, or by which processes are found, is refused where it is."""
     with pytest.raises(InputError, match=f"3:.*{variable}: a job may not set"):
         load_job(write(f"command: a\nenv:\n  {variable}: 1"))
 

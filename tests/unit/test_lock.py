@@ -5,9 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from other_user import MALLORY, as_user, mallory_does, mallory_starts, shared_folder
 
-from advisor.errors import BusyError
+from advisor.errors import BusyError, UnsafeFileError
 from advisor.runtime.lock import gpu_lock
+
+ALICE, BOB, GROUP = 54321, 54322, 54323
 
 HOLD = """
 import sys, time
@@ -49,13 +52,13 @@ def test_gpus_have_locks_of_their_own(tmp_path: Path) -> None:
 
 
 def test_killed_holder_lets_go(tmp_path: Path) -> None:
-    """After kill -9 nobody has to clean up, and a folder that is missing is made for all."""
+    """After kill -9 nobody has to clean up, and a folder that is missing is made for us alone."""
     folder = tmp_path / "run"
     command = [sys.executable, "-c", HOLD, str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        assert folder.stat().st_mode & 0o7777 == 0o1777
+        assert folder.stat().st_mode & 0o7777 == 0o700
         with pytest.raises(BusyError, match=f"by process {holder.pid}"), gpu_lock(folder, "GPU-1"):
             pytest.fail("both have it")
         holder.send_signal(signal.SIGKILL)
@@ -72,3 +75,68 @@ def test_a_launch_that_holds_a_gpu_is_named(tmp_path: Path) -> None:
         gpu_lock(tmp_path, "GPU-1"),
     ):
         pass
+
+
+# two users
+
+
+def test_nobody_else_can_hold_a_lock() -> None:
+    """A shared lock of another user would keep a GPU for ever; the file is out of reach."""
+    with shared_folder() as shared, gpu_lock(shared / "locks", "GPU-1"):
+        lock = next((shared / "locks").iterdir())
+        with mallory_starts("flock", "-s", "-n", lock, "true") as mallory:
+            assert mallory.wait(20) != 0
+        assert "PermissionError" in str(as_user(MALLORY, lambda: lock.open("rb")))
+
+
+def test_a_lock_folder_that_was_everybodys_is_closed() -> None:
+    """Older versions made it so; what is ours in it stays."""
+    with shared_folder() as shared:
+        folder = shared / "locks"
+        folder.mkdir()
+        folder.chmod(0o1777)
+        with gpu_lock(folder, "GPU-1"):
+            assert folder.stat().st_mode & 0o7777 == 0o1700
+
+
+@pytest.mark.parametrize("trap", ["ln -s", "ln"])
+def test_a_lock_is_no_way_to_another_file(trap: str) -> None:
+    """Another user's link at the name of a lock: nothing is cut, and nothing is written."""
+    with shared_folder() as shared:
+        precious = shared / "notes.txt"
+        precious.write_text("precious notes of the victim")
+        precious.chmod(0o666)  # else Linux refuses the second name (fs.protected_hardlinks)
+        mallory_does("mkdir", "-m", "1777", shared / "locks")
+        mallory_does(*trap.split(), precious, shared / "locks" / "GPU-1.lock")
+        with (
+            pytest.raises(UnsafeFileError, match="another user"),
+            gpu_lock(shared / "locks", "GPU-1"),
+        ):
+            pytest.fail("the trap was taken for a lock")
+        shared.joinpath("ours").mkdir(mode=0o700)
+        os.link(shared / "locks/GPU-1.lock", shared / "ours/GPU-1.lock", follow_symlinks=False)
+        with (
+            pytest.raises(UnsafeFileError, match="not a plain file"),
+            gpu_lock(shared / "ours", "GPU-1"),
+        ):
+            pytest.fail("the trap was taken for a lock")
+        assert precious.read_text() == "precious notes of the victim"
+
+
+def test_the_members_of_a_group_share_the_locks_that_root_has_made() -> None:
+    """They see each other, and nobody else can come in between."""
+    with shared_folder() as shared:
+        folder = shared / "locks"
+        folder.mkdir()
+        os.chown(folder, 0, GROUP)
+        folder.chmod(0o3770)
+
+        def lock() -> str:
+            with gpu_lock(folder, "GPU-1", "20260131-000000-ab12"):
+                return "held"
+
+        for user in (ALICE, BOB):
+            assert as_user(user, lock, (GROUP,)) == "held"
+            with gpu_lock(folder, "GPU-1", "20260131-000000-ab12"):
+                assert "has the launch 20260131" in str(as_user(user, lock, (GROUP,)))
+        assert "PermissionError" in str(as_user(MALLORY, lock))
