@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias, cast
 
 from fastapi import Depends, Request
 
+from advisor.runtime.home import serving_home
 from advisor.settings import Settings
 from advisor_api.engine import Engine
 from advisor_api.metrics import Metrics
@@ -26,6 +27,7 @@ class Service:
     Attributes:
         settings: What the environment says.
         options: What the command line says.
+        home: Name of its home, by which its launches are told from those of other services.
         store: Solo points, pair points and observations.
         state: Tokens, launches and the audit log, in the same database.
         registry: The models of this host.
@@ -37,6 +39,7 @@ class Service:
 
     settings: Settings
     options: ServeOptions
+    home: str
     store: Store
     state: ServiceState
     registry: Registry
@@ -51,10 +54,14 @@ def open_service(settings: Settings, options: ServeOptions, metrics: Metrics) ->
     """The service with its database open.
 
     Raises:
+        BusyError: another service has the home.
         InputError: the address of the database is none.
         StoreError: the database cannot be used, or its schema is not the one of this version.
+        UnsafeFileError: the home or the file of the database belongs to another user, or cannot be
+            closed to others.
     """
     with ExitStack() as stack:
+        home = stack.enter_context(serving_home(settings.home))
         store = stack.enter_context(open_store(settings.database_url, settings.home))
         state = stack.enter_context(open_service_state(settings.database_url, settings.home))
         registry = Registry(settings.home / "models")
@@ -63,6 +70,7 @@ def open_service(settings: Settings, options: ServeOptions, metrics: Metrics) ->
         yield Service(
             settings=settings,
             options=options,
+            home=home,
             store=store,
             state=state,
             registry=registry,
