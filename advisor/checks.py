@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.errors import StoreError
-from advisor.safe_files import private_folder
+from advisor.home import open_home
 from advisor.typed_json import parse, to_plain
 from advisor.whole_files import replace_file
 
@@ -125,7 +125,7 @@ def keep_check(check: CountCheck, home: Path) -> Path:
         OSError: it cannot be written.
     """
     path = check_path(home, check.gpu_model)
-    private_folder(home, CHECKS_FOLDER)
+    open_home(home, CHECKS_FOLDER)
     return replace_file(path, check_text(check).encode())
 
 

@@ -2,14 +2,15 @@
 
 A name is only a wish: what counts is what was opened. So links are not followed, nothing waits for
 a FIFO, and owner, kind and mode are read from the descriptor before anything is written, cut or
-locked. What is ours and open to others is closed; what we cannot close is refused, as PostgreSQL
-refuses a data folder that others may enter.
+locked. What we made and left open to others is closed. What may be there for others, or cannot be
+closed, is refused, as PostgreSQL refuses a data folder that others may enter.
 """
 
 import errno
 import os
+import re
 import stat
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -26,19 +27,26 @@ _NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EISDIR)
 """What opening says of a link, of a FIFO without a reader, of a device, of a folder."""
 
 
-def private_folder(base: Path, *below: str) -> Path:
+def private_folder(base: Path, *below: str, ours: re.Pattern[str] | None = None) -> Path:
     """A folder that only we may enter, `below` the other, each made or closed where it has to be.
+
+    Args:
+        base: The first one. It may be a folder that is there for more than this, such as /tmp, so
+            it is closed only where that can be nobody's loss.
+        below: Names of the others; they are inside, so they are closed.
+        ours: What we put into `base`. One that holds nothing else is what an older version made.
 
     Returns:
         The last one. A link of our own or of root stands for what it points to.
 
     Raises:
-        UnsafeFileError: one belongs to another user, is no folder, or cannot be closed to others.
+        UnsafeFileError: one belongs to another user, is no folder, or is open to others and may not
+            or cannot be closed.
         OSError: one cannot be made.
     """
-    folder = _private(base)
+    folder = _private(base, lambda found: _is_only_ours(base, found, ours))
     for name in below:
-        folder = _private(folder / name)
+        folder = _private(folder / name, lambda _: True)
     return folder
 
 
@@ -174,7 +182,7 @@ def _open(path: Path, flags: int, mode: int) -> int:
             return os.open(path, flags | os.O_EXCL, mode)
 
 
-def _private(path: Path) -> Path:
+def _private(path: Path, may_close: Callable[[os.stat_result], bool]) -> Path:
     path = _followed(path)
     make_folder(path)
     try:
@@ -184,10 +192,17 @@ def _private(path: Path) -> Path:
             raise _no_folder(path) from error
         raise
     try:
-        _close_to_others(path, descriptor)
+        _close_to_others(path, descriptor, may_close)
     finally:
         os.close(descriptor)
     return path
+
+
+def _is_only_ours(folder: Path, found: os.stat_result, ours: re.Pattern[str] | None) -> bool:
+    # Where all may write, it was made for all.
+    if ours is None or found.st_mode & stat.S_IWOTH:
+        return False
+    return all(ours.fullmatch(entry.name) for entry in folder.iterdir())
 
 
 def _followed(path: Path) -> Path:
@@ -199,12 +214,20 @@ def _followed(path: Path) -> Path:
     return path
 
 
-def _close_to_others(path: Path, descriptor: int) -> None:
+def _close_to_others(
+    path: Path, descriptor: int, may_close: Callable[[os.stat_result], bool] = lambda _: True
+) -> None:
     found = os.fstat(descriptor)
     if found.st_uid != os.geteuid():
         raise _of_others(path, found)
     if not found.st_mode & _GROUP_AND_OTHERS:
         return
+    if not may_close(found):
+        raise UnsafeFileError(
+            f"{path} is open to other users of the host, and may be there for them",
+            why=_about(found),
+            fix=f"choose a folder of its own, or close this one: chmod 0700 {path}",
+        )
     with suppress(OSError):
         mode = stat.S_IMODE(found.st_mode) & ~_GROUP_AND_OTHERS
         Path(f"/proc/self/fd/{descriptor}").chmod(mode)  # it may be opened as a path alone

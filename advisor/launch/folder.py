@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO
 
 from advisor.errors import BusyError, InputError
+from advisor.home import open_home
 from advisor.launch.spec import LaunchSpec
 from advisor.launch.status import LaunchStatus
 from advisor.runtime.processes import wait_until
@@ -175,7 +176,7 @@ def create_folder(root: Path, spec: LaunchSpec) -> LaunchFolder:
     folder = LaunchFolder(root / spec.launch_id)
     if folder.path.exists():
         return folder
-    private_folder(root.parent, root.name)
+    open_home(root.parent, root.name)
     # Of its own for each try: two that make it at once do not meet in a draft.
     draft = root / f".{spec.launch_id}.{secrets.token_hex(4)}"
     try:

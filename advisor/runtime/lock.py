@@ -7,6 +7,7 @@ meet on the GPU: who else computes there is asked of the driver before anything 
 
 import fcntl
 import os
+import re
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from advisor.errors import BusyError
 from advisor.safe_files import check_parents, open_file, private_folder, writing_private
 
 _GROUP_FILE = 0o660
+_OURS = re.compile(r".*\.lock")
 
 
 @contextmanager
@@ -60,7 +62,7 @@ def open_lock(folder: Path, name: str) -> Generator[IO[str]]:
         with os.fdopen(_open_for_group(folder / name), "r+") as file:
             yield file
     else:
-        with writing_private(private_folder(folder) / name, "r+") as file:
+        with writing_private(private_folder(folder, ours=_OURS) / name, "r+") as file:
             yield file
 
 

@@ -6,6 +6,7 @@ nvidia-cuda-mps-control), so nothing is believed that was not read back.
 """
 
 import os
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 
 _CLIENT_LIMIT = 48
 """Clients per GPU on Volta and newer before CUDA 13.1 (NVIDIA MPS documentation, limitations)."""
+
+_OURS = re.compile(r"[0-9A-Za-z-]{1,12}")
+"""What is in a runtime folder: `locks`, and a folder for each GPU."""
 
 _START_S = 10
 _CLIENT_S = 10
@@ -183,7 +187,7 @@ def _own_daemon(gpu: Gpu, runtime_dir: Path, environment: Mapping[str, str]) -> 
     check_parents(runtime_dir)
     pipe_dir = own_pipe_dir(gpu, runtime_dir)
     for name in (pipe_dir.name, "log"):
-        private_folder(runtime_dir, pipe_dir.parent.name, name)
+        private_folder(runtime_dir, pipe_dir.parent.name, name, ours=_OURS)
     log_dir = pipe_dir.with_name("log")
     control = Control(pipe_dir, environment)
     if _answers(control):

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from advisor.errors import InputError, StoreError
+from advisor.home import open_home
 from advisor.observations import Observation, Record
 from advisor.records import PairPoint, SoloPoint
-from advisor.safe_files import private_folder
 from advisor_data.file_store import FileStore
 
 FILES_PREFIX = "files:"
@@ -159,7 +159,7 @@ def default_url(home: Path) -> str:
     if not _has_sql() or (files.is_dir() and not database.exists()):
         return f"{FILES_PREFIX}{files}"
     try:
-        private_folder(home)
+        open_home(home)
     except OSError as error:
         raise StoreError(
             f"the folder {home} cannot be made",

@@ -8,6 +8,7 @@ from typing import Literal
 
 from advisor.errors import BusyError, InputError, SourceError
 from advisor.gpu import Gpu
+from advisor.home import open_home
 from advisor.runtime.backend import Backend
 from advisor.runtime.cu_mask_backend import CuMaskBackend
 from advisor.runtime.launcher import end_leftovers
@@ -16,7 +17,6 @@ from advisor.runtime.lock import gpu_lock
 from advisor.runtime.mps import PIPE_DIRECTORY, open_mps
 from advisor.runtime.processes import name_of, wait_until
 from advisor.runtime.uncapped import UncappedBackend
-from advisor.safe_files import private_folder
 from advisor.settings import Settings
 from advisor_profiling import amd, dcgm, nvml
 from advisor_profiling.bench import LiveBench
@@ -49,7 +49,7 @@ def live_bench(
     with live_backend(settings, gpu_name, mode) as backend:
         source = open_source(backend.gpu, source_name, settings)
         try:
-            folder = private_folder(settings.home, "logs", run)
+            folder = open_home(settings.home, "logs", run)
             quiet = HostQuiet(settings.lock_dir)
             yield LiveBench(backend, source, settings.job_environment(), folder, quiet)
         finally:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from store_points import point
 
 from advisor.errors import BusyError, StoreError, UnsafeFileError
 from advisor.gpu import Gpu
@@ -17,8 +18,8 @@ from advisor.launch.board import Board
 from advisor.launch.folder import LaunchFolder, create_folder
 from advisor.launch.spec import LaunchSpec, Pair
 from advisor.launch.status import LaunchStatus
-from advisor.runtime.home import serving_home
 from advisor.runtime.processes import wait_until
+from advisor.runtime.service_lock import serving_home
 from advisor.settings import Settings, read_settings
 from advisor.typed_json import parse
 from advisor_api import launch_keeper
@@ -28,6 +29,7 @@ from advisor_api.launch_tally import Tally
 from advisor_api.metrics import Metrics
 from advisor_api.options import ServeOptions
 from advisor_api.service import Service, open_service
+from advisor_data import open_store
 from advisor_data.service_state import LaunchRow
 
 GPU = Gpu(uuid="GPU-1", model="NVIDIA H200")
@@ -198,6 +200,21 @@ def test_a_folder_that_cannot_be_written_fails_the_launch(service: Service) -> N
     assert (kept(service, asked.launch_id).state, kept(service, asked.launch_id).code) == (
         "failed", "unsafe-file"
     )  # fmt: skip
+
+
+def test_a_damaged_page_is_in_the_log_of_a_service_that_starts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It starts all the same: the pages that it needs may be good."""
+    settings = read_settings({"ADVISOR_HOME": str(tmp_path), "ADVISOR_JOBS": str(tmp_path)})
+    with open_store(None, tmp_path) as store:
+        store.add([point(number) for number in range(500)])
+    file = tmp_path / "advisor.db"
+    with file.open("r+b") as database:
+        database.seek(file.stat().st_size // 2 // 4096 * 4096)
+        database.write(bytes(4096))
+    with caplog.at_level(logging.ERROR), open_service(settings, ServeOptions(), Metrics()):
+        assert wait_until(lambda: "advisor.db is damaged" in caplog.text, 20)
 
 
 # homes

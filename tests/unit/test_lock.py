@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -89,14 +90,17 @@ def test_nobody_else_can_hold_a_lock() -> None:
         assert "PermissionError" in str(as_user(MALLORY, lambda: lock.open("rb")))
 
 
-def test_a_lock_folder_that_was_everybodys_is_closed() -> None:
-    """Older versions made it so; what is ours in it stays."""
-    with shared_folder() as shared:
-        folder = shared / "locks"
-        folder.mkdir()
-        folder.chmod(0o1777)
-        with gpu_lock(folder, "GPU-1"):
-            assert folder.stat().st_mode & 0o7777 == 0o1700
+@pytest.mark.parametrize(("mode", "closed"), [(0o755, True), (0o775, True), (0o1777, False)])
+def test_a_lock_folder_of_ours_is_closed_unless_it_was_for_all(
+    tmp_path: Path, mode: int, closed: bool
+) -> None:
+    """Where all could write, somebody may hold what is there already."""
+    (tmp_path / "locks").mkdir()
+    (tmp_path / "locks/GPU-1.lock").touch()
+    (tmp_path / "locks").chmod(mode)
+    refused = nullcontext() if closed else pytest.raises(UnsafeFileError, match="chmod 0700")
+    with refused, gpu_lock(tmp_path / "locks", "GPU-1"):
+        assert (tmp_path / "locks").stat().st_mode & 0o7777 == 0o700
 
 
 @pytest.mark.parametrize("trap", ["ln -s", "ln"])

@@ -1,6 +1,7 @@
 """Folders and files that other users of the host must have no hand in."""
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from advisor.safe_files import (
     read_whole,
     writing_private,
 )
+
+OURS = re.compile(r"advisor\.db|launches")
 
 
 def mode(path: Path) -> int:
@@ -50,18 +53,44 @@ def test_what_was_open_is_closed(tmp_path: Path) -> None:
     database.write_text("secrets")
     home.chmod(0o755)
     database.chmod(0o664)
-    private_folder(home)
+    private_folder(home, ours=OURS)
     private_file(database)
     assert mode(home) == 0o700
     assert mode(database) == 0o600
     assert database.read_text() == "secrets"
 
 
+@pytest.mark.parametrize(
+    ("open_mode", "content"), [(0o755, "somebody's.txt"), (0o1777, "advisor.db"), (0o777, None)]
+)
+def test_a_folder_that_may_be_there_for_others_stays_open(
+    tmp_path: Path, open_mode: int, content: str | None
+) -> None:
+    """/tmp or /var/lib as a home, by mistake: closed by root, it would take the host down."""
+    home = tmp_path / "home"
+    home.mkdir()
+    home.chmod(open_mode)
+    if content:
+        (home / content).touch()
+    with pytest.raises(UnsafeFileError, match=f"may be there for them.*chmod 0700 {home}"):
+        private_folder(home, "launches", ours=OURS)
+    assert mode(home) == open_mode & 0o777 | open_mode & 0o1000
+    assert not (home / "launches").exists()
+
+
+def test_folders_inside_of_one_of_ours_are_closed(tmp_path: Path) -> None:
+    """Whatever is in them: nobody else has put it there."""
+    (tmp_path / "home/launches/20260131-120000-abcdef").mkdir(parents=True)
+    (tmp_path / "home/launches").chmod(0o777)
+    (tmp_path / "home").chmod(0o700)
+    assert mode(private_folder(tmp_path / "home", "launches")) == 0o700
+
+
 def test_a_link_of_our_own_stands_for_its_target(tmp_path: Path) -> None:
     """A home on another disk."""
     (tmp_path / "disk").mkdir(mode=0o755)
     (tmp_path / "home").symlink_to(tmp_path / "disk")
-    assert private_folder(tmp_path / "home") == tmp_path / "disk"
+    assert private_folder(tmp_path / "home", ours=OURS) == tmp_path / "disk"
     assert mode(tmp_path / "disk") == 0o700
 
 

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from advisor.errors import BusyError
+from advisor.home import open_home
 from advisor.runtime.lock import write_holder
-from advisor.safe_files import private_folder, writing_private
+from advisor.safe_files import writing_private
 from advisor.whole_files import replace_file
 
 _LOCK, _ID = "service.lock", "id"
@@ -25,7 +26,7 @@ def serving_home(home: Path) -> Generator[str]:
         BusyError: another service has it.
         UnsafeFileError: the home belongs to another user, or cannot be closed to others.
     """
-    with writing_private(private_folder(home) / _LOCK, "r+") as file:
+    with writing_private(open_home(home) / _LOCK, "r+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
