@@ -160,6 +160,18 @@ def read_whole(path: Path, most_bytes: int) -> bytes:
     return data
 
 
+def others_write_to(folder: Path) -> bool:
+    """Whether somebody who is neither root nor we may put files into a folder that is there.
+
+    Members of a group to which we gave it are those whom we chose.
+    """
+    try:
+        found = folder.stat()
+    except OSError:
+        return False
+    return found.st_uid not in (0, os.geteuid()) or bool(found.st_mode & stat.S_IWOTH)
+
+
 def belongs_to_us(path: Path) -> bool:
     """Whether something is there that is ours."""
     try:

@@ -5,6 +5,7 @@
     alive               locked while that supervisor lives
     status.json         where it stands; replaced as a whole, about once a second
     stop                made by whoever wants it stopped
+    reserve             room for the last words, should the disk be full by then
     observations.jsonl  one line for each pair that ran
     N-a/, N-b/          counter, gate and output of the jobs of pair N
 
@@ -13,11 +14,12 @@ Files, since they outlive every process: a server can be killed and find its lau
 
 import fcntl
 import json
+import os
 import re
 import secrets
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +36,9 @@ from advisor.whole_files import replace_file
 
 _READERS_S = 1.0
 """Who asks whether a supervisor lives holds its lock for an instant."""
+
+_RESERVE_BYTES = 256 << 10
+"""A status and an observation have a few kilobytes each."""
 
 _ID_LENGTH = 100
 _ID = re.compile(rf"[0-9a-zA-Z-]{{1,{_ID_LENGTH}}}")
@@ -92,6 +97,15 @@ class LaunchFolder:
             OSError: it cannot be written; the status before stays.
         """
         replace_file(self.path / "status.json", dumps(status))
+
+    def keep_reserve(self) -> None:
+        """Keep room on the disk; where there is none, nothing happens."""
+        with suppress(OSError), writing_private(self.path / "reserve") as file:
+            os.posix_fallocate(file.fileno(), 0, _RESERVE_BYTES)
+
+    def free_reserve(self) -> None:
+        """Give the room back to whatever is to be written now."""
+        (self.path / "reserve").unlink(missing_ok=True)
 
     def ask_stop(self) -> None:
         """Ask the supervisor to stop the jobs in the safe order; again does nothing."""

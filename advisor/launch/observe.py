@@ -117,12 +117,21 @@ def append_observation(folder: Path, seen: Observation) -> None:
     """Add a line to the launch's observations; it is on disk when this returns.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it cannot be written; the lines before are as they were.
     """
     with writing_private(folder / OBSERVATIONS, "ab") as file:
-        file.write(dumps(seen) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+        before = os.fstat(file.fileno()).st_size
+        try:
+            _write_all(file.fileno(), dumps(seen) + b"\n")
+            os.fsync(file.fileno())
+        except OSError:
+            os.ftruncate(file.fileno(), before)
+            raise
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def _with_forecast(

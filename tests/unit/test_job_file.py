@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from other_user import mallory_does, shared_folder
 
 from advisor.errors import InputError
 from advisor.job import InputData, Job, Progress
-from advisor.job_file import find_job, inline_job, list_jobs, load_job
-from advisor.settings import LIMIT_VARIABLES
+from advisor.job_file import find_job, inline_job, list_jobs, load_job, sound_jobs
+from advisor.settings import LIMIT_VARIABLES, read_settings
 from advisor.yaml_fields import MAX_BYTES
 
 Write = Callable[[str], Path]
@@ -158,6 +159,29 @@ def test_file_that_is_no_job(tmp_path: Path, data: bytes, what: str) -> None:
     path.write_bytes(data)
     with pytest.raises(InputError, match=what):
         load_job(path)
+
+
+@pytest.mark.parametrize("theirs", ["hers", "for all"])
+def test_jobs_of_others_in_the_current_folder_are_refused(
+    theirs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their commands would run as us; with ADVISOR_JOBS somebody has said that they may."""
+    with shared_folder() as shared:
+        if theirs == "hers":
+            mallory_does("mkdir", "-m", "0755", shared / "jobs")
+        else:
+            (shared / "jobs").mkdir()
+            (shared / "jobs").chmod(0o777)
+        monkeypatch.chdir(shared)
+        here = Path("jobs")
+        with pytest.raises(InputError, match=f"export ADVISOR_JOBS={shared}/jobs"):
+            find_job("train", here)
+        with pytest.raises(InputError, match="another user's"):
+            list_jobs(here)
+        jobs, (fault,) = sound_jobs(here)
+        assert (jobs, "another user's" in str(fault)) == ([], True)
+        assert list_jobs(read_settings({"ADVISOR_JOBS": "jobs"}).jobs_dir) == []
+        assert list_jobs(shared / "nowhere") == []
 
 
 def test_file_that_is_not_there(tmp_path: Path) -> None:
