@@ -125,7 +125,7 @@ def test_the_group_shares_a_folder_for_locks_and_nobody_else_enters(
         pytest.skip("needs root, whose folders they are")
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/group").write_text("root:x:0:\nadvisor:x:54323:\n")
-    (tmp_path / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n")
+    (tmp_path / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\n")
     run(made, "--create", f"--root={tmp_path}", DEPLOY / "advisor.tmpfiles.conf")
     folder = tmp_path / "run/advisor"
     for path in (folder, folder / "locks"):
