@@ -117,8 +117,9 @@ Files and bundled points stay, so a bundled profile that was hidden is back.
 `observation-MONTH.jsonl` |
 
 SQLite files are upgraded when they are opened, and closed to other users of the host. On a network
-file system use `files:` or PostgreSQL: SQLite's write-ahead log needs all its users on one host (https://www.sqlite.org/wal.html). Backup,
-restore and what else a service keeps: [state.md](state.md).
+file system use `files:` or PostgreSQL: SQLite's write-ahead log needs all its users on one host
+(https://www.sqlite.org/wal.html). Backup, restore and what else a service keeps:
+[state.md](state.md).
 """
 
 
