@@ -69,9 +69,10 @@ def check_parents(path: Path) -> None:
         UnsafeFileError: a folder above `path` belongs to another user, or others may write to it
             and it has no sticky bit.
     """
+    trusted = {os.geteuid(), *_root()}
     for folder in path.resolve().parents:
         found = folder.stat() if folder.exists() else None
-        if found and (found.st_uid not in (0, os.geteuid()) or _swappable(found)):
+        if found and (found.st_uid not in trusted or _swappable(found)):
             raise UnsafeFileError(
                 f"{path} is in {folder}, in which other users may replace it",
                 why=_about(found),
@@ -254,6 +255,18 @@ def _close_to_others(
 
 def _is_plain(found: os.stat_result) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+
+
+def _root() -> set[int]:
+    """Numbers that stand for root.
+
+    In a user namespace, as containers without root have it, the host's root is one of those without
+    a number, who all get the same one (man 7 user_namespaces).
+    """
+    whole = ["0", "0", "4294967295"]
+    if Path("/proc/self/uid_map").read_text().split() == whole:
+        return {0}
+    return {0, int(Path("/proc/sys/kernel/overflowuid").read_text())}
 
 
 def _swappable(found: os.stat_result) -> bool:

@@ -1,5 +1,6 @@
 """Folders and files that other users of the host must have no hand in."""
 
+import ctypes
 import os
 import re
 import stat
@@ -203,3 +204,23 @@ def test_a_folder_above_that_others_may_change_is_refused() -> None:
         shared.chmod(0o777)
         with pytest.raises(UnsafeFileError, match="user 0 and has mode 0777"):
             check_parents(shared / "locks")
+
+
+def test_the_root_of_the_host_is_trusted_in_a_container_without_root() -> None:
+    """There / and /tmp belong to a number that stands for nobody in particular."""
+
+    def in_a_namespace() -> str:
+        library = ctypes.CDLL(None)
+        library.prctl(4, 1)  # PR_SET_DUMPABLE: what is ours in /proc stays ours
+        if library.unshare(0x10000000):  # CLONE_NEWUSER
+            return "not allowed"
+        Path("/proc/self/uid_map").write_text(f"1000 {MALLORY} 1")
+        assert (os.geteuid(), Path("/tmp").stat().st_uid) == (1000, 65534)
+        check_parents(Path("/tmp/advisor-1000/locks"))
+        return "trusted"
+
+    with shared_folder():
+        said = as_user(MALLORY, in_a_namespace)
+    if said == "not allowed":
+        pytest.skip("user namespaces are off")
+    assert said == "trusted"
