@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.errors import StoreError
+from advisor.home import open_home
 from advisor.typed_json import parse, to_plain
 from advisor.whole_files import replace_file
 
@@ -124,7 +125,7 @@ def keep_check(check: CountCheck, home: Path) -> Path:
         OSError: it cannot be written.
     """
     path = check_path(home, check.gpu_model)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    open_home(home, CHECKS_FOLDER)
     return replace_file(path, check_text(check).encode())
 
 

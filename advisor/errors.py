@@ -98,3 +98,10 @@ class UnsafeCountError(AdvisorError):
 
     code = "unsafe-count"
     exit_code = 12
+
+
+class UnsafeFileError(AdvisorError):
+    """Another user of the host could read, change or swap a file or folder that must be ours."""
+
+    code = "unsafe-file"
+    exit_code = 13

@@ -23,15 +23,8 @@ from typing import Any, TypedDict, Unpack, get_args
 from advisor import yaml_fields as read
 from advisor.errors import InputError
 from advisor.job import InputData, InputSource, Job, Progress, ProgressKind, Results
-from advisor.settings import LIMIT_VARIABLES
-
-RESERVED_VARIABLES = (
-    *LIMIT_VARIABLES,
-    "ADVISOR_GATE_FILE",
-    "ADVISOR_GPU",
-    "ADVISOR_PROGRESS_FILE",
-)
-"""Variables that a job may not set: they would lift its limit or hide its progress."""
+from advisor.safe_files import others_write_to
+from advisor.settings import LIMIT_VARIABLES, OUR_VARIABLES
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _NAME_RULE = "small letters, digits, '.', '_' and '-', the first a letter or digit, at most 100"
@@ -91,9 +84,13 @@ def list_jobs(jobs_dir: Path) -> list[Job]:
 
 
 def sound_jobs(jobs_dir: Path) -> tuple[list[Job], list[InputError]]:
-    """The jobs of a folder, by name, and what is wrong with the other files of it."""
+    """The jobs of a folder, by name, and what is wrong with the other files of it, or with it."""
     jobs, faults = list[Job](), list[InputError]()
-    for name in _names(jobs_dir):
+    try:
+        names = _names(jobs_dir)
+    except InputError as fault:
+        return [], [fault]
+    for name in names:
         try:
             jobs.append(_load_named(jobs_dir, name))
         except InputError as fault:
@@ -117,6 +114,14 @@ def inline_job(name: str, command: Sequence[str], **progress: Unpack[ProgressOpt
 
 
 def _names(jobs_dir: Path) -> list[str]:
+    # Nobody has named a relative one: it is what the folder in which we stand happens to have.
+    if not jobs_dir.is_absolute() and others_write_to(jobs_dir):
+        raise InputError(
+            f"the jobs in {jobs_dir.absolute()} may be another user's",
+            why="the folder belongs to somebody else, or all may write to it, and what its files "
+            "say would run as you",
+            fix=f"if you trust them: export ADVISOR_JOBS={jobs_dir.absolute()}",
+        )
     return sorted(file.stem for file in jobs_dir.glob("*.yaml"))
 
 
@@ -159,10 +164,16 @@ def _workdir(field: read.Field) -> Path:
 def _env(field: read.Field) -> tuple[tuple[str, str], ...]:
     found = read.entries(field)
     for name, value in found.items():
-        if name in RESERVED_VARIABLES:
+        if name in LIMIT_VARIABLES:
             raise value.fault(
-                "a job may not set this variable, it belongs to the limit or the progress",
-                fix="drop it; the share is chosen with --shares",
+                "a job may not set this variable: it sets or lifts the limit of its share",
+                fix="drop it; the share is chosen with --shares or --split",
+            )
+        if name.startswith(OUR_VARIABLES):
+            raise value.fault(
+                f"a job may not set this variable: by those that begin with {OUR_VARIABLES} its "
+                "processes are found, counted and ended",
+                fix="drop it, or give it a name of your own",
             )
         if not name or "=" in name:
             raise value.fault("no variable can have this name")

@@ -8,8 +8,18 @@ from pathlib import Path
 
 from advisor.errors import InputError
 from advisor.gpu import PERCENTAGE
+from advisor.safe_files import belongs_to_us
+
+OUR_VARIABLES = "ADVISOR_"
+"""How the names of all our variables begin; jobs get theirs from us alone."""
 
 RUNTIME_DIR = "ADVISOR_RUNTIME_DIR"
+
+HOST_FOLDER = Path("/run/advisor")
+"""For a group of users of the host, where root has made it (deploy/advisor.tmpfiles.conf)."""
+
+SECRETS = ("ADVISOR_DATABASE_URL", "ADVISOR_TOKEN", "PGPASSWORD")
+"""Variables that no job and no daemon gets to see."""
 
 MIN_SPEED = 0.4
 """Relative speed that every job keeps unless another one is asked for.
@@ -37,11 +47,14 @@ class Settings:
 
     Attributes:
         home: Where points are kept: `ADVISOR_HOME`, else `$XDG_DATA_HOME/advisor`.
-        runtime_dir: Sockets, locks and logs of running jobs: `ADVISOR_RUNTIME_DIR`, else
-            `$XDG_RUNTIME_DIR/advisor`, else `/tmp/advisor-<uid>`. Socket paths must stay short.
-        lock_dir: Locks that all users of the host share: `ADVISOR_LOCK_DIR`, else
-            `/tmp/advisor-locks`.
-        jobs_dir: `ADVISOR_JOBS`, else `./jobs`, else the jobs beside a source checkout.
+        runtime_dir: Sockets and logs of running jobs: `ADVISOR_RUNTIME_DIR`, else
+            `$XDG_RUNTIME_DIR/advisor` where that is ours, else `/run/advisor/<uid>` where root has
+            made `/run/advisor` for us, else `/tmp/advisor-<uid>`. Socket paths must stay short.
+        lock_dir: Locks of GPUs: `ADVISOR_LOCK_DIR`, else `/run/advisor/locks` where root has made
+            it for us, else `/tmp/advisor-<uid>/locks`, which is the same for all sessions of a
+            user; where somebody else was there first, `locks` in `runtime_dir`.
+        jobs_dir: `ADVISOR_JOBS`, else `./jobs`, else the jobs beside a source checkout. A relative
+            one is that of the current folder, which may be somebody else's.
         database_url: `ADVISOR_DATABASE_URL`; None: SQLite in `home`.
         mps_pipe_dir: `CUDA_MPS_PIPE_DIRECTORY`: a daemon that is already there; None: our own.
         dcgm_url: `ADVISOR_DCGM_URL`, address of a dcgm-exporter.
@@ -61,19 +74,25 @@ class Settings:
     environment: Mapping[str, str]
 
     def job_environment(self) -> dict[str, str]:
-        """The environment without the variables that set or lift a limit."""
-        kept = {k: v for k, v in self.environment.items() if k not in LIMIT_VARIABLES}
+        """The environment without secrets and without the variables that set or lift a limit."""
+        left_out = (*LIMIT_VARIABLES, *SECRETS)
+        kept = {k: v for k, v in self.environment.items() if k not in left_out}
         return {**kept, RUNTIME_DIR: str(self.runtime_dir)}
+
+    def secrets(self) -> dict[str, str]:
+        """The secrets of the environment."""
+        return {k: v for k, v in self.environment.items() if k in SECRETS}
 
 
 def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
     """Settings from `environment`."""
     data_home = environment.get("XDG_DATA_HOME") or Path.home() / ".local/share"
     pipe_dir = environment.get("CUDA_MPS_PIPE_DIRECTORY")
+    runtime_dir = _runtime_dir(environment).absolute()
     return Settings(
         home=Path(environment.get("ADVISOR_HOME") or Path(data_home) / "advisor").absolute(),
-        runtime_dir=_runtime_dir(environment).absolute(),
-        lock_dir=Path(environment.get("ADVISOR_LOCK_DIR") or "/tmp/advisor-locks").absolute(),
+        runtime_dir=runtime_dir,
+        lock_dir=_lock_dir(environment, runtime_dir).absolute(),
         jobs_dir=_jobs_dir(environment),
         database_url=environment.get("ADVISOR_DATABASE_URL") or None,
         mps_pipe_dir=Path(pipe_dir).absolute() if pipe_dir else None,
@@ -105,13 +124,37 @@ def _min_speed(given: str | None) -> float:
 def _runtime_dir(environment: Mapping[str, str]) -> Path:
     if given := environment.get(RUNTIME_DIR):
         return Path(given)
-    if per_user := environment.get("XDG_RUNTIME_DIR"):
+    # After `su` or `sudo -E` it may be another user's.
+    per_user = environment.get("XDG_RUNTIME_DIR")
+    if per_user and belongs_to_us(Path(per_user)):
         return Path(per_user) / "advisor"
+    return HOST_FOLDER / str(os.getuid()) if _is_for_us(HOST_FOLDER) else _last_resort()
+
+
+def _lock_dir(environment: Mapping[str, str], runtime_dir: Path) -> Path:
+    if given := environment.get("ADVISOR_LOCK_DIR"):
+        return Path(given)
+    if _is_for_us(HOST_FOLDER / "locks"):
+        return HOST_FOLDER / "locks"
+    same_for_all_sessions = _last_resort()
+    taken = same_for_all_sessions.exists() and not belongs_to_us(same_for_all_sessions)
+    return (runtime_dir if taken else same_for_all_sessions) / "locks"
+
+
+def _last_resort() -> Path:
     return Path(f"/tmp/advisor-{os.getuid()}")
+
+
+def _is_for_us(folder: Path) -> bool:
+    """Whether root has made a folder in which we may make something."""
+    try:
+        return folder.stat().st_uid == 0 and os.access(folder, os.W_OK | os.X_OK)
+    except OSError:
+        return False
 
 
 def _jobs_dir(environment: Mapping[str, str]) -> Path:
     if given := environment.get("ADVISOR_JOBS"):
-        return Path(given)
+        return Path(given).absolute()
     here, checkout = Path("jobs"), Path(__file__).parent.parent / "jobs"
     return here if here.is_dir() or not checkout.is_dir() else checkout

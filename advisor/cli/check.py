@@ -14,6 +14,7 @@ from advisor.cli.check_text import check_lines, step_line
 from advisor.cli.options import AsJson
 from advisor.errors import InputError
 from advisor.gpu import Gpu
+from advisor.home import open_home
 from advisor.settings import Settings, read_settings
 from advisor.typed_json import to_plain
 from advisor_profiling.clock import LiveClock
@@ -112,7 +113,8 @@ def _run(
     def report(step: Step) -> None:
         console.print(f"  {step_line(step)}", highlight=False, markup=False, soft_wrap=True)
 
-    folder = settings.home / "logs" / f"check-{LiveClock().utc().replace(':', '')}"
+    run = f"check-{LiveClock().utc().replace(':', '')}"
+    folder = open_home(settings.home, "logs", run)
     with (
         stoppable(console),
         live_backend(settings, gpu, "mps") as backend,

@@ -1,8 +1,11 @@
-"""The process behind one launch: `python -m advisor.cli.supervise FOLDER`.
+"""The process behind one launch: `python -P -m advisor.cli.supervise FOLDER`.
 
-`advisor launch` and the service start it; people do not.
+`advisor launch` and the service start it; people do not. Its secrets come as JSON through its
+standard input (advisor/launch/spawn.py).
 """
 
+import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Generator
@@ -31,9 +34,6 @@ from advisor_profiling.live import (
     with_units,
 )
 
-SECRETS = ("ADVISOR_DATABASE_URL", "ADVISOR_TOKEN", "PGPASSWORD")
-"""Variables of the supervisor that no job gets to see."""
-
 
 def supervise(folder: Path) -> None:
     """Run the launch of a folder to its end.
@@ -54,8 +54,7 @@ def _open_stage(launch: LaunchFolder, spec: LaunchSpec, settings: Settings) -> G
     gpu = find_gpu(spec.gpu)
     with gpu_lock(settings.lock_dir, gpu.uuid, spec.launch_id):
         gpu = with_units(gpu, settings)
-        base = settings.job_environment()
-        environment = {name: value for name, value in base.items() if name not in SECRETS}
+        environment = settings.job_environment()
         source = open_source(gpu, None, settings)
 
         def backend_of(way: LaunchWay) -> Backend:
@@ -111,6 +110,9 @@ def _stoppable() -> Generator[Callable[[], bool]]:
 
 
 def _main() -> int:
+    # Into the variables that the driver of a database reads; who looks from outside sees those
+    # that the process was started with.
+    os.environ.update(json.loads(sys.stdin.buffer.read() or b"{}"))
     try:
         supervise(Path(sys.argv[1]))
     except AdvisorError as error:

@@ -67,6 +67,7 @@ class Board:
     def close(self, state: State) -> None:
         """The last word."""
         self.status = replace(self.status, state=state, ended_at=now())
+        self._folder.free_reserve()
         wait_until(self._write, _LAST_WORD_S, poll_s=0.5)
 
     def _write(self) -> bool:

@@ -5,6 +5,7 @@
     alive               locked while that supervisor lives
     status.json         where it stands; replaced as a whole, about once a second
     stop                made by whoever wants it stopped
+    reserve             room for the last words, should the disk be full by then
     observations.jsonl  one line for each pair that ran
     N-a/, N-b/          counter, gate and output of the jobs of pair N
 
@@ -13,25 +14,31 @@ Files, since they outlive every process: a server can be killed and find its lau
 
 import fcntl
 import json
+import os
 import re
 import secrets
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
 from advisor.errors import BusyError, InputError
+from advisor.home import open_home
 from advisor.launch.spec import LaunchSpec
 from advisor.launch.status import LaunchStatus
 from advisor.runtime.processes import wait_until
+from advisor.safe_files import PRIVATE_FILE, private_folder, writing_private
 from advisor.typed_json import parse, to_plain
 from advisor.whole_files import replace_file
 
 _READERS_S = 1.0
 """Who asks whether a supervisor lives holds its lock for an instant."""
+
+_RESERVE_BYTES = 256 << 10
+"""A status and an observation have a few kilobytes each."""
 
 _ID_LENGTH = 100
 _ID = re.compile(rf"[0-9a-zA-Z-]{{1,{_ID_LENGTH}}}")
@@ -91,9 +98,18 @@ class LaunchFolder:
         """
         replace_file(self.path / "status.json", dumps(status))
 
+    def keep_reserve(self) -> None:
+        """Keep room on the disk; where there is none, nothing happens."""
+        with suppress(OSError), writing_private(self.path / "reserve") as file:
+            os.posix_fallocate(file.fileno(), 0, _RESERVE_BYTES)
+
+    def free_reserve(self) -> None:
+        """Give the room back to whatever is to be written now."""
+        (self.path / "reserve").unlink(missing_ok=True)
+
     def ask_stop(self) -> None:
         """Ask the supervisor to stop the jobs in the safe order; again does nothing."""
-        (self.path / "stop").touch()
+        (self.path / "stop").touch(PRIVATE_FILE)
 
     def stop_asked(self) -> bool:
         """Whether somebody asked."""
@@ -121,12 +137,12 @@ class LaunchFolder:
         Raises:
             BusyError: there is or was one.
         """
-        with (self.path / "alive").open("wb") as file:
+        with writing_private(self.path / "alive") as file:
             # Locked before it is claimed: who sees the claim sees the lock.
             if not wait_until(lambda: _lock(file), _READERS_S):
                 raise self._has_one()
             try:
-                (self.path / "claim").touch(exist_ok=False)
+                (self.path / "claim").touch(PRIVATE_FILE, exist_ok=False)
             except FileExistsError as error:
                 raise self._has_one() from error
             yield
@@ -163,16 +179,22 @@ def find_folder(root: Path, launch_id: str) -> LaunchFolder:
 def create_folder(root: Path, spec: LaunchSpec) -> LaunchFolder:
     """The folder of a new launch, whole or not at all; one that is there stays as it is.
 
+    Args:
+        root: `launches` in the home; both are made where they are not there, and closed to others.
+        spec: What is wanted.
+
     Raises:
         OSError: it cannot be written.
+        UnsafeFileError: `root` or the home belongs to another user.
     """
     folder = LaunchFolder(root / spec.launch_id)
     if folder.path.exists():
         return folder
+    open_home(root.parent, root.name)
     # Of its own for each try: two that make it at once do not meet in a draft.
     draft = root / f".{spec.launch_id}.{secrets.token_hex(4)}"
     try:
-        draft.mkdir(parents=True, mode=0o700)
+        private_folder(draft)
         replace_file(draft / "spec.json", dumps(spec))
         draft.rename(folder.path)
     except OSError:

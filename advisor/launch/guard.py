@@ -4,7 +4,7 @@ The kernel ends a job with its supervisor, but not the workers that the job star
 safe order. The supervisor writes a byte now and then; when the pipe closes without a farewell, or
 nothing comes for minutes, this process ends whatever carries the mark of the launch.
 
-Run as `python -m advisor.launch.guard FOLDER GPU_UUID SILENCE_S [PIPE_DIRECTORY]`.
+Run as `python -P -m advisor.launch.guard FOLDER GPU_UUID SILENCE_S [PIPE_DIRECTORY]`.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ class ProcessGuard:
         pipe_dir = [str(backend.control.pipe_dir)] if isinstance(backend, MpsBackend) else []
         arguments = [str(folder), backend.gpu.uuid, str(silence_s), *pipe_dir]
         self._process = subprocess.Popen(
-            [python(), "-m", "advisor.launch.guard", *arguments],
+            [python(), "-P", "-m", "advisor.launch.guard", *arguments],
             env=dict(environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

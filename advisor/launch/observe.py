@@ -13,6 +13,7 @@ from advisor.launch.status import State
 from advisor.launch.watch import Watch
 from advisor.observations import Observation
 from advisor.results import verdict_flags
+from advisor.safe_files import writing_private
 
 OBSERVATIONS = "observations.jsonl"
 
@@ -116,12 +117,21 @@ def append_observation(folder: Path, seen: Observation) -> None:
     """Add a line to the launch's observations; it is on disk when this returns.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it cannot be written; the lines before are as they were.
     """
-    with (folder / OBSERVATIONS).open("ab") as file:
-        file.write(dumps(seen) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+    with writing_private(folder / OBSERVATIONS, "ab") as file:
+        before = os.fstat(file.fileno()).st_size
+        try:
+            _write_all(file.fileno(), dumps(seen) + b"\n")
+            os.fsync(file.fileno())
+        except OSError:
+            os.ftruncate(file.fileno(), before)
+            raise
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def _with_forecast(

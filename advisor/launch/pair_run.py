@@ -177,7 +177,7 @@ class PairRun:
 
     def _remember(self, seen: Observation) -> None:
         try:
-            append_observation(self._folder.path, seen)
+            self._append(seen)
         except OSError as error:
             self._board.warn(f"the observation could not be written: {error.strerror}")
         try:
@@ -185,6 +185,14 @@ class PairRun:
         except (AdvisorError, OSError) as error:
             # It is in the folder, from where it can be brought in.
             self._board.warn(f"the observation is not in the store: {error}")
+
+    def _append(self, seen: Observation) -> None:
+        try:
+            append_observation(self._folder.path, seen)
+        except OSError:
+            # A disk that is full: hours of running are worth the room that was kept for this.
+            self._folder.free_reserve()
+            append_observation(self._folder.path, seen)
 
 
 def _state(ending: Ending, watch: Watch) -> State:

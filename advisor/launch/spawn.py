@@ -1,10 +1,13 @@
 """Starts the supervisor of a launch, which outlives whoever asked for it."""
 
+import json
 import subprocess
 import threading
+from contextlib import suppress
 
 from advisor.launch.folder import LaunchFolder
-from advisor.settings import Settings, python
+from advisor.safe_files import writing_private
+from advisor.settings import SECRETS, Settings, python
 
 LOG = "supervisor.log"
 
@@ -17,15 +20,20 @@ def spawn_supervisor(folder: LaunchFolder, settings: Settings) -> subprocess.Pop
     Raises:
         OSError: it cannot be started.
     """
-    with (folder.path / LOG).open("ab") as log:
+    with writing_private(folder.path / LOG, "ab") as log:
         process = subprocess.Popen(
-            [python(), "-m", "advisor.cli.supervise", str(folder.path)],
-            env=dict(settings.environment),
-            stdin=subprocess.DEVNULL,
+            # -P: a folder in which somebody stands may have a module of any name.
+            [python(), "-P", "-m", "advisor.cli.supervise", str(folder.path)],
+            env={k: v for k, v in settings.environment.items() if k not in SECRETS},
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=log,
             start_new_session=True,
         )
+    assert process.stdin is not None
+    # What is in the environment stays to be read for as long as the process lives.
+    with suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(json.dumps(settings.secrets()).encode())
     # Where whoever asked lives longer, nothing stays in the table of processes.
     threading.Thread(target=process.wait, daemon=True).start()
     return process

@@ -62,6 +62,7 @@ def _run_pairs(
 ) -> State:
     endings: list[Ending] = []
     for number, pair in enumerate(spec.pairs):
+        folder.keep_reserve()
         board.enter(
             "starting",
             pair_number=number,

@@ -17,11 +17,15 @@ from advisor.progress import FILE_BYTES, HOLD
 from advisor.runtime.backend import Backend, Granted
 from advisor.runtime.processes import marked_pids, wait_until
 from advisor.runtime.running_job import LEAVE_S, PROGRESS_MARK, RunningJob, send_signal
-from advisor.settings import RUNTIME_DIR, python
+from advisor.safe_files import writing_private
+from advisor.settings import OUR_VARIABLES, RUNTIME_DIR, python
+
+_REPEAT = Path(__file__).with_name("repeat.py")
 
 GPU_MARK = "ADVISOR_GPU"
 """Every job carries the UUID of its GPU in this variable, so that left-over ones are found."""
 
+_GATE = struct.pack("<qq", HOLD, 0)
 _PR_SET_PDEATHSIG = 1
 
 
@@ -48,12 +52,13 @@ class Proven:
         Raises:
             JobError: the command cannot be started.
         """
-        (self.folder / "progress").write_bytes(bytes(FILE_BYTES))
-        (self.folder / "gate").write_bytes(struct.pack("<qq", HOLD, 0))
+        for name, content in (("progress", bytes(FILE_BYTES)), ("gate", _GATE)):
+            with writing_private(self.folder / name) as file:
+                file.write(content)
         runs = self.job.progress.kind == "runs"
-        repeat = (python(), "-m", "advisor.runtime.repeat") if runs else ()
+        repeat = (python(), "-I", "-S", str(_REPEAT)) if runs else ()
         command = (*repeat, *self.job.command)
-        with (self.folder / "output.log").open("wb") as output:
+        with writing_private(self.folder / "output.log") as output:
             process = _popen(self.job, command, self.environment, output.fileno())
         return RunningJob(self.job, self.share, self.backend, self.granted, self.folder, process)
 
@@ -141,9 +146,12 @@ def _environment(
     job: Job, share: Share, backend: Backend, base: Mapping[str, str], folder: Path
 ) -> dict[str, str]:
     gate = {"ADVISOR_GATE_FILE": str(folder / "gate")} if job.progress.gate else {}
+    # Job files that set one of ours are refused; a launch that waits may be older than that.
+    marks = {name: value for name, value in base.items() if name.startswith(OUR_VARIABLES)}
     return {
         **base,
         **dict(job.env),
+        **marks,
         "PYTHONUNBUFFERED": "1",
         PROGRESS_MARK: str(folder / "progress"),
         **gate,

@@ -6,6 +6,7 @@ nvidia-cuda-mps-control), so nothing is believed that was not read back.
 """
 
 import os
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +17,15 @@ from advisor.runtime.backend import Granted, check_environments
 from advisor.runtime.limit import Seen, look
 from advisor.runtime.mps_control import Control
 from advisor.runtime.processes import owner_of, wait_until
+from advisor.safe_files import check_parents, private_folder
 
 PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 
 _CLIENT_LIMIT = 48
 """Clients per GPU on Volta and newer before CUDA 13.1 (NVIDIA MPS documentation, limitations)."""
+
+_OURS = re.compile(r"[0-9A-Za-z-]{1,12}")
+"""What is in a runtime folder: `locks`, and a folder for each GPU."""
 
 _START_S = 10
 _CLIENT_S = 10
@@ -179,12 +184,14 @@ def check_granted(gpu: Gpu, share: Share, seen: Seen | None, pipe_dir: Path) -> 
 
 
 def _own_daemon(gpu: Gpu, runtime_dir: Path, environment: Mapping[str, str]) -> Control:
+    check_parents(runtime_dir)
     pipe_dir = own_pipe_dir(gpu, runtime_dir)
+    for name in (pipe_dir.name, "log"):
+        private_folder(runtime_dir, pipe_dir.parent.name, name, ours=_OURS)
     log_dir = pipe_dir.with_name("log")
-    for directory in (pipe_dir, log_dir):
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     control = Control(pipe_dir, environment)
     if _answers(control):
+        _check_ours(control)
         _end_leftover(MpsBackend(gpu, control, owned=True))
     control.start_daemon(gpu.uuid, log_dir)
     if not wait_until(lambda: _answers(control), _START_S):
@@ -192,7 +199,20 @@ def _own_daemon(gpu: Gpu, runtime_dir: Path, environment: Mapping[str, str]) -> 
             f"the MPS daemon for {gpu.uuid} did not answer within {_START_S} s",
             fix=f"read {log_dir}/control.log",
         )
+    _check_ours(control)
     return control
+
+
+def _check_ours(control: Control) -> None:
+    """Refuse a daemon of somebody else that listens in our folder."""
+    pid = _daemon_pid(control.pipe_dir)
+    owner = owner_of(pid) if pid is not None else None
+    if owner not in (None, os.geteuid()):
+        raise PartitionError(
+            f"the MPS daemon {pid} in {control.pipe_dir} belongs to user {owner}",
+            why=f"the folder is that of user {os.geteuid()}, and was open to others once",
+            fix="let that user or root end it, or set ADVISOR_RUNTIME_DIR to another folder",
+        )
 
 
 def _end_leftover(left: MpsBackend) -> None:
@@ -203,6 +223,12 @@ def _end_leftover(left: MpsBackend) -> None:
     """
     left.release(left.clients())
     left.close()
+    if _answers(left.control):
+        raise PartitionError(
+            f"the MPS daemon in {left.control.pipe_dir} did not end",
+            why="it was asked to quit, and answers still",
+            fix="end it as its user, or set ADVISOR_RUNTIME_DIR to another folder",
+        )
 
 
 def _answers(control: Control) -> bool:

@@ -1,19 +1,23 @@
 """Runs a short command again and again and counts its completed runs in the progress file.
 
-Run as `python -m advisor.runtime.repeat COMMAND...`. It ends with the command's own exit code at
-the first run that fails, so a broken job is not taken for a fast one.
+Run as `python -I -S repeat.py COMMAND...`: folder and variables are those of the job, which may
+have a module of any name. It ends with the command's own exit code at the first run that fails, so
+a broken job is not taken for a fast one.
 """
 
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from types import FrameType
-
-from advisor.progress import Progress
 
 
 def main(command: list[str]) -> int:
     """Run `command` until it fails or a signal ends this process."""
+    # Behind the standard library, so that it hides nothing of it.
+    sys.path.append(str(Path(__file__).parents[2]))
+    from advisor.progress import Progress
+
     signal.signal(signal.SIGTERM, _leave)
     progress = Progress()
     while True:

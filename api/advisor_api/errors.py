@@ -156,6 +156,8 @@ async def _answer(request: Request, error: Exception) -> Response:
 def _fault_of_ours(error: AdvisorError) -> Fault:
     if error.code == "store":
         return _hidden(503, "store", "the database did not answer as it should")
+    if error.code == "unsafe-file":
+        return _hidden(503, error.code, "files of the server are open to other users of its host")
     status = _STATUS_OF_CODE.get(error.code, 500)
     return Fault(status=status, code=error.code, message=str(error), headers={})
 

@@ -1,7 +1,7 @@
-"""Keeps the rows of this host's launches up to date, and finishes what a killed server left half.
+"""Keeps the rows of this home's launches up to date, and finishes what a killed server left half.
 
 A thread of the service, which looks about once a second. Everything it does is right however often
-it is done, so each of several services on one host may do it, and none is missed when it is killed.
+it is done, so the next service of the home goes on where one was killed.
 """
 
 import threading
@@ -20,6 +20,7 @@ from advisor_api.launch_steps import (
     begin,
     close_unclaimed,
     fail,
+    is_ours,
     keep_status,
     launches_folder,
 )
@@ -52,6 +53,7 @@ class Keeper:
 
     def __init__(self, service: Service, tally: Tally) -> None:
         self._state, self._settings = service.state, service.settings
+        self._home = service.home
         self._may_start = service.options.launching
         self._root = launches_folder(service.settings)
         self._observations = Observations(service.store, tally)
@@ -75,7 +77,9 @@ class Keeper:
             StoreError: the database does not answer; what is not kept yet is kept at a later look.
         """
         # The rows first: one that is added after it has its turn at the next look.
-        active = self._state.launches(host=HOST, active_only=True, limit=_MOST_ACTIVE)
+        active = self._state.launches(
+            host=HOST, home=self._home, active_only=True, limit=_MOST_ACTIVE
+        )
         self._rows = {row.launch_id: row for row in active}
         folders = {folder.launch_id: folder for folder in list_folders(self._root)}
         for launch_id in folders.keys() - self._settled:
@@ -124,7 +128,7 @@ class Keeper:
         row = self._row_of(folder)
         if row is None:
             return
-        if row.host != HOST:
+        if not is_ours(row, self._home):
             self._settle(folder.launch_id)
             return
         if not folder.claimed():
@@ -149,7 +153,7 @@ class Keeper:
             # Which GPU it holds is not known yet: kept now, its row would hold none.
             return None
         try:
-            return self._state.add_launch(_row_for(folder))
+            return self._state.add_launch(_row_for(folder, self._home))
         except BusyError:
             # Only one of them has the GPU; the other one ends at once, and is kept then.
             return None
@@ -197,7 +201,7 @@ def keeping(service: Service) -> Generator[Keeper]:
         service.metrics.registry.unregister(tally)
 
 
-def _row_for(folder: LaunchFolder) -> LaunchRow:
+def _row_for(folder: LaunchFolder, home: str) -> LaunchRow:
     """The row of a launch that has a folder alone.
 
     Raises:
@@ -217,6 +221,7 @@ def _row_for(folder: LaunchFolder) -> LaunchRow:
         request_hash=sha256(text.encode()).hexdigest(),
         created_at=datetime.fromtimestamp(_made_at(folder), UTC).isoformat(timespec="milliseconds"),
         updated_at=status.updated_at,
+        home=home,
     )
 
 

@@ -9,7 +9,7 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 
-from advisor.errors import BusyError
+from advisor.errors import BusyError, UnsafeFileError
 from advisor.gpu import Gpu
 from advisor.launch.board import Board
 from advisor.launch.folder import LaunchFolder, create_folder, dumps, now
@@ -23,7 +23,7 @@ from advisor_api.launch_view import first_status, fresh, kept
 from advisor_data.service_state import LaunchRow, ServiceState
 
 HOST = socket.gethostname()
-"""Rows of this host are kept by its services, which share one home."""
+"""Where launches run; in a container it changes with each start."""
 
 
 def launches_folder(settings: Settings) -> Path:
@@ -31,12 +31,20 @@ def launches_folder(settings: Settings) -> Path:
     return settings.home / "launches"
 
 
-def new_row(spec: LaunchSpec, gpu: Gpu, hashed: str, key: str | None = None) -> LaunchRow:
+def is_ours(row: LaunchRow, home: str) -> bool:
+    """Whether the service of this home looks after a launch, and no other one."""
+    return row.host == HOST if row.home is None else row.home == home
+
+
+def new_row(
+    spec: LaunchSpec, gpu: Gpu, home: str, hashed: str, key: str | None = None
+) -> LaunchRow:
     """The row of a launch that is about to begin.
 
     Args:
         spec: What is wanted.
         gpu: Where.
+        home: Name of the home of this service.
         hashed: Of the request (`request_hash`).
         key: The idempotency key that came with it.
     """
@@ -55,6 +63,7 @@ def new_row(spec: LaunchSpec, gpu: Gpu, hashed: str, key: str | None = None) -> 
         request_hash=hashed,
         created_at=at,
         updated_at=at,
+        home=home,
     )
 
 
@@ -64,6 +73,7 @@ def begin(row: LaunchRow, state: ServiceState, settings: Settings) -> None:
     Raises:
         OSError: the folder cannot be written; the launch is failed.
         StoreError: nor could that be kept; the keeper tries again.
+        UnsafeFileError: others could have a hand in the folder; the launch is failed.
     """
     if row.state in OVER:
         return
@@ -71,6 +81,9 @@ def begin(row: LaunchRow, state: ServiceState, settings: Settings) -> None:
         folder = folder_of(row, settings)
     except OSError as error:
         fail(row, state, "system", f"the folder of the launch cannot be written: {error.strerror}")
+        raise
+    except UnsafeFileError as error:
+        fail(row, state, error.code, str(error))
         raise
     if folder.claimed():
         return
@@ -134,13 +147,13 @@ def keep_status(row: LaunchRow, status: LaunchStatus, state: ServiceState) -> No
         state.update_launch(row.launch_id, status.state, text)
 
 
-def let_go(state: ServiceState, settings: Settings) -> None:
-    """Let go of the GPUs of this host whose launches have ended since the keeper last looked.
+def let_go(state: ServiceState, settings: Settings, home: str) -> None:
+    """Let go of the GPUs of this home whose launches have ended since the keeper last looked.
 
     Raises:
         StoreError: the database does not answer.
     """
-    for row in state.launches(host=HOST, active_only=True):
+    for row in state.launches(host=HOST, home=home, active_only=True):
         folder = LaunchFolder(launches_folder(settings) / row.launch_id)
         if folder.claimed() and (status := fresh(folder)).over:
             keep_status(row, status, state)

@@ -21,6 +21,7 @@ from advisor_api.launch_steps import (
     begin,
     close_unclaimed,
     folder_of,
+    is_ours,
     launches_folder,
     let_go,
     new_row,
@@ -79,11 +80,13 @@ def launch(
     spec = _spec(service, wanted, gpu, caller)
     for pair in spec.pairs:
         check_memory(pair, gpu)
-    row = new_row(spec, gpu, hashed, key)
+    row = new_row(spec, gpu, service.home, hashed, key)
     with audited.of("launch.start", _subject(spec, gpu)):
-        let_go(service.state, service.settings)
+        let_go(service.state, service.settings, service.home)
         row = service.state.add_launch(row)
-        begin(row, service.state, service.settings)
+        # By the same key another service may have been asked at the same moment.
+        if is_ours(row, service.home):
+            begin(row, service.state, service.settings)
     return kept(row)
 
 
@@ -107,14 +110,14 @@ def stop(service: Service, launch_id: str, audited: Audit) -> tuple[LaunchStatus
     Raises:
         HTTPException: 404, there is none.
         OSError: the request cannot be written.
-        OtherHostError: it runs on another host.
+        OtherHostError: it runs on another host, or under another home of this one.
         StoreError: the database does not answer, and the launch has no folder here.
     """
     status, host = find(service, launch_id)
     if status.over:
         return status, host
     with audited.of("launch.stop", launch_id):
-        folder = _folder_to_stop(service, launch_id, host)
+        folder = _folder_to_stop(service, launch_id)
         folder.ask_stop()
         if not folder.claimed():
             close_unclaimed(folder, "stopped")
@@ -169,7 +172,7 @@ def _spec(service: Service, wanted: LaunchRequest, gpu: Gpu, caller: Caller) -> 
 
 
 def _status_of(service: Service, row: LaunchRow) -> LaunchStatus:
-    if row.state in OVER or row.host != HOST:
+    if row.state in OVER or not is_ours(row, service.home):
         return kept(row)
     folder = _folder_here(service, row.launch_id)
     return fresh(folder) if folder else kept(row)
@@ -182,16 +185,17 @@ def _folder_here(service: Service, launch_id: str) -> LaunchFolder | None:
         return None
 
 
-def _folder_to_stop(service: Service, launch_id: str, host: str) -> LaunchFolder:
-    if host != HOST:
-        raise OtherHostError(
-            f"the launch {launch_id} runs on {host}, and this is {HOST}",
-            fix=f"ask the service on {host}, or there: advisor launches stop {launch_id}",
-        )
+def _folder_to_stop(service: Service, launch_id: str) -> LaunchFolder:
     if folder := _folder_here(service, launch_id):
         return folder
-    # Whoever asked for it was killed before there was a folder: with one, nothing can begin.
     row = service.state.launch(launch_id)
+    if row and not is_ours(row, service.home):
+        where = "under another home of this host" if row.host == HOST else f"on {row.host}"
+        raise OtherHostError(
+            f"the launch {launch_id} runs {where}, and this service on {HOST} cannot reach it",
+            fix=f"ask the service there, or in its environment: advisor launches stop {launch_id}",
+        )
+    # Whoever asked for it was killed before there was a folder: with one, nothing can begin.
     if row is None or row.state != "accepted":
         raise BusyError(f"the launch {launch_id} has lost its folder", fix="ask again in a second")
     return folder_of(row, service.settings)

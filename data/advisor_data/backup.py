@@ -9,11 +9,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import Engine, update
+from sqlalchemy import Engine, make_url, update
 
 from advisor.errors import InputError, StoreError
 from advisor_data.schema import schema_state
-from advisor_data.sql_engine import address, make_engine, migrate, store_errors
+from advisor_data.sql_engine import address, make_engine, migrate, sqlite_path, store_errors
 from advisor_data.store import FILES_PREFIX, default_url
 from advisor_data.tables import VERSION_TABLE, changes
 
@@ -91,6 +91,33 @@ def restore(url: str | None, home: Path, file: Path, *, overwrite: bool = False)
             _copy(copy, database)
 
 
+def check_database(url: str | None, home: Path) -> bool:
+    """Look at every page of the database, as far as SQLite can tell a good one from a bad one.
+
+    Args:
+        url: As for `advisor_data.open_store`.
+        home: As for `advisor_data.open_store`.
+
+    Returns:
+        Whether there was an SQLite file to look at; a server has checks of its own.
+
+    Raises:
+        StoreError: it is damaged, or cannot be read.
+    """
+    url = url or default_url(home)
+    if url.startswith(FILES_PREFIX) or make_url(url).get_backend_name() != "sqlite":
+        return False
+    engine, file = _sqlite_file(url, home)
+    if not _has_content(file):
+        return False
+    with store_errors(engine.url), _raw(engine) as database:
+        try:
+            _check_whole(database, file)
+        except sqlite3.DatabaseError as error:
+            raise _damaged(file, str(error)) from error
+    return True
+
+
 def _sqlite_file(url: str | None, home: Path) -> tuple[Engine, Path]:
     """Connections to the database, and its file."""
     url = url or default_url(home)
@@ -102,7 +129,7 @@ def _sqlite_file(url: str | None, home: Path) -> tuple[Engine, Path]:
             f"{address(engine.url)} is no SQLite file",
             fix="for PostgreSQL: pg_dump and pg_restore, as in docs/state.md",
         )
-    return engine, Path(engine.url.database.removeprefix("file:"))
+    return engine, sqlite_path(engine.url)
 
 
 def _has_content(file: Path) -> bool:
@@ -155,7 +182,15 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
 
 def _check_whole(connection: sqlite3.Connection, name: Path) -> None:
     if (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-        raise StoreError(f"{name} is damaged", why=found)
+        raise _damaged(name, found)
+
+
+def _damaged(name: Path, found: str) -> StoreError:
+    return StoreError(
+        f"{name} is damaged",
+        why=" ".join(found.split()),
+        fix="keep a copy of it, and restore the last backup: advisor data restore FILE --overwrite",
+    )
 
 
 def _connect(file: Path) -> sqlite3.Connection:

@@ -13,9 +13,15 @@ from advisor.errors import InputError, StoreError
 from advisor.observations import Record
 from advisor.records import SoloPoint
 from advisor.rows import column_types, record_from_row, to_row
+from advisor.safe_files import read_whole
 from advisor_data import parquet
+from advisor_data.csv_cells import from_cell, to_cells
 from advisor_data.lines import json_row, warn_torn, whole_lines
 from advisor_data.points import IDENTITY, checked
+
+MOST_BYTES = 1 << 30
+MOST_ROWS = 1_000_000
+"""A file is read as a whole, and a point takes about a kilobyte."""
 
 Encode = Callable[[type[Record], Sequence[Record]], bytes]
 Decode = Callable[[bytes], Iterator[tuple[str, Mapping[str, Any]]]]
@@ -64,7 +70,8 @@ def read_points(path: Path) -> list[Record]:
     _, decode = _format(path)
     seen: dict[str, tuple[str, Record]] = {}
     with _at(str(path)):
-        for place, row in decode(_content(path)):
+        for number, (place, row) in enumerate(decode(_content(path))):
+            _check_rows(number + 1)
             with _at(place):
                 point = record_from_row(row)
                 first_place, first = seen.setdefault(point.point_id, (place, point))
@@ -85,12 +92,21 @@ def _only_kind(path: Path, points: Sequence[Record]) -> type[Record]:
 
 def _content(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        data = read_whole(path, MOST_BYTES)
     except OSError as error:
         raise InputError("cannot be read", why=error.strerror or str(error)) from error
     if path.suffix == ".jsonl" and whole_lines(data)[1] < len(data):
         warn_torn(path)
     return data
+
+
+def _check_rows(rows: int) -> None:
+    if rows > MOST_ROWS:
+        raise InputError(
+            f"has more than {MOST_ROWS:,} rows",
+            why="a file is taken in as a whole or not at all",
+            fix="write several smaller files",
+        )
 
 
 def _check_same(first_place: str, first: Record, point: Record) -> None:
@@ -106,7 +122,8 @@ def _encode_csv(kind: type[Record], points: Sequence[Record]) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, column_types(kind), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({**to_row(point), "flags": ";".join(point.flags)} for point in points)
+    rows = ({**to_row(point), "flags": ";".join(point.flags)} for point in points)
+    writer.writerows(map(to_cells, rows))
     return text.getvalue().encode()
 
 
@@ -135,7 +152,7 @@ def _check_header(header: list[str]) -> None:
 def _csv_row(header: list[str], values: list[str], line: int) -> dict[str, str]:
     if len(values) != len(header):
         raise InputError(f"line {line} has {len(values)} values for {len(header)} columns")
-    return dict(zip(header, values, strict=True))
+    return dict(zip(header, map(from_cell, values), strict=True))
 
 
 def _encode_jsonl(_kind: type[Record], points: Sequence[Record]) -> bytes:

@@ -31,6 +31,8 @@ class LaunchRow:
         idempotency_key: What the asker sent, so that asking again does not launch again.
         request_hash: Of what was asked for under that key.
         created_at: ISO 8601, UTC; `updated_at` too.
+        home: Name of the home whose service looks after it; None: it is of an older version, and
+            the services of its host do.
     """
 
     launch_id: str
@@ -45,6 +47,7 @@ class LaunchRow:
     request_hash: str
     created_at: str
     updated_at: str
+    home: str | None = None
 
 
 def insert(connection: Connection, row: LaunchRow) -> LaunchRow:
@@ -106,12 +109,20 @@ def asked_before(
 
 
 def read(
-    connection: Connection, host: str | None, active_only: bool, limit: int, before: str | None
+    connection: Connection,
+    host: str | None,
+    home: str | None,
+    active_only: bool,
+    limit: int,
+    before: str | None,
 ) -> list[LaunchRow]:
     """Launches by id, the last first."""
     matches: list[ColumnElement[bool]] = []
-    if host is not None:
-        matches.append(launches.c.host == host)
+    of_host = launches.c.host == host
+    if home is not None:
+        matches.append(or_(launches.c.home == home, launches.c.home.is_(None) & of_host))
+    elif host is not None:
+        matches.append(of_host)
     if active_only:
         matches.append(_active())
     if before is not None:

@@ -30,7 +30,7 @@ def json_row(line: bytes) -> dict[str, Any]:
     """
     try:
         row: Any = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError("no JSON", why=str(error), fix="repair the line") from error
     if not isinstance(row, dict):
         raise InputError("no JSON object", fix="see docs/schema.md")
@@ -45,6 +45,6 @@ def warn_torn(path: Path) -> None:
 def _is_json(line: bytes) -> bool:
     try:
         json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

@@ -12,6 +12,7 @@ from typing import Generic
 from advisor.errors import InputError, StoreError
 from advisor.observations import Record
 from advisor.rows import P, from_row, to_row
+from advisor.safe_files import PRIVATE_FILE, make_folder, writing_private
 from advisor_data.lines import json_row, warn_torn, whole_lines
 
 _TAIL_BYTES = 4096
@@ -158,7 +159,7 @@ def _replace(path: Path, points: Iterable[Record]) -> None:
     """Put a new file in the place of one whose lock is held."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with draft.open("wb") as file:
+        with writing_private(draft) as file:
             file.writelines(json.dumps(to_row(point)).encode() + b"\n" for point in points)
             file.flush()
             os.fsync(file.fileno())
@@ -187,7 +188,7 @@ def _inode(descriptor: int) -> tuple[int, int]:
 def _locked(path: Path, flags: int, lock: int) -> Generator[int]:
     with file_errors(path):
         if is_new := bool(flags & os.O_CREAT) and not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
         descriptor = _open_locked(path, flags, lock)
         try:
             if is_new:
@@ -200,7 +201,7 @@ def _locked(path: Path, flags: int, lock: int) -> Generator[int]:
 def _open_locked(path: Path, flags: int, lock: int) -> int:
     """Opens and locks the file that stands at `path`, not one that was replaced meanwhile."""
     while True:
-        descriptor = os.open(path, flags, 0o666)
+        descriptor = os.open(path, flags, PRIVATE_FILE)
         try:
             fcntl.flock(descriptor, lock)
             status = path.stat()

@@ -90,6 +90,9 @@ takes a file without keeping it: `--profiles points.csv`. `advisor data delete` 
 - `started_at` is ISO 8601 in UTC, with `Z` or `+00:00`.
 - `run` is any name for the session; points of one run were measured under the same conditions.
 - `.parquet` and `.jsonl` files work the same way. In them `flags` may be a list.
+- A file has up to a million rows and 1 GiB.
+- In CSV files that `advisor` writes, a text that begins with `=`, `+`, `-`, `@` or `'` has a `'`
+  before it, so that no spreadsheet runs it; reading takes that away.
 
 An unknown column, a value of the wrong type or out of range, or a missing needed value stops the
 import before anything is stored; the message names the file, the line and the column. Parquet files
@@ -113,9 +116,10 @@ Files and bundled points stay, so a bundled profile that was hidden is back.
 | `files:DIR` | a file of JSON lines per run, `solo-RUN.jsonl` or `pair-RUN.jsonl`, and per month \
 `observation-MONTH.jsonl` |
 
-SQLite files are upgraded when they are opened. On a network file system use `files:` or PostgreSQL:
-SQLite's write-ahead log needs all its users on one host (https://www.sqlite.org/wal.html). Backup,
-restore and what else a service keeps: [state.md](state.md).
+SQLite files are upgraded when they are opened, and closed to other users of the host. On a network
+file system use `files:` or PostgreSQL: SQLite's write-ahead log needs all its users on one host
+(https://www.sqlite.org/wal.html). Backup, restore and what else a service keeps:
+[state.md](state.md).
 """
 
 

@@ -117,6 +117,7 @@ class ServiceState:
     def launches(
         self,
         host: str | None = None,
+        home: str | None = None,
         active_only: bool = False,
         limit: int = 100,
         before: str | None = None,
@@ -125,12 +126,13 @@ class ServiceState:
 
         Args:
             host: Only those of this host.
+            home: Only those of this home, on whatever host, and those of `host` that have none.
             active_only: Only those that are not over.
             limit: So many at most.
             before: Only ids before this one: the last of the page before.
         """
         with store_errors(self._engine.url), self._engine.connect() as connection:
-            return launch_table.read(connection, host, active_only, limit, before)
+            return launch_table.read(connection, host, home, active_only, limit, before)
 
     def audit(self, entry: AuditEntry) -> None:
         """Append to the audit log; it is on disk when this returns."""

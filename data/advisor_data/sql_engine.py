@@ -3,7 +3,8 @@
 import sqlite3
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -21,6 +22,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from advisor.errors import InputError, StoreError
+from advisor.safe_files import private_file
 from advisor_data.schema import SchemaState, schema_state, upgrade
 from advisor_data.tables import changes
 
@@ -35,6 +37,9 @@ _INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 _PATIENCE = {"sqlite": ("timeout", 30), "postgresql": ("connect_timeout", 10)}
 """How long to wait for a lock or for the server, s; the URL may give another time."""
+
+_JOURNALS = ("-wal", "-shm", "-journal")
+"""What SQLite puts beside its file."""
 
 _MIGRATION_LOCK = {
     "sqlite": "BEGIN IMMEDIATE",
@@ -60,6 +65,7 @@ def open_engine(url: str) -> Engine:
     Raises:
         InputError: the URL is none, or of another database.
         StoreError: the database cannot be used, or its schema is not the one of this version.
+        UnsafeFileError: its file belongs to another user, or cannot be closed to others.
     """
     engine = make_engine(url)
     try:
@@ -111,6 +117,9 @@ def make_engine(text: str) -> Engine:
             fix="pip install 'sm-advisor[postgres]'",
         ) from error
     if dialect == "sqlite":
+        if url.database and ":memory:" not in url.database:
+            # As late as that: who only asks whether there is a database must not make one.
+            event.listen(engine, "do_connect", lambda *_: _close_to_others(url))
         event.listen(engine, "connect", _make_durable)
     return engine
 
@@ -182,6 +191,24 @@ def _url(text: str) -> URL:
             fix="use sqlite:///FILE, postgresql://USER@HOST/DATABASE or files:DIR",
         )
     return url.set(drivername=_DRIVERS[url.drivername])
+
+
+def sqlite_path(url: URL) -> Path:
+    """The file of an SQLite database; SQLite itself also takes addresses of files."""
+    return Path((url.database or "").removeprefix("file:"))
+
+
+def _close_to_others(url: URL) -> None:
+    """Tokens, jobs and their secrets are in there; SQLite makes its journals as the file is.
+
+    What it says to a file or folder that is not there, or to a folder, stays its own.
+    """
+    file = sqlite_path(url)
+    if file.is_dir():
+        return
+    for path in (file, *(file.with_name(file.name + end) for end in _JOURNALS)):
+        with suppress(OSError):
+            private_file(path, make=path == file and not url.query.get("uri"))
 
 
 def _make_durable(connection: Any, _record: object) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from advisor.errors import InputError, StoreError
+from advisor.home import open_home
 from advisor.observations import Observation, Record
 from advisor.records import PairPoint, SoloPoint
 from advisor_data.file_store import FileStore
@@ -109,6 +110,8 @@ def open_store(url: str | None, home: Path) -> Store:
     Raises:
         InputError: the URL is none.
         StoreError: the store cannot be opened, or its schema is not the one of this version.
+        UnsafeFileError: the home or the file of the database belongs to another user, or cannot be
+            closed to others.
     """
     if url is None:
         url = default_url(home)
@@ -150,12 +153,13 @@ def default_url(home: Path) -> str:
 
     Raises:
         StoreError: the folder cannot be made.
+        UnsafeFileError: it belongs to another user, or cannot be closed to others.
     """
     files, database = home / "points", home / "advisor.db"
     if not _has_sql() or (files.is_dir() and not database.exists()):
         return f"{FILES_PREFIX}{files}"
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        open_home(home)
     except OSError as error:
         raise StoreError(
             f"the folder {home} cannot be made",

@@ -97,6 +97,7 @@ launches = Table(
     Column("request_hash", Text, nullable=False),
     Column("created_at", Text, nullable=False),
     Column("updated_at", Text, nullable=False),
+    Column("home", Text, nullable=True),
     _unique_among("ux_advisor_launches_gpu", _NOT_OVER, "host", "gpu"),
     _unique_among("ux_advisor_launches_gpu_uuid", _NOT_OVER, "host", "gpu_uuid"),
     # No two rows without a key are the same to SQL.

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from advisor.errors import ModelError
+from advisor.safe_files import read_whole
 from advisor.typed_json import parse, to_plain
 from advisor_models.intervals import Intervals, Widening
 from advisor_models.other_gpu import OtherGpu
@@ -22,6 +23,12 @@ from advisor_models.other_gpu import OtherGpu
 SCHEMA = 2
 MANIFEST = "manifest.json"
 MODEL = "model.onnx"
+
+BUNDLED_NAME = "bundled"
+"""What people call the model that comes with the package; no other one can be called so."""
+
+MOST_BYTES = 64 << 20
+"""Of one file of a model; the bundled one has 1.4 million."""
 
 RETRAIN = "train one with this version: advisor train"
 
@@ -159,10 +166,10 @@ def check_version(version: str) -> str:
     Raises:
         ModelError: it cannot.
     """
-    if not _VERSION.fullmatch(version):
+    if version == BUNDLED_NAME or not _VERSION.fullmatch(version):
         raise ModelError(
             f"{version!r} is no version of a model",
-            why="a version is letters, digits, dots and dashes",
+            why="a version is letters, digits, dots and dashes, and bundled is the package's own",
             fix="list them: advisor models list",
         )
     return version
@@ -202,7 +209,7 @@ def _content(path: Path, expected: str) -> bytes:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_whole(path, MOST_BYTES)
     except OSError as error:
         raise ModelError(
             f"{path} cannot be read",

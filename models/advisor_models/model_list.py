@@ -6,11 +6,9 @@ from typing import Any
 
 from advisor.errors import ModelError
 from advisor.typed_json import to_plain
+from advisor_models.manifest import BUNDLED_NAME as BUNDLED
 from advisor_models.manifest import Manifest, read_manifest
 from advisor_models.registry import Registry
-
-BUNDLED = "bundled"
-"""What people call the model that comes with the package."""
 
 
 @dataclass(frozen=True, slots=True)

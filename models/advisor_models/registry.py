@@ -11,6 +11,7 @@ Without a promotion the champion is the model that comes with the package.
 
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.errors import InputError, ModelError
+from advisor.safe_files import private_folder, writing_private
 from advisor_models.history import Action, Change, append, read_history, standing
 from advisor_models.manifest import (
     MANIFEST,
@@ -37,6 +39,7 @@ BUNDLED = Path(__file__).parent / "bundled"
 """The model that comes with the package."""
 
 _DRAFT = ".adding-"
+_OURS = re.compile(r"versions|history\.jsonl|lock")
 
 
 class Registry:
@@ -112,6 +115,9 @@ class Registry:
             ModelError: there is no such version, it is damaged, or was made for other features.
             InputError: numpy or onnxruntime is not installed.
         """
+        return self._load(self.folder(version))
+
+    def _load(self, folder: Path) -> "OnnxPredictor":
         # Listing models needs no numpy and no onnxruntime.
         try:
             from advisor_models.onnx_predictor import OnnxPredictor
@@ -121,7 +127,7 @@ class Registry:
                 why=str(error),
                 fix="pip install 'sm-advisor[advise]'",
             ) from error
-        return OnnxPredictor(self.folder(version))
+        return OnnxPredictor(folder)
 
     def open_champion(self) -> "OnnxPredictor":
         """The predictor in use.
@@ -135,9 +141,12 @@ class Registry:
         """Take a model in; one that is there already, with the same content, stays as it is.
 
         Raises:
-            ModelError: it is not whole, or its version is there with other content.
+            ModelError: it is not whole, has links for files, cannot be promoted, or its version is
+                there with other content.
             OSError: it cannot be written.
         """
+        _refuse_links(folder)
+        check_intervals(self._load(folder).manifest)
         artefact = read_artefact(folder)
         version = artefact.manifest.version
         with self._locked():
@@ -205,13 +214,22 @@ class Registry:
     @contextmanager
     def _locked(self) -> Generator[None]:
         """Nobody else changes anything; what a killed process left behind is gone."""
-        versions = self._folder / "versions"
-        versions.mkdir(parents=True, exist_ok=True)
-        with (self._folder / "lock").open("w") as lock:
+        versions = private_folder(self._folder, "versions", ours=_OURS)
+        with writing_private(self._folder / "lock", "r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             for draft in versions.glob(f"{_DRAFT}*"):
                 shutil.rmtree(draft)
             yield
+
+
+def _refuse_links(folder: Path) -> None:
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.is_symlink():
+            raise ModelError(
+                f"{path} is a link",
+                why="a model is taken in as it is, not as it may be by then",
+                fix="copy the whole folder with what the links point to: cp -rL",
+            )
 
 
 def _write(artefact: Artefact, target: Path) -> None:

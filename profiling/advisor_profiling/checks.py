@@ -133,9 +133,24 @@ def _store(settings: Settings) -> Finding:
     home = settings.home
     while not home.exists():
         home = home.parent
-    if os.access(home, os.W_OK):
-        return Finding("store", "ok", where)
-    return Finding("store", "missing", f"{home} is not writable", "set ADVISOR_HOME")
+    if not os.access(home, os.W_OK):
+        return Finding("store", "missing", f"{home} is not writable", "set ADVISOR_HOME")
+    return _pages(settings) or Finding("store", "ok", where)
+
+
+def _pages(settings: Settings) -> Finding | None:
+    """What is wrong with the database that is there; nothing is made by looking."""
+    own = settings.home / "advisor.db"
+    if settings.database_url is None and not own.exists():
+        return None
+    # Loads SQLAlchemy.
+    from advisor_data.backup import check_database
+
+    try:
+        check_database(settings.database_url or f"sqlite:///{own}", settings.home)
+    except AdvisorError as error:
+        return _missing("store", error)
+    return None
 
 
 def _mps_binary(settings: Settings) -> list[Finding]:

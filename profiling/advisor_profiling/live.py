@@ -8,6 +8,7 @@ from typing import Literal
 
 from advisor.errors import BusyError, InputError, SourceError
 from advisor.gpu import Gpu
+from advisor.home import open_home
 from advisor.runtime.backend import Backend
 from advisor.runtime.cu_mask_backend import CuMaskBackend
 from advisor.runtime.launcher import end_leftovers
@@ -48,7 +49,7 @@ def live_bench(
     with live_backend(settings, gpu_name, mode) as backend:
         source = open_source(backend.gpu, source_name, settings)
         try:
-            folder = settings.home / "logs" / run
+            folder = open_home(settings.home, "logs", run)
             quiet = HostQuiet(settings.lock_dir)
             yield LiveBench(backend, source, settings.job_environment(), folder, quiet)
         finally:

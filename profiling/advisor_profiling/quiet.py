@@ -69,7 +69,7 @@ class HostQuiet:
                 fcntl.flock(windows, fcntl.LOCK_UN)
             yield
 
-    def _open(self, phase: str) -> IO[str]:
+    def _open(self, phase: str) -> AbstractContextManager[IO[str]]:
         return open_lock(self._folder, f"{phase}.lock")
 
 

@@ -1,6 +1,7 @@
 """The files of deploy/: as far as they can be checked without a container engine."""
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -19,6 +20,8 @@ import yaml
 from serving import Served, serving
 
 from advisor.client import Client
+from advisor.runtime.lock import gpu_lock
+from advisor.settings import HOST_FOLDER, read_settings
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -94,14 +97,14 @@ def test_launches_outlive_the_unit() -> None:
 
 
 def test_the_unit_leaves_gpus_in_reach() -> None:
-    """What would hide devices, user ids or the lock in /tmp from jobs is off."""
+    """What would hide devices, user ids, or the MPS daemon and the locks of the host is off."""
     settings = unit()
     for name in ("PrivateTmp", "PrivateDevices", "PrivateUsers"):
         assert settings[name] == ["no"]
     assert not {"ProtectClock", "DeviceAllow", "DevicePolicy", "MemoryDenyWriteExecute"} & {
         *settings
     }
-    assert settings["ReadWritePaths"] == ["/tmp"]
+    assert settings["ReadWritePaths"] == ["/tmp -/run/advisor"]
 
 
 def test_the_unit_can_write_where_it_is_told_to() -> None:
@@ -111,6 +114,35 @@ def test_the_unit_can_write_where_it_is_told_to() -> None:
     assert variables["ADVISOR_HOME"] == f"/var/lib/{settings['StateDirectory'][0]}"
     assert variables["ADVISOR_RUNTIME_DIR"] == f"/run/{settings['RuntimeDirectory'][0]}"
     assert variables["ADVISOR_JOBS"].startswith(f"/etc/{settings['ConfigurationDirectory'][0]}/")
+
+
+def test_the_group_shares_a_folder_for_locks_and_nobody_else_enters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As systemd-tmpfiles makes it, it is where locks and sockets go."""
+    made = program("systemd-tmpfiles", "systemd")
+    if os.geteuid() != 0:
+        pytest.skip("needs root, whose folders they are")
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/group").write_text("root:x:0:\nadvisor:x:54323:\n")
+    (tmp_path / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\n")
+    run(made, "--create", f"--root={tmp_path}", DEPLOY / "advisor.tmpfiles.conf")
+    folder = tmp_path / "run/advisor"
+    for path in (folder, folder / "locks"):
+        found = path.stat()
+        assert (found.st_mode & 0o7777, found.st_uid, found.st_gid) == (0o3770, 0, 54323)
+    monkeypatch.setattr("advisor.settings.HOST_FOLDER", folder)
+    settings = read_settings({})
+    assert (settings.runtime_dir, settings.lock_dir) == (folder / "0", folder / "locks")
+    with gpu_lock(settings.lock_dir, "GPU-1"):
+        (lock,) = (folder / "locks").iterdir()
+        assert lock.stat().st_mode & 0o777 == 0o660
+
+
+def test_the_service_keeps_its_sockets_under_the_folder_of_the_group() -> None:
+    """Its own folder is made below: systemd would take the group's for itself."""
+    assert str(HOST_FOLDER / "service") in unit()["Environment"][1]
+    assert f"d {HOST_FOLDER} " in (DEPLOY / "advisor.tmpfiles.conf").read_text()
 
 
 # Containerfile

@@ -20,7 +20,7 @@ def main(job_a: str, job_b: str, last_step: str) -> None:
     pair = WantedPair(job_a=job_a, job_b=job_b, split="26/50")
     spec = make_spec(WantedLaunch(pairs=(pair,), gpu=gpu.uuid, asked_by="killed"), settings)
     with open_service_state(settings.database_url, settings.home) as state:
-        row = state.add_launch(new_row(spec, gpu, ""))
+        row = state.add_launch(new_row(spec, gpu, (settings.home / "id").read_text(), ""))
     if last_step == "folder":
         folder_of(row, settings)
     print(row.launch_id, flush=True)

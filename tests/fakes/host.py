@@ -84,6 +84,7 @@ class FakeHost:
         return subprocess.run(
             [sys.executable, "-m", *arguments],
             env=self.environment(),
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=60,

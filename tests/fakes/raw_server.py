@@ -130,7 +130,7 @@ def environment(home: Path, url: str | None = None) -> dict[str, str]:
 
 @contextmanager
 def _running(command: list[str], home: Path, url: str | None) -> Generator[RawServer]:
-    home.mkdir(exist_ok=True)
+    home.mkdir(mode=0o700, exist_ok=True)
     log = home / "log"
     with log.open("a") as errors:
         process = subprocess.Popen(

@@ -98,6 +98,47 @@ def test_launches_outlive_their_server_and_are_adopted(launch_host: FakeHost) ->
     _await(lambda: folder.read_status().state == "stopped")
 
 
+def try_two_homes(host: FakeHost, url: str) -> None:
+    """A launch of one service, seen from another one on the same host and database."""
+    tokens, shared = make_tokens(host, "homes", url), {"ADVISOR_DATABASE_URL": url}
+    other = {**shared, "ADVISOR_HOME": str(host.folder / "other")}
+    with (
+        launch_server(host, tokens, "--launching", **shared) as first,
+        launch_server(host, tokens, "--launching", **other) as second,
+    ):
+        launch_id = first.launched("one", "gemm")
+        first.await_state(launch_id, RUNS)
+        time.sleep(2.5)
+        assert second.status(launch_id)["state"] == RUNS
+        assert second.launch("one", "gemm").code == "busy"
+        refused = second.ask("DELETE", f"/v1/launches/{launch_id}", scope="launch")
+        assert (refused.status, refused.code) == (409, "other-host")
+        assert "under another home of this host" in refused.text
+        steps = _steps(first.status(launch_id))
+        assert first.await_status(launch_id, lambda s: _steps(s) > steps)["state"] == RUNS
+        assert first.stop_launch(launch_id)["state"] == "stopped"
+
+
+def test_two_homes_on_one_database_keep_off_each_others_launches(launch_host: FakeHost) -> None:
+    """The second shows what runs, and neither ends it nor says that it did."""
+    try_two_homes(launch_host, f"sqlite:///{launch_host.folder}/shared.db")
+
+
+@pytest.mark.postgres
+def test_two_homes_on_a_server_keep_off_each_others_launches(
+    launch_host: FakeHost, postgres_url: str
+) -> None:
+    try_two_homes(launch_host, postgres_url)
+
+
+def test_a_home_has_one_service(launch_host: FakeHost) -> None:
+    """The second one does not start, and names the first."""
+    with launch_server(launch_host, {}) as server:
+        again = launch_host.advisor("serve", "--port", "0")
+    assert again.returncode == 8
+    assert f"has a service already, process {server.process.pid}" in again.stderr
+
+
 def test_launching_is_off_unless_it_is_turned_on(tmp_path: Path) -> None:
     """Not even an admin starts or stops anything through a server that was not told so."""
     with running(tmp_path / "home") as api:
@@ -351,8 +392,8 @@ def test_launches_go_on_while_the_database_is_away(
 ) -> None:
     """The pair runs on and is shown; when the database is back, everything is kept."""
     tokens = make_tokens(launch_host, "away", postgres_url)
-    url = {"ADVISOR_DATABASE_URL": postgres_url}
-    with launch_server(launch_host, tokens, "--launching", **url) as server:
+    own = {"ADVISOR_DATABASE_URL": postgres_url, "ADVISOR_HOME": f"{launch_host.folder}/away"}
+    with launch_server(launch_host, tokens, "--launching", **own) as server:
         launch_id = server.launched("one", "gemm")
         server.await_state(launch_id, RUNS)
         with ExitStack() as back:

@@ -311,7 +311,8 @@ def test_what_is_not_there_is_404(empty: Api) -> None:
 
 def test_another_process_is_noticed_within_a_second(api: Api, tmp_path: Path) -> None:
     """Two services on one database: what one, or the command line, writes counts in both."""
-    with running(tmp_path / "home") as other:
+    url = f"sqlite:///{tmp_path}/home/advisor.db"
+    with running(tmp_path / "other", ADVISOR_DATABASE_URL=url) as other:
         for side in (api, other):
             assert error_of(side.ask("POST", "/v1/recommendations", json=ASKED))[0] == 422
         put(api, api.token("write"), sweep())

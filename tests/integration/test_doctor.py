@@ -9,9 +9,11 @@ import pytest
 from exporter import CLASSIC, exporter, text
 from fake_nvml import error
 from host import UUID, FakeHost
+from store_points import point
 
 from advisor.gpu import Gpu
 from advisor.settings import read_settings
+from advisor_data import open_store
 from advisor_profiling import checks
 from advisor_profiling.checks import Finding, examine
 
@@ -110,6 +112,20 @@ def test_amd_host_needs_no_mps(tmp_path: Path) -> None:
 def test_driver_without_a_gpu(tmp_path: Path) -> None:
     """A driver that answers is not yet a GPU."""
     assert "gpu" in missing(look({"PATH": str(tmp_path)}))
+
+
+def test_a_damaged_page_of_the_database_is_found(tmp_path: Path) -> None:
+    """Every command that reads other pages goes on as if nothing were."""
+    with open_store(None, tmp_path) as store:
+        store.add([point(number) for number in range(500)])
+    file = tmp_path / "advisor.db"
+    with file.open("r+b") as database:
+        database.seek(file.stat().st_size // 2 // 4096 * 4096)
+        database.write(bytes(4096))
+    findings = look({"PATH": str(tmp_path), "ADVISOR_HOME": str(tmp_path)})
+    assert findings["store"].verdict == "missing"
+    assert "advisor.db is damaged" in findings["store"].found
+    assert "advisor data restore" in findings["store"].fix
 
 
 def test_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

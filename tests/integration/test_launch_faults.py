@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import struct
+import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator
@@ -216,6 +217,41 @@ def full_disk(pid: int) -> Generator[None]:
     yield
     with suppress(ProcessLookupError):
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_disk_that_is_full_by_the_end_loses_no_result(jobs: FakeHost) -> None:
+    """Room was kept for the last words: the record is whole, and the launch ended as it did."""
+    home = jobs.folder / "home"
+    with small_disk(home):
+        name = detached(jobs, "one", "two", *RUNS, "--duration", "6")
+        fill(home)
+        status = await_end(jobs, name)
+        seen = (folder(jobs, name) / "observations.jsonl").read_text().splitlines()
+        assert (status["state"], status["code"]) == ("stopped", None)
+        assert json.loads(seen[0])["launch_id"] == name
+        await_nobody(jobs)
+
+
+@contextmanager
+def small_disk(place: Path) -> Generator[None]:
+    """A disk of a few megabytes."""
+    place.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=4m,mode=0700", "advisor-test", str(place)]
+    if subprocess.run(["mount", *options], check=False, capture_output=True).returncode:
+        pytest.skip("needs the right to mount a small disk")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def fill(place: Path) -> None:
+    """Until not a byte is left."""
+    with (place / "filler").open("wb", buffering=0) as file:
+        for size in (1 << 16, 1):
+            with suppress(OSError):
+                while file.write(bytes(size)):
+                    pass
 
 
 def steps(host: FakeHost, name: str) -> int:

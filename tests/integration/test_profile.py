@@ -254,7 +254,9 @@ def test_full_disk_loses_the_open_window_only(host: FakeHost) -> None:
         pytest.skip("needs root, to mount a small file system")
     home = host.folder / "home"
     home.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", home], check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k,mode=0700", "none", home], check=False
+    )
     if mounted.returncode != 0:
         pytest.skip("mounting is not allowed here")
     try:

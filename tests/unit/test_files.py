@@ -1,11 +1,13 @@
 """Points as files to take away and to bring in."""
 
+import csv
 import dataclasses
 import errno
 import importlib
 import json
 import os
 import re
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -200,6 +202,87 @@ def test_a_file_of_another_kind_is_refused(
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=f"{name}: {complaint}"):
         read_points(tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_a_file_that_never_ends_is_refused(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A FIFO would hold the import for ever, a sparse file take all memory."""
+    monkeypatch.setattr("advisor_data.files.MOST_BYTES", 1000)
+    fifo, sparse = tmp_path / f"fifo{suffix}", tmp_path / f"sparse{suffix}"
+    os.mkfifo(fifo)
+    with sparse.open("wb") as file:
+        file.truncate(1 << 40)
+    for path, complaint in ((fifo, "no regular file"), (sparse, "larger than 1000 bytes")):
+        with pytest.raises(InputError, match=f"cannot be read. it is {complaint}"):
+            read_points(path)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_a_file_of_too_many_rows_is_refused(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its name, before all of them are in memory."""
+    write_points(tmp_path / f"p{suffix}", [point(n) for n in range(5)])
+    monkeypatch.setattr("advisor_data.files.MOST_ROWS", 4)
+    with pytest.raises(InputError, match=rf"p\{suffix}: has more than 4 rows.*smaller files"):
+        read_points(tmp_path / f"p{suffix}")
+
+
+def test_a_small_file_with_many_rows_costs_little(tmp_path: Path) -> None:
+    """440 KB of Parquet may stand for 60 million rows; they are never all there at once."""
+    texts = {name: text for name, text in to_row(point(0)).items() if isinstance(text, str)}
+    many = {name: arrow.repeat(arrow.scalar(text), 3_000_000) for name, text in texts.items()}
+    parquet.write_table(arrow.table(many), tmp_path / "p.parquet", compression="zstd")
+    assert (tmp_path / "p.parquet").stat().st_size < 1 << 20
+    script = (
+        "import resource, sys; from pathlib import Path; from advisor.errors import InputError\n"
+        "from advisor_data.files import read_points\n"
+        "try: read_points(Path(sys.argv[1]))\n"
+        "except InputError as error: print(error)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "p.parquet"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    said, most_kib = done.stdout.splitlines()
+    assert "row 1: missing column" in said
+    assert int(most_kib) < 800 << 10
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"job":' * 100_000, "[" * 100_000 + "\n"])
+def test_json_that_is_too_deep_is_refused(tmp_path: Path, text: str) -> None:
+    """A line end shows that it is whole; without one it is a torn end, which is left out."""
+    (tmp_path / "p.jsonl").write_text(text)
+    if text.endswith("\n"):
+        with pytest.raises(InputError, match=r"p\.jsonl: line 1: no JSON"):
+            read_points(tmp_path / "p.jsonl")
+    else:
+        assert read_points(tmp_path / "p.jsonl") == []
+
+
+@pytest.mark.parametrize("unit", ["=HYPERLINK(1)", "+1", "-1", "@SUM(1)", "'", "'=1", "''x"])
+def test_no_cell_of_a_csv_is_run(tmp_path: Path, unit: str) -> None:
+    """Spreadsheets take such text as a formula; it is written as text, and read as it was."""
+    write_points(tmp_path / "p.csv", [point(0, rate_unit=unit, run=unit)])
+    header, values = csv.reader((tmp_path / "p.csv").read_text().splitlines())
+    cells = dict(zip(header, values, strict=True))
+    assert cells["rate_unit"] == cells["run"] == "'" + unit
+    (read,) = read_points(tmp_path / "p.csv")
+    assert isinstance(read, SoloPoint)
+    assert (read.rate_unit, read.run) == (unit, unit)
+
+
+def test_numbers_of_a_csv_stay_numbers(tmp_path: Path) -> None:
+    """A saving below 0 begins with a minus sign, and an apostrophe that people write stays."""
+    write_points(tmp_path / "p.csv", [observation(0, energy_saved=-0.25)])
+    assert ",-0.25," in (tmp_path / "p.csv").read_text()
+    (tmp_path / "p.csv").write_text(f"{HEADER}\n'{ROW}\n")
+    (read,) = read_points(tmp_path / "p.csv")
+    assert isinstance(read, SoloPoint)
+    assert read.job == "'gemm"
 
 
 def test_a_bad_parquet_row_is_named(tmp_path: Path) -> None:

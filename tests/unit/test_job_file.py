@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from other_user import mallory_does, shared_folder
 
 from advisor.errors import InputError
 from advisor.job import InputData, Job, Progress
-from advisor.job_file import RESERVED_VARIABLES, find_job, inline_job, list_jobs, load_job
+from advisor.job_file import find_job, inline_job, list_jobs, load_job, sound_jobs
+from advisor.settings import LIMIT_VARIABLES, read_settings
 from advisor.yaml_fields import MAX_BYTES
 
 Write = Callable[[str], Path]
@@ -129,9 +131,12 @@ def test_fault_names_its_place(write: Write, text: str, where: str, what: str) -
     assert what in str(error.value)
 
 
-@pytest.mark.parametrize("variable", RESERVED_VARIABLES)
+OURS = ("GATE_FILE", "GPU", "LAUNCH", "PROGRESS_FILE", "RUNTIME_DIR", "HOME", "DATABASE_URL", "X")
+
+
+@pytest.mark.parametrize("variable", [*LIMIT_VARIABLES, *(f"ADVISOR_{name}" for name in OURS)])
 def test_job_cannot_lift_its_own_limit(write: Write, variable: str) -> None:
-    """A variable that sets the limit, the GPU or the progress is refused where it stands."""
+    """A variable that sets the limit, or by which processes are found, is refused where it is."""
     with pytest.raises(InputError, match=f"3:.*{variable}: a job may not set"):
         load_job(write(f"command: a\nenv:\n  {variable}: 1"))
 
@@ -154,6 +159,29 @@ def test_file_that_is_no_job(tmp_path: Path, data: bytes, what: str) -> None:
     path.write_bytes(data)
     with pytest.raises(InputError, match=what):
         load_job(path)
+
+
+@pytest.mark.parametrize("theirs", ["hers", "for all"])
+def test_jobs_of_others_in_the_current_folder_are_refused(
+    theirs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their commands would run as us; with ADVISOR_JOBS somebody has said that they may."""
+    with shared_folder() as shared:
+        if theirs == "hers":
+            mallory_does("mkdir", "-m", "0755", shared / "jobs")
+        else:
+            (shared / "jobs").mkdir()
+            (shared / "jobs").chmod(0o777)
+        monkeypatch.chdir(shared)
+        here = Path("jobs")
+        with pytest.raises(InputError, match=f"export ADVISOR_JOBS={shared}/jobs"):
+            find_job("train", here)
+        with pytest.raises(InputError, match="another user's"):
+            list_jobs(here)
+        jobs, (fault,) = sound_jobs(here)
+        assert (jobs, "another user's" in str(fault)) == ([], True)
+        assert list_jobs(read_settings({"ADVISOR_JOBS": "jobs"}).jobs_dir) == []
+        assert list_jobs(shared / "nowhere") == []
 
 
 def test_file_that_is_not_there(tmp_path: Path) -> None:

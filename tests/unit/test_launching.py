@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from advisor.client.exchange import Ask
 from advisor.client.launching import launch as start_launch
 from advisor.client.launching import plan_launch
-from advisor.errors import InputError, StoreError
+from advisor.errors import InputError, StoreError, UnsafeFileError
 from advisor.gpu import Gpu
 from advisor.interval import Interval
 from advisor.job import Job
@@ -309,7 +309,7 @@ def test_a_folder_that_could_not_be_made_is_made_later(tmp_path: Path) -> None:
     """A disk that was full leaves nothing that is in the way, and nothing that is listed."""
     blocked = tmp_path / "launches"
     blocked.write_text("")
-    with pytest.raises(OSError, match="launches"):
+    with pytest.raises(UnsafeFileError, match="launches is no folder"):
         create_folder(blocked, SPEC)
     blocked.unlink()
     folder = create_folder(blocked, SPEC)

@@ -1,14 +1,17 @@
 """Who looks after launches: every half launch has a defined end, and nothing stops the looking."""
 
 import logging
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from store_points import point
 
-from advisor.errors import StoreError
+from advisor.errors import BusyError, StoreError, UnsafeFileError
 from advisor.gpu import Gpu
 from advisor.job import Job
 from advisor.launch.board import Board
@@ -16,6 +19,7 @@ from advisor.launch.folder import LaunchFolder, create_folder
 from advisor.launch.spec import LaunchSpec, Pair
 from advisor.launch.status import LaunchStatus
 from advisor.runtime.processes import wait_until
+from advisor.runtime.service_lock import serving_home
 from advisor.settings import Settings, read_settings
 from advisor.typed_json import parse
 from advisor_api import launch_keeper
@@ -25,6 +29,7 @@ from advisor_api.launch_tally import Tally
 from advisor_api.metrics import Metrics
 from advisor_api.options import ServeOptions
 from advisor_api.service import Service, open_service
+from advisor_data import open_store
 from advisor_data.service_state import LaunchRow
 
 GPU = Gpu(uuid="GPU-1", model="NVIDIA H200")
@@ -38,9 +43,12 @@ PAIR = Pair(
 LONG_AGO = "2020-01-31T12:00:00+00:00"
 
 
-def row(launch_id: str = "20260131-120000-abcdef", gpu: Gpu = GPU) -> LaunchRow:
+def row(
+    launch_id: str = "20260131-120000-abcdef", gpu: Gpu = GPU, home: str | None = None
+) -> LaunchRow:
+    """Without a home as versions before homes had names left it."""
     spec = LaunchSpec(launch_id=launch_id, gpu=gpu.uuid, pairs=(PAIR,))
-    return replace(new_row(spec, gpu, ""), created_at=LONG_AGO)
+    return replace(new_row(spec, gpu, "", ""), home=home, created_at=LONG_AGO)
 
 
 @pytest.fixture
@@ -174,11 +182,11 @@ def test_a_launch_that_has_ended_lets_go_at_once(service: Service) -> None:
     first = service.state.add_launch(row())
     spec = parse(LaunchSpec, first.spec.encode())
     folder = create_folder(service.settings.home / "launches", spec)
-    let_go(service.state, service.settings)
+    let_go(service.state, service.settings, service.home)
     assert kept(service, first.launch_id).state == "accepted"
     with folder.supervising():
         Board(folder, spec).close("finished")
-    let_go(service.state, service.settings)
+    let_go(service.state, service.settings, service.home)
     assert kept(service, first.launch_id).state == "finished"
     service.state.add_launch(row("20260131-120001-abcdef"))
 
@@ -187,11 +195,96 @@ def test_a_folder_that_cannot_be_written_fails_the_launch(service: Service) -> N
     """Whoever asked is told, and the GPU is free: nothing begins behind their back."""
     (service.settings.home / "launches").write_text("in the way")
     asked = service.state.add_launch(row())
-    with pytest.raises(OSError, match="launches"):
+    with pytest.raises(UnsafeFileError, match="launches is no folder"):
         begin(asked, service.state, service.settings)
     assert (kept(service, asked.launch_id).state, kept(service, asked.launch_id).code) == (
-        "failed", "system"
+        "failed", "unsafe-file"
     )  # fmt: skip
+
+
+def test_a_damaged_page_is_in_the_log_of_a_service_that_starts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It starts all the same: the pages that it needs may be good."""
+    settings = read_settings({"ADVISOR_HOME": str(tmp_path), "ADVISOR_JOBS": str(tmp_path)})
+    with open_store(None, tmp_path) as store:
+        store.add([point(number) for number in range(500)])
+    file = tmp_path / "advisor.db"
+    with file.open("r+b") as database:
+        database.seek(file.stat().st_size // 2 // 4096 * 4096)
+        database.write(bytes(4096))
+    with caplog.at_level(logging.ERROR), open_service(settings, ServeOptions(), Metrics()):
+        assert wait_until(lambda: "advisor.db is damaged" in caplog.text, 20)
+
+
+# homes
+
+
+@contextmanager
+def two_homes(folder: Path, url: str) -> Generator[tuple[Service, Service]]:
+    """Services with one database and a home each, as on one host, or on two."""
+    with ExitStack() as stack:
+        opened: list[Service] = []
+        for name in ("a", "b"):
+            variables = {"ADVISOR_HOME": f"{folder}/{name}", "ADVISOR_DATABASE_URL": url}
+            settings = read_settings({**variables, "ADVISOR_JOBS": str(folder)})
+            one = open_service(settings, ServeOptions(launching=True), Metrics())
+            opened.append(stack.enter_context(one))
+        yield opened[0], opened[1]
+
+
+def test_a_home_has_one_service(service: Service) -> None:
+    """Two would start supervisors for the same launches; the second one is told of the first."""
+    with (
+        pytest.raises(BusyError, match=f"has a service already, process {os.getpid()}"),
+        open_service(service.settings, service.options, Metrics()),
+    ):
+        pytest.fail("both have it")
+
+
+def test_a_home_keeps_its_name(tmp_path: Path) -> None:
+    """The next service of a home finds the launches of the one before."""
+    with serving_home(tmp_path / "a") as first:
+        pass
+    with serving_home(tmp_path / "a") as again, serving_home(tmp_path / "b") as other:
+        assert first == again != other
+
+
+def look_twice(folder: Path, url: str, spawned: list[str]) -> None:
+    """A launch that runs under one home, and one that has just been accepted there."""
+    with two_homes(folder, url) as (ours, theirs):
+        runs = theirs.state.add_launch(replace(row(home=theirs.home), state="running"))
+        other_gpu = Gpu(uuid="GPU-2", model="NVIDIA H200")
+        waits = theirs.state.add_launch(row("20260131-120001-abcdef", other_gpu, theirs.home))
+        for _ in range(2):
+            Keeper(ours, Tally()).look()
+            let_go(ours.state, ours.settings, ours.home)
+        assert spawned == []
+        assert not (ours.settings.home / "launches").exists()
+        assert [one.state for one in ours.state.launches()] == ["accepted", "running"]
+        Keeper(theirs, Tally()).look()
+        assert spawned == [waits.launch_id]
+        assert kept(theirs, runs.launch_id).code == "supervisor-gone"
+
+
+def test_two_homes_keep_off_each_others_launches(tmp_path: Path, spawned: list[str]) -> None:
+    """What has no folder here has one there: it is neither failed, nor begun, nor let go."""
+    look_twice(tmp_path, f"sqlite:///{tmp_path}/shared.db", spawned)
+
+
+@pytest.mark.postgres
+def test_two_homes_on_a_server_keep_off_each_others_launches(
+    tmp_path: Path, spawned: list[str], postgres_url: str
+) -> None:
+    look_twice(tmp_path, postgres_url, spawned)
+
+
+def test_launches_of_a_container_that_got_a_new_name_are_kept(service: Service) -> None:
+    """The home says whose they are, not the name of the host."""
+    old = row(home=service.home)
+    service.state.add_launch(replace(old, host="before", state="running"))
+    Keeper(service, Tally()).look()
+    assert kept(service, old.launch_id).code == "supervisor-gone"
 
 
 def test_nothing_ends_the_looking(

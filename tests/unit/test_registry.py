@@ -80,6 +80,52 @@ def test_damaged_is_not_added(registry: Registry, tmp_path: Path) -> None:
     assert registry.versions() == []
 
 
+@pytest.mark.parametrize(
+    ("trap", "why"),
+    [("fifo", "no regular file"), ("sparse", "larger than"), ("link", "is a link")],
+)
+@pytest.mark.parametrize("name", [MODEL, MANIFEST])
+def test_what_is_no_plain_file_is_not_added(
+    registry: Registry, tmp_path: Path, name: str, trap: str, why: str
+) -> None:
+    """Nothing hangs, nothing fills the memory, and nothing of elsewhere is taken in."""
+    file = save_model(tmp_path / "v1", version="v1") / name
+    content = file.read_bytes()
+    file.unlink()
+    match trap:
+        case "fifo":
+            os.mkfifo(file)
+        case "sparse":
+            with file.open("wb") as sparse:
+                sparse.truncate(30 << 30)
+        case _:
+            (tmp_path / "elsewhere").write_bytes(content)
+            file.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ModelError, match=why):
+        registry.add(tmp_path / "v1")
+    assert registry.versions() == []
+
+
+def test_no_model_is_called_as_the_bundled_one(registry: Registry, tmp_path: Path) -> None:
+    """`promote bundled` would never find it, and a list would have two of that name."""
+    save_model(tmp_path / "v1", version="v1")
+    text = (tmp_path / "v1" / MANIFEST).read_text()
+    (tmp_path / "v1" / MANIFEST).write_text(text.replace('"v1"', '"bundled"'))
+    with pytest.raises(ModelError, match="bundled is the package's own"):
+        registry.add(tmp_path / "v1")
+    assert registry.versions() == []
+
+
+def test_what_cannot_be_promoted_is_not_added(registry: Registry, tmp_path: Path) -> None:
+    """A refused model would stay in the list of those that can be chosen."""
+    figures = {"rate_coverage_percent": 20.0, "rate_mean_error_percent": 30.0}
+    with pytest.raises(ModelError, match="cannot be relied on"):
+        registry.add(save_model(tmp_path / "v1", version="v1", figures=figures))
+    with pytest.raises(ModelError, match="model"):
+        registry.add(save_model(tmp_path / "v2", model=b"no graph", version="v2"))
+    assert registry.versions() == []
+
+
 def test_added_twice(added: Registry, tmp_path: Path) -> None:
     """The same model again is no fault; another one under the same version is."""
     before = added.folder("v1").stat().st_ino

@@ -12,7 +12,7 @@ from skl2onnx import convert_sklearn  # pyright: ignore[reportUnknownVariableTyp
 from skl2onnx.common.data_types import FloatTensorType
 
 from advisor.errors import ModelError, StoreError
-from advisor.whole_files import replace_file
+from advisor.whole_files import PUBLIC_FILE, replace_file
 from advisor_models.manifest import MODEL, Manifest, sha256, write_manifest
 from advisor_models.session import LOG_KEPT, LOG_POWER_RATIO, POWER, SPEED, Session
 from advisor_training.learners import Regressors
@@ -92,7 +92,7 @@ def write_artefact(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in contents.items():
-            replace_file(folder / name, data)
+            replace_file(folder / name, data, PUBLIC_FILE)
         write_manifest(folder, written)
     except OSError as error:
         raise StoreError(

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from advisor.errors import StoreError
-from advisor.whole_files import replace_file
+from advisor.whole_files import PUBLIC_FILE, replace_file
 from advisor_training.figures import SVG_INK, Figure, to_svg
 
 
@@ -48,7 +48,9 @@ def write_files(contents: Mapping[str, bytes], folder: Path) -> tuple[Path, ...]
     """
     make_folder(folder)
     with _writing(folder):
-        return tuple(replace_file(folder / name, data) for name, data in contents.items())
+        return tuple(
+            replace_file(folder / name, data, PUBLIC_FILE) for name, data in contents.items()
+        )
 
 
 @contextmanager

@@ -1,0 +1,301 @@
+"""Opens files and folders so that no other user of the host has a hand in them.
+
+A name is only a wish: what counts is what was opened. So links are not followed, nothing waits for
+a FIFO, and owner, kind and mode are read from the descriptor before anything is written, cut or
+locked. What we made and left open to others is closed. What may be there for others, or cannot be
+closed, is refused, as PostgreSQL refuses a data folder that others may enter.
+"""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from advisor.errors import UnsafeFileError
+
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
+
+_GROUP_AND_OTHERS = 0o077
+_WRITE_FOR_OTHERS = 0o022
+_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EISDIR)
+"""What opening says of a link, of a FIFO without a reader, of a device, of a folder."""
+
+
+def private_folder(base: Path, *below: str, ours: re.Pattern[str] | None = None) -> Path:
+    """A folder that only we may enter, `below` the other, each made or closed where it has to be.
+
+    Args:
+        base: The first one. It may be a folder that is there for more than this, such as /tmp, so
+            it is closed only where that can be nobody's loss.
+        below: Names of the others; they are inside, so they are closed.
+        ours: What we put into `base`. One that holds nothing else is what an older version made.
+
+    Returns:
+        The last one. A link of our own or of root stands for what it points to.
+
+    Raises:
+        UnsafeFileError: one belongs to another user, is no folder, or is open to others and may not
+            or cannot be closed.
+        OSError: one cannot be made.
+    """
+    folder = _private(base, lambda found: _is_only_ours(base, found, ours))
+    for name in below:
+        folder = _private(folder / name, lambda _: True)
+    return folder
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing, for us alone; one that is there stays so.
+
+    Raises:
+        OSError: one cannot be made.
+    """
+    if not folder.parent.exists():
+        make_folder(folder.parent)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=PRIVATE_FOLDER)
+
+
+def check_parents(path: Path) -> None:
+    """Refuse a place from which another user may take a folder away and put in another one.
+
+    Raises:
+        UnsafeFileError: a folder above `path` belongs to another user, or others may write to it
+            and it has no sticky bit.
+    """
+    trusted = {os.geteuid(), *_root()}
+    for folder in path.resolve().parents:
+        found = folder.stat() if folder.exists() else None
+        if found and (found.st_uid not in trusted or _swappable(found)):
+            raise UnsafeFileError(
+                f"{path} is in {folder}, in which other users may replace it",
+                why=_about(found),
+                fix="choose a place that only you, or you and root, may write to",
+            )
+
+
+def open_file(path: Path, flags: int, mode: int = PRIVATE_FILE) -> int:
+    """A descriptor of a regular file that has no other name.
+
+    Args:
+        path: The file; a link is not followed.
+        flags: Of `os.open`, without `O_TRUNC`: a file is cut by who has looked at it.
+        mode: Of a file that is made.
+
+    Raises:
+        UnsafeFileError: it is a link, a FIFO, a device, a folder, or has a second name.
+        OSError: it cannot be opened.
+    """
+    try:
+        descriptor = _open(path, flags | _FLAGS, mode)
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            raise _no_file(path) from error
+        raise
+    if _is_plain(os.fstat(descriptor)):
+        return descriptor
+    os.close(descriptor)
+    raise _no_file(path)
+
+
+def private_file(path: Path, *, make: bool = True) -> None:
+    """See to it that only we may read and write a file; it is made where it is not there.
+
+    A link of our own or of root stands for what it points to. The file is not opened for reading:
+    closing it again would take the locks away that SQLite has on it in this process.
+
+    Raises:
+        UnsafeFileError: it belongs to another user, is no regular file, or cannot be closed.
+        OSError: it is not there, or cannot be made.
+    """
+    path = _followed(path)
+    if make:
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, PRIVATE_FILE))
+    descriptor = os.open(path, os.O_PATH | _FLAGS)
+    try:
+        if not _is_plain(os.fstat(descriptor)):
+            raise _no_file(path)
+        _close_to_others(path, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def writing_private(path: Path, mode: str = "wb") -> Generator[IO[Any]]:
+    """A file of ours for us alone, as `open` gives it; with a `w` it is emptied first.
+
+    Raises:
+        UnsafeFileError: as `private_file`.
+        OSError: it cannot be written.
+    """
+    flags = os.O_RDWR | os.O_CREAT | (os.O_APPEND if "a" in mode else 0)
+    descriptor = open_file(path, flags)
+    with os.fdopen(descriptor, mode) as file:
+        _close_to_others(path, descriptor)
+        if "w" in mode:
+            file.truncate(0)
+        yield file
+
+
+def read_whole(path: Path, most_bytes: int) -> bytes:
+    """What a regular file holds; links are followed, since nothing but its content is used.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or larger than `most_bytes`.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        # Read to the limit, whatever its size is said to be: it may grow.
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes", str(path))
+    return data
+
+
+def others_write_to(folder: Path) -> bool:
+    """Whether somebody who is neither root nor we may put files into a folder that is there.
+
+    Members of a group to which we gave it are those whom we chose.
+    """
+    try:
+        found = folder.stat()
+    except OSError:
+        return False
+    return found.st_uid not in (0, os.geteuid()) or bool(found.st_mode & stat.S_IWOTH)
+
+
+def belongs_to_us(path: Path) -> bool:
+    """Whether something is there that is ours."""
+    try:
+        return path.stat().st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
+def _open(path: Path, flags: int, mode: int) -> int:
+    """As `os.open`, but what is there is never asked to be made.
+
+    Linux refuses that where somebody else has made it (fs.protected_regular).
+    """
+    if not flags & os.O_CREAT:
+        return os.open(path, flags)
+    while True:
+        with suppress(FileNotFoundError):
+            return os.open(path, flags & ~os.O_CREAT)
+        with suppress(FileExistsError):
+            return os.open(path, flags | os.O_EXCL, mode)
+
+
+def _private(path: Path, may_close: Callable[[os.stat_result], bool]) -> Path:
+    path = _followed(path)
+    make_folder(path)
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | _FLAGS)
+    except OSError as error:
+        if error.errno in (*_NO_FILE, errno.ENOTDIR):
+            raise _no_folder(path) from error
+        raise
+    try:
+        _close_to_others(path, descriptor, may_close)
+    finally:
+        os.close(descriptor)
+    return path
+
+
+def _is_only_ours(folder: Path, found: os.stat_result, ours: re.Pattern[str] | None) -> bool:
+    # Where all may write, it was made for all.
+    if ours is None or found.st_mode & stat.S_IWOTH:
+        return False
+    return all(ours.fullmatch(entry.name) for entry in folder.iterdir())
+
+
+def _followed(path: Path) -> Path:
+    """What a link points to that nobody else has made; anything else as it is."""
+    with suppress(FileNotFoundError):
+        found = path.lstat()
+        if stat.S_ISLNK(found.st_mode) and found.st_uid in (0, os.geteuid()):
+            return path.resolve()
+    return path
+
+
+def _close_to_others(
+    path: Path, descriptor: int, may_close: Callable[[os.stat_result], bool] = lambda _: True
+) -> None:
+    found = os.fstat(descriptor)
+    if found.st_uid != os.geteuid():
+        raise _of_others(path, found)
+    if not found.st_mode & _GROUP_AND_OTHERS:
+        return
+    if not may_close(found):
+        raise UnsafeFileError(
+            f"{path} is open to other users of the host, and may be there for them",
+            why=_about(found),
+            fix=f"choose a folder of its own, or close this one: chmod 0700 {path}",
+        )
+    with suppress(OSError):
+        mode = stat.S_IMODE(found.st_mode) & ~_GROUP_AND_OTHERS
+        Path(f"/proc/self/fd/{descriptor}").chmod(mode)  # it may be opened as a path alone
+    # A file system without modes says yes and changes nothing.
+    if (found := os.fstat(descriptor)).st_mode & _GROUP_AND_OTHERS:
+        raise UnsafeFileError(
+            f"{path} is open to other users of the host, and that cannot be changed",
+            why=_about(found),
+            fix="choose a place on a local disk, which keeps owners and modes",
+        )
+
+
+def _is_plain(found: os.stat_result) -> bool:
+    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+
+
+def _root() -> set[int]:
+    """Numbers that stand for root.
+
+    In a user namespace, as containers without root have it, the host's root is one of those without
+    a number, who all get the same one (man 7 user_namespaces).
+    """
+    whole = ["0", "0", "4294967295"]
+    if Path("/proc/self/uid_map").read_text().split() == whole:
+        return {0}
+    return {0, int(Path("/proc/sys/kernel/overflowuid").read_text())}
+
+
+def _swappable(found: os.stat_result) -> bool:
+    return bool(found.st_mode & _WRITE_FOR_OTHERS) and not found.st_mode & stat.S_ISVTX
+
+
+def _about(found: os.stat_result) -> str:
+    return f"it belongs to user {found.st_uid} and has mode {stat.S_IMODE(found.st_mode):04o}"
+
+
+def _of_others(path: Path, found: os.stat_result) -> UnsafeFileError:
+    return UnsafeFileError(
+        f"{path} belongs to another user",
+        why=f"{_about(found)}; this is user {os.geteuid()}",
+        fix="run as that user, give it to this one with chown, or choose another place",
+    )
+
+
+def _no_file(path: Path) -> UnsafeFileError:
+    return UnsafeFileError(
+        f"{path} is not a plain file with one name",
+        why="a link, a second name or a FIFO there may be somebody else's trap",
+        fix="look at it, and remove it",
+    )
+
+
+def _no_folder(path: Path) -> UnsafeFileError:
+    return UnsafeFileError(
+        f"{path} is no folder of ours",
+        why="a file is there, or a link that somebody else has made",
+        fix="look at it, and remove it",
+    )

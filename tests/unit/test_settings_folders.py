@@ -1,0 +1,71 @@
+"""Where sockets and locks go when nobody says."""
+
+import os
+from pathlib import Path
+
+import pytest
+from other_user import mallory_does, shared_folder
+
+from advisor import settings
+from advisor.settings import read_settings
+
+OWN = f"/tmp/advisor-{os.getuid()}"
+
+
+@pytest.fixture
+def no_host_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The place of the packaged folder, where nothing is."""
+    monkeypatch.setattr(settings, "HOST_FOLDER", tmp_path / "run-advisor")
+    return tmp_path / "run-advisor"
+
+
+@pytest.mark.usefixtures("no_host_folder")
+def test_a_session_has_its_runtime_folder_and_its_user_one_lock_folder(tmp_path: Path) -> None:
+    """A cron job and a login of one user keep off each other's GPU."""
+    session = read_settings({"XDG_RUNTIME_DIR": str(tmp_path)})
+    cron = read_settings({})
+    assert (session.runtime_dir, cron.runtime_dir) == (tmp_path / "advisor", Path(OWN))
+    assert session.lock_dir == cron.lock_dir == Path(OWN) / "locks"
+
+
+@pytest.mark.usefixtures("no_host_folder")
+def test_the_runtime_folder_of_another_session_is_not_taken() -> None:
+    """`su` and `sudo -E` keep the variable."""
+    with shared_folder() as shared:
+        mallory_does("mkdir", shared / "hers")
+        found = read_settings({"XDG_RUNTIME_DIR": str(shared / "hers")})
+        assert found.runtime_dir == Path(OWN)
+
+
+def test_who_takes_the_name_of_our_folder_blocks_no_gpu(
+    no_host_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The locks are with the sockets then."""
+    with shared_folder() as shared:
+        mallory_does("mkdir", shared / "taken")
+        monkeypatch.setattr(settings, "_last_resort", lambda: shared / "taken")
+        found = read_settings({"XDG_RUNTIME_DIR": str(no_host_folder.parent)})
+        assert found.lock_dir == no_host_folder.parent / "advisor/locks"
+
+
+def test_the_packaged_folder_is_used_where_root_has_made_it(no_host_folder: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, whose folder it is")
+    (no_host_folder / "locks").mkdir(parents=True)
+    found = read_settings({})
+    assert found.runtime_dir == no_host_folder / str(os.getuid())
+    assert found.lock_dir == no_host_folder / "locks"
+
+
+def test_what_is_said_goes_before(tmp_path: Path) -> None:
+    given = {"ADVISOR_RUNTIME_DIR": str(tmp_path / "r"), "ADVISOR_LOCK_DIR": str(tmp_path / "l")}
+    found = read_settings({**given, "XDG_RUNTIME_DIR": str(tmp_path)})
+    assert (found.runtime_dir, found.lock_dir) == (tmp_path / "r", tmp_path / "l")
+
+
+def test_no_job_sees_a_secret() -> None:
+    """Nor does the MPS daemon, which gets the same environment."""
+    secrets = {"PGPASSWORD": "p", "ADVISOR_TOKEN": "t", "ADVISOR_DATABASE_URL": "sqlite:///x"}
+    found = read_settings({**secrets, "PATH": "/bin", "CUDA_MPS_PIPE_DIRECTORY": "/x"})
+    assert set(found.job_environment()) == {"PATH", "ADVISOR_RUNTIME_DIR"}
+    assert found.secrets() == secrets
