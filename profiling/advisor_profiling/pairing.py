@@ -49,11 +49,12 @@ def kind_of(points: Iterable[SoloPoint]) -> Kind | None:
 
 
 def kinds_of(points: Iterable[SoloPoint]) -> dict[str, Kind]:
-    """The kind of each job that has one, by solo points of any number of jobs on one GPU model."""
-    by_job: dict[str, list[SoloPoint]] = {}
+    """The kind of each job that has one; on several GPU models that with most of its points."""
+    found: dict[str, dict[str, list[SoloPoint]]] = {}
     for point in points:
-        by_job.setdefault(point.job, []).append(point)
-    return {job: kind for job, its in by_job.items() if (kind := kind_of(its)) is not None}
+        found.setdefault(point.job, {}).setdefault(point.gpu_model, []).append(point)
+    most = {job: max(by_model.values(), key=len) for job, by_model in found.items()}
+    return {job: kind for job, its in most.items() if (kind := kind_of(its)) is not None}
 
 
 def all_pairs(jobs: Iterable[str], *, selves: bool = True) -> list[Pair]:

@@ -27,6 +27,7 @@ from advisor.features import (
 from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor.predictions import UNCAPPED, Interval, Prediction, Predictor, Split
 from advisor.profiles import Profile
+from advisor_models import manifest
 from advisor_models.intervals import Bounds, PowerBounds, Widening
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_training.artefact import onnx_bytes
@@ -239,14 +240,14 @@ def test_other_features_are_refused(tmp_path: Path, changes: dict[str, Any], why
 def test_each_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was hashed is what is loaded: between two reads a file could become another one."""
     copy = save_model(tmp_path / "m")
-    read = Path.read_bytes
+    read = manifest.read_whole
 
-    def read_and_remove(path: Path) -> bytes:
-        data = read(path)
+    def read_and_remove(path: Path, most_bytes: int) -> bytes:
+        data = read(path, most_bytes)
         path.unlink()
         return data
 
-    monkeypatch.setattr(Path, "read_bytes", read_and_remove)
+    monkeypatch.setattr(manifest, "read_whole", read_and_remove)
     assert OnnxPredictor(copy).predict(A, B, SPLITS)
     assert list(copy.iterdir()) == []
 

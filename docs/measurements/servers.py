@@ -1,0 +1,93 @@
+"""Prints what splits do to servers and to the jobs beside them, of the bundled points.
+
+    .venv/bin/python docs/measurements/servers.py
+
+For each pair with a server: the split that saves most energy of those at which it serves all of its
+demand, 50/50, and no limits. Energy is for the same work, against a GPU for each job.
+"""
+
+from collections.abc import Iterator
+
+from advisor.objectives import SplitResult
+from advisor.records import PairPoint, SoloPoint
+from advisor_data.bundled import (
+    bundled_pair_points,
+    bundled_reference_points,
+    bundled_solo_points,
+)
+
+HEADINGS = (
+    "pair", "split, SMs", "server serves, %", "other job's speed, %", "p99, ms",
+    "energy for the same work, against a GPU for each",
+)  # fmt: skip
+ALL = 0.975
+"""Part of its demand that a server may miss by chance."""
+
+
+def main() -> None:
+    """Print the table."""
+    whole = (p for p in (*bundled_reference_points(), *bundled_solo_points())
+             if p.share_percent == 100)  # fmt: skip
+    alone = {(p.run, p.gpu_uuid, p.job): p for p in whole}
+    pairs: dict[tuple[str, ...], list[tuple[PairPoint, SplitResult]]] = {}
+    for point in bundled_pair_points():
+        ends = [alone.get((point.run, point.gpu_uuid, job)) for job in point.pair]
+        if (point.offered_rate_a or point.offered_rate_b) and all(ends):
+            found = _result(point, *(end for end in ends if end))
+            pairs.setdefault((*point.pair, point.gpu_uuid), []).append((point, found))
+    print(f"| {' | '.join(HEADINGS)} |\n|{' --- |' * len(HEADINGS)}")
+    for points in pairs.values():
+        for number, (point, result) in enumerate(_shown(points)):
+            print(_line(point, result, named=not number))
+
+
+def _result(point: PairPoint, a: SoloPoint, b: SoloPoint) -> SplitResult:
+    assert point.power_w
+    assert a.power_w
+    assert b.power_w
+    assert point.rate_a
+    assert point.rate_b
+    return SplitResult(
+        rate_a=point.rate_a, rate_b=point.rate_b, solo_rate_a=a.rate, solo_rate_b=b.rate,
+        solo_power_a_w=a.power_w, solo_power_b_w=b.power_w, power_w=point.power_w,
+    )  # fmt: skip
+
+
+def _shown(
+    points: list[tuple[PairPoint, SplitResult]],
+) -> Iterator[tuple[PairPoint, SplitResult]]:
+    limited = [(p, r) for p, r in points if p.mode == "mps"]
+    serving = [(p, r) for p, r in limited if _server(p, r)[0] >= ALL]
+    best = max(serving, key=lambda found: found[1].energy_saved, default=None)
+    if best:
+        yield best
+    for point, result in points:
+        equal = point.mode == "mps" and point.share_a_percent == point.share_b_percent == 50
+        if (equal and (point, result) != best) or point.mode == "uncapped":
+            yield point, result
+
+
+def _server(point: PairPoint, result: SplitResult) -> tuple[float, float, float | None]:
+    """Part of the demand served, the other job's speed, and the p99 latency."""
+    if point.offered_rate_a:
+        return result.speed_a, result.speed_b, point.latency_p99_a_ms
+    return result.speed_b, result.speed_a, point.latency_p99_b_ms
+
+
+def _line(point: PairPoint, result: SplitResult, *, named: bool) -> str:
+    served, other, p99_ms = _server(point, result)
+    limited = point.mode == "mps"
+    saved = result.energy_saved
+    cells = (
+        " + ".join(point.pair) if named else "",
+        f"{point.units_a} + {point.units_b}" if limited else "no limits",
+        f"{100 * served:.0f}",
+        f"{100 * other:.0f}",
+        "-" if p99_ms is None else f"{p99_ms:.0f}",
+        f"{100 * abs(saved):.1f} % {'less' if saved >= 0 else 'more'}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    main()
