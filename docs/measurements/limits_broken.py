@@ -3,8 +3,8 @@
     python3 docs/measurements/limits_broken.py --gpu 0 --json limits_broken.json
 
 Needs the NVIDIA driver with its MPS control program, and `nvidia-ml-py`; takes about 45 s. It
-starts an MPS daemon of its own in a temporary folder and ends all that it started; no setting of the
-card is changed. Beside each subject a good client computes at 30 %.
+starts an MPS daemon of its own in a temporary folder and ends all that it started; no setting of
+the card is changed. Beside each subject a good client computes at 30 %.
 
 Per way: `attribute` is the number of SMs that the process reads (CU_DEVICE_ATTRIBUTE 16), `ran on`
 how many SMs its kernel noted (%smid), `mps` what it reads of attribute 133. From outside: `client`
@@ -14,6 +14,7 @@ each with the time from the context to the first sight. Raw answers are in the J
 
 import argparse
 import ctypes
+import importlib
 import json
 import os
 import shutil
@@ -166,16 +167,16 @@ class Host:
     """One GPU with a daemon of our own."""
 
     def __init__(self, folder: Path, index: int) -> None:
-        import pynvml
-
-        self.nvml, self.folder = pynvml, folder
-        pynvml.nvmlInit()
-        self.device = pynvml.nvmlDeviceGetHandleByIndex(index)
+        # Not at the top: the subjects run without it, too.
+        self.nvml: Any = importlib.import_module("pynvml")
+        self.folder = folder
+        self.nvml.nvmlInit()
+        self.device = self.nvml.nvmlDeviceGetHandleByIndex(index)
         self.uuid, self.name = (
             word.decode() if isinstance(word, bytes) else word
             for word in (
-                pynvml.nvmlDeviceGetUUID(self.device),
-                pynvml.nvmlDeviceGetName(self.device),
+                self.nvml.nvmlDeviceGetUUID(self.device),
+                self.nvml.nvmlDeviceGetName(self.device),
             )
         )
         self.pipe, self.log = folder / "pipe", folder / "log"
