@@ -105,3 +105,10 @@ class UnsafeFileError(AdvisorError):
 
     code = "unsafe-file"
     exit_code = 13
+
+
+class SurvivorsError(AdvisorError):
+    """Processes of a job do not end, so nothing may be started beside them."""
+
+    code = "survivors"
+    exit_code = 14

@@ -7,7 +7,7 @@ from advisor.errors import JobError, LimitNotProvenError, PartitionError
 from advisor.launch.account import Account
 from advisor.launch.meter import Meter
 from advisor.launch.spec import LaunchSpec, Pair
-from advisor.launch.starting import stop_jobs
+from advisor.launch.starting import end_jobs
 from advisor.launch.watched import Watched, relative
 from advisor.results import read_first
 from advisor.runtime.backend import Backend
@@ -76,6 +76,7 @@ class Watch:
         Raises:
             PartitionError: what limits the jobs is gone.
             LimitNotProvenError: a running job is not under its limit.
+            SurvivorsError: a process of a job that is over does not end.
         """
         now_s = time.monotonic()
         were = self._running()
@@ -115,11 +116,15 @@ class Watch:
         return found
 
     def stop(self) -> None:
-        """Stop what runs."""
+        """Stop what runs.
+
+        Raises:
+            SurvivorsError: a process does not end.
+        """
         running = self._running()
         for one in running:
             one.end("stopped")
-        stop_jobs(one.job for one in running)
+        end_jobs(one.job for one in running)
 
     def _running(self) -> list[Watched]:
         return [one for one in self.jobs if not one.over]
@@ -143,7 +148,7 @@ class Watch:
         if any(one.outcome == "failed" for one in ended) and self._is_fault():
             self._take_down()
         # A job that hangs still runs, and one that ended may have left workers behind.
-        stop_jobs(one.job for one in ended)
+        end_jobs(one.job for one in ended)
         if self._spec.when_one_ends == "stop":
             self.stop()
 
@@ -173,7 +178,7 @@ class Watch:
             one.exit_code = one.job.exit_code
             said = f"; the end of its output:\n{one.job.tail() or '(nothing)'}"
             one.end("taken-down", "mps-fault", _MPS_FAULT + said)
-        stop_jobs(one.job for one in struck)
+        end_jobs(one.job for one in struck)
         self.first_ended = self.first_ended or self._indices_over()
 
     def _check_backend(self, now_s: float) -> None:
