@@ -138,17 +138,19 @@ def test_guard_that_is_killed_is_replaced(jobs: FakeHost) -> None:
 def test_kill_at_a_random_moment_leaves_nobody(jobs: FakeHost, victims: str, seed: int) -> None:
     """Kill -9 of whoever watches, while jobs start or run, with one that hides."""
     write_escape(jobs)
-    chance = random.Random(f"{victims} {seed}")
+    chance, launches = random.Random(f"{victims} {seed}"), jobs.folder / "home" / "launches"
     with jobs.start_advisor("launch", "escape", "two", *RUNS, "--detach") as command:
-        assert wait_until(lambda: bool(watchers(jobs)["supervisor"]), 20)
+        # Before that nothing was started.
+        assert wait_until(lambda: bool(list(launches.glob("*/claim"))), 20)
         time.sleep(chance.uniform(0, 2.5))
         found = watchers(jobs)
         for pid in (pid for kind in victims.split("+") for pid in found[kind]):
             os.kill(pid, signal.SIGKILL)
         time.sleep(chance.uniform(0, 1))
-        for folder in (jobs.folder / "home" / "launches").glob("[!.]*"):
-            if stop(jobs, folder.name)["code"] == "supervisor-gone":
-                assert "supervisor" in victims
+        (launch_id,) = (file.parent.name for file in launches.glob("*/claim"))
+        status = stop(jobs, launch_id)
+        expected = "supervisor-gone" if "supervisor" in victims else None
+        assert (status["code"], status["state"] == "failed") == (expected, expected is not None)
         command.communicate(timeout=60)
     await_nobody(jobs)
     assert wait_until(lambda: alive(jobs) == [], 10)
