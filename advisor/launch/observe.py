@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import advisor
+from advisor.flags import LIMIT_BROKEN
 from advisor.gpu import Gpu
 from advisor.launch.folder import dumps
 from advisor.launch.spec import Forecast, Pair
@@ -80,6 +81,7 @@ def observe(ran: Ran) -> Observation:
         results_b=watch.jobs[1].results,
         flags=(
             *(() if rate_a is not None and rate_b is not None else ("not-settled",)),
+            *((LIMIT_BROKEN,) if watch.limit_broken else ()),
             *verdict_flags(one.results for one in watch.jobs),
         ),
     )

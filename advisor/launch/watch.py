@@ -2,8 +2,9 @@
 
 import re
 import time
+from typing import Never
 
-from advisor.errors import JobError, LimitNotProvenError, PartitionError
+from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
 from advisor.launch.account import Account
 from advisor.launch.meter import Meter
 from advisor.launch.spec import LaunchSpec, Pair
@@ -11,11 +12,18 @@ from advisor.launch.starting import end_jobs
 from advisor.launch.watched import Watched, relative
 from advisor.results import read_first
 from advisor.runtime.backend import Backend
+from advisor.runtime.computing import check_limits, is_seen
 from advisor.runtime.processes import wait_until
 from advisor.runtime.running_job import RunningJob
 
-_ALIVE_S, _LIMIT_S = 1.0, 15.0
-"""How often the back-end is asked, and how often each job is looked for under its limit."""
+_ASK_S, _LIMIT_S = 1.0, 15.0
+"""How often the driver is asked who computes, and how often each job must be a client itself: one
+that repeats a short command is none in between."""
+
+_UNSEEN = (
+    "NVML names no process of these jobs, as in a container with process numbers of its own: what "
+    "computes on the GPU outside of MPS cannot be seen"
+)
 
 _FAULT_S = 3.0
 """A fault on an MPS server reaches all its clients within this time."""
@@ -41,6 +49,7 @@ class Watch:
         mode: Of the back-end.
         account: Time, energy and progress so far.
         first_ended: Indices of the jobs that ended first by themselves; empty: none did yet.
+        limit_broken: Something computed that was not under its limit; what was seen is of no use.
     """
 
     def __init__(
@@ -61,7 +70,10 @@ class Watch:
         self._alarms: list[str] = []
         self.account = Account(pair, self.jobs, meter, self.begun_s)
         self.first_ended: tuple[int, ...] = ()
+        self.limit_broken = False
         self._silent = False
+        if not is_seen(jobs):
+            self._alarms.append(_UNSEEN)
         for job in jobs:
             job.go()
 
@@ -75,7 +87,7 @@ class Watch:
 
         Raises:
             PartitionError: what limits the jobs is gone.
-            LimitNotProvenError: a running job is not under its limit.
+            LimitBrokenError: something computes that is not under its limit.
             SurvivorsError: a process of a job that is over does not end.
         """
         now_s = time.monotonic()
@@ -182,13 +194,14 @@ class Watch:
         self.first_ended = self.first_ended or self._indices_over()
 
     def _check_backend(self, now_s: float) -> None:
-        if now_s - self._asked_s < _ALIVE_S:
+        if now_s - self._asked_s < _ASK_S:
             return
         self._asked_s = now_s
         try:
             # Asked over the same channel that says whether the daemon still lives.
             spoiled = self._backend.spoiled()
-            self._backend.check_alive()
+            if not spoiled:
+                self._check_limits(now_s)
         except PartitionError:
             # One answer that came too late is no reason to end the work of weeks.
             if self._silent:
@@ -198,10 +211,26 @@ class Watch:
         self._silent = False
         if spoiled:
             self._take_down()
-        elif now_s - self._checked_s >= _LIMIT_S:
+
+    def _check_limits(self, now_s: float) -> None:
+        """Ask the driver who computes, and now and then each job whether it still is a client."""
+        running = self._running()
+        try:
+            check_limits([one.job for one in running])
+        except LimitBrokenError as error:
+            self._break(error)
+        for one in running:
+            self._check_variables(one)
+        if now_s - self._checked_s >= _LIMIT_S:
             self._checked_s = now_s
-            for one in self._running():
+            for one in running:
                 self._check_limit(one)
+
+    def _check_variables(self, one: Watched) -> None:
+        try:
+            one.job.check_variables()
+        except LimitNotProvenError as error:
+            self._break(_broken(error, one))
 
     def _check_limit(self, one: Watched) -> None:
         try:
@@ -210,8 +239,21 @@ class Watch:
             one.note_end()
             self._end([one])
         except LimitNotProvenError as error:
-            one.end("failed", error.code, str(error))
-            raise
+            self._break(_broken(error, one))
+
+    def _break(self, error: LimitBrokenError) -> Never:
+        for one in self._running():
+            if one.job.job.name in error.jobs:
+                one.end("failed", error.code, str(error))
+        self.limit_broken = True
+        end_jobs(one.job for one in self.jobs)
+        raise error
+
+
+def _broken(error: LimitNotProvenError, one: Watched) -> LimitBrokenError:
+    """The same, of a job that was under its limit before."""
+    jobs = frozenset({one.job.job.name})
+    return LimitBrokenError(error.what, why=error.why, fix=error.fix, jobs=jobs)
 
 
 def work_per_joule(speeds: list[float | None], power_w: float | None) -> float | None:

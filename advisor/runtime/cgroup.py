@@ -7,16 +7,22 @@ controller is asked for: `cgroup.kill` ends all members at once and works withou
 import os
 import secrets
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 _PREFIX = "advisor-"
 
 
-def make_cgroup(gpu_uuid: str) -> Path | None:
-    """A new control group below our own for a job on this GPU; None where none may be made."""
+def cgroup_prefix(gpu_uuid: str, runtime_dir: str) -> str:
+    """How the names of the groups of jobs begin that are on this GPU and of this advisor."""
+    return f"{_PREFIX}{sha256(f'{gpu_uuid} {runtime_dir}'.encode()).hexdigest()[:16]}-"
+
+
+def make_cgroup(prefix: str) -> Path | None:
+    """A new control group below our own; None where none may be made."""
     if (own := _own()) is None:
         return None
-    path = own / f"{_PREFIX}{gpu_uuid[-12:]}-{secrets.token_hex(4)}"
+    path = own / f"{prefix}{secrets.token_hex(4)}"
     try:
         path.mkdir()
     except OSError:
@@ -27,10 +33,10 @@ def make_cgroup(gpu_uuid: str) -> Path | None:
     return None
 
 
-def left_cgroups(gpu_uuid: str) -> list[Path]:
-    """Control groups below our own that jobs on this GPU had; the caller holds its lock."""
+def left_cgroups(prefix: str) -> list[Path]:
+    """Control groups below our own with such names; the caller holds the lock of the GPU."""
     own = _own()
-    return [] if own is None else sorted(own.glob(f"{_PREFIX}{gpu_uuid[-12:]}-*"))
+    return [] if own is None else sorted(own.glob(f"{prefix}*"))
 
 
 def members(path: Path) -> list[int]:

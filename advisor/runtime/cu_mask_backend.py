@@ -57,6 +57,9 @@ class CuMaskBackend:
         for pid in pids():
             refuse_if_skipped(environment_of(pid))
 
+    def sight(self) -> None:
+        """Nobody is asked yet who computes on an AMD GPU."""
+
     def check_alive(self) -> None:
         """Masks live in the job itself; nothing else has to run."""
 

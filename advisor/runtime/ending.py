@@ -59,13 +59,13 @@ def end_marked(backend: Backend, mark: Mapping[str, str]) -> None:
     check_none(marked_pids(mark))
 
 
-def end_cgroups(gpu_uuid: str) -> None:
-    """End what is left in control groups of jobs on a GPU; the caller holds its lock.
+def end_cgroups(prefix: str) -> None:
+    """End what is left in control groups of earlier jobs; the caller holds the lock of their GPU.
 
     Raises:
         SurvivorsError: somebody does not end.
     """
-    for path in left_cgroups(gpu_uuid):
+    for path in left_cgroups(prefix):
         kill_cgroup(path)
         if not wait_until(lambda path=path: not populated(path), LEAVE_S):
             raise SurvivorsError(f"processes of an earlier job in {path} do not end")

@@ -31,7 +31,7 @@ class JobProcess:
         output: File of what it writes.
         mark: Variables that no other job has; its processes are found by them where its shim was
             killed.
-        gpu_uuid: The GPU that it uses.
+        group: How the name of its control group begins.
 
     Raises:
         OSError: the command cannot be started.
@@ -44,9 +44,9 @@ class JobProcess:
         environment: Mapping[str, str],
         output: Path,
         mark: Mapping[str, str],
-        gpu_uuid: str,
+        group: str,
     ) -> None:
-        self._mark, self._cgroup = mark, make_cgroup(gpu_uuid)
+        self._mark, self._cgroup = mark, make_cgroup(group)
         self._status: int | None = None
         self._said: dict[str, str] = {}
         self._line = b""
@@ -99,6 +99,11 @@ class JobProcess:
             return descendants(self._shim.pid)
         inside = members(self._cgroup) if self._cgroup else []
         return sorted({*inside, *marked_pids(self._mark), *orphans()})
+
+    def roots(self) -> list[int]:
+        """Processes of which each process of the job is one, or below one."""
+        self._listen()
+        return self.pids() if self._is_over or self._is_lost else [self._shim.pid]
 
     def terminate(self) -> None:
         """Ask every process to end."""

@@ -12,6 +12,7 @@ from advisor.gpu import Share
 from advisor.job import Job
 from advisor.progress import FILE_BYTES, HOLD
 from advisor.runtime.backend import Backend, Granted
+from advisor.runtime.cgroup import cgroup_prefix
 from advisor.runtime.ending import end_cgroups, end_marked
 from advisor.runtime.job_process import JobProcess
 from advisor.runtime.processes import marked_pids
@@ -64,7 +65,7 @@ class Proven:
                 self.environment,
                 self.folder / "output.log",
                 {PROGRESS_MARK: str(self.folder / "progress")},
-                self.backend.gpu.uuid,
+                cgroup_prefix(self.backend.gpu.uuid, self.environment.get(RUNTIME_DIR, "")),
             )
         except OSError as error:
             raise JobError(
@@ -104,7 +105,7 @@ def end_leftovers(backend: Backend, runtime_dir: Path) -> None:
         SurvivorsError: one of them does not end.
     """
     end_marked(backend, {GPU_MARK: backend.gpu.uuid, RUNTIME_DIR: str(runtime_dir)})
-    end_cgroups(backend.gpu.uuid)
+    end_cgroups(cgroup_prefix(backend.gpu.uuid, str(runtime_dir)))
 
 
 def check_program(job: Job, base: Mapping[str, str]) -> None:

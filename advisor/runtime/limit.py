@@ -73,7 +73,7 @@ _CUDA_ERRORS: dict[Any, str] = {
 def _probe(program: Path, environment: Mapping[str, str]) -> dict[str, Any]:
     try:
         done = subprocess.run(
-            [python(), "-S", str(program)],
+            [python(), "-I", "-S", str(program)],
             env=dict(environment),
             capture_output=True,
             text=True,

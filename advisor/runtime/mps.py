@@ -13,7 +13,7 @@ from pathlib import Path
 
 from advisor.errors import LimitNotProvenError, PartitionError
 from advisor.gpu import PERCENTAGE, SM_FLOOR, Gpu, Share, units_for_percent
-from advisor.runtime.backend import Granted, check_environments
+from advisor.runtime.backend import ComputingPids, Granted, Sight, check_environments
 from advisor.runtime.limit import Seen, look
 from advisor.runtime.mps_control import Control
 from advisor.runtime.processes import owner_of, wait_until
@@ -37,12 +37,14 @@ class MpsBackend:
 
     Attributes:
         owned: The daemon was started here and is stopped by `close`.
+        computing: Lists the processes with a context on the GPU.
     """
 
     gpu: Gpu
     control: Control
     owned: bool
     mode: str = "mps"
+    computing: ComputingPids = tuple
 
     @property
     def max_clients(self) -> int:
@@ -69,8 +71,16 @@ class MpsBackend:
         seen = next((gpu for gpu in look(environment) if gpu.uuid == self.gpu.uuid), None)
         return check_granted(self.gpu, share, seen, self.control.pipe_dir)
 
+    def sight(self) -> Sight:
+        """Who computes, and who is a client."""
+        # In this order: a client that has just ended computes no more.
+        computing = frozenset(self.computing())
+        servers = self.control.servers()
+        clients = frozenset(pid for server in servers for pid in self.control.clients(server))
+        return Sight(computing - frozenset(servers), clients)
+
     def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
-        """Check every process's variables, and that the server lists one of them as a client."""
+        """Check every process's variables, and that those that compute are clients."""
         if not wait_until(lambda: bool(set(pids()) & set(self.clients())), _CLIENT_S):
             raise LimitNotProvenError(
                 f"none of the job's processes {sorted(pids())} is a client of the MPS server",
@@ -79,6 +89,14 @@ class MpsBackend:
                 fix="start advisor in the daemon's namespace and leave the variable alone",
             )
         check_environments(share, self.environment(share), pids)
+        # In this order, as in `sight`.
+        computing = frozenset(self.computing())
+        if outside := sorted((computing - frozenset(self.clients())) & set(pids())):
+            raise LimitNotProvenError(
+                f"processes {outside} of the job compute on the whole GPU, without MPS",
+                why="they set CUDA_MPS_PIPE_DIRECTORY themselves",
+                fix="leave the variable alone",
+            )
 
     def check_alive(self) -> None:
         """Check that the daemon answers."""
@@ -121,7 +139,11 @@ class MpsBackend:
 
 
 def open_mps(
-    gpu: Gpu, runtime_dir: Path, environment: Mapping[str, str], pipe_dir: Path | None = None
+    gpu: Gpu,
+    runtime_dir: Path,
+    environment: Mapping[str, str],
+    pipe_dir: Path | None = None,
+    computing: ComputingPids = tuple,
 ) -> MpsBackend:
     """MPS on `gpu`, ready for clients.
 
@@ -131,6 +153,7 @@ def open_mps(
         environment: Base environment of the control program.
         pipe_dir: A daemon that is already there; None: our own. The caller then holds the lock of
             the GPU: one of ours that runs is what a killed advisor left, and is replaced.
+        computing: Lists the processes with a context on the GPU.
 
     Raises:
         PartitionError: no daemon could be reached or started, it belongs to another user, or its
@@ -145,7 +168,7 @@ def open_mps(
     _check_owner(control)
     _check_default(control)
     _start_server(control)
-    return MpsBackend(gpu, control, owned)
+    return MpsBackend(gpu, control, owned, computing=computing)
 
 
 def own_pipe_dir(gpu: Gpu, runtime_dir: Path) -> Path:

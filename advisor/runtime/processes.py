@@ -43,6 +43,19 @@ def descendants(pid: int) -> list[int]:
     return sorted(child for child in found if owner_of(child) is not None)
 
 
+def ancestors_of(pid: int) -> list[int]:
+    """The parent of a process, the parent of that, and so on."""
+    found: list[int] = []
+    while len(stat := _stat(pid)) > 3 and (pid := int(stat[1])) and pid not in found:
+        found.append(pid)
+    return found
+
+
+def has_memory(pid: int) -> bool:
+    """Whether a process runs and is not in the midst of its end."""
+    return owner_of(pid) is not None and not _read(pid, "statm").startswith(b"0 ")
+
+
 def _by_parent() -> dict[int, list[int]]:
     """The children of every process."""
     found: dict[int, list[int]] = {}

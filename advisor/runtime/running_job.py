@@ -12,7 +12,7 @@ from advisor.gpu import Share
 from advisor.job import Job, Results
 from advisor.progress import GO, HOLD, QUIT, RUNNING, STARTING, WAITING
 from advisor.results import Reported
-from advisor.runtime.backend import Backend, Granted
+from advisor.runtime.backend import Backend, Granted, Sight, check_environments
 from advisor.runtime.counting import open_counter
 from advisor.runtime.ending import LEAVE_S, check_none
 from advisor.runtime.job_process import JobProcess
@@ -66,6 +66,14 @@ class RunningJob:
         """Living processes of the job."""
         return self._process.pids()
 
+    def roots(self) -> list[int]:
+        """Processes of which each process of the job is one, or below one."""
+        return self._process.roots()
+
+    def sight(self) -> Sight | None:
+        """Who uses its GPU; None where nobody can tell."""
+        return self._backend.sight()
+
     def cpu_s(self) -> float:
         """CPU time of the living processes, s."""
         return cpu_s(self.pids())
@@ -107,6 +115,11 @@ class RunningJob:
         return False
 
     @property
+    def over(self) -> bool:
+        """Whether no process of it is left."""
+        return self._process.over
+
+    @property
     def exit_code(self) -> int | None:
         """Of the job's first process, negative for a signal; None while it runs."""
         return self._process.status
@@ -140,6 +153,15 @@ class RunningJob:
         except BaseException:
             self.stop()
             raise
+
+    def check_variables(self) -> None:
+        """Check that no process of the running job has lost or changed what limits it.
+
+        Raises:
+            LimitNotProvenError: one has.
+        """
+        if pids := self.pids():
+            check_environments(self.share, self._backend.environment(self.share), lambda: pids)
 
     def tail(self) -> str:
         """The last 600 characters of the output."""
@@ -175,9 +197,9 @@ class RunningJob:
 
     def _end(self) -> None:
         for end in (self._process.terminate, self._process.kill):
-            if not self._is_over():
+            if not self.over:
                 end()
-                wait_until(self._is_over, LEAVE_S)
+                wait_until(lambda: self.over, LEAVE_S)
         check_none(self.pids())
         self._ended = True
         self._process.close()
@@ -185,9 +207,6 @@ class RunningJob:
         self._reports.close()
         if self._gate is not None:
             self._gate.close()
-
-    def _is_over(self) -> bool:
-        return self._process.over
 
     def _want(self, word: int) -> None:
         if self._gate is not None:

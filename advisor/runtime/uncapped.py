@@ -5,18 +5,23 @@ from dataclasses import dataclass
 
 from advisor.errors import InputError, LimitNotProvenError
 from advisor.gpu import Gpu, Share
-from advisor.runtime.backend import Granted, check_environments
+from advisor.runtime.backend import ComputingPids, Granted, Sight, check_environments
 from advisor.runtime.limit import look
 from advisor.runtime.mps import PIPE_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)
 class UncappedBackend:
-    """The GPU as it is; the only share is 100 %."""
+    """The GPU as it is; the only share is 100 %.
+
+    Attributes:
+        computing: Lists the processes with a context on the GPU.
+    """
 
     gpu: Gpu
     mode: str = "uncapped"
     max_clients: int = 1000
+    computing: ComputingPids = tuple
 
     def environment(self, share: Share) -> dict[str, str]:
         """Variables that keep a process away from any MPS daemon."""
@@ -40,6 +45,10 @@ class UncappedBackend:
     def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
         """Check that every process stays on this GPU and away from MPS."""
         check_environments(share, self.environment(share), pids)
+
+    def sight(self) -> Sight:
+        """Who computes."""
+        return Sight(frozenset(self.computing()), None)
 
     def check_alive(self) -> None:
         """Nothing has to run here."""

@@ -164,11 +164,15 @@ def open_backend(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
     Raises:
         PartitionError: it is not there, or cannot be used.
     """
+
+    def computing() -> list[int]:
+        return nvml.compute_pids(gpu.uuid) if gpu.vendor == "nvidia" else []
+
     match mode or ("mps" if gpu.vendor == "nvidia" else "cu_mask"):
         case "mps":
-            environment = settings.job_environment()
-            return open_mps(gpu, settings.runtime_dir, environment, settings.mps_pipe_dir)
+            environment, pipe_dir = settings.job_environment(), settings.mps_pipe_dir
+            return open_mps(gpu, settings.runtime_dir, environment, pipe_dir, computing)
         case "cu_mask":
             return CuMaskBackend(gpu)
         case "uncapped":
-            return UncappedBackend(gpu)
+            return UncappedBackend(gpu, computing=computing)

@@ -18,6 +18,8 @@ from advisor.runtime.processes import marked_pids, wait_until
 
 Start = Callable[..., JobProcess]
 
+GROUP = f"advisor-test-{os.getpid()}-"
+
 CHAIN = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -43,7 +45,7 @@ def start(
     """Starts jobs whose processes carry TOKEN, with a control group and without."""
     if request.param == "no cgroup":
         monkeypatch.setattr(cgroup, "_own", no_group)
-    elif (probe := job_process.make_cgroup("GPU-test")) is None:
+    elif (probe := job_process.make_cgroup(GROUP)) is None:
         pytest.skip("no control group may be made here")
     else:
         job_process.remove_cgroup(probe)
@@ -52,7 +54,12 @@ def start(
     def start(*command: str) -> JobProcess:
         environment = {**os.environ, "TOKEN": str(tmp_path), "MARK": str(tmp_path)}
         process = JobProcess(
-            command, None, environment, tmp_path / "output.log", {"MARK": str(tmp_path)}, "GPU-test"
+            command,
+            None,
+            environment,
+            tmp_path / "output.log",
+            {"MARK": str(tmp_path)},
+            GROUP,
         )
         started.append(process)
         return process
@@ -149,9 +156,9 @@ SUPERVISOR = """
 import os, sys
 from pathlib import Path
 from advisor.runtime.job_process import JobProcess
-folder, script = sys.argv[1:]
+folder, script, group = sys.argv[1:]
 output, mark = Path(folder) / "output.log", {"MARK": folder}
-job = JobProcess(("sh", "-c", script), None, dict(os.environ), output, mark, "GPU-test")
+job = JobProcess(("sh", "-c", script), None, dict(os.environ), output, mark, group)
 print(*job.pids(), flush=True)
 sys.stdin.read()
 """
@@ -161,7 +168,14 @@ def test_supervisor_that_is_killed_takes_everybody_along(tmp_path: Path) -> None
     """Also where no guard is left: the shim ends what is below it."""
     environment = {**os.environ, "TOKEN": str(tmp_path)}
     with subprocess.Popen(
-        [sys.executable, "-c", SUPERVISOR, str(tmp_path), ESCAPE.replace("exit 0", "sleep 60")],
+        [
+            sys.executable,
+            "-c",
+            SUPERVISOR,
+            str(tmp_path),
+            ESCAPE.replace("exit 0", "sleep 60"),
+            GROUP,
+        ],
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -171,8 +185,8 @@ def test_supervisor_that_is_killed_takes_everybody_along(tmp_path: Path) -> None
         assert wait_until(lambda: len(alive(tmp_path)) > 3, 10)
         process.kill()
     assert wait_until(lambda: alive(tmp_path) == [], shim.ORPHAN_S + 10)
-    end_cgroups("GPU-test")
-    assert left_cgroups("GPU-test") == []
+    end_cgroups(GROUP)
+    assert left_cgroups(GROUP) == []
 
 
 # output

@@ -313,7 +313,6 @@ def test_children_end_with_their_job(run: Launch) -> None:
         assert gone(child)
 
 
-
 def test_left_over_job_of_a_killed_advisor_is_ended(tmp_path: Path) -> None:
     """It would disturb what is measured next; a job of another GPU or advisor stays."""
     backend = Unlimited()

@@ -1,4 +1,4 @@
-/* A libcuda.so.1 with the five calls of the probe, which falls back in silence as the real one.
+/* A libcuda.so.1 with the calls of the probe and of a job, which falls back in silence as the real one.
  *
  * A client of a daemon (its process named in $CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid
  * is alive) gets SMs by CUDA_MPS_ACTIVE_THREAD_PERCENTAGE: rounded down to even, 8 at least, and
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *pipe_dir(void) {
@@ -94,6 +95,20 @@ int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
         sscanf(text++, "%2x", &byte);
         uuid[i++] = (unsigned char)byte;
     }
+    return 0;
+}
+
+/* NVML lists what has a context, client or not; the GPU's UUID ends with its index. */
+int cuDevicePrimaryCtxRetain(void **context, int device) {
+    char path[4096];
+    const char *nvml = getenv("FAKE_NVML_DIR"), *visible = getenv("CUDA_VISIBLE_DEVICES");
+    int gpu = visible && strlen(visible) > 12 ? atoi(visible + strlen(visible) - 12) : device;
+    *context = NULL;
+    snprintf(path, sizeof path, "%s/gpu%d/contexts", nvml ? nvml : "/nonexistent", gpu);
+    mkdir(path, 0777);
+    snprintf(path + strlen(path), sizeof path - strlen(path), "/%d", getpid());
+    FILE *file = fopen(path, "w");
+    if (file) fclose(file);
     return 0;
 }
 
