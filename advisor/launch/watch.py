@@ -216,6 +216,7 @@ class Watch:
         """Ask the driver who computes, and now and then each job whether it still is a client."""
         running = self._running()
         try:
+            self._check_cap()
             check_limits([one.job for one in running])
         except LimitBrokenError as error:
             self._break(error)
@@ -225,6 +226,15 @@ class Watch:
             self._checked_s = now_s
             for one in running:
                 self._check_limit(one)
+
+    def _check_cap(self) -> None:
+        most, given = max(self._pair.shares_percent), self._backend.given_percent()
+        if given is not None and given > most:
+            raise LimitBrokenError(
+                f"the MPS server gives {given:g} % to what starts now, and was set to {most:g} %",
+                why="somebody of this user has changed it through the MPS control program",
+                fix="leave the MPS daemon of advisor alone",
+            )
 
     def _check_variables(self, one: Watched) -> None:
         try:

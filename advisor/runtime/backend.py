@@ -90,6 +90,18 @@ class Backend(Protocol):
         """Variables that put a process under `share`."""
         ...
 
+    def cap(self, share: Share) -> None:
+        """Let no process that starts from now on have more than `share`, whatever it says itself.
+
+        Raises:
+            PartitionError: that cannot be set.
+        """
+        ...
+
+    def given_percent(self) -> float | None:
+        """The most that a process gets that starts now; None where nobody holds it to that."""
+        ...
+
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Read the limit back from inside `environment`.
 

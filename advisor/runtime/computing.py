@@ -14,8 +14,9 @@ from advisor.errors import LimitBrokenError
 from advisor.runtime.processes import ancestors_of, has_memory, name_of
 from advisor.runtime.running_job import RunningJob
 
-CONFIRM_S = 0.25
-"""A process that starts or ends may be on one list only for a moment."""
+CONFIRM_S = 1.0
+"""A process that starts or ends may be on one list only for a moment; one that starts on another
+GPU of the host was for up to 0.7 s (H100)."""
 
 
 @dataclass(frozen=True, slots=True)

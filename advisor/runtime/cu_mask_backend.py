@@ -39,6 +39,12 @@ class CuMaskBackend:
         """Variables that hold a process to its CUs: both masks, so that one can be read back."""
         return mask_env(range(self._cus(share)), self.gpu.index)
 
+    def cap(self, share: Share) -> None:
+        """Masks are in the job alone."""
+
+    def given_percent(self) -> None:
+        """Every process gets what it can take."""
+
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Read the number of CUs back from inside `environment`."""
         refuse_if_skipped(environment)

@@ -1,6 +1,6 @@
 """Shares of an NVIDIA GPU through MPS: one control daemon per GPU, one percentage per job.
 
-The percentage is read by a client when it starts, and the lower of the daemon's and the client's
+The percentage is read by a client when it starts, and the lower of the server's and the client's
 wins. A client that finds no daemon runs on the WHOLE GPU without a word (man page of
 nvidia-cuda-mps-control), so nothing is believed that was not read back.
 """
@@ -64,6 +64,23 @@ class MpsBackend:
             "CUDA_VISIBLE_DEVICES": self.gpu.uuid,
         }
 
+    def cap(self, share: Share) -> None:
+        """Set the percentage of the server; a daemon that was there is not changed.
+
+        A process reads its own percentage when it initialises CUDA and may have changed it; the
+        server's holds whatever the process says (read on an H100, docs/threat-model.md).
+        """
+        if not self.owned:
+            return
+        self.control.limit(str(share))
+        if (given := self.given_percent()) is not None and given > share.percent:
+            raise PartitionError(f"the MPS server gives {given:g} % where {share} % was set")
+
+    def given_percent(self) -> float | None:
+        """The percentage of our own server; None before it runs, or where it is not ours."""
+        servers = self.control.servers() if self.owned else []
+        return max(map(self.control.percentage, servers), default=None)
+
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Read MPS and the SM count back from inside `environment`."""
         self.check_alive()
@@ -88,7 +105,6 @@ class MpsBackend:
                 "process namespace than the daemon",
                 fix="start advisor in the daemon's namespace and leave the variable alone",
             )
-        check_environments(share, self.environment(share), pids)
         # In this order, as in `sight`.
         computing = frozenset(self.computing())
         if outside := sorted((computing - frozenset(self.clients())) & set(pids())):
@@ -97,6 +113,7 @@ class MpsBackend:
                 why="they set CUDA_MPS_PIPE_DIRECTORY themselves",
                 fix="leave the variable alone",
             )
+        check_environments(share, self.environment(share), pids)
 
     def check_alive(self) -> None:
         """Check that the daemon answers."""

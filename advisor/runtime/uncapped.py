@@ -32,6 +32,12 @@ class UncappedBackend:
             )
         return {PIPE_DIRECTORY: "/nonexistent", "CUDA_VISIBLE_DEVICES": self.gpu.uuid}
 
+    def cap(self, share: Share) -> None:
+        """Nothing enforces a share here."""
+
+    def given_percent(self) -> None:
+        """Every process gets what it can take."""
+
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Check that the process sees the whole GPU, without MPS."""
         seen = next((gpu for gpu in look(environment) if gpu.uuid == self.gpu.uuid), None)

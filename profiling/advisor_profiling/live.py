@@ -166,7 +166,7 @@ def open_backend(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
     """
 
     def computing() -> list[int]:
-        return nvml.compute_pids(gpu.uuid) if gpu.vendor == "nvidia" else []
+        return nvml.context_pids(gpu.uuid) if gpu.vendor == "nvidia" else []
 
     match mode or ("mps" if gpu.vendor == "nvidia" else "cu_mask"):
         case "mps":

@@ -54,6 +54,15 @@ class Unlimited:
         self._fail("prove")
         return Granted(int(share.percent), mps=False)
 
+    def cap(self, share: Share) -> None:
+        self._fail("cap")
+
+    def given_percent(self) -> None:
+        pass
+
+    def sight(self) -> None:
+        pass
+
     def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
         self._fail("check_clients")
 

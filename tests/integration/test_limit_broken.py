@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 from breaking_job import OUTSIDE
 from host import FAKES, FakeHost
-from launched import await_nobody, await_status, detached, is_over, launch, no_leftovers, show
+from launched import (
+    await_nobody,
+    await_status,
+    detached,
+    folder,
+    is_over,
+    launch,
+    no_leftovers,
+    show,
+)
 
 from advisor.runtime.processes import marked_pids
 
@@ -78,6 +87,38 @@ def test_other_numbers_of_processes_are_told(jobs: FakeHost) -> None:
     status = show(jobs, name)
     assert status["state"] == "running"
     assert any("cannot be seen" in text for text in status["warnings"])
+
+
+def test_job_that_raises_the_percentage_of_the_server_ends_the_launch(jobs: FakeHost) -> None:
+    """Whoever starts after that could take the whole GPU."""
+    name = detached(jobs, "one", "two", *RUNS)
+    assert float((jobs.pipe_dir / "percentage").read_text()) == 70
+    jobs.control("set_active_thread_percentage 1 100")
+    status = await_status(jobs, name, is_over)
+    assert (status["state"], status["code"]) == ("failed", "limit-broken")
+    assert "gives 100 % to what starts now, and was set to 70 %" in status["cause"]
+    await_nobody(jobs)
+
+
+@pytest.mark.parametrize("change", ["os.environ[NAME] = '100'", "del os.environ[NAME]"])
+def test_percentage_changed_inside_the_process_gives_no_more(jobs: FakeHost, change: str) -> None:
+    """The server holds the larger of both shares, so that of equal ones nobody gets out."""
+    code = f"import os; NAME = 'CUDA_MPS_ACTIVE_THREAD_PERCENTAGE'; {change}\n{READ_SMS}"
+    jobs.write_job("sly", command=[sys.executable, "-c", code])
+    last = launch(jobs, "sly", "two", "--split", "50/50", "--duration", "1")
+    output = folder(jobs, last["launch_id"]) / "0-a" / "output.log"
+    assert output.read_text() == "66 SMs\n"
+
+
+READ_SMS = f"""
+import ctypes, runpy
+cuda, units = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+cuda.cuInit(0)
+cuda.cuDeviceGetAttribute(ctypes.byref(units), 16, 0)
+print(units.value, "SMs", flush=True)
+os.environ[NAME] = "50"
+runpy.run_path({str(FAKES / "fake_job.py")!r}, run_name="__main__")
+"""
 
 
 def test_variable_that_lifts_limits_is_refused(jobs: FakeHost) -> None:
