@@ -6,24 +6,19 @@ from typing import Never
 
 from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
 from advisor.launch.account import Account
+from advisor.launch.limit_watch import LimitWatch, broken
 from advisor.launch.meter import Meter
 from advisor.launch.spec import LaunchSpec, Pair
 from advisor.launch.starting import end_jobs
 from advisor.launch.watched import Watched, relative
 from advisor.results import read_first
 from advisor.runtime.backend import Backend
-from advisor.runtime.computing import check_limits, is_seen
 from advisor.runtime.processes import wait_until
 from advisor.runtime.running_job import RunningJob
 
 _ASK_S, _LIMIT_S = 1.0, 15.0
 """How often the driver is asked who computes, and how often each job must be a client itself: one
 that repeats a short command is none in between."""
-
-_UNSEEN = (
-    "NVML names no process of these jobs, as in a container with process numbers of its own: what "
-    "computes on the GPU outside of MPS cannot be seen"
-)
 
 _FAULT_S = 3.0
 """A fault on an MPS server reaches all its clients within this time."""
@@ -72,8 +67,7 @@ class Watch:
         self.first_ended: tuple[int, ...] = ()
         self.limit_broken = False
         self._silent = False
-        if not is_seen(jobs):
-            self._alarms.append(_UNSEEN)
+        self._limits = LimitWatch(backend, max(pair.shares_percent), self.begun_s)
         for job in jobs:
             job.go()
 
@@ -211,36 +205,16 @@ class Watch:
         self._silent = False
         if spoiled:
             self._take_down()
-
-    def _check_limits(self, now_s: float) -> None:
-        """Ask the driver who computes, and now and then each job whether it still is a client."""
-        running = self._running()
-        try:
-            self._check_cap()
-            check_limits([one.job for one in running])
-        except LimitBrokenError as error:
-            self._break(error)
-        for one in running:
-            self._check_variables(one)
-        if now_s - self._checked_s >= _LIMIT_S:
+        elif now_s - self._checked_s >= _LIMIT_S:
             self._checked_s = now_s
-            for one in running:
+            for one in self._running():
                 self._check_limit(one)
 
-    def _check_cap(self) -> None:
-        most, given = max(self._pair.shares_percent), self._backend.given_percent()
-        if given is not None and given > most:
-            raise LimitBrokenError(
-                f"the MPS server gives {given:g} % to what starts now, and was set to {most:g} %",
-                why="somebody of this user has changed it through the MPS control program",
-                fix="leave the MPS daemon of advisor alone",
-            )
-
-    def _check_variables(self, one: Watched) -> None:
+    def _check_limits(self, now_s: float) -> None:
         try:
-            one.job.check_variables()
-        except LimitNotProvenError as error:
-            self._break(_broken(error, one))
+            self._alarms += self._limits.check([one.job for one in self._running()], now_s)
+        except LimitBrokenError as error:
+            self._break(error)
 
     def _check_limit(self, one: Watched) -> None:
         try:
@@ -249,7 +223,7 @@ class Watch:
             one.note_end()
             self._end([one])
         except LimitNotProvenError as error:
-            self._break(_broken(error, one))
+            self._break(broken(error, one.job))
 
     def _break(self, error: LimitBrokenError) -> Never:
         for one in self._running():
@@ -258,12 +232,6 @@ class Watch:
         self.limit_broken = True
         end_jobs(one.job for one in self.jobs)
         raise error
-
-
-def _broken(error: LimitNotProvenError, one: Watched) -> LimitBrokenError:
-    """The same, of a job that was under its limit before."""
-    jobs = frozenset({one.job.job.name})
-    return LimitBrokenError(error.what, why=error.why, fix=error.fix, jobs=jobs)
 
 
 def work_per_joule(speeds: list[float | None], power_w: float | None) -> float | None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from advisor.errors import LimitBrokenError
-from advisor.runtime.processes import ancestors_of, has_memory, name_of
+from advisor.runtime.processes import MPS_SERVER, ancestors_of, has_memory, name_of
 from advisor.runtime.running_job import RunningJob
 
 CONFIRM_S = 1.0
@@ -56,7 +56,7 @@ def check_limits(jobs: Sequence[RunningJob]) -> None:
 
 def is_seen(jobs: Sequence[RunningJob]) -> bool:
     """Whether NVML names processes of these jobs; in some containers it names none."""
-    sight = jobs[0].sight()
+    sight = jobs[0].sight() if jobs else None
     return sight is None or any(_owners(sight.computing, jobs).values())
 
 
@@ -70,7 +70,8 @@ def _breaches(jobs: Sequence[RunningJob]) -> list[Breach]:
     found = [
         Breach(pid, None, "computes on the GPU and is of no job")
         for pid in computing
-        if owners[pid] is None
+        # The server of another daemon only serves others.
+        if owners[pid] is None and not name_of(pid).startswith(MPS_SERVER)
     ]
     if sight.clients is not None:
         found += [

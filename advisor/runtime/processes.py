@@ -7,6 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 _PROC = Path("/proc")
+MPS_SERVER = "nvidia-cuda-mps"
+"""Beginning of the name of an MPS server; the kernel keeps 15 characters of it."""
+
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _EXEC_S = 1
 """Longest time that exec may take; a process without variables counts as hiding them then."""

@@ -11,8 +11,7 @@ It answers in lines: `started PID`, `failed TEXT`, `ended STATUS` (of the first 
 The kernel hands orphans of the job to this process (PR_SET_CHILD_SUBREAPER), so a process that
 forks twice, opens a session of its own or empties its environment stays below it. Only its own
 children are killed, whose numbers cannot have been given away: they are free again when this
-process has waited for them. Those below become children when their parents end. containerd-shim
-and conmon hold containers in this way.
+process has waited for them. Those below become children when their parents end.
 """
 
 import ctypes
@@ -40,7 +39,7 @@ _DRAIN_BYTES = 16 * 1024 * 1024
 
 
 class Order(TypedDict):
-    """What to start: `output` and `cgroup` are paths, of its output and its control group."""
+    """What to start, with the paths of its output and of its control group."""
 
     command: list[str]
     folder: str | None

@@ -47,7 +47,7 @@ def compute() -> None:
 
 def break_limit(way: str) -> None:
     """Start a process that computes outside."""
-    kept = ("LD_LIBRARY_PATH", "FAKE_NVML_DIR", "PATH", "TOKEN")
+    kept = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "FAKE_NVML_DIR", "PATH", "TOKEN")
     bare = {name: value for name, value in os.environ.items() if name in kept}
     command = [sys.executable, "-c", OUTSIDE]
     match way:

@@ -19,7 +19,6 @@ from launched import (
     is_over,
     launch,
     no_leftovers,
-    show,
 )
 
 from advisor.runtime.processes import marked_pids
@@ -83,10 +82,9 @@ def test_other_numbers_of_processes_are_told(jobs: FakeHost) -> None:
     (jobs.folder / "nvml/gpu0/contexts").write_text("no folder, so no contexts")
     name = detached(jobs, "one", "two", *RUNS)
     (jobs.folder / "nvml/gpu0/compute_processes").write_text(f"{os.getpid()} 100")
-    time.sleep(2.5)
-    status = show(jobs, name)
+    status = await_status(jobs, name, lambda s: len(s["warnings"]) > 1)
+    assert "cannot be seen" in status["warnings"][1]
     assert status["state"] == "running"
-    assert any("cannot be seen" in text for text in status["warnings"])
 
 
 def test_job_that_raises_the_percentage_of_the_server_ends_the_launch(jobs: FakeHost) -> None:
