@@ -99,6 +99,21 @@ def test_chain_of_forks_is_outrun(start: Start, tmp_path: Path, how: str) -> Non
     assert process.status == -signal.SIGKILL
 
 
+def test_children_are_found_without_the_kernels_list(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel without CONFIG_PROC_CHILDREN still names the parent of each process."""
+    other = tmp_path / "shim.py"
+    text = Path(shim.__file__).read_text()
+    known = text.index("_KERNEL_LISTS_CHILDREN = ")
+    other.write_text(f"{text[:known]}_KERNEL_LISTS_CHILDREN = False and {text[known + 25 :]}")
+    monkeypatch.setattr(job_process, "_SHIM", other)
+    process = start("sh", "-c", f"{STUBBORN} & wait")
+    assert wait_until(lambda: len(process.pids()) >= 2, 10)
+    assert ended(process)
+    assert alive(tmp_path) == []
+
+
 def test_process_without_variables_in_its_own_session_is_ended(
     start: Start, tmp_path: Path
 ) -> None:

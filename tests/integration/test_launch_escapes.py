@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from host import FAKES, FakeHost
-from launched import await_nobody, detached, launch, no_leftovers, processes_of, stop
+from launched import await_end, await_nobody, detached, launch, no_leftovers, processes_of, stop
 
 from advisor.runtime.processes import marked_pids, wait_until
 
@@ -128,6 +128,18 @@ def test_guard_that_is_killed_is_replaced(jobs: FakeHost) -> None:
     status = stop(jobs, name)
     assert status["state"] == "stopped"
     assert any("guard" in text for text in status["warnings"]), status["warnings"]
+    await_nobody(jobs)
+
+
+def test_job_whose_shim_is_killed_has_failed_and_leaves_nobody(jobs: FakeHost) -> None:
+    """Any process of the user can do that, the job's own, too."""
+    write_escape(jobs)
+    name = detached(jobs, "escape", "two", *RUNS, "--when-one-ends", "stop")
+    for shim in watchers(jobs)["shim"]:
+        os.kill(shim, signal.SIGKILL)
+    status = await_end(jobs, name)
+    assert (status["state"], status["code"]) == ("failed", "job")
+    assert alive(jobs) == []
     await_nobody(jobs)
 
 
