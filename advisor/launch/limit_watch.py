@@ -19,12 +19,12 @@ class LimitWatch:
 
     Args:
         backend: What enforces them.
-        most_percent: The larger share, at which the back-end holds all that starts.
+        cap_percent: At which the back-end holds all that starts.
         begun_s: When the gates opened, monotonic.
     """
 
-    def __init__(self, backend: Backend, most_percent: float, begun_s: float) -> None:
-        self._backend, self._most_percent, self._begun_s = backend, most_percent, begun_s
+    def __init__(self, backend: Backend, cap_percent: int, begun_s: float) -> None:
+        self._backend, self._cap_percent, self._begun_s = backend, cap_percent, begun_s
         self._seen = False
 
     def check(self, jobs: Sequence[RunningJob], now_s: float) -> list[str]:
@@ -42,10 +42,10 @@ class LimitWatch:
 
     def _check_cap(self) -> None:
         given = self._backend.given_percent()
-        if given is not None and given > self._most_percent:
+        if given is not None and given > self._cap_percent:
             raise LimitBrokenError(
                 f"the MPS server gives {given:g} % to what starts now, and was set to "
-                f"{self._most_percent:g} %",
+                f"{self._cap_percent} %",
                 why="somebody of this user has changed it through the MPS control program",
                 fix="leave the MPS daemon of advisor alone",
             )

@@ -1,5 +1,6 @@
 """What is to be launched: pairs of jobs, their split, and what is expected of them."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -85,6 +86,11 @@ class Pair:
     def shares_percent(self) -> tuple[float, float]:
         """Of both."""
         return self.share_a_percent, self.share_b_percent
+
+    @property
+    def cap_percent(self) -> int:
+        """The larger share, as a whole number: what the control program of MPS is given."""
+        return math.ceil(max(self.shares_percent))
 
     @property
     def solo_rates(self) -> tuple[float | None, float | None]:

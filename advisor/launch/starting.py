@@ -48,7 +48,7 @@ def prove_pair(
         LimitNotProvenError: one is not in force.
         PartitionError: what enforces them cannot be used.
     """
-    backend.cap(Share(max(pair.shares_percent)))
+    backend.cap(pair.cap_percent)
     proven: list[Proven] = []
     for job, share, folder in zip(pair.jobs, pair.shares_percent, folders, strict=True):
         if missing := _missing_workdir(job.workdir):

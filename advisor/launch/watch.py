@@ -67,7 +67,7 @@ class Watch:
         self.first_ended: tuple[int, ...] = ()
         self.limit_broken = False
         self._silent = False
-        self._limits = LimitWatch(backend, max(pair.shares_percent), self.begun_s)
+        self._limits = LimitWatch(backend, pair.cap_percent, self.begun_s)
         for job in jobs:
             job.go()
 

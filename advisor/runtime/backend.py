@@ -90,8 +90,8 @@ class Backend(Protocol):
         """Variables that put a process under `share`."""
         ...
 
-    def cap(self, share: Share) -> None:
-        """Let no process that starts from now on have more than `share`, whatever it says itself.
+    def cap(self, percent: int) -> None:
+        """Let no process that starts from now on have more, whatever it says itself.
 
         Raises:
             PartitionError: that cannot be set.

@@ -39,7 +39,7 @@ class CuMaskBackend:
         """Variables that hold a process to its CUs: both masks, so that one can be read back."""
         return mask_env(range(self._cus(share)), self.gpu.index)
 
-    def cap(self, share: Share) -> None:
+    def cap(self, percent: int) -> None:
         """Masks are in the job alone."""
 
     def given_percent(self) -> None:

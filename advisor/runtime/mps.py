@@ -64,7 +64,7 @@ class MpsBackend:
             "CUDA_VISIBLE_DEVICES": self.gpu.uuid,
         }
 
-    def cap(self, share: Share) -> None:
+    def cap(self, percent: int) -> None:
         """Set the percentage of the server; a daemon that was there is not changed.
 
         A process reads its own percentage when it initialises CUDA and may have changed it; the
@@ -72,9 +72,9 @@ class MpsBackend:
         """
         if not self.owned:
             return
-        self.control.limit(str(share))
-        if (given := self.given_percent()) is not None and given > share.percent:
-            raise PartitionError(f"the MPS server gives {given:g} % where {share} % was set")
+        self.control.limit(percent)
+        if (given := self.given_percent()) is not None and given > percent:
+            raise PartitionError(f"the MPS server gives {given:g} % where {percent} % was set")
 
     def given_percent(self) -> float | None:
         """The percentage of our own server; None before it runs, or where it is not ours."""

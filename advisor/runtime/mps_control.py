@@ -59,7 +59,7 @@ class Control:
         """The most that `server` gives to a client that starts now."""
         return _percentage(self.ask(f"get_active_thread_percentage {server}"))
 
-    def limit(self, percentage: str) -> None:
+    def limit(self, percentage: int) -> None:
         """Let no client that starts from now on have more, of any server."""
         self.ask(f"set_default_active_thread_percentage {percentage}")
         for server in self.servers():

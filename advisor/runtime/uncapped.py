@@ -32,7 +32,7 @@ class UncappedBackend:
             )
         return {PIPE_DIRECTORY: "/nonexistent", "CUDA_VISIBLE_DEVICES": self.gpu.uuid}
 
-    def cap(self, share: Share) -> None:
+    def cap(self, percent: int) -> None:
         """Nothing enforces a share here."""
 
     def given_percent(self) -> None:

@@ -109,7 +109,7 @@ def subject(way: str, libcuda: str, report: Path, seconds: float) -> None:
 def breed(libcuda: str, report: Path, seconds: float) -> None:
     """Stay a good client, and start children of a second each without the variables."""
     ctypes.CDLL(libcuda).cuInit(0)
-    bare = {k: v for k, v in os.environ.items() if not k.startswith("CUDA_")}
+    bare = {k: v for k, v in os.environ.items() if not k.startswith("CUDA_MPS_")}
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         subprocess.run(me("nothing", libcuda, report, 1.0), env=bare, check=False)

@@ -54,7 +54,7 @@ class Unlimited:
         self._fail("prove")
         return Granted(int(share.percent), mps=False)
 
-    def cap(self, share: Share) -> None:
+    def cap(self, percent: int) -> None:
         self._fail("cap")
 
     def given_percent(self) -> None:

@@ -38,7 +38,7 @@ def test_every_share_is_read_back(backend: MpsBackend, host: FakeHost) -> None:
 
 def test_server_holds_what_a_process_says_otherwise(backend: MpsBackend, host: FakeHost) -> None:
     """A process may change its variables before its first call; the server's percentage stays."""
-    backend.cap(Share(70))
+    backend.cap(70)
     assert backend.given_percent() == 70
     assert [prove(backend, host, share) for share in (30, 70)] == [38, 92]
     for changed in ("100", ""):
@@ -52,7 +52,7 @@ def test_server_holds_what_a_process_says_otherwise(backend: MpsBackend, host: F
 def test_daemon_that_was_there_is_not_capped(backend: MpsBackend, host: FakeHost) -> None:
     """Others may use it, too."""
     attached = open_mps(GPU, host.folder / "other", host.environment(), host.pipe_dir)
-    attached.cap(Share(30))
+    attached.cap(30)
     assert attached.given_percent() is None
     assert backend.given_percent() == 100
 
