@@ -55,7 +55,7 @@ def end_marked(backend: Backend, mark: Mapping[str, str]) -> None:
     finally:
         # Also when the daemon is gone: no job may outlive its limit.
         for number in (signal.SIGTERM, signal.SIGKILL):
-            _end_until_none(number, lambda: marked_pids(mark), lambda pid: carries(pid, mark))
+            end_until_none(number, lambda: marked_pids(mark), lambda pid: carries(pid, mark))
     check_none(marked_pids(mark))
 
 
@@ -123,10 +123,8 @@ def _adopts_orphans() -> bool:
     return bool(answer.value)
 
 
-def _end_until_none(
-    number: int, left: Callable[[], list[int]], ours: Callable[[int], bool]
-) -> None:
-    """Signal all that are left, again and again, until nobody is or the time is up."""
+def end_until_none(number: int, left: Callable[[], list[int]], ours: Callable[[int], bool]) -> None:
+    """Signal all that are left, again and again, until nobody is or `LEAVE_S` are over."""
     deadline_s, signalled = time.monotonic() + LEAVE_S, set[int]()
     while (pids := left()) and time.monotonic() < deadline_s:
         # A polite signal is sent once to each; who forks meanwhile is found in the next round.

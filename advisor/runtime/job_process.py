@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from advisor.runtime.cgroup import kill_cgroup, make_cgroup, members, remove_cgroup
-from advisor.runtime.ending import known_children, orphans, signal_if
+from advisor.runtime.ending import end_until_none, known_children, orphans, signal_if
 from advisor.runtime.processes import descendants, marked_pids
 from advisor.settings import RUNTIME_DIR, python
 
@@ -107,13 +107,18 @@ class JobProcess:
 
     def terminate(self) -> None:
         """Ask every process to end."""
-        self._order(b"t", signal.SIGTERM)
+        self._order(b"t")
+        if self._is_lost:
+            for pid in self.pids():
+                signal_if(pid, signal.SIGTERM, self._has)
 
     def kill(self) -> None:
         """End every process, and those that are forked meanwhile."""
-        self._order(b"k", signal.SIGKILL)
-        if self._is_lost and self._cgroup:
-            kill_cgroup(self._cgroup)
+        self._order(b"k")
+        if self._is_lost:
+            if self._cgroup:
+                kill_cgroup(self._cgroup)
+            end_until_none(signal.SIGKILL, self.pids, self._has)
 
     def close(self) -> None:
         """Let go of the shim, which ends when nobody is left."""
@@ -153,12 +158,14 @@ class JobProcess:
             if "ended" in self._said:
                 self._status = int(self._said["ended"])
 
-    def _order(self, letter: bytes, number: int) -> None:
-        with suppress(BrokenPipeError):
-            os.write(self._orders, letter)
-        if self._is_lost:
-            for pid in self.pids():
-                signal_if(pid, number, lambda pid: pid in self.pids())
+    def _order(self, letter: bytes) -> None:
+        self._listen()
+        if not (self._is_over or self._is_lost):
+            with suppress(BrokenPipeError):
+                os.write(self._orders, letter)
+
+    def _has(self, pid: int) -> bool:
+        return pid in self.pids()
 
 
 def _words(line: bytes) -> tuple[str, str, str]:
