@@ -84,12 +84,12 @@ def test_launch_with_a_process_that_does_not_end_has_failed(jobs: FakeHost) -> N
         script = f"sh -c 'echo $$ > {group}/tasks; sleep 99' & exec {sys.executable} "
         job = ["sh", "-c", f"{script} {FAKES}/fake_job.py"]
         jobs.write_job("frozen", command=job, env={"TOKEN": str(jobs.folder)})
-        last = launch(jobs, "frozen", "two", *RUNS, "--duration", "1", code=13)
+        last = launch(jobs, "frozen", "two", *RUNS, "--duration", "1", code=14)
         assert (last["state"], last["code"]) == ("failed", "survivors")
         assert last["observations"] == []
         (left,) = (int(line) for line in (group / "tasks").read_text().split())
         assert f"processes [{left}] of a job do not end" in last["cause"]
-        again = launch(jobs, "one", "two", *RUNS, "--duration", "1", code=13)
+        again = launch(jobs, "one", "two", *RUNS, "--duration", "1", code=14)
         assert f"processes [{left}]" in again["cause"]
     await_nobody(jobs)
     assert launch(jobs, "one", "two", *RUNS, "--duration", "0.3")["state"] == "stopped"

@@ -142,7 +142,7 @@ def test_point_is_not_kept_where_the_limit_was_broken(jobs: FakeHost) -> None:
     """A profile would promise what the whole GPU gave."""
     write_breaking(jobs, "hidden").touch()
     done = jobs.advisor("profile", "breaking", "--shares", "30", "--window", "0.5")
-    assert done.returncode == 14, (done.stdout, done.stderr)
+    assert done.returncode == 15, (done.stdout, done.stderr)
     assert "computes without MPS" in done.stderr
     exported = jobs.folder / "all.jsonl"
     assert jobs.advisor("data", "export", str(exported)).returncode == 0
