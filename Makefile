@@ -19,7 +19,7 @@ APT := export DEBIAN_FRONTEND=noninteractive; apt-get update -qq && \
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-model gpu lock clean debian
+.PHONY: help run test nightly check check-model gpu lock clean debian
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,9 @@ run: $(STAMP)  ## Recommend a split for two recorded jobs; needs no GPU
 
 test: $(STAMP) debian  ## Run every test that needs no GPU; ARGS go to pytest
 	$(BIN)/pytest -n 6 --dist worksteal $(ARGS)
+
+nightly: $(STAMP) debian  ## Run the tests that take too long for every change
+	$(BIN)/pytest -n 6 --dist worksteal -m nightly $(ARGS)
 
 check: $(STAMP)  ## Lint, format, module names, types, import rule
 	$(BIN)/ruff check .

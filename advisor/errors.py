@@ -105,3 +105,27 @@ class UnsafeFileError(AdvisorError):
 
     code = "unsafe-file"
     exit_code = 13
+
+
+class SurvivorsError(AdvisorError):
+    """Processes of a job do not end, so nothing may be started beside them."""
+
+    code = "survivors"
+    exit_code = 14
+
+
+class LimitBrokenError(AdvisorError):
+    """Something computed on the GPU that was not under its limit.
+
+    Attributes:
+        jobs: Names of the jobs whose processes did; empty: strangers did.
+    """
+
+    code = "limit-broken"
+    exit_code = 15
+
+    def __init__(
+        self, what: str, *, why: str = "", fix: str = "", jobs: frozenset[str] = frozenset()
+    ) -> None:
+        super().__init__(what, why=why, fix=fix)
+        self.jobs = jobs

@@ -7,6 +7,10 @@ DEGENERATE = "degenerate-data"
 
 UNREAD = "results-unread"
 
+LIMIT_BROKEN = "limit-broken"
+
+TOO_FAST = "too-fast"
+
 FLAGS: dict[str, str] = {
     "noisy-rate": "standard error of a rate above the target when the window's time was up",
     "noisy-power": "standard error of the power above the target when the window's time was up",
@@ -16,6 +20,8 @@ FLAGS: dict[str, str] = {
     "counters-missing": "a counter that the models use could not be read",
     "cpu-bound": "a job used a whole core or more while its SMs were idle over 30 % of the time",
     "cpu-steal": "other guests of the host took over 1 % of the CPU time",
+    LIMIT_BROKEN: "a process computed on the GPU that was not under its limit, or of no job",
+    TOO_FAST: "a job of a launch made far more progress than its profile says of its share alone",
     "wrong-results": "a job reported a result that is not finite",
     "results-differ": "a job's results are further from those at the full GPU than it tolerates",
     "results-only": "too short for rates: measured to read the job's results",
@@ -32,6 +38,15 @@ has no others."""
 
 RESULTS_ONLY = "results-only"
 
-DOUBTFUL = WRONG | {RESULTS_ONLY, UNREAD, "not-settled", "counter-mismatch", "cpu-steal", "failed"}
+DOUBTFUL = WRONG | {
+    RESULTS_ONLY,
+    UNREAD,
+    LIMIT_BROKEN,
+    TOO_FAST,
+    "not-settled",
+    "counter-mismatch",
+    "cpu-steal",
+    "failed",
+}
 """Flags of points that failed a cross-check: they stay in the data, and are left out of what is
 learned or reported unless asked for. The other flags describe the job or the size of its error."""

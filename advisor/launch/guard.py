@@ -1,8 +1,9 @@
 """Ends the jobs of a launch when its supervisor is killed or hangs: a process of its own.
 
-The kernel ends a job with its supervisor, but not the workers that the job started, and not in the
-safe order. The supervisor writes a byte now and then; when the pipe closes without a farewell, or
-nothing comes for minutes, this process ends whatever carries the mark of the launch.
+The shim of a job ends all that came of it when its supervisor is gone, but not in the safe order,
+and it does not notice one that hangs. The supervisor writes a byte now and then; when the pipe
+closes without a farewell, or nothing comes for minutes, this process ends whatever carries the mark
+of the launch.
 
 Run as `python -P -m advisor.launch.guard FOLDER GPU_UUID SILENCE_S [PIPE_DIRECTORY]`.
 """
@@ -16,10 +17,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from advisor.errors import SurvivorsError
 from advisor.gpu import Gpu
 from advisor.launch.stage import LAUNCH_MARK
 from advisor.runtime.backend import Backend
-from advisor.runtime.launcher import end_marked
+from advisor.runtime.ending import end_marked, known_children
 from advisor.runtime.mps import MpsBackend
 from advisor.runtime.mps_control import Control
 from advisor.runtime.uncapped import UncappedBackend
@@ -49,22 +51,18 @@ class ProcessGuard:
         silence_s: float = SILENCE_S,
     ) -> None:
         pipe_dir = [str(backend.control.pipe_dir)] if isinstance(backend, MpsBackend) else []
-        arguments = [str(folder), backend.gpu.uuid, str(silence_s), *pipe_dir]
-        self._process = subprocess.Popen(
-            [python(), "-P", "-m", "advisor.launch.guard", *arguments],
-            env=dict(environment),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        assert self._process.stdin is not None
-        self._pipe = self._process.stdin.fileno()
-        # A guard that was stopped must not stop its supervisor.
-        os.set_blocking(self._pipe, False)
+        self._arguments = [str(folder), backend.gpu.uuid, str(silence_s), *pipe_dir]
+        self._environment = dict(environment)
+        self._process = self._start()
 
-    def beat(self) -> None:
-        """Say that the supervisor lives."""
+    def beat(self) -> bool:
+        """Say that the supervisor lives; whether the guard was gone, and another one watches."""
+        gone = self._process.poll() is not None
+        if gone:
+            known_children.discard(self._process.pid)
+            self._process = self._start()
         self._write(b".")
+        return gone
 
     def close(self) -> None:
         """The jobs are over: nothing is left to do for the guard."""
@@ -73,10 +71,26 @@ class ProcessGuard:
             self._process.communicate(timeout=5)
         self._process.kill()
         self._process.wait()
+        known_children.discard(self._process.pid)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [python(), "-P", "-m", "advisor.launch.guard", *self._arguments],
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        known_children.add(process.pid)
+        assert process.stdin is not None
+        # A guard that was stopped must not stop its supervisor.
+        os.set_blocking(process.stdin.fileno(), False)
+        return process
 
     def _write(self, data: bytes) -> None:
+        assert self._process.stdin is not None
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
-            os.write(self._pipe, data)
+            os.write(self._process.stdin.fileno(), data)
 
 
 def main(folder: str, gpu_uuid: str, silence_s: str, pipe_dir: str | None = None) -> None:
@@ -90,7 +104,9 @@ def main(folder: str, gpu_uuid: str, silence_s: str, pipe_dir: str | None = None
     backend: Backend = UncappedBackend(gpu)
     if pipe_dir is not None:
         backend = MpsBackend(gpu, Control(Path(pipe_dir), os.environ), owned=False)
-    end_marked(backend, {LAUNCH_MARK: folder})
+    # Who does not end is found by the next launch on the GPU.
+    with contextlib.suppress(SurvivorsError):
+        end_marked(backend, {LAUNCH_MARK: folder})
 
 
 def _farewell(silence_s: float) -> bool:

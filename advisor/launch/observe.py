@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import advisor
+from advisor.flags import LIMIT_BROKEN, TOO_FAST
 from advisor.gpu import Gpu
 from advisor.launch.folder import dumps
 from advisor.launch.spec import Forecast, Pair
@@ -16,6 +17,10 @@ from advisor.results import verdict_flags
 from advisor.safe_files import writing_private
 
 OBSERVATIONS = "observations.jsonl"
+
+_FASTEST = 1.3
+"""A rate may be above that of the profile by the noise of both: launch-bound jobs moved by 18 %
+between runs. A job that is bound by SMs and got all instead of 70 % of them is faster than this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +85,19 @@ def observe(ran: Ran) -> Observation:
         results_b=watch.jobs[1].results,
         flags=(
             *(() if rate_a is not None and rate_b is not None else ("not-settled",)),
+            *((LIMIT_BROKEN,) if watch.limit_broken else ()),
+            *((TOO_FAST,) if is_too_fast(pair, (rate_a, rate_b)) else ()),
             *verdict_flags(one.results for one in watch.jobs),
         ),
     )
     seen = _with_forecast(seen, forecast, watch.first_ended) if forecast else seen
     return swapped(seen) if seen.job_a > seen.job_b else seen
+
+
+def is_too_fast(pair: Pair, rates: tuple[float | None, float | None]) -> bool:
+    """Whether a job went far beyond what its profile says of its share alone."""
+    both = zip(rates, pair.share_rates, strict=True)
+    return any(rate and alone and rate > _FASTEST * alone for rate, alone in both)
 
 
 def swapped(seen: Observation) -> Observation:

@@ -14,11 +14,12 @@ from advisor.launch.folder import LaunchFolder
 from advisor.launch.observe import Ran, append_observation, observe
 from advisor.launch.spec import LaunchSpec
 from advisor.launch.stage import LAUNCH_MARK, Guard, Stage
-from advisor.launch.starting import StopAskedError, prove_pair, start_pair, stop_jobs
+from advisor.launch.starting import StopAskedError, end_jobs, prove_pair, start_pair
 from advisor.launch.status import JobStatus, Outcome, State
 from advisor.launch.watch import Watch
 from advisor.observations import Observation
 from advisor.runtime.backend import Backend
+from advisor.runtime.ending import adopting_orphans
 from advisor.runtime.launcher import Proven
 from advisor.runtime.running_job import RunningJob
 
@@ -56,6 +57,7 @@ class PairRun:
         A job's failure ends its pair, and the next pair may begin.
 
         Raises:
+            SurvivorsError: a process of it does not end.
             AdvisorError: the GPU cannot be shared as it should, so no other pair can run either.
         """
         with ExitStack() as stack:
@@ -63,6 +65,7 @@ class PairRun:
             stack.callback(_close, backend)
             guard = self._stage.guard(backend)
             stack.callback(guard.close)
+            stack.enter_context(adopting_orphans())
             try:
                 jobs = self._start(backend, guard)
             except StopAskedError:
@@ -72,7 +75,8 @@ class PairRun:
                 self._mark_jobs("stopped")
                 self._board.blame(_code_of(error, backend), str(error))
                 return Ending.FAILED
-            stack.callback(stop_jobs, jobs)
+            # Looked at again at the very end: a pair of which somebody is left has not ended.
+            stack.callback(end_jobs, jobs)
             return self._watch(jobs, backend, guard)
 
     def _start(self, backend: Backend, guard: Guard) -> tuple[RunningJob, RunningJob]:
@@ -82,8 +86,12 @@ class PairRun:
             raise StopAskedError
         proven = prove_pair(self._pair, backend, base, (places[0], places[1]))
         self._tell_proven(proven)
-        guard.beat()
-        return start_pair(proven, guard.beat, self._stop_asked)
+        self._beat(guard)
+        return start_pair(proven, lambda: self._beat(guard), self._stop_asked)
+
+    def _beat(self, guard: Guard) -> None:
+        if guard.beat():
+            self._board.warn("the guard of this launch was killed; another one watches now")
 
     def _watch(self, jobs: tuple[RunningJob, RunningJob], backend: Backend, guard: Guard) -> Ending:
         started_at = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -93,7 +101,7 @@ class PairRun:
         ending = Ending.FAILED
         try:
             while (found := self._ending(watch)) is None:
-                guard.beat()
+                self._beat(guard)
                 time.sleep(LOOK_S)
                 watch.look()
                 self._board.warn(*watch.alarms(), *drift.warnings(watch))
@@ -102,9 +110,11 @@ class PairRun:
             if not watch.over:
                 self._show(watch, "stopping")
         finally:
-            watch.stop()
-            self._show(watch, self._board.status.state)
-            self._blame(watch)
+            try:
+                watch.stop()
+            finally:
+                self._show(watch, self._board.status.state)
+                self._blame(watch)
             self._remember(self._observed(watch, started_at, _state(ending, watch)))
         return ending
 

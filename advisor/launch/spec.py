@@ -1,5 +1,6 @@
 """What is to be launched: pairs of jobs, their split, and what is expected of them."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,7 +55,8 @@ class Pair:
         job_a: The first job, as its file was when the launch was asked for.
         share_a_percent: 100 where there are no limits.
         solo_rate_a: Rate of the first job alone on the whole GPU; None without a profile.
-        solo_power_a_w: Power of the GPU then.
+        share_rate_a: Rate of the first job alone at its share, by its profile.
+        solo_power_a_w: Power of the GPU while it runs alone on all of it.
         forecast: None where no profile or no model was at hand.
         reported_a: First values that the first job reported on the whole GPU, as points keep them;
             its results are compared with them. None: not known.
@@ -67,6 +69,8 @@ class Pair:
     share_b_percent: float
     solo_rate_a: float | None = None
     solo_rate_b: float | None = None
+    share_rate_a: float | None = None
+    share_rate_b: float | None = None
     solo_power_a_w: float | None = None
     solo_power_b_w: float | None = None
     forecast: Forecast | None = None
@@ -84,9 +88,19 @@ class Pair:
         return self.share_a_percent, self.share_b_percent
 
     @property
+    def cap_percent(self) -> int:
+        """The larger share, as a whole number: what the control program of MPS is given."""
+        return math.ceil(max(self.shares_percent))
+
+    @property
     def solo_rates(self) -> tuple[float | None, float | None]:
         """Of both."""
         return self.solo_rate_a, self.solo_rate_b
+
+    @property
+    def share_rates(self) -> tuple[float | None, float | None]:
+        """Of both."""
+        return self.share_rate_a, self.share_rate_b
 
     @property
     def solo_powers_w(self) -> tuple[float | None, float | None]:

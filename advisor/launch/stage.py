@@ -17,8 +17,8 @@ LAUNCH_MARK = "ADVISOR_LAUNCH"
 class Guard(Protocol):
     """Ends the jobs of a launch, should its supervisor be killed or hang."""
 
-    def beat(self) -> None:
-        """Say that the supervisor lives."""
+    def beat(self) -> bool:
+        """Say that the supervisor lives; whether the guard was gone, and another one watches."""
         ...
 
     def close(self) -> None:

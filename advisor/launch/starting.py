@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from advisor.errors import AdvisorError, InputError, NoSplitError
+from advisor.errors import AdvisorError, InputError, NoSplitError, SurvivorsError
 from advisor.gpu import MEMORY_PART, Gpu, Share
 from advisor.launch.spec import Pair
 from advisor.runtime.backend import Backend
@@ -48,6 +48,7 @@ def prove_pair(
         LimitNotProvenError: one is not in force.
         PartitionError: what enforces them cannot be used.
     """
+    backend.cap(pair.cap_percent)
     proven: list[Proven] = []
     for job, share, folder in zip(pair.jobs, pair.shares_percent, folders, strict=True):
         if missing := _missing_workdir(job.workdir):
@@ -58,7 +59,7 @@ def prove_pair(
 
 
 def start_pair(
-    proven: Iterable[Proven], beat: Callable[[], None], stop_asked: Callable[[], bool]
+    proven: Iterable[Proven], beat: Callable[[], object], stop_asked: Callable[[], bool]
 ) -> tuple[RunningJob, RunningJob]:
     """Start both jobs and wait until both are warm and seen under their limits.
 
@@ -73,6 +74,7 @@ def start_pair(
         JobError: a job ended or never got ready.
         LimitNotProvenError: a job is not under its limit.
         StopAskedError: it was stopped.
+        SurvivorsError: of one that did not start well a process does not end.
     """
     jobs: list[RunningJob] = []
     try:
@@ -85,17 +87,28 @@ def start_pair(
             time.sleep(POLL_S)
         for job in jobs:
             job.check_limit()
-    except BaseException:
-        stop_jobs(jobs)
+    except BaseException as error:
+        end_jobs(jobs, error)
         raise
     return jobs[0], jobs[1]
+
+
+def end_jobs(jobs: Iterable[RunningJob], cause: BaseException | None = None) -> None:
+    """Stop jobs in the safe order; what goes wrong on the way does not matter once they ended.
+
+    Raises:
+        SurvivorsError: a process does not end; `cause` is why they are stopped.
+    """
+    for error in stop_jobs(jobs):
+        if isinstance(error, SurvivorsError):
+            raise error from cause
 
 
 def stop_jobs(jobs: Iterable[RunningJob]) -> list[AdvisorError]:
     """Stop jobs in the safe order; all are asked to leave before the first is waited for.
 
     Returns:
-        What went wrong on the way; the jobs have ended nevertheless.
+        What went wrong on the way; the jobs have ended nevertheless, but for a SurvivorsError.
     """
     jobs, errors = list(jobs), list[AdvisorError]()
     for job in jobs:

@@ -2,20 +2,23 @@
 
 import re
 import time
+from typing import Never
 
-from advisor.errors import JobError, LimitNotProvenError, PartitionError
+from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
 from advisor.launch.account import Account
+from advisor.launch.limit_watch import LimitWatch, broken
 from advisor.launch.meter import Meter
 from advisor.launch.spec import LaunchSpec, Pair
-from advisor.launch.starting import stop_jobs
+from advisor.launch.starting import end_jobs
 from advisor.launch.watched import Watched, relative
 from advisor.results import read_first
 from advisor.runtime.backend import Backend
 from advisor.runtime.processes import wait_until
 from advisor.runtime.running_job import RunningJob
 
-_ALIVE_S, _LIMIT_S = 1.0, 15.0
-"""How often the back-end is asked, and how often each job is looked for under its limit."""
+_ASK_S, _LIMIT_S = 1.0, 15.0
+"""How often the driver is asked who computes, and how often each job must be a client itself: one
+that repeats a short command is none in between."""
 
 _FAULT_S = 3.0
 """A fault on an MPS server reaches all its clients within this time."""
@@ -41,6 +44,7 @@ class Watch:
         mode: Of the back-end.
         account: Time, energy and progress so far.
         first_ended: Indices of the jobs that ended first by themselves; empty: none did yet.
+        limit_broken: Something computed that was not under its limit; what was seen is of no use.
     """
 
     def __init__(
@@ -61,7 +65,9 @@ class Watch:
         self._alarms: list[str] = []
         self.account = Account(pair, self.jobs, meter, self.begun_s)
         self.first_ended: tuple[int, ...] = ()
+        self.limit_broken = False
         self._silent = False
+        self._limits = LimitWatch(backend, pair.cap_percent, self.begun_s)
         for job in jobs:
             job.go()
 
@@ -75,7 +81,8 @@ class Watch:
 
         Raises:
             PartitionError: what limits the jobs is gone.
-            LimitNotProvenError: a running job is not under its limit.
+            LimitBrokenError: something computes that is not under its limit.
+            SurvivorsError: a process of a job that is over does not end.
         """
         now_s = time.monotonic()
         were = self._running()
@@ -115,11 +122,15 @@ class Watch:
         return found
 
     def stop(self) -> None:
-        """Stop what runs."""
+        """Stop what runs.
+
+        Raises:
+            SurvivorsError: a process does not end.
+        """
         running = self._running()
         for one in running:
             one.end("stopped")
-        stop_jobs(one.job for one in running)
+        end_jobs(one.job for one in running)
 
     def _running(self) -> list[Watched]:
         return [one for one in self.jobs if not one.over]
@@ -143,7 +154,7 @@ class Watch:
         if any(one.outcome == "failed" for one in ended) and self._is_fault():
             self._take_down()
         # A job that hangs still runs, and one that ended may have left workers behind.
-        stop_jobs(one.job for one in ended)
+        end_jobs(one.job for one in ended)
         if self._spec.when_one_ends == "stop":
             self.stop()
 
@@ -173,17 +184,18 @@ class Watch:
             one.exit_code = one.job.exit_code
             said = f"; the end of its output:\n{one.job.tail() or '(nothing)'}"
             one.end("taken-down", "mps-fault", _MPS_FAULT + said)
-        stop_jobs(one.job for one in struck)
+        end_jobs(one.job for one in struck)
         self.first_ended = self.first_ended or self._indices_over()
 
     def _check_backend(self, now_s: float) -> None:
-        if now_s - self._asked_s < _ALIVE_S:
+        if now_s - self._asked_s < _ASK_S:
             return
         self._asked_s = now_s
         try:
             # Asked over the same channel that says whether the daemon still lives.
             spoiled = self._backend.spoiled()
-            self._backend.check_alive()
+            if not spoiled:
+                self._check_limits(now_s)
         except PartitionError:
             # One answer that came too late is no reason to end the work of weeks.
             if self._silent:
@@ -198,6 +210,12 @@ class Watch:
             for one in self._running():
                 self._check_limit(one)
 
+    def _check_limits(self, now_s: float) -> None:
+        try:
+            self._alarms += self._limits.check([one.job for one in self._running()], now_s)
+        except LimitBrokenError as error:
+            self._break(error)
+
     def _check_limit(self, one: Watched) -> None:
         try:
             one.job.check_limit()
@@ -205,8 +223,15 @@ class Watch:
             one.note_end()
             self._end([one])
         except LimitNotProvenError as error:
-            one.end("failed", error.code, str(error))
-            raise
+            self._break(broken(error, one.job))
+
+    def _break(self, error: LimitBrokenError) -> Never:
+        for one in self._running():
+            if one.job.job.name in error.jobs:
+                one.end("failed", error.code, str(error))
+        self.limit_broken = True
+        end_jobs(one.job for one in self.jobs)
+        raise error
 
 
 def work_per_joule(speeds: list[float | None], power_w: float | None) -> float | None:

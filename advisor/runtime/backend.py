@@ -6,7 +6,8 @@ from typing import Protocol
 
 from advisor.errors import LimitNotProvenError
 from advisor.gpu import Gpu, Share
-from advisor.runtime.processes import lacking
+from advisor.runtime.processes import environment_of, lacking
+from advisor.settings import LIMIT_VARIABLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +23,39 @@ class Granted:
     mps: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Who uses a GPU at one moment.
+
+    Attributes:
+        computing: Processes with a context on it, without MPS servers.
+        clients: Clients of its MPS server; None: there is no MPS.
+    """
+
+    computing: frozenset[int]
+    clients: frozenset[int] | None
+
+
+ComputingPids = Callable[[], Collection[int]]
+"""Lists the processes with a context on a GPU; nobody where they cannot be listed."""
+
+
 def check_environments(
     share: Share, wanted: Mapping[str, str], pids: Callable[[], Collection[int]]
 ) -> None:
-    """Check that every process of a job was started with the variables of its limit.
+    """Check that every process of a job was started with the variables of its limit, and no others.
 
     Raises:
         LimitNotProvenError: one was not, or no process can be seen.
     """
     now = pids()
+    foreign = frozenset(LIMIT_VARIABLES) - wanted.keys()
+    if found := sorted({name for pid in now for name in foreign & environment_of(pid).keys()}):
+        raise LimitNotProvenError(
+            f"processes of the job carry {', '.join(found)}, which can lift its share of {share} %",
+            why="the job's file or a script inside the job sets what only advisor may set",
+            fix="leave such variables out of the job",
+        )
     if wrong := lacking(now, wanted):
         raise LimitNotProvenError(
             f"processes {wrong} of the job do not carry the variables of its share of {share} %",
@@ -65,6 +90,18 @@ class Backend(Protocol):
         """Variables that put a process under `share`."""
         ...
 
+    def cap(self, percent: int) -> None:
+        """Let no process that starts from now on have more, whatever it says itself.
+
+        Raises:
+            PartitionError: that cannot be set.
+        """
+        ...
+
+    def given_percent(self) -> float | None:
+        """The most that a process gets that starts now; None where nobody holds it to that."""
+        ...
+
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Read the limit back from inside `environment`.
 
@@ -78,6 +115,14 @@ class Backend(Protocol):
 
         Raises:
             LimitNotProvenError: a process is not under it, or no process can be seen.
+        """
+        ...
+
+    def sight(self) -> Sight | None:
+        """Who uses the GPU now; None where nobody can tell.
+
+        Raises:
+            PartitionError: what enforces the limits does not answer.
         """
         ...
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from advisor.errors import JobError
 from advisor.job import Progress
+from advisor.runtime.output import OutputLines
 
 
 class Counter(Protocol):
@@ -45,26 +46,21 @@ class CounterFile:
 
 
 class OutputCounter:
-    """A pattern matched against each complete line of the job's output file.
-
-    A carriage return ends a line too: progress bars write nothing else.
-    """
+    """A pattern matched against each complete line of the job's output file."""
 
     def __init__(self, path: Path, pattern: str, *, cumulative: bool) -> None:
-        self._file = path.open("rb")
+        self._lines = OutputLines(path)
         self._pattern = re.compile(pattern)
         self._cumulative = cumulative
-        self._rest = b""
         self._total = 0.0
 
     def read(self) -> float:
-        *lines, self._rest = re.split(rb"[\r\n]", self._rest + self._file.read())
-        for line in lines:
+        for line in self._lines.read():
             self._take(line.decode(errors="replace"))
         return self._total
 
     def close(self) -> None:
-        self._file.close()
+        self._lines.close()
 
     def _take(self, line: str) -> None:
         match = self._pattern.search(line)

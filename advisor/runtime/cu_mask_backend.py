@@ -39,6 +39,12 @@ class CuMaskBackend:
         """Variables that hold a process to its CUs: both masks, so that one can be read back."""
         return mask_env(range(self._cus(share)), self.gpu.index)
 
+    def cap(self, percent: int) -> None:
+        """Masks are in the job alone."""
+
+    def given_percent(self) -> None:
+        """Every process gets what it can take."""
+
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Read the number of CUs back from inside `environment`."""
         refuse_if_skipped(environment)
@@ -56,6 +62,9 @@ class CuMaskBackend:
         check_environments(share, self.environment(share), pids)
         for pid in pids():
             refuse_if_skipped(environment_of(pid))
+
+    def sight(self) -> None:
+        """Nobody is asked yet who computes on an AMD GPU."""
 
     def check_alive(self) -> None:
         """Masks live in the job itself; nothing else has to run."""

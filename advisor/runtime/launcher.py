@@ -1,11 +1,8 @@
 """Starts a job under a share that was proven first, and ends what a killed advisor left behind."""
 
-import ctypes
 import os
 import shutil
-import signal
 import struct
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +12,11 @@ from advisor.gpu import Share
 from advisor.job import Job
 from advisor.progress import FILE_BYTES, HOLD
 from advisor.runtime.backend import Backend, Granted
-from advisor.runtime.processes import marked_pids, wait_until
-from advisor.runtime.running_job import LEAVE_S, PROGRESS_MARK, RunningJob, send_signal
+from advisor.runtime.cgroup import cgroup_prefix
+from advisor.runtime.ending import end_cgroups, end_marked
+from advisor.runtime.job_process import JobProcess
+from advisor.runtime.processes import marked_pids
+from advisor.runtime.running_job import PROGRESS_MARK, RunningJob
 from advisor.safe_files import writing_private
 from advisor.settings import OUR_VARIABLES, RUNTIME_DIR, python
 
@@ -26,7 +26,6 @@ GPU_MARK = "ADVISOR_GPU"
 """Every job carries the UUID of its GPU in this variable, so that left-over ones are found."""
 
 _GATE = struct.pack("<qq", HOLD, 0)
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +51,26 @@ class Proven:
         Raises:
             JobError: the command cannot be started.
         """
-        for name, content in (("progress", bytes(FILE_BYTES)), ("gate", _GATE)):
+        empty = {"progress": bytes(FILE_BYTES), "gate": _GATE, "output.log": b""}
+        for name, content in empty.items():
             with writing_private(self.folder / name) as file:
                 file.write(content)
         runs = self.job.progress.kind == "runs"
         repeat = (python(), "-I", "-S", str(_REPEAT)) if runs else ()
         command = (*repeat, *self.job.command)
-        with writing_private(self.folder / "output.log") as output:
-            process = _popen(self.job, command, self.environment, output.fileno())
+        try:
+            process = JobProcess(
+                command,
+                self.job.workdir,
+                self.environment,
+                self.folder / "output.log",
+                {PROGRESS_MARK: str(self.folder / "progress")},
+                cgroup_prefix(self.backend.gpu.uuid, self.environment.get(RUNTIME_DIR, "")),
+            )
+        except OSError as error:
+            raise JobError(
+                f"{self.job.name} cannot be started: {error}", fix="check its command and workdir"
+            ) from error
         return RunningJob(self.job, self.share, self.backend, self.granted, self.folder, process)
 
 
@@ -88,21 +99,13 @@ def leftovers(gpu_uuid: str, runtime_dir: Path) -> list[int]:
 
 
 def end_leftovers(backend: Backend, runtime_dir: Path) -> None:
-    """End jobs that a killed advisor left behind; the caller holds the lock of the GPU."""
+    """End jobs that a killed advisor left behind; the caller holds the lock of the GPU.
+
+    Raises:
+        SurvivorsError: one of them does not end.
+    """
     end_marked(backend, {GPU_MARK: backend.gpu.uuid, RUNTIME_DIR: str(runtime_dir)})
-
-
-def end_marked(backend: Backend, mark: Mapping[str, str]) -> None:
-    """End all processes that were started with these variables, in the safe order."""
-    try:
-        if pids := marked_pids(mark):
-            backend.release(pids)
-    finally:
-        # Also when the daemon is gone: no job may outlive its limit.
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            for pid in marked_pids(mark):
-                send_signal(pid, number)
-            wait_until(lambda: not marked_pids(mark), LEAVE_S)
+    end_cgroups(cgroup_prefix(backend.gpu.uuid, str(runtime_dir)))
 
 
 def check_program(job: Job, base: Mapping[str, str]) -> None:
@@ -121,27 +124,6 @@ def check_program(job: Job, base: Mapping[str, str]) -> None:
         )
 
 
-def _popen(
-    job: Job, command: tuple[str, ...], environment: Mapping[str, str], output: int
-) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(
-            command,
-            cwd=job.workdir,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            # A measured job must not outlive a profiler that was killed.
-            preexec_fn=_die_with_parent,
-        )
-    except OSError as error:
-        raise JobError(
-            f"{job.name} cannot be started: {error}", fix="check its command and workdir"
-        ) from error
-
-
 def _environment(
     job: Job, share: Share, backend: Backend, base: Mapping[str, str], folder: Path
 ) -> dict[str, str]:
@@ -158,7 +140,3 @@ def _environment(
         GPU_MARK: backend.gpu.uuid,
         **backend.environment(share),
     }
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import LimitNotProvenError
+from advisor.gpu import PERCENTAGE, SM_FLOOR, Gpu, Share, units_for_percent
+from advisor.runtime.backend import Granted
 from advisor.settings import python
 
 _CUDA_PROBE = Path(__file__).with_name("probe.py")
@@ -39,6 +41,36 @@ def look(environment: Mapping[str, str]) -> list[Seen]:
         why=_CUDA_ERRORS.get(code, "see CUresult in the CUDA driver API manual"),
         fix="run `advisor doctor`",
     )
+
+
+def check_granted(gpu: Gpu, share: Share, seen: Seen | None, pipe_dir: Path) -> Granted:
+    """Compare what a process saw with what `share` must give.
+
+    Raises:
+        LimitNotProvenError: wrong GPU, no MPS, or another SM count than the share's.
+    """
+    if seen is None:
+        raise LimitNotProvenError(
+            f"the job would not see GPU {gpu.uuid}",
+            why=f"the MPS daemon in {pipe_dir} serves other GPUs",
+            fix="unset CUDA_MPS_PIPE_DIRECTORY, or name the daemon of this GPU",
+        )
+    if not seen.mps:
+        raise LimitNotProvenError(
+            f"MPS is not in force: a process with the pipe directory {pipe_dir} saw all "
+            f"{seen.units} SMs without an MPS server",
+            why="the driver falls back to the whole GPU when no daemon answers there",
+            fix="check that the daemon runs (`advisor doctor`) and that the directory is its own",
+        )
+    expected = units_for_percent(share.percent, gpu.units_total or seen.units)
+    # Below the floor that was read on Hopper another GPU may grant what was asked.
+    if seen.units != expected and not (seen.units < expected == SM_FLOOR):
+        raise LimitNotProvenError(
+            f"{share} % of {gpu.units_total} SMs is {expected}, but a process saw {seen.units}",
+            why="fewer: the daemon's own percentage is lower; more: the limit was not taken",
+            fix=f"unset {PERCENTAGE} where the daemon is started, and restart it",
+        )
+    return Granted(seen.units, mps=True)
 
 
 def look_hip(environment: Mapping[str, str]) -> int:
@@ -73,7 +105,7 @@ _CUDA_ERRORS: dict[Any, str] = {
 def _probe(program: Path, environment: Mapping[str, str]) -> dict[str, Any]:
     try:
         done = subprocess.run(
-            [python(), "-S", str(program)],
+            [python(), "-I", "-S", str(program)],
             env=dict(environment),
             capture_output=True,
             text=True,

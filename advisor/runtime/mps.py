@@ -1,6 +1,6 @@
 """Shares of an NVIDIA GPU through MPS: one control daemon per GPU, one percentage per job.
 
-The percentage is read by a client when it starts, and the lower of the daemon's and the client's
+The percentage is read by a client when it starts, and the lower of the server's and the client's
 wins. A client that finds no daemon runs on the WHOLE GPU without a word (man page of
 nvidia-cuda-mps-control), so nothing is believed that was not read back.
 """
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import LimitNotProvenError, PartitionError
-from advisor.gpu import PERCENTAGE, SM_FLOOR, Gpu, Share, units_for_percent
-from advisor.runtime.backend import Granted, check_environments
-from advisor.runtime.limit import Seen, look
+from advisor.gpu import PERCENTAGE, Gpu, Share
+from advisor.runtime.backend import ComputingPids, Granted, Sight, check_environments
+from advisor.runtime.limit import check_granted, look
 from advisor.runtime.mps_control import Control
 from advisor.runtime.processes import owner_of, wait_until
 from advisor.safe_files import check_parents, private_folder
@@ -37,12 +37,14 @@ class MpsBackend:
 
     Attributes:
         owned: The daemon was started here and is stopped by `close`.
+        computing: Lists the processes with a context on the GPU.
     """
 
     gpu: Gpu
     control: Control
     owned: bool
     mode: str = "mps"
+    computing: ComputingPids = tuple
 
     @property
     def max_clients(self) -> int:
@@ -62,6 +64,23 @@ class MpsBackend:
             "CUDA_VISIBLE_DEVICES": self.gpu.uuid,
         }
 
+    def cap(self, percent: int) -> None:
+        """Set the percentage of the server; a daemon that was there is not changed.
+
+        A process reads its own percentage when it initialises CUDA and may have changed it; the
+        server's holds whatever the process says (read on an H100, docs/threat-model.md).
+        """
+        if not self.owned:
+            return
+        self.control.limit(percent)
+        if (given := self.given_percent()) is not None and given > percent:
+            raise PartitionError(f"the MPS server gives {given:g} % where {percent} % was set")
+
+    def given_percent(self) -> float | None:
+        """The percentage of our own server; None before it runs, or where it is not ours."""
+        servers = self.control.servers() if self.owned else []
+        return max(map(self.control.percentage, servers), default=None)
+
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Read MPS and the SM count back from inside `environment`."""
         self.check_alive()
@@ -69,14 +88,30 @@ class MpsBackend:
         seen = next((gpu for gpu in look(environment) if gpu.uuid == self.gpu.uuid), None)
         return check_granted(self.gpu, share, seen, self.control.pipe_dir)
 
+    def sight(self) -> Sight:
+        """Who computes, and who is a client."""
+        # In this order: a client that has just ended computes no more.
+        computing = frozenset(self.computing())
+        servers = self.control.servers()
+        clients = frozenset(pid for server in servers for pid in self.control.clients(server))
+        return Sight(computing - frozenset(servers), clients)
+
     def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
-        """Check every process's variables, and that the server lists one of them as a client."""
+        """Check every process's variables, and that those that compute are clients."""
         if not wait_until(lambda: bool(set(pids()) & set(self.clients())), _CLIENT_S):
             raise LimitNotProvenError(
                 f"none of the job's processes {sorted(pids())} is a client of the MPS server",
                 why="the job uses no GPU, changes CUDA_MPS_PIPE_DIRECTORY, or runs in another "
                 "process namespace than the daemon",
                 fix="start advisor in the daemon's namespace and leave the variable alone",
+            )
+        # In this order, as in `sight`.
+        computing = frozenset(self.computing())
+        if outside := sorted((computing - frozenset(self.clients())) & set(pids())):
+            raise LimitNotProvenError(
+                f"processes {outside} of the job compute on the whole GPU, without MPS",
+                why="they set CUDA_MPS_PIPE_DIRECTORY themselves",
+                fix="leave the variable alone",
             )
         check_environments(share, self.environment(share), pids)
 
@@ -121,7 +156,11 @@ class MpsBackend:
 
 
 def open_mps(
-    gpu: Gpu, runtime_dir: Path, environment: Mapping[str, str], pipe_dir: Path | None = None
+    gpu: Gpu,
+    runtime_dir: Path,
+    environment: Mapping[str, str],
+    pipe_dir: Path | None = None,
+    computing: ComputingPids = tuple,
 ) -> MpsBackend:
     """MPS on `gpu`, ready for clients.
 
@@ -131,6 +170,7 @@ def open_mps(
         environment: Base environment of the control program.
         pipe_dir: A daemon that is already there; None: our own. The caller then holds the lock of
             the GPU: one of ours that runs is what a killed advisor left, and is replaced.
+        computing: Lists the processes with a context on the GPU.
 
     Raises:
         PartitionError: no daemon could be reached or started, it belongs to another user, or its
@@ -145,42 +185,12 @@ def open_mps(
     _check_owner(control)
     _check_default(control)
     _start_server(control)
-    return MpsBackend(gpu, control, owned)
+    return MpsBackend(gpu, control, owned, computing=computing)
 
 
 def own_pipe_dir(gpu: Gpu, runtime_dir: Path) -> Path:
     """Where a daemon of our own listens."""
     return runtime_dir / gpu.uuid[-12:] / "mps"
-
-
-def check_granted(gpu: Gpu, share: Share, seen: Seen | None, pipe_dir: Path) -> Granted:
-    """Compare what a process saw with what `share` must give.
-
-    Raises:
-        LimitNotProvenError: wrong GPU, no MPS, or another SM count than the share's.
-    """
-    if seen is None:
-        raise LimitNotProvenError(
-            f"the job would not see GPU {gpu.uuid}",
-            why=f"the MPS daemon in {pipe_dir} serves other GPUs",
-            fix="unset CUDA_MPS_PIPE_DIRECTORY, or name the daemon of this GPU",
-        )
-    if not seen.mps:
-        raise LimitNotProvenError(
-            f"MPS is not in force: a process with the pipe directory {pipe_dir} saw all "
-            f"{seen.units} SMs without an MPS server",
-            why="the driver falls back to the whole GPU when no daemon answers there",
-            fix="check that the daemon runs (`advisor doctor`) and that the directory is its own",
-        )
-    expected = units_for_percent(share.percent, gpu.units_total or seen.units)
-    # Below the floor that was read on Hopper another GPU may grant what was asked.
-    if seen.units != expected and not (seen.units < expected == SM_FLOOR):
-        raise LimitNotProvenError(
-            f"{share} % of {gpu.units_total} SMs is {expected}, but a process saw {seen.units}",
-            why="fewer: the daemon's own percentage is lower; more: the limit was not taken",
-            fix=f"unset {PERCENTAGE} where the daemon is started, and restart it",
-        )
-    return Granted(seen.units, mps=True)
 
 
 def _own_daemon(gpu: Gpu, runtime_dir: Path, environment: Mapping[str, str]) -> Control:

@@ -53,14 +53,17 @@ class Control:
 
     def default_percentage(self) -> float:
         """Percentage that the daemon gives to its next server."""
-        reply = self.ask("get_default_active_thread_percentage")
-        try:
-            return float(reply)
-        except ValueError as error:
-            raise PartitionError(
-                f"the MPS daemon answered '{reply}' where a percentage was due",
-                fix=f"quit it with: echo quit | {BINARY}",
-            ) from error
+        return _percentage(self.ask("get_default_active_thread_percentage"))
+
+    def percentage(self, server: int) -> float:
+        """The most that `server` gives to a client that starts now."""
+        return _percentage(self.ask(f"get_active_thread_percentage {server}"))
+
+    def limit(self, percentage: int) -> None:
+        """Let no client that starts from now on have more, of any server."""
+        self.ask(f"set_default_active_thread_percentage {percentage}")
+        for server in self.servers():
+            self.ask(f"set_active_thread_percentage {server} {percentage}")
 
     def start_daemon(self, gpu_uuid: str, log_dir: Path) -> None:
         """Start a daemon for one GPU; it goes to the background by itself.
@@ -100,6 +103,16 @@ def parse_pids(reply: str) -> list[int]:
     if not all(word.isdigit() for word in words):
         raise PartitionError(f"the MPS daemon answered '{reply}' where process numbers were due")
     return [int(word) for word in words]
+
+
+def _percentage(reply: str) -> float:
+    try:
+        return float(reply)
+    except ValueError as error:
+        raise PartitionError(
+            f"the MPS daemon answered '{reply}' where a percentage was due",
+            fix=f"quit it with: echo quit | {BINARY}",
+        ) from error
 
 
 def _run(arguments: list[str], environment: Mapping[str, str], text: str) -> str:

@@ -7,6 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 _PROC = Path("/proc")
+MPS_SERVER = "nvidia-cuda-mps"
+"""Beginning of the name of an MPS server; the kernel keeps 15 characters of it."""
+
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _EXEC_S = 1
 """Longest time that exec may take; a process without variables counts as hiding them then."""
@@ -22,21 +25,59 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, poll_s: float = 
     return True
 
 
-def session_pids(session: int) -> list[int]:
-    """Living processes of a session, as started with `start_new_session`."""
-    fields = ((pid, _stat(pid)) for pid in _all_pids())
+def session_of(pid: int) -> int | None:
+    """Session of a living process; None when there is none."""
     # Behind the command's name: state, parent, process group, session (man 5 proc).
-    return [
-        pid for pid, stat in fields if len(stat) > 3 and stat[3] == str(session) and stat[0] != "Z"
-    ]
+    stat = _stat(pid)
+    return int(stat[3]) if len(stat) > 3 and stat[0] != "Z" else None
+
+
+def children_of(pid: int) -> list[int]:
+    """Children of a process, also those that have ended and were not waited for."""
+    return _by_parent().get(pid, [])
+
+
+def descendants(pid: int) -> list[int]:
+    """Living processes below one."""
+    children = _by_parent()
+    found = list(children.get(pid, []))
+    for child in found:
+        found += children.get(child, [])
+    return sorted(child for child in found if owner_of(child) is not None)
+
+
+def ancestors_of(pid: int) -> list[int]:
+    """The parent of a process, the parent of that, and so on."""
+    found: list[int] = []
+    while len(stat := _stat(pid)) > 3 and (pid := int(stat[1])) and pid not in found:
+        found.append(pid)
+    return found
+
+
+def has_memory(pid: int) -> bool:
+    """Whether a process runs and is not in the midst of its end."""
+    return owner_of(pid) is not None and not _read(pid, "statm").startswith(b"0 ")
+
+
+def _by_parent() -> dict[int, list[int]]:
+    """The children of every process."""
+    found: dict[int, list[int]] = {}
+    for pid in _all_pids():
+        if len(stat := _stat(pid)) > 3:
+            found.setdefault(int(stat[1]), []).append(pid)
+    return found
 
 
 def marked_pids(mark: Mapping[str, str]) -> list[int]:
     """Living processes that were started with all variables of `mark`."""
+    return [pid for pid in _all_pids() if carries(pid, mark)]
+
+
+def carries(pid: int, mark: Mapping[str, str]) -> bool:
+    """Whether a living process was started with all variables of `mark`."""
     # Asked many times a second on hosts with hundreds of processes, so nothing is taken apart.
-    wanted = [b"\0" + os.fsencode(f"{key}={value}") + b"\0" for key, value in mark.items()]
-    environments = ((pid, b"\0" + _read(pid, "environ")) for pid in _all_pids())
-    return [pid for pid, raw in environments if all(item in raw for item in wanted)]
+    raw = b"\0" + _read(pid, "environ")
+    return all(b"\0" + os.fsencode(f"{key}={value}") + b"\0" in raw for key, value in mark.items())
 
 
 def cpu_s(pids: Iterable[int]) -> float:

@@ -17,6 +17,7 @@ from advisor.progress import (
     VALUES_AT,
 )
 from advisor.results import Reported
+from advisor.runtime.output import OutputLines
 
 
 class Reports(Protocol):
@@ -55,19 +56,18 @@ class ReportedOutput:
     """A pattern matched against each line of the job's output; the n-th match counts as n."""
 
     def __init__(self, path: Path, pattern: str) -> None:
-        self._file, self._rest = path.open("rb"), b""
+        self._lines = OutputLines(path)
         self._pattern = re.compile(pattern)
         self._reported = Reported()
 
     def read(self) -> Reported:
-        *lines, self._rest = re.split(rb"[\r\n]", self._rest + self._file.read())
-        for line in lines:
+        for line in self._lines.read():
             if match := self._pattern.search(line.decode(errors="replace")):
                 self._note(match.group(self._pattern.groups))
         return self._reported
 
     def close(self) -> None:
-        self._file.close()
+        self._lines.close()
 
     def _note(self, text: str) -> None:
         value, known = _number(text), self._reported

@@ -1,10 +1,8 @@
 """A job that was started: its progress, its gate, and how it is stopped in the safe order."""
 
-import contextlib
 import os
 import signal
 import struct
-import subprocess
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -14,16 +12,15 @@ from advisor.gpu import Share
 from advisor.job import Job, Results
 from advisor.progress import GO, HOLD, QUIT, RUNNING, STARTING, WAITING
 from advisor.results import Reported
-from advisor.runtime.backend import Backend, Granted
+from advisor.runtime.backend import Backend, Granted, Sight, check_environments
 from advisor.runtime.counting import open_counter
-from advisor.runtime.processes import cpu_s, marked_pids, pin, session_pids, wait_until
+from advisor.runtime.ending import LEAVE_S, check_none
+from advisor.runtime.job_process import JobProcess
+from advisor.runtime.processes import cpu_s, pin, wait_until
 from advisor.runtime.reports import open_reports, read_latencies
 
 PROGRESS_MARK = "ADVISOR_PROGRESS_FILE"
 """Its value is unique for each started job, so it marks all processes of one."""
-
-LEAVE_S = 5
-"""How long a job may take to end when it is asked, or signalled."""
 
 
 class RunningJob:
@@ -41,7 +38,7 @@ class RunningJob:
         backend: Backend,
         granted: Granted,
         folder: Path,
-        process: subprocess.Popen[bytes],
+        process: JobProcess,
     ) -> None:
         self.job, self.share, self.granted = job, share, granted
         self.output = folder / "output.log"
@@ -51,6 +48,7 @@ class RunningJob:
         self._counter = open_counter(job.progress, self._progress_path, self.output)
         self._reports = open_reports(job.results or Results(), self._progress_path, self.output)
         self._started = time.monotonic()
+        self._ended = False
 
     def count(self) -> float:
         """Progress so far, in the job's unit."""
@@ -66,9 +64,15 @@ class RunningJob:
 
     def pids(self) -> list[int]:
         """Living processes of the job."""
-        # By mark as well: some launchers give each worker a session of its own.
-        own = set(session_pids(self._process.pid))
-        return sorted(own | set(marked_pids({PROGRESS_MARK: str(self._progress_path)})))
+        return self._process.pids()
+
+    def roots(self) -> list[int]:
+        """Processes of which each process of the job is one, or below one."""
+        return self._process.roots()
+
+    def sight(self) -> Sight | None:
+        """Who uses its GPU; None where nobody can tell."""
+        return self._backend.sight()
 
     def cpu_s(self) -> float:
         """CPU time of the living processes, s."""
@@ -111,9 +115,14 @@ class RunningJob:
         return False
 
     @property
+    def over(self) -> bool:
+        """Whether no process of it is left."""
+        return self._process.over
+
+    @property
     def exit_code(self) -> int | None:
         """Of the job's first process, negative for a signal; None while it runs."""
-        return self._process.poll()
+        return self._process.status
 
     def check(self) -> None:
         """Check that the job still runs.
@@ -145,6 +154,15 @@ class RunningJob:
             self.stop()
             raise
 
+    def check_variables(self) -> None:
+        """Check that no process of the running job has lost or changed what limits it.
+
+        Raises:
+            LimitNotProvenError: one has.
+        """
+        if pids := self.pids():
+            check_environments(self.share, self._backend.environment(self.share), lambda: pids)
+
     def tail(self) -> str:
         """The last 600 characters of the output."""
         with self.output.open("rb") as file:
@@ -154,15 +172,22 @@ class RunningJob:
 
     def leave(self) -> None:
         """Ask the job at its gate to end; returns at once."""
-        if self._process.poll() is None:
+        if self._process.status is None:
             self._want(QUIT)
 
     def stop(self) -> None:
-        """End the job: ask at the gate, take it off the GPU, then signals; again does nothing."""
+        """End the job: ask at the gate, take it off the GPU, then signals; again does nothing.
+
+        Raises:
+            PartitionError: what enforces the limit did not answer; the job has ended.
+            SurvivorsError: a process of it does not end.
+        """
+        if self._ended:
+            return
         self.leave()
         # A job that has not come to its gate yet does not look at it.
-        if self._process.poll() is None and self._state() in (WAITING, RUNNING):
-            wait_until(self._over, LEAVE_S)
+        if self._process.status is None and self._state() in (WAITING, RUNNING):
+            wait_until(lambda: self._process.status is not None, LEAVE_S)
         try:
             if pids := self.pids():
                 self._backend.release(pids)
@@ -171,19 +196,17 @@ class RunningJob:
             self._end()
 
     def _end(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            if self.pids():
-                for pid in self.pids():
-                    send_signal(pid, number)
-                wait_until(self._over, LEAVE_S)
-        self._process.wait()
+        for end in (self._process.terminate, self._process.kill):
+            if not self.over:
+                end()
+                wait_until(lambda: self.over, LEAVE_S)
+        check_none(self.pids())
+        self._ended = True
+        self._process.close()
         self._counter.close()
         self._reports.close()
         if self._gate is not None:
             self._gate.close()
-
-    def _over(self) -> bool:
-        return self._process.poll() is not None and not self.pids()
 
     def _want(self, word: int) -> None:
         if self._gate is not None:
@@ -206,13 +229,6 @@ class RunningJob:
             why=why,
             fix=f"its output is in {self.output}; the end of it:\n{self.tail() or '(nothing)'}",
         )
-
-
-def send_signal(pid: int, number: int) -> None:
-    """Send a signal to a process that may be gone."""
-    # It may end by itself between listing and signal.
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
 
 
 def _explain(status: int, tail: str) -> tuple[str, str]:

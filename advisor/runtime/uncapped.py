@@ -5,18 +5,23 @@ from dataclasses import dataclass
 
 from advisor.errors import InputError, LimitNotProvenError
 from advisor.gpu import Gpu, Share
-from advisor.runtime.backend import Granted, check_environments
+from advisor.runtime.backend import ComputingPids, Granted, Sight, check_environments
 from advisor.runtime.limit import look
 from advisor.runtime.mps import PIPE_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)
 class UncappedBackend:
-    """The GPU as it is; the only share is 100 %."""
+    """The GPU as it is; the only share is 100 %.
+
+    Attributes:
+        computing: Lists the processes with a context on the GPU.
+    """
 
     gpu: Gpu
     mode: str = "uncapped"
     max_clients: int = 1000
+    computing: ComputingPids = tuple
 
     def environment(self, share: Share) -> dict[str, str]:
         """Variables that keep a process away from any MPS daemon."""
@@ -26,6 +31,12 @@ class UncappedBackend:
                 fix="use --mode mps for shares below 100 %",
             )
         return {PIPE_DIRECTORY: "/nonexistent", "CUDA_VISIBLE_DEVICES": self.gpu.uuid}
+
+    def cap(self, percent: int) -> None:
+        """Nothing enforces a share here."""
+
+    def given_percent(self) -> None:
+        """Every process gets what it can take."""
 
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Check that the process sees the whole GPU, without MPS."""
@@ -40,6 +51,10 @@ class UncappedBackend:
     def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
         """Check that every process stays on this GPU and away from MPS."""
         check_environments(share, self.environment(share), pids)
+
+    def sight(self) -> Sight:
+        """Who computes."""
+        return Sight(frozenset(self.computing()), None)
 
     def check_alive(self) -> None:
         """Nothing has to run here."""

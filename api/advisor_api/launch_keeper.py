@@ -4,6 +4,7 @@ A thread of the service, which looks about once a second. Everything it does is 
 it is done, so the next service of the home goes on where one was killed.
 """
 
+import math
 import threading
 import time
 from collections.abc import Generator
@@ -233,4 +234,6 @@ def _made_at(folder: LaunchFolder) -> float:
 
 
 def _age_s(row: LaunchRow) -> float:
-    return time.time() - datetime.fromisoformat(row.created_at).timestamp()
+    age_s = time.time() - datetime.fromisoformat(row.created_at).timestamp()
+    # A row from the future is of before the clock was set back.
+    return age_s if age_s >= 0 else math.inf

@@ -131,11 +131,19 @@ def _with_profiles(pair: Pair, found: Found) -> Pair:
         job_b=_with_memory(pair.job_b, found.b.memory_used_mib),
         solo_rate_a=found.a.whole_gpu_rate,
         solo_rate_b=found.b.whole_gpu_rate,
+        share_rate_a=_share_rate(found.a, pair.share_a_percent),
+        share_rate_b=_share_rate(found.b, pair.share_b_percent),
         solo_power_a_w=found.a.whole_gpu_power_w,
         solo_power_b_w=found.b.whole_gpu_power_w,
         reported_a=_reported(pair.job_a, found.a),
         reported_b=_reported(pair.job_b, found.b),
     )
+
+
+def _share_rate(profile: Profile, share_percent: float) -> float | None:
+    """What the profile says of a share alone; None below the smallest measured one."""
+    known = share_percent >= profile.shares[0]
+    return float(profile.at([share_percent])["rate"][0]) if known else None
 
 
 def _reported(job: Job, profile: Profile) -> str | None:

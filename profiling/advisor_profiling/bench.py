@@ -10,6 +10,7 @@ from advisor.gpu import Gpu, Share
 from advisor.job import Job
 from advisor.results import Reported
 from advisor.runtime.backend import Backend, Granted
+from advisor.runtime.computing import check_limits
 from advisor.runtime.cores import physical_cores, plan_cores
 from advisor.runtime.launcher import prove
 from advisor.runtime.processes import pin
@@ -123,6 +124,10 @@ class Bench(Protocol):
         """Prove the share; the answer starts the job under it, and returns before it is ready."""
         ...
 
+    def check_limits(self) -> None:
+        """Raise LimitBrokenError when something computes that is not under its limit."""
+        ...
+
     def check_alive(self) -> None:
         """Raise PartitionError when what enforces the shares is gone."""
         ...
@@ -189,6 +194,7 @@ class LiveBench:
         self.clock: Clock = LiveClock()
         self.cores = plan_cores(physical_cores())
         self._numbers = itertools.count()
+        self._jobs: list[RunningJob] = []
         pin([os.getpid()], self.cores.own)
 
     @property
@@ -208,10 +214,16 @@ class LiveBench:
 
         def start() -> Client:
             running = proven.start()
+            self._jobs.append(running)
             running.pin(self.cores.jobs)
             return LiveClient(running, self)
 
         return start
+
+    def check_limits(self) -> None:
+        """Ask the driver about all jobs that were started, at their gates or not."""
+        self._jobs = [job for job in self._jobs if not job.over]
+        check_limits(self._jobs)
 
     def check_alive(self) -> None:
         """Check the back-end."""

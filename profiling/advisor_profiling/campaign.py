@@ -7,7 +7,7 @@ written as soon as it is known. A window that failed is tried once more with its
 import platform
 from collections.abc import Sequence
 
-from advisor.errors import AdvisorError, JobError
+from advisor.errors import AdvisorError, JobError, LimitBrokenError
 from advisor.records import REPLAY_SOURCE, Point, SoloPoint
 from advisor.wording import count_of
 from advisor_data import Store
@@ -200,10 +200,12 @@ class _Task:
         clients = [self._crew.clients[runner] for runner in target.runners]
         try:
             taken = take(target, clients, self._bench, self._conditions.rules)
-        except JobError as error:
+        except (JobError, LimitBrokenError) as error:
             self._reporter.phase(f"{target} failed, it is tried again at the end: {error.what}")
             self._fail(target, error)
             self._patience.failed(target.jobs)
+            if isinstance(error, LimitBrokenError):
+                self._crew.lose_jobs(error.jobs, error)
             self._rest(target)
             return False
         self.measuring_s += self._bench.clock.now_s() - begun_s
@@ -216,9 +218,11 @@ class _Task:
     def _rest(self, target: Target) -> None:
         """Bring the jobs of a window to rest; one that will not, or is gone, is ended."""
         for runner in target.runners:
+            if (client := self._crew.clients.get(runner)) is None:
+                continue
             try:
-                self._crew.clients[runner].check()
-                self._crew.clients[runner].hold()
+                client.check()
+                client.hold()
             except JobError as reason:
                 self._crew.lose(runner, reason)
 

@@ -57,6 +57,11 @@ class Crew:
         self.errors[runner] = error
         self.end([runner])
 
+    def lose_jobs(self, names: Collection[str], error: AdvisorError) -> None:
+        """Stop every client of these jobs, and keep the reason."""
+        for runner in [runner for runner in self.clients if runner.job.name in names]:
+            self.lose(runner, error)
+
     def dead(self) -> list[Runner]:
         """Clients that ended without being asked, as a fault of a neighbour makes them."""
         return [runner for runner, client in self.clients.items() if not _lives(client)]

@@ -15,7 +15,7 @@ from advisor.runtime.launcher import end_leftovers
 from advisor.runtime.limit import look, look_hip
 from advisor.runtime.lock import gpu_lock
 from advisor.runtime.mps import PIPE_DIRECTORY, open_mps
-from advisor.runtime.processes import name_of, wait_until
+from advisor.runtime.processes import MPS_SERVER, name_of, wait_until
 from advisor.runtime.uncapped import UncappedBackend
 from advisor.settings import Settings
 from advisor_profiling import amd, dcgm, nvml
@@ -26,8 +26,6 @@ from advisor_profiling.source import Source
 _ALONE_S = 5
 _PASSING_S = 1
 """A process that starts on one GPU shows on all GPUs of the host while its driver initialises."""
-_MPS_NAME = "nvidia-cuda-mps"
-"""Beginning of the server's name; the kernel keeps 15 characters of it."""
 
 SourceName = Literal["nvml", "dcgm", "amd"]
 Mode = Literal["mps", "cu_mask", "uncapped"]
@@ -144,7 +142,7 @@ def _staying(gpu: Gpu) -> list[int]:
 
 def _strangers(gpu: Gpu) -> list[int]:
     """Processes that compute on the GPU; MPS servers only serve others."""
-    return [pid for pid in nvml.compute_pids(gpu.uuid) if not name_of(pid).startswith(_MPS_NAME)]
+    return [pid for pid in nvml.compute_pids(gpu.uuid) if not name_of(pid).startswith(MPS_SERVER)]
 
 
 def open_source(gpu: Gpu, name: SourceName | None, settings: Settings) -> Source:
@@ -164,11 +162,15 @@ def open_backend(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
     Raises:
         PartitionError: it is not there, or cannot be used.
     """
+
+    def computing() -> list[int]:
+        return nvml.context_pids(gpu.uuid) if gpu.vendor == "nvidia" else []
+
     match mode or ("mps" if gpu.vendor == "nvidia" else "cu_mask"):
         case "mps":
-            environment = settings.job_environment()
-            return open_mps(gpu, settings.runtime_dir, environment, settings.mps_pipe_dir)
+            environment, pipe_dir = settings.job_environment(), settings.mps_pipe_dir
+            return open_mps(gpu, settings.runtime_dir, environment, pipe_dir, computing)
         case "cu_mask":
             return CuMaskBackend(gpu)
         case "uncapped":
-            return UncappedBackend(gpu)
+            return UncappedBackend(gpu, computing=computing)

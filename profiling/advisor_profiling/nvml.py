@@ -50,6 +50,18 @@ def compute_pids(uuid: str) -> list[int]:
         return sorted({p.pid for name in names for p in reading(name, device) or ()})
 
 
+def context_pids(uuid: str) -> list[int]:
+    """Processes with a context on a GPU, MPS clients and servers included, outside of containers.
+
+    A process that initialises CUDA is in the list of every GPU of its host for some tenths of a
+    second, without memory. The list of MPS clients has those, too, that never make a context.
+    """
+    with nvml_session():
+        device = call("nvmlDeviceGetHandleByUUID", uuid)
+        found = reading("nvmlDeviceGetComputeRunningProcesses", device) or ()
+        return sorted(process.pid for process in found if process.usedGpuMemory != 0)
+
+
 def throttle_names(mask: int) -> tuple[str, ...]:
     """Names of the throttle reasons in a clocks event mask; the harmless ones are left out."""
     return tuple(name for bit, name in THROTTLE_REASONS.items() if mask & bit)

@@ -232,6 +232,9 @@ class ReplayBench:
         """A client whose windows were recorded."""
         return ReplayClient(job, share, self, self._recordings.granted(job.name, share))
 
+    def check_limits(self) -> None:
+        """A record keeps its limits."""
+
     def check_alive(self) -> None:
         """A record cannot break."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from advisor.errors import LimitNotProvenError
+from advisor.errors import LimitBrokenError, LimitNotProvenError
 from advisor.gpu import Gpu, Share
 from advisor.job import Job
 from advisor.records import SoloPoint
@@ -79,7 +79,8 @@ def sweep(
     """Measure `targets` on `bench`; what failed is tried once more, alone.
 
     Raises:
-        LimitNotProvenError: the job does not stay under its share.
+        LimitBrokenError: the job does not stay under its share, or a stranger computes.
+        LimitNotProvenError: the share of the job is not in force.
         PartitionError: what enforces the shares broke; finished points are in the store.
         StoreError: a point could not be written; those before it are in the store.
     """
@@ -92,7 +93,7 @@ def sweep(
     outcome = measure_blocks(blocks, conditions, bench, store, reporter)
     for failure in outcome.failures:
         # A job that lifts its limit is the only one here: no other share is believed either.
-        if isinstance(failure.cause, LimitNotProvenError):
+        if isinstance(failure.cause, LimitNotProvenError | LimitBrokenError):
             raise failure.cause
     reporter.phase("measuring idle power again")
     return SweepResult(

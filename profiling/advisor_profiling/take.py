@@ -17,9 +17,11 @@ def take(target: Target, clients: Sequence[Client], bench: Bench, rules: WindowR
 
     Raises:
         JobError: one of them ended before the window did, or made fewer than two steps.
+        LimitBrokenError: something computed that was not under its limit.
     """
     for seat, client in enumerate(clients):
         client.go(seat)
+    bench.check_limits()
     begun_s, steal_s = bench.clock.now_s(), cpu_steal_s()
     cpu_s = [client.cpu_s() for client in clients]
     window = measure(_watch(clients, bench), rules)
@@ -27,6 +29,7 @@ def take(target: Target, clients: Sequence[Client], bench: Bench, rules: WindowR
     for client in clients:
         client.check()
     time_s = bench.clock.now_s() - begun_s
+    bench.check_limits()
     parts = [
         _part(target, seat, client, window, _percent(client.cpu_s(), cpu_s[seat], time_s))
         for seat, client in enumerate(clients)

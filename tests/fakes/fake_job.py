@@ -35,7 +35,9 @@ def main() -> int:
         print("torch.OutOfMemoryError: CUDA out of memory.", flush=True)
         return 1
     if behave != "no-gpu":
-        ctypes.CDLL("libcuda.so.1").cuInit(0)
+        cuda = ctypes.CDLL("libcuda.so.1")
+        cuda.cuInit(0)
+        cuda.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0)
     if behave == "hang":
         time.sleep(600)
     run(share, behave, options.steps)

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from host import FakeHost
+from host import UUID, FakeHost
 
 from advisor.launch.folder import LaunchFolder
+from advisor.runtime.cgroup import cgroup_prefix
+from advisor.runtime.ending import end_cgroups
 from advisor.typed_json import to_plain
 
 PATIENCE_S = 40
@@ -123,6 +125,8 @@ def no_leftovers(host: FakeHost) -> Generator[None]:
             except ProcessLookupError:
                 continue
         host.control("quit")
+        # As the next launch on the GPU would.
+        end_cgroups(cgroup_prefix(UUID, str(host.folder / "run")))
 
 
 def daemon_pid(host: FakeHost) -> int:

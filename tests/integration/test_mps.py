@@ -10,6 +10,7 @@ from host import OTHER_UUID, UUID, FakeHost
 
 from advisor.errors import LimitNotProvenError, PartitionError
 from advisor.gpu import Gpu, Share
+from advisor.runtime.backend import Sight
 from advisor.runtime.limit import look
 from advisor.runtime.mps import MpsBackend, open_mps
 from advisor.runtime.mps_control import binary_version, parse_pids
@@ -33,6 +34,42 @@ def test_every_share_is_read_back(backend: MpsBackend, host: FakeHost) -> None:
     """The ten shares of a sweep give the SMs that an H200 gave."""
     granted = [prove(backend, host, percent) for percent in range(10, 101, 10)]
     assert granted == [12, 26, 38, 52, 66, 78, 92, 104, 118, 132]
+
+
+def test_server_holds_what_a_process_says_otherwise(backend: MpsBackend, host: FakeHost) -> None:
+    """A process may change its variables before its first call; the server's percentage stays."""
+    backend.cap(70)
+    assert backend.given_percent() == 70
+    assert [prove(backend, host, share) for share in (30, 70)] == [38, 92]
+    for changed in ("100", ""):
+        environment = host.environment(**backend.environment(Share(30)))
+        environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = changed
+        assert [gpu.units for gpu in look(environment)] == [92]
+    backend.control.ask("start_server -uid 0")
+    assert backend.given_percent() == 70
+
+
+def test_daemon_that_was_there_is_not_capped(backend: MpsBackend, host: FakeHost) -> None:
+    """Others may use it, too."""
+    attached = open_mps(GPU, host.folder / "other", host.environment(), host.pipe_dir)
+    attached.cap(30)
+    assert attached.given_percent() is None
+    assert backend.given_percent() == 100
+
+
+def test_who_computes_is_told_from_who_is_a_client(host: FakeHost) -> None:
+    """The server itself computes for its clients."""
+    computing: list[int] = []
+    backend = open_mps(
+        GPU, host.folder / "run", host.environment(), computing=lambda: tuple(computing)
+    )
+    (server,) = backend.control.servers()
+    computing += [server, os.getpid(), 1]
+    (host.pipe_dir / "clients" / str(os.getpid())).touch()
+    assert backend.sight() == Sight(frozenset({os.getpid(), 1}), frozenset({os.getpid()}))
+    with pytest.raises(LimitNotProvenError, match=r"processes \[1\] of the job compute"):
+        backend.check_clients(Share(30), lambda: [1, os.getpid()])
+    backend.close()
 
 
 def test_own_daemon_is_stopped(host: FakeHost) -> None:

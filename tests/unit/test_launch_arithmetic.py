@@ -1,6 +1,6 @@
 """What a launch adds up: paces, energy, how far off a prediction is, and the swapped record."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 
 from advisor.errors import SourceError
 from advisor.interval import Interval
+from advisor.job import Job, Progress
 from advisor.launch.drift import MARGIN, is_far
 from advisor.launch.meter import Energy
-from advisor.launch.observe import swapped
+from advisor.launch.observe import is_too_fast, swapped
 from advisor.launch.pace import Pace
+from advisor.launch.spec import Pair
 from advisor.launch.watch import work_per_joule
 from advisor.observations import Observation
 
@@ -163,3 +165,15 @@ def test_swapping_a_record_swaps_all_that_belongs_to_its_jobs() -> None:
         twin = name.replace("_a", "_#").replace("_b", "_a").replace("_#", "_b")
         if twin in other and twin != name:
             assert other[twin] == value, name
+
+
+def test_rate_far_above_that_of_its_share_is_marked() -> None:
+    """A job that got out of its limit in a way that nobody sees shows it by its speed."""
+    job = Job(name="j", command=("x",), progress=Progress())
+    unknown = Pair(job_a=job, job_b=job, way="split", share_a_percent=30, share_b_percent=70)
+    pair = replace(unknown, share_rate_a=38.0, share_rate_b=92.0)
+    assert is_too_fast(pair, (132.0, 60.0))
+    assert is_too_fast(pair, (20.0, 132.0))
+    assert not is_too_fast(pair, (38.0 * 1.18, 92.0))
+    assert not is_too_fast(pair, (None, 92.0))
+    assert not is_too_fast(unknown, (1e9, 1e9))

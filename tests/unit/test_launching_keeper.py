@@ -6,6 +6,7 @@ import threading
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -103,13 +104,22 @@ def test_a_launch_that_may_just_be_beginning_is_left_alone(
     service: Service, spawned: list[str]
 ) -> None:
     """Whoever asked for it needs a moment to make its folder and start its supervisor."""
-    young = replace(row(), created_at="2999-01-31T12:00:00+00:00")
+    young = replace(row(), created_at=datetime.now(UTC).isoformat())
     service.state.add_launch(young)
     Keeper(service, Tally()).look()
     create_folder(service.settings.home / "launches", parse(LaunchSpec, young.spec.encode()))
     Keeper(service, Tally()).look()
     assert spawned == []
     assert kept(service, young.launch_id).state == "accepted"
+
+
+def test_a_launch_from_before_the_clock_was_set_back_begins(
+    service: Service, spawned: list[str]
+) -> None:
+    """It does not wait until the clock has caught up."""
+    asked = service.state.add_launch(replace(row(), created_at="2999-01-31T12:00:00+00:00"))
+    Keeper(service, Tally()).look()
+    assert spawned == [asked.launch_id]
 
 
 def test_a_service_that_may_not_launch_begins_nothing(service: Service, spawned: list[str]) -> None:

@@ -208,6 +208,13 @@ def test_memory_of_processes_counts_each_once(nvml: FakeNvml, ask: Ask) -> None:
     assert ask(script) == [800.0, 64.0, None]
 
 
+def test_process_without_memory_has_no_context(nvml: FakeNvml, ask: Ask) -> None:
+    """One that starts on another GPU passes through the list; a client may make no context."""
+    nvml.write(gpu=0, compute_processes="10 500\n11 n/a\n12 0", mps_processes="10 500\n13 0")
+    script = "from advisor_profiling import nvml; show(nvml.context_pids(NvmlSource(0).gpu.uuid))"
+    assert ask(script) == [10, 11]
+
+
 def test_memory_that_the_driver_hides_is_none(nvml: FakeNvml, ask: Ask) -> None:
     """One process without a figure makes the sum unknown, not smaller."""
     nvml.write(gpu=0, compute_processes="10 500\n11 n/a")

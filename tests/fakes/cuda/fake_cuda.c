@@ -1,15 +1,17 @@
-/* A libcuda.so.1 with the five calls of the probe, which falls back in silence as the real one.
+/* A libcuda.so.1 with the calls of the probe and of a job; it falls back in silence as the real one.
  *
  * A client of a daemon (its process named in $CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid
- * is alive) gets SMs by CUDA_MPS_ACTIVE_THREAD_PERCENTAGE: rounded down to even, 8 at least, and
- * ALL of them for 0, negative, above 100 and anything that is no number. Without a daemon it gets
- * all and is told so by nobody. FAKE_CUDA_UNITS is the SM count (132); FAKE_CUDA_ERROR is returned
- * by cuInit; FAKE_CUDA_UUIDS lists the GPUs of the host, "GPU-...,GPU-...".
+ * is alive) gets SMs by CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, or by the percentage of the server where
+ * that is less: rounded down to even, 8 at least. 0, negative, above 100 and anything that is no
+ * number is 100. Without a daemon it gets all and is told so by nobody. FAKE_CUDA_UNITS is the SM
+ * count (132); FAKE_CUDA_ERROR is returned by cuInit; FAKE_CUDA_UUIDS lists the GPUs of the host,
+ * "GPU-...,GPU-...".
  */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *pipe_dir(void) {
@@ -40,14 +42,26 @@ static int mps(void) {
     return read == 1 && running(pid);
 }
 
+/* The most that the server gives: a file of the fake daemon. */
+static double server_percent(void) {
+    char path[4096];
+    double percent = 100;
+    snprintf(path, sizeof path, "%s/percentage", pipe_dir());
+    FILE *file = fopen(path, "r");
+    if (file && fscanf(file, "%lf", &percent) != 1) percent = 100;
+    if (file) fclose(file);
+    return percent;
+}
+
 static int units(void) {
     const char *total_text = getenv("FAKE_CUDA_UNITS");
     int total = total_text ? atoi(total_text) : 132;
+    if (!mps()) return total;
     const char *text = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
-    if (!mps() || !text || !*text) return total;
-    char *end;
-    double percent = strtod(text, &end);
-    if (*end || !(percent > 0) || percent > 100) return total;
+    char *end = "";
+    double own = text ? strtod(text, &end) : 100, percent = server_percent();
+    if (!*end && own > 0 && own < percent) percent = own;
+    if (percent >= 100) return total;
     int count = (int)(percent * total / 100 + 1e-9);
     count -= count % 2;
     return count < 8 ? 8 : count;
@@ -94,6 +108,20 @@ int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
         sscanf(text++, "%2x", &byte);
         uuid[i++] = (unsigned char)byte;
     }
+    return 0;
+}
+
+/* NVML lists what has a context, client or not; the GPU's UUID ends with its index. */
+int cuDevicePrimaryCtxRetain(void **context, int device) {
+    char path[4096];
+    const char *nvml = getenv("FAKE_NVML_DIR"), *visible = getenv("CUDA_VISIBLE_DEVICES");
+    int gpu = visible && strlen(visible) > 12 ? atoi(visible + strlen(visible) - 12) : device;
+    *context = NULL;
+    snprintf(path, sizeof path, "%s/gpu%d/contexts", nvml ? nvml : "/nonexistent", gpu);
+    mkdir(path, 0777);
+    snprintf(path + strlen(path), sizeof path - strlen(path), "/%d", getpid());
+    FILE *file = fopen(path, "w");
+    if (file) fclose(file);
     return 0;
 }
 

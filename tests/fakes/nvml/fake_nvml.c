@@ -4,6 +4,7 @@
  * "error N" (the call then returns NVML code N). A missing file means the default. The keys are
  * listed in fake_nvml.py. `gpuN/every` with "error 15" makes each call on that GPU fail.
  */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,6 +244,28 @@ int nvmlDeviceGetMigMode(Device *device, unsigned *current, unsigned *pending) {
     return device_unsigned(device, "mig", 0, current);
 }
 
+/* Adds the living processes with a file of their number in `contexts`; the fake libcuda makes it. */
+static unsigned contexts(Device *device, unsigned n, unsigned room, Process *out) {
+    char path[4096], stat[512], folder[16];
+    const char *root = getenv("FAKE_NVML_DIR");
+    snprintf(path, sizeof path, "%s/%s/contexts", root ? root : "/nonexistent", folder_of(device, folder));
+    DIR *files = opendir(path);
+    for (struct dirent *entry; files && (entry = readdir(files));) {
+        unsigned pid = (unsigned)strtoul(entry->d_name, NULL, 10);
+        snprintf(path, sizeof path, "/proc/%u/stat", pid);
+        FILE *file = pid ? fopen(path, "r") : NULL;
+        if (!file) continue;
+        stat[fread(stat, 1, sizeof stat - 1, file)] = 0;
+        fclose(file);
+        char *end = strrchr(stat, ')');
+        if (!end || end[2] == 'Z') continue;
+        if (out && n < room) out[n] = (Process){pid, 100 << 20, ~0U, ~0U};
+        n++;
+    }
+    if (files) closedir(files);
+    return n;
+}
+
 /* Lines "pid MiB"; "pid n/a" is a process whose memory the driver does not tell. */
 static int processes(Device *device, const char *key, unsigned *count, Process *out) {
     char text[8192], folder[16];
@@ -259,6 +282,7 @@ static int processes(Device *device, const char *key, unsigned *count, Process *
         if (out && n < *count) out[n] = (Process){pid, used, ~0U, ~0U};
         n++;
     }
+    if (!code && !strcmp(key, "compute_processes")) n = contexts(device, n, out ? *count : 0, out);
     int fits = out ? n <= *count : n == 0;
     *count = n;
     return code ? code : fits ? OK : TOO_SMALL;

@@ -1,0 +1,68 @@
+"""The lines of a job's output as they come, however much a job writes."""
+
+import os
+import re
+from pathlib import Path
+
+from advisor.errors import JobError
+
+LOOK_BYTES = 1024 * 1024
+"""Most that is read at a look; what is left is read at the next ones."""
+
+LINE_BYTES = 64 * 1024
+"""Most that is kept of a line that has not ended; of a longer one its end is read."""
+
+
+class OutputLines:
+    """Complete lines of an output file that its shim may begin again.
+
+    A carriage return ends a line too: progress bars write nothing else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file, self._rest = path, path.open("rb", buffering=0), b""
+
+    def read(self) -> list[bytes]:
+        """Lines that were completed since the last look, without their ends.
+
+        Raises:
+            JobError: the job wrote more than is kept since then.
+        """
+        data = self._file.read(LOOK_BYTES)
+        if len(data) < LOOK_BYTES and self._begun_again():
+            # Nothing is added any more to a file that was put aside.
+            data += self._file.read(LOOK_BYTES - len(data))
+            if len(data) < LOOK_BYTES:
+                self._follow()
+                data += self._file.read(LOOK_BYTES - len(data))
+        *lines, rest = re.split(rb"[\r\n]", self._rest + data)
+        self._rest = rest[-LINE_BYTES:]
+        return lines
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def _begun_again(self) -> bool:
+        return _number(self._path) not in (None, os.fstat(self._file.fileno()).st_ino)
+
+    def _follow(self) -> None:
+        """Go on with the new file."""
+        old = self._file
+        self._file = self._path.open("rb", buffering=0)
+        aside = _number(self._path.with_name(f"{self._path.name}.1"))
+        is_next = aside == os.fstat(old.fileno()).st_ino
+        old.close()
+        if not is_next:
+            raise JobError(
+                "the job writes its output faster than it can be read",
+                why="only the newest part of it is kept, and the part that was not read is gone",
+                fix="write less, or count in the progress file (docs/progress.md)",
+            )
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,230 @@
+"""A job ends until nobody is left, however it tries to get away, and whoever is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from advisor.runtime import cgroup, job_process, shim
+from advisor.runtime.cgroup import left_cgroups
+from advisor.runtime.ending import adopting_orphans, end_cgroups
+from advisor.runtime.job_process import JobProcess
+from advisor.runtime.processes import marked_pids, wait_until
+
+Start = Callable[..., JobProcess]
+
+GROUP = f"advisor-test-{os.getpid()}-"
+
+CHAIN = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for _ in range(3):
+    if os.fork() == 0:
+        while True:
+            if os.fork():
+                os._exit(0)
+            if "setsid" in sys.argv:
+                os.setsid()
+            time.sleep(0.0005)
+time.sleep(60)
+"""
+STUBBORN = "trap '' TERM INT HUP; while :; do sleep 0.05; done"
+ESCAPE = f'setsid env -i TOKEN="$TOKEN" sh -c "{STUBBORN}" & exit 0'
+"""What it starts has no variable of its job, a session of its own, and init for a parent."""
+
+
+@pytest.fixture(params=["cgroup", "no cgroup"])
+def start(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Start]:
+    """Starts jobs whose processes carry TOKEN, with a control group and without."""
+    if request.param == "no cgroup":
+        monkeypatch.setattr(cgroup, "_own", no_group)
+    elif (probe := job_process.make_cgroup(GROUP)) is None:
+        pytest.skip("no control group may be made here")
+    else:
+        job_process.remove_cgroup(probe)
+    started: list[JobProcess] = []
+
+    def start(*command: str) -> JobProcess:
+        environment = {**os.environ, "TOKEN": str(tmp_path), "MARK": str(tmp_path)}
+        process = JobProcess(
+            command,
+            None,
+            environment,
+            tmp_path / "output.log",
+            {"MARK": str(tmp_path)},
+            GROUP,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        assert wait_until(lambda process=process: process.over, 10)
+        process.close()
+    assert alive(tmp_path) == []
+
+
+def no_group() -> None:
+    """No control group may be made."""
+
+
+def alive(folder: Path) -> list[int]:
+    """Living processes of the tests' jobs, found by what even the escaped ones keep."""
+    return marked_pids({"TOKEN": str(folder)})
+
+
+def ended(process: JobProcess) -> bool:
+    process.kill()
+    return wait_until(lambda: process.over, 10)
+
+
+@pytest.mark.parametrize("how", ["plain", "setsid"])
+def test_chain_of_forks_is_outrun(start: Start, tmp_path: Path, how: str) -> None:
+    """Each process lives half a millisecond and forks its successor."""
+    process = start(sys.executable, "-c", CHAIN, how)
+    assert wait_until(lambda: len(alive(tmp_path)) > 2, 10)
+    process.terminate()
+    time.sleep(0.1)
+    assert not process.over
+    assert ended(process)
+    assert alive(tmp_path) == []
+    assert process.status == -signal.SIGKILL
+
+
+def test_children_are_found_without_the_kernels_list(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel without CONFIG_PROC_CHILDREN still names the parent of each process."""
+    other = tmp_path / "shim.py"
+    text = Path(shim.__file__).read_text()
+    known = text.index("_KERNEL_LISTS_CHILDREN = ")
+    other.write_text(f"{text[:known]}_KERNEL_LISTS_CHILDREN = False and {text[known + 25 :]}")
+    monkeypatch.setattr(job_process, "_SHIM", other)
+    process = start("sh", "-c", f"{STUBBORN} & wait")
+    assert wait_until(lambda: len(process.pids()) >= 2, 10)
+    assert ended(process)
+    assert alive(tmp_path) == []
+
+
+def test_process_without_variables_in_its_own_session_is_ended(
+    start: Start, tmp_path: Path
+) -> None:
+    """It is an orphan that nothing ties to its job but the shim below which it stays."""
+    process = start("sh", "-c", ESCAPE)
+    assert wait_until(lambda: process.status == 0, 10)
+    assert wait_until(lambda: bool(alive(tmp_path)), 10)
+    assert process.pids()
+    assert not process.over
+    assert ended(process)
+    assert alive(tmp_path) == []
+
+
+def test_polite_request_reaches_every_process(start: Start, tmp_path: Path) -> None:
+    """Workers of workers may put their things in order."""
+    inner = f"trap 'touch {tmp_path}/asked; exit' TERM; while :; do sleep 0.02; done"
+    process = start("sh", "-c", f'sh -c "sh -c \\"{inner}\\" & wait" & wait')
+    assert wait_until(lambda: len(process.pids()) >= 3, 10)
+    time.sleep(0.2)
+    process.terminate()
+    assert wait_until(lambda: process.over, 10)
+    assert (tmp_path / "asked").exists()
+
+
+def test_job_whose_shim_is_killed_is_ended(start: Start, tmp_path: Path) -> None:
+    """A job can kill what holds it; what it left is found by mark, control group and parent."""
+    with adopting_orphans():
+        process = start("sh", "-c", f"{ESCAPE.replace('exit 0', 'sleep 0.3')}; kill -9 $PPID")
+        assert wait_until(lambda: process.status == -signal.SIGKILL, 10)
+        assert alive(tmp_path)
+        assert not process.over
+        assert process.pids()
+        assert ended(process)
+        assert alive(tmp_path) == []
+
+
+def test_job_that_is_over_is_never_looked_for_again(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its numbers belong to strangers by then."""
+    process = start("true")
+    assert wait_until(lambda: process.over, 10)
+
+    def look(*_: object) -> list[int]:
+        raise AssertionError
+
+    for name in ("descendants", "marked_pids", "members", "orphans", "signal_if"):
+        monkeypatch.setattr(job_process, name, look)
+    process.terminate()
+    process.kill()
+    assert (process.pids(), process.over, process.status) == ([], True, 0)
+
+
+SUPERVISOR = """
+import os, sys
+from pathlib import Path
+from advisor.runtime.job_process import JobProcess
+folder, script, group = sys.argv[1:]
+output, mark = Path(folder) / "output.log", {"MARK": folder}
+job = JobProcess(("sh", "-c", script), None, dict(os.environ), output, mark, group)
+print(*job.pids(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_supervisor_that_is_killed_takes_everybody_along(tmp_path: Path) -> None:
+    """Also where no guard is left: the shim ends what is below it."""
+    environment = {**os.environ, "TOKEN": str(tmp_path)}
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            SUPERVISOR,
+            str(tmp_path),
+            ESCAPE.replace("exit 0", "sleep 60"),
+            GROUP,
+        ],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        assert wait_until(lambda: len(alive(tmp_path)) > 3, 10)
+        process.kill()
+    assert wait_until(lambda: alive(tmp_path) == [], shim.ORPHAN_S + 10)
+    end_cgroups(GROUP)
+    assert left_cgroups(GROUP) == []
+
+
+# output
+
+
+FLOOD = "import sys\nfor n in range(1000):\n    sys.stdout.write(('%07d' % n) * 1000 + '\\n')\n"
+
+
+def test_output_is_bounded(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """7 MB in files of 1 MB: the newest is kept, and what was before it."""
+    small = tmp_path / "shim.py"
+    text = Path(shim.__file__).read_text()
+    small.write_text(text.replace("OUTPUT_BYTES = 32 * 1024", "OUTPUT_BYTES = 1 * 1024"))
+    monkeypatch.setattr(job_process, "_SHIM", small)
+    process = start(sys.executable, "-c", FLOOD)
+    assert wait_until(lambda: process.over, 20)
+    sizes = [(tmp_path / name).stat().st_size for name in ("output.log", "output.log.1")]
+    assert all(0 < size <= 1024 * 1024 for size in sizes)
+    assert (tmp_path / "output.log").read_text().endswith("0000999\n")
+
+
+def test_last_words_are_there_when_the_end_is(start: Start, tmp_path: Path) -> None:
+    """Whoever sees that a job has ended can read why."""
+    process = start("sh", "-c", "echo bad checkpoint >&2; exit 3")
+    assert wait_until(lambda: process.status is not None, 10)
+    assert (process.status, (tmp_path / "output.log").read_text()) == (3, "bad checkpoint\n")

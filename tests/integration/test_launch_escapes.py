@@ -1,0 +1,168 @@
+"""Jobs that try to outlive their launch, and watchers that are killed: nobody is left behind."""
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from host import FAKES, FakeHost
+from launched import await_end, await_nobody, detached, launch, no_leftovers, processes_of, stop
+
+from advisor.runtime.processes import marked_pids, wait_until
+
+RUNS = ("--split", "30/70")
+LIMITS = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_VISIBLE_DEVICES")
+FREEZER = Path("/sys/fs/cgroup/freezer")
+STUBBORN = "trap '' TERM INT HUP; while :; do sleep 0.05; done"
+CHAIN = """
+import os, signal, time
+for _ in range(3):
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        while True:
+            if os.fork():
+                os._exit(0)
+            os.setsid()
+            time.sleep(0.001)
+os.execv(sys.executable, [sys.executable, fake])
+"""
+
+
+@pytest.fixture
+def jobs(host: FakeHost) -> Iterator[FakeHost]:
+    """A host with two good jobs; `beside` makes one that also does something else."""
+    for name in ("one", "two"):
+        host.write_job(name)
+    with no_leftovers(host):
+        yield host
+        for pid in alive(host):
+            os.kill(pid, signal.SIGKILL)
+
+
+def alive(host: FakeHost) -> list[int]:
+    """What the tests' jobs left, by a variable that even the escaped ones keep."""
+    return marked_pids({"TOKEN": str(host.folder)})
+
+
+def write_escape(host: FakeHost, name: str = "escape") -> None:
+    """A good client; beside it a process in a session of its own that keeps no mark."""
+    kept = " ".join(f'{name}="${name}"' for name in ("PATH", *LIMITS))
+    inner = f'setsid env -i TOKEN={host.folder} {kept} sh -c "{STUBBORN}" &'
+    script = f"{inner} exec {sys.executable} {FAKES}/fake_job.py"
+    host.write_job(name, command=["sh", "-c", script])
+
+
+def write_chain(host: FakeHost) -> None:
+    """A good client; beside it chains of forks, each of which opens a session."""
+    code = f"import sys; fake = {str(FAKES / 'fake_job.py')!r}\n{CHAIN}"
+    environment = {"TOKEN": str(host.folder)}
+    host.write_job("chain", command=[sys.executable, "-c", code], env=environment)
+
+
+@pytest.mark.parametrize("write", [write_escape, write_chain])
+def test_nobody_outlives_a_launch_that_says_stopped(
+    jobs: FakeHost, write: Callable[[FakeHost], None]
+) -> None:
+    """The last word comes when nobody is left."""
+    write(jobs)
+    name = detached(jobs, write.__name__.removeprefix("write_"), "two", *RUNS)
+    assert wait_until(lambda: bool(alive(jobs)), 10)
+    status = stop(jobs, name)
+    assert alive(jobs) == []
+    assert (status["state"], status["code"]) == ("stopped", None)
+
+
+@pytest.mark.skipif(not FREEZER.is_dir() or os.getuid() != 0, reason="needs a freezer, and root")
+def test_launch_with_a_process_that_does_not_end_has_failed(jobs: FakeHost) -> None:
+    """A frozen process takes no signal; nothing is started beside it, and the next says why."""
+    with freezer(jobs) as group:
+        script = f"sh -c 'echo $$ > {group}/tasks; sleep 99' & exec {sys.executable} "
+        job = ["sh", "-c", f"{script} {FAKES}/fake_job.py"]
+        jobs.write_job("frozen", command=job, env={"TOKEN": str(jobs.folder)})
+        last = launch(jobs, "frozen", "two", *RUNS, "--duration", "1", code=14)
+        assert (last["state"], last["code"]) == ("failed", "survivors")
+        assert last["observations"] == []
+        (left,) = (int(line) for line in (group / "tasks").read_text().split())
+        assert f"processes [{left}] of a job do not end" in last["cause"]
+        again = launch(jobs, "one", "two", *RUNS, "--duration", "1", code=14)
+        assert f"processes [{left}]" in again["cause"]
+    await_nobody(jobs)
+    assert launch(jobs, "one", "two", *RUNS, "--duration", "0.3")["state"] == "stopped"
+
+
+@contextmanager
+def freezer(host: FakeHost) -> Generator[Path]:
+    """A control group that freezes what enters it, until the end of the block."""
+    group = FREEZER / host.folder.name
+    group.mkdir()
+    (group / "freezer.state").write_text("FROZEN")
+    try:
+        yield group
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+        assert wait_until(lambda: not (group / "tasks").read_text(), 10)
+        group.rmdir()
+
+
+def watchers(host: FakeHost) -> dict[str, list[int]]:
+    """Supervisors, guards and shims of a host."""
+    words = {"supervisor": "cli.supervise", "guard": "launch.guard", "shim": "shim.py"}
+    commands = processes_of(host)
+    return {
+        kind: [pid for pid, command in commands.items() if word in command]
+        for kind, word in words.items()
+    }
+
+
+def test_guard_that_is_killed_is_replaced(jobs: FakeHost) -> None:
+    """And the launch says so."""
+    name = detached(jobs, "one", "two", *RUNS)
+    (guard,) = watchers(jobs)["guard"]
+    os.kill(guard, signal.SIGKILL)
+    assert wait_until(lambda: watchers(jobs)["guard"] not in ([], [guard]), 10)
+    status = stop(jobs, name)
+    assert status["state"] == "stopped"
+    assert any("guard" in text for text in status["warnings"]), status["warnings"]
+    await_nobody(jobs)
+
+
+def test_job_whose_shim_is_killed_has_failed_and_leaves_nobody(jobs: FakeHost) -> None:
+    """Any process of the user can do that, the job's own, too."""
+    write_escape(jobs)
+    name = detached(jobs, "escape", "two", *RUNS, "--when-one-ends", "stop")
+    for shim in watchers(jobs)["shim"]:
+        os.kill(shim, signal.SIGKILL)
+    status = await_end(jobs, name)
+    assert (status["state"], status["code"]) == ("failed", "job")
+    assert alive(jobs) == []
+    await_nobody(jobs)
+
+
+@pytest.mark.parametrize("victims", ["supervisor", "guard", "guard+supervisor"])
+@pytest.mark.parametrize(
+    "seed", [*range(5), *(pytest.param(n, marks=pytest.mark.nightly) for n in range(5, 50))]
+)
+def test_kill_at_a_random_moment_leaves_nobody(jobs: FakeHost, victims: str, seed: int) -> None:
+    """Kill -9 of whoever watches, while jobs start or run, with one that hides."""
+    write_escape(jobs)
+    chance, launches = random.Random(f"{victims} {seed}"), jobs.folder / "home" / "launches"
+    with jobs.start_advisor("launch", "escape", "two", *RUNS, "--detach") as command:
+        # Before that nothing was started.
+        assert wait_until(lambda: bool(list(launches.glob("*/claim"))), 20)
+        time.sleep(chance.uniform(0, 2.5))
+        found = watchers(jobs)
+        for pid in (pid for kind in victims.split("+") for pid in found[kind]):
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(chance.uniform(0, 1))
+        (launch_id,) = (file.parent.name for file in launches.glob("*/claim"))
+        status = stop(jobs, launch_id)
+        expected = "supervisor-gone" if "supervisor" in victims else None
+        assert (status["code"], status["state"] == "failed") == (expected, expected is not None)
+        command.communicate(timeout=60)
+    await_nobody(jobs)
+    assert wait_until(lambda: alive(jobs) == [], 10)

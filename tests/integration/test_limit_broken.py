@@ -1,0 +1,150 @@
+"""A limit that is broken while a launch runs, or a window is open, is found and ends it."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from breaking_job import OUTSIDE
+from host import FAKES, FakeHost
+from launched import (
+    await_nobody,
+    await_status,
+    detached,
+    folder,
+    is_over,
+    launch,
+    no_leftovers,
+)
+
+from advisor.runtime.processes import marked_pids
+
+RUNS = ("--split", "30/70")
+
+
+@pytest.fixture
+def jobs(host: FakeHost) -> Iterator[FakeHost]:
+    """A host with two good jobs."""
+    for name in ("one", "two"):
+        host.write_job(name)
+    with no_leftovers(host):
+        yield host
+
+
+def write_breaking(host: FakeHost, way: str) -> Path:
+    """A job that leaves its limit when the file is made."""
+    file = host.folder / "go"
+    command = [sys.executable, str(FAKES / "breaking_job.py"), way, str(file)]
+    host.write_job("breaking", command=command, env={"TOKEN": str(host.folder)})
+    return file
+
+
+@pytest.mark.parametrize("way", ["children", "escape", "hidden", "per-context"])
+def test_job_that_leaves_its_limit_ends_the_launch(jobs: FakeHost, way: str) -> None:
+    """Within some seconds, with nobody left, and marked as nothing to learn from."""
+    file = write_breaking(jobs, way)
+    name = detached(jobs, "breaking", "two", *RUNS)
+    file.touch()
+    begun = time.monotonic()
+    status = await_status(jobs, name, is_over)
+    assert time.monotonic() - begun < 30
+    assert (status["state"], status["code"]) == ("failed", "limit-broken")
+    assert [job["outcome"] for job in status["jobs"]] == ["failed", "stopped"]
+    shown = json.loads(jobs.advisor("launches", "show", name, "--json").stdout)
+    assert "limit-broken" in shown["observations"][0]["flags"]
+    assert marked_pids({"TOKEN": str(jobs.folder)}) == []
+    await_nobody(jobs)
+
+
+@pytest.mark.parametrize("client", [True, False])
+def test_stranger_on_the_gpu_ends_the_launch(jobs: FakeHost, client: bool) -> None:
+    """Both jobs would have less than their part; neither is called guilty."""
+    name = detached(jobs, "one", "two", *RUNS)
+    limits = {"CUDA_MPS_PIPE_DIRECTORY": str(jobs.pipe_dir)} if client else {}
+    command = [sys.executable, "-c", OUTSIDE, "60"]
+    with subprocess.Popen(command, env=jobs.environment(**limits)) as stranger:
+        status = await_status(jobs, name, is_over)
+        assert stranger.poll() is None
+        stranger.kill()
+    assert (status["state"], status["code"]) == ("failed", "limit-broken")
+    assert f"process {stranger.pid}" in status["cause"]
+    assert "is of no job" in status["cause"]
+    assert [job["outcome"] for job in status["jobs"]] == ["stopped", "stopped"]
+    await_nobody(jobs)
+
+
+def test_other_numbers_of_processes_are_told(jobs: FakeHost) -> None:
+    """In a container NVML may name processes as the host does; the launch runs on and says so."""
+    (jobs.folder / "nvml/gpu0/contexts").write_text("no folder, so no contexts")
+    name = detached(jobs, "one", "two", *RUNS)
+    (jobs.folder / "nvml/gpu0/compute_processes").write_text(f"{os.getpid()} 100")
+    status = await_status(jobs, name, lambda s: len(s["warnings"]) > 1)
+    assert "cannot be seen" in status["warnings"][1]
+    assert status["state"] == "running"
+
+
+def test_job_that_raises_the_percentage_of_the_server_ends_the_launch(jobs: FakeHost) -> None:
+    """Whoever starts after that could take the whole GPU."""
+    name = detached(jobs, "one", "two", *RUNS)
+    assert float((jobs.pipe_dir / "percentage").read_text()) == 70
+    jobs.control("set_active_thread_percentage 1 100")
+    status = await_status(jobs, name, is_over)
+    assert (status["state"], status["code"]) == ("failed", "limit-broken")
+    assert "gives 100 % to what starts now, and was set to 70 %" in status["cause"]
+    await_nobody(jobs)
+
+
+@pytest.mark.parametrize("change", ["os.environ[NAME] = '100'", "del os.environ[NAME]"])
+def test_percentage_changed_inside_the_process_gives_no_more(jobs: FakeHost, change: str) -> None:
+    """The server holds the larger of both shares, so that of equal ones nobody gets out."""
+    code = f"import os; NAME = 'CUDA_MPS_ACTIVE_THREAD_PERCENTAGE'; {change}\n{READ_SMS}"
+    jobs.write_job("sly", command=[sys.executable, "-c", code])
+    last = launch(jobs, "sly", "two", "--split", "50/50", "--duration", "1")
+    output = folder(jobs, last["launch_id"]) / "0-a" / "output.log"
+    assert output.read_text() == "66 SMs\n"
+
+
+READ_SMS = f"""
+import ctypes, runpy
+cuda, units = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+cuda.cuInit(0)
+cuda.cuDeviceGetAttribute(ctypes.byref(units), 16, 0)
+print(units.value, "SMs", flush=True)
+os.environ[NAME] = "50"
+runpy.run_path({str(FAKES / "fake_job.py")!r}, run_name="__main__")
+"""
+
+
+def test_variable_that_lifts_limits_is_refused(jobs: FakeHost) -> None:
+    """A wrapper sets it for the program that it starts."""
+    variable = "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING"
+    command = ["env", f"{variable}=1", sys.executable, str(FAKES / "fake_job.py")]
+    jobs.write_job("wrapped", command=command)
+    last = launch(jobs, "wrapped", "two", *RUNS, code=3)
+    assert (last["state"], last["code"]) == ("failed", "limit-not-proven")
+    assert variable in last["cause"]
+    await_nobody(jobs)
+
+
+def test_proof_cannot_be_forged(jobs: FakeHost, tmp_path: Path) -> None:
+    """A module of the job's folder runs in the job, not in what proves its limit."""
+    (tmp_path / "json.py").write_text("import os; os._exit(9)")
+    jobs.write_job("forger", env={"PYTHONPATH": str(tmp_path), "FAKE_CUDA_UNITS": "90"})
+    last = launch(jobs, "one", "forger", *RUNS, code=3)
+    assert "70 % of 132 SMs is 92, but a process saw 62" in last["cause"]
+
+
+def test_point_is_not_kept_where_the_limit_was_broken(jobs: FakeHost) -> None:
+    """A profile would promise what the whole GPU gave."""
+    write_breaking(jobs, "hidden").touch()
+    done = jobs.advisor("profile", "breaking", "--shares", "30", "--window", "0.5")
+    assert done.returncode == 15, (done.stdout, done.stderr)
+    assert "computes without MPS" in done.stderr
+    exported = jobs.folder / "all.jsonl"
+    assert jobs.advisor("data", "export", str(exported)).returncode == 0
+    assert exported.read_text() == ""
+    await_nobody(jobs)
