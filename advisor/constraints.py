@@ -120,9 +120,15 @@ class Miss:
 
 
 def misses(prediction: Prediction, a: Profile, b: Profile, limits: Limits) -> tuple[Miss, ...]:
-    """The limits that the expected values do not keep."""
+    """The limits that the expected values do not keep.
+
+    Without limits of SMs nothing holds a job to what is expected, so there the bad ends of the
+    speeds count: one of two unlimited jobs often takes the GPU.
+    """
     p = prediction
     speeds = p.speed_a.value, p.speed_b.value
+    if p.way == "uncapped":
+        speeds = p.speed_a.low, p.speed_b.low
     return (
         *_slow(p, a, b, speeds, limits),
         *_off(p, a, b, limits),

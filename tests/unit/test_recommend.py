@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from made_up_profiles import SHARES, Physics, Scripted, profile
 
 from advisor.choice import LEADS
+from advisor.constraints import Limits, misses
 from advisor.errors import InputError, NoSplitError
 from advisor.gpu import MEMORY_PART, PERCENTAGE, SM_FLOOR, units_for_percent
+from advisor.interval import Interval
 from advisor.objectives import OBJECTIVES
-from advisor.predictions import NINE, UNCAPPED, Prediction
+from advisor.predictions import NINE, UNCAPPED, Prediction, Split
 from advisor.profiles import Profile
 from advisor.recommend import TIE, Option, Recommendation, Request, recommend
 from advisor.runtime import mps
@@ -228,6 +230,16 @@ def test_uncapped_is_chosen_where_it_is_worth_enough_more() -> None:
     assert answer.choice.environments == ({}, {})
     assert "a split does not pay: at best, with 20/80, it is worth 8.3 % less" in said(answer)
     assert "without limits either job can take what the other needs" in said(answer)
+
+
+@pytest.mark.parametrize("way", [UNCAPPED, (50.0, 50.0)])
+def test_no_limit_is_out_where_a_job_may_starve(way: Split) -> None:
+    """Nothing holds a job to the middle of a wide range; at a split its share does."""
+    (p,) = Scripted({way: (0.6, 0.6, 300.0)}).predict(A, B, [way])
+    wide = dataclasses.replace(p, speed_a=Interval(0.6, 0.2, 0.9))
+    found = [miss.text for miss in misses(wide, A, B, Limits(default_min_speed=0.4))]
+    starved = f"{A.job} runs at 20 % of its speed alone, below 40 %"
+    assert found == ([starved] if way == UNCAPPED else [])
 
 
 def test_exclusive_is_chosen_where_sharing_does_not_pay() -> None:
