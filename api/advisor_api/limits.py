@@ -19,7 +19,13 @@ _HOSTS = 64
 _LONGEST_PATH = 8192
 """Bytes of a path."""
 
-_NEEDED_ONCE = (b"host", b"content-length", b"content-type", b"authorization")
+_NEEDED_ONCE = (
+    b"host",
+    b"content-length",
+    b"content-type",
+    b"authorization",
+    b"idempotency-key",
+)
 
 
 class Buckets:

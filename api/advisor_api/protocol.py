@@ -6,10 +6,12 @@ import time
 from collections import OrderedDict
 from typing import Any, TypeAlias
 
+import httptools
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from advisor_api.heads import of_whole_address, without_offer
 from advisor_api.metrics import Metrics
 from advisor_api.options import ServeOptions
 
@@ -103,13 +105,32 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(memoryview(data))
+        except (httptools.HttpParserError, ValueError):
+            self.send_400_response("")
+            return
         if self._in_head:
             # A head that does not end never reaches the check below.
             self._head_bytes += len(data)
             if self._head_bytes > self._all.max_head_bytes and not self.transport.is_closing():
                 self._too_large = True
                 self.send_400_response("")
+
+    def _parse(self, rest: memoryview) -> None:
+        """Read on; a request that offers another protocol is read again without its offer."""
+        while rest:
+            try:
+                self.parser.feed_data(rest)
+                return
+            except httptools.HttpParserUpgrade as offer:
+                rest = rest[offer.args[0] :]
+                version = self.parser.get_http_version()
+                head = without_offer(self.parser.get_method(), self.url, version, self.headers)
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+                self.parser.feed_data(head)
 
     def on_message_begin(self) -> None:
         # What came with the body before is not counted: one read more or less does no harm.
@@ -123,9 +144,26 @@ class LimitedProtocol(HttpToolsProtocol):
         if size > self._all.max_head_bytes:
             self._too_large = True
             raise ValueError  # the parser ends, and `send_400_response` is called
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":  # this is no proxy
+                raise ValueError
+            return  # read again without the offer
+        if not self.url.startswith(b"/"):
+            self._take_whole_address()
         self._all.new.pop(self, None)
         self._all.kept.pop(self, None)
         super().on_headers_complete()
+
+    def _take_whole_address(self) -> None:
+        """What the target says of the host goes before the header, which must be there as well."""
+        self.url, host = of_whole_address(self.url)
+        for place, (name, _) in enumerate(self.headers):
+            if name == b"host":
+                self.headers[place] = (name, host)
+
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
         queued = bool(self.pipeline)
