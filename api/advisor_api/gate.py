@@ -14,7 +14,7 @@ from advisor_api.access import ANONYMOUS, ANONYMOUS_READER, Caller, caller_of
 from advisor_api.access_log import AccessLog
 from advisor_api.body import Bodies, has_body, replayed
 from advisor_api.errors import error_body, fault_of, log_fault
-from advisor_api.limits import Buckets, Hosts, check_path, single_headers
+from advisor_api.limits import Buckets, Hosts, check_path, most_of, single_headers
 from advisor_api.metrics import Metrics
 from advisor_api.options import ServeOptions
 
@@ -36,6 +36,9 @@ _JSON = (b"content-type", b"application/json")
 
 _GONE = 499
 """Logged where the client went away before its answer."""
+
+_BYTES_OF_A_REQUEST = 2048
+"""A body counts as a further request for each so many bytes: to read them takes about as long."""
 
 _ALWAYS = "/healthz"
 """Answered also when too many requests are in flight: who asks it ends the process otherwise."""
@@ -87,11 +90,13 @@ class Gate:
         if b"authorization" in headers:
             caller = await self._identify(scope, headers[b"authorization"], address)
         scope["advisor.caller"] = caller
-        self._rates.take(caller.name if caller.known else f"@{address}")
+        who = caller.name if caller.known else f"@{address}"
+        self._rates.take(who)
         if not has_body(headers):
             await self._pass(scope, receive, send)
             return
-        body = await self._bodies.receive(headers, receive)
+        body = await self._bodies.receive(headers, receive, most_of(scope["path"]))
+        self._rates.take(who, len(body) // _BYTES_OF_A_REQUEST)
         with self._bodies.received(len(body)):
             await self._pass(scope, replayed(body, receive), send)
 

@@ -24,7 +24,6 @@ class ServeOptions:
         burst: Requests that a caller may send at once before the rate holds.
         max_in_flight: Requests being answered at the same time; more get 503.
         max_connections: Open connections; the one that has waited longest makes room for a new one.
-        max_body_bytes: Longest body of a request.
         max_bodies_bytes: All bodies that are being received or answered, together.
         max_head_bytes: Longest request line and headers of a request.
         header_s: Time for a new connection to send the head of its first request, s.
@@ -47,7 +46,6 @@ class ServeOptions:
     burst: int = 10_000
     max_in_flight: int = 256
     max_connections: int = 4096
-    max_body_bytes: int = 1024 * 1024
     max_bodies_bytes: int = 64 * 1024 * 1024
     max_head_bytes: int = 32 * 1024
     header_s: float = 10.0

@@ -29,6 +29,7 @@ _SHARES = {"share_percent", "share_a_percent", "share_b_percent"}
 _LARGEST_INTEGER = 2**31 - 1
 _LONGEST_TEXT = 500
 _MOST_FLAGS = 32
+_MOST_COLUMNS = 100
 
 
 class _As:
@@ -42,13 +43,21 @@ class _As:
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         columns = handler.generate_schema(self._columns)
-        return core_schema.no_info_after_validator_function(self._record, columns)
+        record = core_schema.no_info_after_validator_function(self._record, columns)
+        return core_schema.no_info_before_validator_function(_few_columns, record)
 
     def _record(self, row: BaseModel) -> Record:
         try:
             return from_row(self._kind, row.model_dump(exclude_none=True))
         except InputError as error:
             raise ValueError(str(error)) from error
+
+
+def _few_columns(row: Any) -> Any:
+    """Each unknown column would be a fault of its own."""
+    if isinstance(row, dict) and len(cast("dict[Any, Any]", row)) > _MOST_COLUMNS:
+        raise ValueError(f"it has more than {_MOST_COLUMNS} columns")
+    return cast("Any", row)
 
 
 def _columns(kind: type[Record]) -> type[BaseModel]:
@@ -94,7 +103,8 @@ _HINTS: dict[type, Any] = {
     int: Annotated[int, Field(ge=0, le=_LARGEST_INTEGER)],
     bool: bool,
     tuple: Annotated[
-        list[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,100}$")]], Field(max_length=_MOST_FLAGS)
+        list[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,100}$")]],
+        Field(max_length=_MOST_FLAGS, fail_fast=True),
     ],
 }
 
@@ -116,19 +126,21 @@ PointRow: TypeAlias = Annotated[
 class ProfileRequest(Strict):
     """All solo points that a job is to have on one GPU model."""
 
-    points: Annotated[list[SoloRow], Field(min_length=2, max_length=MOST_POINTS)]
+    points: Annotated[list[SoloRow], Field(min_length=2, max_length=MOST_POINTS, fail_fast=True)]
 
 
 class PointsRequest(Strict):
     """Measured points of both kinds; an object with `job_a` is a pair point."""
 
-    points: Annotated[list[PointRow], Field(min_length=1, max_length=MOST_POINTS)]
+    points: Annotated[list[PointRow], Field(min_length=1, max_length=MOST_POINTS, fail_fast=True)]
 
 
 class ObservationsRequest(Strict):
     """What launched pairs really did."""
 
-    observations: Annotated[list[ObservationRow], Field(min_length=1, max_length=MOST_POINTS)]
+    observations: Annotated[
+        list[ObservationRow], Field(min_length=1, max_length=MOST_POINTS, fail_fast=True)
+    ]
 
 
 class Rows(BaseModel):

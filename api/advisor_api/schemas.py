@@ -8,7 +8,14 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+)
 
 from advisor.constraints import Limits
 from advisor.errors import InputError
@@ -164,9 +171,9 @@ class RecommendationRequest(Strict):
 class BatchRequest(Strict):
     """Many recommendations at once; a wrong one spoils no other."""
 
-    requests: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_REQUESTS)] = (
-        Field(description="each as the body of POST /v1/recommendations")
-    )
+    requests: Annotated[
+        list[dict[str, Any]], Field(min_length=1, max_length=MOST_REQUESTS, fail_fast=True)
+    ] = Field(description="each as the body of POST /v1/recommendations")
 
 
 class PlacementRequest(Strict):
@@ -174,7 +181,7 @@ class PlacementRequest(Strict):
 
     jobs: (
         Annotated[dict[JobName, Count], Field(min_length=1, max_length=MOST_TYPES)]
-        | Annotated[list[JobName], Field(min_length=1, max_length=MOST_PLACED)]
+        | Annotated[list[JobName], Field(min_length=1, max_length=MOST_PLACED, fail_fast=True)]
     ) = Field(description="how many of each job, or one name for each in the order of the queue")
     gpus: Count = Field(description="how many GPUs there are")
     work_s: PositiveSeconds | dict[JobName, PositiveSeconds] = Field(

@@ -19,7 +19,7 @@ from advisor_api.access import ANONYMOUS_READER, Caller
 from advisor_api.audit import Audit
 from advisor_api.body import check_json
 from advisor_api.errors import error_body, fault_of
-from advisor_api.limits import Buckets, Hosts
+from advisor_api.limits import ROWS, Buckets, Hosts
 from advisor_api.options import ServeOptions, check_options
 from advisor_api.readiness import NotReadyError, Readiness
 from advisor_api.tokens import TokenCache
@@ -174,16 +174,18 @@ JSON_VALUES = st.recursive(
 @given(JSON_VALUES, st.booleans())
 def test_real_json_passes(value: Any, ascii_only: bool) -> None:
     """Whatever texts hold (brackets, quotes, NaN as a word), it is never refused."""
-    check_json(json.dumps([value, 'NaN [[{ \\" -Infinity'], ensure_ascii=ascii_only).encode())
+    check_json(
+        json.dumps([value, 'NaN [[{ \\" -Infinity'], ensure_ascii=ascii_only).encode(), ROWS.keys
+    )
 
 
 def test_depth_is_counted_outside_of_texts() -> None:
     """32 brackets deep is good, 33 is not, and brackets in a text do not count."""
-    check_json(b'[{"a":' * 16 + b'"' + b"[" * 500 + b'"' + b"}]" * 16)
-    check_json(b"[" + b"[]," * 5000 + b"1]")
+    check_json(b'[{"a":' * 16 + b'"' + b"[" * 500 + b'"' + b"}]" * 16, ROWS.keys)
+    check_json(b"[" + b"[]," * 5000 + b"1]", ROWS.keys)
     for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
         with pytest.raises(HTTPException, match="deep"):
-            check_json(opening * 33 + b"1" + closing * 33)
+            check_json(opening * 33 + b"1" + closing * 33, ROWS.keys)
 
 
 @pytest.mark.parametrize(
@@ -197,14 +199,14 @@ def test_depth_is_counted_outside_of_texts() -> None:
 def test_what_json_does_not_know_is_refused(body: bytes) -> None:
     """What Python reads and others do not, or what no database keeps, stops at the door."""
     with pytest.raises(HTTPException) as refused:
-        check_json(body)
+        check_json(body, ROWS.keys)
     assert refused.value.status_code == 422
 
 
 @pytest.mark.parametrize("body", [b'["\\ud83d\\ude00"]', b'["\\\\u0000"]', b'["\\u00e9"]'])
 def test_escapes_that_are_characters_pass(body: bytes) -> None:
     """A pair of surrogates is a character, and a backslash before `u0000` makes it a text."""
-    check_json(body)
+    check_json(body, ROWS.keys)
 
 
 def test_a_large_body_is_checked_in_no_time() -> None:
@@ -226,7 +228,7 @@ def test_a_large_body_is_checked_in_no_time() -> None:
         for whole in (body, b"[[" * 20 + b'"' + body, b"NaN[" + body + b'"', body + b"\\"):
             began = time.process_time()
             with contextlib.suppress(HTTPException):
-                check_json(whole)
+                check_json(whole, ROWS.keys)
             assert time.process_time() - began < 0.5, (piece, whole[:50])
 
 

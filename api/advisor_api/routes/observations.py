@@ -14,9 +14,12 @@ from advisor_api.engine import encoded
 from advisor_api.query import KNOWN_QUERY
 from advisor_api.records import ObservationsRequest
 from advisor_api.schemas import NAME, BeforeInQuery, GpuModelInQuery, LimitInQuery
+from advisor_api.sent import SentRoute
 from advisor_api.service import ServiceOf
 
-router = APIRouter(prefix="/v1", tags=["observations"], dependencies=[KNOWN_QUERY])
+router = APIRouter(
+    prefix="/v1", tags=["observations"], dependencies=[KNOWN_QUERY], route_class=SentRoute
+)
 
 
 @router.post("/observations", response_model=TakenIn)

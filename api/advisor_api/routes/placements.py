@@ -6,11 +6,15 @@ from fastapi.responses import Response
 from advisor_api.access import Reader
 from advisor_api.answers import PlacementAnswer
 from advisor_api.engine import encoded
+from advisor_api.query import KNOWN_QUERY
 from advisor_api.schemas import PlacementRequest
+from advisor_api.sent import SentRoute
 from advisor_api.service import ServiceOf
 from advisor_models.placing import to_json
 
-router = APIRouter(prefix="/v1", tags=["placements"])
+router = APIRouter(
+    prefix="/v1", tags=["placements"], dependencies=[KNOWN_QUERY], route_class=SentRoute
+)
 
 
 @router.post("/placements", response_model=PlacementAnswer)
