@@ -32,8 +32,12 @@ class SentRoute(APIRoute):
             body = await request.body()
             if not body:  # told as a field that is missing
                 return await answer(request)
-            read = in_thread(parsed, kind, body) if len(body) > LONG_BYTES else None
-            return await answer(_Sent(request, await read if read else parsed(kind, body)))
+            value, fault = await _read(kind, body)
+            try:
+                return await answer(_Sent(request, value))
+            except RequestValidationError as other:
+                # Only now: who may not ask at all is told that, and nothing of the body.
+                raise fault or other from None
 
         return handler
 
@@ -41,9 +45,18 @@ class SentRoute(APIRoute):
 class _Sent(Request):
     """A request whose body was read already: FastAPI takes a model as it is."""
 
-    def __init__(self, request: Request, value: BaseModel) -> None:
+    def __init__(self, request: Request, value: BaseModel | None) -> None:
         super().__init__(request.scope, request.receive)
         self._body, self._json = b"read", value
+
+
+async def _read(kind: type[M], body: bytes) -> tuple[M | None, RequestValidationError | None]:
+    try:
+        if len(body) > LONG_BYTES:
+            return await in_thread(parsed, kind, body), None
+        return parsed(kind, body), None
+    except RequestValidationError as fault:
+        return None, fault
 
 
 def parsed(kind: type[M], body: bytes) -> M:

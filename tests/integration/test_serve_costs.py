@@ -84,6 +84,12 @@ def test_five_faults_are_named(served: RawServer) -> None:
     assert message.endswith("; and 196 more.")
 
 
+def test_who_may_not_write_is_told_nothing_of_the_body(served: RawServer) -> None:
+    """Whether a body is good is looked at before, and told after, who asks."""
+    answer = served.ask("POST", POINTS, _body({"points": [{"jb": 1}]}), JSON)
+    assert (answer.status, answer.code) == (401, "unauthorized")
+
+
 def test_keys_are_counted_first(served: RawServer) -> None:
     """More keys than a question can have are told as that."""
     answer = served.ask("POST", RECOMMEND, _body(_keys(1001)), JSON)
