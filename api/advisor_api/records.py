@@ -1,7 +1,7 @@
 """Points and observations as requests bring them: every column typed, bounded and described."""
 
 import dataclasses
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, Literal, TypeAlias, cast, get_args
 
 from pydantic import (
     BaseModel,
@@ -18,17 +18,27 @@ from pydantic_core import CoreSchema, core_schema
 from advisor.errors import InputError
 from advisor.observations import OBSERVATION_WORDS, Observation, Record
 from advisor.records import PairPoint, SoloPoint
+from advisor.results import Verdict
 from advisor.rows import column_types, from_row
-from advisor_api.schemas import NAME, Strict
+from advisor_api.schemas import LAUNCH_ID, NAME, PRINTABLE, Strict
 
 MOST_POINTS = 1000
 """Records of one request, about what the longest body holds."""
 
-_JOBS = {"job", "job_a", "job_b"}
+_PATTERNS = {
+    **dict.fromkeys(("job", "job_a", "job_b"), NAME),
+    **dict.fromkeys(("gpu_model", "gpu_uuid"), PRINTABLE),
+    "launch_id": LAUNCH_ID,
+}
+_VERDICTS = {"results", "results_a", "results_b"}
 _SHARES = {"share_percent", "share_a_percent", "share_b_percent"}
 _LARGEST_INTEGER = 2**31 - 1
 _LONGEST_TEXT = 500
 _MOST_FLAGS = 32
+
+_LINE = r"^[^\u0000-\u001f\u007f-\u00a0\u00ad\u2028\u2029]+$"
+"""A line of text; advisor.rows refuses what else cannot be printed, which no pattern can say."""
+
 _MOST_COLUMNS = 100
 
 
@@ -87,8 +97,10 @@ def _hint(kind: type[Record], name: str, value: type) -> Any:
     """The type of a column's values with their bounds; advisor.rows checks what is left."""
     if kind is Observation and name in OBSERVATION_WORDS:
         return Literal[OBSERVATION_WORDS[name]]
-    if name in _JOBS:
-        return Annotated[str, Field(pattern=NAME)]
+    if name in _PATTERNS:
+        return Annotated[str, Field(pattern=_PATTERNS[name])]
+    if name in _VERDICTS:
+        return Literal[get_args(Verdict)]
     if name == "started_at":
         more: Any = {"format": "date-time"}
         return Annotated[str, Field(min_length=1, max_length=40, json_schema_extra=more)]
@@ -98,7 +110,7 @@ def _hint(kind: type[Record], name: str, value: type) -> Any:
 
 
 _HINTS: dict[type, Any] = {
-    str: Annotated[str, Field(min_length=1, max_length=_LONGEST_TEXT)],
+    str: Annotated[str, Field(pattern=_LINE, min_length=1, max_length=_LONGEST_TEXT)],
     float: Annotated[float, Field(ge=0)],
     int: Annotated[int, Field(ge=0, le=_LARGEST_INTEGER)],
     bool: bool,

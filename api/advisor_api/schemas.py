@@ -32,6 +32,8 @@ PRINTABLE = r"^[!-~]([ -~]{0,98}[!-~])?$"
 
 VERSION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
+LAUNCH_ID = r"^[0-9a-zA-Z-]{1,100}$"
+
 MOST_TYPES = 200
 """Jobs with a name of their own in a placement: 20,100 pairs, which take some ten seconds."""
 
