@@ -20,15 +20,18 @@ _IMPLIED = {
     "admin": frozenset({"read", "write", "launch", "admin"}),
 }
 
+ALL_SCOPES = _IMPLIED["admin"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Who sent a request.
 
     Attributes:
-        name: The name of the token; `anonymous` without one.
+        name: The name of the token; of a process of this host its user, such as `uid:1000`;
+            `anonymous` without either.
         scopes: All that the caller may do, those that others imply too.
-        known: Whether a token was given.
+        known: Whether it is told apart from others.
     """
 
     name: str

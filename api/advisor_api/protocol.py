@@ -2,9 +2,10 @@
 
 import json
 import os
+import socket
 import time
 from collections import OrderedDict
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import httptools
 from uvicorn.config import Config
@@ -14,6 +15,7 @@ from uvicorn.server import ServerState
 from advisor_api.heads import of_whole_address, without_offer
 from advisor_api.metrics import Metrics
 from advisor_api.options import ServeOptions
+from advisor_api.peers import Peer, peer_of
 
 _Queue: TypeAlias = "OrderedDict[LimitedProtocol, float]"
 
@@ -94,9 +96,15 @@ class LimitedProtocol(HttpToolsProtocol):
         self._all = connections
         self._in_head, self._head_bytes = True, 0
         self._too_large = False
+        self._peer: Peer | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        ours = transport.get_extra_info("socket")
+        if ours.family == socket.AF_UNIX:
+            self._peer = peer_of(ours.fileno())
+            # Rates, the audit log and what is refused go by user, as by address elsewhere.
+            self.client = (self._peer.name, 0)
         if not self._all.admit(self):
             transport.abort()
 
@@ -136,6 +144,8 @@ class LimitedProtocol(HttpToolsProtocol):
         # What came with the body before is not counted: one read more or less does no harm.
         self._in_head, self._head_bytes = True, 0
         super().on_message_begin()
+        if self._peer is not None:
+            cast("dict[str, Any]", self.scope)["advisor.peer"] = self._peer
 
     def on_headers_complete(self) -> None:
         self._in_head = False
