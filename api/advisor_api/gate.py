@@ -95,7 +95,8 @@ class Gate:
             await self._pass(scope, receive, send)
             return
         body = await self._bodies.receive(headers, receive, most_of(scope["path"]))
-        self._rates.take(who, len(body) // _BYTES_OF_A_REQUEST)
+        if more := len(body) // _BYTES_OF_A_REQUEST:
+            self._rates.take(who, more)
         with self._bodies.received(len(body)):
             await self._pass(scope, replayed(body, receive), send)
 

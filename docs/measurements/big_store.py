@@ -345,10 +345,9 @@ def _work(service: Service, names: list[str], count: int, tenth: int, worker: in
 
 def _any(chance: random.Random, names: list[str]) -> tuple[str, str, Any]:
     kind, name = chance.random(), chance.choice(names)
-    if kind < 0.9:
+    if kind < 0.93:
         # Of some thousand jobs most questions are about the same ones.
-        few = names[: max(2, len(names) // 20)]
-        jobs = [chance.choice(few), chance.choice(few)]
+        jobs = chance.choices(names[:20], k=2)
         return "POST", "/v1/recommendations", {"jobs": jobs}
     if kind < 0.94:
         return "POST", "/v1/recommendations", {"jobs": [name, chance.choice(names)]}
@@ -356,7 +355,7 @@ def _any(chance: random.Random, names: list[str]) -> tuple[str, str, Any]:
         return "GET", f"/v1/profiles/{name}?limit=20", None
     if kind < 0.98:
         return "GET", f"/v1/observations?limit=20&job={name}", None
-    if kind < 0.999:
+    if kind < 0.9999:
         return "GET", f"/v1/jobs?limit=20&after={name}", None
     return "POST", "/v1/points", {"points": [_point(chance.randrange(10**6))]}
 
