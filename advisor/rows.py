@@ -80,7 +80,8 @@ def from_row(kind: type[P], row: Mapping[str, Any]) -> P:
     known = column_types(kind)
     if unknown := sorted(set(row) - set(known)):
         raise InputError(f"unknown column {', '.join(unknown)}", fix="see docs/schema.md")
-    values = {name: _value(name, known[name][0], value) for name, value in row.items()}
+    given = ((name, value) for name, value in row.items() if value is not None)
+    values = {name: _value(name, known[name][0], value) for name, value in given}
     values = {name: value for name, value in values.items() if value is not None}
     if kind is PairPoint:
         values = _in_order(values)

@@ -11,6 +11,7 @@ from advisor.checks import CountCheck, check_for, keep_check, stored_checks
 from advisor.cli.benches import stoppable
 from advisor.cli.check_job import check_job
 from advisor.cli.check_text import check_lines, step_line
+from advisor.cli.console import plain_console
 from advisor.cli.options import AsJson
 from advisor.errors import InputError
 from advisor.gpu import Gpu
@@ -46,7 +47,7 @@ def check(
     Matrix products, convolutions, attention and more are computed at each count and compared with
     the whole GPU. After Ctrl-C or a crash the same command goes on.
     """
-    settings, script, console = read_settings(), library_script(python), Console(stderr=True)
+    settings, script, console = read_settings(), library_script(python), plain_console(stderr=True)
     found = _mps_gpu(gpu, settings)
     wanted = counts_to_check(_numbers(counts), found)
     if job is not None:
@@ -111,7 +112,7 @@ def _run(
         keep_check(check, settings.home)
 
     def report(step: Step) -> None:
-        console.print(f"  {step_line(step)}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"  {step_line(step)}", highlight=False, soft_wrap=True)
 
     run = f"check-{LiveClock().utc().replace(':', '')}"
     folder = open_home(settings.home, "logs", run)

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
-from rich.console import Console
 
 from advisor.cli.benches import open_bench, stoppable
 from advisor.cli.check_text import ranges
+from advisor.cli.console import plain_console
 from advisor.errors import InputError
 from advisor.gpu import Gpu, Share, percent_for_units
 from advisor.job import Job
@@ -42,7 +42,7 @@ def check_job(
         InputError: there is no such job.
         JobError: the job does not run, or reports nothing on the whole GPU.
     """
-    job, console = find_job(name, settings.jobs_dir), Console(stderr=True)
+    job, console = find_job(name, settings.jobs_dir), plain_console(stderr=True)
     total, run = gpu.units_total or 0, new_run(LiveClock().utc())
     shares = [Share(percent_for_units(count, total)) for count in {*counts, total}]
     with (

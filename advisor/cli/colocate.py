@@ -22,6 +22,7 @@ from advisor.cli.benches import (
     stoppable,
 )
 from advisor.cli.colocate_wanted import DEFAULT_SPLITS, Wanted
+from advisor.cli.console import plain_console
 from advisor.cli.nothing_measured import check_anything
 from advisor.cli.options import AllowUnsafe
 from advisor.cli.several_gpus import run_on_each
@@ -91,7 +92,7 @@ def colocate(
 
     Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
     """
-    settings, console = read_settings(), Console(stderr=True)
+    settings, console = read_settings(), plain_console(stderr=True)
     wanted = Wanted(plan, among, pairs, splits, sample, repeats, run)
     gpus, part = _gpus(gpu), _part(shard)
     check_replay(gpus, noise, source)
@@ -170,7 +171,7 @@ def _jobs(settings: Settings, gpu: str, noise: bool, console: Console) -> dict[s
         return bench.jobs()
     sound, faults = sound_jobs(settings.jobs_dir)
     for fault in faults:
-        console.print(f"! {fault}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"! {fault}", highlight=False, soft_wrap=True)
     return {job.name: job for job in sound}
 
 
@@ -207,7 +208,7 @@ def _show(answer: Answer, campaign: Campaign, before: int, as_json: bool) -> Non
         rows = [to_row(point) for point in points]
         typer.echo(json.dumps({"run": run, **answer, "points": rows}))
         return
-    console = Console()
+    console = plain_console()
     console.width = max(console.width, pair_report.WIDTH)
     note = " (replay of recorded points)" if answer["replay"] else ""
     solo = _solo_points(answer, run, store)

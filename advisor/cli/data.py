@@ -47,7 +47,7 @@ def import_(files: list[Path], as_json: AsJson = False) -> None:
     points = with_flags(point for file in files for point in read_points(file))
     jobs = dict.fromkeys(point.job for point in points if isinstance(point, SoloPoint))
     with open_store(settings.database_url, settings.home) as store:
-        check_import(points, [point for job in jobs for point in store.solo_points(job=job)])
+        check_import(points, [row for job in jobs for row in store.profile_rows(job, job)])
         counts = {kind: _take_in(store, points, record) for kind, record in _RECORDS.items()}
         known = [point for job in jobs for point in store.solo_points(job=job)]
     read, new = (sum(count[key] for count in counts.values()) for key in ("read", "new"))

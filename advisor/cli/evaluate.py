@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from advisor.cli.console import plain_console
 from advisor.cli.evaluate_own import show_own
 from advisor.cli.measured import read_measured
 from advisor.cli.options import AsJson, PairPoints, SoloPoints, WithBundled
@@ -84,7 +84,7 @@ def evaluate(
 
 
 def _print(evaluation: Evaluation, files: tuple[Path, ...]) -> None:
-    console = Console()
+    console = plain_console()
     # Headings are never cut off: on a narrow terminal lines wrap.
     console.width = max(console.width, _WIDTH)
     for line in said(evaluation):
@@ -93,7 +93,7 @@ def _print(evaluation: Evaluation, files: tuple[Path, ...]) -> None:
         console.print(f"\n{table.title}", highlight=False)
         console.print(_table(table))
     for item in evaluation.basis.left_out:
-        console.print(f"{count_of(item.points, 'point')} left out: {item.reason}", markup=False)
+        console.print(f"{count_of(item.points, 'point')} left out: {item.reason}")
     typer.echo(f"written: {', '.join(map(str, files))}")
 
 
@@ -116,7 +116,7 @@ def _watching(
         plan: Cost of each step, a protocol and a method.
         costs: Of one fit, by method.
     """
-    console = Console(stderr=True)
+    console = plain_console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
     quiet = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=quiet) as bar:

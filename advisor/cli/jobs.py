@@ -14,6 +14,7 @@ from advisor.job_file import sound_jobs
 from advisor.settings import read_settings
 from advisor_data import open_store
 from advisor_data.bundled import bundled_solo_points
+from advisor_data.profile_rows import LAST_NAME, profile_rows
 from advisor_models.job_list import job_rows
 
 
@@ -26,15 +27,15 @@ def jobs(
     """List the jobs of this folder and the profiles that were measured."""
     settings = read_settings()
     if bundled:
-        points, names = bundled_solo_points(), []
+        profiles, names = profile_rows(bundled_solo_points()), []
     else:
         sound, faults = sound_jobs(settings.jobs_dir)
         names = [job.name for job in sound]
         for fault in faults:
             typer.echo(f"! {fault}", err=True)
         with open_store(settings.database_url, settings.home) as store:
-            points = store.solo_points()
-    rows = job_rows(names, points)
+            profiles = store.profile_rows("", LAST_NAME)
+    rows = job_rows(names, profiles)
     if as_json:
         typer.echo(json.dumps(rows))
     else:

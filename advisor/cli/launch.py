@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from advisor.cli.console import plain_console
 from advisor.cli.launch_live import (
     exit_code,
     final_json,
@@ -173,7 +173,7 @@ def _run(
     if detach:
         return _detached(folder, statuses(folder, supervisor), as_json=as_json)
     _say(spec.notes, as_json=as_json)
-    show = show_live if Console().is_terminal else show_lines
+    show = show_live if plain_console().is_terminal else show_lines
     with stopping_launch(folder):
         status = (show_json(folder) if as_json else show)(statuses(folder, supervisor))
     if not as_json:

@@ -10,9 +10,9 @@ from types import FrameType
 from typing import Any
 
 import typer
-from rich.console import Console
 from rich.live import Live
 
+from advisor.cli.console import plain_console
 from advisor.cli.launch_text import line, table
 from advisor.errors import AdvisorError, JobError
 from advisor.launch.folder import LaunchFolder
@@ -76,7 +76,7 @@ def show_lines(found: Iterator[LaunchStatus]) -> LaunchStatus:
 def show_live(found: Iterator[LaunchStatus]) -> LaunchStatus:
     """A table that is drawn anew with each status."""
     status = None
-    with Live(console=Console(), auto_refresh=False) as live:
+    with Live(console=plain_console(), auto_refresh=False) as live:
         for status in found:
             live.update(table(status), refresh=True)
     assert status is not None

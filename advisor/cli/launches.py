@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from advisor.cli.console import plain_console
 from advisor.cli.launch_live import exit_code, final_json, observations, statuses
 from advisor.cli.launch_text import line, summary, table
 from advisor.cli.options import AsJson
@@ -56,7 +56,7 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(json.dumps(final_json(folder, status)))
         return
-    Console(highlight=False).print(table(status))
+    plain_console(highlight=False).print(table(status))
     for text in summary(status, observations(folder)):
         typer.echo(text)
 

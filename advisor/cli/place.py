@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import Progress
 
+from advisor.cli.console import plain_console
 from advisor.cli.min_speeds import min_speeds
 from advisor.cli.options import AsJson, GpuModel, MaxPower, Memory, MinSpeed, Profiles
 from advisor.cli.queue import read_entries, read_works
@@ -111,7 +111,7 @@ def _check_installed() -> None:
 @contextmanager
 def _progress() -> Generator[Callable[[int, int], None]]:
     """A bar on a terminal where predicting takes long, nothing elsewhere."""
-    console = Console(stderr=True)
+    console = plain_console(stderr=True)
     shown_at = time.monotonic() + PATIENCE_S
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("predicting pairs", visible=False)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from advisor.cli.console import plain_console
 from advisor.durations import duration_text
 from advisor.gpu import PERCENTAGE
 from advisor.place import Group
@@ -22,7 +22,7 @@ _GPUS = 12
 
 def show(planned: Planned) -> None:
     """Print it."""
-    console = Console(highlight=False)
+    console = plain_console(highlight=False)
     # Headings are never cut off: on a narrow terminal lines wrap.
     console.width = max(console.width, _WIDTH)
     console.print(Text(_headline(planned), style="bold"))

@@ -17,6 +17,7 @@ from advisor.cli.benches import (
     stoppable,
 )
 from advisor.cli.chart import show_chart
+from advisor.cli.console import plain_console
 from advisor.cli.options import AllowUnsafe
 from advisor.degenerate import with_solo_flags
 from advisor.errors import InputError
@@ -110,7 +111,7 @@ def profile(
         job = _named_job(what, settings, replayed=gpu == REPLAY)
     if gpu != REPLAY:
         check_program(job, settings.job_environment())
-    console = Console(stderr=True)
+    console = plain_console(stderr=True)
     run = new_run(LiveClock().utc())
     seed = run if noise else None
     with (
@@ -206,7 +207,7 @@ def _show(
     if as_json:
         typer.echo(json.dumps(_as_json(job, gpu, points, result, wrong, replayed)))
         return
-    console = Console()
+    console = plain_console()
     # Flags are never cut off: on a narrow terminal their lines wrap.
     console.width = max(console.width, report.WIDTH)
     console.print(f"{job.name} on {gpu.model}, rate in {job.progress.unit}/s{_note(replayed)}")
@@ -217,7 +218,7 @@ def _show(
         show_chart(report.plot(points))
         console.print(report.summary(points), highlight=False)
     for line in wrong:
-        console.print(f"! {line}", highlight=False, markup=False)
+        console.print(f"! {line}", highlight=False)
 
 
 def _note(replayed: bool) -> str:

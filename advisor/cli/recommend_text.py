@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.cli.chart import show_chart
+from advisor.cli.console import plain_console
 from advisor.cli.recommend_ways import same_work_lines, way_name
 from advisor.gpu import units_for_percent
 from advisor.interval import Interval
@@ -23,7 +24,7 @@ _WIDTH = 100
 def show(given: Answer, *, everything: bool) -> None:
     """Print it; with `everything` also each candidate, as a table and as a plot."""
     r, model = given.recommendation, given.manifest
-    console = Console(highlight=False)
+    console = plain_console(highlight=False)
     # Lines to copy and headings are never cut off: on a narrow terminal they wrap.
     console.width = max(console.width, _WIDTH)
     console.print(Text(_headline(r), style="bold"))

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from advisor.cli.console import plain_console
 from advisor.cli.measured import read_kind
 from advisor.cli.options import AsJson, PairPoints, SoloPoints
 from advisor.degenerate import with_pair_flags, with_solo_flags
@@ -59,7 +59,7 @@ def dataset(
     if as_json:
         typer.echo(json.dumps({**to_json(analysis), "files": [str(path) for path in files]}))
         return
-    console = Console()
+    console = plain_console()
     # Headings are never cut off: on a narrow terminal lines wrap.
     console.width = max(console.width, _WIDTH)
     for line in sentences.said(analysis):
@@ -68,7 +68,7 @@ def dataset(
     console.print(_table(analysis))
     for item in analysis.left_out:
         left_out = count_of(item.points, "point")
-        console.print(f"{left_out} left out: {item.reason}", markup=False)
+        console.print(f"{left_out} left out: {item.reason}")
     typer.echo(f"written: {', '.join(map(str, files))}")
 
 

@@ -1,5 +1,6 @@
 """`advisor serve`: recommendations, launches and profiles over HTTP."""
 
+import grp
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -17,6 +18,13 @@ _Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="TCP port; 0: any", min=0, max=65535)] = 8765,
+    socket: Annotated[
+        Path | None,
+        typer.Option(help="Unix socket to listen on instead of a port; the kernel says who asks"),
+    ] = None,
+    socket_group: Annotated[
+        str | None, typer.Option(help="Group whose members may read, write and launch there")
+    ] = None,
     tls_certificate: Annotated[
         Path | None, typer.Option(help="PEM file with the certificate and its signers")
     ] = None,
@@ -59,6 +67,8 @@ def serve(
     options = ServeOptions(
         host=host,
         port=port,
+        socket=socket and socket.absolute(),
+        socket_group=None if socket_group is None else _group(socket_group),
         tls_certificate=tls_certificate,
         tls_key=tls_key,
         insecure=insecure,
@@ -73,9 +83,27 @@ def serve(
     serve_http(read_settings(), options, _say_started)
 
 
+def _group(name: str) -> int:
+    """The number of a group of this host.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError as error:
+        raise InputError(
+            f"this host has no group {name}", fix="make it: groupadd NAME; or give another one"
+        ) from error
+
+
 def _say_started(options: "ServeOptions") -> None:
     typer.echo(f"advisor listens on {options.url}")
-    typer.echo(f"  API: {options.url}/v1/openapi.json")
+    if options.socket is None:
+        typer.echo(f"  API: {options.url}/v1/openapi.json")
+    else:
+        typer.echo(f"  API: curl --unix-socket {options.socket} http://localhost/v1/openapi.json")
+        typer.echo("  this user and root may do everything")
     typer.echo(f"  launching: {'on' if options.launching else 'off; turn it on with --launching'}")
     typer.echo(f"  reading: {'needs no token' if options.anonymous else 'needs a token'}")
     typer.echo("  make a token: advisor tokens create NAME --scope read --scope write")

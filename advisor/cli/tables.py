@@ -3,8 +3,9 @@
 import sys
 
 import typer
-from rich.console import Console
 from rich.table import Table
+
+from advisor.cli.console import plain_console
 
 PIPE_WIDTH = 400
 """Characters; no table of ours is wider."""
@@ -18,11 +19,11 @@ def print_table(table: Table, width: int = 0) -> None:
         width: Least width of the screen to draw for; lines wrap where it is narrower.
     """
     if sys.stdout.isatty():
-        console = Console()
+        console = plain_console()
         console.width = max(console.width, width)
         console.print(table)
         return
-    console = Console(width=PIPE_WIDTH)
+    console = plain_console(width=PIPE_WIDTH)
     with console.capture() as drawn:
         console.print(table)
     for line in drawn.get().splitlines():

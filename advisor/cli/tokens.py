@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from advisor.cli.console import plain_console
 from advisor.cli.options import AsJson
 from advisor.settings import read_settings
 from advisor_data.store import need_sql
@@ -68,7 +68,9 @@ def list_(as_json: AsJson = False) -> None:
         scopes = ", ".join(token.scopes)
         made, end = token.created_at[:10], (token.expires_at or "never")[:10]
         table.add_row(token.name, scopes, made, end, _standing(token))
-    Console().print(table if tokens else "no token yet: advisor tokens create NAME --scope read")
+    plain_console().print(
+        table if tokens else "no token yet: advisor tokens create NAME --scope read"
+    )
 
 
 @app.command("revoke")

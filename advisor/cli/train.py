@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import Progress
 
+from advisor.cli.console import plain_console
 from advisor.cli.measured import BUNDLED, MEASURED_HERE, Measured, read_measured, read_own
 from advisor.cli.options import AsJson, WithBundled
 from advisor.errors import InputError, ModelError
@@ -124,7 +124,7 @@ def _moment(text: str | None) -> datetime:
 @contextmanager
 def _progress() -> Generator[unseen.Progress]:
     """A bar on a terminal, nothing elsewhere."""
-    console = Console(stderr=True)
+    console = plain_console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("leaving out")
 

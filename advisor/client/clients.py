@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import httpx
 
 from advisor.client import launching, managing, recommending, recorded
-from advisor.client.connection import TIMEOUT_S, Verify, options, request
+from advisor.client.connection import TIMEOUT_S, Verify, options, request, socket_of
 from advisor.client.exchange import Ask, Flow, Told
 
 P = ParamSpec("P")
@@ -53,7 +53,7 @@ class Client:
     """A service, spoken to one request after the other; several threads may share it.
 
     Args:
-        url: Such as `http://127.0.0.1:8765`.
+        url: Such as `http://127.0.0.1:8765`; of a Unix socket `unix:/run/advisor.sock`.
         token: As `advisor tokens create` printed it; None: what may be done without.
         timeout_s: For each answer. What takes the service longer by nature gets that on top.
         verify: Whose certificate is trusted: True, those that the system trusts; a file, those in
@@ -75,7 +75,11 @@ class Client:
         verify: Verify = True,
     ) -> None:
         self._timeout_s = timeout_s
-        self._http = httpx.Client(**options(url, token, timeout_s, verify))
+        path = socket_of(url)
+        self._http = httpx.Client(
+            **options(url, token, timeout_s, verify),
+            transport=None if path is None else httpx.HTTPTransport(uds=path),
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -153,7 +157,11 @@ class AsyncClient:
         verify: Verify = True,
     ) -> None:
         self._timeout_s = timeout_s
-        self._http = httpx.AsyncClient(**options(url, token, timeout_s, verify))
+        path = socket_of(url)
+        self._http = httpx.AsyncClient(
+            **options(url, token, timeout_s, verify),
+            transport=None if path is None else httpx.AsyncHTTPTransport(uds=path),
+        )
 
     async def __aenter__(self) -> Self:
         return self

@@ -15,6 +15,9 @@ Verify: TypeAlias = bool | str | Path | ssl.SSLContext
 """True: a certificate that the system trusts; a file: one that is signed by those in it; False:
 any, so that anybody on the way can read the token."""
 
+UNIX = "unix:"
+"""How the address of a Unix socket begins."""
+
 TIMEOUT_S = 30.0
 """For a connection and for an answer, unless told otherwise."""
 
@@ -47,6 +50,11 @@ def options(url: str, token: str | None, timeout_s: float, verify: Verify) -> Op
     )
 
 
+def socket_of(url: str) -> str | None:
+    """The path of a Unix socket that an address names; None: it names none."""
+    return url.removeprefix(UNIX) if url.startswith(UNIX) else None
+
+
 class Request(TypedDict):
     """What both clients of httpx take for one request."""
 
@@ -71,6 +79,8 @@ def request(ask: Ask, timeout_s: float) -> Request:
 
 
 def _checked_url(url: str) -> str:
+    if (path := socket_of(url)) is not None and path:
+        return "http://localhost"
     try:
         parts = urlsplit(url)
         good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0

@@ -1,12 +1,15 @@
 """Who asks, and whether they may: bearer tokens with scopes."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias, cast
 
 from fastapi import Depends, Request
 from fastapi.openapi.models import HTTPBearer
+from fastapi.routing import APIRoute
 from fastapi.security.base import SecurityBase
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute
 
 from advisor_api.tokens import TokenCache
 
@@ -17,15 +20,18 @@ _IMPLIED = {
     "admin": frozenset({"read", "write", "launch", "admin"}),
 }
 
+ALL_SCOPES = _IMPLIED["admin"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Who sent a request.
 
     Attributes:
-        name: The name of the token; `anonymous` without one.
+        name: The name of the token; of a process of this host its user, such as `uid:1000`;
+            `anonymous` without either.
         scopes: All that the caller may do, those that others imply too.
-        known: Whether a token was given.
+        known: Whether it is told apart from others.
     """
 
     name: str
@@ -65,19 +71,28 @@ class _Needs(SecurityBase):
     def __init__(self, scope: str) -> None:
         self.model = HTTPBearer(description="Made by `advisor tokens create NAME --scope SCOPE`.")
         self.scheme_name = "token"
-        self._scope = scope
+        self.scope = scope
 
     async def __call__(self, request: Request) -> Caller:
         caller = cast("Caller", request.scope["advisor.caller"])
-        if self._scope in caller.scopes:
+        if self.scope in caller.scopes:
             return caller
         if not caller.known:
-            raise _unauthorized(f"this needs a token with the scope {self._scope}", self._scope)
+            raise _unauthorized(f"this needs a token with the scope {self.scope}", self.scope)
         raise HTTPException(
             403,
-            f"the token {caller.name} has not the scope {self._scope}. "
-            f"Make one: advisor tokens create NAME --scope {self._scope}.",
+            f"the token {caller.name} has not the scope {self.scope}. "
+            f"Make one: advisor tokens create NAME --scope {self.scope}.",
         )
+
+
+def say_where_no_token_is_needed(routes: Iterable[BaseRoute]) -> None:
+    """Let OpenAPI say of routes that read that some services ask for no token."""
+    for route in routes:
+        if isinstance(route, APIRoute):
+            calls = (dependency.call for dependency in route.dependant.dependencies)
+            if {call.scope for call in calls if isinstance(call, _Needs)} == {"read"}:
+                route.openapi_extra = {"security": [{}]}
 
 
 def _unauthorized(what: str, scope: str = "read", *, error: str = "") -> HTTPException:

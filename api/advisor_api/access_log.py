@@ -5,6 +5,9 @@ import time
 
 _LONGEST_PATH = 200
 
+_TOO_OFTEN = 429
+"""Whoever asks without end would fill the log; /metrics counts all of them."""
+
 
 class AccessLog:
     """Writes lines like those of the other logs.
@@ -16,11 +19,12 @@ class AccessLog:
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled
         self._second, self._text = 0, ""
+        self._refused_at = 0
 
     def note(
         self, method: str, path: bytes, status: int, duration_s: float, who: str, request_id: str
     ) -> None:
-        """Log a request.
+        """Log a request; of those that come too often, one in a second.
 
         Args:
             method: Its HTTP method.
@@ -38,6 +42,10 @@ class AccessLog:
         if second != self._second:
             self._second = second
             self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
+        if status == _TOO_OFTEN:
+            if self._refused_at == second:
+                return
+            self._refused_at = second
         text = path[:_LONGEST_PATH].decode("ascii", "backslashreplace")
         sys.stderr.write(
             f"{self._text}.{int(1000 * (now - second)):03d}Z INFO {method} {text} {status} "

@@ -224,6 +224,7 @@ class ProfileAnswer(Answer):
     gpu_models: list[str]
     source: Literal["stored", "bundled"]
     points: list[dict[str, Any]]
+    next: str | None
 
 
 class Written(Answer):
@@ -259,6 +260,7 @@ class PairPointsAnswer(Answer):
     job_b: str
     stored: list[dict[str, Any]]
     bundled: list[dict[str, Any]]
+    next: str | None
 
 
 class ModelRow(Answer):
@@ -311,6 +313,7 @@ class ObservationsAnswer(Answer):
     """What launched pairs did, the newest first."""
 
     observations: list[dict[str, Any]]
+    next: str | None
 
 
 class AuditRow(Answer):

@@ -7,6 +7,7 @@ from fastapi import FastAPI
 
 import advisor
 from advisor.settings import Settings
+from advisor_api.access import say_where_no_token_is_needed
 from advisor_api.errors import ErrorAnswer, answer_errors
 from advisor_api.gate import Gate
 from advisor_api.launch_keeper import keeping
@@ -70,5 +71,6 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
         health,
         pages,
     ):
+        say_where_no_token_is_needed(module.router.routes)
         app.include_router(module.router)
     return app

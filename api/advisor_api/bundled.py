@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 from advisor.records import PairPoint, SoloPoint
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.profile_rows import ProfileRow
+from advisor_data.profile_rows import profile_rows as rows_of
 from advisor_models.known_profiles import Known, known_profiles
 
 
@@ -19,6 +21,12 @@ def profiles() -> Mapping[str, Known]:
     """Of all jobs, by name."""
     points = solo_points()
     return known_profiles(points, {point.job for point in points}, bundled=True)
+
+
+@functools.cache
+def profile_rows() -> tuple[ProfileRow, ...]:
+    """What lists say of them, by job and GPU model."""
+    return tuple(rows_of(solo_points()))
 
 
 @functools.cache

@@ -33,7 +33,7 @@ from advisor_models.registry import Registry
 FRESH_S = 1.0
 """How long what is kept is used without a look at the store and the registry."""
 
-MOST_JOBS = 4096
+MOST_JOBS = 16_384
 """Profiles kept; one takes a few KiB."""
 
 MOST_ANSWER_BYTES = 64 * 2**20
@@ -199,15 +199,6 @@ class Engine:
             StoreError: the store cannot be read.
         """
         return (await self._predictor(await self._current())).manifest
-
-    async def job_rows(self) -> list[dict[str, Any]]:
-        """The jobs that are defined or measured (`advisor_models.job_list`).
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
-        kept = await self._current()
-        return await asyncio.to_thread(self.jobs.rows, kept.change)
 
     async def _place(self, wanted: Wanted) -> Planned:
         kept = await self._current()

@@ -26,6 +26,7 @@ _STATUS_OF_CODE = {
     "idempotency-conflict": 409,
     "job": 409,
     "launching-off": 403,
+    "limit-broken": 409,
     "limit-not-proven": 409,
     "model": 503,
     "no-split": 422,
@@ -34,6 +35,7 @@ _STATUS_OF_CODE = {
     "partition": 503,
     "source": 503,
     "store": 503,
+    "survivors": 409,
     "unsafe-count": 422,
 }
 """The status of our own errors by their code; others are faults of ours."""

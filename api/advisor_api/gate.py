@@ -14,9 +14,10 @@ from advisor_api.access import ANONYMOUS, ANONYMOUS_READER, Caller, caller_of
 from advisor_api.access_log import AccessLog
 from advisor_api.body import Bodies, has_body, replayed
 from advisor_api.errors import error_body, fault_of, log_fault
-from advisor_api.limits import Buckets, Hosts, check_path, single_headers
+from advisor_api.limits import Buckets, Hosts, check_path, most_of, single_headers
 from advisor_api.metrics import Metrics
 from advisor_api.options import ServeOptions
+from advisor_api.peers import Peer, caller_of_peer
 
 _HEADERS = [
     (
@@ -37,6 +38,9 @@ _JSON = (b"content-type", b"application/json")
 _GONE = 499
 """Logged where the client went away before its answer."""
 
+_BYTES_OF_A_REQUEST = 2048
+"""A body counts as a further request for each so many bytes: to read them takes about as long."""
+
 _ALWAYS = "/healthz"
 """Answered also when too many requests are in flight: who asks it ends the process otherwise."""
 
@@ -55,6 +59,7 @@ class Gate:
         self._hosts, self._bodies = Hosts(options), Bodies(options)
         self._rates = Buckets(options.requests_per_s, options.burst)
         self._nobody = ANONYMOUS_READER if options.anonymous else ANONYMOUS
+        self._group = options.socket_group
         self._most, self._in_flight = options.max_in_flight, 0
         metrics.in_flight.set_function(lambda: self._in_flight)
         self._log = AccessLog(enabled=options.log_level in ("debug", "info"))
@@ -83,17 +88,24 @@ class Gate:
         address = scope["client"][0] if scope["client"] else ""
         self._check_host(scope, headers)
         check_path(scope)
-        caller = self._nobody
-        if b"authorization" in headers:
-            caller = await self._identify(scope, headers[b"authorization"], address)
-        scope["advisor.caller"] = caller
-        self._rates.take(caller.name if caller.known else f"@{address}")
+        scope["advisor.caller"] = caller = await self._caller(scope, headers, address)
+        who = caller.name if caller.known else f"@{address}"
+        self._rates.take(who)
         if not has_body(headers):
             await self._pass(scope, receive, send)
             return
-        body = await self._bodies.receive(headers, receive)
+        body = await self._bodies.receive(headers, receive, most_of(scope["path"]))
+        if more := len(body) // _BYTES_OF_A_REQUEST:
+            self._rates.take(who, more)
         with self._bodies.received(len(body)):
             await self._pass(scope, replayed(body, receive), send)
+
+    async def _caller(self, scope: Scope, headers: Mapping[bytes, bytes], address: str) -> Caller:
+        # Whoever sends a token wants to be no more than it allows.
+        if b"authorization" in headers:
+            return await self._identify(scope, headers[b"authorization"], address)
+        peer: Peer | None = scope.get("advisor.peer")
+        return (peer and caller_of_peer(peer, self._group)) or self._nobody
 
     def _check_host(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
         server = cast("tuple[str, int | None] | None", scope.get("server"))

@@ -26,32 +26,54 @@ class Jobs:
     def __init__(self, folder: Path, store: Store) -> None:
         self._folder, self._store = folder, store
         self._lock = threading.Lock()
-        self._rows: tuple[object, list[dict[str, Any]]] | None = None
+        self._names = -1, frozenset[str]()
 
-    def rows(self, change: int) -> list[dict[str, Any]]:
+    def rows(self, after: str, limit: int) -> list[dict[str, Any]]:
         """One row for each job on each GPU model, by name.
 
         Args:
-            change: Of the store: what was read for another one is read again.
+            after: Only jobs whose name comes after this one.
+            limit: So many names at most.
 
         Raises:
             StoreError: the store cannot be read.
         """
-        with self._lock:
-            state = change, tuple(self.launchable())
-            if self._rows is None or self._rows[0] != state:
-                stored = self._store.solo_points()
-                self._rows = state, job_rows_with_source(state[1], stored, bundled.solo_points())
-            return self._rows[1]
+        defined = self.launchable()
+        others = {row.job for row in bundled.profile_rows()}.union(defined)
+        stored = self._store.profile_names(after, limit)
+        names = sorted({*stored, *(name for name in others if name > after)})[:limit]
+        if not names:
+            return []
+        first, last = names[0], names[-1]
+        return job_rows_with_source(
+            [name for name in defined if first <= name <= last],
+            self._store.profile_rows(first, last),
+            [row for row in bundled.profile_rows() if first <= row.job <= last],
+        )
 
     def names(self, change: int, near: str) -> set[str]:
         """Names to look for one like `near` in.
 
+        Args:
+            change: Of the store: what was read for another one is read again.
+            near: Perhaps one of them.
+
         Raises:
             StoreError: the store cannot be read.
         """
-        names = {row["job"] for row in self.rows(change)}
-        return names if len(names) <= MOST_COMPARED else names & {near}
+        names = {row.job for row in bundled.profile_rows()}.union(self.launchable())
+        names |= self._stored(change)
+        if len(names) <= MOST_COMPARED:
+            return names
+        return {near} if near in names or self._store.profile_rows(near, near) else set()
+
+    def _stored(self, change: int) -> frozenset[str]:
+        """Names in the store; some of them where there are very many."""
+        with self._lock:
+            if self._names[0] != change:
+                found = self._store.profile_names(limit=MOST_COMPARED + 1)
+                self._names = change, frozenset(found)
+            return self._names[1]
 
     def launchable(self) -> list[str]:
         """Names of the jobs that have a job file without a fault, sorted."""

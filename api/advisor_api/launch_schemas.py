@@ -10,10 +10,8 @@ from advisor.errors import InputError
 from advisor.gpu import Gpu
 from advisor.launch.spec import HANG_S, WhenOneEnds
 from advisor.objectives import DEFAULT_OBJECTIVE
-from advisor_api.schemas import JobName, Objective, PairConstraints, Strict
+from advisor_api.schemas import LAUNCH_ID, JobName, Objective, PairConstraints, Strict
 from advisor_models.launching import WantedLaunch, WantedPair, parse_split
-
-LAUNCH_ID = r"^[0-9a-zA-Z-]{1,100}$"
 
 MOST_PAIRS = 100
 """Pairs that wait behind the first one."""

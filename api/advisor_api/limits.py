@@ -5,6 +5,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
@@ -19,7 +20,49 @@ _HOSTS = 64
 _LONGEST_PATH = 8192
 """Bytes of a path."""
 
-_NEEDED_ONCE = (b"host", b"content-length", b"content-type", b"authorization")
+_NEEDED_ONCE = (
+    b"host",
+    b"content-length",
+    b"content-type",
+    b"authorization",
+    b"idempotency-key",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Most:
+    """What a body may have at most.
+
+    Attributes:
+        bytes: Of all of it.
+        keys: Of its objects, all together: each that is wrong costs time.
+    """
+
+    bytes: int
+    keys: int
+
+
+QUESTION = Most(64 * 1024, 1_000)
+"""Some names, and a number for each."""
+
+BATCH = Most(1024 * 1024, 20_000)
+"""A thousand questions."""
+
+ROWS = Most(1024 * 1024, 100_000)
+"""A thousand rows of up to a hundred columns."""
+
+_LONGER = {
+    "/v1/recommendations/batch": BATCH,
+    "/v1/points": ROWS,
+    "/v1/observations": ROWS,
+}
+
+
+def most_of(path: str) -> Most:
+    """What the body of a request to this path may have."""
+    if path.startswith("/v1/profiles/"):
+        return ROWS
+    return _LONGER.get(path, QUESTION)
 
 
 class Buckets:
@@ -35,8 +78,13 @@ class Buckets:
         self._per_s, self._burst, self._now = per_s, burst, now
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, caller: str) -> None:
+    def take(self, caller: str, cost: float = 1) -> None:
         """Count a request.
+
+        Args:
+            caller: Whose it is.
+            cost: As many requests does it count for; one that costs more than a burst needs a
+                whole one.
 
         Raises:
             HTTPException: 429, it came too soon; with the time to wait.
@@ -44,14 +92,15 @@ class Buckets:
         now = self._now()
         left, since = self._left.get(caller, (float(self._burst), now))
         left = min(float(self._burst), left + (now - since) * self._per_s)
-        if left < 1:
-            wait_s = math.ceil((1 - left) / self._per_s)
+        cost = min(cost, self._burst)
+        if left < cost:
+            wait_s = math.ceil((cost - left) / self._per_s)
             raise HTTPException(
                 429,
                 f"{self._per_s:g} requests a second are allowed. Wait {wait_s} s.",
                 headers={"Retry-After": str(wait_s)},
             )
-        self._left[caller] = (left - 1, now)
+        self._left[caller] = (left - cost, now)
         self._left.move_to_end(caller)
         if len(self._left) > _CALLERS:
             self._left.popitem(last=False)

@@ -31,15 +31,16 @@ class Lru(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Keep a value; one that weighs more than everything may is not kept."""
-        self._drop(key)
+        self.drop(key)
         self._values[key] = value
         self.weighs += self._weight(value)
         while self.weighs > self._most:
-            self._drop(next(iter(self._values)))
+            self.drop(next(iter(self._values)))
+
+    def drop(self, key: K) -> None:
+        """Forget a value, if it is kept."""
+        if (value := self._values.pop(key, None)) is not None:
+            self.weighs -= self._weight(value)
 
     def __len__(self) -> int:
         return len(self._values)
-
-    def _drop(self, key: K) -> None:
-        if (value := self._values.pop(key, None)) is not None:
-            self.weighs -= self._weight(value)

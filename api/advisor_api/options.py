@@ -14,17 +14,19 @@ class ServeOptions:
     Attributes:
         host: Address or name to listen on.
         port: TCP port; 0 lets the system choose one.
+        socket: Path of a Unix socket to listen on instead; the kernel says who asks there.
+        socket_group: Number of a group whose members may read, write and launch there.
         tls_certificate: PEM file with the certificate and those that signed it.
         tls_key: PEM file with its private key, without a password.
         insecure: Listen on other addresses than loopback without TLS.
         launching: Requests may launch registered jobs.
-        anonymous_read: Whether reading needs no token; None: where only this host can connect.
+        anonymous_read: Whether reading needs no token; None: on a port that only this host
+            can reach.
         allowed_hosts: Names that a Host header may have, beside loopback and the address itself.
         requests_per_s: What each caller (a token, or an address without one) may ask for.
         burst: Requests that a caller may send at once before the rate holds.
         max_in_flight: Requests being answered at the same time; more get 503.
         max_connections: Open connections; the one that has waited longest makes room for a new one.
-        max_body_bytes: Longest body of a request.
         max_bodies_bytes: All bodies that are being received or answered, together.
         max_head_bytes: Longest request line and headers of a request.
         header_s: Time for a new connection to send the head of its first request, s.
@@ -37,6 +39,8 @@ class ServeOptions:
 
     host: str = "127.0.0.1"
     port: int = 8765
+    socket: Path | None = None
+    socket_group: int | None = None
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     insecure: bool = False
@@ -47,7 +51,6 @@ class ServeOptions:
     burst: int = 10_000
     max_in_flight: int = 256
     max_connections: int = 4096
-    max_body_bytes: int = 1024 * 1024
     max_bodies_bytes: int = 64 * 1024 * 1024
     max_head_bytes: int = 32 * 1024
     header_s: float = 10.0
@@ -70,11 +73,15 @@ class ServeOptions:
     @property
     def anonymous(self) -> bool:
         """Whether reading needs no token."""
-        return self.loopback if self.anonymous_read is None else self.anonymous_read
+        if self.anonymous_read is None:
+            return self.loopback and self.socket is None
+        return self.anonymous_read
 
     @property
     def url(self) -> str:
         """The address that clients on this host use."""
+        if self.socket is not None:
+            return f"unix:{self.socket}"
         scheme = "https" if self.tls_certificate else "http"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{host}:{self.port}"
@@ -91,7 +98,15 @@ def check_options(options: ServeOptions) -> None:
             "TLS needs both a certificate and its key",
             fix="give --tls-certificate FILE and --tls-key FILE",
         )
-    if not (options.loopback or options.tls_certificate or options.insecure):
+    if options.socket is not None and options.tls_certificate is not None:
+        raise InputError(
+            "a Unix socket has no TLS",
+            why="nobody can listen in on it",
+            fix="give --socket or --tls-certificate",
+        )
+    if options.socket_group is not None and options.socket is None:
+        raise InputError("a group is let in on a Unix socket only", fix="give --socket PATH")
+    if not (options.socket or options.loopback or options.tls_certificate or options.insecure):
         raise InputError(
             f"{options.host} can be reached from other hosts, and there is no TLS",
             why="tokens would cross the network in plain text",

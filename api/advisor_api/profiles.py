@@ -1,23 +1,24 @@
 """Profiles, points and observations as the service reads and changes them; everything may block."""
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from dataclasses import replace
 from typing import Any
 
 from starlette.exceptions import HTTPException
 
 from advisor.degenerate import with_flags, with_pair_flags, with_solo_flags
 from advisor.errors import InputError
-from advisor.observations import Observation, Record
+from advisor.observations import Record
 from advisor.profiles import make_profiles
 from advisor.records import PairPoint, SoloPoint
-from advisor.rows import P, to_row
+from advisor.rows import to_row
 from advisor.usable import why_no_profile
 from advisor_api import bundled
 from advisor_api.audit import Audit
 from advisor_api.service import Service
 from advisor_data.imports import check_import
+from advisor_data.pages import Page, Position, Span, page_of, position
 
 
 @contextmanager
@@ -34,57 +35,73 @@ def changing(service: Service, audited: Audit, action: str, subject: str) -> Gen
             service.engine.changed()
 
 
-def profile_of(service: Service, job: str) -> tuple[str, list[SoloPoint]]:
-    """Where a job's profile comes from, and its points; of a job without one, what there is.
+def profile_page(service: Service, job: str, span: Span) -> dict[str, Any]:
+    """The points that a job's profile is made of, and where they come from.
+
+    Of a job without a profile, what there is.
 
     Raises:
-        HTTPException: 404, nothing was measured of it.
+        HTTPException: 404, nothing was measured of it, or nothing on that GPU model.
     """
-    stored = with_solo_flags(service.store.solo_points(job=job))
     theirs = [point for point in bundled.solo_points() if point.job == job]
+    stored = service.store.profile_rows(job, job)
     if not (stored or theirs):
         raise not_found(f"nothing was measured of a job {job}", "see GET /v1/jobs")
-    own = stored and (not theirs or make_profiles(stored))
-    return ("stored", stored) if own else ("bundled", theirs)
+    # Points of its own that make no profile leave the bundled one in use.
+    own = stored and (not theirs or make_profiles(service.store.solo_points(job=job)))
+    models = sorted({row.gpu_model for row in (stored if own else theirs)})
+    if span.gpu_model is not None and span.gpu_model not in models:
+        what = f"{job} was not measured on {span.gpu_model}"
+        raise not_found(what, f"It was on {', '.join(models)}")
+    found = _flagged_page(service, job, span) if own else page_of(theirs, span)
+    source = "stored" if own else "bundled"
+    return {"job": job, "gpu_models": models, "source": source, **listed("points", found)}
 
 
-def stored_pair(service: Service, job_a: str, job_b: str) -> list[PairPoint]:
-    """The stored points of a pair, flagged by all that is known of its jobs alone."""
-    jobs = {job_a, job_b}
+def _flagged_page(service: Service, job: str, span: Span) -> Page[SoloPoint]:
+    """Stored points, flagged by all of their sweeps."""
+    found = service.store.solo_page(job, span)
+    runs = {point.run for point in found.records}
+    sweeps = (p for run in runs for p in service.store.solo_points(job=job, run=run))
+    flagged = {point.point_id: point for point in with_solo_flags(sweeps)}
+    return replace(found, records=[flagged.get(p.point_id, p) for p in found.records])
+
+
+def pair_page(service: Service, job_a: str, job_b: str, span: Span) -> dict[str, Any]:
+    """What was measured of two jobs together: here, and what came with advisor."""
+    first, second = sorted((job_a, job_b))
+    stored = service.store.pair_page((first, second), span)
+    stored = replace(stored, records=_flagged_pairs(service, (first, second), stored.records))
+    theirs = page_of(bundled.pair_points().get((first, second), []), span)
+    ends = [page.end for page in (stored, theirs) if page.end]
+    # The next page begins for both where the first of them ends.
+    end = max(ends, default=None)
+    return {
+        "job_a": first,
+        "job_b": second,
+        "stored": _rows_to(stored, end),
+        "bundled": _rows_to(theirs, end),
+        "next": end and str(end),
+    }
+
+
+def _flagged_pairs(
+    service: Service, pair: tuple[str, str], points: Sequence[PairPoint]
+) -> list[PairPoint]:
+    """The points, flagged by all that is known of their jobs alone."""
+    jobs = set(pair)
     stored = [point for job in jobs for point in service.store.solo_points(job=job)]
     alone = [*stored, *(point for point in bundled.solo_points() if point.job in jobs)]
-    pairs = service.store.pair_points(pair=(job_a, job_b))
-    return with_pair_flags(pairs, with_solo_flags(alone))
+    return with_pair_flags(points, with_solo_flags(alone))
 
 
-def page(
-    points: Iterable[P], gpu_model: str | None, limit: int, before: datetime | None
-) -> list[dict[str, Any]]:
-    """Rows, the newest first; those of one moment stay together, so a page may be longer.
-
-    Args:
-        points: All there are.
-        gpu_model: Only those of this GPU model.
-        limit: So many, and those that started with the last of them.
-        before: Only those that started before.
-    """
-    moments = [(datetime.fromisoformat(p.started_at), p) for p in points]
-    wanted = [
-        (moment, point)
-        for moment, point in moments
-        if (gpu_model is None or point.gpu_model == gpu_model)
-        and (before is None or moment < before)
-    ]
-    wanted.sort(key=lambda item: item[0], reverse=True)
-    last = wanted[limit - 1][0] if len(wanted) > limit else None
-    return [to_row(point) for moment, point in wanted if last is None or moment >= last]
+def _rows_to(page: Page[PairPoint], end: Position | None) -> list[dict[str, Any]]:
+    return [to_row(p) for p in page.records if end is None or position(p) >= end]
 
 
-def moment_of(before: datetime | None) -> datetime | None:
-    """The moment that a page ends at; one without a zone is in UTC."""
-    if before is not None and before.tzinfo is None:
-        return before.replace(tzinfo=UTC)
-    return before
+def listed(name: str, page: Page[Any]) -> dict[str, Any]:
+    """A page as answers have it."""
+    return {name: [to_row(r) for r in page.records], "next": page.end and str(page.end)}
 
 
 def replacement(job: str, points: Sequence[SoloPoint]) -> str:
@@ -128,7 +145,7 @@ def take_in_points(service: Service, points: Sequence[Record]) -> dict[str, Any]
     """
     known = with_flags(points)
     jobs = {point.job for point in known if isinstance(point, SoloPoint)}
-    check_import(known, [p for job in sorted(jobs) for p in service.store.solo_points(job=job)])
+    check_import(known, [row for job in jobs for row in service.store.profile_rows(job, job)])
     solo, pairs = (take_in(service, known, kind) for kind in (SoloPoint, PairPoint))
     return {
         "read": solo["read"] + pairs["read"],
@@ -136,11 +153,6 @@ def take_in_points(service: Service, points: Sequence[Record]) -> dict[str, Any]
         "solo": solo,
         "pairs": pairs,
     }
-
-
-def observations_of(service: Service, job: str | None) -> list[Observation]:
-    """All observations, or those with a job."""
-    return [o for o in service.store.observations() if job is None or job in o.pair]
 
 
 def not_found(what: str, fix: str) -> HTTPException:

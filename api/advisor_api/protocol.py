@@ -2,16 +2,20 @@
 
 import json
 import os
+import socket
 import time
 from collections import OrderedDict
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
+import httptools
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from advisor_api.heads import of_whole_address, without_offer
 from advisor_api.metrics import Metrics
 from advisor_api.options import ServeOptions
+from advisor_api.peers import Peer, peer_of
 
 _Queue: TypeAlias = "OrderedDict[LimitedProtocol, float]"
 
@@ -92,9 +96,15 @@ class LimitedProtocol(HttpToolsProtocol):
         self._all = connections
         self._in_head, self._head_bytes = True, 0
         self._too_large = False
+        self._peer: Peer | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        ours = transport.get_extra_info("socket")
+        if ours.family == socket.AF_UNIX:
+            self._peer = peer_of(ours.fileno())
+            # Rates, the audit log and what is refused go by user, as by address elsewhere.
+            self.client = (self._peer.name, 0)
         if not self._all.admit(self):
             transport.abort()
 
@@ -103,7 +113,12 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(memoryview(data))
+        except (httptools.HttpParserError, ValueError):
+            self.send_400_response("")
+            return
         if self._in_head:
             # A head that does not end never reaches the check below.
             self._head_bytes += len(data)
@@ -111,10 +126,26 @@ class LimitedProtocol(HttpToolsProtocol):
                 self._too_large = True
                 self.send_400_response("")
 
+    def _parse(self, rest: memoryview) -> None:
+        """Read on; a request that offers another protocol is read again without its offer."""
+        while rest:
+            try:
+                self.parser.feed_data(rest)
+                return
+            except httptools.HttpParserUpgrade as offer:
+                rest = rest[offer.args[0] :]
+                version = self.parser.get_http_version()
+                head = without_offer(self.parser.get_method(), self.url, version, self.headers)
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+                self.parser.feed_data(head)
+
     def on_message_begin(self) -> None:
         # What came with the body before is not counted: one read more or less does no harm.
         self._in_head, self._head_bytes = True, 0
         super().on_message_begin()
+        if self._peer is not None:
+            cast("dict[str, Any]", self.scope)["advisor.peer"] = self._peer
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -123,9 +154,26 @@ class LimitedProtocol(HttpToolsProtocol):
         if size > self._all.max_head_bytes:
             self._too_large = True
             raise ValueError  # the parser ends, and `send_400_response` is called
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":  # this is no proxy
+                raise ValueError
+            return  # read again without the offer
+        if not self.url.startswith(b"/"):
+            self._take_whole_address()
         self._all.new.pop(self, None)
         self._all.kept.pop(self, None)
         super().on_headers_complete()
+
+    def _take_whole_address(self) -> None:
+        """What the target says of the host goes before the header, which must be there as well."""
+        self.url, host = of_whole_address(self.url)
+        for place, (name, _) in enumerate(self.headers):
+            if name == b"host":
+                self.headers[place] = (name, host)
+
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
         queued = bool(self.pipeline)

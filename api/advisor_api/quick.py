@@ -36,7 +36,8 @@ class QuickRecommendations:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "POST":
+        plain = scope["type"] == "http" and scope["path"] == PATH and not scope["query_string"]
+        if not plain or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
         body: bytes = (await receive()).get("body", b"")

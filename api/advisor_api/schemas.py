@@ -8,7 +8,14 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+)
 
 from advisor.constraints import Limits
 from advisor.errors import InputError
@@ -24,6 +31,8 @@ NAME = r"^[a-z0-9][a-z0-9._-]{0,99}$"
 PRINTABLE = r"^[!-~]([ -~]{0,98}[!-~])?$"
 
 VERSION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+
+LAUNCH_ID = r"^[0-9a-zA-Z-]{1,100}$"
 
 MOST_TYPES = 200
 """Jobs with a name of their own in a placement: 20,100 pairs, which take some ten seconds."""
@@ -164,9 +173,9 @@ class RecommendationRequest(Strict):
 class BatchRequest(Strict):
     """Many recommendations at once; a wrong one spoils no other."""
 
-    requests: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_REQUESTS)] = (
-        Field(description="each as the body of POST /v1/recommendations")
-    )
+    requests: Annotated[
+        list[dict[str, Any]], Field(min_length=1, max_length=MOST_REQUESTS, fail_fast=True)
+    ] = Field(description="each as the body of POST /v1/recommendations")
 
 
 class PlacementRequest(Strict):
@@ -174,7 +183,7 @@ class PlacementRequest(Strict):
 
     jobs: (
         Annotated[dict[JobName, Count], Field(min_length=1, max_length=MOST_TYPES)]
-        | Annotated[list[JobName], Field(min_length=1, max_length=MOST_PLACED)]
+        | Annotated[list[JobName], Field(min_length=1, max_length=MOST_PLACED, fail_fast=True)]
     ) = Field(description="how many of each job, or one name for each in the order of the queue")
     gpus: Count = Field(description="how many GPUs there are")
     work_s: PositiveSeconds | dict[JobName, PositiveSeconds] = Field(

@@ -1,8 +1,6 @@
 """Listens, answers, and ends in good order: one process of the service."""
 
 import asyncio
-import contextlib
-import errno
 import gc
 import logging
 import resource
@@ -21,11 +19,10 @@ from fastapi import FastAPI
 from advisor.errors import InputError
 from advisor.settings import Settings
 from advisor_api.app import create_app
+from advisor_api.listening import BACKLOG, listening
 from advisor_api.metrics import Metrics
 from advisor_api.options import ServeOptions, check_options
 from advisor_api.protocol import Connections, LimitedProtocol
-
-_BACKLOG = 2048
 
 _SPARE_FILES = 256
 """Files that are no connections: the database, logs, folders of launches."""
@@ -51,8 +48,10 @@ def serve(
     options = replace(options, max_connections=min(options.max_connections, _room_for_files()))
     tls = _tls(options)
     _log_to_stderr(options.log_level)
-    with contextlib.closing(_listen(options)) as listener:
-        real = replace(options, port=listener.getsockname()[1])
+    with listening(options) as listener:
+        real = options
+        if options.socket is None:
+            real = replace(options, port=listener.getsockname()[1])
         app = create_app(settings, real)
         config = uvicorn.Config(
             app,
@@ -63,7 +62,7 @@ def serve(
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            backlog=_BACKLOG,
+            backlog=BACKLOG,
             timeout_keep_alive=round(real.idle_s),
             timeout_graceful_shutdown=round(real.drain_s),
         )
@@ -90,13 +89,20 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         [listener] = sockets or []
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            lambda: LimitedProtocol(self.config, self.server_state, self._connections),
-            sock=listener,
-            ssl=self._tls,
-            backlog=_BACKLOG,
-            ssl_handshake_timeout=_HANDSHAKE_S if self._tls else None,
-        )
+
+        def protocol() -> LimitedProtocol:
+            return LimitedProtocol(self.config, self.server_state, self._connections)
+
+        if self._options.socket is not None:
+            server = await loop.create_unix_server(protocol, sock=listener, backlog=BACKLOG)
+        else:
+            server = await loop.create_server(
+                protocol,
+                sock=listener,
+                ssl=self._tls,
+                backlog=BACKLOG,
+                ssl_handshake_timeout=_HANDSHAKE_S if self._tls else None,
+            )
         self.servers = [server]
         self.started = True
         _spare_garbage_collection()
@@ -129,31 +135,6 @@ async def _answer(server: _Server, app: FastAPI, listener: socket.socket) -> Non
     # Not uvicorn's own way to open the application, which tells errors as a stack trace.
     async with app.router.lifespan_context(app):
         await server.serve([listener])
-
-
-def _listen(options: ServeOptions) -> socket.socket:
-    try:
-        found = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
-        listener = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise _cannot_listen(options, error, "give an address of this host: --host") from error
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(address)
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        listener.close()
-        fix = "end the other process, or give another port: --port"
-        if error.errno != errno.EADDRINUSE:
-            fix = "give an address of this host and a port that you may use: --host, --port"
-        raise _cannot_listen(options, error, fix) from error
-    return listener
-
-
-def _cannot_listen(options: ServeOptions, error: OSError, fix: str) -> InputError:
-    what = f"cannot listen on {options.host} port {options.port}"
-    return InputError(what, why=error.strerror or str(error), fix=fix)
 
 
 def _tls(options: ServeOptions) -> ssl.SSLContext | None:

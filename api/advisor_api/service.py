@@ -82,7 +82,7 @@ def open_service(settings: Settings, options: ServeOptions, metrics: Metrics) ->
             state=state,
             registry=registry,
             engine=engine,
-            tokens=TokenCache(state.find_token),
+            tokens=TokenCache(state.find_tokens),
             readiness=Readiness(
                 database=lambda: asyncio.to_thread(state.change_count), model=engine.manifest
             ),

@@ -10,8 +10,10 @@ from urllib.parse import quote
 from advisor.observations import Observation, Record
 from advisor.records import PairPoint, SoloPoint
 from advisor.rows import P
+from advisor_data.pages import Page, Span, page_of
 from advisor_data.point_file import PointFile, file_errors
 from advisor_data.points import KIND_NAMES, checked, in_order, names_of_pair, only_of
+from advisor_data.profile_rows import ProfileRow, profile_rows
 
 
 class FileStore:
@@ -86,6 +88,26 @@ class FileStore:
     ) -> list[Observation]:
         """See `Store.observations`."""
         return self._points(Observation, None, **names_of_pair(pair), gpu_model=gpu_model)
+
+    def solo_page(self, job: str, span: Span) -> Page[SoloPoint]:
+        """See `Store.solo_page`."""
+        return page_of(self.solo_points(job=job), span)
+
+    def pair_page(self, pair: tuple[str, str], span: Span) -> Page[PairPoint]:
+        """See `Store.pair_page`."""
+        return page_of(self.pair_points(pair=pair), span)
+
+    def observation_page(self, job: str | None, span: Span) -> Page[Observation]:
+        """See `Store.observation_page`."""
+        return page_of((o for o in self.observations() if job is None or job in o.pair), span)
+
+    def profile_names(self, after: str = "", limit: int = 1000) -> list[str]:
+        """See `Store.profile_names`."""
+        return sorted({p.job for p in self.solo_points() if p.job > after})[:limit]
+
+    def profile_rows(self, first: str, last: str) -> list[ProfileRow]:
+        """See `Store.profile_rows`."""
+        return profile_rows(p for p in self.solo_points() if first <= p.job <= last)
 
     def close(self) -> None:
         """Nothing is held open between calls."""

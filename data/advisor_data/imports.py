@@ -9,17 +9,18 @@ from advisor.records import SoloPoint
 from advisor.usable import why_no_profile
 from advisor.wording import listed
 from advisor_data.bundled import bundled_solo_points
+from advisor_data.profile_rows import ProfileRow
 
 _Key = tuple[str, str]
 """A job and a GPU model."""
 
 
-def check_import(points: Sequence[Record], stored: Iterable[SoloPoint] = ()) -> None:
+def check_import(points: Sequence[Record], stored: Iterable[ProfileRow] = ()) -> None:
     """Refuse points that would be wrong without a word.
 
     Args:
         points: What is to be taken in.
-        stored: Solo points that are there already.
+        stored: What is there already of the same jobs.
 
     Raises:
         InputError: a share that is a fraction, or a second unit of the rates of one job.
@@ -27,8 +28,10 @@ def check_import(points: Sequence[Record], stored: Iterable[SoloPoint] = ()) -> 
     for point in points:
         _check_shares(point)
     units: dict[_Key, set[str]] = {}
-    for point in _solo([*points, *stored]):
+    for point in _solo(points):
         units.setdefault((point.job, point.gpu_model), set()).add(point.rate_unit)
+    for row in stored:
+        units.setdefault((row.job, row.gpu_model), set()).update(row.rate_units)
     for (job, gpu_model), names in units.items():
         if len(names) > 1:
             raise InputError(

@@ -4,14 +4,13 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, or_, select
+from sqlalchemy import Boolean, ColumnElement, Connection, RowMapping, literal_column, or_, select
 from sqlalchemy import update as sql_update
 
 from advisor.errors import BusyError, IdempotencyError, InputError
 from advisor.launch.folder import now
-from advisor.launch.status import OVER
 from advisor_data.sql_engine import insert_new
-from advisor_data.tables import launches
+from advisor_data.tables import NOT_OVER, launches
 
 _TRIES = 5
 
@@ -144,7 +143,8 @@ def _refuse_busy(connection: Connection, row: LaunchRow) -> None:
 
 
 def _active() -> ColumnElement[bool]:
-    return launches.c.state.not_in(sorted(OVER))
+    # As the index of the table has it: with parameters it would not be used.
+    return literal_column(NOT_OVER, Boolean)
 
 
 def _first(connection: Connection, *matches: ColumnElement[bool]) -> LaunchRow | None:

@@ -23,6 +23,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from advisor.errors import InputError, StoreError
 from advisor.safe_files import private_file
+from advisor_data.profile_table import renew_all
 from advisor_data.schema import SchemaState, schema_state, upgrade
 from advisor_data.tables import changes
 
@@ -232,6 +233,7 @@ def _upgrade(engine: Engine) -> bool:
         state = schema_state(connection)
         if state == "older":
             upgrade(connection)
+            renew_all(connection)
         else:
             refuse_other(state, engine.url)
         return state == "older"

@@ -1,6 +1,6 @@
 """Points in a database: SQLite in one file, or a PostgreSQL server."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 from sqlalchemy import Connection, Engine, delete, select
@@ -8,8 +8,13 @@ from sqlalchemy import Connection, Engine, delete, select
 from advisor.observations import Observation, Record
 from advisor.records import PairPoint, SoloPoint
 from advisor.rows import P
+from advisor_data import profile_table
+from advisor_data.pages import Page, Span
 from advisor_data.points import checked, in_order, names_of_pair, only_of
+from advisor_data.profile_rows import ProfileRow
+from advisor_data.profile_table import renew
 from advisor_data.sql_engine import count_change, insert_new, open_engine, store_errors
+from advisor_data.sql_pages import Matches, pairs_with, read_page
 from advisor_data.tables import from_sql, tables, to_sql
 
 
@@ -24,10 +29,13 @@ class SqlStore:
         ordered = _in_writing_order(checked(points))
         if not ordered:
             return 0
+        jobs = {point.job for point in ordered if isinstance(point, SoloPoint)}
         with store_errors(self._engine.url), self._engine.begin() as connection:
-            if any(type(point) is SoloPoint for point in ordered):
+            if jobs:
                 count_change(connection)
-            return sum(_insert(connection, kind, ordered) for kind in tables)
+            new = sum(_insert(connection, kind, ordered) for kind in tables)
+            renew(connection, jobs)
+            return new
 
     def replace_profile(self, job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> int:
         """See `Store.replace_profile`."""
@@ -35,20 +43,26 @@ class SqlStore:
         with store_errors(self._engine.url), self._engine.begin() as connection:
             count_change(connection)
             _delete_profile(connection, job, gpu_model)
-            return _insert(connection, SoloPoint, ordered)
+            stored = _insert(connection, SoloPoint, ordered)
+            renew(connection, [job])
+            return stored
 
     def delete_profile(self, job: str, gpu_model: str | None = None) -> int:
         """See `Store.delete_profile`."""
         with store_errors(self._engine.url), self._engine.begin() as connection:
             count_change(connection)
-            return _delete_profile(connection, job, gpu_model)
+            deleted = _delete_profile(connection, job, gpu_model)
+            renew(connection, [job])
+            return deleted
 
     def delete(self, points: Iterable[Record]) -> int:
         """See `Store.delete`."""
         ordered = _in_writing_order(points)
         with store_errors(self._engine.url), self._engine.begin() as connection:
             count_change(connection)
-            return sum(_delete(connection, point) for point in ordered)
+            deleted = sum(_delete(connection, point) for point in ordered)
+            renew(connection, (point.job for point in ordered if isinstance(point, SoloPoint)))
+            return deleted
 
     def solo_points(
         self, *, job: str | None = None, gpu_model: str | None = None, run: str | None = None
@@ -72,6 +86,30 @@ class SqlStore:
         """See `Store.observations`."""
         return self._points(Observation, **names_of_pair(pair), gpu_model=gpu_model)
 
+    def solo_page(self, job: str, span: Span) -> Page[SoloPoint]:
+        """See `Store.solo_page`."""
+        return self._page(SoloPoint, [[tables[SoloPoint].c.job == job]], span)
+
+    def pair_page(self, pair: tuple[str, str], span: Span) -> Page[PairPoint]:
+        """See `Store.pair_page`."""
+        table = tables[PairPoint]
+        job_a, job_b = sorted(pair)
+        return self._page(PairPoint, [[table.c.job_a == job_a, table.c.job_b == job_b]], span)
+
+    def observation_page(self, job: str | None, span: Span) -> Page[Observation]:
+        """See `Store.observation_page`."""
+        return self._page(Observation, pairs_with(job), span)
+
+    def profile_names(self, after: str = "", limit: int = 1000) -> list[str]:
+        """See `Store.profile_names`."""
+        with store_errors(self._engine.url), self._engine.connect() as connection:
+            return profile_table.names(connection, after, limit)
+
+    def profile_rows(self, first: str, last: str) -> list[ProfileRow]:
+        """See `Store.profile_rows`."""
+        with store_errors(self._engine.url), self._engine.connect() as connection:
+            return profile_table.read(connection, first, last)
+
     def close(self) -> None:
         """Closes the connections."""
         self._engine.dispose()
@@ -81,6 +119,10 @@ class SqlStore:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def _page(self, kind: type[P], of: Sequence[Matches], span: Span) -> Page[P]:
+        with store_errors(self._engine.url), self._engine.connect() as connection:
+            return read_page(connection, kind, of, span)
 
     def _points(self, kind: type[P], **wanted: str | None) -> list[P]:
         table = tables[kind]

@@ -11,6 +11,8 @@ from advisor.home import open_home
 from advisor.observations import Observation, Record
 from advisor.records import PairPoint, SoloPoint
 from advisor_data.file_store import FileStore
+from advisor_data.pages import Page, Span
+from advisor_data.profile_rows import ProfileRow
 
 FILES_PREFIX = "files:"
 
@@ -50,6 +52,35 @@ class Store(Protocol):
         self, *, pair: tuple[str, str] | None = None, gpu_model: str | None = None
     ) -> list[Observation]:
         """As `pair_points`, for what launched pairs did."""
+        ...
+
+    def solo_page(self, job: str, span: Span) -> Page[SoloPoint]:
+        """A page of a job's solo points, the newest first."""
+        ...
+
+    def pair_page(self, pair: tuple[str, str], span: Span) -> Page[PairPoint]:
+        """A page of what was measured of a pair, whichever way its names come."""
+        ...
+
+    def observation_page(self, job: str | None, span: Span) -> Page[Observation]:
+        """A page of what launched pairs did: those with a job, or all."""
+        ...
+
+    def profile_names(self, after: str = "", limit: int = 1000) -> list[str]:
+        """Names of jobs with solo points, in order.
+
+        Args:
+            after: Only those behind this one.
+            limit: So many at most.
+        """
+        ...
+
+    def profile_rows(self, first: str, last: str) -> list[ProfileRow]:
+        """What lists say of the jobs whose names lie between two, these as well.
+
+        Returns:
+            One row for each job on each GPU model, in their order.
+        """
         ...
 
     def replace_profile(self, job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> int:

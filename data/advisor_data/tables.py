@@ -24,6 +24,7 @@ from sqlalchemy.types import TypeEngine
 from advisor.observations import Observation, Record
 from advisor.records import PairPoint, SoloPoint
 from advisor.rows import P, column_types, from_row, to_row
+from advisor_data.pages import position
 
 VERSION_TABLE = "advisor_schema"
 """Holds the version of the schema, apart from other programs of the same database."""
@@ -44,6 +45,7 @@ def _table(kind: type[Record], name: str, *indexed: tuple[str, ...]) -> Table:
         name,
         metadata,
         Column("point_id", String(32), primary_key=True),
+        Column("started_at_us", BigInteger, nullable=False),
         *(
             Column(column, _SQL_TYPES[value_type](), nullable=optional)
             for column, (value_type, optional) in column_types(kind).items()
@@ -53,10 +55,43 @@ def _table(kind: type[Record], name: str, *indexed: tuple[str, ...]) -> Table:
 
 
 tables: Mapping[type[Record], Table] = {
-    SoloPoint: _table(SoloPoint, "solo_points", ("job", "gpu_model"), ("run",)),
-    PairPoint: _table(PairPoint, "pair_points", ("job_a", "job_b"), ("run",)),
-    Observation: _table(Observation, "observations", ("job_a", "job_b"), ("launch_id",)),
+    SoloPoint: _table(
+        SoloPoint, "solo_points", ("job", "gpu_model"), ("run",), ("job", "started_at_us")
+    ),
+    PairPoint: _table(
+        PairPoint,
+        "pair_points",
+        ("job_a", "job_b"),
+        ("run",),
+        ("job_a", "job_b", "started_at_us"),
+    ),
+    Observation: _table(
+        Observation,
+        "observations",
+        ("job_a", "job_b"),
+        ("launch_id",),
+        ("started_at_us",),
+        ("gpu_model", "started_at_us"),
+        ("job_a", "started_at_us"),
+        ("job_b", "started_at_us"),
+    ),
 }
+
+_BY_CODE = Text().with_variant(Text(collation="C"), "postgresql")
+"""Text in the order of its code points, as Python sorts it; a server may have another order."""
+
+profiles = Table(
+    "advisor_profiles",
+    metadata,
+    Column("job", _BY_CODE, primary_key=True),
+    Column("gpu_model", _BY_CODE, primary_key=True),
+    Column("shares", Text, nullable=False),
+    Column("points", Integer, nullable=False),
+    Column("measured_at", Text, nullable=False),
+    Column("flags", Text, nullable=False),
+    Column("rate_units", Text, nullable=False),
+)
+"""What lists say of the solo points of a job on a GPU model; written with them."""
 
 changes = Table("advisor_changes", metadata, Column("count", BigInteger, nullable=False))
 """One row: how often something changed that answers are made from."""
@@ -80,7 +115,7 @@ tokens = Table(
     _unique_among("ux_advisor_tokens_name", "revoked_at IS NULL", "name"),
 )
 
-_NOT_OVER = "state NOT IN ('finished', 'stopped', 'failed')"
+NOT_OVER = "state NOT IN ('finished', 'stopped', 'failed')"
 
 launches = Table(
     "advisor_launches",
@@ -98,8 +133,8 @@ launches = Table(
     Column("created_at", Text, nullable=False),
     Column("updated_at", Text, nullable=False),
     Column("home", Text, nullable=True),
-    _unique_among("ux_advisor_launches_gpu", _NOT_OVER, "host", "gpu"),
-    _unique_among("ux_advisor_launches_gpu_uuid", _NOT_OVER, "host", "gpu_uuid"),
+    _unique_among("ux_advisor_launches_gpu", NOT_OVER, "host", "gpu"),
+    _unique_among("ux_advisor_launches_gpu_uuid", NOT_OVER, "host", "gpu_uuid"),
     # No two rows without a key are the same to SQL.
     Index("ux_advisor_launches_key", "asked_by", "idempotency_key", unique=True),
 )
@@ -120,9 +155,14 @@ audit_log = Table(
 
 def to_sql(record: Record) -> dict[str, Any]:
     """The record as a row of its table; `flags` are joined by ";"."""
-    return {**to_row(record), "flags": ";".join(record.flags), "point_id": record.point_id}
+    more = {"point_id": record.point_id, "started_at_us": position(record).started_at_us}
+    return {**to_row(record), "flags": ";".join(record.flags), **more}
 
 
 def from_sql(kind: type[P], row: Mapping[Any, Any]) -> P:
     """The record of a row of the table of `kind`."""
-    return from_row(kind, {name: value for name, value in row.items() if name != "point_id"})
+    return from_row(kind, {name: value for name, value in row.items() if name not in _OF_TABLES})
+
+
+_OF_TABLES = {"point_id", "started_at_us"}
+"""Columns that records do not have: they are made of others."""

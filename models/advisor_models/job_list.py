@@ -1,55 +1,51 @@
 """Rows of the jobs that are defined or measured: what `advisor jobs` and the service list."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from advisor.degenerate import with_solo_flags
-from advisor.gpu import WHOLE
-from advisor.records import SoloPoint
+from advisor_data.profile_rows import ProfileRow
 
 
-def job_rows(names: Sequence[str], points: Iterable[SoloPoint]) -> list[dict[str, Any]]:
+def job_rows(names: Iterable[str], profiles: Sequence[ProfileRow]) -> list[dict[str, Any]]:
     """One row for each job on each GPU model; jobs without a profile have no model."""
-    profiles: dict[tuple[str, str], list[SoloPoint]] = {}
-    for point in with_solo_flags(points):
-        profiles.setdefault((point.job, point.gpu_model), []).append(point)
-    rows = [_row(job, model, rows) for (job, model), rows in sorted(profiles.items())]
-    measured = {row["job"] for row in rows}
-    return rows + [_row(name, None, []) for name in names if name not in measured]
+    measured = {row.job for row in profiles}
+    rows = [_plain(row) for row in profiles]
+    return rows + [_unmeasured(name) for name in names if name not in measured]
 
 
 def job_rows_with_source(
-    names: Sequence[str], stored: Iterable[SoloPoint], bundled: Iterable[SoloPoint]
+    defined: Collection[str], stored: Sequence[ProfileRow], bundled: Sequence[ProfileRow]
 ) -> list[dict[str, Any]]:
     """As `job_rows`, by name, with `source` and `launchable` in each row.
 
     A bundled profile stands where a job has none of its own: that is what is used then.
 
     Args:
-        names: Of the jobs that have a job file, so that they can be launched.
-        stored: Points measured here.
-        bundled: Points that came with advisor.
+        defined: Names of the jobs that have a job file, so that they can be launched.
+        stored: Of the points measured here.
+        bundled: Of the points that came with advisor.
     """
-    mine = [{**row, "source": "stored"} for row in job_rows([], stored)]
-    profiled = {row["job"] for row in mine if _makes_a_profile(row)}
-    theirs = [{**row, "source": "bundled"} for row in job_rows([], bundled)]
-    rows = mine + [row for row in theirs if row["job"] not in profiled]
-    measured, defined = {row["job"] for row in rows}, set(names)
-    rows += [{**_row(n, None, []), "source": None} for n in defined if n not in measured]
+    profiled = {row.job for row in stored if row.whole}
+    theirs = [row for row in bundled if row.job not in profiled]
+    rows = [{**_plain(row), "source": "stored"} for row in stored]
+    rows += [{**_plain(row), "source": "bundled"} for row in theirs]
+    measured = {row["job"] for row in rows}
+    rows += [{**_unmeasured(n), "source": None} for n in set(defined) if n not in measured]
     rows = [{**row, "launchable": row["job"] in defined} for row in rows]
     return sorted(rows, key=lambda row: (row["job"], row["gpu_model"] or ""))
 
 
-def _makes_a_profile(row: dict[str, Any]) -> bool:
-    return WHOLE in row["shares"] and len(row["shares"]) > 1
-
-
-def _row(job: str, gpu_model: str | None, points: Sequence[SoloPoint]) -> dict[str, Any]:
+def _plain(row: ProfileRow) -> dict[str, Any]:
     return {
-        "job": job,
-        "gpu_model": gpu_model,
-        "shares": sorted({p.share_percent for p in points}),
-        "points": len(points),
-        "measured_at": max((p.started_at for p in points), default=None),
-        "flags": sorted({flag for p in points for flag in p.flags}),
+        "job": row.job,
+        "gpu_model": row.gpu_model,
+        "shares": list(row.shares),
+        "points": row.points,
+        "measured_at": row.measured_at,
+        "flags": list(row.flags),
     }
+
+
+def _unmeasured(name: str) -> dict[str, Any]:
+    nothing: dict[str, Any] = {"shares": [], "points": 0, "measured_at": None, "flags": []}
+    return {"job": name, "gpu_model": None, **nothing}

@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from advisor_api.errors import answer_errors
 from advisor_api.gate import Gate
+from advisor_api.limits import QUESTION
 from advisor_api.metrics import Metrics
 from advisor_api.options import ServeOptions
 
@@ -110,7 +111,7 @@ def test_too_many_at_once_are_told_to_come_back() -> None:
 
 def test_bodies_share_a_bounded_room() -> None:
     """Many large bodies at once cannot fill the memory, and their room is free again after them."""
-    app, _ = behind_gate(max_body_bytes=1000, max_bodies_bytes=1500)
+    app, _ = behind_gate(max_bodies_bytes=1500)
 
     async def slowly() -> AsyncIterator[bytes]:
         yield b"[" + b" " * 900
@@ -126,20 +127,20 @@ def test_bodies_share_a_bounded_room() -> None:
     assert run(app, ask) == [200, 503, 503, 200]
 
 
-@pytest.mark.parametrize("size", [2, 1000, 1001])
+@pytest.mark.parametrize("size", [2, QUESTION.bytes, QUESTION.bytes + 1])
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_is_whole_or_refused(size: int, *, chunked: bool) -> None:
     """Up to the limit every byte arrives, with one more none does, with a length or without."""
-    app, _ = behind_gate(max_body_bytes=1000)
+    app, _ = behind_gate()
     body = b"[" + b" " * (size - 2) + b"]"
 
     async def pieces() -> AsyncIterator[bytes]:
-        for start in range(0, size, 300):
-            yield body[start : start + 300]
+        for start in range(0, size, 30_000):
+            yield body[start : start + 30_000]
 
     content = pieces() if chunked else body
     answer = run(app, lambda client: client.post("/length", content=content, headers=JSON))
-    if size > 1000:
+    if size > QUESTION.bytes:
         assert answer.json()["error"]["code"] == "body-too-large"
     else:
         assert (answer.status_code, answer.text) == (200, str(size))

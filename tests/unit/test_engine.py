@@ -43,6 +43,11 @@ class Source:
             raise StoreError("gone")
         return self.count
 
+    def profile_names(self, after: str = "", limit: int = 1000) -> list[str]:
+        """As the store does."""
+        self.loads += 1
+        return self.store.profile_names(after, limit)
+
     def solo_points(self, **wanted: str | None) -> list[SoloPoint]:
         """As the store does."""
         self.loads += 1
@@ -161,7 +166,7 @@ def test_unknown_jobs_are_not_looked_for_again_and_again(engine: Engine, source:
                 await engine.recommend(Asked(jobs=("gemn", "fft")))
 
     run(work)
-    # Two jobs, and once all for the hint.
+    # Two jobs, and once the names for the hint.
     assert source.loads == 3
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from advisor.errors import AdvisorError
 from advisor_api.access import Reader
+from advisor_api.query import KNOWN_QUERY
 from advisor_api.service import ServiceOf
 
 router = APIRouter(tags=["health"])
@@ -38,7 +39,7 @@ async def readyz(service: ServiceOf) -> Health:
 _TEXT = {"description": "The numbers", "content": {"text/plain": {"schema": {"type": "string"}}}}
 
 
-@router.get("/metrics", responses={200: _TEXT})
+@router.get("/metrics", responses={200: _TEXT}, dependencies=[KNOWN_QUERY])
 async def metrics(_: Reader, service: ServiceOf) -> Response:
     """Numbers of this process in the text format of Prometheus."""
     # Without a model, or without the database, there are still numbers to show.

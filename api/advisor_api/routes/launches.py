@@ -18,10 +18,14 @@ from advisor_api.launch_schemas import (
     LaunchRequest,
 )
 from advisor_api.launch_view import LaunchView, shown
+from advisor_api.query import KNOWN_QUERY
 from advisor_api.schemas import LimitInQuery
+from advisor_api.sent import SentRoute
 from advisor_api.service import Service, ServiceOf
 
-router = APIRouter(prefix="/v1", tags=["launches"])
+router = APIRouter(
+    prefix="/v1", tags=["launches"], dependencies=[KNOWN_QUERY], route_class=SentRoute
+)
 
 
 async def _launching(_: Launcher, service: ServiceOf) -> Service:

@@ -10,13 +10,16 @@ from advisor_api import profiles
 from advisor_api.access import Reader, Writer
 from advisor_api.answers import ObservationsAnswer, TakenIn
 from advisor_api.audit import Audited
-from advisor_api.engine import encoded
+from advisor_api.lists import SpanOfObservations, long_json
 from advisor_api.query import KNOWN_QUERY
 from advisor_api.records import ObservationsRequest
-from advisor_api.schemas import NAME, BeforeInQuery, GpuModelInQuery, LimitInQuery
+from advisor_api.schemas import NAME
+from advisor_api.sent import SentRoute
 from advisor_api.service import ServiceOf
 
-router = APIRouter(prefix="/v1", tags=["observations"], dependencies=[KNOWN_QUERY])
+router = APIRouter(
+    prefix="/v1", tags=["observations"], dependencies=[KNOWN_QUERY], route_class=SentRoute
+)
 
 
 @router.post("/observations", response_model=TakenIn)
@@ -30,15 +33,13 @@ def add(
 
 
 @router.get("/observations", response_model=ObservationsAnswer)
-def observations(
+async def observations(
     _: Reader,
     service: ServiceOf,
+    span: SpanOfObservations,
     job: Annotated[str | None, Query(pattern=NAME, description="only pairs with it")] = None,
-    gpu_model: GpuModelInQuery = None,
-    limit: LimitInQuery = 100,
-    before: BeforeInQuery = None,
 ) -> Response:
     """What launched pairs did, the newest first."""
-    found = profiles.observations_of(service, job)
-    rows = profiles.page(found, gpu_model, limit, profiles.moment_of(before))
-    return Response(encoded({"observations": rows}), media_type="application/json")
+    return await long_json(
+        lambda: profiles.listed("observations", service.store.observation_page(job, span))
+    )

@@ -5,16 +5,22 @@ from fastapi.responses import Response
 
 from advisor_api.access import Reader
 from advisor_api.answers import PlacementAnswer
-from advisor_api.engine import encoded
+from advisor_api.lists import long_json
+from advisor_api.long_work import in_thread
+from advisor_api.query import KNOWN_QUERY
 from advisor_api.schemas import PlacementRequest
+from advisor_api.sent import SentRoute
 from advisor_api.service import ServiceOf
 from advisor_models.placing import to_json
 
-router = APIRouter(prefix="/v1", tags=["placements"])
+router = APIRouter(
+    prefix="/v1", tags=["placements"], dependencies=[KNOWN_QUERY], route_class=SentRoute
+)
 
 
 @router.post("/placements", response_model=PlacementAnswer)
 async def place(asked: PlacementRequest, _: Reader, service: ServiceOf) -> Response:
     """Who shares a GPU with whom, so that a whole queue of jobs takes the least energy?"""
-    planned = await service.engine.place(asked.wanted())
-    return Response(encoded(to_json(planned)), media_type="application/json")
+    # A queue of 100,000 jobs takes a while to spell out, before and after it is placed.
+    planned = await service.engine.place(await in_thread(asked.wanted))
+    return await long_json(lambda: to_json(planned))

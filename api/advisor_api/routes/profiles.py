@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from advisor_api import bundled, profiles
+from advisor_api import profiles
 from advisor_api.access import Reader, Writer
 from advisor_api.answers import (
     Deleted,
@@ -16,13 +16,16 @@ from advisor_api.answers import (
     Written,
 )
 from advisor_api.audit import Audited
-from advisor_api.engine import encoded
+from advisor_api.lists import SpanOfPoints, long_json
 from advisor_api.query import KNOWN_QUERY
 from advisor_api.records import PointsRequest, ProfileRequest
-from advisor_api.schemas import NAME, BeforeInQuery, GpuModelInQuery, JobInPath, LimitInQuery
+from advisor_api.schemas import NAME, GpuModelInQuery, JobInPath, LimitInQuery
+from advisor_api.sent import SentRoute
 from advisor_api.service import ServiceOf
 
-router = APIRouter(prefix="/v1", tags=["profiles"], dependencies=[KNOWN_QUERY])
+router = APIRouter(
+    prefix="/v1", tags=["profiles"], dependencies=[KNOWN_QUERY], route_class=SentRoute
+)
 
 
 @router.get("/jobs", response_model=JobsAnswer)
@@ -35,30 +38,13 @@ async def jobs(
     ] = None,
 ) -> Response:
     """The jobs that are defined or measured, by name; `limit` counts names."""
-    rows = await service.engine.job_rows()
-    names = sorted({row["job"] for row in rows if after is None or row["job"] > after})
-    wanted = set(names[:limit])
-    return _json({"jobs": [row for row in rows if row["job"] in wanted]})
+    return await long_json(lambda: {"jobs": service.engine.jobs.rows(after or "", limit)})
 
 
 @router.get("/profiles/{job}", response_model=ProfileAnswer)
-def profile(
-    job: JobInPath,
-    _: Reader,
-    service: ServiceOf,
-    gpu_model: GpuModelInQuery = None,
-    limit: LimitInQuery = 1000,
-    before: BeforeInQuery = None,
-) -> Response:
+async def profile(job: JobInPath, _: Reader, service: ServiceOf, span: SpanOfPoints) -> Response:
     """The points of a job alone that recommendations are made from."""
-    source, points = profiles.profile_of(service, job)
-    models = sorted({point.gpu_model for point in points})
-    if gpu_model is not None and gpu_model not in models:
-        raise profiles.not_found(
-            f"{job} was not measured on {gpu_model}", f"It was on {', '.join(models)}"
-        )
-    rows = profiles.page(points, gpu_model, limit, profiles.moment_of(before))
-    return _json({"job": job, "gpu_models": models, "source": source, "points": rows})
+    return await long_json(lambda: profiles.profile_page(service, job, span))
 
 
 @router.put("/profiles/{job}", response_model=Written)
@@ -98,29 +84,8 @@ def import_points(
 
 
 @router.get("/pairs/{a}/{b}/points", response_model=PairPointsAnswer)
-def pair_points(
-    a: JobInPath,
-    b: JobInPath,
-    _: Reader,
-    service: ServiceOf,
-    gpu_model: GpuModelInQuery = None,
-    limit: LimitInQuery = 1000,
-    before: BeforeInQuery = None,
+async def pair_points(
+    a: JobInPath, b: JobInPath, _: Reader, service: ServiceOf, span: SpanOfPoints
 ) -> Response:
     """What was measured of two jobs together: here, and what came with advisor."""
-    first, second = sorted((a, b))
-    stored = profiles.stored_pair(service, first, second)
-    theirs = bundled.pair_points().get((first, second), [])
-    until = profiles.moment_of(before)
-    return _json(
-        {
-            "job_a": first,
-            "job_b": second,
-            "stored": profiles.page(stored, gpu_model, limit, until),
-            "bundled": profiles.page(theirs, gpu_model, limit, until),
-        }
-    )
-
-
-def _json(value: Any) -> Response:
-    return Response(encoded(value), media_type="application/json")
+    return await long_json(lambda: profiles.pair_page(service, a, b, span))

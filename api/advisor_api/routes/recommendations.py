@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
 from pydantic import ValidationError
 
@@ -14,12 +13,16 @@ from advisor_api.access import Reader
 from advisor_api.answers import BatchAnswer, RecommendationAnswer
 from advisor_api.engine import Engine, encoded
 from advisor_api.errors import fault_of
+from advisor_api.query import KNOWN_QUERY
 from advisor_api.schemas import BatchRequest, RecommendationRequest
+from advisor_api.sent import SentRoute, faults_of
 from advisor_api.service import ServiceOf
 
 JSON = "application/json"
 
-router = APIRouter(prefix="/v1", tags=["recommendations"])
+router = APIRouter(
+    prefix="/v1", tags=["recommendations"], dependencies=[KNOWN_QUERY], route_class=SentRoute
+)
 
 
 @router.post("/recommendations", response_model=RecommendationAnswer)
@@ -48,7 +51,7 @@ async def _item(engine: Engine, request: Mapping[str, Any]) -> bytes:
         asked = RecommendationRequest.model_validate(request)
         return b'{"answer":' + await engine.recommend(asked.asked()) + b"}"
     except ValidationError as error:
-        fault = fault_of(RequestValidationError(error.errors()))
+        fault = fault_of(faults_of(error))
     except AdvisorError as error:
         fault = fault_of(error)
     return encoded({"error": {"code": fault.code, "message": fault.message}})

@@ -1,0 +1,166 @@
+"""What one body may cost the service: its length, its keys, and the list of its faults."""
+
+import contextlib
+import http.client
+import json
+import threading
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from raw_server import JSON, RawServer, raw_server
+
+RECOMMEND, PLACE, POINTS = "/v1/recommendations", "/v1/placements", "/v1/points"
+SHORT, LONG = 64 * 1024, 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
+    with raw_server(tmp_path_factory.mktemp("serve") / "home") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def writer(served: RawServer) -> dict[str, str]:
+    with served.state() as state:
+        return {**JSON, "Authorization": f"Bearer {state.make_token('all', ('admin',))[1]}"}
+
+
+def _keys(count: int, value: Any = 0) -> dict[str, Any]:
+    return {f"k{number}": value for number in range(count)}
+
+
+def _body(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+DEAR = {
+    "counts of jobs": (PLACE, _body({"gpus": 1, "jobs": _keys(110_000)})),
+    "speeds": (RECOMMEND, _body({"jobs": ["a", "b"], "constraints": _keys(90_000, "x")})),
+    "unknown fields": (RECOMMEND, _body(_keys(95_000))),
+    "a short list of names": (PLACE, _body({"gpus": 1, "jobs": [0] * 32_000})),
+    "unknown fields of one request": (f"{RECOMMEND}/batch", _body({"requests": [_keys(90_000)]})),
+    "unknown columns of one row": (POINTS, _body({"points": [_keys(90_000)]})),
+    "unknown columns of all rows": (POINTS, _body({"points": [_keys(90)] * 1000})),
+    "rows without end": (POINTS, _body({"points": [0] * 500_000})),
+}
+
+
+@pytest.mark.parametrize("kind", DEAR)
+def test_a_wrong_body_holds_up_nobody(served: RawServer, writer: dict[str, str], kind: str) -> None:
+    """However many faults a body has, others are answered meanwhile, and few are named."""
+    path, body = DEAR[kind]
+    with _asking_for_health(served) as waits_s:
+        answer = served.ask("POST", path, body, writer)
+    assert answer.status in (413, 422)
+    assert len(answer.body) < 2000
+    # A machine under load stops for a moment by itself; listing all faults took half a second.
+    assert sorted(waits_s)[-2:][0] < 0.25
+
+
+def test_a_question_is_shorter_than_a_list(served: RawServer, writer: dict[str, str]) -> None:
+    """64 KiB where names are asked about, 1 MiB where a thousand rows or questions go in."""
+    for path in (RECOMMEND, PLACE, "/v1/launches"):
+        refused = served.ask("POST", path, b"[" + b" " * (SHORT - 1) + b"]", writer)
+        assert (refused.status, refused.code) == (413, "body-too-large")
+        assert served.ask("POST", path, b"[" + b" " * (SHORT - 2) + b"]", writer).status != 413
+    for method, path in (
+        ("POST", f"{RECOMMEND}/batch"),
+        ("POST", POINTS),
+        ("POST", "/v1/observations"),
+        ("PUT", "/v1/profiles/mine"),
+    ):
+        refused = served.ask(method, path, b"[" + b" " * (LONG - 1) + b"]", writer)
+        assert (refused.status, refused.code) == (413, "body-too-large")
+        assert served.ask(method, path, b"[" + b" " * (LONG - 2) + b"]", writer).status == 422
+
+
+def test_five_faults_are_named(served: RawServer) -> None:
+    """Many faults are few words, and the number of the others."""
+    answer = served.ask("POST", RECOMMEND, _body(_keys(200)), JSON)
+    message = json.loads(answer.body)["error"]["message"]
+    assert message.count("; ") == 5
+    assert message.endswith("; and 196 more.")
+
+
+def test_who_may_not_write_is_told_nothing_of_the_body(served: RawServer) -> None:
+    """Whether a body is good is looked at before, and told after, who asks."""
+    answer = served.ask("POST", POINTS, _body({"points": [{"jb": 1}]}), JSON)
+    assert (answer.status, answer.code) == (401, "unauthorized")
+
+
+def test_keys_are_counted_first(served: RawServer) -> None:
+    """More keys than a question can have are told as that."""
+    answer = served.ask("POST", RECOMMEND, _body(_keys(1001)), JSON)
+    assert (answer.status, answer.code) == (422, "bad-input")
+    assert "keys" in json.loads(answer.body)["error"]["message"]
+
+
+def test_a_long_body_counts_as_many_requests(tmp_path: Path) -> None:
+    """Who sends long bodies may send fewer."""
+    with raw_server(tmp_path / "home", "--requests-per-s", "20") as served:
+        body = _body({"requests": [{"jobs": ["gemm", "triad"]}] * 1000})
+        path = f"{RECOMMEND}/batch"
+        answers = [served.ask("POST", path, body, JSON).status for _ in range(3)]
+        assert answers[-1] == 429
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", RECOMMEND),
+        ("POST", f"{RECOMMEND}/batch"),
+        ("POST", PLACE),
+        ("GET", "/v1/launches"),
+        ("GET", "/metrics"),
+    ],
+)
+def test_unknown_query_parameters_are_refused(served: RawServer, method: str, path: str) -> None:
+    """A slip in a parameter is told, also where the body alone would be answered."""
+    body = _body({"jobs": ["gemm", "triad"]}) if method == "POST" else None
+    answer = served.ask(method, f"{path}?objectve=max-min", body, JSON if body else None)
+    assert (answer.status, answer.code) == (422, "bad-input")
+    assert "objectve" in json.loads(answer.body)["error"]["message"]
+
+
+def test_a_flood_of_guesses_is_few_lines_of_log(tmp_path: Path) -> None:
+    """Of thousands of wrong tokens the log has some, and a good token works beside them."""
+    with raw_server(tmp_path / "home") as served:
+        with served.state() as state:
+            secret = state.make_token("holder", ("read",))[1]
+        statuses: set[int] = set()
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", served.port)) as client:
+            for number in range(1000):
+                client.request("GET", "/v1/jobs", headers={"Authorization": f"Bearer {number}"})
+                answer = client.getresponse()
+                answer.read()
+                statuses.add(answer.status)
+        assert statuses == {401, 429}
+        good = served.ask("GET", "/v1/jobs?limit=1", headers={"Authorization": f"Bearer {secret}"})
+        assert good.status == 200
+        assert len(served.log.read_text().splitlines()) < 400
+
+
+@contextlib.contextmanager
+def _asking_for_health(served: RawServer) -> Generator[list[float]]:
+    """Ask again and again until the end of the block; the waits of each, s."""
+    waits_s: list[float] = []
+    ended = threading.Event()
+
+    def ask() -> None:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", served.port)) as client:
+            while not ended.is_set():
+                began = time.perf_counter()
+                client.request("GET", "/healthz")
+                client.getresponse().read()
+                waits_s.append(time.perf_counter() - began)
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    try:
+        yield waits_s
+    finally:
+        ended.set()
+        asker.join()

@@ -1,0 +1,186 @@
+"""`advisor serve --socket`: the kernel says who asks, so this user needs no token."""
+
+import grp
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from raw_server import environment
+
+from advisor.client import ApiError, Client
+from advisor.errors import InputError
+from advisor_api.options import ServeOptions, check_options
+from advisor_api.peers import Peer, caller_of_peer, peer_of
+
+NOBODY = 65534
+
+
+@contextmanager
+def _served(folder: Path, *options: str) -> Generator[tuple[Path, subprocess.Popen[str]]]:
+    path = folder / "advisor.sock"
+    command = [sys.executable, "-m", "advisor.cli", "serve", "--socket", str(path), *options]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment(folder / "home"),
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith(f"advisor listens on unix:{path}")
+            yield path, process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Short enough for the path of a socket, and open to others of this host."""
+    with tempfile.TemporaryDirectory(prefix="adv", dir="/var/tmp") as name:
+        path = Path(name)
+        path.chmod(0o755)
+        yield path
+
+
+def test_this_user_may_do_everything_without_a_token(folder: Path) -> None:
+    """It is written down by the number of the user; the socket goes with the service."""
+    with _served(folder) as (path, process):
+        with Client(f"unix:{path}") as client:
+            assert client.jobs()
+            with pytest.raises(ApiError, match="no points of gemm"):
+                client.delete_profile("gemm")
+            entries = client.audit(limit=1)
+        assert {(e.who, e.client) for e in entries} == {(f"uid:{os.geteuid()}",) * 2}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert not path.exists()
+
+
+def test_a_token_allows_what_it_allows(folder: Path) -> None:
+    """Also of a user who may do more without one."""
+    with _served(folder) as (path, _):
+        made = _advisor(folder, "tokens", "create", "reader", "--scope", "read", "--json")
+        with Client(f"unix:{path}", json.loads(made.stdout)["secret"]) as client:
+            assert client.jobs()
+            with pytest.raises(ApiError, match="scope admin"):
+                client.audit()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_needs_a_token_or_the_group(folder: Path) -> None:
+    """A stranger of the host is nobody; a member of the group may read, write and launch."""
+    name = grp.getgrgid(NOBODY).gr_name
+    with _served(folder) as (path, _):
+        assert _as_nobody(path, "GET", "/v1/jobs?limit=1") == 401
+        assert _as_nobody(path, "GET", "/healthz") == 200
+    with _served(folder, "--socket-group", name) as (path, _):
+        assert _as_nobody(path, "GET", "/v1/jobs?limit=1") == 200
+        assert _as_nobody(path, "DELETE", "/v1/profiles/gemm") == 404
+        assert _as_nobody(path, "GET", "/v1/audit") == 403
+    with _served(folder, "--anonymous-read") as (path, _):
+        assert _as_nobody(path, "GET", "/v1/jobs?limit=1") == 200
+        assert _as_nobody(path, "DELETE", "/v1/profiles/gemm") == 401
+
+
+def test_one_service_for_each_socket(folder: Path) -> None:
+    """A second one is refused; one that was killed leaves nothing that is in the way."""
+    with _served(folder) as (path, process):
+        refused = _advisor(folder, "serve", "--socket", str(path))
+        assert refused.returncode == 2
+        assert "another server listens" in refused.stderr
+        process.kill()
+        process.wait()
+        assert path.is_socket()
+    with _served(folder):
+        pass
+
+
+def test_what_is_no_socket_is_left_alone(folder: Path) -> None:
+    """A file, or a link to one, is never taken away."""
+    file = folder / "notes"
+    file.write_text("precious")
+    link = folder / "link"
+    link.symlink_to(file)
+    for path in (file, link):
+        refused = _advisor(folder, "serve", "--socket", str(path))
+        assert refused.returncode == 2
+        assert "no socket" in refused.stderr
+    assert file.read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--socket", "s", "--socket-group", "no-such-group"], "no group no-such-group"),
+        (["--socket-group", "root"], "--socket PATH"),
+        (["--socket", "/nowhere/s"], "cannot listen"),
+        (["--socket", "s" * 200], "cannot listen"),
+    ],
+)
+def test_options_that_do_not_fit_are_told(folder: Path, options: list[str], told: str) -> None:
+    """One line each, before anything listens."""
+    refused = _advisor(folder, "serve", *options)
+    assert refused.returncode == 2
+    assert told in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_tls_is_for_ports() -> None:
+    """Both together are a mistake."""
+    file = Path("a.pem")
+    with pytest.raises(InputError, match="no TLS"):
+        check_options(ServeOptions(socket=Path("s"), tls_certificate=file, tls_key=file))
+
+
+def test_the_kernel_says_who_it_is() -> None:
+    """Of both ends of a pair of sockets: this process."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours, theirs:
+        peer = peer_of(ours.fileno())
+    assert peer.uid == os.geteuid()
+    assert peer.gids >= {os.getegid()}
+
+
+def test_scopes_by_user_and_group() -> None:
+    """Root and this user everything, the group all but what admin may, others nothing."""
+    own, other = Peer(os.geteuid(), frozenset()), Peer(54321, frozenset({7, 8}))
+    for peer in (own, Peer(0, frozenset())):
+        caller = caller_of_peer(peer, None)
+        assert caller
+        assert caller.scopes == {"read", "write", "launch", "admin"}
+    member = caller_of_peer(other, 8)
+    assert member
+    assert (member.name, member.scopes) == ("uid:54321", {"read", "write", "launch"})
+    assert caller_of_peer(other, 9) is None
+    assert caller_of_peer(other, None) is None
+
+
+def _advisor(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "advisor.cli", *words],
+        cwd=folder,
+        env=environment(folder / "home"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def _as_nobody(path: Path, method: str, target: str) -> int:
+    if not (curl := shutil.which("curl")):
+        pytest.skip("needs curl")
+    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    command = [*user, curl, "-s", "-m", "10", "-o", "/dev/null", "-w", "%{http_code}"]
+    command += ["-X", method, "--unix-socket", str(path), f"http://localhost{target}"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=20)
+    return int(done.stdout)
