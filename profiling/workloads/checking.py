@@ -44,9 +44,10 @@ def same_numbers() -> Iterator[None]:
 
 def _in_pieces(fill: Callable[..., Any]) -> Callable[..., Any]:
     def fill_in_pieces(tensor: Any, *args: Any, **options: Any) -> Any:
-        if not tensor.is_contiguous() or tensor.numel() <= CHUNK:
+        chunk = CHUNK // 2 if tensor.is_complex() else CHUNK  # two numbers for each element
+        if not tensor.is_contiguous() or tensor.numel() <= chunk:
             return fill(tensor, *args, **options)
-        for piece in tensor.detach().view(-1).split(CHUNK):
+        for piece in tensor.detach().view(-1).split(chunk):
             fill(piece, *args, **options)
         return tensor
 

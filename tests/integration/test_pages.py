@@ -24,6 +24,7 @@ from advisor.observations import Observation
 from advisor.records import SoloPoint
 from advisor.typed_json import to_plain
 from advisor_data import open_store
+from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_models.manifest import read_artefact, write_manifest
 from advisor_models.registry import BUNDLED, Registry
@@ -71,7 +72,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
 
 
 def _fill(home: Path) -> None:
-    fft = [point for point in bundled_solo_points() if point.job == "fft"]
+    on_h200 = (point for point in bundled_solo_points() if point.gpu_model == BUNDLED_MODEL)
+    fft = [point for point in on_h200 if point.job == "fft"]
     mine = [dataclasses.replace(point, job="mine", run="mine") for point in fft]
     server = [_served(point) for point in fft]
     evil = dataclasses.replace(fft[0], job=EVIL, run="evil", flags=("throttled",))
@@ -279,7 +281,8 @@ def test_the_split_is_dragged_on_a_chart(visit: Visit) -> None:
 
 def test_measured_points_stand_beside_the_predictions(visit: Visit) -> None:
     """A pair that was measured shows so in all four charts, but no split with wrong results."""
-    measured = [point for point in bundled_pair_points() if point.pair == PAIR]
+    points = (point for point in bundled_pair_points() if point.gpu_model == BUNDLED_MODEL)
+    measured = [point for point in points if point.pair == PAIR]
     right = [point for point in measured if WRONG.isdisjoint(point.flags)]
     assert 0 < len(right) < len(measured)
     visit.open(PAGES["pair"])
@@ -461,6 +464,8 @@ def test_pages_use_the_words_of_the_package(visit: Visit) -> None:
     assert set(wrong) == WRONG
     known = visit.page.evaluate("import('/pages/pair_view.js').then((m) => m.OBJECTIVES)")
     assert set(known) == set(OBJECTIVES)
+    model = visit.page.evaluate("import('/pages/pair_form.js').then((m) => m.BUNDLED_MODEL)")
+    assert model == BUNDLED_MODEL
 
 
 def test_files_are_sent_safely_and_once(served: RawServer) -> None:

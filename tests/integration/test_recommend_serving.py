@@ -73,8 +73,9 @@ def test_both_doors_give_the_same_answer(
     options: list[str],
 ) -> None:
     """No split at which the server is too slow alone, none at which it is off."""
-    answer = api.post(URL, {"jobs": PAIR, "constraints": constraints})
-    assert answer == command(monkeypatch, tmp_path, *options)
+    wanted = {"jobs": PAIR, "constraints": constraints, "objective": "throughput"}
+    answer = api.post(URL, wanted)
+    assert answer == command(monkeypatch, tmp_path, *options, "--objective", "throughput")
     assert answer["choice"]["way"] != "exclusive"
     if "max_p99_ms" in constraints:
         slow = [o for o in answer["candidates"] if o["share_a_percent"] <= 30]

@@ -12,6 +12,8 @@ export const FLAGS = {
   "wrong-results": "a job reported a result that is not finite",
   "results-differ": "a job's results are further from those at the full GPU than it tolerates",
   "results-only": "too short for rates: measured to read the job's results",
+  "limit-broken": "a process computed on the GPU that was not under its limit, or of no job",
+  "too-fast": "a job of a launch made far more progress than its profile says of its share alone",
   "failed": "a job of the pair failed: there are no rates",
   "degenerate-data": "too little energy for the work: results are likely wrong, such as NaN",
   "results-unread": "a half-precision job at a count of SMs where the check of this GPU model found wrong results, and its own results were not read",

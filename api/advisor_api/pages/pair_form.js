@@ -3,6 +3,9 @@
 import { field, html, select } from "./elements.js";
 import { DEFAULT_OBJECTIVE, OBJECTIVES } from "./pair_view.js";
 
+// Of several GPU models the one that the service takes where nothing else is said.
+export const BUNDLED_MODEL = "NVIDIA H200";
+
 // The form; `onchange` gets each new question.
 export function questionForm(rows, query, onchange) {
   const names = [...new Set(rows.map((row) => row.job))];
@@ -104,7 +107,8 @@ function common(rows, a, b) {
 
 function checkGpu(state, rows) {
   const models = common(rows, state.a, state.b);
-  if (!models.includes(state.gpu)) state.gpu = models[0] ?? null;
+  if (models.includes(state.gpu)) return;
+  state.gpu = models.includes(BUNDLED_MODEL) ? BUNDLED_MODEL : (models[0] ?? null);
 }
 
 function question(state) {
