@@ -213,7 +213,8 @@ def _terminate(shim: int) -> None:
         except OSError:
             continue
         try:
-            if pid in _children(parent):
+            # Those whose parent has ended since are children of the shim.
+            if pid in _children(parent) or pid in _children(shim):
                 signal.pidfd_send_signal(pinned, signal.SIGTERM)
         except OSError:
             pass

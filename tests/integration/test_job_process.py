@@ -129,10 +129,10 @@ def test_process_without_variables_in_its_own_session_is_ended(
 
 def test_polite_request_reaches_every_process(start: Start, tmp_path: Path) -> None:
     """Workers of workers may put their things in order."""
-    inner = f"trap 'touch {tmp_path}/asked; exit' TERM; while :; do sleep 0.02; done"
+    waiting = f"touch {tmp_path}/ready; while :; do sleep 0.02; done"
+    inner = f"trap 'touch {tmp_path}/asked; exit' TERM; {waiting}"
     process = start("sh", "-c", f'sh -c "sh -c \\"{inner}\\" & wait" & wait')
-    assert wait_until(lambda: len(process.pids()) >= 3, 10)
-    time.sleep(0.2)
+    assert wait_until((tmp_path / "ready").exists, 10)
     process.terminate()
     assert wait_until(lambda: process.over, 10)
     assert (tmp_path / "asked").exists()
