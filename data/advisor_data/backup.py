@@ -203,10 +203,10 @@ def _raw(engine: Engine) -> Generator[sqlite3.Connection]:
     try:
         with store_errors(engine.url):
             pooled = engine.raw_connection()
-        connection = pooled.driver_connection
-        assert isinstance(connection, sqlite3.Connection)
-        yield connection
-        pooled.close()
+        with closing(pooled):
+            connection = pooled.driver_connection
+            assert isinstance(connection, sqlite3.Connection)
+            yield connection
     finally:
         engine.dispose()
 
