@@ -11,6 +11,7 @@ GPU), beside one after the other. Results are read where jobs report them.
 
 import argparse
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -60,10 +61,13 @@ def _measure(options: argparse.Namespace) -> list[Seen]:
     seen: list[Seen] = []
     alone: dict[str, Seen] = {}
     for pair in (tuple(text.split("+")) for text in options.pairs):
-        for job in pair:
-            if job not in alone:
-                alone[job] = _alone(job, options.gpu)
-        seen += _launches(pair[0], pair[1], alone, options)
+        try:
+            for job in pair:
+                if job not in alone:
+                    alone[job] = _alone(job, options.gpu)
+            seen += _launches(pair[0], pair[1], alone, options)
+        except RuntimeError as error:
+            print(f"left out {' + '.join(pair)}: {error}", file=sys.stderr)
         if options.json:
             options.json.write_text(json.dumps(seen, indent=1) + "\n")
     return seen
@@ -104,10 +108,12 @@ def _in_order(observation: Seen, first: str) -> Seen:
     """With the jobs as they were named, not by their names."""
     if observation["job_a"] == first:
         return observation
-    ends = {"_a": "_b", "_b": "_a"}
-    swapped = {name[:-2] + ends[name[-2:]] for name in observation if name[-2:] in ends}
-    turned = {name: observation[name[:-2] + ends[name[-2:]]] for name in swapped}
-    return {**observation, **turned}
+    return {_other_side(name): value for name, value in observation.items()}
+
+
+def _other_side(name: str) -> str:
+    """`rate_b` of `rate_a`, `solo_power_a_w` of `solo_power_b_w`."""
+    return re.sub("_([ab])(?=_|$)", lambda found: "_b" if found[1] == "a" else "_a", name)
 
 
 def _predicted(option: Mapping[str, Any], answer: Mapping[str, Any]) -> Seen:
@@ -123,7 +129,7 @@ def _advisor(*arguments: str, stream: bool = False) -> Any:
     command = [sys.executable, "-m", "advisor.cli", *arguments, "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"{' '.join(arguments)}: {done.stdout.splitlines()[-1:]}")
+        raise RuntimeError(f"{' '.join(arguments)}: {done.stdout.splitlines()[-1:]}")
     return json.loads(done.stdout.splitlines()[-1] if stream else done.stdout)
 
 

@@ -77,15 +77,21 @@ def answers(args: argparse.Namespace) -> Service:
     model, shape = llm.build_model(args)
     first = torch.randint(shape.vocabulary, (args.batch, 1))
     tokens, position = first.clone(), torch.zeros(1, dtype=torch.int64)
-    step = _graphs(lambda n: llm.next_token(model, tokens[:n], position, args.size), args)
+
+    def begin() -> None:
+        tokens.copy_(first)
+        position.zero_()
+
+    # A step leaves what it sampled in the cache, and samples depend on the number of SMs: before
+    # the result is taken, nothing but first steps may have run.
+    step = _graphs(lambda n: llm.next_token(model, tokens[:n], position, args.size), args, begin)
 
     def launch(requests: int) -> None:
         for _ in range(ANSWER_TOKENS):
             step(requests)
 
     def first_chances(requests: int) -> torch.Tensor:
-        tokens.copy_(first)
-        position.zero_()
+        begin()
         return step(requests).clone()
 
     # The chances, not the tokens: rounding can turn one sample into another.
@@ -147,20 +153,30 @@ def _bert(network: torch.nn.Module) -> Callable[..., torch.Tensor]:
     return forward
 
 
-def _graphs(step: Step, args: argparse.Namespace) -> Step:
-    """The step for any number of requests, as the graph of the next size; on the CPU as it is."""
+def _graphs(
+    step: Step, args: argparse.Namespace, begin: Callable[[], object] = lambda: None
+) -> Step:
+    """The step for any number of requests, as the graph of the next size; on the CPU as it is.
+
+    Args:
+        step: Runs once before each capture.
+        args: The command line.
+        begin: Called before that.
+    """
     if args.device == "cpu":
         return step
     pool = torch.cuda.graph_pool_handle()
     outputs: dict[int, torch.Tensor] = {}
 
-    def into(size: int) -> None:
-        outputs[size] = step(size)
+    def graph(size: int) -> Callable[[], None]:
+        def into() -> None:
+            outputs[size] = step(size)
+
+        begin()
+        return llm.captured(into, pool)
 
     # The largest first: the smaller ones then fit into its memory.
-    graphs = {
-        size: llm.captured(lambda size=size: into(size), pool) for size in _sizes(args.batch)[::-1]
-    }
+    graphs = {size: graph(size) for size in _sizes(args.batch)[::-1]}
 
     def replay(requests: int) -> torch.Tensor:
         size = min(size for size in graphs if size >= requests)

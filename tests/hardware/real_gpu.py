@@ -7,7 +7,9 @@ import sys
 from typing import Any
 
 from advisor.gpu import Gpu
+from advisor.runtime.processes import wait_until
 from advisor_profiling.live import find_gpu
+from advisor_profiling.nvml import compute_pids
 
 GPU = os.environ.get("ADVISOR_TEST_GPU", "0")
 """Index or UUID."""
@@ -21,6 +23,12 @@ _ON_A_GPU = ("launch", "profile", "colocate")
 def the_gpu() -> Gpu:
     """As its driver describes it; `units_total` is None."""
     return find_gpu(GPU)
+
+
+def nobody_computes() -> bool:
+    """Whether the GPU is free within 10 s; who starts on another GPU of the host is listed too."""
+    uuid = the_gpu().uuid
+    return wait_until(lambda: compute_pids(uuid) == [], 10)
 
 
 def advisor(*arguments: str) -> list[str]:

@@ -15,11 +15,10 @@ from pathlib import Path
 
 import pytest
 from launch_server import LaunchServer
-from real_gpu import GPU, SAFE_SPLIT, the_gpu
+from real_gpu import GPU, SAFE_SPLIT, nobody_computes
 
 from advisor.gpu import units_for_percent
 from advisor_data.service_state import open_service_state
-from advisor_profiling.nvml import compute_pids
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
@@ -82,7 +81,7 @@ def test_recommended_pair_is_launched_over_http(service: Service) -> None:
     for quantity in ("rate_a", "rate_b", "power_w", "work_per_joule"):
         ratio = seen[quantity] / seen[f"predicted_{quantity}"]
         print(f"{quantity}: {ratio:.3f} of the prediction")
-    assert compute_pids(the_gpu().uuid) == []
+    assert nobody_computes()
 
 
 def test_launch_goes_on_while_the_service_is_killed(service: Service) -> None:

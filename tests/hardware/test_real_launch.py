@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_gpu import SAFE_SPLIT, advisor, run_json, the_gpu
+from real_gpu import SAFE_SPLIT, advisor, nobody_computes, run_json
 
 from advisor.gpu import units_for_percent
 from advisor_data import open_store
-from advisor_profiling.nvml import compute_pids
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
@@ -31,10 +30,6 @@ def run(*arguments: str, code: int = 0) -> dict[str, Any]:
     last = run_json(*arguments, code=code)
     print(json.dumps({k: v for k, v in last.items() if k != "forecast"}, indent=1))
     return last
-
-
-def computing() -> list[int]:
-    return compute_pids(the_gpu().uuid)
 
 
 def test_recommended_split_is_proven_and_observed(home: Path) -> None:
@@ -83,14 +78,11 @@ def test_killed_supervisor_leaves_nothing_on_the_gpu(home: Path) -> None:
     """Kill -9 in the middle: the jobs end, and the next launch starts as if nothing had been."""
     started = run("launch", "triad", "gemm", "--split", SAFE_SPLIT, "--detach")
     os.kill(started["supervisor_pid"], signal.SIGKILL)
-    deadline = time.monotonic() + 60
     time.sleep(1)
     assert run("launches", "show", started["launch_id"])["code"] == "supervisor-gone"
     again = run("launch", "triad", "gemm", "--split", SAFE_SPLIT, "--duration", "3")
     assert again["state"] == "stopped", (again["code"], again["cause"])
-    while (left := computing()) and time.monotonic() < deadline:
-        time.sleep(0.5)
-    assert left == []
+    assert nobody_computes()
     assert home.exists()
 
 
@@ -128,4 +120,4 @@ def test_unsafe_split_is_refused_and_watched_where_it_is_allowed(home: Path) -> 
     assert any(text.endswith("launched as asked, and watched") for text in last["warnings"])
     (seen,) = last["observations"]
     assert {"wrong-results", "results-differ"} & set(seen["flags"])
-    assert computing() == []
+    assert nobody_computes()

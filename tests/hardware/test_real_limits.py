@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 from host import FAKES
-from real_gpu import run_json, the_gpu
+from real_gpu import nobody_computes, run_json
 
 from advisor.runtime.processes import marked_pids, wait_until
-from advisor_profiling.nvml import compute_pids
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
@@ -58,7 +57,7 @@ def test_limit_that_is_broken_ends_the_launch(jobs: Path, way: str) -> None:
     status = json.loads(file.read_text())
     assert status["code"] == "limit-broken", status["cause"]
     assert marked_pids({"TOKEN": str(jobs)}) == []
-    assert wait_until(lambda: compute_pids(the_gpu().uuid) == [], 10)
+    assert nobody_computes()
 
 
 def test_nobody_outlives_a_launch(jobs: Path) -> None:

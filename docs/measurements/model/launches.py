@@ -3,11 +3,11 @@
     .venv/bin/python docs/measurements/model/launches.py
     .venv/bin/python docs/measurements/model/launches.py model
 
-Each launch of ../launch-pairs.json at a split, on a card and day of its own, against what the
-bundled model, or the one in that folder, says of it today. Launches in which a job ran at an
-unsafe count of SMs are left out: it computed something else. All are of one card, so what they
-hold says how unlucky a card may be, and little of the others: that is in `advisor evaluate`, by
-workload, run and card.
+Each launch of ../launch-pairs.json and ../same-work.json at a split, on a card and day of its own,
+against what the bundled model, or the one in that folder, says of it today. Launches in which a job
+ran at an unsafe count of SMs are left out: it computed something else. They are of three cards, so
+what they hold says how unlucky a card may be, and little of the others: that is in `advisor
+evaluate`, by workload, run and card.
 """
 
 import json
@@ -22,7 +22,7 @@ from advisor_data.bundled import bundled_solo_points
 from advisor_models.onnx_predictor import OnnxPredictor
 
 HERE = Path(__file__).resolve().parent
-LAUNCHES = HERE.parent / "launch-pairs.json"
+MEASUREMENTS = HERE.parent
 BUNDLED = HERE.parents[2] / "models/advisor_models/bundled"
 
 Told: TypeAlias = tuple[str, str, Interval, float]
@@ -32,9 +32,7 @@ Told: TypeAlias = tuple[str, str, Interval, float]
 def main() -> None:
     """A line for each number, then what is held of each."""
     predictor = OnnxPredictor(Path(sys.argv[1]) if len(sys.argv) > 1 else BUNDLED)
-    told = [
-        line for o in json.loads(LAUNCHES.read_text("utf-8")) for line in compared(o, predictor)
-    ]
+    told = [line for launch in recorded() for line in compared(launch, predictor)]
     print("| launch | of | expected | observed | off | within |\n|" + " --- |" * 6)
     for launch, what, expected, observed in told:
         between = f"{expected.value:.4g} ({expected.low:.4g} to {expected.high:.4g})"
@@ -47,6 +45,14 @@ def main() -> None:
         off = sum(observed / expected.value - 1 for expected, observed in its) / len(its)
         held = sum(_holds(expected, observed) for expected, observed in its) / len(its)
         print(f"| {what} | {len(its)} | {100 * off:+.1f} % | {100 * held:.0f} % |")
+
+
+def recorded() -> Iterator[dict[str, Any]]:
+    """What was observed in each launch."""
+    yield from json.loads((MEASUREMENTS / "launch-pairs.json").read_text("utf-8"))
+    for launch in json.loads((MEASUREMENTS / "same-work.json").read_text("utf-8")):
+        # Every job reported its results at its count, and they were right.
+        yield {**launch["observed"], "door": "command", "jobs_at_unsafe_counts": []}
 
 
 def compared(o: dict[str, Any], predictor: OnnxPredictor) -> Iterator[Told]:
