@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from launched import groups_are_bounded
 
 from advisor.errors import JobError
 from advisor.gpu import Gpu, Share
@@ -222,11 +223,7 @@ def test_supervisor_that_is_killed_takes_everybody_along(tmp_path: Path) -> None
 @pytest.fixture
 def bounded(tmp_path: Path) -> Iterator[Callable[[str], RunningJob]]:
     """Starts jobs in groups that the kernel bounds."""
-    probe = cgroup.make_cgroup(GROUP, BOUNDS)
-    is_bounded = probe is not None and (probe / "memory.max").exists()
-    if probe is not None:
-        cgroup.remove_cgroup(probe)
-    if not is_bounded:
+    if not groups_are_bounded():
         pytest.skip("control groups get no bounds here")
     started: list[RunningJob] = []
 
