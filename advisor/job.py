@@ -14,7 +14,7 @@ InputSource = Literal["real", "random", "synthetic"]
 
 _NOT_RUN = (
     *("description", "workdir", "start_timeout_s", "memory_mib"),
-    *("results", "offered_rate"),
+    *("results", "offered_rate", "host_memory_mib", "max_tasks"),
 )
 
 
@@ -85,6 +85,8 @@ class Job:
         memory_mib: GPU memory that it needs, MiB, if known.
         offered_rate: Requests per second that arrive at a job that serves a fixed demand, in its
             unit of progress; None: it works as fast as it can.
+        host_memory_mib: Memory of the host that it may take, MiB; None: nearly all that there is.
+        max_tasks: Processes and threads that it may have; None: thousands (advisor.runtime.bounds).
     """
 
     name: str
@@ -97,6 +99,8 @@ class Job:
     start_timeout_s: float = 180
     memory_mib: int | None = None
     offered_rate: float | None = None
+    host_memory_mib: int | None = None
+    max_tasks: int | None = None
     input: InputData = InputData()
     description: str = ""
 

@@ -261,5 +261,7 @@ _JOB: Mapping[str, read.Reader] = {
     "start_timeout_s": read.number(0, above=True),
     "memory_mib": read.count,
     "offered_rate": read.number(0, above=True),
+    "host_memory_mib": read.count,
+    "max_tasks": read.count,
     "input": _input,
 }

@@ -21,6 +21,9 @@ HOST_FOLDER = Path("/run/advisor")
 SECRETS = ("ADVISOR_DATABASE_URL", "ADVISOR_TOKEN", "PGPASSWORD")
 """Variables that no job and no daemon gets to see."""
 
+_OF_SYSTEMD = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
+"""Variables of the service alone: a job that speaks to systemd would speak for it."""
+
 MIN_SPEED = 0.4
 """Relative speed that every job keeps unless another one is asked for.
 
@@ -75,7 +78,7 @@ class Settings:
 
     def job_environment(self) -> dict[str, str]:
         """The environment without secrets and without the variables that set or lift a limit."""
-        left_out = (*LIMIT_VARIABLES, *SECRETS)
+        left_out = (*LIMIT_VARIABLES, *SECRETS, *_OF_SYSTEMD)
         kept = {k: v for k, v in self.environment.items() if k not in left_out}
         return {**kept, RUNTIME_DIR: str(self.runtime_dir)}
 

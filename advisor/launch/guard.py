@@ -3,7 +3,7 @@
 The shim of a job ends all that came of it when its supervisor is gone, but not in the safe order,
 and it does not notice one that hangs. The supervisor writes a byte now and then; when the pipe
 closes without a farewell, or nothing comes for minutes, this process ends whatever carries the mark
-of the launch.
+of the launch. It answers each byte, so that its supervisor notices a guard that hangs, too.
 
 Run as `python -P -m advisor.launch.guard FOLDER GPU_UUID SILENCE_S [PIPE_DIRECTORY]`.
 """
@@ -14,6 +14,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,6 +31,9 @@ from advisor.settings import python
 SILENCE_S = 300.0
 """Longer than anything that a supervisor waits for: two proofs, or two jobs that will not end."""
 
+ANSWER_S = 60.0
+"""A guard that has not answered for so long is replaced; it has nothing else to do."""
+
 _FAREWELL = b"q"
 
 
@@ -41,6 +45,7 @@ class ProcessGuard:
         backend: What limits the jobs.
         environment: For the guard, without secrets and without the mark.
         silence_s: After this time without a beat the supervisor is taken to hang.
+        answer_s: After this time without an answer the guard is taken to hang.
     """
 
     def __init__(
@@ -49,20 +54,33 @@ class ProcessGuard:
         backend: Backend,
         environment: Mapping[str, str],
         silence_s: float = SILENCE_S,
+        answer_s: float = ANSWER_S,
     ) -> None:
         pipe_dir = [str(backend.control.pipe_dir)] if isinstance(backend, MpsBackend) else []
         self._arguments = [str(folder), backend.gpu.uuid, str(silence_s), *pipe_dir]
-        self._environment = dict(environment)
+        self._environment, self._answer_s = dict(environment), answer_s
+        self._asked_s: float | None = None
         self._process = self._start()
 
     def beat(self) -> bool:
         """Say that the supervisor lives; whether the guard was gone, and another one watches."""
-        gone = self._process.poll() is not None
+        gone = self._process.poll() is not None or self._hangs()
         if gone:
+            self._process.kill()
+            self._process.communicate()
             known_children.discard(self._process.pid)
-            self._process = self._start()
+            self._asked_s, self._process = None, self._start()
         self._write(b".")
+        # The first one without an answer: a supervisor that was busy itself asks anew here.
+        self._asked_s = self._asked_s or time.monotonic()
         return gone
+
+    def _hangs(self) -> bool:
+        assert self._process.stdout is not None
+        with contextlib.suppress(BlockingIOError):
+            if os.read(self._process.stdout.fileno(), 65536):
+                self._asked_s = None
+        return self._asked_s is not None and time.monotonic() - self._asked_s > self._answer_s
 
     def close(self) -> None:
         """The jobs are over: nothing is left to do for the guard."""
@@ -78,13 +96,15 @@ class ProcessGuard:
             [python(), "-P", "-m", "advisor.launch.guard", *self._arguments],
             env=self._environment,
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             start_new_session=True,
         )
         known_children.add(process.pid)
         assert process.stdin is not None
+        assert process.stdout is not None
         # A guard that was stopped must not stop its supervisor.
-        os.set_blocking(process.stdin.fileno(), False)
+        for file in (process.stdin, process.stdout):
+            os.set_blocking(file.fileno(), False)
         return process
 
     def _write(self, data: bytes) -> None:
@@ -117,6 +137,9 @@ def _farewell(silence_s: float) -> bool:
             return True
         if not data:
             return False
+        # A supervisor that was killed does not hear it.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(1, b".")
     return False
 
 

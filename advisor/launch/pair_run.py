@@ -91,7 +91,7 @@ class PairRun:
 
     def _beat(self, guard: Guard) -> None:
         if guard.beat():
-            self._board.warn("the guard of this launch was killed; another one watches now")
+            self._board.warn("the guard of this launch was killed or hung; another one watches now")
 
     def _watch(self, jobs: tuple[RunningJob, RunningJob], backend: Backend, guard: Guard) -> Ending:
         started_at = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,7 +1,9 @@
 """A control group for each job, where this process may make them (cgroup v2, Linux 5.14 or newer).
 
-A supervisor may do so in a container, as root, or in a systemd unit with `Delegate=yes`. No
-controller is asked for: `cgroup.kill` ends all members at once and works without any.
+A supervisor may do so in a container, as root, or in a systemd unit with `Delegate=yes`. There
+`cgroup.kill` ends all members at once. The kernel bounds processes and memory only of groups next
+to which no process is. Nobody is moved for that: whoever delegates a group to us starts us in a
+group `advisor-supervisors` in it (deploy/advisor.service), and jobs get theirs beside that.
 """
 
 import os
@@ -9,6 +11,11 @@ import secrets
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+
+from advisor.runtime.bounds import CONTROLLERS, Bounds, set_bounds
+
+OURS = "advisor-supervisors"
+"""Name of the group of our own processes, in one that was delegated to us."""
 
 _PREFIX = "advisor-"
 
@@ -18,25 +25,27 @@ def cgroup_prefix(gpu_uuid: str, runtime_dir: str) -> str:
     return f"{_PREFIX}{sha256(f'{gpu_uuid} {runtime_dir}'.encode()).hexdigest()[:16]}-"
 
 
-def make_cgroup(prefix: str) -> Path | None:
-    """A new control group below our own; None where none may be made."""
-    if (own := _own()) is None:
+def make_cgroup(prefix: str, bounds: Bounds) -> Path | None:
+    """A new control group, bounded where the kernel lets us; None where none may be made."""
+    if (place := _place()) is None:
         return None
-    path = own / f"{prefix}{secrets.token_hex(4)}"
+    _ask_for_controllers(place)
+    path = place / f"{prefix}{secrets.token_hex(4)}"
     try:
         path.mkdir()
     except OSError:
         return None
     if (path / "cgroup.kill").exists() and os.access(path / "cgroup.procs", os.W_OK):
+        set_bounds(path, bounds)
         return path
     remove_cgroup(path)
     return None
 
 
 def left_cgroups(prefix: str) -> list[Path]:
-    """Control groups below our own with such names; the caller holds the lock of the GPU."""
-    own = _own()
-    return [] if own is None else sorted(own.glob(f"{prefix}*"))
+    """Control groups of jobs with such names; the caller holds the lock of the GPU."""
+    place = _place()
+    return [] if place is None else sorted(place.glob(f"{prefix}*"))
 
 
 def members(path: Path) -> list[int]:
@@ -69,6 +78,24 @@ def remove_cgroup(path: Path) -> None:
             folder.rmdir()
     with suppress(OSError):
         path.rmdir()
+
+
+def _place() -> Path | None:
+    """Where the control groups of jobs are made."""
+    own = _own()
+    return own.parent if own and own.name == OURS else own
+
+
+def _ask_for_controllers(place: Path) -> None:
+    """Let groups in this one be bounded, where the kernel allows it."""
+    # A group with processes in it that asks for `pids` alone would take no process below it any
+    # more. Only the root of all groups, which has no type, may have both.
+    if (place / "cgroup.type").exists() and members(place):
+        return
+    with suppress(OSError):
+        there = (place / "cgroup.controllers").read_text().split()
+        wanted = " ".join(f"+{name}" for name in CONTROLLERS if name in there)
+        (place / "cgroup.subtree_control").write_text(wanted)
 
 
 def _own() -> Path | None:

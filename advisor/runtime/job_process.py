@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from advisor.runtime.bounds import Bounds, met_bound
 from advisor.runtime.cgroup import kill_cgroup, make_cgroup, members, remove_cgroup
 from advisor.runtime.ending import end_until_none, known_children, orphans, signal_if
 from advisor.runtime.processes import descendants, marked_pids
@@ -32,6 +33,7 @@ class JobProcess:
         mark: Variables that no other job has; its processes are found by them where its shim was
             killed.
         group: How the name of its control group begins.
+        bounds: What it may take of the host, where it has a control group.
 
     Raises:
         OSError: the command cannot be started.
@@ -45,8 +47,10 @@ class JobProcess:
         output: Path,
         mark: Mapping[str, str],
         group: str,
+        bounds: Bounds,
     ) -> None:
-        self._mark, self._cgroup = mark, make_cgroup(group)
+        self._mark, self._cgroup, self._bounds = mark, make_cgroup(group, bounds), bounds
+        self._met_bound: str | None = None
         self._status: int | None = None
         self._said: dict[str, str] = {}
         self._line = b""
@@ -90,6 +94,13 @@ class JobProcess:
             self._is_over, self._is_lost = True, False
         return self._is_over
 
+    @property
+    def met_bound(self) -> str | None:
+        """Which bound of its control group it met, and what to do; None: none, or it has none."""
+        if self._cgroup and self._met_bound is None:
+            self._met_bound = met_bound(self._cgroup, self._bounds)
+        return self._met_bound
+
     def pids(self) -> list[int]:
         """Living processes of the job."""
         self._listen()
@@ -129,6 +140,8 @@ class JobProcess:
             self._shim.wait()
             known_children.discard(self._shim.pid)
         if self._cgroup:
+            # Its counts go with it.
+            self._met_bound = self.met_bound
             remove_cgroup(self._cgroup)
 
     def _start(self, order: dict[str, object]) -> None:

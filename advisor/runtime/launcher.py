@@ -12,6 +12,7 @@ from advisor.gpu import Share
 from advisor.job import Job
 from advisor.progress import FILE_BYTES, HOLD
 from advisor.runtime.backend import Backend, Granted
+from advisor.runtime.bounds import bounds_of
 from advisor.runtime.cgroup import cgroup_prefix
 from advisor.runtime.ending import end_cgroups, end_marked
 from advisor.runtime.job_process import JobProcess
@@ -66,6 +67,7 @@ class Proven:
                 self.folder / "output.log",
                 {PROGRESS_MARK: str(self.folder / "progress")},
                 cgroup_prefix(self.backend.gpu.uuid, self.environment.get(RUNTIME_DIR, "")),
+                bounds_of(self.job),
             )
         except OSError as error:
             raise JobError(

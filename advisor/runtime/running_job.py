@@ -132,7 +132,7 @@ class RunningJob:
         """
         status = self.exit_code
         if status is not None:
-            raise self._error(*_explain(status, self.tail()))
+            raise self._error(*_explain(status, self.tail(), self._process.met_bound))
 
     def check_limit(self) -> None:
         """Check that the running job is itself under its limit; stops it when it is not.
@@ -231,8 +231,10 @@ class RunningJob:
         )
 
 
-def _explain(status: int, tail: str) -> tuple[str, str]:
+def _explain(status: int, tail: str, met_bound: str | None) -> tuple[str, str]:
     how = f"was ended by signal {-status}" if status < 0 else f"ended with exit code {status}"
+    if met_bound and status:
+        return how, met_bound
     lower = tail.lower()
     if "out of memory" in lower:
         return how, "the GPU or the host ran out of memory; use a smaller batch"

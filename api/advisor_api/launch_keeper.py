@@ -4,7 +4,6 @@ A thread of the service, which looks about once a second. Everything it does is 
 it is done, so the next service of the home goes on where one was killed.
 """
 
-import math
 import threading
 import time
 from collections.abc import Generator
@@ -33,7 +32,8 @@ from advisor_data.service_state import LaunchRow
 LOOK_S = 1.0
 
 HALF_S = 3.0
-"""Whoever asked for a launch makes its folder and starts its supervisor in less time."""
+"""Whoever asked for a launch makes its folder and starts its supervisor in less time. Nobody waits
+longer, however far the clock was set back."""
 
 TRIES = 5
 """Supervisors that are started for a launch before it is given up; each gets longer to begin."""
@@ -62,6 +62,7 @@ class Keeper:
         self._settled = set[str]()
         self._rows = dict[str, LaunchRow]()
         self._started = dict[str, tuple[int, float]]()
+        self._first_seen = dict[str, float]()
         self._said = dict[str, str]()
         self._lost = False
 
@@ -83,6 +84,8 @@ class Keeper:
         )
         self._rows = {row.launch_id: row for row in active}
         folders = {folder.launch_id: folder for folder in list_folders(self._root)}
+        there = self._rows.keys() | folders.keys()
+        self._first_seen = {one: at_s for one, at_s in self._first_seen.items() if one in there}
         for launch_id in folders.keys() - self._settled:
             self._guarded(launch_id, folders[launch_id])
         for launch_id in self._rows.keys() - folders.keys():
@@ -118,7 +121,7 @@ class Keeper:
         if row.state != "accepted":
             gone = "the folder of the launch is gone, and nobody can tell what became of it"
             fail(row, self._state, "supervisor-gone", gone)
-        elif self._may_start and _age_s(row) > HALF_S:
+        elif self._may_start and not self._is_young(row.launch_id, _moment_of(row)):
             try:
                 begin(row, self._state, self._settings)
             except ValueError as error:
@@ -161,22 +164,33 @@ class Keeper:
 
     def _start_again(self, folder: LaunchFolder, row: LaunchRow) -> None:
         """A folder that no supervisor has claimed: start one, unless one may just be beginning."""
-        tries, since = self._started.get(folder.launch_id, (0, _made_at(folder)))
+        tries, since_s = self._started.get(folder.launch_id, (0, 0.0))
+        if tries:
+            may_be_starting = time.monotonic() - since_s < HALF_S * (tries + 1)
+        else:
+            may_be_starting = self._is_young(folder.launch_id, _made_at(folder))
         if folder.stop_asked():
             close_unclaimed(folder, "stopped")
-        elif not self._may_start or time.time() - since < HALF_S * (tries + 1):
+        elif not self._may_start or may_be_starting:
             return
         elif tries >= TRIES:
             cause = f"its supervisor did not begin, though it was started {tries} times"
             close_unclaimed(folder, "failed", "supervisor-gone", cause)
         else:
-            self._started[folder.launch_id] = (tries + 1, time.time())
+            self._started[folder.launch_id] = (tries + 1, time.monotonic())
             begin(row, self._state, self._settings)
+
+    def _is_young(self, launch_id: str, made_s: float) -> bool:
+        """Whether who asked for a launch, at this moment of the clock, may just be beginning it."""
+        now_s = time.monotonic()
+        seen_s = now_s - self._first_seen.setdefault(launch_id, now_s)
+        # One from the future is of before the clock was set back.
+        return 0 <= time.time() - made_s < HALF_S and seen_s < HALF_S
 
     def _settle(self, launch_id: str) -> None:
         self._settled.add(launch_id)
         self._observations.forget(launch_id)
-        for known in (self._started, self._said):
+        for known in (self._started, self._said, self._first_seen):
             known.pop(launch_id, None)
 
     def _say_lost(self, error: StoreError) -> None:
@@ -233,7 +247,5 @@ def _made_at(folder: LaunchFolder) -> float:
         raise InputError(f"the launch {folder.launch_id} has no readable spec") from error
 
 
-def _age_s(row: LaunchRow) -> float:
-    age_s = time.time() - datetime.fromisoformat(row.created_at).timestamp()
-    # A row from the future is of before the clock was set back.
-    return age_s if age_s >= 0 else math.inf
+def _moment_of(row: LaunchRow) -> float:
+    return datetime.fromisoformat(row.created_at).timestamp()

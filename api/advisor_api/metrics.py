@@ -77,7 +77,10 @@ class Metrics:
         """Show which model is in use, and how old it is."""
         self._model.clear()
         self._model.labels(model.version).set(1)
-        self._model_age.set(time.time() - datetime.fromisoformat(model.created_at).timestamp())
+        made_s = datetime.fromisoformat(model.created_at).timestamp()
+        # Asked each time: a service runs for months. A clock that was set back makes nobody younger
+        # than new.
+        self._model_age.set_function(lambda: max(0.0, time.time() - made_s))
 
     @contextmanager
     def of_engine(self, engine: Engine) -> Generator[None]:

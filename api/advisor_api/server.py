@@ -23,6 +23,7 @@ from advisor_api.listening import BACKLOG, listening
 from advisor_api.metrics import Metrics
 from advisor_api.options import ServeOptions, check_options
 from advisor_api.protocol import Connections, LimitedProtocol
+from advisor_api.systemd import Systemd
 
 _SPARE_FILES = 256
 """Files that are no connections: the database, logs, folders of launches."""
@@ -67,7 +68,8 @@ def serve(
             timeout_graceful_shutdown=round(real.drain_s),
         )
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-            server = _Server(config, real, app.state.metrics, tls, started)
+            systemd = Systemd(settings.environment)
+            server = _Server(config, real, app.state.metrics, tls, systemd, started)
             runner.run(_answer(server, app, listener))
 
 
@@ -80,10 +82,12 @@ class _Server(uvicorn.Server):
         options: ServeOptions,
         metrics: Metrics,
         tls: ssl.SSLContext | None,
+        systemd: Systemd,
         started: Callable[[ServeOptions], None],
     ) -> None:
         super().__init__(config)
         self._options, self._tls, self._started = options, tls, started
+        self._systemd = systemd
         self._connections = Connections(options, metrics)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -107,10 +111,16 @@ class _Server(uvicorn.Server):
         self.started = True
         _spare_garbage_collection()
         self._started(self._options)
+        self._systemd.ready(f"listens on {self._options.url}")
 
     async def on_tick(self, counter: int) -> bool:
         self._connections.sweep()
+        self._systemd.turn()
         return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._systemd.stopping()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:

@@ -20,6 +20,8 @@ import yaml
 from serving import Served, serving
 
 from advisor.client import Client
+from advisor.runtime.bounds import CONTROLLERS
+from advisor.runtime.cgroup import OURS
 from advisor.runtime.lock import gpu_lock
 from advisor.settings import HOST_FOLDER, read_settings
 
@@ -68,7 +70,14 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     text = (DEPLOY / "advisor.service").read_text()
     # The command is checked for being there, and it is installed where the unit is.
     (tmp_path / "advisor.service").write_text(text.replace("/opt/advisor/bin/advisor", "/bin/true"))
-    assert run(verify, "verify", "--man=no", tmp_path / "advisor.service") == ""
+    said = run(verify, "verify", "--man=no", tmp_path / "advisor.service").splitlines()
+    # Debian 12 has 252. What it does not know, it leaves out; the unit says what then.
+    newer = "'DelegateSubgroup'"
+    assert [line for line in said if newer not in line or systemd_version() >= 254] == []
+
+
+def systemd_version() -> int:
+    return int(run("systemd-analyze", "--version").split()[1])
 
 
 def test_the_unit_stays_hardened() -> None:
@@ -96,6 +105,14 @@ def test_launches_outlive_the_unit() -> None:
     assert settings["Restart"] == ["on-failure"]
 
 
+def test_the_unit_lets_jobs_have_bounded_control_groups() -> None:
+    """They lie beside the group of our own processes, under the name that is looked for."""
+    settings = unit()
+    assert set(settings["Delegate"][0].split()) == set(CONTROLLERS)
+    assert settings["DelegateSubgroup"] == [OURS]
+    assert "ProtectControlGroups" not in settings
+
+
 def test_the_unit_leaves_gpus_in_reach() -> None:
     """What would hide devices, user ids, or the MPS daemon and the locks of the host is off."""
     settings = unit()
@@ -110,10 +127,20 @@ def test_the_unit_leaves_gpus_in_reach() -> None:
 def test_the_unit_can_write_where_it_is_told_to() -> None:
     """The folders that its variables name are made for it."""
     settings = unit()
-    variables = dict(text.split("=", 1) for text in settings["Environment"])
+    variables = dict(text.strip('"').split("=", 1) for text in settings["Environment"])
     assert variables["ADVISOR_HOME"] == f"/var/lib/{settings['StateDirectory'][0]}"
     assert variables["ADVISOR_RUNTIME_DIR"] == f"/run/{settings['RuntimeDirectory'][0]}"
     assert variables["ADVISOR_JOBS"].startswith(f"/etc/{settings['ConfigurationDirectory'][0]}/")
+    option, path = variables["ADVISOR_SERVE_OPTIONS"].split()
+    assert option == "--socket"
+    assert f"d {Path(path).parent}" in (DEPLOY / "advisor.tmpfiles.conf").read_text()
+
+
+def test_systemd_notices_a_service_that_hangs() -> None:
+    """And waits for one that raises its database."""
+    settings = unit()
+    assert settings["Type"] == ["notify"]
+    assert settings["WatchdogSec"] == ["30"]
 
 
 def test_the_group_shares_a_folder_for_locks_and_nobody_else_enters(
@@ -125,12 +152,15 @@ def test_the_group_shares_a_folder_for_locks_and_nobody_else_enters(
         pytest.skip("needs root, whose folders they are")
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/group").write_text("root:x:0:\nadvisor:x:54323:\n")
-    (tmp_path / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\n")
+    users = "root:x:0:0::/:/bin/sh\nadvisor:x:54322:54323::/:/bin/sh\n"
+    (tmp_path / "etc/passwd").write_text(users)
     run(made, "--create", f"--root={tmp_path}", DEPLOY / "advisor.tmpfiles.conf")
     folder = tmp_path / "run/advisor"
     for path in (folder, folder / "locks"):
         found = path.stat()
         assert (found.st_mode & 0o7777, found.st_uid, found.st_gid) == (0o3770, 0, 54323)
+    found = (folder / "api").stat()
+    assert (found.st_mode & 0o7777, found.st_uid, found.st_gid) == (0o750, 54322, 54323)
     monkeypatch.setattr("advisor.settings.HOST_FOLDER", folder)
     settings = read_settings({})
     assert (settings.runtime_dir, settings.lock_dir) == (folder / "0", folder / "locks")

@@ -12,7 +12,8 @@ from typing import Any
 from host import UUID, FakeHost
 
 from advisor.launch.folder import LaunchFolder
-from advisor.runtime.cgroup import cgroup_prefix
+from advisor.runtime.bounds import Bounds
+from advisor.runtime.cgroup import cgroup_prefix, make_cgroup, remove_cgroup
 from advisor.runtime.ending import end_cgroups
 from advisor.typed_json import to_plain
 
@@ -127,6 +128,15 @@ def no_leftovers(host: FakeHost) -> Generator[None]:
         host.control("quit")
         # As the next launch on the GPU would.
         end_cgroups(cgroup_prefix(UUID, str(host.folder / "run")))
+
+
+def groups_are_bounded() -> bool:
+    """Whether the kernel bounds the control groups of jobs here."""
+    probe = make_cgroup("advisor-probe-", Bounds(100, 100))
+    bounded = probe is not None and (probe / "memory.max").exists()
+    if probe is not None:
+        remove_cgroup(probe)
+    return bounded
 
 
 def daemon_pid(host: FakeHost) -> int:

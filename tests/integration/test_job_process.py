@@ -9,16 +9,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from launched import groups_are_bounded
 
+from advisor.errors import JobError
+from advisor.gpu import Gpu, Share
+from advisor.job import Job
 from advisor.runtime import cgroup, job_process, shim
+from advisor.runtime.backend import Granted
+from advisor.runtime.bounds import Bounds
 from advisor.runtime.cgroup import left_cgroups
 from advisor.runtime.ending import adopting_orphans, end_cgroups
 from advisor.runtime.job_process import JobProcess
+from advisor.runtime.launcher import Proven
 from advisor.runtime.processes import marked_pids, wait_until
+from advisor.runtime.running_job import RunningJob
+from advisor.runtime.uncapped import UncappedBackend
 
 Start = Callable[..., JobProcess]
 
 GROUP = f"advisor-test-{os.getpid()}-"
+BOUNDS = Bounds(tasks=500, memory_mib=500)
 
 CHAIN = """
 import os, signal, sys, time
@@ -44,8 +54,8 @@ def start(
 ) -> Iterator[Start]:
     """Starts jobs whose processes carry TOKEN, with a control group and without."""
     if request.param == "no cgroup":
-        monkeypatch.setattr(cgroup, "_own", no_group)
-    elif (probe := job_process.make_cgroup(GROUP)) is None:
+        monkeypatch.setattr(cgroup, "_place", no_group)
+    elif (probe := job_process.make_cgroup(GROUP, BOUNDS)) is None:
         pytest.skip("no control group may be made here")
     else:
         job_process.remove_cgroup(probe)
@@ -60,6 +70,7 @@ def start(
             tmp_path / "output.log",
             {"MARK": str(tmp_path)},
             GROUP,
+            BOUNDS,
         )
         started.append(process)
         return process
@@ -170,10 +181,12 @@ def test_job_that_is_over_is_never_looked_for_again(
 SUPERVISOR = """
 import os, sys
 from pathlib import Path
+from advisor.runtime.bounds import Bounds
 from advisor.runtime.job_process import JobProcess
 folder, script, group = sys.argv[1:]
 output, mark = Path(folder) / "output.log", {"MARK": folder}
-job = JobProcess(("sh", "-c", script), None, dict(os.environ), output, mark, group)
+command, bounds = ("sh", "-c", script), Bounds(500, 500)
+job = JobProcess(command, None, dict(os.environ), output, mark, group, bounds)
 print(*job.pids(), flush=True)
 sys.stdin.read()
 """
@@ -202,6 +215,83 @@ def test_supervisor_that_is_killed_takes_everybody_along(tmp_path: Path) -> None
     assert wait_until(lambda: alive(tmp_path) == [], shim.ORPHAN_S + 10)
     end_cgroups(GROUP)
     assert left_cgroups(GROUP) == []
+
+
+# bounds
+
+
+@pytest.fixture
+def bounded(tmp_path: Path) -> Iterator[Callable[[str], RunningJob]]:
+    """Starts jobs in groups that the kernel bounds."""
+    if not groups_are_bounded():
+        pytest.skip("control groups get no bounds here")
+    started: list[RunningJob] = []
+
+    def start(code: str) -> RunningJob:
+        job = Job(
+            name="greedy",
+            command=(sys.executable, "-c", code),
+            env=(("TOKEN", str(tmp_path)),),
+            max_tasks=50,
+            host_memory_mib=100,
+        )
+        share, backend = Share(50), UncappedBackend(Gpu(uuid="GPU-bounds-test", model="none"))
+        proven = Proven(
+            job, share, backend, Granted(1, mps=False), {**os.environ, **dict(job.env)}, tmp_path
+        )
+        started.append(proven.start())
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.stop()
+    assert alive(tmp_path) == []
+
+
+def why(running: RunningJob) -> str:
+    with pytest.raises(JobError) as told:
+        running.check()
+    return told.value.why
+
+
+def test_job_that_takes_too_much_memory_is_ended_and_the_reason_is_known(
+    bounded: Callable[[str], RunningJob],
+) -> None:
+    """With all of its processes, also where only a worker took too much."""
+    worker = "a = []\nwhile True: a.append(bytearray(b'x' * 2**20))"
+    running = bounded(
+        f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {worker!r}])\n"
+        "time.sleep(600)"
+    )
+    assert wait_until(lambda: running.exit_code is not None and running.over, 60)
+    assert running.exit_code == -signal.SIGKILL
+    assert "more than its 100 MiB" in why(running)
+    running.stop()
+    assert "more than its 100 MiB" in why(running)
+
+
+def test_fork_bomb_stays_in_its_bound(bounded: Callable[[str], RunningJob], tmp_path: Path) -> None:
+    """Others can still start processes, and it is ended like any other job."""
+    running = bounded(
+        "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError: pass"
+    )
+    assert wait_until(lambda: len(running.pids()) >= 50, 60)
+    assert len(alive(tmp_path)) == 50
+    subprocess.run(["true"], check=True)
+    running.stop()
+    assert alive(tmp_path) == []
+
+
+def test_job_that_gives_up_at_its_bound_of_processes_says_so(
+    bounded: Callable[[str], RunningJob],
+) -> None:
+    """The error of its own library names no number and no way out."""
+    running = bounded(
+        "import threading, time\n"
+        "for _ in range(100): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
+    )
+    assert wait_until(lambda: running.exit_code is not None, 60)
+    assert "its bound of 50 processes and threads" in why(running)
 
 
 # output

@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 from host import FAKES, FakeHost
-from launched import await_end, await_nobody, detached, launch, no_leftovers, processes_of, stop
+from launched import (
+    await_end,
+    await_nobody,
+    detached,
+    groups_are_bounded,
+    launch,
+    no_leftovers,
+    processes_of,
+    stop,
+)
 
 from advisor.runtime.processes import marked_pids, wait_until
 
@@ -75,6 +84,25 @@ def test_nobody_outlives_a_launch_that_says_stopped(
     status = stop(jobs, name)
     assert alive(jobs) == []
     assert (status["state"], status["code"]) == ("stopped", None)
+
+
+def test_launch_says_that_a_job_took_more_memory_than_it_may(jobs: FakeHost) -> None:
+    """It is ended with all of its processes, and its neighbour goes on."""
+    if not groups_are_bounded():
+        pytest.skip("control groups get no bounds here")
+    worker = "import time; time.sleep(2); a = []\nwhile True: a.append(bytearray(b'x' * 2**20))"
+    code = (
+        f"import os, subprocess, sys; subprocess.Popen([sys.executable, '-c', {worker!r}])\n"
+        f"fake = {str(FAKES / 'fake_job.py')!r}; os.execv(sys.executable, [sys.executable, fake])"
+    )
+    environment = {"TOKEN": str(jobs.folder)}
+    command = [sys.executable, "-c", code]
+    jobs.write_job("leaks", command=command, env=environment, host_memory_mib=150)
+    last = launch(jobs, "leaks", "two", *RUNS, "--duration", "10", code=5)
+    assert (last["state"], last["code"]) == ("failed", "job")
+    assert "took more than its 150 MiB of the host's memory" in last["cause"]
+    assert [job["outcome"] for job in last["jobs"]] == ["failed", "stopped"]
+    assert alive(jobs) == []
 
 
 @pytest.mark.skipif(not FREEZER.is_dir() or os.getuid() != 0, reason="needs a freezer, and root")

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,13 @@ from advisor.launch.guard import ProcessGuard
 from advisor.runtime.uncapped import UncappedBackend
 import os
 backend = UncappedBackend(Gpu(uuid="GPU-guard-test", model="None"))
-guard = ProcessGuard(Path(sys.argv[1]), backend, os.environ, silence_s=float(sys.argv[2]))
+guard = ProcessGuard(
+    Path(sys.argv[1]), backend, os.environ, silence_s=float(sys.argv[2]), answer_s=2
+)
 guard.beat()
 print("ready", flush=True)
-sys.stdin.readline()
+while sys.stdin.readline() == "beat\\n":
+    print("replaced" if guard.beat() else "answers", flush=True)
 guard.close()
 """
 
@@ -76,9 +80,36 @@ def test_supervisor_that_ends_well_leaves_nothing_to_do(
 def test_guard_that_is_gone_stops_nobody(tmp_path: Path) -> None:
     """It is a second net; the supervisor goes on without it."""
     with supervisor(tmp_path, silence_s=60) as process:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        (guard,) = map(int, children)
-        os.kill(guard, signal.SIGKILL)
+        os.kill(guard_of(process), signal.SIGKILL)
+        process.communicate("\n", timeout=20)
+    assert process.returncode == 0
+
+
+def guard_of(process: subprocess.Popen[str]) -> int:
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    (guard,) = map(int, children)
+    return guard
+
+
+def beat(process: subprocess.Popen[str]) -> str:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("beat\n")
+    process.stdin.flush()
+    return process.stdout.readline().strip()
+
+
+def test_guard_that_hangs_is_replaced(tmp_path: Path) -> None:
+    """It lives, but would end nobody."""
+    with supervisor(tmp_path, silence_s=60) as process:
+        guard = guard_of(process)
+        # Nothing is asked for longer than an answer may take: that is no guard that hangs.
+        time.sleep(2.5)
+        assert beat(process) == "answers"
+        os.kill(guard, signal.SIGSTOP)
+        assert wait_until(lambda: beat(process) == "replaced", 20, poll_s=0.2)
+        assert guard_of(process) != guard
+        assert wait_until(lambda: beat(process) == "answers", 5)
         process.communicate("\n", timeout=20)
     assert process.returncode == 0
 

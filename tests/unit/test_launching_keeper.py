@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from store_points import point
@@ -41,6 +42,7 @@ PAIR = Pair(
     share_a_percent=30,
     share_b_percent=70,
 )
+DAY_S = 86_400
 LONG_AGO = "2020-01-31T12:00:00+00:00"
 
 
@@ -120,6 +122,31 @@ def test_a_launch_from_before_the_clock_was_set_back_begins(
     asked = service.state.add_launch(replace(row(), created_at="2999-01-31T12:00:00+00:00"))
     Keeper(service, Tally()).look()
     assert spawned == [asked.launch_id]
+
+
+def test_a_clock_that_jumps_neither_delays_nor_hurries_a_launch(
+    service: Service, spawned: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A supervisor gets its time to begin, and is started again when that is over."""
+    asked = service.state.add_launch(row())
+    spec = parse(LaunchSpec, asked.spec.encode())
+    folder = create_folder(service.settings.home / "launches", spec)
+    made_s = (folder.path / "spec.json").stat().st_mtime
+    at = {"monotonic": 100.0, "jump": 0.0}
+    clock = SimpleNamespace(
+        monotonic=lambda: at["monotonic"],
+        time=lambda: made_s + at["monotonic"] - 100 + at["jump"],
+    )
+    monkeypatch.setattr(launch_keeper, "time", clock)
+    keeper = Keeper(service, Tally())
+    started: list[int] = []
+    for monotonic_s, jump_s in (
+        (101, 0), (104, -DAY_S), (104.5, DAY_S), (105, -DAY_S), (109, DAY_S), (111, -DAY_S)
+    ):  # fmt: skip
+        at.update(monotonic=monotonic_s, jump=jump_s)
+        keeper.look()
+        started.append(len(spawned))
+    assert started == [0, 1, 1, 1, 1, 2]
 
 
 def test_a_service_that_may_not_launch_begins_nothing(service: Service, spawned: list[str]) -> None:

@@ -17,6 +17,8 @@ export function history() {
     if (over(launch) || launch.jobs.length < 2 || launch.updated_at === last) return;
     last = launch.updated_at;
     const at = Date.parse(launch.updated_at) / 1000;
+    // The clock of its host was set back.
+    if (readings.length && readings.at(-1).at > at) readings.length = 0;
     readings.push({ at, launch });
     while (readings[0].at < at - KEPT_S) readings.shift();
     if (readings.length < 2) return;

@@ -1,0 +1,121 @@
+"""What the service tells systemd, on a real datagram socket as systemd has one."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from raw_server import environment
+
+from advisor.settings import read_settings
+from advisor_api.systemd import Systemd
+
+WATCHDOG_S = 0.8
+
+SERVICE = """
+import signal, time
+from advisor.cli.app import app
+
+# Python runs it in the thread of the event loop; all others go on.
+signal.signal(signal.SIGUSR1, lambda *_: time.sleep(4))
+app(["serve", "--port", "0"])
+"""
+
+
+@pytest.fixture
+def manager() -> Iterator[socket.socket]:
+    """Where systemd listens."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.settimeout(30)
+        yield listener
+
+
+@contextmanager
+def service(folder: Path, address: str) -> Generator[subprocess.Popen[bytes]]:
+    more = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": str(int(1e6 * WATCHDOG_S))}
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVICE],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment(folder / "home") | more,
+        cwd=folder,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def heard(manager: socket.socket, seconds: float) -> list[str]:
+    """What comes in this time."""
+    found, ends_s = list[str](), time.monotonic() + seconds
+    while (left_s := ends_s - time.monotonic()) > 0:
+        manager.settimeout(left_s)
+        try:
+            found.append(manager.recv(4096).decode())
+        except TimeoutError:
+            break
+    return found
+
+
+@pytest.mark.parametrize("kind", ["file", "abstract"])
+def test_service_says_ready_and_pings_until_it_stops(
+    manager: socket.socket, tmp_path: Path, kind: str
+) -> None:
+    """READY once it listens, more pings than systemd needs, and STOPPING at once."""
+    name = f"@advisor-test-{os.getpid()}" if kind == "abstract" else str(tmp_path / "notify")
+    manager.bind("\0" + name[1:] if kind == "abstract" else name)
+    with service(tmp_path, name) as process:
+        assert manager.recv(4096).startswith(b"READY=1\nSTATUS=listens on http://127.0.0.1:")
+        pings = heard(manager, 4 * WATCHDOG_S)
+        assert set(pings) == {"WATCHDOG=1"}
+        assert len(pings) >= 6
+        process.send_signal(signal.SIGTERM)
+        assert any(text.startswith("STOPPING=1") for text in heard(manager, 3))
+        assert process.wait(20) == 0
+
+
+def test_an_event_loop_that_stands_still_pings_nobody(
+    manager: socket.socket, tmp_path: Path
+) -> None:
+    """Its other threads do not speak for it; when it turns again, it does."""
+    manager.bind(str(tmp_path / "notify"))
+    with service(tmp_path, str(tmp_path / "notify")) as process:
+        assert manager.recv(4096).startswith(b"READY=1")
+        process.send_signal(signal.SIGUSR1)
+        heard(manager, 1.0)
+        assert heard(manager, 2.0) == []
+        assert "WATCHDOG=1" in heard(manager, 4.0)
+
+
+def test_a_ping_for_another_process_is_not_sent(manager: socket.socket, tmp_path: Path) -> None:
+    """WATCHDOG_PID names whom systemd watches; without a watchdog nobody pings at all."""
+    manager.bind(str(tmp_path / "notify"))
+    base = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "1000"}
+    Systemd({**base, "WATCHDOG_PID": "1"}).turn()
+    Systemd({"NOTIFY_SOCKET": base["NOTIFY_SOCKET"]}).turn()
+    assert heard(manager, 0.2) == []
+    Systemd({**base, "WATCHDOG_PID": str(os.getpid())}).turn()
+    assert heard(manager, 0.2) == ["WATCHDOG=1"]
+
+
+def test_where_nobody_listens_nothing_happens(tmp_path: Path) -> None:
+    """Without systemd, and after its socket has gone."""
+    for address in ({}, {"NOTIFY_SOCKET": str(tmp_path / "gone")}):
+        told = Systemd({**address, "WATCHDOG_USEC": "1000"})
+        told.ready("listens")
+        told.turn()
+        told.stopping()
+
+
+def test_jobs_do_not_speak_for_the_service() -> None:
+    """A job that says READY or pings would do so for the unit."""
+    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+    settings = read_settings(dict.fromkeys(names, "1") | {"HOME": "/root"})
+    assert not {*names} & {*settings.job_environment()}
