@@ -23,6 +23,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from advisor.capacity import relative_capacity
 from advisor.gpu import WHOLE
 from advisor.profiles import COLUMNS, Floats, Profile
 
@@ -62,6 +63,7 @@ class Side:
         readings: Each column at the shares, `relative_sm_clock`, which is 1 at the highest clock
             of the profile, and `relative_power`, which is 1 at `full_power_w`; shape (n,).
         relative_rate: Rate for each one on the whole GPU, shape (n,).
+        capacity: The same of what it could do if there were always something to do, shape (n,).
         alone: Features that a job has as `own` and as `other`, each shape (n,).
         shape: Features that a job has as `own` only, each shape (n,).
     """
@@ -70,6 +72,7 @@ class Side:
     shares: Floats
     readings: Mapping[str, Floats]
     relative_rate: Floats
+    capacity: Floats
     alone: Mapping[str, Floats]
     shape: Mapping[str, Floats]
 
@@ -90,6 +93,7 @@ def side(profile: Profile, shares: Sequence[float] | Floats) -> Side:
         asked,
         readings,
         relative_rate,
+        relative_capacity(profile, asked),
         _alone(profile, asked, readings, relative_rate),
         _shape(profile, asked, readings),
     )

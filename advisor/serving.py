@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from advisor.interval import Interval
 from advisor.records import SoloPoint
 
 LEAST_TOLERANCE, MOST_TOLERANCE = 0.02, 0.1
@@ -43,6 +44,18 @@ class Serving:
         """
         noise = 2 * math.sqrt(2) * (self.rate_noise or 0.0)
         return min(max(noise, LEAST_TOLERANCE), MOST_TOLERANCE)
+
+    def served(self, speed: Interval) -> Interval:
+        """What is served of the demand by a job that could reach a relative speed, if it has one.
+
+        All of it, 1, where the job could do more. Its bounds are then those of chance: a measured
+        value lies `tolerance` below or above it.
+        """
+        if self.offered_rate is None:
+            return speed
+        value, chance = min(speed.value, 1.0), self.tolerance
+        low, high = min(speed.low, 1 - chance), min(speed.high, 1 + chance)
+        return Interval(value, low, max(high, value))
 
     def is_behind(self, whole_gpu_rate: float) -> bool:
         """Whether even the whole GPU serves less than what arrives."""

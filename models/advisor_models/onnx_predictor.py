@@ -106,12 +106,12 @@ class OnnxPredictor:
         log_kept, log_ratio = self._session(inputs.speed, inputs.power)
         n = len(splits)
         return _predictions(
+            a,
+            b,
             splits,
-            speeds_a=_scaled(log_kept[:n], inputs.kept * inputs.a.relative_rate),
-            speeds_b=_scaled(log_kept[n:], inputs.kept * inputs.b.relative_rate),
+            speeds_a=_scaled(log_kept[:n], inputs.kept * inputs.a.capacity),
+            speeds_b=_scaled(log_kept[n:], inputs.kept * inputs.b.capacity),
             powers_w=_scaled(log_ratio, physical_power_w(inputs.a, inputs.b)),
-            rates=(a.whole_gpu_rate, b.whole_gpu_rate),
-            solo_powers_w=(a.whole_gpu_power_w, b.whole_gpu_power_w),
             limit_w=power_limit_w(inputs.a, inputs.b),
             bounds=bounds,
         )
@@ -185,13 +185,13 @@ def _check_features(manifest: Manifest) -> None:
 
 
 def _predictions(
+    a: Profile,
+    b: Profile,
     splits: Sequence[Split],
     *,
     speeds_a: Sequence[float],
     speeds_b: Sequence[float],
     powers_w: Sequence[float],
-    rates: tuple[float, float],
-    solo_powers_w: tuple[float, float],
     limit_w: float,
     bounds: _Bounds,
 ) -> list[Prediction]:
@@ -200,19 +200,23 @@ def _predictions(
             way="uncapped" if split == UNCAPPED else "split",
             share_a_percent=split[0],
             share_b_percent=split[1],
-            speed_a=_around(speed_a, bounds.speed(split[0])),
-            speed_b=_around(speed_b, bounds.speed(split[1])),
+            speed_a=_served(a, _around(speed_a, bounds.speed(split[0]))),
+            speed_b=_served(b, _around(speed_b, bounds.speed(split[1]))),
             power_w=_around(power_w, bounds.power(split, power_w, limit_w)),
-            solo_rate_a=rates[0],
-            solo_rate_b=rates[1],
-            solo_power_a_w=solo_powers_w[0],
-            solo_power_b_w=solo_powers_w[1],
+            solo_rate_a=a.whole_gpu_rate,
+            solo_rate_b=b.whole_gpu_rate,
+            solo_power_a_w=a.whole_gpu_power_w,
+            solo_power_b_w=b.whole_gpu_power_w,
             efficiency_factors=None if split == UNCAPPED else bounds.efficiency,
         )
         for split, speed_a, speed_b, power_w in zip(
             splits, speeds_a, speeds_b, powers_w, strict=True
         )
     ]
+
+
+def _served(profile: Profile, speed: Interval) -> Interval:
+    return profile.serving.served(speed) if profile.serving else speed
 
 
 def _scaled(logs: Sequence[float], factors: Floats) -> list[float]:

@@ -30,7 +30,8 @@ ROWS = SET.rows
 def as_measured(rows: Rows, power: float = 1.0) -> Unseen:
     row = np.concatenate([np.flatnonzero(rows.of(job)) for job in rows.jobs])
     names = np.concatenate([np.full(rows.of(job).sum(), job) for job in rows.jobs])
-    return Unseen(names, row, rows.speed_a[row], rows.speed_b[row], power * rows.power_w[row])
+    speeds = rows.speed_a[row], rows.speed_b[row]
+    return Unseen(names, row, *speeds, power * rows.power_w[row], *speeds)
 
 
 def test_a_card_that_draws_more_for_everything_saves_the_same() -> None:
@@ -80,7 +81,7 @@ def test_profiles_without_counters_make_intervals_wider() -> None:
     assert len(seen) == len(ROWS.jobs)
     assert not any(set(learned.jobs) & {str(name)} for (learned, _), name in zip(
         seen, ROWS.jobs, strict=True))  # fmt: skip
-    off = dataclasses.replace(asked, speed_a=10 * asked.speed_a, power_w=3 * asked.power_w)
+    off = dataclasses.replace(asked, capacity_a=10 * asked.capacity_a, power_w=3 * asked.power_w)
     unseen = left_out(ROWS, LEARNERS["extra-trees"])
     exact = calibrate(ROWS, unseen, asked).no_counters
     found = calibrate(ROWS, unseen, off).no_counters

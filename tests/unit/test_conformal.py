@@ -1,5 +1,6 @@
 """Intervals that hold a stated part of the measured values of workloads that were not seen."""
 
+import dataclasses
 import math
 import random
 import statistics
@@ -12,6 +13,7 @@ from made_up_rows import training_set
 
 from advisor.errors import InputError
 from advisor_training.conformal import (
+    UNCAPPED,
     Residuals,
     bounds_of,
     efficiency_residuals,
@@ -41,7 +43,7 @@ def as_measured(rows: Rows, factor: float = 1.0) -> Unseen:
     row = np.concatenate([np.flatnonzero(rows.of(job)) for job in rows.jobs])
     left_out = np.concatenate([np.full(rows.of(job).sum(), job) for job in rows.jobs])
     speeds = rows.speed_a[row] * factor, rows.speed_b[row] * factor
-    return Unseen(left_out, row, *speeds, rows.power_w[row] * factor)
+    return Unseen(left_out, row, *speeds, rows.power_w[row] * factor, *speeds)
 
 
 def test_bounds_by_hand() -> None:
@@ -160,3 +162,36 @@ def test_shares_between_are_of_the_nearest_ten() -> None:
     """Splits at safe counts of SMs: 11, 26, 47 and 54 %."""
     names = share_names(np.array([10.0, 11, 26, 47, 54, 90, 97]))
     assert names.tolist() == ["10", "10", "30", "50", "50", "90", "90"]
+
+
+def test_a_share_with_few_jobs_has_the_bounds_of_its_neighbours() -> None:
+    """Two jobs at 40 % say nothing of the worst in twenty: 30 % and 50 % do, with nine each."""
+    spread = {
+        "30": [-0.1 * n for n in range(9)], "40": [0.0, 0.1], "50": [0.1 * n for n in range(9)],
+        "60": [0.0], UNCAPPED: [0.0, 0.0],
+    }  # fmt: skip
+    values = [value for its in spread.values() for value in its]
+    jobs = np.array([str(n) for its in spread.values() for n in range(len(its))])
+    strata = np.array([name for name, its in spread.items() for _ in its])
+    found = bounds_of(Residuals(np.array(values), jobs, np.full(len(jobs), "other"), strata))
+    assert (found["30"].low, found["50"].high) == (pytest.approx(-0.8), pytest.approx(0.8))
+    assert (found["40"].low, found["40"].high) == (found["30"].low, found["50"].high)
+    assert found["60"] == found["50"]
+    assert (found[UNCAPPED].low, found[UNCAPPED].high) == (0, 0)
+
+
+def test_errors_of_servers_are_of_what_they_could_do() -> None:
+    """Where all was expected and served there is nothing to see; else the capacity was off."""
+    rows = dataclasses.replace(
+        ROWS,
+        speed_a=np.ones(len(ROWS)),
+        speed_b=np.full(len(ROWS), 0.8),
+        all_served_a=np.full(len(ROWS), 0.98),
+        all_served_b=np.full(len(ROWS), 0.98),
+    )
+    unseen = as_measured(rows, factor=1.6)
+    found = speed_residuals(rows, unseen)
+    assert len(found) == len(unseen)
+    np.testing.assert_allclose(found.values, -np.log(1.6))
+    # Served, though it was not expected: it could do that at least.
+    assert len(speed_residuals(rows, as_measured(rows, factor=0.5))) == 2 * len(unseen)

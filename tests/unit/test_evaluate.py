@@ -179,7 +179,8 @@ def test_a_choice_is_scored_by_what_was_measured(data: Data) -> None:
                   == ("climber", "sitter"))  # fmt: skip
     row = np.flatnonzero((data.rows.measurement == number) & (data.rows.kind == "nine"))
     wrong = np.where(data.rows.share_a[row] == 70, 2.0, 1.0)
-    unseen = Unseen(np.full(len(row), "x"), row, wrong, wrong, np.full(len(row), 100.0))
+    power_w = np.full(len(row), 100.0)
+    unseen = Unseen(np.full(len(row), "x"), row, wrong, wrong, power_w, wrong, wrong)
     (choice,) = choose(data, unseen, QUESTION, 0.0)
     assert (choice.chosen, choice.oracle) == ("70/30", "10/90")
     nine = data.measurements[number].nine

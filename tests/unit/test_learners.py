@@ -96,3 +96,29 @@ def test_physics_takes_nothing_from_what_was_measured() -> None:
     np.testing.assert_array_equal(predicted.speed_a, ROWS.prior * ROWS.alone_a)
     np.testing.assert_array_equal(predicted.speed_b, ROWS.prior * ROWS.alone_b)
     np.testing.assert_array_equal(predicted.power_w, ROWS.physical_w)
+
+
+def test_a_server_is_learned_from_where_it_falls_short() -> None:
+    """A row in which it served everything says only that it could do no less."""
+    half = np.arange(len(ROWS)) < len(ROWS) // 2
+    full = np.where(half, 0.98, np.inf)
+    rows = dataclasses.replace(ROWS, all_served_a=full, speed_a=np.where(half, 1.0, ROWS.speed_a))
+    told = dataclasses.replace(rows, speed_a=np.where(half, 1.05, ROWS.speed_a))
+    learned, again = (fit(extra_trees, each)(rows) for each in (rows, told))
+    np.testing.assert_array_equal(learned.speed_a, again.speed_a)
+    np.testing.assert_array_equal(learned.speed_b, again.speed_b)
+
+
+def test_a_server_serves_no_more_than_its_demand() -> None:
+    """What it could do is known beside that; another job may be faster than alone."""
+    rows = dataclasses.replace(
+        ROWS,
+        alone_a=np.full(len(ROWS), 3.0),
+        alone_b=np.full(len(ROWS), 3.0),
+        prior=np.ones(len(ROWS)),
+        all_served_a=np.full(len(ROWS), 0.98),
+    )
+    found = physical(rows)(rows)
+    assert found.capacity is not None
+    assert set(found.speed_a) == {1.0}
+    assert set(found.speed_b) == set(found.capacity[0]) == {3.0}

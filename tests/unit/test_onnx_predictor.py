@@ -27,6 +27,7 @@ from advisor.features import (
 from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor.predictions import UNCAPPED, Interval, Prediction, Predictor, Split
 from advisor.profiles import Profile
+from advisor.serving import Serving
 from advisor_models import manifest
 from advisor_models.intervals import Bounds, PowerBounds, Widening
 from advisor_models.onnx_predictor import OnnxPredictor
@@ -104,6 +105,21 @@ def test_swapping_the_jobs_swaps_the_answer(
     forth = predictor.predict(a, b, splits)
     back = predictor.predict(b, a, [(y, x) for x, y in splits])
     assert forth == [swapped(p) for p in back]
+
+
+def test_a_server_serves_what_it_could_do_up_to_its_demand(predictor: OnnxPredictor) -> None:
+    """The same profile with and without a demand that it serves from the smallest share on."""
+    rates = np.full_like(A.values["rate"], 100.0)
+    other = dataclasses.replace(A, values={**A.values, "rate": rates})
+    serving = Serving(offered_rate=100.0, rate_noise=None, latency_p99_ms=())
+    server = dataclasses.replace(other, serving=serving)
+    split = (50.0, 50.0)
+    (busy,), (served,) = (predictor.predict(job, B, [split]) for job in (other, server))
+    least = float(A.shares[0])
+    could = busy.speed_a.times(50.0 / least)
+    assert served.speed_a == serving.served(could)
+    assert served.speed_a.value <= 1
+    assert served.speed_b == busy.speed_b
 
 
 @given(splits=st.permutations(SPLITS), count=st.integers(1, len(SPLITS)))

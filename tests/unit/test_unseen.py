@@ -28,9 +28,8 @@ def predictions(factor_at_50: float = 1.0) -> Unseen:
     """What was measured, but for both speeds at 50/50, of every row once."""
     factor = np.where(ROWS.share_a == 50, factor_at_50, 1.0)
     n = len(ROWS)
-    return Unseen(
-        np.full(n, "any"), np.arange(n), ROWS.speed_a * factor, ROWS.speed_b * factor, ROWS.power_w
-    )
+    speeds = ROWS.speed_a * factor, ROWS.speed_b * factor
+    return Unseen(np.full(n, "any"), np.arange(n), *speeds, ROWS.power_w, *speeds)
 
 
 def test_no_row_of_the_job_is_learned_from() -> None:

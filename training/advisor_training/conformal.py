@@ -85,17 +85,24 @@ class Coverage:
 
 
 def speed_residuals(rows: Rows, unseen: Unseen) -> Residuals:
-    """Of the first jobs' relative speeds, then of the second ones'."""
+    """Of the first jobs' relative speeds, then of the second ones'.
+
+    Of jobs with a fixed demand they are of what the jobs could do, to which bounds are put before
+    the demand is (`advisor.serving.Serving.served`). Where all of it was expected and served, an
+    error is not to be seen, and there is none.
+    """
     row = unseen.row
     measured = np.concatenate([rows.speed_a[row], rows.speed_b[row]])
-    expected = np.concatenate([unseen.speed_a, unseen.speed_b])
+    expected = np.concatenate([unseen.capacity_a, unseen.capacity_b])
+    all_served = np.concatenate([rows.all_served_a[row], rows.all_served_b[row]])
     shares = np.concatenate([rows.share_a[row], rows.share_b[row]])
-    return Residuals(
+    found = Residuals(
         np.log(np.maximum(measured, LEAST_SPEED) / expected),
         np.tile(unseen.left_out, 2),
         np.tile(_beside(rows, unseen), 2),
         np.where(np.tile(rows.kind[row] == UNCAPPED, 2), UNCAPPED, share_names(shares)),
     )
+    return found.take(np.minimum(measured, expected) < all_served)
 
 
 def power_residuals(rows: Rows, unseen: Unseen) -> Residuals:
@@ -144,10 +151,13 @@ def bounds_of(residuals: Residuals, coverage: float = COVERAGE) -> dict[str, Bou
     """The interval of each stratum, by its name.
 
     With fewer than coverage / (1 - coverage) workloads, 9 for 90 %, it is between the smallest and
-    the largest residual, and covers less.
+    the largest residual, and covers less. So a share with so few has the bounds of its neighbours.
     """
-    strata = np.unique(residuals.stratum)
-    return {str(s): _bounds(residuals.take(residuals.stratum == s), coverage) for s in strata}
+    own = {str(s): residuals.take(residuals.stratum == s) for s in np.unique(residuals.stratum)}
+    found = {s: _bounds(its, coverage) for s, its in own.items()}
+    enough = {s: found[s] for s in own if s.isdigit() and _is_enough(own[s], coverage)}
+    few = [s for s in own if s.isdigit() and s not in enough and enough]
+    return found | {s: _of_nearest(s, enough) for s in few}
 
 
 def intervals(
@@ -264,6 +274,19 @@ def _bounds(residuals: Residuals, coverage: float) -> Bounds:
         low=-_quantile(-values[::-1], weights[::-1], 1 - outside),
         high=_quantile(values, weights, 1 - outside),
     )
+
+
+def _is_enough(residuals: Residuals, coverage: float) -> bool:
+    """Whether there are workloads enough for a quantile: rounding must not decide."""
+    return len(np.unique(residuals.left_out)) * (1 - coverage) >= coverage - 1e-9
+
+
+def _of_nearest(share: str, known: Mapping[str, Bounds]) -> Bounds:
+    """The lower low and the higher high of the nearest known shares on both sides."""
+    below = sorted((s for s in known if float(s) < float(share)), key=float)[-1:]
+    above = sorted((s for s in known if float(s) > float(share)), key=float)[:1]
+    near = [known[s] for s in (*below, *above)]
+    return Bounds(min(b.low for b in near), max(b.high for b in near))
 
 
 def _quantile(ordered: Floats, weights: Floats, part: float) -> float:

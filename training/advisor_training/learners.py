@@ -32,11 +32,19 @@ LEAST_SPEED = 1e-4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Predicted:
-    """What a learner expects of rows: relative speeds and power in W, each shape (n,)."""
+    """What a learner expects of rows, each shape (n,).
+
+    Attributes:
+        speed_a: Relative speed of the first job; `speed_b` of the second.
+        power_w: Power, W.
+        capacity: Both speeds as they would be if there were always something to do; None: a
+            learner that does not tell them from the speeds.
+    """
 
     speed_a: Floats
     speed_b: Floats
     power_w: Floats
+    capacity: tuple[Floats, Floats] | None = None
 
 
 Fitted: TypeAlias = Callable[[Rows], Predicted]
@@ -52,11 +60,19 @@ class Regressors:
 
     def __call__(self, rows: Rows) -> Predicted:
         """Expected speeds and power of rows."""
-        return Predicted(
+        return served(
+            rows,
             np.exp(self.speed.predict(rows.features_a)) * rows.prior * rows.alone_a,
             np.exp(self.speed.predict(rows.features_b)) * rows.prior * rows.alone_b,
             np.exp(self.power.predict(rows.power_features)) * rows.physical_w,
         )
+
+
+def served(rows: Rows, capacity_a: Floats, capacity_b: Floats, power_w: Floats) -> Predicted:
+    """Speeds by what jobs could do: a job with a fixed demand does no more than that."""
+    speed_a = np.where(np.isfinite(rows.all_served_a), np.minimum(capacity_a, 1), capacity_a)
+    speed_b = np.where(np.isfinite(rows.all_served_b), np.minimum(capacity_b, 1), capacity_b)
+    return Predicted(speed_a, speed_b, power_w, (capacity_a, capacity_b))
 
 
 def speed_targets(rows: Rows) -> Floats:
@@ -72,9 +88,15 @@ def power_targets(rows: Rows) -> Floats:
 
 
 def fit(make: Callable[[], Any], rows: Rows) -> Regressors:
-    """Two regressors of one kind, fitted to rows."""
+    """Two regressors of one kind, fitted to rows.
+
+    Of a job that served all of its demand a row only says that it could do no less, so speeds are
+    learned from the others.
+    """
     speed, power = make(), make()
-    speed.fit(np.concatenate([rows.features_a, rows.features_b]), speed_targets(rows))
+    features = np.concatenate([rows.features_a, rows.features_b])
+    short = np.concatenate([rows.speed_a < rows.all_served_a, rows.speed_b < rows.all_served_b])
+    speed.fit(features[short], speed_targets(rows)[short])
     power.fit(rows.power_features, power_targets(rows))
     return Regressors(speed, power)
 
@@ -104,7 +126,8 @@ def physical(rows: Rows) -> Fitted:
     """
 
     def predict(rows: Rows) -> Predicted:
-        return Predicted(rows.prior * rows.alone_a, rows.prior * rows.alone_b, rows.physical_w)
+        kept = rows.prior
+        return served(rows, kept * rows.alone_a, kept * rows.alone_b, rows.physical_w)
 
     return predict
 

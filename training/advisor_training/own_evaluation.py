@@ -65,12 +65,16 @@ def evaluate_own(predictor: OnnxPredictor, data: Data) -> OwnEvaluation:
             anything.
     """
     predicted, manifest = _predict(predictor, data), predictor.manifest
+    speed_a = np.array([p.speed_a.value for p in predicted])
+    speed_b = np.array([p.speed_b.value for p in predicted])
     unseen = Unseen(
         np.full(len(predicted), manifest.version),
         np.arange(len(predicted)),
-        np.array([p.speed_a.value for p in predicted]),
-        np.array([p.speed_b.value for p in predicted]),
+        speed_a,
+        speed_b,
         np.array([p.power_w.value for p in predicted]),
+        capacity_a=speed_a,  # Capacities are asked for only where intervals are made.
+        capacity_b=speed_b,
     )
     rows = data.rows
     scores = fractions(rows, unseen, OBJECTIVES[DEFAULT_OBJECTIVE], TIE)

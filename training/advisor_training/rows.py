@@ -46,7 +46,10 @@ class Rows:
         features_a: What a model sees of the first job beside the second, shape (n, speed features).
         features_b: The same with the jobs swapped.
         power_features: Shape (n, power features).
-        alone_a: Rate of the first job alone at its share, for each one on the whole GPU.
+        alone_a: Rate that the first job could reach alone at its share, for each one on the whole
+            GPU (`advisor.capacity`).
+        all_served_a: Relative speed from which on the first job counts as serving all of its
+            demand: more it would do with more to do. Infinite for a job without a fixed demand.
         prior: What a job keeps of that by `advisor.features.prior_kept`.
         physical_w: Power without learning, W.
         speed_a: Measured relative speed of the first job.
@@ -72,6 +75,8 @@ class Rows:
     power_features: Float32s
     alone_a: Floats
     alone_b: Floats
+    all_served_a: Floats
+    all_served_b: Floats
     prior: Floats
     physical_w: Floats
     speed_a: Floats
@@ -170,8 +175,10 @@ def _block(m: Measurement, a: Profile, b: Profile, numbers: Mapping[str, int]) -
         "features_a": matrix(speed_features(own, other)),
         "features_b": matrix(speed_features(other, own)),
         "power_features": matrix(power_features(own, other)),
-        "alone_a": own.relative_rate,
-        "alone_b": other.relative_rate,
+        "alone_a": own.capacity,
+        "alone_b": other.capacity,
+        "all_served_a": np.full(n, _all_served(a)),
+        "all_served_b": np.full(n, _all_served(b)),
         "prior": prior_kept(own, other),
         "physical_w": physical_power_w(own, other),
         "speed_a": np.array([result.speed_a for result in results]),
@@ -185,3 +192,9 @@ def _block(m: Measurement, a: Profile, b: Profile, numbers: Mapping[str, int]) -
         "profile_power_b_w": np.full(n, b.whole_gpu_power_w),
         "power_limit_w": np.full(n, power_limit_w(own, other)),
     }
+
+
+def _all_served(profile: Profile) -> float:
+    serving = profile.serving
+    has_demand = serving is not None and serving.offered_rate is not None
+    return 1 - serving.tolerance if serving and has_demand else np.inf

@@ -30,6 +30,8 @@ class Unseen:
         row: Index of the tested row.
         speed_a: Expected relative speed of the first job; `speed_b` of the second.
         power_w: Expected power, W.
+        capacity_a: `speed_a` as it would be if there were always something to do: above it where
+            the first job serves all of a fixed demand. `capacity_b` likewise.
     """
 
     left_out: Names
@@ -37,9 +39,15 @@ class Unseen:
     speed_a: Floats
     speed_b: Floats
     power_w: Floats
+    capacity_a: Floats
+    capacity_b: Floats
 
     def __len__(self) -> int:
         return len(self.row)
+
+    def take(self, which: Mask) -> "Unseen":
+        """Those of a mask."""
+        return Unseen(*(getattr(self, field.name)[which] for field in dataclasses.fields(self)))
 
 
 def leave_one_job_out(
@@ -95,7 +103,9 @@ def predicted(fitted: Fitted, rows: Rows, mask: Mask, name: str) -> Unseen:
     """
     tested = np.flatnonzero(mask)
     found = fitted(rows.take(tested))
-    return Unseen(np.full(len(tested), name), tested, found.speed_a, found.speed_b, found.power_w)
+    speeds = found.speed_a, found.speed_b
+    capacity = found.capacity or speeds
+    return Unseen(np.full(len(tested), name), tested, *speeds, found.power_w, *capacity)
 
 
 def joined(parts: Sequence[Unseen]) -> Unseen:
