@@ -120,17 +120,14 @@ class Miss:
 
 
 def misses(prediction: Prediction, a: Profile, b: Profile, limits: Limits) -> tuple[Miss, ...]:
-    """The limits that the expected values do not keep.
+    """The limits that are not kept, speeds at the low ends of their intervals.
 
-    Without limits of SMs nothing holds a job to what is expected, so there the bad ends of the
-    speeds count: one of two unlimited jobs often takes the GPU.
+    A way is advised only where each job keeps its speed with the probability of its low end: 95 %
+    of an interval for 90 %. An expected speed just above the minimum is missed half of the time.
     """
     p = prediction
-    speeds = p.speed_a.value, p.speed_b.value
-    if p.way == "uncapped":
-        speeds = p.speed_a.low, p.speed_b.low
     return (
-        *_slow(p, a, b, speeds, limits),
+        *_slow(p, a, b, limits),
         *_off(p, a, b, limits),
         *_late(p, a, b, limits),
         *_too_hot(p, a, b, limits),
@@ -139,15 +136,10 @@ def misses(prediction: Prediction, a: Profile, b: Profile, limits: Limits) -> tu
 
 
 def risks(prediction: Prediction, a: Profile, b: Profile, limits: Limits) -> tuple[Miss, ...]:
-    """The limits that the bad ends of the intervals do not keep."""
-    p = prediction
-    if p.way == "exclusive":
+    """The limits that `misses` takes as expected, and the bad end of the interval does not keep."""
+    if prediction.way == "exclusive":
         return ()  # measured, not predicted
-    speeds = p.speed_a.low, p.speed_b.low
-    return (
-        *_slow(p, a, b, speeds, limits),
-        *_hot("both", p.power_w.high, limits),
-    )
+    return tuple(_hot("both", prediction.power_w.high, limits))
 
 
 def misses_alone(profile: Profile, limits: Limits) -> tuple[Miss, ...]:
@@ -156,18 +148,16 @@ def misses_alone(profile: Profile, limits: Limits) -> tuple[Miss, ...]:
     return (*alone, *_late_alone(profile, WHOLE, limits))
 
 
-def _slow(
-    p: Prediction, a: Profile, b: Profile, speeds: tuple[float, float], limits: Limits
-) -> Iterator[Miss]:
+def _slow(p: Prediction, a: Profile, b: Profile, limits: Limits) -> Iterator[Miss]:
     if p.way == "exclusive":
         return  # one after the other, each job runs at its full speed, only later
-    for profile, speed in zip((a, b), speeds, strict=True):
+    for profile, speed in zip((a, b), (p.speed_a.low, p.speed_b.low), strict=True):
         least = floor(profile, limits)
         if speed < least:
             of = (
-                "serves {:.3g} % of its demand"
+                "may serve as little as {:.3g} % of its demand"
                 if is_served(profile)
-                else "runs at {:.3g} % of its speed alone"
+                else "may run at as little as {:.3g} % of its speed alone"
             )
             text = f"{profile.job} {of.format(100 * speed)}, below {100 * least:.3g} %"
             yield Miss(text, 1 - speed / least)

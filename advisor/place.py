@@ -251,8 +251,8 @@ def _pair_fits(types: Sequence[JobType], options: PairOptions, limits: Limits) -
     together_mib = memory_mib[options.first] + memory_mib[options.second]
     # A comparison with NaN is false: what is not known is no option. Nor is standing still.
     return (
-        (options.speed_a >= least[options.first])
-        & (options.speed_b >= least[options.second])
+        (options.low_speed_a >= least[options.first])
+        & (options.low_speed_b >= least[options.second])
         & (np.minimum(options.speed_a, options.speed_b) > 0)
         & (options.most_power_w <= _or_inf(limits.max_power_w))
         & (together_mib <= MEMORY_PART * _or_inf(limits.memory_mib))[:, None]

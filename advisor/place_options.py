@@ -28,6 +28,7 @@ class PairOptions:
         used: For each pair the splits that stand for them, where counts were checked; None where
             no safe one is left.
         speed_a: Relative speed of the first job, shape (pairs, splits); `speed_b` likewise.
+        low_speed_a: The low end of its interval, shape (pairs, splits); `low_speed_b` likewise.
         power_w: Power of the GPU, shape (pairs, splits).
         left_speed_a: Relative speed of the first job under its limit once the second has ended,
             shape (pairs, splits); `left_speed_b` likewise.
@@ -39,6 +40,8 @@ class PairOptions:
     splits: tuple[Split, ...]
     speed_a: Floats
     speed_b: Floats
+    low_speed_a: Floats
+    low_speed_b: Floats
     power_w: Floats
     left_speed_a: Floats
     left_speed_b: Floats
@@ -85,7 +88,7 @@ def predict_options(
     for profile in profiles:
         check_power(f"the idle power in the profile of {profile.job}", profile.idle_power_w)
     first, second = np.triu_indices(len(profiles))
-    expected = np.full((7, len(first), len(splits)), np.nan)
+    expected = np.full((9, len(first), len(splits)), np.nan)
     pairs = combinations_with_replacement(profiles, 2)  # in the order of triu_indices
     used: list[tuple[Split | None, ...]] = []
     for row, (a, b) in enumerate(pairs):
@@ -102,10 +105,12 @@ def predict_options(
         speed_a=expected[0],
         speed_b=expected[1],
         power_w=expected[2],
-        left_speed_a=expected[3],
-        left_power_a_w=expected[4],
-        left_speed_b=expected[5],
-        left_power_b_w=expected[6],
+        low_speed_a=expected[3],
+        low_speed_b=expected[4],
+        left_speed_a=expected[5],
+        left_power_a_w=expected[6],
+        left_speed_b=expected[7],
+        left_power_b_w=expected[8],
     )
 
 
@@ -127,7 +132,7 @@ def check_power(what: str, power_w: float) -> None:
 def _fill(
     expected: Floats, predictor: Predictor, a: Profile, b: Profile, splits: Sequence[Split | None]
 ) -> None:
-    """Write what a pair does, and each job when the other has ended; shape (7, splits)."""
+    """Write what a pair does, and each job when the other has ended; shape (9, splits)."""
     known = {
         column: split
         for column, split in enumerate(splits)
@@ -138,7 +143,8 @@ def _fill(
     found = predictor.predict(a, b, list(known.values()))
     for column, p in zip(known, found, strict=True):
         expected[:3, column] = p.speed_a.value, p.speed_b.value, p.power_w.value
-    for profile, at, rows in ((a, 0, (3, 4)), (b, 1, (5, 6))):
+        expected[3:5, column] = p.speed_a.low, p.speed_b.low
+    for profile, at, rows in ((a, 0, (5, 6)), (b, 1, (7, 8))):
         alone = profile.at([split[at] for split in known.values()])
         expected[rows[0], list(known)] = alone["rate"] / profile.whole_gpu_rate
         expected[rows[1], list(known)] = alone["power_w"]

@@ -161,13 +161,14 @@ def with_errors(found: Planned, dice: np.random.Generator) -> Problem:
     speed, power = errors_of(found)
     sizes = {"speed_a": speed, "speed_b": speed, "power_w": power}
 
-    def off(name: str) -> Floats:
-        errors = dice.normal(0, MEAN_TO_SIGMA * sizes[name], (len(options.first), 1))
-        return getattr(options, name) * np.exp(errors)
+    def off(name: str) -> dict[str, Floats]:
+        errors = np.exp(dice.normal(0, MEAN_TO_SIGMA * sizes[name], (len(options.first), 1)))
+        # The low end of a speed is off as its middle is.
+        names = [each for each in (name, f"low_{name}") if hasattr(options, each)]
+        return {each: getattr(options, each) * errors for each in names}
 
-    return dataclasses.replace(
-        problem, options=dataclasses.replace(options, **{name: off(name) for name in sizes})
-    )
+    wrong = {each: values for name in sizes for each, values in off(name).items()}
+    return dataclasses.replace(problem, options=dataclasses.replace(options, **wrong))
 
 
 def true_group(problem: Problem, group: Group) -> Group:

@@ -42,17 +42,20 @@ def profile(
     )
 
 
+@dataclass(frozen=True)
 class Physics:
-    """No learning, with bounds a tenth below and above."""
+    """No learning, with bounds a tenth below and above, or as given."""
+
+    off: float = 0.1
 
     def predict(self, a: Profile, b: Profile, splits: Sequence[Split]) -> list[Prediction]:
         """See `advisor.predictions.Predictor`."""
         return [
             replace(
                 p,
-                speed_a=_around(p.speed_a.value),
-                speed_b=_around(p.speed_b.value),
-                power_w=_around(p.power_w.value),
+                speed_a=_around(p.speed_a.value, self.off),
+                speed_b=_around(p.speed_b.value, self.off),
+                power_w=_around(p.power_w.value, self.off),
             )
             for p in physical_predictions(a, b, splits)
         ]
@@ -63,6 +66,7 @@ class Scripted:
     """What was written down for a split: both relative speeds and the power; else poor ones."""
 
     known: Mapping[Split, tuple[float, float, float]]
+    off: float = 0.1
 
     def predict(self, a: Profile, b: Profile, splits: Sequence[Split]) -> list[Prediction]:
         """See `advisor.predictions.Predictor`."""
@@ -74,9 +78,9 @@ class Scripted:
             way="uncapped" if split == UNCAPPED else "split",
             share_a_percent=split[0],
             share_b_percent=split[1],
-            speed_a=_around(speed_a),
-            speed_b=_around(speed_b),
-            power_w=_around(power_w),
+            speed_a=_around(speed_a, self.off),
+            speed_b=_around(speed_b, self.off),
+            power_w=_around(power_w, self.off),
             solo_rate_a=a.whole_gpu_rate,
             solo_rate_b=b.whole_gpu_rate,
             solo_power_a_w=a.whole_gpu_power_w,
@@ -84,5 +88,5 @@ class Scripted:
         )
 
 
-def _around(value: float) -> Interval:
-    return Interval(value, 0.9 * value, 1.1 * value)
+def _around(value: float, off: float) -> Interval:
+    return Interval(value, (1 - off) * value, (1 + off) * value)

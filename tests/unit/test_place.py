@@ -55,6 +55,8 @@ def options_of(types: int, *, speeds: Any = 0.7, pair_w: Any = 600.0, **fields: 
     columns = {
         "speed_a": full(speeds),
         "speed_b": full(speeds),
+        "low_speed_a": full(fields.get("speed_a", speeds)),
+        "low_speed_b": full(fields.get("speed_b", speeds)),
         "power_w": full(pair_w),
         "left_speed_a": np.minimum(1.1 * full(fields.get("speed_a", speeds)), 1),
         "left_speed_b": np.minimum(1.1 * full(fields.get("speed_b", speeds)), 1),
@@ -257,6 +259,15 @@ def test_floor_is_of_each_job() -> None:
     found = place(problem_of({"a": 2, "b": 2}, 1, limits=Limits(min_speed={"b": 0.8})))
     jobs = sorted([job.name for job in slot.group.jobs] for slot in found.slots)
     assert jobs == [["a", "a"], ["b"], ["b"]]
+
+
+def test_the_low_end_of_a_speed_keeps_the_floor() -> None:
+    """Pairs that are expected at 0.7 and may run at 0.3 do not share, whatever they save."""
+    limits = Limits(default_min_speed=0.4)
+    unsure = place(problem_of({"a": 2}, 1, limits=limits, low_speed_a=0.3))
+    assert all(slot.group.split is None for slot in unsure.slots)
+    sure = place(problem_of({"a": 2}, 1, limits=limits, low_speed_a=0.5, low_speed_b=0.5))
+    assert any(slot.group.split for slot in sure.slots)
 
 
 @few

@@ -13,7 +13,7 @@ from store_points import point
 from advisor.cli.longest_p99 import longest_p99_ms
 from advisor.constraints import Limits, floor
 from advisor.errors import InputError, NoSplitError
-from advisor.predictions import NINE, UNCAPPED
+from advisor.predictions import NINE, UNCAPPED, Split
 from advisor.profiles import Profile, make_profiles
 from advisor.recommend import Request, recommend
 from advisor.serving import LEAST_TOLERANCE, MOST_TOLERANCE, Serving, serving_of
@@ -41,7 +41,12 @@ TRAINING = profile("training")
 def scripted(**speeds: float) -> Scripted:
     """What the server serves at its share of 20, 50 and 80 %; little elsewhere."""
     known = {(float(s[1:]), 100.0 - float(s[1:])): (v, 0.5, 400.0) for s, v in speeds.items()}
-    return Scripted({**dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 400.0)), **known})
+    return exact({**dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 400.0)), **known})
+
+
+def exact(known: Mapping[Split, tuple[float, float, float]]) -> Scripted:
+    """Bounds that are the values."""
+    return Scripted(known, off=0.0)
 
 
 def said(answer: Any) -> str:
@@ -117,7 +122,7 @@ def test_all_of_the_demand_is_the_floor() -> None:
 
 def test_a_split_that_drops_requests_is_out() -> None:
     """Though it would save more."""
-    predictor = Scripted(
+    predictor = exact(
         {
             **dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.4, 600.0)),
             (20.0, 80.0): (0.9, 0.9, 400.0),
@@ -126,7 +131,7 @@ def test_a_split_that_drops_requests_is_out() -> None:
     )
     answer = recommend(server(), TRAINING, predictor)
     assert answer.choice.name == "50/50"
-    assert "server serves 90 % of its demand, below 98 %" in said(answer)
+    assert "server may serve as little as 90 % of its demand, below 98 %" in said(answer)
 
 
 @given(
@@ -143,17 +148,17 @@ def test_no_answer_breaks_what_a_server_needs(
     mirror = {(b, a): (y, x, w) for (a, b), (x, y, w) in table.items()}
     request = Request(default_min_speed=least, default_max_p99_ms=most_ms)
     try:
-        answer = recommend(server(), TRAINING, Scripted(table), request)
+        answer = recommend(server(), TRAINING, exact(table), request)
     except NoSplitError:
         with pytest.raises(NoSplitError):
-            recommend(TRAINING, server(), Scripted(mirror), request)
+            recommend(TRAINING, server(), exact(mirror), request)
         return
     p = answer.choice.prediction
     assert p.way != "exclusive"
-    assert p.speed_a.value >= 0.98
+    assert p.speed_a.low >= 0.98
     alone_ms = serving().p99_alone_ms(p.share_a_percent)
     assert most_ms is None or (alone_ms is not None and alone_ms <= most_ms)
-    swapped = recommend(TRAINING, server(), Scripted(mirror), request).choice.prediction
+    swapped = recommend(TRAINING, server(), exact(mirror), request).choice.prediction
     assert (swapped.share_a_percent, swapped.share_b_percent) == (
         p.share_b_percent,
         p.share_a_percent,
@@ -164,7 +169,7 @@ def test_two_servers_that_need_the_whole_gpu_do_not_share() -> None:
     """Nor do they take turns: each needs a GPU."""
     with pytest.raises(NoSplitError) as failed:
         recommend(server(), server(), scripted())
-    assert "serves 50 % of its demand, below 98 %" in str(failed.value)
+    assert "may serve as little as 50 % of its demand, below 98 %" in str(failed.value)
     assert "or give each job a GPU of its own" in str(failed.value)
 
 
@@ -176,7 +181,7 @@ def test_a_speed_of_0_lets_a_server_be_off() -> None:
 
 def test_a_server_does_not_share_where_that_costs_energy() -> None:
     """A GPU for each takes less; who asks for time gets it, with what it costs."""
-    predictor = Scripted(dict.fromkeys([*NINE, UNCAPPED], (1.0, 0.4, 690.0)))
+    predictor = exact(dict.fromkeys([*NINE, UNCAPPED], (1.0, 0.4, 690.0)))
     with pytest.raises(NoSplitError, match="better off apart than on one NVIDIA H200") as failed:
         recommend(server(), TRAINING, predictor)
     assert "50/50 takes 23 % more energy for the same work" in str(failed.value)
@@ -191,9 +196,10 @@ def test_a_server_does_not_share_where_that_costs_energy() -> None:
 def test_a_server_that_its_gpu_cannot_serve_is_said() -> None:
     """It is held to what the whole GPU serves."""
     behind = profile("server", [80.0] * 10, serving=serving())
-    answer = recommend(behind, TRAINING, Physics())
+    physics = Physics(off=0.0)
+    answer = recommend(behind, TRAINING, physics)
     assert "server serves 80 % of its demand alone on the whole GPU" in answer.warnings
-    assert not [w for w in recommend(server(), TRAINING, Physics()).warnings if "whole GPU" in w]
+    assert not [w for w in recommend(server(), TRAINING, physics).warnings if "whole GPU" in w]
 
 
 # latency
@@ -239,7 +245,7 @@ def test_a_latency_of_which_nothing_is_known_is_refused(
 def test_a_latency_for_all_needs_a_job_that_has_one() -> None:
     """A job that answers no requests is not meant by it."""
     request = Request(default_max_p99_ms=500.0)
-    assert recommend(server(), TRAINING, Physics(), request).choice
+    assert recommend(server(), TRAINING, Physics(off=0.0), request).choice
     with pytest.raises(InputError, match="no latency of training or other was measured"):
         recommend(TRAINING, profile("other"), Physics(), request)
 

@@ -12,6 +12,7 @@ from advisor.predictions import Interval, Prediction, predict_exclusive
 from advisor.profiles import Profile
 from advisor.rules import rule_choices
 from advisor.settings import MIN_SPEED
+from advisor_training.evaluation_bounds import NO_BOUNDS, SpeedBounds, bounds_without
 from advisor_training.evaluation_data import Data
 from advisor_training.gains import BASELINES
 from advisor_training.pairs import Measurement
@@ -32,11 +33,14 @@ class Question:
     Attributes:
         min_speed: Relative speed that each job keeps where they share, and a job with a fixed
             demand all of it; 0: any.
+        sure: Whether the low ends of the intervals are to keep that, as `advisor recommend` has it,
+            or the expected values.
     """
 
     objective: Objective
     scope: Scope = "nine"
     min_speed: float = 0.0
+    sure: bool = True
 
     def allows(self, name: str, result: SplitResult, jobs: tuple[Profile, Profile]) -> bool:
         """Whether a way, as measured, keeps the minimum speeds; jobs that do not share always do.
@@ -113,7 +117,7 @@ def choose(
     """
     found = (
         _scored(data, key, _pick(data, key, options, question, tie), judged_by or question)
-        for key, options in _expected(data, unseen, question.scope)
+        for key, options in _expected(data, unseen, question)
     )
     return [choice for choice in found if choice]
 
@@ -161,7 +165,7 @@ RULES: Mapping[str, Callable[[Data, Measurement], str]] = MappingProxyType(
 
 
 def _expected(
-    data: Data, unseen: Unseen, scope: Scope
+    data: Data, unseen: Unseen, question: Question
 ) -> Iterator[tuple[Key, dict[str, Prediction]]]:
     """What is expected of each way, by its name, for each choice."""
     tests: dict[Key, list[int]] = {}
@@ -172,31 +176,39 @@ def _expected(
         if not data.measurements[key[1]].is_full:
             continue
         profiles = data.profiles_of(data.measurements[key[1]])
-        named = (_prediction(data, unseen, test, profiles) for test in its)
-        options = {name: found for name, found in named if _in_scope(name, scope)}
-        if _in_scope("exclusive", scope):
+        bounds = NO_BOUNDS
+        if question.min_speed and question.sure:
+            bounds = bounds_without(data.rows, unseen, key[0], (profiles[0].job, profiles[1].job))
+        named = (_prediction(data, unseen, test, profiles, bounds) for test in its)
+        options = {name: found for name, found in named if _in_scope(name, question.scope)}
+        if _in_scope("exclusive", question.scope):
             options["exclusive"] = predict_exclusive(*profiles)
         if options:
             yield key, options
 
 
 def _prediction(
-    data: Data, unseen: Unseen, test: int, profiles: tuple[Profile, Profile]
+    data: Data,
+    unseen: Unseen,
+    test: int,
+    profiles: tuple[Profile, Profile],
+    bounds: SpeedBounds,
 ) -> tuple[str, Prediction]:
     row = unseen.row[test]
     uncapped = data.rows.kind[row] == "uncapped"
     shares = float(data.rows.share_a[row]), float(data.rows.share_b[row])
+    a, b = profiles
     prediction = Prediction(
         way="uncapped" if uncapped else "split",
         share_a_percent=shares[0],
         share_b_percent=shares[1],
-        speed_a=_exact(unseen.speed_a[test]),
-        speed_b=_exact(unseen.speed_b[test]),
+        speed_a=bounds.around(float(unseen.capacity_a[test]), shares[0], a),
+        speed_b=bounds.around(float(unseen.capacity_b[test]), shares[1], b),
         power_w=_exact(unseen.power_w[test]),
-        solo_rate_a=profiles[0].whole_gpu_rate,
-        solo_rate_b=profiles[1].whole_gpu_rate,
-        solo_power_a_w=profiles[0].whole_gpu_power_w,
-        solo_power_b_w=profiles[1].whole_gpu_power_w,
+        solo_rate_a=a.whole_gpu_rate,
+        solo_rate_b=b.whole_gpu_rate,
+        solo_power_a_w=a.whole_gpu_power_w,
+        solo_power_b_w=b.whole_gpu_power_w,
     )
     return "uncapped" if uncapped else split_text(shares), prediction
 

@@ -14,9 +14,6 @@ from advisor_training.evaluation_outcomes import figures_of
 LEAST_SPEEDS = (0.4, 0.5)
 """The default, and "both keep half of their speed"."""
 
-MARGINS = (0.0, 0.1)
-"""How much more than the minimum speed is asked of a prediction."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitRow:
@@ -24,7 +21,8 @@ class LimitRow:
 
     Attributes:
         min_speed: What each job is to keep, as measured.
-        margin: A split is chosen where predictions are above that by this part of it.
+        sure: Whether a split is chosen where the low ends of the intervals keep that, as
+            `advisor recommend` has it, or where the expected speeds do.
         shared: Choices that are not one after the other, percent.
         missed: Of these, those with a job below the minimum speed as measured, percent.
         saved: Energy saved, percent.
@@ -33,24 +31,24 @@ class LimitRow:
     protocol: str
     method: str
     min_speed: float
-    margin: float
+    sure: bool
     shared: Estimate
     missed: Estimate | None
     saved: Estimate
 
 
 def limit_rows(data: Data, protocol: str, told: Told) -> Iterator[LimitRow]:
-    """One for each minimum speed and margin."""
-    for least, margin in itertools.product(LEAST_SPEEDS, MARGINS):
+    """One for each minimum speed, by expected speeds and by the low ends of their intervals."""
+    for least, sure in itertools.product(LEAST_SPEEDS, (False, True)):
         wanted = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
-        asked = told.method.asks(replace(wanted, min_speed=least * (1 + margin)))
+        asked = told.method.asks(replace(wanted, sure=sure))
         chosen = choose(data, told.speeds.unseen, asked, told.method.tie, wanted)
         if found := figures_of(chosen):
             yield LimitRow(
                 protocol=protocol,
                 method=told.method.name,
                 min_speed=least,
-                margin=margin,
+                sure=sure,
                 shared=found.shared,
                 missed=found.missed,
                 saved=found.saved,

@@ -66,7 +66,7 @@ def kept_limits(evaluation: Evaluation) -> str:
     least = QUESTIONS[DEFAULT_OBJECTIVE].min_speed
     wanted = (BY_WORKLOAD, OURS, least)
     for row in evaluation.limits:
-        if (row.protocol, row.method, row.min_speed) == wanted and row.missed and not row.margin:
+        if (row.protocol, row.method, row.min_speed) == wanted and row.missed and row.sure:
             return (
                 f"Of the choices that share, {_between(row.missed)} leave a job below "
                 f"{least:g} of its speed, which each was to keep."

@@ -126,13 +126,14 @@ def limits(evaluation: Evaluation) -> TextTable:
     """How often a job is slower than it was to be, by what is left out of training."""
     return TextTable(
         "Minimum speeds that are missed, part of the choices that share, in % with 95 % intervals "
-        "by job: as predicted, and with a tenth more asked of the prediction",
-        ("left out, method", "each job keeps", "asked", "share", "missed", "saved"),
+        "by job: where the expected speed keeps it, and where the low end of its interval does, by "
+        "which is chosen",
+        ("left out, method", "each job keeps", "by", "share", "missed", "saved"),
         [
             (
                 f"{row.protocol}, {row.method}",
                 f"{row.min_speed:g}",
-                f"{row.min_speed * (1 + row.margin):.2f}",
+                "low end" if row.sure else "expected",
                 f"{row.shared.value:.1f}",
                 str(row.missed or "-"),
                 str(row.saved),
