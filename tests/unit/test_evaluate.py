@@ -461,6 +461,19 @@ def test_a_server_keeps_all_of_its_demand_or_has_a_gpu_of_its_own(data: Data) ->
     assert Question(OBJECTIVE).allows("50/50", slow, (served, b))
 
 
+def test_a_question_without_a_minimum_speed_holds_no_server_to_its_demand(data: Data) -> None:
+    """As the oracle of that question, which takes any way."""
+    unseen = answers_of(data, BY_WORKLOAD, knows_all).unseen
+    serving = Serving(offered_rate=1e9, rate_noise=None, latency_p99_ms=())
+    profiles = {key: dataclasses.replace(p, serving=serving) for key, p in data.profiles.items()}
+    servers = dataclasses.replace(data, profiles=profiles)
+    question = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way")
+    kept = dataclasses.replace(question, min_speed=0.4)
+    free = [choice.chosen for choice in choose(data, unseen, question, 0.0)]
+    assert [choice.chosen for choice in choose(servers, unseen, question, 0.0)] == free
+    assert [choice.chosen for choice in choose(servers, unseen, kept, 0.0)] != free
+
+
 def test_the_measured_best_is_never_beaten(data: Data) -> None:
     """By its own question the oracle's fraction is 1 and what it saves at least 0."""
     question = QUESTIONS[DEFAULT_OBJECTIVE]

@@ -229,7 +229,8 @@ def _pick(
     allowed = {
         name: option
         for name, option in options.items()
-        if name == "exclusive" or not misses(option, *profiles, limits)
+        # Without a minimum speed a server may fall short as well, as the oracle has it.
+        if name == "exclusive" or not question.min_speed or not misses(option, *profiles, limits)
     } or options
     # Jobs of a measurement are in the order of their names, so nothing is mirrored.
     value = question.objective.value
