@@ -143,7 +143,7 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
 def test_pair_that_had_better_not_share_is_not_launched(h200: FakeHost) -> None:
     """One after the other is no launch; the message says what to do."""
     for options, why in (
-        ((), "should not share the NVIDIA H200. at best, with "),
+        (("--min-speed", "0.3"), "should not share the NVIDIA H200. at best, with "),
         (("--min-speed", "0.9"), "of gemm and matmul-bf16 on the NVIDIA H200 keeps the limits"),
     ):
         done = h200.advisor("launch", "gemm", "matmul-bf16", *options)
