@@ -16,7 +16,8 @@ from advisor.errors import InputError
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import write_points
 
-JOBS = ("gemm:4", "triad:3", "bert-infer:5", "bert-train:2")
+JOBS = ("bert-infer-b2:4", "vit-train:5", "triad:3", "bert-train:2")
+"""Some of them share."""
 
 
 def advisor(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -75,7 +76,7 @@ def test_gpu_model_that_was_not_learned_from(tmp_path: Path) -> None:
 
 def test_json_adds_up(tmp_path: Path) -> None:
     """Every job is in a group and has a row; energy is the sum of the groups and of idle GPUs."""
-    found = answer(tmp_path, *JOBS, "--gpus", "3", "--work", "2h", "--work", "gemm=30min")
+    found = answer(tmp_path, *JOBS, "--gpus", "3", "--work", "2h", "--work", "triad=30min")
     assert set(found) == {
         "gpu_model", "objective", "gpus", "jobs", "idle_power_w", "energy_j", "idle_j",
         "makespan_s", "mean_completion_s", "slowest_job", "slowest_speed", "groups", "schedule",
@@ -87,7 +88,7 @@ def test_json_adds_up(tmp_path: Path) -> None:
             named[name] = named.get(name, 0) + group["count"]
         assert min(group["speeds"]) >= 0.4
         assert len(group["environments"]) == len(group["jobs"]) == len(group["work_s"])
-    assert named == {"gemm": 4, "triad": 3, "bert-infer": 5, "bert-train": 2}
+    assert named == {"bert-infer-b2": 4, "vit-train": 5, "triad": 3, "bert-train": 2}
     busy_j = sum(group["count"] * group["energy_j"] for group in found["groups"])
     assert found["energy_j"] == pytest.approx(busy_j + found["idle_j"])
     busy_s = sum(group["count"] * max(group["times_s"]) for group in found["groups"])
@@ -100,7 +101,7 @@ def test_json_adds_up(tmp_path: Path) -> None:
 
 def test_rows_of_the_schedule_are_flat(tmp_path: Path) -> None:
     """One for each job, in the order of the starts, with the number in the queue and no list."""
-    found = answer(tmp_path, *JOBS, "--gpus", "3", "--work", "2h", "--work", "gemm=30min")
+    found = answer(tmp_path, *JOBS, "--gpus", "3", "--work", "2h", "--work", "triad=30min")
     rows = found["schedule"]
     keys = [
         "gpu",
@@ -121,7 +122,7 @@ def test_rows_of_the_schedule_are_flat(tmp_path: Path) -> None:
     by_number = {row["number"]: row for row in rows}
     assert any(row["beside"] for row in rows)
     for row in rows:
-        assert row["work_s"] == (1800 if row["job"] == "gemm" else 7200)
+        assert row["work_s"] == (1800 if row["job"] == "triad" else 7200)
         if row["beside"]:
             other = by_number[row["beside"]]
             assert (other["beside"], other["gpu"]) == (row["number"], row["gpu"])
