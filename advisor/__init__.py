@@ -1,9 +1,9 @@
 """How many SMs or CUs each of two jobs should get on one GPU, for the least energy per work."""
 
+from advisor.core.gpu import Gpu, Share
+from advisor.core.job import Job
+from advisor.core.records import Counters, PairPoint, SoloPoint
 from advisor.errors import AdvisorError
-from advisor.gpu import Gpu, Share
-from advisor.job import Job
-from advisor.records import Counters, PairPoint, SoloPoint
 
 __all__ = [
     "AdvisorError",

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from advisor.core.gpu import PERCENTAGE
 from advisor.errors import InputError
-from advisor.gpu import PERCENTAGE
-from advisor.safe_files import belongs_to_us
+from advisor.files.safe_files import belongs_to_us
 
 OUR_VARIABLES = "ADVISOR_"
 """How the names of all our variables begin; jobs get theirs from us alone."""

@@ -35,9 +35,21 @@ _COMMANDS = {
     "models": "List, check and choose the models on this host.",
     "serve": "Answer over HTTP; only this host can connect, and nothing is launched, until told.",
 }
-"""Commands in the order of the help, with its line. Each is a module of advisor.cli that has an
-`app` or a function of the same name, and is imported when it is called: all together they load
-every component."""
+"""Commands in the order of the help, with its line. Each is a module that has an `app` or a
+function of the same name, and is imported when it is called: all together they load every
+component."""
+
+_MODULES = {
+    name: f"advisor.cli.{room}.{name}"
+    for room, names in {
+        "advise": ("recommend", "place"),
+        "launching": ("launch", "launches"),
+        "learn": ("evaluate", "models", "report", "train"),
+        "manage": ("data", "jobs", "serve", "tokens"),
+        "measure": ("check", "colocate", "doctor", "profile"),
+    }.items()
+    for name in names
+}
 
 
 _EXTRAS = {
@@ -65,7 +77,7 @@ class _Group(typer.core.TyperGroup):
 
 def load(name: str) -> Any:
     """The command of that name, with all its options."""
-    module = importlib.import_module(f"advisor.cli.{name}")
+    module = importlib.import_module(_MODULES[name])
     parent = typer.Typer()
     if hasattr(module, "app"):
         parent.add_typer(module.app, name=name)

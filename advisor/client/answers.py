@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from advisor.finish import Finish
-from advisor.interval import Interval
-from advisor.launch.spec import Forecast
-from advisor.launch.status import LaunchStatus
+from advisor.core.finish import Finish
+from advisor.core.interval import Interval
+from advisor.launch.records.spec import Forecast
+from advisor.launch.records.status import LaunchStatus
 
 Json: TypeAlias = Mapping[str, Any]
 

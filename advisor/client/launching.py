@@ -12,8 +12,8 @@ from advisor.client.errors import TooSlowError
 from advisor.client.exchange import Ask, Flow, Pause, exchange, quoted
 from advisor.client.reading import read, read_items
 from advisor.client.recommending import MaxP99, MinSpeed, constraints, given
-from advisor.launch.spec import WhenOneEnds
-from advisor.launch.status import LaunchStatus
+from advisor.launch.records.spec import WhenOneEnds
+from advisor.launch.records.status import LaunchStatus
 
 PATH = "/v1/launches"
 

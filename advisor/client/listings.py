@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from advisor.client.answers import Json
-from advisor.records import PairPoint, SoloPoint
+from advisor.core.records import PairPoint, SoloPoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

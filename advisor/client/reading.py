@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 from advisor.client.errors import AnswerError
+from advisor.core.observations import Record
 from advisor.errors import InputError
-from advisor.observations import Record
-from advisor.rows import column_types, from_row
+from advisor.formats.rows import column_types, from_row
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from advisor.client.answers import Placement, Recommendation
 from advisor.client.errors import AnswerError, ApiError
 from advisor.client.exchange import Ask, Flow, exchange
 from advisor.client.reading import read
-from advisor.objectives import DEFAULT_OBJECTIVE
+from advisor.core.objectives import DEFAULT_OBJECTIVE
 
 SEARCH_S = 10.0
 """How long a placement is searched for, unless told otherwise."""

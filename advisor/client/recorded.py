@@ -7,9 +7,9 @@ from typing import Any
 from advisor.client.exchange import Ask, Flow, exchange, quoted
 from advisor.client.listings import JobRow, PairPoints, Profile, TakenIn
 from advisor.client.reading import read, read_count, read_items
-from advisor.observations import Observation, Record
-from advisor.records import Point, SoloPoint
-from advisor.rows import to_row
+from advisor.core.observations import Observation, Record
+from advisor.core.records import Point, SoloPoint
+from advisor.formats.rows import to_row
 
 _MOST = 1000
 """Entries of one answer."""

@@ -7,13 +7,12 @@ from fastapi import FastAPI
 
 import advisor
 from advisor.settings import Settings
-from advisor_api.access import say_where_no_token_is_needed
-from advisor_api.errors import ErrorAnswer, answer_errors
-from advisor_api.gate import Gate
-from advisor_api.launch_keeper import keeping
-from advisor_api.metrics import Metrics
-from advisor_api.options import ServeOptions
-from advisor_api.quick import QuickRecommendations
+from advisor_api.engine.metrics import Metrics
+from advisor_api.http.access import say_where_no_token_is_needed
+from advisor_api.http.errors import ErrorAnswer, answer_errors
+from advisor_api.http.gate import Gate
+from advisor_api.http.options import ServeOptions
+from advisor_api.launches.keeper import keeping
 from advisor_api.routes import (
     audit,
     health,
@@ -25,7 +24,8 @@ from advisor_api.routes import (
     profiles,
     recommendations,
 )
-from advisor_api.service import open_service
+from advisor_api.service.quick import QuickRecommendations
+from advisor_api.service.service import open_service
 
 OPENAPI = "/v1/openapi.json"
 

@@ -5,7 +5,7 @@ import sys
 
 from advisor.settings import read_settings
 from advisor_api.app import create_app
-from advisor_api.options import ServeOptions
+from advisor_api.http.options import ServeOptions
 
 
 def openapi_text() -> str:

@@ -19,10 +19,10 @@ from fastapi import FastAPI
 from advisor.errors import InputError
 from advisor.settings import Settings
 from advisor_api.app import create_app
-from advisor_api.listening import BACKLOG, listening
-from advisor_api.metrics import Metrics
-from advisor_api.options import ServeOptions, check_options
-from advisor_api.protocol import Connections, LimitedProtocol
+from advisor_api.engine.metrics import Metrics
+from advisor_api.http.listening import BACKLOG, listening
+from advisor_api.http.options import ServeOptions, check_options
+from advisor_api.http.protocol import Connections, LimitedProtocol
 from advisor_api.systemd import Systemd
 
 _SPARE_FILES = 256

@@ -36,14 +36,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, insert
 
-from advisor.observations import Observation
-from advisor.records import PairPoint, SoloPoint
+from advisor.core.observations import Observation
+from advisor.core.records import PairPoint, SoloPoint
 from advisor_data import migrate
-from advisor_data.bundled import bundled_pair_points, bundled_solo_points
-from advisor_data.profile_table import renew_all
-from advisor_data.service_state import open_service_state
-from advisor_data.sql_engine import count_change, make_engine
-from advisor_data.tables import tables, to_sql
+from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.service.state import open_service_state
+from advisor_data.store.profile_table import renew_all
+from advisor_data.store.sql_engine import count_change, make_engine
+from advisor_data.store.tables import tables, to_sql
 
 PROFILES, SOLO_POINTS, PAIR_POINTS, OBSERVATIONS = 5_000, 500_000, 500_000, 1_000_000
 AT_ONCE = 20_000

@@ -5,7 +5,7 @@
 
 import statistics
 
-from advisor_data.bundled import bundled_solo_points
+from advisor_data.files.bundled import bundled_solo_points
 
 gaps = sorted(
     abs(p.counter_power_w / p.power_w - 1)

@@ -11,24 +11,24 @@ from typing import TypeVar
 
 import yaml
 
-from advisor.degenerate import (
+from advisor.core.flags import DEGENERATE, DOUBTFUL, UNREAD
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.validity.degenerate import (
     LARGEST_DROP,
     energy_above_idle_j,
     is_degenerate,
     with_pair_flags,
     with_solo_flags,
 )
-from advisor.flags import DEGENERATE, DOUBTFUL, UNREAD
-from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
-from advisor.records import PairPoint, SoloPoint
-from advisor_data.bundled import (
+from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,
     bundled_solo_points,
 )
-from advisor_data.dataset import select
-from advisor_training.gains import BASELINES, gain
-from advisor_training.pairs import Measurement, Pair, make_pairs
+from advisor_data.files.dataset import select
+from advisor_training.analysis.gains import BASELINES, gain
+from advisor_training.dataset.pairs import Measurement, Pair, make_pairs
 
 _Point = TypeVar("_Point", SoloPoint, PairPoint)
 

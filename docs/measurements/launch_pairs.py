@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.client import Client
-from advisor.rows import to_row
+from advisor.formats.rows import to_row
 
 PAIRS = (
     ("fft", "resnet50-train"),

@@ -2,7 +2,8 @@
 
 On one card: each job alone on the whole GPU; then each pair as recommended, at 50/50 and without
 limits. The work is what the advice was observed to do in an hour; every way does that work to its
-end (advisor.finish; what is left when the first job of a pair has ended runs alone on the whole
+end (advisor.core.finish; what is left when the first job of a pair has ended runs alone on the
+whole
 GPU), beside one after the other. Results are read where jobs report them.
 
     python docs/measurements/launch_same_work.py --json same-work.json A+B C+D ...
@@ -19,8 +20,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from advisor.finish import finish, one_after_the_other, work_of
-from advisor.objectives import SplitResult
+from advisor.core.finish import finish, one_after_the_other, work_of
+from advisor.core.objectives import SplitResult
 
 HEADINGS = (
     "pair", "way", "SMs", "speeds: predicted", "observed", "W: predicted", "observed",

@@ -21,17 +21,17 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from advisor.constraints import Limits
-from advisor.finish import Rest, Work, finish
-from advisor.objectives import DEFAULT_OBJECTIVE, SplitResult
-from advisor.place import Group, Problem, QueuedJob
-from advisor.place_options import PairOptions
-from advisor.place_schedule import Schedule
-from advisor.place_solver import place, planned
-from advisor.profiles import Floats
+from advisor.advice.placing import Planned, Wanted, plan
+from advisor.core.finish import Rest, Work, finish
+from advisor.core.objectives import DEFAULT_OBJECTIVE, SplitResult
+from advisor.decide.constraints import Limits
+from advisor.place.options import PairOptions
+from advisor.place.problem import Group, Problem, QueuedJob
+from advisor.place.schedule import Schedule
+from advisor.place.solver import place, planned
+from advisor.predict.profiles import Floats
 from advisor.settings import read_settings
-from advisor_data.bundled import bundled_solo_points
-from advisor_models.placing import Planned, Wanted, plan
+from advisor_data.files.bundled import bundled_solo_points
 
 JOBS = 200
 GPUS = (40, 120)

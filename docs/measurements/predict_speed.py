@@ -18,21 +18,23 @@ from pathlib import Path
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
-from advisor.features import matrix, power_features, side, speed_features
-from advisor.predictions import NINE, UNCAPPED
-from advisor.profiles import Profile, make_profiles
-from advisor_data.bundled import (
+from advisor.predict.features import matrix, power_features, side, speed_features
+from advisor.predict.predictions import NINE, UNCAPPED
+from advisor.predict.profiles import Profile, make_profiles
+from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,
     bundled_solo_points,
 )
-from advisor_data.dataset import select
+from advisor_data.files.dataset import select
 from advisor_models.manifest import MODEL, read_manifest, sha256, write_manifest
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_models.registry import BUNDLED
 from advisor_models.session import POWER, SPEED, Session
-from advisor_training.artefact import onnx_bytes
-from advisor_training.learners import (
+from advisor_training.dataset.pairs import make_pairs
+from advisor_training.dataset.rows import Rows, make_rows
+from advisor_training.learn.artefact import onnx_bytes
+from advisor_training.learn.learners import (
     LEAST_IN_LEAF,
     PART_OF_FEATURES,
     SEED,
@@ -40,8 +42,6 @@ from advisor_training.learners import (
     Regressors,
     fit,
 )
-from advisor_training.pairs import make_pairs
-from advisor_training.rows import Rows, make_rows
 
 SPLITS = (*NINE, UNCAPPED)
 TURNS = 2000

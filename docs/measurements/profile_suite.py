@@ -14,9 +14,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 
-from advisor.job_file import list_jobs
+from advisor.formats.job_file import list_jobs
 from advisor.settings import read_settings
-from advisor_profiling.live import list_gpus
+from advisor_profiling.testbed.live import list_gpus
 
 
 def main(arguments: list[str]) -> None:

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from advisor.cli.measured import read_measured
-from advisor_training.bootstrap import Estimate
-from advisor_training.evaluation_data import make_data
-from advisor_training.question import Answer, answers
+from advisor.cli.learn.measured import read_measured
+from advisor_training.evaluation.data import make_data
+from advisor_training.evaluation_report.question import Answer, answers
+from advisor_training.learn.bootstrap import Estimate
 
 HEADINGS = (
     "chosen by", "objective", "minimum speed", "choices", "energy saved, %", "median, %",

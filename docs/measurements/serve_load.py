@@ -30,7 +30,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from advisor_data.bundled import GPU_MODEL, bundled_solo_points
+from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points
 
 CONNECTIONS = (1, 16, 64)
 OBJECTIVES = ("throughput-per-watt", "raw-throughput-per-watt", "max-min")

@@ -8,9 +8,9 @@ demand, 50/50, and no limits. Energy is for the same work, against a GPU for eac
 
 from collections.abc import Iterator
 
-from advisor.objectives import SplitResult
-from advisor.records import PairPoint, SoloPoint
-from advisor_data.bundled import (
+from advisor.core.objectives import SplitResult
+from advisor.core.records import PairPoint, SoloPoint
+from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,
     bundled_solo_points,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from advisor.errors import ModelError
-from advisor.typed_json import parse, to_plain
+from advisor.formats.typed_json import parse, to_plain
 
 Action = Literal["promote", "rollback"]
 

@@ -7,7 +7,7 @@ import math
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 
-from advisor.gpu import WHOLE
+from advisor.core.gpu import WHOLE
 
 NEAR_LIMIT = 0.97
 """From this part of the power limit on a card counts as held back by it: at the limit H200 cards

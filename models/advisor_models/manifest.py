@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from advisor.errors import ModelError
-from advisor.safe_files import read_whole
-from advisor.typed_json import parse, to_plain
+from advisor.files.safe_files import read_whole
+from advisor.formats.typed_json import parse, to_plain
 from advisor_models.intervals import Intervals, Widening
 from advisor_models.other_gpu import OtherGpu
 

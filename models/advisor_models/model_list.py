@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.errors import ModelError
-from advisor.typed_json import to_plain
+from advisor.formats.typed_json import to_plain
 from advisor_models.manifest import BUNDLED_NAME as BUNDLED
 from advisor_models.manifest import Manifest, read_manifest
 from advisor_models.registry import Registry

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from advisor.errors import InputError, ModelError
-from advisor.features import (
+from advisor.predict.features import (
     Float32s,
     Side,
     feature_names,
@@ -21,8 +21,8 @@ from advisor.features import (
     side,
     speed_features,
 )
-from advisor.predictions import UNCAPPED, Interval, Prediction, Split
-from advisor.profiles import COLUMNS, NEEDED, Floats, Profile, filled
+from advisor.predict.predictions import UNCAPPED, Interval, Prediction, Split
+from advisor.predict.profiles import COLUMNS, NEEDED, Floats, Profile, filled
 from advisor_models.intervals import Intervals
 from advisor_models.manifest import MODEL, RETRAIN, Manifest, Range, read_artefact
 from advisor_models.session import POWER, SPEED, Session

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.errors import InputError, ModelError
-from advisor.safe_files import private_folder, writing_private
+from advisor.files.safe_files import private_folder, writing_private
 from advisor_models.history import Action, Change, append, read_history, standing
 from advisor_models.manifest import (
     MANIFEST,

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from advisor.errors import ModelError
-from advisor.features import Float32s
+from advisor.predict.features import Float32s
 from advisor_models.manifest import RETRAIN
 
 SPEED, POWER = "speed", "power"

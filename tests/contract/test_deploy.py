@@ -20,9 +20,9 @@ import yaml
 from serving import Served, serving
 
 from advisor.client import Client
-from advisor.runtime.bounds import CONTROLLERS
-from advisor.runtime.cgroup import OURS
-from advisor.runtime.lock import gpu_lock
+from advisor.runtime.host.bounds import CONTROLLERS
+from advisor.runtime.host.cgroup import OURS
+from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import HOST_FOLDER, read_settings
 
 ROOT = Path(__file__).parents[2]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+COMPONENTS = ("advisor", "profiling", "training", "models", "data", "api")
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 
 
@@ -35,6 +36,13 @@ def test_root_does_not_hide_the_profiling_package(tmp_path: Path) -> None:
     assert done.stdout.strip() == str(tmp_path / "profiling/__init__.py"), done.stderr
 
 
+def test_no_package_grows_too_large() -> None:
+    """At most 15 modules in a package, so that each stays one thing."""
+    folders = {path.parent for top in COMPONENTS for path in (ROOT / top).rglob("__init__.py")}
+    counts = {folder: len([*folder.glob("*.py")]) - 1 for folder in folders}
+    assert {str(folder): count for folder, count in counts.items() if count > 15} == {}
+
+
 def test_imports_go_one_way() -> None:
     """The import contracts of pyproject.toml hold."""
     done = _run([str(SCRIPTS / "lint-imports"), "--no-cache"])
@@ -49,11 +57,19 @@ HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas", "matplotlib")
     [
         ("advisor", (*HEAVY, "pynvml", "numpy", "pyarrow")),
         ("advisor_profiling, advisor_data", HEAVY),
-        ("advisor_training.report", HEAVY),
+        ("advisor_training.dataset_report.report", HEAVY),
         ("advisor_models.registry", (*HEAVY, "joblib")),
         ("advisor.cli", (*HEAVY, "numpy", "onnxruntime", "advisor_data")),
-        ("advisor.cli.recommend, advisor.cli.profile, advisor.cli.colocate", HEAVY),
-        ("advisor.cli.doctor, advisor.cli.jobs, advisor.cli.data, advisor.cli.report", HEAVY),
+        (
+            "advisor.cli.advise.recommend, advisor.cli.measure.profile, "
+            "advisor.cli.measure.colocate",
+            HEAVY,
+        ),
+        (
+            "advisor.cli.measure.doctor, advisor.cli.manage.jobs, advisor.cli.manage.data, "
+            "advisor.cli.learn.report",
+            HEAVY,
+        ),
     ],
 )
 def test_import_stays_light(modules: str, unwanted: tuple[str, ...]) -> None:

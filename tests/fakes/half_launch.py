@@ -7,11 +7,12 @@ import os
 import signal
 import sys
 
+from advisor.advice.launching import make_spec
+from advisor.advice.wanted import WantedLaunch, WantedPair
 from advisor.settings import read_settings
-from advisor_api.launch_steps import folder_of, new_row
-from advisor_data.service_state import open_service_state
-from advisor_models.launching import WantedLaunch, WantedPair, make_spec
-from advisor_profiling.live import find_gpu
+from advisor_api.launches.steps import folder_of, new_row
+from advisor_data.service.state import open_service_state
+from advisor_profiling.testbed.live import find_gpu
 
 
 def main(job_a: str, job_b: str, last_step: str) -> None:

@@ -11,8 +11,8 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from advisor.settings import read_settings
 from advisor_api.app import create_app
-from advisor_api.options import ServeOptions
-from advisor_api.service import Service
+from advisor_api.http.options import ServeOptions
+from advisor_api.service.service import Service
 
 
 class Api:

@@ -13,7 +13,7 @@ from typing import Any
 
 from host import FakeHost
 
-from advisor_data.service_state import Scope, ServiceState, open_service_state
+from advisor_data.service.state import Scope, ServiceState, open_service_state
 
 PATIENCE_S = 50
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from advisor.errors import BusyError
-from advisor.launch.folder import new_launch_id, now
-from advisor_data.service_state import AuditEntry, LaunchRow, ServiceState, open_service_state
+from advisor.launch.records.folder import new_launch_id, now
+from advisor_data.service.state import AuditEntry, LaunchRow, ServiceState, open_service_state
 
 
 def row(launch_id: str, host: str) -> LaunchRow:

@@ -11,11 +11,11 @@ from typing import Any
 
 from host import UUID, FakeHost
 
-from advisor.launch.folder import LaunchFolder
-from advisor.runtime.bounds import Bounds
-from advisor.runtime.cgroup import cgroup_prefix, make_cgroup, remove_cgroup
-from advisor.runtime.ending import end_cgroups
-from advisor.typed_json import to_plain
+from advisor.formats.typed_json import to_plain
+from advisor.launch.records.folder import LaunchFolder
+from advisor.runtime.host.bounds import Bounds
+from advisor.runtime.host.cgroup import cgroup_prefix, make_cgroup, remove_cgroup
+from advisor.runtime.jobs.ending import end_cgroups
 
 PATIENCE_S = 40
 

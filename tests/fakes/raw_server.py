@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from advisor_data.service_state import ServiceState, open_service_state
+from advisor_data.service.state import ServiceState, open_service_state
 
 JSON = {"Content-Type": "application/json"}
 
 _WITH_OPTIONS = """
 import json, sys
 from advisor.settings import read_settings
-from advisor_api.options import ServeOptions
+from advisor_api.http.options import ServeOptions
 from advisor_api.server import serve
 options = ServeOptions(port=0, **json.loads(sys.argv[1]))
 serve(read_settings(), options, lambda real: print("advisor listens on", real.url, flush=True))

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from advisor.gpu import Gpu
-from advisor.records import Counters
-from advisor_profiling.clock import VirtualClock
-from advisor_profiling.source import GpuState
+from advisor.core.gpu import Gpu
+from advisor.core.records import Counters
+from advisor_profiling.telemetry.source import GpuState
+from advisor_profiling.window.clock import VirtualClock
 
 GPU = Gpu(uuid="GPU-1", model="Test GPU", units_total=132, memory_mib=1000)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor_data.service_state import open_service_state
+from advisor_data.service.state import open_service_state
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
-from advisor.features import Float32s, feature_names, matrix, power_features, side, speed_features
-from advisor.predictions import NINE, UNCAPPED, Split
-from advisor.profiles import COLUMNS, Floats, Profile
+from advisor.predict.features import (
+    Float32s,
+    feature_names,
+    matrix,
+    power_features,
+    side,
+    speed_features,
+)
+from advisor.predict.predictions import NINE, UNCAPPED, Split
+from advisor.predict.profiles import COLUMNS, Floats, Profile
 from advisor_models.intervals import Bounds, Intervals, PowerBounds, ShareBounds
 from advisor_models.manifest import (
     MODEL,
@@ -22,8 +29,8 @@ from advisor_models.manifest import (
     write_manifest,
 )
 from advisor_models.other_gpu import OtherGpu
-from advisor_training.artefact import onnx_bytes
-from advisor_training.learners import Regressors
+from advisor_training.learn.artefact import onnx_bytes
+from advisor_training.learn.learners import Regressors
 
 GPU_MODEL = "Card"
 SHARES = tuple(float(share) for share in range(10, 101, 10))

@@ -5,9 +5,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from advisor.observations import OBSERVATION_WORDS, Observation, Record
-from advisor.records import PairPoint, SoloPoint
-from advisor.rows import column_types
+from advisor.core.observations import OBSERVATION_WORDS, Observation, Record
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.formats.rows import column_types
 
 
 def point(number: int = 0, **fields: Any) -> SoloPoint:

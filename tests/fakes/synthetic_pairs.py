@@ -9,8 +9,8 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from advisor.gpu import percent_for_units, units_for_percent
-from advisor.records import PairPoint, SoloPoint
+from advisor.core.gpu import percent_for_units, units_for_percent
+from advisor.core.records import PairPoint, SoloPoint
 
 GPU_MODEL = "Made-up GPU"
 UNITS = 132

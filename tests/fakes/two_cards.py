@@ -6,7 +6,7 @@ from typing import Any
 
 import synthetic_pairs as made_up
 
-from advisor.records import PairPoint, SoloPoint
+from advisor.core.records import PairPoint, SoloPoint
 
 OTHER_MODEL = "Other made-up GPU"
 OTHER_CARD = "GPU-made-up-1"

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from advisor.records import Point
-from advisor_profiling.outcome import Failure
+from advisor.core.records import Point
+from advisor_profiling.campaign.outcome import Failure
 
 
 @dataclass

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from typing import Any
 
-from advisor.gpu import Gpu
-from advisor.runtime.processes import wait_until
-from advisor_profiling.live import find_gpu
-from advisor_profiling.nvml import compute_pids
+from advisor.core.gpu import Gpu
+from advisor.runtime.host.processes import wait_until
+from advisor_profiling.telemetry.nvml import compute_pids
+from advisor_profiling.testbed.live import find_gpu
 
 GPU = os.environ.get("ADVISOR_TEST_GPU", "0")
 """Index or UUID."""

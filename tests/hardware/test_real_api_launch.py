@@ -17,8 +17,8 @@ import pytest
 from launch_server import LaunchServer
 from real_gpu import GPU, SAFE_SPLIT, nobody_computes
 
-from advisor.gpu import units_for_percent
-from advisor_data.service_state import open_service_state
+from advisor.core.gpu import units_for_percent
+from advisor_data.service.state import open_service_state
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 

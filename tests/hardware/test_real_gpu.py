@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from real_gpu import advisor, run_json, the_gpu
 
+from advisor.core.gpu import Share, units_for_percent
 from advisor.errors import LimitNotProvenError, PartitionError
-from advisor.gpu import Share, units_for_percent
-from advisor.runtime.mps import MpsBackend, open_mps
+from advisor.runtime.backends.mps import MpsBackend, open_mps
 from advisor.settings import read_settings
-from advisor_profiling.live import with_units
+from advisor_profiling.testbed.live import with_units
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from real_gpu import SAFE_SPLIT, advisor, nobody_computes, run_json
 
-from advisor.gpu import units_for_percent
+from advisor.core.gpu import units_for_percent
 from advisor_data import open_store
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]

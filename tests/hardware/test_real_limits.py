@@ -12,7 +12,7 @@ import pytest
 from host import FAKES
 from real_gpu import nobody_computes, run_json
 
-from advisor.runtime.processes import marked_pids, wait_until
+from advisor.runtime.host.processes import marked_pids, wait_until
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 

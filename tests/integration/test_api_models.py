@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from in_process import Api, error_of, running
 
-from advisor_api.answers import ModelAnswer, ModelsAnswer
+from advisor_api.schemas.answers import ModelAnswer, ModelsAnswer
 from advisor_models.manifest import read_manifest, sha256, write_manifest
 from advisor_models.registry import BUNDLED, Registry
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from in_process import Api, error_of, running
 
-from advisor.flags import DEGENERATE
-from advisor.observations import Observation
-from advisor.records import PairPoint, SoloPoint
-from advisor.rows import to_row
-from advisor_api.answers import (
+from advisor.core.flags import DEGENERATE
+from advisor.core.observations import Observation
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.formats.rows import to_row
+from advisor_api.schemas.answers import (
     AuditAnswer,
     JobsAnswer,
     ObservationsAnswer,
@@ -21,7 +21,7 @@ from advisor_api.answers import (
     ProfileAnswer,
 )
 from advisor_data import open_store
-from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 
 ASKED = {"jobs": ["mine", "gemm"]}
 

@@ -10,8 +10,8 @@ from in_process import Api, error_of, running
 from typer.testing import CliRunner
 
 from advisor.cli.app import app
-from advisor.objectives import OBJECTIVES
-from advisor_api.answers import BatchAnswer, PlacementAnswer, RecommendationAnswer
+from advisor.core.objectives import OBJECTIVES
+from advisor_api.schemas.answers import BatchAnswer, PlacementAnswer, RecommendationAnswer
 
 URL = "/v1/recommendations"
 PAIR = ["fft", "resnet50-train-b2"]

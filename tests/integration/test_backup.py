@@ -21,9 +21,9 @@ from typer.testing import CliRunner, Result
 from advisor.cli.app import app
 from advisor.errors import InputError, StoreError
 from advisor_data import open_store
-from advisor_data.backup import back_up, restore
-from advisor_data.service_state import open_service_state
-from advisor_data.tables import VERSION_TABLE
+from advisor_data.service.backup import back_up, restore
+from advisor_data.service.state import open_service_state
+from advisor_data.store.tables import VERSION_TABLE
 
 ROOT = Path(__file__).parents[2]
 
@@ -317,7 +317,7 @@ def test_a_writer_that_does_not_end_stops_a_restore(
     """It waits, then says that the database is locked, and changes nothing."""
     copy = tmp_path / "copy.db"
     back_up(url_of(database), Path(), copy)
-    monkeypatch.setattr("advisor_data.backup._PATIENCE_S", 0.2)
+    monkeypatch.setattr("advisor_data.service.backup._PATIENCE_S", 0.2)
     with closing(sqlite3.connect(database, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="locked"):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from host import FAKES, UUID, FakeHost
 
-from advisor.runtime.launcher import leftovers
+from advisor.runtime.jobs.launcher import leftovers
 
 PYTHON = ("--python", str(FAKES / "fake_library_check.py"))
 FEW = "8,40,66,92,132"

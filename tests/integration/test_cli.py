@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 import advisor
 from advisor.cli.app import app
+from advisor.core.records import SOLO_COLUMNS, PairPoint, SoloPoint
 from advisor.errors import InputError
-from advisor.records import SOLO_COLUMNS, PairPoint, SoloPoint
-from advisor_data.bundled import bundled_solo_points
-from advisor_data.files import read_points, write_points
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.files.files import read_points, write_points
 
 POINTS = [
     SoloPoint(

@@ -41,12 +41,12 @@ from advisor.client import (
 )
 from advisor.client.exchange import Ask, Flow
 from advisor.client.reading import read
+from advisor.core.observations import Observation
+from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError
-from advisor.launch.status import LaunchStatus
-from advisor.observations import Observation
-from advisor.records import SoloPoint
-from advisor.typed_json import to_plain
-from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor.formats.typed_json import to_plain
+from advisor.launch.records.status import LaunchStatus
+from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 
 Speak = Callable[..., Any]
 """speak(address, name of a method, its arguments, token=..): by either client."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from host import OTHER_UUID, UUID, FakeHost
 
-from advisor.rows import to_row
+from advisor.formats.rows import to_row
 from advisor_data import open_store
 
 QUICK = ("--window", "0.5")

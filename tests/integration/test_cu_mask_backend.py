@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from sleeper import sleeper
 
+from advisor.core.gpu import Gpu, Share
 from advisor.errors import LimitNotProvenError, PartitionError
-from advisor.gpu import Gpu, Share
-from advisor.runtime.backend import Granted
-from advisor.runtime.cu_mask import cus_for_percent
-from advisor.runtime.cu_mask_backend import CuMaskBackend
+from advisor.runtime.backends.backend import Granted
+from advisor.runtime.backends.cu_mask import cus_for_percent
+from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
 from advisor.settings import read_settings
-from advisor_profiling.live import with_units
+from advisor_profiling.testbed.live import with_units
 
 SOURCE = Path(__file__).parents[1] / "fakes/hip/fake_hip.c"
 MI300X = Gpu(uuid="GPU-a", model="MI300X", vendor="amd", index=3, units_total=304)

@@ -11,12 +11,12 @@ from typing import TypeVar
 
 import pytest
 
-from advisor.cli.measured import read_measured
-from advisor.flags import DEGENERATE, UNREAD
-from advisor.records import PairPoint, SoloPoint
-from advisor_data.bundled import bundled_pair_points, bundled_solo_points
-from advisor_data.files import read_points, write_points
-from advisor_data.parquet import decode
+from advisor.cli.learn.measured import read_measured
+from advisor.core.flags import DEGENERATE, UNREAD
+from advisor.core.records import PairPoint, SoloPoint
+from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.files.files import read_points, write_points
+from advisor_data.files.parquet import decode
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "docs/measurements/pairs/flag.py"

@@ -11,11 +11,11 @@ from fake_nvml import error
 from host import UUID, FakeHost
 from store_points import point
 
-from advisor.gpu import Gpu
+from advisor.core.gpu import Gpu
 from advisor.settings import read_settings
 from advisor_data import open_store
-from advisor_profiling import checks
-from advisor_profiling.checks import Finding, examine
+from advisor_profiling.reports import doctor as checks
+from advisor_profiling.reports.doctor import Finding, examine
 
 GPU = Gpu(uuid=UUID, model="Fake H200", driver="580", compute_mode="default", mig=False)
 NOWHERE = "http://127.0.0.1:9/metrics"

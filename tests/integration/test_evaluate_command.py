@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import synthetic_pairs as made_up
 
-from advisor.records import SoloPoint
-from advisor_data.files import write_points
+from advisor.core.records import SoloPoint
+from advisor_data.files.files import write_points
 
 COUNTERS = (
     "sm_clock_mhz", "job_cpu_percent", "sm_occupancy_percent", "fp32_active_percent",

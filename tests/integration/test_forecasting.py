@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from advisor.job import Job
-from advisor.launch.spec import Pair
+from advisor.advice.forecasting import recommended, with_forecast
+from advisor.advice.wanted import WantedLaunch, WantedPair
+from advisor.core.job import Job
+from advisor.launch.records.spec import Pair
 from advisor.settings import Settings, read_settings
-from advisor_data.bundled import bundled_solo_points
-from advisor_data.files import write_points
-from advisor_models.forecasting import recommended, with_forecast
-from advisor_models.launching import WantedLaunch, WantedPair
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.files.files import write_points
 
 NAMES = ("bert-train-b2", "fft")
 A, B = (Job(name=name, command=("true",)) for name in NAMES)

@@ -8,10 +8,10 @@ import pytest
 from command_line import Advisor, in_this_process
 from rich.table import Table
 
-from advisor.cli.console import plain_console
-from advisor.cli.tables import print_table
+from advisor.cli.shared.console import plain_console
+from advisor.cli.shared.tables import print_table
 from advisor_data import open_store
-from advisor_data.bundled import bundled_solo_points
+from advisor_data.files.bundled import bundled_solo_points
 
 MARKUP = ("[/b]", "[red]x[/red]", "[link=http://evil]y[/link]", ":smile:", "[bold")
 

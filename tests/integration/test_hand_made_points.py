@@ -11,10 +11,11 @@ from command_line import Advisor, in_this_process
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.rows import pair_from_row, to_row
-from advisor_data import open_store, schema_page
-from advisor_data.bundled import bundled_pair_points, bundled_solo_points
-from advisor_data.files import write_points
+from advisor.formats.rows import pair_from_row, to_row
+from advisor_data import open_store
+from advisor_data.files import schema_page
+from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.files.files import write_points
 
 HEAD = "job,gpu_model,gpu_uuid,share_percent,rate,rate_unit,power_w,window_s,started_at,run"
 LINE = "{job},NVIDIA H200,GPU-1,{share},{rate},{unit},{power},5,2026-01-31T12:00:{at:02}Z,r"

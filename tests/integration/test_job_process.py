@@ -11,19 +11,20 @@ from pathlib import Path
 import pytest
 from launched import groups_are_bounded
 
+from advisor.core.gpu import Gpu, Share
+from advisor.core.job import Job
 from advisor.errors import JobError
-from advisor.gpu import Gpu, Share
-from advisor.job import Job
-from advisor.runtime import cgroup, job_process, shim
-from advisor.runtime.backend import Granted
-from advisor.runtime.bounds import Bounds
-from advisor.runtime.cgroup import left_cgroups
-from advisor.runtime.ending import adopting_orphans, end_cgroups
-from advisor.runtime.job_process import JobProcess
-from advisor.runtime.launcher import Proven
-from advisor.runtime.processes import marked_pids, wait_until
-from advisor.runtime.running_job import RunningJob
-from advisor.runtime.uncapped import UncappedBackend
+from advisor.runtime.backends.backend import Granted
+from advisor.runtime.backends.uncapped import UncappedBackend
+from advisor.runtime.host import cgroup
+from advisor.runtime.host.bounds import Bounds
+from advisor.runtime.host.cgroup import left_cgroups
+from advisor.runtime.host.processes import marked_pids, wait_until
+from advisor.runtime.jobs import job_process, shim
+from advisor.runtime.jobs.ending import adopting_orphans, end_cgroups
+from advisor.runtime.jobs.job_process import JobProcess
+from advisor.runtime.jobs.launcher import Proven
+from advisor.runtime.jobs.running_job import RunningJob
 
 Start = Callable[..., JobProcess]
 
@@ -181,8 +182,8 @@ def test_job_that_is_over_is_never_looked_for_again(
 SUPERVISOR = """
 import os, sys
 from pathlib import Path
-from advisor.runtime.bounds import Bounds
-from advisor.runtime.job_process import JobProcess
+from advisor.runtime.host.bounds import Bounds
+from advisor.runtime.jobs.job_process import JobProcess
 folder, script, group = sys.argv[1:]
 output, mark = Path(folder) / "output.log", {"MARK": folder}
 command, bounds = ("sh", "-c", script), Bounds(500, 500)

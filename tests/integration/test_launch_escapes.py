@@ -22,7 +22,7 @@ from launched import (
     stop,
 )
 
-from advisor.runtime.processes import marked_pids, wait_until
+from advisor.runtime.host.processes import marked_pids, wait_until
 
 RUNS = ("--split", "30/70")
 LIMITS = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_VISIBLE_DEVICES")

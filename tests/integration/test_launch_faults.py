@@ -29,7 +29,7 @@ from launched import (
     stop,
 )
 
-from advisor.launch.folder import LaunchFolder
+from advisor.launch.records.folder import LaunchFolder
 
 RUNS = ("--split", "30/70")
 
@@ -155,7 +155,7 @@ def test_launch_has_one_supervisor_ever(jobs: FakeHost) -> None:
     name = detached(jobs, "one", "two", *RUNS)
     launched = LaunchFolder(folder(jobs, name))
     for _ in range(2):
-        again = jobs.run_module("advisor.cli.supervise", str(launched.path))
+        again = jobs.run_module("advisor_profiling.supervise", str(launched.path))
         assert again.returncode == 8, again.stderr
         assert "has or had a supervisor already" in again.stderr
         assert stop(jobs, name)["state"] == "stopped"
@@ -297,5 +297,5 @@ def test_launch_whose_supervisor_never_began_can_be_stopped(jobs: FakeHost) -> N
     assert show(jobs, waiting.name)["state"] == "accepted"
     assert jobs.advisor("launches", "stop", waiting.name).returncode == 0
     assert show(jobs, waiting.name)["state"] == "stopped"
-    assert jobs.run_module("advisor.cli.supervise", str(waiting)).returncode == 8
+    assert jobs.run_module("advisor_profiling.supervise", str(waiting)).returncode == 8
     assert processes_of(jobs) == {}

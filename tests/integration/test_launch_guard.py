@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from advisor.cli.launch_live import exit_code
-from advisor.launch.status import LaunchStatus, State
-from advisor.runtime.processes import marked_pids, wait_until
+from advisor.cli.launching.live import exit_code
+from advisor.launch.records.status import LaunchStatus, State
+from advisor.runtime.host.processes import marked_pids, wait_until
 
 SUPERVISOR = """
 import sys, time
 from pathlib import Path
-from advisor.gpu import Gpu
-from advisor.launch.guard import ProcessGuard
-from advisor.runtime.uncapped import UncappedBackend
+from advisor.core.gpu import Gpu
+from advisor.launch.supervisor.guard import ProcessGuard
+from advisor.runtime.backends.uncapped import UncappedBackend
 import os
 backend = UncappedBackend(Gpu(uuid="GPU-guard-test", model="None"))
 guard = ProcessGuard(

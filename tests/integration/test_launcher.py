@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from advisor.core.gpu import Gpu, Share
+from advisor.core.job import Job, Progress
 from advisor.errors import JobError, LimitNotProvenError, PartitionError
-from advisor.gpu import Gpu, Share
-from advisor.job import Job, Progress
-from advisor.runtime.backend import Granted
-from advisor.runtime.launcher import end_leftovers, prove
-from advisor.runtime.processes import wait_until
-from advisor.runtime.running_job import RunningJob
+from advisor.runtime.backends.backend import Granted
+from advisor.runtime.host.processes import wait_until
+from advisor.runtime.jobs.launcher import end_leftovers, prove
+from advisor.runtime.jobs.running_job import RunningJob
 from advisor.settings import LIMIT_VARIABLES, read_settings
 
 OUTPUT = Progress(kind="output", pattern=r"step (\d+)")
@@ -90,7 +90,7 @@ Launch = Callable[..., AbstractContextManager[RunningJob]]
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs that do not leave get one second for each step."""
-    monkeypatch.setattr("advisor.runtime.running_job.LEAVE_S", 1)
+    monkeypatch.setattr("advisor.runtime.jobs.running_job.LEAVE_S", 1)
 
 
 @pytest.fixture

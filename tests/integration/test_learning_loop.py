@@ -11,16 +11,16 @@ import synthetic_pairs as made_up
 from command_line import Advisor, in_this_process
 from small_model import save_model
 
-from advisor.cli.measured import BUNDLED, MEASURED_HERE, Source, read_own
+from advisor.cli.learn.measured import BUNDLED, MEASURED_HERE, Source, read_own
+from advisor.decide.recommend import TIE
 from advisor.errors import ModelError
-from advisor.recommend import TIE
 from advisor.settings import read_settings
 from advisor_data import open_store
-from advisor_data.bundled import bundled_pair_points
+from advisor_data.files.bundled import bundled_pair_points
 from advisor_models.manifest import read_manifest
 from advisor_models.registry import Registry
-from advisor_training.evaluation_data import make_data
-from advisor_training.own_evaluation import evaluate_own
+from advisor_training.evaluation.data import make_data
+from advisor_training.evaluation.own import evaluate_own
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from launched import (
     no_leftovers,
 )
 
-from advisor.runtime.processes import marked_pids
+from advisor.runtime.host.processes import marked_pids
 
 RUNS = ("--split", "30/70")
 

@@ -176,6 +176,6 @@ def test_without_any_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_listing_loads_nothing_heavy() -> None:
     """A host that only lists models needs neither numpy nor onnxruntime, let alone a trainer."""
-    code = "import sys, advisor.cli.models; print(*sys.modules)"
+    code = "import sys, advisor.cli.learn.models; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"numpy", "onnxruntime", "sklearn", "joblib"} & set(done.stdout.split())

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from host import OTHER_UUID, UUID, FakeHost
 
+from advisor.core.gpu import Gpu, Share
 from advisor.errors import LimitNotProvenError, PartitionError
-from advisor.gpu import Gpu, Share
-from advisor.runtime.backend import Sight
-from advisor.runtime.limit import look
-from advisor.runtime.mps import MpsBackend, open_mps
-from advisor.runtime.mps_control import binary_version, parse_pids
+from advisor.runtime.backends.backend import Sight
+from advisor.runtime.backends.limit import look
+from advisor.runtime.backends.mps import MpsBackend, open_mps
+from advisor.runtime.backends.mps_control import binary_version, parse_pids
 
 GPU = Gpu(uuid=UUID, model="Fake H200", units_total=132)
 
@@ -149,7 +149,7 @@ def test_faulty_server_is_refused(
     backend: MpsBackend, host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a client's crash nothing is started until the server has recovered."""
-    monkeypatch.setattr("advisor.runtime.mps._CLIENT_S", 0.2)
+    monkeypatch.setattr("advisor.runtime.backends.mps._CLIENT_S", 0.2)
     assert not backend.spoiled()
     (host.pipe_dir / "status").write_text("FAULT")
     assert backend.spoiled()
@@ -200,7 +200,7 @@ def test_hanging_daemon_is_told_from_a_missing_one(
     backend: MpsBackend, host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A daemon that does not answer ends in a message, not in a wait for ever."""
-    monkeypatch.setattr("advisor.runtime.mps_control._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("advisor.runtime.backends.mps_control._TIMEOUT_S", 0.5)
     (host.pipe_dir / "hang").touch()
     with pytest.raises(PartitionError, match="did not answer 'get_server_list' within"):
         backend.check_alive()
@@ -225,7 +225,7 @@ def test_process_that_is_no_client_is_refused(
     backend: MpsBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job that never reaches the server is not under its limit, whatever the probe saw."""
-    monkeypatch.setattr("advisor.runtime.mps._CLIENT_S", 0.1)
+    monkeypatch.setattr("advisor.runtime.backends.mps._CLIENT_S", 0.1)
     with pytest.raises(LimitNotProvenError, match="is a client of the MPS server"):
         backend.check_clients(Share(30), lambda: [os.getpid()])
 

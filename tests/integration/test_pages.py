@@ -15,20 +15,20 @@ from browsing import Visit, browser, picture, visiting
 from playwright.sync_api import Browser
 from raw_server import JSON, RawServer, raw_server
 
-from advisor.flags import FLAGS, WRONG
-from advisor.interval import Interval
-from advisor.launch.spec import Forecast
-from advisor.launch.status import JobStatus, LaunchStatus
-from advisor.objectives import OBJECTIVES
-from advisor.observations import Observation
-from advisor.records import SoloPoint
-from advisor.typed_json import to_plain
+from advisor.core.flags import FLAGS, WRONG
+from advisor.core.interval import Interval
+from advisor.core.objectives import OBJECTIVES
+from advisor.core.observations import Observation
+from advisor.core.records import SoloPoint
+from advisor.formats.typed_json import to_plain
+from advisor.launch.records.spec import Forecast
+from advisor.launch.records.status import JobStatus, LaunchStatus
 from advisor_data import open_store
-from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
-from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL
+from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 from advisor_models.manifest import read_artefact, write_manifest
 from advisor_models.registry import BUNDLED, Registry
-from advisor_training.evaluation_bars import JobFigures
+from advisor_training.evaluation.bars import JobFigures
 
 __all__ = ["browser"]
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from advisor.flags import DOUBTFUL
-from advisor.records import PAIR_COLUMNS, PairPoint
-from advisor.rows import to_row
-from advisor_data.bundled import bundled_pair_points, bundled_reference_points
-from advisor_data.dataset import select
-from advisor_data.files import read_points
+from advisor.core.flags import DOUBTFUL
+from advisor.core.records import PAIR_COLUMNS, PairPoint
+from advisor.formats.rows import to_row
+from advisor_data.files.bundled import bundled_pair_points, bundled_reference_points
+from advisor_data.files.dataset import select
+from advisor_data.files.files import read_points
 
 REPLAY = ("--gpu", "replay")
 PAIR = "mobilenet-train-b2+triad"

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from advisor.cli.min_speeds import min_speeds
-from advisor.cli.queue import MAX_JOBS, Entry, read_entries, read_works
+from advisor.cli.advise.min_speeds import min_speeds
+from advisor.cli.advise.queue import MAX_JOBS, Entry, read_entries, read_works
 from advisor.errors import InputError
-from advisor_data.bundled import bundled_solo_points
-from advisor_data.files import write_points
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.files.files import write_points
 
 JOBS = ("bert-infer-b2:4", "vit-train:5", "triad:3", "bert-train:2")
 """Some of them share."""

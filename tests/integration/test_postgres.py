@@ -10,10 +10,10 @@ from old_schema import make_old
 from postgres import Server
 from sqlalchemy import create_engine
 
+from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import StoreError
-from advisor.records import PairPoint, SoloPoint
 from advisor_data import migrate, open_store
-from advisor_data.tables import VERSION_TABLE, metadata
+from advisor_data.store.tables import VERSION_TABLE, metadata
 
 pytestmark = pytest.mark.postgres
 

@@ -12,12 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.cli.app import app
+from advisor.core.gpu import units_for_percent
+from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError, NoSplitError
-from advisor.gpu import units_for_percent
-from advisor.records import SoloPoint
 from advisor_data import open_store
-from advisor_data.bundled import bundled_solo_points
-from advisor_data.files import write_points
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.files.files import write_points
 
 PAIR = ("fft", "resnet50-train-b2")
 

@@ -11,8 +11,8 @@ from store_points import point
 from typer.testing import CliRunner
 
 from advisor.cli.app import app
+from advisor.core.records import SoloPoint
 from advisor.errors import InputError
-from advisor.records import SoloPoint
 from advisor_data import open_store
 
 PAIR = ("server", "triad")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import synthetic_pairs as made_up
 
-from advisor.records import PairPoint
-from advisor_data.files import write_points
+from advisor.core.records import PairPoint
+from advisor_data.files.files import write_points
 
 
 @dataclasses.dataclass(frozen=True)

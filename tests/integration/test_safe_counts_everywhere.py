@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 from unsafe_counts import UNSAFE_132, checked_132, write_check
 
 from advisor.cli.app import app
+from advisor.core.gpu import units_for_percent
 from advisor.errors import StoreError
-from advisor.gpu import units_for_percent
-from advisor_data import count_checks
-from advisor_data.checked import checked_counts, checks_stamp
+from advisor_data.files import count_checks
+from advisor_data.files.checked import checked_counts, checks_stamp
 
 PAIR = ("fft", "resnet50-train-b2")
 JOBS = ("gemm:4", "triad:3", "bert-infer:5", "bert-train:2")

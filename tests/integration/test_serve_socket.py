@@ -18,8 +18,8 @@ from raw_server import environment
 
 from advisor.client import ApiError, Client
 from advisor.errors import InputError
-from advisor_api.options import ServeOptions, check_options
-from advisor_api.peers import Peer, caller_of_peer, peer_of
+from advisor_api.http.options import ServeOptions, check_options
+from advisor_api.http.peers import Peer, caller_of_peer, peer_of
 
 NOBODY = 65534
 

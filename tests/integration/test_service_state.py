@@ -23,16 +23,11 @@ from sqlalchemy.engine import Engine
 from store_points import observation, pair_point, point
 
 from advisor.errors import AdvisorError, BusyError, IdempotencyError, InputError, StoreError
-from advisor.launch.folder import now
-from advisor.launch.status import OVER
+from advisor.launch.records.folder import now
+from advisor.launch.records.status import OVER
 from advisor_data import open_store
-from advisor_data.service_state import (
-    AuditEntry,
-    LaunchRow,
-    ServiceState,
-    open_service_state,
-)
-from advisor_data.tables import launches
+from advisor_data.service.state import AuditEntry, LaunchRow, ServiceState, open_service_state
+from advisor_data.store.tables import launches
 
 WRITER = Path(__file__).parents[1] / "fakes/launch_writer.py"
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from advisor.cli.app import app
 from advisor.errors import InputError
-from advisor_data.service_state import open_service_state
+from advisor_data.service.state import open_service_state
 
 
 @pytest.fixture
@@ -95,7 +95,8 @@ def test_a_node_without_sqlalchemy_says_what_to_install(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message has the pip command, and importing the module loads nothing of it."""
-    code = "import sys, advisor.cli.tokens, advisor.cli.data; print('sqlalchemy' in sys.modules)"
+    modules = "sys, advisor.cli.manage.tokens, advisor.cli.manage.data"
+    code = f"import {modules}; print('sqlalchemy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)

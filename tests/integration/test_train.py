@@ -18,12 +18,12 @@ import two_cards
 
 import advisor_models
 from advisor.cli.app import main
-from advisor.cli.measured import read_measured
-from advisor.features import feature_names
-from advisor_data.files import write_points
+from advisor.cli.learn.measured import read_measured
+from advisor.predict.features import feature_names
+from advisor_data.files.files import write_points
 from advisor_models.manifest import read_artefact, read_manifest
-from advisor_training.artefact import onnx_bytes
-from advisor_training.learners import extra_trees, fit
+from advisor_training.learn.artefact import onnx_bytes
+from advisor_training.learn.learners import extra_trees, fit
 from advisor_training.train import LIBRARIES, make_training_set
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,10 +21,10 @@ import workload_scripts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.job import Job
-from advisor.job_file import list_jobs
+from advisor.core.job import Job
+from advisor.formats.job_file import list_jobs
 from advisor.progress import FILE_BYTES, GO, HOLD, QUIT, RUNNING, WAITING, Progress
-from advisor.runtime.reports import read_latencies
+from advisor.runtime.jobs.reports import read_latencies
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = ROOT / "profiling" / "workloads"

@@ -10,17 +10,20 @@ from importlib import metadata
 
 import numpy as np
 
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE
+from advisor.core.records import PairPoint, Point, SoloPoint
+from advisor.core.wording import listed
+from advisor.decide.recommend import TIE
 from advisor.errors import InputError
-from advisor.features import Float32s, feature_names
-from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE
-from advisor.profiles import COLUMNS, IDLE, Profile, filled
-from advisor.recommend import TIE
-from advisor.records import PairPoint, Point, SoloPoint
-from advisor.rows import to_row
-from advisor.wording import listed
+from advisor.formats.rows import to_row
+from advisor.predict.features import Float32s, feature_names
+from advisor.predict.profiles import COLUMNS, IDLE, Profile, filled
 from advisor_models.manifest import SCHEMA, DatasetFacts, LearnerSettings, Manifest, Range
 from advisor_models.other_gpu import OtherGpu
-from advisor_training.calibration import (
+from advisor_training.dataset.pairs import LeftOut
+from advisor_training.dataset.rows import Rows, make_rows
+from advisor_training.evaluation.data import make_data
+from advisor_training.learn.calibration import (
     Calibrated,
     ask_blind,
     calibrate,
@@ -28,10 +31,8 @@ from advisor_training.calibration import (
     strictest,
     without_counters,
 )
-from advisor_training.carrying_over import learn_other_gpu
-from advisor_training.evaluation_data import make_data
-from advisor_training.evaluation_protocols import BY_WORKLOAD
-from advisor_training.learners import (
+from advisor_training.learn.carrying_over import learn_other_gpu
+from advisor_training.learn.learners import (
     LEARNERS,
     LEAST_IN_LEAF,
     PART_OF_FEATURES,
@@ -41,10 +42,9 @@ from advisor_training.learners import (
     extra_trees,
     fit,
 )
-from advisor_training.pairs import LeftOut
-from advisor_training.rows import Rows, make_rows
-from advisor_training.scoring import fractions, power_errors, speed_errors
-from advisor_training.unseen import Progress, Unseen, leave_one_job_out
+from advisor_training.learn.protocols import BY_WORKLOAD
+from advisor_training.learn.scoring import fractions, power_errors, speed_errors
+from advisor_training.learn.unseen import Progress, Unseen, leave_one_job_out
 
 LEARNER = "extra-trees"
 

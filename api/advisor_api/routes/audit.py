@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from advisor.typed_json import to_plain
-from advisor_api.access import Admin
-from advisor_api.answers import AuditAnswer
-from advisor_api.query import KNOWN_QUERY
-from advisor_api.schemas import LimitInQuery
-from advisor_api.service import ServiceOf
+from advisor.formats.typed_json import to_plain
+from advisor_api.http.access import Admin
+from advisor_api.http.query import KNOWN_QUERY
+from advisor_api.schemas.answers import AuditAnswer
+from advisor_api.schemas.requests import LimitInQuery
+from advisor_api.service.service import ServiceOf
 
 router = APIRouter(prefix="/v1", tags=["audit"], dependencies=[KNOWN_QUERY])
 

@@ -9,9 +9,9 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from pydantic import BaseModel
 
 from advisor.errors import AdvisorError
-from advisor_api.access import Reader
-from advisor_api.query import KNOWN_QUERY
-from advisor_api.service import ServiceOf
+from advisor_api.http.access import Reader
+from advisor_api.http.query import KNOWN_QUERY
+from advisor_api.service.service import ServiceOf
 
 router = APIRouter(tags=["health"])
 

@@ -5,23 +5,23 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
-from advisor_api import launching
-from advisor_api.access import Launcher, Reader
-from advisor_api.audit import Audited
-from advisor_api.engine import encoded
-from advisor_api.launch_answers import LaunchesAnswer, PlanAnswer
-from advisor_api.launch_schemas import (
+from advisor_api.engine.engine import encoded
+from advisor_api.http.access import Launcher, Reader
+from advisor_api.http.query import KNOWN_QUERY
+from advisor_api.http.sent import SentRoute
+from advisor_api.launches import launching
+from advisor_api.launches.answers import LaunchesAnswer, PlanAnswer
+from advisor_api.launches.view import LaunchView, shown
+from advisor_api.schemas.launches import (
     ActiveInQuery,
     IdempotencyKey,
     LaunchInPath,
     LaunchInQuery,
     LaunchRequest,
 )
-from advisor_api.launch_view import LaunchView, shown
-from advisor_api.query import KNOWN_QUERY
-from advisor_api.schemas import LimitInQuery
-from advisor_api.sent import SentRoute
-from advisor_api.service import Service, ServiceOf
+from advisor_api.schemas.requests import LimitInQuery
+from advisor_api.service.audit import Audited
+from advisor_api.service.service import Service, ServiceOf
 
 router = APIRouter(
     prefix="/v1", tags=["launches"], dependencies=[KNOWN_QUERY], route_class=SentRoute

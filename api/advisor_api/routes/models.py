@@ -5,14 +5,14 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from advisor_api import models
-from advisor_api.access import Admin, Reader
-from advisor_api.answers import ChampionAnswer, ModelAnswer, ModelsAnswer
-from advisor_api.audit import Audited
-from advisor_api.profiles import changing
-from advisor_api.query import KNOWN_QUERY
-from advisor_api.schemas import LimitInQuery, VersionInPath
-from advisor_api.service import ServiceOf
+from advisor_api.http.access import Admin, Reader
+from advisor_api.http.query import KNOWN_QUERY
+from advisor_api.schemas.answers import ChampionAnswer, ModelAnswer, ModelsAnswer
+from advisor_api.schemas.requests import LimitInQuery, VersionInPath
+from advisor_api.service import models
+from advisor_api.service.audit import Audited
+from advisor_api.service.profiles import changing
+from advisor_api.service.service import ServiceOf
 
 router = APIRouter(prefix="/v1", tags=["models"], dependencies=[KNOWN_QUERY])
 

@@ -5,17 +5,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from advisor.observations import Observation
-from advisor_api import profiles
-from advisor_api.access import Reader, Writer
-from advisor_api.answers import ObservationsAnswer, TakenIn
-from advisor_api.audit import Audited
-from advisor_api.lists import SpanOfObservations, long_json
-from advisor_api.query import KNOWN_QUERY
-from advisor_api.records import ObservationsRequest
-from advisor_api.schemas import NAME
-from advisor_api.sent import SentRoute
-from advisor_api.service import ServiceOf
+from advisor.core.observations import Observation
+from advisor_api.http.access import Reader, Writer
+from advisor_api.http.query import KNOWN_QUERY
+from advisor_api.http.sent import SentRoute
+from advisor_api.schemas.answers import ObservationsAnswer, TakenIn
+from advisor_api.schemas.lists import SpanOfObservations, long_json
+from advisor_api.schemas.records import ObservationsRequest
+from advisor_api.schemas.requests import NAME
+from advisor_api.service import profiles
+from advisor_api.service.audit import Audited
+from advisor_api.service.service import ServiceOf
 
 router = APIRouter(
     prefix="/v1", tags=["observations"], dependencies=[KNOWN_QUERY], route_class=SentRoute

@@ -3,15 +3,15 @@
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from advisor_api.access import Reader
-from advisor_api.answers import PlacementAnswer
-from advisor_api.lists import long_json
-from advisor_api.long_work import in_thread
-from advisor_api.query import KNOWN_QUERY
-from advisor_api.schemas import PlacementRequest
-from advisor_api.sent import SentRoute
-from advisor_api.service import ServiceOf
-from advisor_models.placing import to_json
+from advisor.advice.placing import to_json
+from advisor_api.engine.long_work import in_thread
+from advisor_api.http.access import Reader
+from advisor_api.http.query import KNOWN_QUERY
+from advisor_api.http.sent import SentRoute
+from advisor_api.schemas.answers import PlacementAnswer
+from advisor_api.schemas.lists import long_json
+from advisor_api.schemas.requests import PlacementRequest
+from advisor_api.service.service import ServiceOf
 
 router = APIRouter(
     prefix="/v1", tags=["placements"], dependencies=[KNOWN_QUERY], route_class=SentRoute

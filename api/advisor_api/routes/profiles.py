@@ -5,9 +5,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from advisor_api import profiles
-from advisor_api.access import Reader, Writer
-from advisor_api.answers import (
+from advisor_api.http.access import Reader, Writer
+from advisor_api.http.query import KNOWN_QUERY
+from advisor_api.http.sent import SentRoute
+from advisor_api.schemas.answers import (
     Deleted,
     JobsAnswer,
     PairPointsAnswer,
@@ -15,13 +16,12 @@ from advisor_api.answers import (
     ProfileAnswer,
     Written,
 )
-from advisor_api.audit import Audited
-from advisor_api.lists import SpanOfPoints, long_json
-from advisor_api.query import KNOWN_QUERY
-from advisor_api.records import PointsRequest, ProfileRequest
-from advisor_api.schemas import NAME, GpuModelInQuery, JobInPath, LimitInQuery
-from advisor_api.sent import SentRoute
-from advisor_api.service import ServiceOf
+from advisor_api.schemas.lists import SpanOfPoints, long_json
+from advisor_api.schemas.records import PointsRequest, ProfileRequest
+from advisor_api.schemas.requests import NAME, GpuModelInQuery, JobInPath, LimitInQuery
+from advisor_api.service import profiles
+from advisor_api.service.audit import Audited
+from advisor_api.service.service import ServiceOf
 
 router = APIRouter(
     prefix="/v1", tags=["profiles"], dependencies=[KNOWN_QUERY], route_class=SentRoute

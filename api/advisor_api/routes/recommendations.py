@@ -9,14 +9,14 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import ValidationError
 
 from advisor.errors import AdvisorError
-from advisor_api.access import Reader
-from advisor_api.answers import BatchAnswer, RecommendationAnswer
-from advisor_api.engine import Engine, encoded
-from advisor_api.errors import fault_of
-from advisor_api.query import KNOWN_QUERY
-from advisor_api.schemas import BatchRequest, RecommendationRequest
-from advisor_api.sent import SentRoute, faults_of
-from advisor_api.service import ServiceOf
+from advisor_api.engine.engine import Engine, encoded
+from advisor_api.http.access import Reader
+from advisor_api.http.errors import fault_of
+from advisor_api.http.query import KNOWN_QUERY
+from advisor_api.http.sent import SentRoute, faults_of
+from advisor_api.schemas.answers import BatchAnswer, RecommendationAnswer
+from advisor_api.schemas.requests import BatchRequest, RecommendationRequest
+from advisor_api.service.service import ServiceOf
 
 JSON = "application/json"
 

@@ -2,7 +2,7 @@
 
     .venv/bin/python docs/measurements/model/card_spread.py
 
-`advisor_training.calibration.CARD_SPREAD` is from here: what jobs alone on the whole GPU draw
+`advisor_training.learn.calibration.CARD_SPREAD` is from here: what jobs alone on the whole GPU draw
 beside the pairs, against their profiles. Only jobs that run within 2 % of the profile's
 rate, on cards below 95 % of the power limit; no training, which fills the SMs differently from
 run to run.
@@ -12,10 +12,10 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping
 
-from advisor.profiles import make_profiles
-from advisor.records import SoloPoint
-from advisor_data.bundled import bundled_reference_points, bundled_solo_points
-from advisor_training.solo import whole_gpu
+from advisor.core.records import SoloPoint
+from advisor.predict.profiles import make_profiles
+from advisor_data.files.bundled import bundled_reference_points, bundled_solo_points
+from advisor_training.dataset.solo import whole_gpu
 
 SAME_RATE = 0.02
 BELOW_LIMIT = 0.95

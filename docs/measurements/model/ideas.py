@@ -16,17 +16,18 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
-from advisor.objectives import OBJECTIVES
-from advisor.profiles import Floats
-from advisor.recommend import TIE
-from advisor_data.bundled import (
+from advisor.core.objectives import OBJECTIVES
+from advisor.decide.recommend import TIE
+from advisor.predict.profiles import Floats
+from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,
     bundled_solo_points,
 )
-from advisor_data.dataset import select
-from advisor_training.evaluation_data import Data, make_data
-from advisor_training.learners import (
+from advisor_data.files.dataset import select
+from advisor_training.dataset.rows import Rows
+from advisor_training.evaluation.data import Data, make_data
+from advisor_training.learn.learners import (
     LEAST_SPEED,
     Fitted,
     Learner,
@@ -35,10 +36,9 @@ from advisor_training.learners import (
     fit,
     physical,
 )
-from advisor_training.rows import Rows
-from advisor_training.scoring import fractions, power_errors, speed_errors
+from advisor_training.learn.scoring import fractions, power_errors, speed_errors
+from advisor_training.learn.unseen import Unseen, fold_by, leave_one_job_out
 from advisor_training.train import SCORED
-from advisor_training.unseen import Unseen, fold_by, leave_one_job_out
 
 
 def main() -> None:

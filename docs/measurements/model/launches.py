@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from advisor.predictions import Interval
-from advisor.profiles import make_profiles
-from advisor_data.bundled import bundled_solo_points
+from advisor.predict.predictions import Interval
+from advisor.predict.profiles import make_profiles
+from advisor_data.files.bundled import bundled_solo_points
 from advisor_models.onnx_predictor import OnnxPredictor
 
 HERE = Path(__file__).resolve().parent

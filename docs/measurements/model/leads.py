@@ -2,26 +2,27 @@
 
     .venv/bin/python docs/measurements/model/leads.py
 
-A lead is how much more than a split a way must be worth to be taken (advisor/choice.py). Mean and
+A lead is how much more than a split a way must be worth to be taken (advisor/decide/choice.py).
+Mean and
 worst fraction of the oracle in %, and how often each way is chosen.
 """
 
 from collections import Counter
 
-from advisor import choice
-from advisor.objectives import OBJECTIVES
-from advisor.recommend import TIE
-from advisor_data.bundled import (
+from advisor.core.objectives import OBJECTIVES
+from advisor.decide import choice
+from advisor.decide.recommend import TIE
+from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,
     bundled_solo_points,
 )
-from advisor_data.dataset import select
-from advisor_training.evaluation_choices import Question, choose
-from advisor_training.evaluation_data import make_data
-from advisor_training.learners import LEARNERS
+from advisor_data.files.dataset import select
+from advisor_training.evaluation.choices import Question, choose
+from advisor_training.evaluation.data import make_data
+from advisor_training.learn.learners import LEARNERS
+from advisor_training.learn.unseen import leave_one_job_out
 from advisor_training.train import SCORED
-from advisor_training.unseen import leave_one_job_out
 
 LEADS = ((0.0, 0.0), (0.02, 0.02), (0.05, 0.02), (0.05, 0.05), (0.1, 0.1))
 """Of uncapped, and of exclusive."""

@@ -17,10 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from advisor.cli.measured import read_measured
-from advisor.profiles import Floats
-from advisor.recommend import TIE
-from advisor_training.carrying_over import (
+from advisor.cli.learn.measured import read_measured
+from advisor.decide.recommend import TIE
+from advisor.predict.profiles import Floats
+from advisor_training.evaluation.choices import QUESTIONS, choose
+from advisor_training.evaluation.data import Data, make_data
+from advisor_training.learn.carrying_over import (
     Carried,
     add_pairs,
     carry_over,
@@ -28,11 +30,9 @@ from advisor_training.carrying_over import (
     parts_held,
     widenings,
 )
-from advisor_training.evaluation_choices import QUESTIONS, choose
-from advisor_training.evaluation_data import Data, make_data
-from advisor_training.learners import LEARNERS
+from advisor_training.learn.learners import LEARNERS
+from advisor_training.learn.unseen import Mask, Unseen, joined
 from advisor_training.train import LEARNER, SCORED
-from advisor_training.unseen import Mask, Unseen, joined
 
 BOOTSTRAPS = 2000
 

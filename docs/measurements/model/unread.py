@@ -14,22 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from advisor.flags import DOUBTFUL, UNREAD, WRONG
-from advisor.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
-from advisor.profiles import make_profiles
-from advisor.recommend import TIE
-from advisor.records import PairPoint, SoloPoint
-from advisor_data.bundled import (
+from advisor.core.flags import DOUBTFUL, UNREAD, WRONG
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.decide.recommend import TIE
+from advisor.predict.profiles import make_profiles
+from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,
     bundled_solo_points,
 )
-from advisor_training.learners import LEARNERS
-from advisor_training.pairs import make_pairs
-from advisor_training.rows import SOME, Rows, make_rows
-from advisor_training.scoring import fractions, power_errors, speed_errors
+from advisor_training.dataset.pairs import make_pairs
+from advisor_training.dataset.rows import SOME, Rows, make_rows
+from advisor_training.learn.learners import LEARNERS
+from advisor_training.learn.scoring import fractions, power_errors, speed_errors
+from advisor_training.learn.unseen import Unseen, joined, predicted
 from advisor_training.train import LEARNER
-from advisor_training.unseen import Unseen, joined, predicted
 
 BOOTSTRAPS = 2000
 

@@ -29,14 +29,14 @@ from pathlib import Path
 from card import renewed
 from unread import with_unread_flags
 
-from advisor.degenerate import with_pair_flags, with_solo_flags
+from advisor.core.flags import DEGENERATE, UNREAD
+from advisor.core.records import PairPoint, Point, SoloPoint
 from advisor.errors import AdvisorError, InputError
-from advisor.flags import DEGENERATE, UNREAD
-from advisor.records import PairPoint, Point, SoloPoint
-from advisor_data.bundled import bundled_solo_points
-from advisor_data.files import read_points, write_points
-from advisor_data.points import in_order
-from advisor_training.split_kinds import how_many, kinds_of, split_of
+from advisor.validity.degenerate import with_pair_flags, with_solo_flags
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.files.files import read_points, write_points
+from advisor_data.store.points import in_order
+from advisor_training.dataset.split_kinds import how_many, kinds_of, split_of
 
 ROOT = Path(__file__).resolve().parents[3]
 BUNDLED = ROOT / "data/advisor_data/bundled"

@@ -16,9 +16,9 @@ from bundle import BUNDLED, solos_flagged, unflagged
 from card import renewed
 from unread import with_unread_flags
 
-from advisor.degenerate import with_pair_flags
-from advisor.records import PairPoint, Point, SoloPoint
-from advisor_data.files import read_points
+from advisor.core.records import PairPoint, Point, SoloPoint
+from advisor.validity.degenerate import with_pair_flags
+from advisor_data.files.files import read_points
 
 
 def flag(folder: Path) -> None:

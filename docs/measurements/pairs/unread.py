@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import yaml
 
-from advisor.checks import wrong_elsewhere
-from advisor.flags import UNREAD
-from advisor.records import PairPoint, SoloPoint
-from advisor_data.count_checks import bundled_checks
+from advisor.core.flags import UNREAD
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.validity.checks import wrong_elsewhere
+from advisor_data.files.count_checks import bundled_checks
 
 _Point = TypeVar("_Point", SoloPoint, PairPoint)
 

@@ -1,6 +1,6 @@
 """The table of solo points.
 
-Written once and then left as it is: what a column is today stands in advisor_data/tables.py.
+Written once and then left as it is: what a column is today stands in advisor_data/store/tables.py.
 """
 
 import sqlalchemy as sa

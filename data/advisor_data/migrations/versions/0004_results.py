@@ -1,6 +1,6 @@
 """Columns of results and latencies.
 
-Written once and then left as it is: what a column is today stands in advisor_data/tables.py.
+Written once and then left as it is: what a column is today stands in advisor_data/store/tables.py.
 """
 
 from typing import Any

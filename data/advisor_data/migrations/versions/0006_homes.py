@@ -2,7 +2,7 @@
 
 Rows that are there have none; the services of their host look after them, as before.
 
-Written once and then left as it is: what a column is today stands in advisor_data/tables.py.
+Written once and then left as it is: what a column is today stands in advisor_data/store/tables.py.
 """
 
 import sqlalchemy as sa

@@ -1,6 +1,6 @@
 """When records started as a number, indexes along it, and what lists say of profiles.
 
-Written once and then left as it is: what a column is today stands in advisor_data/tables.py.
+Written once and then left as it is: what a column is today stands in advisor_data/store/tables.py.
 `advisor_profiles` is filled by the code that keeps it, after all migrations.
 """
 

@@ -1,0 +1,235 @@
+"""Profiles by name of job: measured here, else those that come with advisor."""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.core.observations import Record
+from advisor.core.records import SoloPoint
+from advisor.errors import InputError
+from advisor.predict.profiles import Profile, make_profiles
+from advisor.settings import Settings
+from advisor.validity.safe_counts import CheckedCounts
+from advisor.validity.usable import why_no_profile
+from advisor_data import open_store
+from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.files.checked import checked_counts
+from advisor_data.files.files import read_points
+from advisor_data.store.store import is_begun
+
+_NAMED = 3
+"""How many jobs without a profile are named; a placement can have hundreds."""
+
+Profiles = Mapping[str, Profile]
+"""Profiles of one job by GPU model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Profiles of jobs on one GPU model.
+
+    Attributes:
+        profiles: One for each name that was asked for, in that order.
+        bundled: Names of the jobs whose profile came with advisor.
+        other_models: Other GPU models that all of them were profiled on.
+    """
+
+    profiles: tuple[Profile, ...]
+    bundled: tuple[str, ...]
+    other_models: tuple[str, ...] = ()
+
+    @property
+    def a(self) -> Profile:
+        """The first job's."""
+        return self.profiles[0]
+
+    @property
+    def b(self) -> Profile:
+        """The second job's."""
+        return self.profiles[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The profiles of one job.
+
+    Attributes:
+        profiles: By GPU model; empty: there is none.
+        bundled: GPU models of the profiles that came with advisor; a job's own go before these.
+    """
+
+    profiles: Profiles
+    bundled: frozenset[str] = frozenset()
+
+    def before(self, other: "Known") -> "Known":
+        """These, and those of the other on GPU models for which there is none here."""
+        return Known(
+            {**other.profiles, **self.profiles}, self.bundled | other.bundled - self.profiles.keys()
+        )
+
+
+def find_profiles(
+    names: Sequence[str],
+    settings: Settings,
+    gpu_model: str | None = None,
+    file: Path | None = None,
+) -> Found:
+    """The profiles of jobs on a GPU model that all of them were measured on.
+
+    Args:
+        names: Of the jobs; one may come twice.
+        settings: Say where points are kept, and which jobs are defined.
+        gpu_model: None: the one that all profiles have in common.
+        file: Solo points that go before the stored and the bundled ones.
+
+    Raises:
+        InputError: a job has no profile, or there is not just one GPU model in common.
+        StoreError: the store cannot be read.
+    """
+    stored = _stored(settings, dict.fromkeys(names))
+    known = known_profiles(stored, names)
+    if file:
+        given = known_profiles(points := _solo(read_points(file)), names)
+        known = {name: given[name].before(of_job) for name, of_job in known.items()}
+        stored += points
+    if not _in_common(known, gpu_model):
+        # Only now: reading the bundled points takes time.
+        bundled = known_profiles(bundled_solo_points(), names, bundled=True)
+        known = {name: of_job.before(bundled[name]) for name, of_job in known.items()}
+    for name in names:
+        if not known[name].profiles:
+            raise unknown_job(name, _known(settings, file), points=stored)
+    return on_one_gpu(names, known, gpu_model)
+
+
+def checked_on(found: Found, settings: Settings) -> CheckedCounts | None:
+    """What the check of these profiles' GPU model found; None: there was none.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    return checked_counts(settings.home, found.a.gpu_model, found.a.units_total)
+
+
+def known_profiles(
+    points: Iterable[SoloPoint], names: Iterable[str], *, bundled: bool = False
+) -> dict[str, Known]:
+    """The profiles that points make, of each of these jobs.
+
+    Raises:
+        InputError: points that make no profile.
+    """
+    wanted = set(names)
+    profiles = make_profiles(point for point in points if point.job in wanted)
+    found: dict[str, Known] = {}
+    for name in dict.fromkeys(names):
+        of_job = {model: p for (job, model), p in profiles.items() if job == name}
+        found[name] = Known(of_job, frozenset(of_job if bundled else ()))
+    return found
+
+
+def on_one_gpu(
+    names: Sequence[str], known: Mapping[str, Known], gpu_model: str | None = None
+) -> Found:
+    """The profiles of jobs, each of which has one, on a GPU model that all were measured on.
+
+    Raises:
+        InputError: no GPU model in common, several that were measured on here, or none of that
+            name.
+    """
+    model = _common_model(names, known, gpu_model)
+    others = () if gpu_model else sorted(_in_common({n: known[n] for n in names}, None) - {model})
+    bundled = tuple(name for name in dict.fromkeys(names) if model in known[name].bundled)
+    profiles = tuple(known[name].profiles[model] for name in names)
+    return Found(profiles, bundled, tuple(others))
+
+
+def unknown_job(name: str, known: Iterable[str], points: Iterable[SoloPoint] = ()) -> InputError:
+    """What to do about a job without a profile: measure it, or spell it as it is spelled.
+
+    Args:
+        name: Of the job.
+        known: Names of the jobs that are defined or measured.
+        points: Points that make no profile of it, among others.
+    """
+    names = sorted(set(known))
+    if name in names:
+        mine = [point for point in points if point.job == name]
+        return InputError(
+            f"{name} has no profile",
+            why=(why_no_profile(mine) if mine else None)
+            or "a profile needs 100 % and one smaller share at least, with right results",
+            fix=f"on the GPU: advisor profile {name}",
+        )
+    near = difflib.get_close_matches(name, names)
+    return InputError(
+        f"there is no job {name}",
+        fix=(f"did you mean {' or '.join(near)}? Else " if near else "")
+        + f"measure it: advisor profile --name {name} -- COMMAND",
+    )
+
+
+def _stored(settings: Settings, jobs: Iterable[str | None]) -> list[SoloPoint]:
+    """The stored points of some jobs; of all with None."""
+    # Opening a database takes longer than the rest, and would make one where there is none.
+    if not is_begun(settings.database_url, settings.home):
+        return []
+    with open_store(settings.database_url, settings.home) as store:
+        return [point for job in jobs for point in store.solo_points(job=job)]
+
+
+def _in_common(known: Mapping[str, Known], wanted: str | None) -> set[str]:
+    """GPU models that all jobs were profiled on; only the wanted one, where there is a wish."""
+    models = set[str].intersection(*(set(of_job.profiles) for of_job in known.values()))
+    return models if wanted is None else models & {wanted}
+
+
+def _common_model(names: Sequence[str], known: Mapping[str, Known], wanted: str | None) -> str:
+    chosen = {name: known[name] for name in names}
+    found = {name: of_job.profiles for name, of_job in chosen.items()}
+    common = _in_common(chosen, wanted)
+    # What was measured here goes before what came with advisor.
+    own = {m for m in common if not any(m in of_job.bundled for of_job in chosen.values())}
+    candidates = sorted(own or common & {BUNDLED_MODEL} or common)
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        raise InputError(
+            f"all of them were profiled on {', '.join(candidates)}",
+            fix="choose one of them: --gpu-model, or `gpu` in a request",
+        )
+    models = {model: None for name in names for model in found[name]}
+    lacking = {m: [n for n in chosen if m not in found[n]] for m in [wanted or "", *models] if m}
+    nearest = wanted or min(lacking, key=lambda model: len(lacking[model]))
+    raise _not_profiled_on(nearest, lacking[nearest], found)
+
+
+def _not_profiled_on(
+    gpu_model: str, lacking: Sequence[str], found: Mapping[str, Profiles]
+) -> InputError:
+    """Which profiles are missing, and what they add: rates of one GPU tell none of another."""
+    named = lacking[:_NAMED]
+    more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
+    profiled = "; ".join(f"{name} on {', '.join(found[name])}" for name in named)
+    return InputError(
+        f"no profile on {gpu_model}: {', '.join(named)}{more}",
+        why=f"profiled were {profiled}, and rates and power of a job differ between GPU models",
+        fix=f"on that GPU: {' && '.join(f'advisor profile {name}' for name in named)}; then there "
+        "are recommendations for it, whether the model has seen it or not",
+    )
+
+
+def _known(settings: Settings, file: Path | None) -> set[str]:
+    """Names of the jobs that are defined or measured."""
+    from advisor.formats.job_file import sound_jobs  # only here: what reads YAML takes time to load
+
+    given = _solo(read_points(file)) if file else []
+    points = (*given, *_stored(settings, [None]), *bundled_solo_points())
+    defined, _ = sound_jobs(settings.jobs_dir)
+    return {job.name for job in defined} | {point.job for point in points}
+
+
+def _solo(points: Iterable[Record]) -> list[SoloPoint]:
+    return [point for point in points if isinstance(point, SoloPoint)]

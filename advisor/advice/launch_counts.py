@@ -1,0 +1,67 @@
+"""Whether a split that was asked for may be launched: only at safe counts, unless as asked."""
+
+from pathlib import Path
+
+from advisor.core.gpu import WHOLE, units_for_percent
+from advisor.launch.records.spec import Pair
+from advisor.validity.safe_counts import Safety
+from advisor.validity.safe_splits import check_shares, unchecked_texts, unsafe_texts
+from advisor_data.files.checked import checked_counts
+
+
+def over_subscribed(pair: Pair, units_total: int | None) -> tuple[str, ...]:
+    """A word on limits that add up to more than the GPU.
+
+    Args:
+        pair: With its shares.
+        units_total: SMs of the GPU, where they are known.
+    """
+    if pair.way != "split":
+        return ()
+    shares = pair.shares_percent
+    if units_total:
+        units = [units_for_percent(share, units_total) for share in shares]
+        over = f"{sum(units)} of {units_total} SMs" if sum(units) > units_total else ""
+    else:
+        # Exact counts are asked for as whole percentages, rounded up: two of them can reach 101.
+        over = f"{sum(shares):g} %" if sum(shares) >= WHOLE + 2 else ""
+    if not over:
+        return ()
+    return (f"{pair.name} is over-subscribed: {over}, so the jobs compete for the SMs of both",)
+
+
+def count_notes(pair: Pair, a: Safety, b: Safety, *, allow_unsafe: bool) -> tuple[str, ...]:
+    """What is to be said of the counts of a pair.
+
+    Args:
+        pair: At the split that was asked for.
+        a: What is known of the first job.
+        b: What is known of the second job.
+        allow_unsafe: Whether whoever asked wants it at unsafe counts, too.
+
+    Raises:
+        UnsafeCountError: a count is unsafe, and that was not asked for.
+    """
+    if pair.way != "split":
+        return ()
+    names = pair.job_a.name, pair.job_b.name
+    if not allow_unsafe:
+        check_shares(pair.shares_percent, a, b, mirrored=names[0] > names[1])
+    unsafe = unsafe_texts((pair.share_a_percent, a), (pair.share_b_percent, b))
+    return (
+        *(f"{text}: launched as asked, and watched" for text in unsafe),
+        *unchecked_texts(pair.shares_percent, names, a, b),
+    )
+
+
+def host_safety(
+    home: Path, gpu_model: str | None, units_total: int | None
+) -> tuple[Safety, Safety]:
+    """What the check of this host says of any two jobs; nothing where the GPU is not known.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    host = checked_counts(home, gpu_model, units_total) if gpu_model else None
+    any_job = Safety(units_total=host.units_total, host=host) if host else Safety()
+    return any_job, any_job

@@ -1,0 +1,140 @@
+"""What somebody wants launched, as a spec: splits chosen, jobs frozen, the forecast beside it.
+
+Nothing here loads numpy: a node without it can launch at a split that is given.
+"""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from advisor.advice.launch_counts import count_notes, host_safety, over_subscribed
+from advisor.advice.wanted import WantedLaunch, WantedPair
+from advisor.core.gpu import WHOLE, Share
+from advisor.core.job import Job
+from advisor.errors import InputError
+from advisor.formats.job_file import find_job
+from advisor.launch.records.folder import new_launch_id
+from advisor.launch.records.spec import LaunchSpec, LaunchWay, Pair
+from advisor.settings import Settings
+
+_WAYS: tuple[LaunchWay, ...] = ("uncapped", "time-sliced")
+
+
+def make_spec(wanted: WantedLaunch, settings: Settings) -> LaunchSpec:
+    """A launch that can begin: everything that can be known before is decided here.
+
+    Jobs are taken from their files now; a file that is changed later changes nothing. Only names
+    of jobs are taken, never paths or commands.
+
+    Raises:
+        InputError: an unknown job, a split that is none, or a recommendation without profiles.
+        ModelError: there is no model to recommend by.
+        NoSplitError: no way keeps every limit, or the jobs should not share a GPU.
+        StoreError: what the check of the GPU model found cannot be read.
+        UnsafeCountError: a given split has a count of units at which results are wrong.
+    """
+    _check(wanted)
+    made = [_make_pair(pair, wanted, settings) for pair in wanted.pairs]
+    return LaunchSpec(
+        launch_id=new_launch_id(),
+        gpu=wanted.gpu,
+        pairs=tuple(pair for pair, _ in made),
+        when_one_ends=wanted.when_one_ends,
+        duration_s=wanted.duration_s,
+        hang_s=wanted.hang_s,
+        stop_on_wrong_results=_stops(wanted),
+        asked_by=wanted.asked_by,
+        notes=tuple(
+            dict.fromkeys(
+                note
+                for pair, notes in made
+                for note in (*over_subscribed(pair, wanted.units_total), *notes)
+            )
+        ),
+    )
+
+
+def _stops(wanted: WantedLaunch) -> bool:
+    """Who chose the split answers for its results."""
+    if wanted.stop_on_wrong_results is not None:
+        return wanted.stop_on_wrong_results
+    return any(pair.split is None for pair in wanted.pairs)
+
+
+def parse_split(text: str) -> tuple[LaunchWay, float, float]:
+    """`30/70`, `uncapped` or `time-sliced`, as a way and two shares in percent.
+
+    Raises:
+        InputError: it is none of these.
+    """
+    for way in _WAYS:
+        if text == way:
+            return way, WHOLE, WHOLE
+    first, slash, second = text.partition("/")
+    try:
+        shares = Share(float(first)), Share(float(second))
+    except ValueError as error:
+        raise _no_split(text) from error
+    if not slash:
+        raise _no_split(text)
+    return "split", shares[0].percent, shares[1].percent
+
+
+def _no_split(text: str) -> InputError:
+    return InputError(
+        f"{text!r} is no split",
+        fix="write two percentages such as 30/70, or uncapped, or time-sliced",
+    )
+
+
+def _check(wanted: WantedLaunch) -> None:
+    if not wanted.pairs:
+        raise InputError("no pair is to be launched", fix="name two jobs")
+    for name, value in (("duration_s", wanted.duration_s), ("hang_s", wanted.hang_s)):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise InputError(f"{name} is {value:g}", fix="give a number of seconds above 0")
+
+
+def _make_pair(
+    pair: WantedPair, wanted: WantedLaunch, settings: Settings
+) -> tuple[Pair, tuple[str, ...]]:
+    """The pair, and what is to be said of it."""
+    job_a, job_b = (_frozen(name, settings) for name in (pair.job_a, pair.job_b))
+    try:
+        from advisor.advice import forecasting
+    except ImportError as error:
+        if pair.split is None:
+            raise InputError(
+                "recommendations need numpy and onnxruntime",
+                why=str(error),
+                fix="pip install 'sm-advisor[advise]', or give --split",
+            ) from error
+        given = _given(job_a, job_b, pair.split)
+        both = host_safety(settings.home, wanted.gpu_model, wanted.units_total)
+        notes = count_notes(given, *both, allow_unsafe=wanted.allow_unsafe)
+        return given, ("no forecast: numpy is not installed", *notes)
+    if pair.split is None:
+        return forecasting.recommended(job_a, job_b, wanted, settings)
+    return forecasting.with_forecast(_given(job_a, job_b, pair.split), wanted, settings)
+
+
+def _given(job_a: Job, job_b: Job, split: str) -> Pair:
+    way, share_a, share_b = parse_split(split)
+    return Pair(job_a=job_a, job_b=job_b, way=way, share_a_percent=share_a, share_b_percent=share_b)
+
+
+def _frozen(name: str, settings: Settings) -> Job:
+    if "/" in name or name.endswith((".yaml", ".yml")):
+        raise InputError(
+            f"{name!r} is no name of a job",
+            why="only jobs of the folder of jobs are launched",
+            fix=f"put its file into {settings.jobs_dir} and give its name",
+        )
+    job = find_job(name, settings.jobs_dir)
+    if job.workdir and not job.workdir.is_dir():
+        raise InputError(
+            f"the workdir of {name}, {job.workdir}, does not exist",
+            fix=f"make it, or correct workdir in the file of {name}",
+        )
+    # What starts it later runs in another folder.
+    return job if job.workdir else replace(job, workdir=Path.cwd())

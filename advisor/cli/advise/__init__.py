@@ -1,0 +1,1 @@
+"""The commands that advise: recommend and place."""

@@ -1,0 +1,122 @@
+"""`advisor place`: a queue of jobs on several GPUs, who shares with whom, when and where."""
+
+import importlib.util
+import json
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import Progress
+
+from advisor.cli.advise.min_speeds import min_speeds
+from advisor.cli.advise.queue import read_entries, read_works
+from advisor.cli.shared.console import plain_console
+from advisor.cli.shared.options import AsJson, GpuModel, MaxPower, Memory, MinSpeed, Profiles
+from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.errors import InputError
+from advisor.settings import read_settings
+
+if TYPE_CHECKING:
+    from advisor.place.problem import QueuedJob
+
+# What needs numpy is imported in the command: `advisor --help` works without it.
+
+PATIENCE_S = 2.0
+"""After this long a person is shown how far it is."""
+
+
+def place(
+    *,
+    jobs: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names of profiled jobs, NAME:40 for forty of them", metavar="JOBS"),
+    ] = None,
+    gpus: Annotated[int, typer.Option(help="How many GPUs there are", min=1)],
+    file: Annotated[
+        Path | None,
+        typer.Option("--jobs", help="File of jobs: NAME, NAME:40 or NAME:40 3h on each line"),
+    ] = None,
+    work: Annotated[
+        list[str] | None,
+        typer.Option(help="Time that a job takes alone, JOB=3h or 3h for all; 1h if not given"),
+    ] = None,
+    objective: Annotated[
+        str, typer.Option(help="energy-efficiency: least energy; throughput: done soonest")
+    ] = DEFAULT_OBJECTIVE,
+    min_speed: MinSpeed = None,
+    max_power: MaxPower = None,
+    memory: Memory = None,
+    gpu_model: GpuModel = None,
+    profiles: Profiles = None,
+    time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 10.0,
+    as_json: AsJson = False,
+) -> None:
+    """Who shares a GPU with whom, so that a whole queue of jobs takes the least energy?
+
+    Every job is done; a pair that saves nothing does not share. Exit code 10: not every job can be
+    placed within the limits.
+    """
+    _check_installed()
+    queue = _queue(jobs or (), file, work or ())
+    from advisor.advice.placing import Wanted, plan, to_json
+    from advisor.cli.advise import place_text
+    from advisor.decide.constraints import Limits
+
+    names, settings = list(dict.fromkeys(job.name for job in queue)), read_settings()
+    limits = Limits(
+        min_speed=min_speeds(min_speed or (), names),
+        default_min_speed=settings.min_speed,
+        max_power_w=max_power,
+        memory_mib=memory,
+    )
+    wanted = Wanted(
+        queue=queue,
+        gpus=gpus,
+        objective=objective,
+        limits=limits,
+        gpu_model=gpu_model,
+        profiles=profiles,
+        time_limit_s=time_limit,
+    )
+    with _progress() as told:
+        planned = plan(wanted, settings, told)
+    if as_json:
+        typer.echo(json.dumps(to_json(planned)))
+    else:
+        place_text.show(planned)
+
+
+def _queue(texts: Sequence[str], file: Path | None, work: Sequence[str]) -> "list[QueuedJob]":
+    """Every job with its work: what its line says, else --work, else an hour."""
+    from advisor.place.problem import WORK_S, QueuedJob
+
+    entries = read_entries(texts, file)
+    works = read_works(work, [entry.name for entry in entries])
+    jobs = ((QueuedJob(e.name, e.work_s or works.get(e.name, WORK_S)), e.count) for e in entries)
+    return [job for job, count in jobs for _ in range(count)]
+
+
+def _check_installed() -> None:
+    needed = ("numpy", "onnxruntime", "scipy")
+    if missing := [name for name in needed if not importlib.util.find_spec(name)]:
+        raise InputError(
+            f"placing jobs needs {' and '.join(missing)}, which are not installed",
+            fix="pip install 'sm-advisor[advise]'",
+        )
+
+
+@contextmanager
+def _progress() -> Generator[Callable[[int, int], None]]:
+    """A bar on a terminal where predicting takes long, nothing elsewhere."""
+    console = plain_console(stderr=True)
+    shown_at = time.monotonic() + PATIENCE_S
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("predicting pairs", visible=False)
+
+        def told(done: int, pairs: int) -> None:
+            bar.update(task, completed=done, total=pairs, visible=time.monotonic() > shown_at)
+
+        yield told

@@ -1,0 +1,105 @@
+"""The queue of `advisor place`: jobs, how many of each, and how much work each has."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.core.durations import read_duration
+from advisor.errors import InputError
+
+MAX_JOBS = 100_000
+"""A larger number is no cluster but a slip of the keyboard."""
+
+_ENTRY = re.compile(r"([^:\s]+)(?::([0-9]{1,9}))?(?:\s+(\S+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Equal jobs; `work_s` is None where nothing is said of their work."""
+
+    name: str
+    count: int = 1
+    work_s: float | None = None
+
+
+def read_entries(texts: Sequence[str], file: Path | None) -> list[Entry]:
+    """Jobs in the order in which they were given.
+
+    Args:
+        texts: `NAME`, `NAME:40` for forty of them, and `NAME:40 3h` for forty that take 3 h alone.
+        file: The same, one on each line; empty lines and what follows a # do not count.
+
+    Raises:
+        InputError: no job, both ways at once, what is no name, count and time, or a file that
+            cannot be read.
+    """
+    if file and texts:
+        raise InputError("jobs were given twice", fix="name them, or give a file with --jobs")
+    places = [("", text) for text in texts]
+    if file:
+        lines = enumerate(_text(file).splitlines(), start=1)
+        stripped = ((f"{file}:{n}: ", line.partition("#")[0].strip()) for n, line in lines)
+        places = [(place, text) for place, text in stripped if text]
+    entries = [_entry(place, text) for place, text in places]
+    if not entries:
+        raise InputError("there are no jobs", fix="name them, such as: advisor place gemm:2 triad")
+    if sum(entry.count for entry in entries) > MAX_JOBS:
+        raise InputError(f"these are more than {MAX_JOBS} jobs", fix="check the counts")
+    return entries
+
+
+def read_works(options: Sequence[str], names: Sequence[str]) -> dict[str, float]:
+    """Seconds of work of each job that has some; the last word counts.
+
+    Args:
+        options: `JOB=3h`, or `3h` for all jobs.
+        names: Of the jobs.
+
+    Raises:
+        InputError: no time, or a job that is not there.
+    """
+    works: dict[str, float] = {}
+    for option in options:
+        name, _, time = option.rpartition("=")
+        if name and name not in names:
+            raise InputError(
+                f"--work {option} is for a job that is not there",
+                why=f"the jobs are {', '.join(dict.fromkeys(names))}",
+            )
+        works |= dict.fromkeys([name] if name else names, read_duration(time))
+    return works
+
+
+def _entry(place: str, text: str) -> Entry:
+    found = _ENTRY.fullmatch(text)
+    if not found or (count := int(found[2] or 1)) < 1:
+        raise _no_entry(place, text)
+    try:
+        return Entry(found[1], count, read_duration(found[3]) if found[3] else None)
+    except InputError as error:
+        raise InputError(f"{place}{text}: {error.what}", fix=error.fix) from error
+
+
+def _no_entry(place: str, text: str) -> InputError:
+    name, colon, count = text.partition(":")
+    if name and colon:
+        return InputError(
+            f"{place}{text} has no count: {count!r} is no whole number above 0",
+            fix=f"write {name}:40 for forty of {name}",
+        )
+    return InputError(
+        f"{place}{text} is no job",
+        fix="write NAME, NAME:40 for forty of it, or NAME:40 3h with what each takes alone",
+    )
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not UTF-8 text", fix="save it as UTF-8") from error
+    except OSError as error:
+        raise InputError(
+            f"{file} cannot be read", why=error.strerror or str(error), fix="check its name"
+        ) from error

@@ -1,0 +1,86 @@
+"""`advisor recommend`: which split of one GPU does the most for two jobs."""
+
+import importlib.util
+import json
+from typing import Annotated
+
+import typer
+
+from advisor.cli.advise.longest_p99 import longest_p99_ms
+from advisor.cli.advise.min_speeds import min_speeds
+from advisor.cli.advise.work_option import read_work
+from advisor.cli.shared.options import (
+    AsJson,
+    GpuModel,
+    MaxP99,
+    MaxPower,
+    Memory,
+    MinSpeed,
+    Objective,
+    Profiles,
+)
+from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.errors import InputError
+from advisor.settings import read_settings
+
+# What needs numpy is imported in the command: `advisor --help` works without it.
+
+
+def recommend(
+    job_a: Annotated[str, typer.Argument(help="Name of a profiled job", metavar="A")],
+    job_b: Annotated[str, typer.Argument(help="The job beside it; the same one, too", metavar="B")],
+    objective: Objective = DEFAULT_OBJECTIVE,
+    min_speed: MinSpeed = None,
+    max_p99: MaxP99 = None,
+    max_power: MaxPower = None,
+    memory: Memory = None,
+    work: Annotated[
+        list[str] | None,
+        typer.Option(help="What is to be done, JOB=3h or 3h for both: time that it takes alone"),
+    ] = None,
+    gpu_model: GpuModel = None,
+    fine: Annotated[bool, typer.Option("--fine", help="Every split in steps of two SMs")] = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show all candidates, and plot them")
+    ] = False,
+    profiles: Profiles = None,
+    as_json: AsJson = False,
+) -> None:
+    """Which split of one GPU does the same work of two jobs with the least energy?
+
+    Says what to do, what it saves, what each job pays, how sure that is, and why. Exit code 10:
+    nothing keeps every limit.
+    """
+    _check_installed()
+    from advisor.advice.answer import answer, to_json
+    from advisor.advice.known_profiles import find_profiles
+    from advisor.cli.advise import recommend_text
+    from advisor.decide.recommend import Request
+
+    settings = read_settings()
+    by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), (job_a, job_b))
+    request = Request(
+        objective=objective,
+        min_speed=min_speeds(min_speed or (), (job_a, job_b)),
+        default_min_speed=settings.min_speed,
+        max_p99_ms=by_job_ms,
+        default_max_p99_ms=for_all_ms,
+        max_power_w=max_power,
+        memory_mib=memory,
+        fine=fine,
+        work=read_work(work or (), job_a, job_b),
+    )
+    found = find_profiles((job_a, job_b), settings, gpu_model, profiles)
+    given = answer(found, request, settings)
+    if as_json:
+        typer.echo(json.dumps(to_json(given)))
+    else:
+        recommend_text.show(given, everything=show_all)
+
+
+def _check_installed() -> None:
+    if missing := [n for n in ("numpy", "onnxruntime") if not importlib.util.find_spec(n)]:
+        raise InputError(
+            f"recommendations need {' and '.join(missing)}, which are not installed",
+            fix="pip install 'sm-advisor[advise]'",
+        )

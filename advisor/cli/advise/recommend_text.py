@@ -1,0 +1,202 @@
+"""A recommendation for a person: what to do, what it saves, what it costs, how sure, and why."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from advisor.advice.answer import Answer
+from advisor.cli.advise.recommend_ways import same_work_lines, way_name
+from advisor.cli.shared.chart import show_chart
+from advisor.cli.shared.console import plain_console
+from advisor.core.gpu import units_for_percent
+from advisor.core.interval import Interval
+from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective
+from advisor.decide.reasons import percent
+from advisor.decide.recommend import Option, Recommendation
+from advisor.predict.profiles import Profile
+
+_WIDTH = 100
+
+
+def show(given: Answer, *, everything: bool) -> None:
+    """Print it; with `everything` also each candidate, as a table and as a plot."""
+    r, model = given.recommendation, given.manifest
+    console = plain_console(highlight=False)
+    # Lines to copy and headings are never cut off: on a narrow terminal they wrap.
+    console.width = max(console.width, _WIDTH)
+    console.print(Text(_headline(r), style="bold"))
+    for line in (*_first_lines(r), *_sure(r, model.intervals.coverage)):
+        console.print(Text(f"  {line}"), soft_wrap=True)
+    _list(console, "how", " ", tuple(_to_do(r)))
+    for line in same_work_lines(r):
+        console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
+    _list(console, "why", "-", (*r.reasons, *_other_objectives(r)))
+    _list(console, "beware", "!", r.warnings)
+    if everything:
+        console.print(Text("all candidates", style="bold"))
+        console.print(_candidates(r))
+        show_chart(plot(r))
+    console.print(f"model {model.version}; docs/recommend.md explains all of this", style="dim")
+
+
+def plot(r: Recommendation, width: int = 78, height: int = 16) -> str:
+    """The objective of every split, beside no limit and one after the other, as text."""
+    import plotext
+
+    canvas: Any = plotext
+    canvas.clear_figure()
+    canvas.theme("clear")
+    canvas.plotsize(width, height)
+    splits = [o for o in r.candidates if o.prediction.way == "split"]
+    shares = [o.prediction.share_a_percent for o in splits]
+    if splits:
+        canvas.plot(shares, [_shown(o, r.objective) for o in splits], label="splits")
+    for option in r.candidates[len(splits) :]:
+        level = [_shown(option, r.objective)] * 2
+        canvas.plot([0, 100], level, label=option.name, marker="braille")
+    canvas.title(_heading(r.objective))
+    canvas.xlabel(f"share of {r.a.job}, %")
+    # It ends each line with a colour code even where there is no colour.
+    return str(canvas.uncolorize(canvas.build()))
+
+
+def _list(console: Console, title: str, mark: str, lines: Sequence[str]) -> None:
+    if lines:
+        console.print(Text(title, style="bold"))
+    for line in lines:
+        console.print(Text(f"  {mark} {line}"), soft_wrap=True)
+
+
+def _headline(r: Recommendation) -> str:
+    a, b, p = r.a, r.b, r.choice.prediction
+    match p.way:
+        case "split":
+            first, second = _share(a, p.share_a_percent), _share(b, p.share_b_percent)
+            return f"share the {a.gpu_model}: {a.job} gets {first}, {b.job} {second}"
+        case "uncapped":
+            return f"share the {a.gpu_model} without limits: {a.job} and {b.job}"
+        case "exclusive":
+            return f"do not share the {a.gpu_model}: run {a.job} and {b.job} one after the other"
+
+
+def _share(profile: Profile, share: float) -> str:
+    total = profile.units_total
+    units = f" ({units_for_percent(share, total)} of {total} SMs)" if total else ""
+    return f"{share:g} %{units}"
+
+
+def _first_lines(r: Recommendation) -> Iterator[str]:
+    """What is saved, how much sooner it is done, and what each job pays."""
+    p = r.choice.prediction
+    if p.way == "exclusive":
+        yield "energy  no split that keeps the limits saves any; each job runs alone, at full speed"
+        return
+    yield f"energy  for the same work, against one after the other: {_saved(p.energy_saved)}"
+    yield f"time    {_sooner(p.stp)}"
+    for n, (profile, rate, speed) in enumerate(
+        ((r.a, p.rate_a, p.speed_a), (r.b, p.rate_b, p.speed_b))
+    ):
+        yield (
+            f"{'        ' if n else 'speed   '}{profile.job} {percent(speed.value)} of its speed "
+            f"alone{_range(speed.times(100))}: {slower(speed.value)}, "
+            f"{_number(rate.value)} {profile.rate_unit}/s"
+        )
+    yield f"power   {p.power_w.value:.0f} W{_range(p.power_w)}"
+
+
+def _saved(saved: Interval) -> str:
+    return f"{_less(saved.value)} ({_less(saved.high)} to {_less(saved.low)})"
+
+
+def _less(saved: float, digits: int = 0) -> str:
+    return f"{percent(abs(saved), digits)} {'less' if saved >= 0 else 'more'}"
+
+
+def _sooner(stp: Interval) -> str:
+    part = 1 / stp.value if stp.value else float("inf")
+    word = f"{percent(1 - part)} sooner" if part <= 1 else f"{percent(part - 1)} later"
+    return f"done {word}: {stp.value:.2f} times the work an hour ({stp.low:.2f} to {stp.high:.2f})"
+
+
+def slower(speed: float) -> str:
+    """How long a job takes, for one that takes 1 alone."""
+    return f"{1 / speed:.1f} times as long" if speed > 0 else "it stands still"
+
+
+def _sure(r: Recommendation, coverage: float) -> Iterator[str]:
+    if r.choice.prediction.way != "exclusive":
+        yield f"sure    ranges are to hold {percent(coverage)} of what is measured of unseen jobs"
+
+
+def _to_do(r: Recommendation) -> Iterator[str]:
+    """What to copy into the shells that start the jobs."""
+    if r.choice.prediction.way == "exclusive":
+        yield f"run {r.a.job}, and when it has ended {r.b.job}; each has the whole GPU"
+        return
+    if r.choice.prediction.way == "uncapped":
+        yield "start both as clients of one MPS daemon, without a percentage"
+        return
+    yield f"advisor launch {r.a.job} {r.b.job} --split {r.choice.name}   # or by hand:"
+    for profile, environment in zip(r.profiles, r.choice.environments, strict=True):
+        for name, value in environment.items():
+            yield f"export {name}={value:<4} # in the shell that starts {profile.job}"
+    yield "both as clients of one MPS daemon (nvidia-cuda-mps-control -d, same user); without it"
+    yield "neither limit is in force"
+
+
+def _other_objectives(r: Recommendation) -> Iterator[str]:
+    for name, pick in r.picks.items():
+        if pick.name != r.choice.name:
+            p = pick.prediction
+            yield (
+                f"--objective {name} would take {way_name(pick)}: {p.stp.value:.2f} times the work "
+                f"an hour, {_less(p.energy_saved.value, 1)} energy"
+            )
+
+
+def _candidates(r: Recommendation) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("way", r.a.job, r.b.job, "W", "energy saved", "work an hour", ""):
+        table.add_column(Text(name), justify="left" if name in ("way", "") else "right")
+    if r.objective.name not in (DEFAULT_OBJECTIVE, "throughput"):
+        table.add_column(_heading(r.objective), justify="right")
+    for option in r.candidates:
+        p = option.prediction
+        note = "chosen" if option == r.choice else "breaks a limit" * bool(option.misses)
+        # One after the other, each job runs at its full speed.
+        speeds = (1.0, 1.0) if p.way == "exclusive" else (p.speed_a.value, p.speed_b.value)
+        cells = [option.name, *map(percent, speeds)]
+        cells += [f"{p.power_w.value:.0f}", percent(p.energy_saved.value, 1)]
+        cells += [f"{p.stp.value:.2f}", note]
+        if len(table.columns) > len(cells):
+            cells.append(f"{_shown(option, r.objective):.4g}")
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _shown(option: Option, objective: Objective) -> float:
+    """The objective as people read it."""
+    if objective.name == DEFAULT_OBJECTIVE:
+        return 100 * option.prediction.energy_saved.value
+    return (1000.0 if objective.unit == "1/W" else 1.0) * option.worth.value
+
+
+def _heading(objective: Objective) -> str:
+    if objective.name == DEFAULT_OBJECTIVE:
+        return "energy saved, %"
+    unit = "per kW" if objective.unit == "1/W" else objective.unit
+    return objective.name if unit == "1" else f"{objective.name} {unit}"
+
+
+def _range(found: Interval) -> str:
+    if found.low == found.high:
+        return ""
+    return f" ({found.low:.0f} to {found.high:.0f})"
+
+
+def _number(value: float) -> str:
+    """Three digits, and never an exponent where thousands can be read."""
+    return f"{float(f'{value:.3g}'):,.0f}" if 1000 <= value < 1e9 else f"{value:.3g}"

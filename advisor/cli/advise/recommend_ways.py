@@ -1,0 +1,67 @@
+"""What the recommended way and simpler ones take for the same work, as lines of text."""
+
+from collections.abc import Iterator
+
+from advisor.core.durations import duration_text
+from advisor.core.finish import Finish
+from advisor.decide.recommend import Option, Recommendation
+from advisor.decide.same_work import SameWork, same_work
+from advisor.predict.rules import MEANINGS
+
+_RULES = {"exclusive": "", "uncapped": "MPS without a percentage"}
+"""Where the name of the way says it all."""
+
+
+def same_work_lines(r: Recommendation) -> Iterator[str]:
+    """A heading, and a line for each way."""
+    found = same_work(r)
+    work = f"{duration_text(found.work.a_s)} of {r.a.job} and {duration_text(found.work.b_s)} of "
+    yield f"the same work, {work}{r.b.job} alone, until both are done"
+    for name, finish, note in _rows(r, found):
+        yield f"  {name:<24}{_cells(finish, found.choice)}  {note}".rstrip()
+
+
+def _rows(r: Recommendation, found: SameWork) -> Iterator[tuple[str, Finish | None, str]]:
+    yield f"this: {way_name(r.choice)}", found.choice, _note(found)
+    if found.restarted:
+        yield "  restarted", found.restarted, "the one left over goes on without a limit"
+    said = {r.choice.name}
+    for name, finish in found.rules.items():
+        option = r.rules[name]
+        if option and option.name not in said:
+            said.add(option.name)
+            breaks = "; breaks a limit" if option.misses else ""
+            yield way_name(option), finish, f"{_RULES.get(name, MEANINGS[name])}{breaks}"
+
+
+def way_name(option: Option) -> str:
+    """Shares, or the way in words."""
+    return {"exclusive": "one after the other", "uncapped": "no limits"}.get(
+        option.name, option.name
+    )
+
+
+def _note(found: SameWork) -> str:
+    left_s = found.choice.time_s - found.choice.shared_s
+    if not found.choice.shared_s or left_s < 1e-6 * found.choice.time_s:
+        return ""
+    return f"one has ended after {duration_text(found.choice.shared_s)}; the other's limit stays"
+
+
+def _cells(finish: Finish | None, this: Finish) -> str:
+    if finish is None:
+        return f"{'not measured':>38}"
+    more = ["" if finish is this else _over(finish.energy_j, this.energy_j)]
+    more += ["" if finish is this else _over(finish.time_s, this.time_s)]
+    energy, time = _energy(finish.energy_j), duration_text(finish.time_s)
+    return f"{energy:>9} {more[0]:>7}  {time:>11} {more[1]:>7}"
+
+
+def _over(value: float, this: float) -> str:
+    change = 100 * (value / this - 1) if this else 0.0
+    return f"{change:+.1f} %" if abs(change) >= 0.05 else "same"
+
+
+def _energy(joules: float) -> str:
+    wh = joules / 3600
+    return f"{wh / 1000:.3g} kWh" if wh >= 10_000 else f"{float(f'{wh:.3g}'):,.4g} Wh"

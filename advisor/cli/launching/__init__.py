@@ -1,0 +1,1 @@
+"""The commands that launch pairs and look after launches."""

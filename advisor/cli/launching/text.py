@@ -1,0 +1,142 @@
+"""A launch for a person: where it stands, and the prediction beside what is observed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from advisor.core.interval import Interval
+from advisor.core.wording import less_or_more
+from advisor.launch.records.spec import Forecast
+from advisor.launch.records.status import JobStatus, LaunchStatus
+
+
+def table(status: LaunchStatus) -> Group:
+    """Everything on one screen."""
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("", "share", "units", "state", "now", "predicted", "", "speed", "progress"):
+        shown.add_column(name, justify="left" if name in ("", "state") else "right", no_wrap=True)
+    for cells in _rows(status):
+        shown.add_row(*map(Text, cells))
+    return Group(Text(_head(status), style="bold"), shown, *map(Text, _tail(status)))
+
+
+def line(status: LaunchStatus) -> str:
+    """The same in one line."""
+    jobs = " | ".join(_job(job) for job in status.jobs)
+    power = f" | {status.power_w:.0f} W" if status.power_w is not None else ""
+    saved = status.energy_saved
+    work = f", {less_or_more(saved)} energy" if saved is not None else ""
+    cause = f" | {status.code}: {status.cause}" if status.code else ""
+    return f"{_head(status)} | {jobs}{power}{work}{cause}"
+
+
+def summary(status: LaunchStatus, observed: list[dict[str, Any]]) -> Iterator[str]:
+    """What is left to say at the end."""
+    for pair in observed:
+        values = (
+            (pair["energy_j"], "J"),
+            (pair["power_w"], "W"),
+        )
+        known = [_number(value, unit) for value, unit in values if value is not None]
+        together = f"{pair['overlap_s']:.1f} s together"
+        yield f"{pair['job_a']} + {pair['job_b']}: {', '.join([together, *known])}"
+        yield from _saved(pair)
+        for name in ("rate_a", "rate_b", "power_w"):
+            if (predicted := pair[f"predicted_{name}"]) and pair[name] is not None:
+                yield f"  {name}: {pair[name] / predicted - 1:+.1%} beside the prediction"
+        if pair["stranded_unit_s"]:
+            stranded = pair["stranded_unit_s"]
+            yield f"  {stranded:.0f} unit-seconds were held for a job that had ended"
+    for job in status.jobs:
+        if job.error:
+            yield f"{job.job} {job.outcome}: {job.error}"
+
+
+def _saved(pair: dict[str, Any]) -> Iterator[str]:
+    """Energy for the same work, observed beside predicted; older launches know nothing of it."""
+    if (text := _less(pair, "energy_saved")) is not None:
+        yield f"  energy for the same work, against one after the other: {text}"
+    if not pair.get("rest_s"):
+        return
+    went_on = pair["job_b"] if pair["first_ended"] == "job_a" else pair["job_a"]
+    energy = "" if pair["rest_energy_j"] is None else f" with {_number(pair['rest_energy_j'], 'J')}"
+    rest = _less(pair, "rest_energy_saved")
+    cost = f"; energy for that work, against the whole GPU: {rest}" if rest else ""
+    yield f"  then {went_on} went on for {pair['rest_s']:.1f} s{energy}{cost}"
+    if (whole := pair.get("energy_saved_to_end")) is not None:
+        yield f"  energy for all of the work, to the end: {less_or_more(whole)}"
+
+
+def _less(pair: dict[str, Any], name: str) -> str | None:
+    if (observed := pair.get(name)) is None:
+        return None
+    predicted = pair.get(f"predicted_{name}")
+    beside = "" if predicted is None else f" ({less_or_more(predicted)} was predicted)"
+    return less_or_more(observed) + beside
+
+
+def _head(status: LaunchStatus) -> str:
+    pair = f", pair {status.pair_number + 1} of {status.pairs}" if status.pairs > 1 else ""
+    gpu = f" on {status.gpu_model}" if status.gpu_model else ""
+    overlap = f", {status.overlap_s:.0f} s together" if status.overlap_s else ""
+    return f"{status.launch_id} {status.state}{gpu}{pair}{overlap}"
+
+
+def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
+    forecast = status.forecast
+    rates = (forecast.rate_a, forecast.rate_b) if forecast else (None, None)
+    for job, predicted in zip(status.jobs, rates, strict=False):
+        speed = "" if job.relative_speed is None else f"{100 * job.relative_speed:.0f} %"
+        units = "" if job.units_granted is None else str(job.units_granted)
+        share, progress = f"{job.share_percent:g} %", f"{job.steps:,.0f}"
+        beside = _beside(job.rate, predicted, f"{job.rate_unit}/s")
+        yield job.job, share, units, job.outcome, *beside, speed, progress
+    power, saved = _of_gpu(forecast)
+    yield "power", "", "", "", *_beside(status.power_w, power, "W"), "", ""
+    # A difference: how far off it is in percent of itself says nothing.
+    yield "energy saved", "", "", "", _percent(status.energy_saved), _percent(saved), "", "", ""
+
+
+def _of_gpu(forecast: Forecast | None) -> tuple[Interval | None, float | None]:
+    if forecast is None:
+        return None, None
+    return forecast.power_w, forecast.energy_saved and forecast.energy_saved.value
+
+
+def _beside(now: float | None, predicted: Interval | None, unit: str) -> tuple[str, str, str]:
+    off = "" if now is None or not predicted else f"{now / predicted.value - 1:+.0%}"
+    return _number(now, unit), _number(predicted and predicted.value, ""), off
+
+
+def _tail(status: LaunchStatus) -> Iterator[str]:
+    if status.energy_j is not None:
+        yield f"{status.energy_j:,.0f} J in {status.overlap_s:.0f} s together"
+    if status.rest_s:
+        energy = "" if status.rest_energy_j is None else f", {status.rest_energy_j:,.0f} J"
+        yield f"{status.rest_s:.0f} s of one job after the other had ended{energy}"
+    if status.stranded_unit_s:
+        yield f"{status.stranded_unit_s:,.0f} unit-seconds held for a job that has ended"
+    if status.code:
+        yield f"{status.code}: {status.cause}"
+    yield from (f"! {warning}" for warning in status.warnings)
+
+
+def _job(job: JobStatus) -> str:
+    units = f" ({job.units_granted} units)" if job.units_granted is not None else ""
+    rate = f" {job.rate:.4g} {job.rate_unit}/s" if job.rate is not None else ""
+    speed = f" = {100 * job.relative_speed:.0f} %" if job.relative_speed is not None else ""
+    return f"{job.job} {job.share_percent:g} %{units} {job.outcome}{rate}{speed}"
+
+
+def _percent(part: float | None) -> str:
+    return "-" if part is None else f"{100 * part:.1f} %"
+
+
+def _number(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    # Never an exponent where thousands can be read.
+    return f"{value:,.0f} {unit}".strip() if value >= 1000 else f"{value:.4g} {unit}".strip()

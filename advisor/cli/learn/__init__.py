@@ -1,0 +1,1 @@
+"""The commands that learn from points and judge models: train, evaluate, report, models."""

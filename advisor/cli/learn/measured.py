@@ -1,0 +1,179 @@
+"""The measured points that commands learn from: files, the store, or what is bundled."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from advisor.core.flags import WRONG
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.wording import count_of, listed
+from advisor.errors import InputError
+from advisor.predict.profiles import make_profiles
+from advisor.settings import Settings
+from advisor.validity.degenerate import with_pair_flags, with_solo_flags
+from advisor_data import open_store
+from advisor_data.files.bundled import (
+    bundled_pair_points,
+    bundled_reference_points,
+    bundled_solo_points,
+)
+from advisor_data.files.dataset import select
+from advisor_data.files.files import read_points
+from advisor_data.store.store import is_begun
+from advisor_training.dataset.pairs import LeftOut
+
+_Kind = TypeVar("_Kind", SoloPoint, PairPoint)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where points came from, and how many, before any is left out."""
+
+    name: str
+    pair_points: int
+    solo_points: int
+
+    def __str__(self) -> str:
+        counts = {"pair point": self.pair_points, "solo point": self.solo_points}
+        return f"{listed(count_of(n, what) for what, n in counts.items() if n)} {self.name}"
+
+
+MEASURED_HERE = "that were measured here"
+BUNDLED = "that come with advisor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Points that passed every cross-check.
+
+    Attributes:
+        pairs: Two jobs together.
+        profiled: Jobs alone at all shares, doubtful ones too, since `make_profiles` takes them
+            where a share has no others; none of which the results are wrong.
+        references: Jobs alone on the whole GPU in the runs of the pairs, where they are others.
+        left_out: What did not pass.
+    """
+
+    pairs: tuple[PairPoint, ...]
+    profiled: tuple[SoloPoint, ...]
+    references: tuple[SoloPoint, ...]
+    left_out: tuple[LeftOut, ...]
+    sources: tuple[Source, ...]
+
+
+def read_own(settings: Settings, *, with_bundled: bool = False) -> Measured | None:
+    """The points of this host's store; None where it has no pairs.
+
+    Jobs that have no profile of their own get the bundled one of that GPU model.
+
+    Args:
+        settings: Say where points are kept.
+        with_bundled: All bundled points as well.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    if not is_begun(settings.database_url, settings.home):
+        return None
+    with open_store(settings.database_url, settings.home) as store:
+        pairs, solos = store.pair_points(), store.solo_points()
+    if not pairs:
+        return None
+    own = Source(MEASURED_HERE, len(pairs), len(solos))
+    if with_bundled:
+        return _with_all_bundled(pairs, solos, own)
+    borrowed = _profiles_that_lack(pairs, solos)
+    sources = (own, Source(BUNDLED, 0, len(borrowed))) if borrowed else (own,)
+    return _measured(pairs, [*solos, *borrowed], (), sources)
+
+
+def read_measured(pairs: Path | None, solo: Path | None, *, with_bundled: bool = False) -> Measured:
+    """Pair points and solo points of files; of those not given, the bundled ones.
+
+    Args:
+        pairs: File of pair points.
+        solo: File of solo points.
+        with_bundled: The bundled points as well as those of the files.
+
+    Raises:
+        InputError: a file cannot be read, or has points of the other kind.
+    """
+    of_pairs = read_kind(pairs, PairPoint) if pairs else []
+    of_jobs = read_kind(solo, SoloPoint) if solo else []
+    files = " and ".join(str(file) for file in (pairs, solo) if file)
+    source = Source(f"of {files}", len(of_pairs), len(of_jobs))
+    if with_bundled or not (pairs or solo):
+        return _with_all_bundled(of_pairs, of_jobs, source)
+    if pairs and solo:
+        return _measured(of_pairs, of_jobs, (), (source,))
+    more_pairs = [] if pairs else bundled_pair_points()
+    more_jobs = [] if solo else bundled_solo_points()
+    return _measured(
+        [*of_pairs, *more_pairs],
+        [*of_jobs, *more_jobs],
+        () if solo else bundled_reference_points(),
+        (source, Source(BUNDLED, len(more_pairs), len(more_jobs))),
+    )
+
+
+def _with_all_bundled(
+    pairs: Sequence[PairPoint], solos: Sequence[SoloPoint], source: Source
+) -> Measured:
+    more_pairs, more_solos = bundled_pair_points(), bundled_solo_points()
+    bundled = Source(BUNDLED, len(more_pairs), len(more_solos))
+    return _measured(
+        list(dict.fromkeys([*pairs, *more_pairs])),
+        list(dict.fromkeys([*solos, *more_solos])),
+        bundled_reference_points(),
+        (source, bundled) if pairs or solos else (bundled,),
+    )
+
+
+def _measured(
+    pairs: Sequence[PairPoint],
+    profiled: Sequence[SoloPoint],
+    references: Sequence[SoloPoint],
+    sources: tuple[Source, ...],
+) -> Measured:
+    solos = with_solo_flags(profiled)
+    selection = select(with_pair_flags(pairs, solos))
+    return Measured(
+        pairs=selection.points,
+        profiled=_right(solos),
+        references=_right(references),
+        left_out=tuple(
+            LeftOut(f"pair points flagged {flag}", count)
+            for flag, count in sorted(selection.left_out.items())
+        ),
+        sources=sources,
+    )
+
+
+def _profiles_that_lack(pairs: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[SoloPoint]:
+    """Bundled points of the pairs' jobs that make no profile of their own."""
+    wanted = {(job, point.gpu_model) for point in pairs for job in point.pair}
+    lacking = wanted - make_profiles(solos).keys()
+    if not lacking:
+        return []
+    return [point for point in bundled_solo_points() if (point.job, point.gpu_model) in lacking]
+
+
+def _right(points: Iterable[SoloPoint]) -> tuple[SoloPoint, ...]:
+    return tuple(point for point in points if WRONG.isdisjoint(point.flags))
+
+
+def read_kind(path: Path, kind: type[_Kind]) -> list[_Kind]:
+    """The points of a file.
+
+    Raises:
+        InputError: it cannot be read, or has points of the other kind.
+    """
+    points = read_points(path)
+    found = [point for point in points if isinstance(point, kind)]
+    if len(found) < len(points):
+        raise InputError(
+            f"{path} has solo points where pair points are wanted, or the other way round",
+            fix="give pair points with --pairs and solo points with --solo",
+        )
+    return found

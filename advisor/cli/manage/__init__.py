@@ -1,0 +1,1 @@
+"""The commands that look after data, jobs, tokens and the service."""

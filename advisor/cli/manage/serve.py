@@ -1,0 +1,109 @@
+"""`advisor serve`: recommendations, launches and profiles over HTTP."""
+
+import grp
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+import typer
+
+from advisor.errors import InputError
+from advisor.settings import read_settings
+
+if TYPE_CHECKING:
+    from advisor_api.http.options import ServeOptions
+
+_Level: TypeAlias = Literal["debug", "info", "warning", "error"]
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="TCP port; 0: any", min=0, max=65535)] = 8765,
+    socket: Annotated[
+        Path | None,
+        typer.Option(help="Unix socket to listen on instead of a port; the kernel says who asks"),
+    ] = None,
+    socket_group: Annotated[
+        str | None, typer.Option(help="Group whose members may read, write and launch there")
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="PEM file with the certificate and its signers")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file with its key")] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Let other hosts connect without TLS")
+    ] = False,
+    launching: Annotated[
+        bool, typer.Option("--launching", help="Let tokens with that scope launch jobs")
+    ] = False,
+    anonymous_read: Annotated[
+        bool | None,
+        typer.Option(
+            help="Whether reading needs no token; without either, only on loopback",
+            show_default=False,
+        ),
+    ] = None,
+    allowed_host: Annotated[
+        list[str] | None, typer.Option(help="Another name of this server; may be repeated")
+    ] = None,
+    requests_per_s: Annotated[
+        float, typer.Option(help="Requests per second of each caller", min=0.1)
+    ] = 10_000.0,
+    max_connections: Annotated[
+        int, typer.Option(help="Open connections; the idlest makes room", min=1)
+    ] = 4096,
+    log_level: Annotated[_Level, typer.Option(help="Requests are logged at info")] = "info",
+) -> None:
+    """Answer over HTTP; only this host can connect, and nothing is launched, until told."""
+    # FastAPI and what it needs take a second that no other command should wait.
+    try:
+        from advisor_api.http.options import ServeOptions
+        from advisor_api.server import serve as serve_http
+    except ImportError as error:
+        raise InputError(
+            "serving needs FastAPI, uvicorn and what they use",
+            why=str(error),
+            fix="pip install 'sm-advisor[serve]'",
+        ) from error
+    options = ServeOptions(
+        host=host,
+        port=port,
+        socket=socket and socket.absolute(),
+        socket_group=None if socket_group is None else _group(socket_group),
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        insecure=insecure,
+        launching=launching,
+        anonymous_read=anonymous_read,
+        allowed_hosts=tuple(allowed_host or ()),
+        requests_per_s=requests_per_s,
+        burst=max(1, round(requests_per_s)),
+        max_connections=max_connections,
+        log_level=log_level,
+    )
+    serve_http(read_settings(), options, _say_started)
+
+
+def _group(name: str) -> int:
+    """The number of a group of this host.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError as error:
+        raise InputError(
+            f"this host has no group {name}", fix="make it: groupadd NAME; or give another one"
+        ) from error
+
+
+def _say_started(options: "ServeOptions") -> None:
+    typer.echo(f"advisor listens on {options.url}")
+    if options.socket is None:
+        typer.echo(f"  API: {options.url}/v1/openapi.json")
+    else:
+        typer.echo(f"  API: curl --unix-socket {options.socket} http://localhost/v1/openapi.json")
+        typer.echo("  this user and root may do everything")
+    typer.echo(f"  launching: {'on' if options.launching else 'off; turn it on with --launching'}")
+    typer.echo(f"  reading: {'needs no token' if options.anonymous else 'needs a token'}")
+    typer.echo("  make a token: advisor tokens create NAME --scope read --scope write")

@@ -1,0 +1,1 @@
+"""The commands that measure on a GPU: profile, colocate, check, doctor."""

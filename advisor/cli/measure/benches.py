@@ -1,0 +1,127 @@
+"""What the measuring commands share: the bench, live or replayed, its store, and how they end."""
+
+import signal
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+import typer
+from rich.console import Console
+
+from advisor.core.records import Point
+from advisor.errors import InputError, StoreError
+from advisor.settings import Settings
+from advisor_data import Store, open_store
+from advisor_data.files.bundled import (
+    bundled_pair_points,
+    bundled_reference_points,
+    bundled_solo_points,
+)
+from advisor_profiling.testbed.bench import Bench
+from advisor_profiling.testbed.live import Mode, SourceName, live_bench
+from advisor_profiling.testbed.replay import ReplayBench
+
+REPLAY = "replay"
+
+_ENDS = (signal.SIGTERM, signal.SIGHUP)
+
+
+def check_replay(
+    gpus: Sequence[str], noise: bool, source: SourceName | None, mode: Mode | None = None
+) -> None:
+    """Refuse what a replay cannot do, and what only a replay can.
+
+    Raises:
+        InputError: the options do not go together.
+    """
+    if noise and REPLAY not in gpus:
+        raise InputError("--noise is for a replay", fix="add --gpu replay, or leave it out")
+    if REPLAY in gpus and (source or mode):
+        raise InputError("a replay has its own source and mode", fix="leave out --source, --mode")
+    if REPLAY in gpus and len(gpus) > 1:
+        raise InputError("a replay is beside no other GPU", fix="give --gpu replay alone")
+
+
+@contextmanager
+def open_bench(
+    settings: Settings,
+    gpu: str,
+    source: SourceName | None,
+    mode: Mode | None,
+    logs: str,
+    *,
+    pairs: bool = False,
+    noise: str | None = None,
+) -> Generator[Bench]:
+    """A live GPU, or the replay of recorded points.
+
+    Args:
+        settings: Of the user.
+        gpu: Index, UUID or `replay`.
+        source: Telemetry of a live GPU.
+        mode: How shares are enforced.
+        logs: Folder for what the jobs of a live GPU say.
+        pairs: Replay recorded pairs too, and their jobs alone as their campaigns measured them.
+        noise: Seed of a replay's noise; None: without.
+    """
+    if gpu == REPLAY:
+        recorded = bundled_pair_points() if pairs else []
+        references = bundled_reference_points() if pairs else []
+        yield ReplayBench([*bundled_solo_points(), *references], recorded, mode, noise)
+        return
+    with live_bench(settings, gpu, source, mode, logs) as bench:
+        yield bench
+
+
+@contextmanager
+def open_points(settings: Settings, gpu: str) -> Generator[Store]:
+    """The user's store; replayed points are no measurements and go to a folder that is dropped."""
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"files:{folder}" if gpu == REPLAY else settings.database_url
+        with open_store(url, settings.home) as store:
+            yield store
+
+
+def bundled_points() -> list[Point]:
+    """The measurements that come with the package; none where it was installed without them."""
+    points: list[Point] = []
+    for read in (bundled_solo_points, bundled_reference_points, bundled_pair_points):
+        with suppress(StoreError, InputError):
+            points += read()
+    return points
+
+
+def say_replay(console: Console, model: str, noise: bool = False) -> None:
+    """Nobody takes a replay for a measurement."""
+    how = (
+        "recorded means come back with noise of the size of their standard errors"
+        if noise
+        else "recorded means come back without the noise that they had"
+    )
+    console.print(f"REPLAY of recorded points of {model}: no GPU is used; {how}.")
+
+
+@contextmanager
+def stoppable(console: Console) -> Generator[None]:
+    """Ctrl-C, SIGTERM of a batch system and SIGHUP of a lost terminal all end a run cleanly."""
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            # The shell and the kernel send one each; the second must not break the cleaning up.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    # nohup asks that a hangup is ignored.
+    ends = [n for n in _ENDS if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in ends}
+    try:
+        yield
+    except KeyboardInterrupt:
+        # Where the terminal is gone, nobody can be told.
+        with suppress(OSError):
+            console.print("stopped; finished points are kept: the same command goes on from here")
+        raise typer.Exit(130) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""Options and screens that several commands share."""

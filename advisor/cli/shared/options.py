@@ -1,0 +1,64 @@
+"""Options that several commands have, with one meaning and one help text."""
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from advisor.core.cards import parse_memory_mib
+from advisor.core.objectives import OBJECTIVES
+
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON on stdout")]
+
+PairPoints: TypeAlias = Annotated[
+    Path | None, typer.Option(help="Pair points; else those that come with advisor")
+]
+
+SoloPoints: TypeAlias = Annotated[
+    Path | None, typer.Option(help="Solo points; else those that come with advisor")
+]
+
+WithBundled: TypeAlias = Annotated[
+    bool, typer.Option("--with-bundled", help="The points that come with advisor, too")
+]
+
+Profiles: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="Solo points that go before the stored and bundled ones"),
+]
+
+Objective: TypeAlias = Annotated[
+    str, typer.Option(help=f"What is maximised: {', '.join(OBJECTIVES)}")
+]
+
+MinSpeed: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Minimum speed, JOB=0.5 or 0.5 for all; 1 is as alone; 0.4 if not given, 0 lifts it"
+    ),
+]
+
+MaxP99: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="Longest p99 latency, JOB=50ms, or 50ms for all jobs that answer requests"),
+]
+
+MaxPower: TypeAlias = Annotated[float | None, typer.Option(help="Most power of a GPU, W")]
+
+Memory: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        parser=parse_memory_mib,
+        metavar="SIZE",
+        help="Memory of a GPU: 143771 (MiB), 80GiB, 141GB; that of its model if not given",
+    ),
+]
+
+GpuModel: TypeAlias = Annotated[
+    str | None, typer.Option(help="Where the jobs have profiles of several GPU models")
+]
+
+AllowUnsafe: TypeAlias = Annotated[
+    bool,
+    typer.Option("--allow-unsafe", help="Also at counts of SMs at which results are wrong"),
+]

@@ -1,0 +1,1 @@
+"""What everybody talks about: GPUs, shares, jobs, points and objectives. Standard library only."""

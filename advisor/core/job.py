@@ -1,0 +1,116 @@
+"""Jobs: named commands that make countable progress."""
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from advisor.core.results import TOLERANCE
+
+ProgressKind = Literal["counter", "output", "runs"]
+InputSource = Literal["real", "random", "synthetic"]
+
+_NOT_RUN = (
+    *("description", "workdir", "start_timeout_s", "memory_mib"),
+    *("results", "offered_rate", "host_memory_mib", "max_tasks"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How the progress of a job is read.
+
+    Attributes:
+        kind: "counter": the job writes a count to the file `ADVISOR_PROGRESS_FILE`; "output":
+            `pattern` is matched against each line of the job's output; "runs": the command is
+            short and is started again each time it ends.
+        unit: What one step is: images, tokens, steps, matrices.
+        pattern: Regular expression with at most one group, the number.
+        cumulative: The number is the total so far; False: it is the progress of its line.
+        per_run: Progress of one completed run, for "runs".
+        gate: The job waits at the gate after its warm-up (see docs/progress.md).
+    """
+
+    kind: ProgressKind = "counter"
+    unit: str = "steps"
+    pattern: str | None = None
+    cumulative: bool = True
+    per_run: float = 1
+    gate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputData:
+    """What the job was fed: power depends on it (docs/progress.md).
+
+    Attributes:
+        dtype: Such as "bf16".
+        sparsity: Part of zeros, 0..1.
+    """
+
+    source: InputSource = "random"
+    dtype: str | None = None
+    sparsity: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """How the values of a job are read that tell whether its work is right.
+
+    Attributes:
+        pattern: Regular expression, searched in each line of the job's output; its one group is
+            the value. None: the job reports through its progress file, if it does.
+        tolerance: Largest relative difference from the same job on the whole GPU that is rounding.
+    """
+
+    pattern: str | None = None
+    tolerance: float = TOLERANCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A named command.
+
+    Attributes:
+        command: Arguments as the kernel gets them; no shell.
+        workdir: Absolute path, or None for the current one.
+        env: Variables added to the environment.
+        warm_up_s: Least time between start and the first window, s; the time until rate and
+            power are flat comes on top.
+        results: None: the job does not say that it reports values; what it reports is read.
+        start_timeout_s: The job is given up when it made no progress in this time, s.
+        memory_mib: GPU memory that it needs, MiB, if known.
+        offered_rate: Requests per second that arrive at a job that serves a fixed demand, in its
+            unit of progress; None: it works as fast as it can.
+        host_memory_mib: Memory of the host that it may take, MiB; None: nearly all that there is.
+        max_tasks: Processes and threads that it may have; None: thousands (runtime/host/bounds).
+    """
+
+    name: str
+    command: tuple[str, ...]
+    workdir: Path | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    progress: Progress = Progress()
+    results: Results | None = None
+    warm_up_s: float = 0
+    start_timeout_s: float = 180
+    memory_mib: int | None = None
+    offered_rate: float | None = None
+    host_memory_mib: int | None = None
+    max_tasks: int | None = None
+    input: InputData = InputData()
+    description: str = ""
+
+    @property
+    def job_hash(self) -> str:
+        """Identity of what is run: 16 hex digits; description, workdir and hints do not count.
+
+        Nor does the offered rate, which only repeats what the command says.
+        """
+        fields = dataclasses.asdict(self)
+        for free in _NOT_RUN:
+            del fields[free]
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]

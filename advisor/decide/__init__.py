@@ -1,0 +1,1 @@
+"""Which way of running two jobs is best within the limits, and why."""

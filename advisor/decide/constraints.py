@@ -1,0 +1,221 @@
+"""What must hold whatever the objective says, and by how much a prediction misses it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from advisor.core.cards import card_memory_mib, check_card_memory
+from advisor.core.gpu import MEMORY_PART, WHOLE
+from advisor.errors import InputError
+from advisor.predict.predictions import Prediction
+from advisor.predict.profiles import Profile
+from advisor.settings import MIN_SPEED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What every answer must keep.
+
+    Attributes:
+        min_speed: Minimum relative speed by job, 0 to 1; a job beside itself keeps it twice.
+        default_min_speed: The same of jobs without a number of their own; 0: no limit.
+        max_p99_ms: Longest 99th percentile of the time to answer a request, by name of job.
+        default_max_p99_ms: The same of every other job that answers requests; None: no limit.
+        max_power_w: Most power at any time; None: no ceiling.
+        memory_mib: Memory of the card; None: what its model has, where that is known
+            (`with_card_memory`).
+    """
+
+    min_speed: Mapping[str, float] = field(default_factory=dict[str, float])
+    default_min_speed: float = MIN_SPEED
+    max_p99_ms: Mapping[str, float] = field(default_factory=dict[str, float])
+    default_max_p99_ms: float | None = None
+    max_power_w: float | None = None
+    memory_mib: float | None = None
+
+    def __post_init__(self) -> None:
+        for job, speed in (*self.min_speed.items(), ("all jobs", self.default_min_speed)):
+            if not 0 <= speed <= 1:
+                raise InputError(
+                    f"a minimum speed of {speed:g} for {job} is not possible",
+                    why="1 is as fast as alone on the whole GPU",
+                    fix="give a number from 0 to 1, such as 0.5",
+                )
+        above_0 = {"max_power_w": self.max_power_w, "default_max_p99_ms": self.default_max_p99_ms}
+        above_0 |= {f"max_p99_ms of {job}": most for job, most in self.max_p99_ms.items()}
+        for name, value in above_0.items():
+            # "not above 0" is true of NaN as well.
+            if value is not None and not value > 0:
+                raise InputError(f"{name} is {value:g}", fix="give a number above 0")
+        if self.memory_mib is not None:
+            check_card_memory(self.memory_mib)
+
+    def min_speed_of(self, job: str) -> float:
+        """The relative speed that a job without a fixed demand must keep; else see `floor`."""
+        return self.min_speed.get(job, self.default_min_speed)
+
+    def longest_p99_ms(self, profile: Profile) -> float | None:
+        """What the answers of a job may take; None: it answers none, or nothing was asked for."""
+        default_ms = self.default_max_p99_ms if profile.serving else None
+        return self.max_p99_ms.get(profile.job, default_ms)
+
+
+def floor(profile: Profile, limits: Limits) -> float:
+    """The relative speed that a job must keep: as asked for by name, else all of a fixed demand."""
+    if profile.job not in limits.min_speed and is_served(profile):
+        assert profile.serving is not None
+        return 1 - profile.serving.tolerance
+    return limits.min_speed_of(profile.job)
+
+
+def is_served(profile: Profile) -> bool:
+    """Whether a job has a fixed demand: requests that arrive whether it runs or not."""
+    return profile.serving is not None and profile.serving.offered_rate is not None
+
+
+L = TypeVar("L", bound=Limits)
+
+
+def with_card_memory(limits: L, gpu_model: str) -> L:
+    """The limits with the memory of a card of that model, where none is given and it is known."""
+    if limits.memory_mib is not None:
+        return limits
+    return replace(limits, memory_mib=card_memory_mib(gpu_model))
+
+
+def check_limits(limits: Limits, profiles: Sequence[Profile]) -> None:
+    """Refuse limits that are for none of these jobs, or for what nobody has measured of them.
+
+    Raises:
+        InputError: a speed or a latency for a job that is not there or, the latter, has none.
+    """
+    jobs = list(dict.fromkeys(profile.job for profile in profiles))
+    for what, names in (("minimum speed", limits.min_speed), ("latency", limits.max_p99_ms)):
+        if strangers := sorted(set(names) - set(jobs)):
+            why = f"the jobs are {' and '.join(jobs)}"
+            raise InputError(f"a {what} was given for {', '.join(strangers)}", why=why)
+    timed = {p.job for p in profiles if p.serving and p.serving.latency_p99_ms}
+    lacking = sorted(set(limits.max_p99_ms) - timed)
+    if limits.default_max_p99_ms is not None and not timed:
+        lacking = jobs
+    if lacking:
+        raise InputError(
+            f"no latency of {' or '.join(lacking)} was measured",
+            why="a limit cannot be held that nothing is known of",
+            fix="let the job report latencies (docs/progress.md, Servers) and profile it again",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A limit that is not kept.
+
+    Attributes:
+        text: What is predicted and what was asked for.
+        by: Relative distance to the limit, above 0.
+    """
+
+    text: str
+    by: float
+
+
+def misses(prediction: Prediction, a: Profile, b: Profile, limits: Limits) -> tuple[Miss, ...]:
+    """The limits that are not kept, speeds at the low ends of their intervals.
+
+    A way is advised only where each job keeps its speed with the probability of its low end: 95 %
+    of an interval for 90 %. An expected speed just above the minimum is missed half of the time.
+    """
+    p = prediction
+    return (
+        *_slow(p, a, b, limits),
+        *_off(p, a, b, limits),
+        *_late(p, a, b, limits),
+        *_too_hot(p, a, b, limits),
+        *_crowded(p, a, b, limits),
+    )
+
+
+def risks(prediction: Prediction, a: Profile, b: Profile, limits: Limits) -> tuple[Miss, ...]:
+    """The limits that `misses` takes as expected, and the bad end of the interval does not keep."""
+    if prediction.way == "exclusive":
+        return ()  # measured, not predicted
+    return tuple(_hot("both", prediction.power_w.high, limits))
+
+
+def misses_alone(profile: Profile, limits: Limits) -> tuple[Miss, ...]:
+    """The limits that a job does not keep on a GPU of its own."""
+    alone = _hot(f"{profile.job} alone", profile.whole_gpu_power_w, limits)
+    return (*alone, *_late_alone(profile, WHOLE, limits))
+
+
+def _slow(p: Prediction, a: Profile, b: Profile, limits: Limits) -> Iterator[Miss]:
+    if p.way == "exclusive":
+        return  # one after the other, each job runs at its full speed, only later
+    for profile, speed in zip((a, b), (p.speed_a.low, p.speed_b.low), strict=True):
+        least = floor(profile, limits)
+        if speed < least:
+            of = (
+                "may serve as little as {:.3g} % of its demand"
+                if is_served(profile)
+                else "may run at as little as {:.3g} % of its speed alone"
+            )
+            text = f"{profile.job} {of.format(100 * speed)}, below {100 * least:.3g} %"
+            yield Miss(text, 1 - speed / least)
+
+
+def _off(p: Prediction, a: Profile, b: Profile, limits: Limits) -> Iterator[Miss]:
+    """Requests do not wait until another job has ended."""
+    for profile in (a, b) if p.way == "exclusive" else ():
+        if is_served(profile) and floor(profile, limits) > 0:
+            yield Miss(f"{profile.job} answers no requests while the other job runs", 1.0)
+
+
+def _late(p: Prediction, a: Profile, b: Profile, limits: Limits) -> Iterator[Miss]:
+    for profile, share in ((a, p.share_a_percent), (b, p.share_b_percent)):
+        yield from _late_alone(profile, share, limits)
+
+
+def _late_alone(profile: Profile, share_percent: float, limits: Limits) -> Iterator[Miss]:
+    """Latency beside a neighbour is not predicted; it is no shorter than without one."""
+    most_ms = limits.longest_p99_ms(profile)
+    alone_ms = profile.serving and profile.serving.p99_alone_ms(share_percent)
+    if most_ms is not None and alone_ms is not None and alone_ms > most_ms:
+        text = (
+            f"{profile.job} alone at {share_percent:g} % has a p99 latency of {alone_ms:.3g} ms, "
+            f"above {most_ms:g} ms"
+        )
+        yield Miss(text, alone_ms / most_ms - 1)
+
+
+def _too_hot(p: Prediction, a: Profile, b: Profile, limits: Limits) -> Iterator[Miss]:
+    hotter = max(a, b, key=lambda profile: profile.whole_gpu_power_w)
+    who = f"{hotter.job} alone" if p.way == "exclusive" else "both"
+    yield from _hot(who, most_power_w(p, a, b), limits)
+
+
+def most_power_w(p: Prediction, a: Profile, b: Profile) -> float:
+    """One after the other, the mean of both powers is never drawn, but each of them is."""
+    if p.way == "exclusive":
+        return max(a.whole_gpu_power_w, b.whole_gpu_power_w)
+    return p.power_w.value
+
+
+def _hot(who: str, power_w: float, limits: Limits) -> Iterator[Miss]:
+    most_w = limits.max_power_w
+    if most_w is not None and power_w > most_w:
+        verb = "draw" if who == "both" else "draws"
+        text = f"{who} {verb} {power_w:.4g} W, at most {most_w:g} W are allowed"
+        yield Miss(text, power_w / most_w - 1)
+
+
+def _crowded(prediction: Prediction, a: Profile, b: Profile, limits: Limits) -> Iterator[Miss]:
+    if prediction.way == "exclusive" or limits.memory_mib is None:
+        return
+    needed_mib = (a.memory_used_mib or 0) + (b.memory_used_mib or 0)
+    most_mib = MEMORY_PART * limits.memory_mib
+    if needed_mib > most_mib:
+        text = (
+            f"both need {needed_mib:.0f} MiB of memory, {most_mib:.0f} MiB are there "
+            f"({100 * MEMORY_PART:g} % of the card)"
+        )
+        yield Miss(text, needed_mib / most_mib - 1)

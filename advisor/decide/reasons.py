@@ -1,0 +1,207 @@
+"""Why a recommendation is what it is, and what may go wrong: short sentences. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from advisor.core.flags import DOUBTFUL, FLAGS
+from advisor.decide.choice import LEADS
+from advisor.decide.constraints import Limits, is_served, risks
+from advisor.decide.memory import memory_unknown
+from advisor.decide.recommendation import (
+    Option,
+    Recommendation,
+    best,
+    is_mirrored,
+    nearest,
+    worst_miss,
+)
+from advisor.predict.features import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
+from advisor.predict.predictions import NINE, Split
+from advisor.predict.profiles import Profile
+from advisor.validity.safe_counts import CheckedCounts
+from advisor.validity.safe_splits import avoided_texts, unchecked_texts
+
+STARVED = 0.3
+"""Relative speed below which a job is said to starve."""
+
+
+def reasons(answer: Recommendation) -> tuple[str, ...]:
+    """Why this way, what each job keeps at its share, and what both want together."""
+    found = (*_why_not_more(answer), *_why_this_way(answer), *_shares(answer), *_supply(answer))
+    return tuple(dict.fromkeys(found))
+
+
+def warnings(answer: Recommendation) -> tuple[str, ...]:
+    """What a reader should know before doing it."""
+    of_profiles = (line for profile in answer.profiles for line in _profile(profile, answer))
+    # Of a job beside itself everything is said once.
+    found = (
+        *_starved(answer),
+        *_served(answer),
+        *_unlimited(answer),
+        *_risks(answer),
+        *of_profiles,
+        *memory_unknown(answer.profiles, answer.request.memory_mib),
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def why_avoided(
+    a: Profile, b: Profile, wanted: Sequence[Split], checked: CheckedCounts | None
+) -> tuple[str, ...]:
+    """Which counts of these splits are not used, since results are wrong there."""
+    safety = a.safety(checked), b.safety(checked)
+    return tuple(dict.fromkeys(avoided_texts(wanted, (a.job, b.job), *safety)))
+
+
+def why_unsure(answer: Recommendation, checked: CheckedCounts | None) -> tuple[str, ...]:
+    """Which counts of the chosen split nobody has checked, on a GPU model that was checked."""
+    a, b, p = answer.a, answer.b, answer.choice.prediction
+    shares = p.share_a_percent, p.share_b_percent
+    safety = a.safety(checked), b.safety(checked)
+    found = unchecked_texts(shares, (a.job, b.job), *safety) if p.way == "split" else ()
+    return tuple(dict.fromkeys(found))
+
+
+def percent(part: float, digits: int = 0) -> str:
+    """A part of 1 as people write it."""
+    return f"{100 * part:.{digits}f} %"
+
+
+def _why_not_more(answer: Recommendation) -> Iterator[str]:
+    """The options that are worth more: a tie, or out of limits."""
+    choice, mirrored = answer.choice, is_mirrored(answer.a, answer.b)
+    possible = best((o for o in answer.candidates if not o.misses), mirrored=mirrored)
+    if possible.worth.value > choice.worth.value:
+        more, lead = percent(possible.gain_over(choice), 2), LEADS[possible.prediction.way]
+        if lead:
+            needed = percent((1 + lead) / (1 - answer.request.tie) - 1, 1)
+            rule = f"less than the {needed} that it must be ahead: its prediction is less certain"
+        elif "exclusive" in (possible.prediction.way, choice.prediction.way):
+            rule = f"which is a tie: {_why_tied(choice)}"
+        else:
+            rule = "which is a tie: the more even split is taken"
+        yield f"{possible.name} is worth {more} more, {rule}"
+    barred = best(answer.candidates, mirrored=mirrored)
+    if barred.misses and barred.gain_over(choice) > answer.request.tie:
+        more = percent(barred.gain_over(choice), 1)
+        yield f"{barred.name} would be worth {more} more, but {worst_miss(barred).text}"
+
+
+def _why_tied(choice: Option) -> str:
+    if choice.prediction.way == "exclusive":
+        return "sharing would not be done sooner"
+    return "sharing is done sooner"
+
+
+def _why_this_way(answer: Recommendation) -> Iterator[str]:
+    """Not to share, or not to limit, is said with what the others are worth."""
+    way, mirrored = answer.choice.prediction.way, is_mirrored(answer.a, answer.b)
+    if way == "split":
+        return
+    others = [o for o in answer.candidates if o.prediction.way not in (way, "exclusive")]
+    what = "sharing" if way == "exclusive" else "a split"
+    if possible := [o for o in others if not o.misses]:
+        other = best(possible, mirrored=mirrored)
+        less = percent(-other.gain_over(answer.choice), 1)
+        yield f"{what} does not pay: at best, with {other.name}, it is worth {less} less"
+    elif others:
+        near = nearest(others, mirrored=mirrored)
+        yield f"{what} breaks a limit: {near.name} is nearest, but {worst_miss(near).text}"
+
+
+def _shares(answer: Recommendation) -> Iterator[str]:
+    """What a smaller GPU alone costs each job, and what its neighbour costs it beside that."""
+    p = answer.choice.prediction
+    if p.way != "split":
+        return
+    a, b = answer.profiles
+    for profile, share, speed in (
+        (a, p.share_a_percent, p.speed_a.value),
+        (b, p.share_b_percent, p.speed_b.value),
+    ):
+        alone = profile.at([share])["rate"][0] / profile.whole_gpu_rate
+        yield (
+            f"{profile.job} alone at {share:g} % runs at {percent(alone)} of its full speed, "
+            f"in this pair at {percent(speed)}"
+        )
+
+
+def _supply(answer: Recommendation) -> Iterator[str]:
+    """What both want together and the GPU does not have."""
+    p = answer.choice.prediction
+    if p.way == "exclusive":
+        return
+    a, b = side(answer.a, [p.share_a_percent]), side(answer.b, [p.share_b_percent])
+    demanded_w, limit_w = float(demanded_power_w(a, b)[0]), power_limit_w(a, b)
+    if demanded_w > limit_w:
+        yield f"both would draw {demanded_w:.0f} W: the limit of {limit_w:.0f} W slows them"
+    dram = float(sum(s.readings["dram_active_percent"][0] for s in (a, b)))
+    if dram > FULL_BANDWIDTH_PERCENT:
+        yield (
+            f"together they want {dram:.0f} % of the memory bandwidth, of which "
+            f"{FULL_BANDWIDTH_PERCENT:.0f} % can be had"
+        )
+
+
+def _starved(answer: Recommendation) -> Iterator[str]:
+    p = answer.choice.prediction
+    for profile, speed in zip(answer.profiles, (p.speed_a.value, p.speed_b.value), strict=True):
+        if speed < STARVED:
+            yield (
+                f"{profile.job} runs at {percent(speed)} of its speed only; "
+                "if that is too slow, ask for a minimum speed"
+            )
+
+
+def _served(answer: Recommendation) -> Iterator[str]:
+    """What users of a job that answers requests would notice, and what nobody can say before."""
+    p = answer.choice.prediction
+    if p.way == "exclusive":
+        return
+    shares = p.share_a_percent, p.share_b_percent
+    for profile, share in zip(answer.profiles, shares, strict=True):
+        if profile.serving is None:
+            continue
+        if profile.serving.is_behind(profile.whole_gpu_rate):
+            part = profile.whole_gpu_rate / (profile.serving.offered_rate or 1)
+            yield f"{profile.job} serves {percent(part)} of its demand alone on the whole GPU"
+        yield _latency(profile, share, answer.request)
+    if any(map(is_served, answer.profiles)) and p.result.energy_saved < 0:
+        more = percent(-p.result.energy_saved, 1)
+        yield f"this takes {more} more energy than the same work with a GPU for each job"
+
+
+def _latency(profile: Profile, share: float, limits: Limits) -> str:
+    alone_ms = profile.serving and profile.serving.p99_alone_ms(share)
+    if alone_ms is None:
+        return f"the latency of {profile.job} was not measured at {share:g} %"
+    most_ms = limits.longest_p99_ms(profile)
+    limit = "" if most_ms is None else f" of {most_ms:g} ms allowed"
+    return (
+        f"the p99 latency of {profile.job} beside another job is not predicted: alone at "
+        f"{share:g} % it is {alone_ms:.3g} ms{limit}, and a neighbour adds to it"
+    )
+
+
+def _unlimited(answer: Recommendation) -> Iterator[str]:
+    if answer.choice.prediction.way == "uncapped":
+        yield "without limits either job can take what the other needs: speeds are hard to predict"
+
+
+def _risks(answer: Recommendation) -> Iterator[str]:
+    p, request = answer.choice.prediction, answer.request
+    for miss in risks(p, answer.a, answer.b, request):
+        yield f"at the bad end of its interval {miss.text}"
+
+
+def _profile(profile: Profile, answer: Recommendation) -> Iterator[str]:
+    if profile.missing:
+        yield f"the profile of {profile.job} lacks {', '.join(profile.missing)}"
+    if doubtful := sorted(DOUBTFUL & set(profile.flags)):
+        meanings = "; ".join(f"{flag}: {FLAGS[flag]}" for flag in doubtful)
+        yield f"the profile of {profile.job} has doubtful points ({meanings})"
+    if profile.shares[0] > NINE[0][0]:
+        yield (
+            f"{profile.job} was not measured below {profile.shares[0]:g} %: "
+            "splits that give it less are left out"
+        )

@@ -1,0 +1,78 @@
+"""What ways of running two jobs take in energy and time for the same work. Pure."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from advisor.core.finish import Finish, Rest, Work, finish, one_after_the_other, work_of
+from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective, SplitResult
+from advisor.decide.recommendation import Option, Recommendation
+from advisor.predict.predictions import Prediction
+from advisor.predict.profiles import Profile
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SameWork:
+    """One amount of work, done in several ways.
+
+    Attributes:
+        work: What was asked for; else what the chosen way does in an hour.
+        choice: The chosen way; where one job ends first, the other goes on under its limit.
+        restarted: The same, the other restarted without a limit; None where both end together.
+        rules: What each simple rule would choose, `exclusive` among them; the rest alone on the
+            whole GPU, which is the best that can be said of them. None: out of reach.
+    """
+
+    work: Work
+    choice: Finish
+    restarted: Finish | None
+    rules: Mapping[str, Finish | None]
+
+
+def same_work(r: Recommendation) -> SameWork:
+    """The work of a recommendation, in the recommended way and in simpler ones."""
+    p = r.choice.prediction
+    work = r.request.work or work_of(p.result, HOUR_S)
+    chosen = to_the_end(p, p.result, r.a, r.b, work)
+    restarted = finish(p.result, work) if p.way == "split" and r.request.work else None
+    return SameWork(
+        work=work,
+        choice=chosen,
+        restarted=restarted,
+        rules={name: option and _rule(option, work) for name, option in r.rules.items()},
+    )
+
+
+def gain_to_the_end(
+    p: Prediction, a: Profile, b: Profile, work: Work, objective: Objective
+) -> Callable[[SplitResult], float]:
+    """Energy (or time) of the work one after the other, for each one that it takes this way."""
+
+    def gain(result: SplitResult) -> float:
+        this, alone = to_the_end(p, result, a, b, work), one_after_the_other(result, work)
+        if objective.name == DEFAULT_OBJECTIVE:
+            return alone.energy_j / this.energy_j
+        return alone.time_s / this.time_s
+
+    return gain
+
+
+def to_the_end(p: Prediction, result: SplitResult, a: Profile, b: Profile, work: Work) -> Finish:
+    """Both jobs until they are done; the limit of the one that goes on stays."""
+    if p.way == "exclusive":
+        return one_after_the_other(result, work)
+    if p.way == "uncapped":
+        return finish(result, work)
+    return finish(result, work, (_alone(a, p.share_a_percent), _alone(b, p.share_b_percent)))
+
+
+def _rule(option: Option, work: Work) -> Finish:
+    p = option.prediction
+    return one_after_the_other(p.result, work) if p.way == "exclusive" else finish(p.result, work)
+
+
+def _alone(profile: Profile, share: float) -> Rest:
+    """A job alone under its limit, from its profile."""
+    at = profile.at([share])
+    return Rest(float(at["rate"][0]) / profile.whole_gpu_rate, float(at["power_w"][0]))

@@ -1,0 +1,267 @@
+"""Job files: YAML in, `Job` out, every fault with its line.
+
+    name: bert-train
+    command: python train.py --batch 32       # or a list of arguments; no shell either way
+    workdir: ../models                        # relative to the file's own folder
+    env: {OMP_NUM_THREADS: 4}
+    progress: {kind: counter, unit: samples, gate: true}
+    warm_up_s: 5
+    memory_mib: 9000
+    input: {source: random, dtype: bf16}
+
+Only `command` is required. `advisor.core.job` has the meaning and the default of every field.
+"""
+
+import difflib
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict, Unpack, get_args
+
+from advisor.core.job import InputData, InputSource, Job, Progress, ProgressKind, Results
+from advisor.errors import InputError
+from advisor.files.safe_files import others_write_to
+from advisor.formats import yaml_fields as read
+from advisor.settings import LIMIT_VARIABLES, OUR_VARIABLES
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+_NAME_RULE = "small letters, digits, '.', '_' and '-', the first a letter or digit, at most 100"
+
+
+class ProgressOptions(TypedDict, total=False):
+    """The fields of `advisor.core.job.Progress`, as options."""
+
+    kind: ProgressKind
+    unit: str
+    pattern: str | None
+    cumulative: bool
+    per_run: float
+    gate: bool
+
+
+def load_job(path: Path) -> Job:
+    """The job that a file describes; without `name` it is called as the file.
+
+    Raises:
+        InputError: the file cannot be read or describes no job; the message names line and column.
+    """
+    root = read.load(path)
+    fields = read.record(root, _JOB, required=("command",))
+    if not _NAME.fullmatch(fields.setdefault("name", path.stem)):
+        raise root.fault(f"{path.stem!r} cannot name a job", fix=f"add a name: {_NAME_RULE}")
+    return Job(**fields)
+
+
+def find_job(name_or_path: str, jobs_dir: Path) -> Job:
+    """The job of a file, or the job of that name in `jobs_dir`.
+
+    Raises:
+        InputError: there is no such job, or its file is faulty.
+    """
+    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
+        return load_job(Path(name_or_path))
+    names = _names(jobs_dir)
+    if name_or_path in names:
+        return _load_named(jobs_dir, name_or_path)
+    close = difflib.get_close_matches(name_or_path, names)
+    raise InputError(
+        f"there is no job {name_or_path!r} among the {len(names)} of {jobs_dir}",
+        why=f"close names are {', '.join(close)}" if close else "",
+        fix=f"define it in {jobs_dir}/<name>.yaml, give the path of a job file, or give the "
+        "command itself: --name <name> -- <command>",
+    )
+
+
+def list_jobs(jobs_dir: Path) -> list[Job]:
+    """Every job of a folder, by name.
+
+    Raises:
+        InputError: a file in the folder is faulty.
+    """
+    return [_load_named(jobs_dir, name) for name in _names(jobs_dir)]
+
+
+def sound_jobs(jobs_dir: Path) -> tuple[list[Job], list[InputError]]:
+    """The jobs of a folder, by name, and what is wrong with the other files of it, or with it."""
+    jobs, faults = list[Job](), list[InputError]()
+    try:
+        names = _names(jobs_dir)
+    except InputError as fault:
+        return [], [fault]
+    for name in names:
+        try:
+            jobs.append(_load_named(jobs_dir, name))
+        except InputError as fault:
+            faults.append(fault)
+    return jobs, faults
+
+
+def inline_job(name: str, command: Sequence[str], **progress: Unpack[ProgressOptions]) -> Job:
+    """A job given on the command line.
+
+    Raises:
+        InputError: the name, the command or a progress option cannot be used.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(f"{name!r} cannot name a job", fix=f"use {_NAME_RULE}")
+    if not command or not command[0]:
+        raise InputError(f"job {name} has no command", fix="give it after --")
+    if fault := _progress_fault(progress):
+        raise InputError(f"job {name}: {fault[0]}: {fault[1]}")
+    return Job(name=name, command=tuple(command), progress=Progress(**progress))
+
+
+def _names(jobs_dir: Path) -> list[str]:
+    # Nobody has named a relative one: it is what the folder in which we stand happens to have.
+    if not jobs_dir.is_absolute() and others_write_to(jobs_dir):
+        raise InputError(
+            f"the jobs in {jobs_dir.absolute()} may be another user's",
+            why="the folder belongs to somebody else, or all may write to it, and what its files "
+            "say would run as you",
+            fix=f"if you trust them: export ADVISOR_JOBS={jobs_dir.absolute()}",
+        )
+    return sorted(file.stem for file in jobs_dir.glob("*.yaml"))
+
+
+def _load_named(jobs_dir: Path, name: str) -> Job:
+    path = jobs_dir / f"{name}.yaml"
+    job = load_job(path)
+    if job.name != name:
+        raise InputError(
+            f"{path} names its job {job.name!r}",
+            why="in a folder of jobs a job is called as its file",
+            fix=f"rename the file to {job.name}.yaml, or drop the name from it",
+        )
+    return job
+
+
+def _name(field: read.Field) -> str:
+    name = read.text(field)
+    if not _NAME.fullmatch(name):
+        raise field.expected(_NAME_RULE)
+    return name
+
+
+def _command(field: read.Field) -> tuple[str, ...]:
+    if field.is_list:
+        command = read.texts(field)
+    else:
+        try:
+            command = tuple(shlex.split(read.text(field)))
+        except ValueError as error:
+            raise field.fault(f"{error} in the command") from error
+    if not command or not command[0]:
+        raise field.expected("a program and its arguments")
+    return command
+
+
+def _workdir(field: read.Field) -> Path:
+    return (field.path.parent / read.word(field)).absolute()
+
+
+def _env(field: read.Field) -> tuple[tuple[str, str], ...]:
+    found = read.entries(field)
+    for name, value in found.items():
+        if name in LIMIT_VARIABLES:
+            raise value.fault(
+                "a job may not set this variable: it sets or lifts the limit of its share",
+                fix="drop it; the share is chosen with --shares or --split",
+            )
+        if name.startswith(OUR_VARIABLES):
+            raise value.fault(
+                f"a job may not set this variable: by those that begin with {OUR_VARIABLES} its "
+                "processes are found, counted and ended",
+                fix="drop it, or give it a name of your own",
+            )
+        if not name or "=" in name:
+            raise value.fault("no variable can have this name")
+    return tuple((name, read.text(value)) for name, value in found.items())
+
+
+def _progress(field: read.Field) -> Progress:
+    options = read.record(field, _PROGRESS)
+    if fault := _progress_fault(options):
+        key, what = fault
+        at = read.entries(field).get(key)
+        raise at.fault(what) if at else field.fault(f"{key}: {what}")
+    return Progress(**options)
+
+
+def _progress_fault(options: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The option at fault and what is wrong with it."""
+    default, progress = Progress(), Progress(**options)
+    if progress.kind not in get_args(ProgressKind):
+        return "kind", f"{progress.kind!r} is not {' or '.join(get_args(ProgressKind))}"
+    for key, kind in _ONLY_FOR.items():
+        if progress.kind != kind and getattr(progress, key) != getattr(default, key):
+            return key, f"means something for kind {kind} only, and this one is {progress.kind}"
+    if not 0 < progress.per_run < math.inf:
+        return "per_run", f"{progress.per_run} is no number above 0"
+    if progress.kind == "output" and not progress.pattern:
+        return "pattern", "kind output needs one, such as 'step (\\d+)'"
+    return _pattern_fault(progress.pattern) if progress.pattern else None
+
+
+def _results(field: read.Field) -> Results:
+    results = Results(**read.record(field, _RESULTS))
+    fault = _pattern_fault(results.pattern) if results.pattern else None
+    if results.pattern and not fault and re.compile(results.pattern).groups != 1:
+        fault = "pattern", f"{results.pattern!r} needs one group around the value"
+    if fault:
+        raise read.entries(field)["pattern"].fault(fault[1])
+    return results
+
+
+def _pattern_fault(pattern: str) -> tuple[str, str] | None:
+    try:
+        groups = re.compile(pattern).groups
+    except (re.error, OverflowError, RecursionError) as error:
+        return "pattern", f"{pattern!r} is no regular expression: {error}"
+    return ("pattern", f"{pattern!r} has {groups} groups, at most one") if groups > 1 else None
+
+
+def _input(field: read.Field) -> InputData:
+    return InputData(**read.record(field, _INPUT))
+
+
+_ONLY_FOR = {"gate": "counter", "pattern": "output", "cumulative": "output", "per_run": "runs"}
+
+_PROGRESS: Mapping[str, read.Reader] = {
+    "kind": read.one_of(*get_args(ProgressKind)),
+    "unit": read.word,
+    "pattern": read.word,
+    "cumulative": read.flag,
+    "per_run": read.number(0, above=True),
+    "gate": read.flag,
+}
+
+_INPUT: Mapping[str, read.Reader] = {
+    "source": read.one_of(*get_args(InputSource)),
+    "dtype": read.word,
+    "sparsity": read.number(0, 1),
+    "note": read.text,
+}
+
+_RESULTS: Mapping[str, read.Reader] = {
+    "pattern": read.word,
+    "tolerance": read.number(0, 1, above=True),
+}
+
+_JOB: Mapping[str, read.Reader] = {
+    "name": _name,
+    "description": read.text,
+    "command": _command,
+    "workdir": _workdir,
+    "env": _env,
+    "progress": _progress,
+    "results": _results,
+    "warm_up_s": read.number(0),
+    "start_timeout_s": read.number(0, above=True),
+    "memory_mib": read.count,
+    "offered_rate": read.number(0, above=True),
+    "host_memory_mib": read.count,
+    "max_tasks": read.count,
+    "input": _input,
+}

@@ -1,0 +1,1 @@
+"""Watches a pair while it runs."""

@@ -1,0 +1,128 @@
+"""Adds up a pair that runs: time, energy and progress, together and after one job has ended."""
+
+from collections.abc import Sequence
+
+from advisor.launch.monitor.meter import Energy, Meter
+from advisor.launch.monitor.pace import Pace
+from advisor.launch.monitor.watched import RECENT_S, Watched
+from advisor.launch.records.spec import Pair
+
+SETTLE_S = 3.0
+"""The first seconds together are in no mean: clocks and caches find their level."""
+
+
+class Account:
+    """What two jobs did since their gates opened.
+
+    Args:
+        pair: What runs, with what its profiles know.
+        jobs: Both.
+        meter: Of their GPU.
+        now_s: The moment of the opening.
+
+    Attributes:
+        overlap_s: How long both have run together.
+        energy_j: Of that time.
+        rest_s: How long one has gone on after the other had ended.
+        rest_energy_j: Of that time; None before there is one.
+        stranded_unit_s: Units held for a job that had ended, times seconds.
+    """
+
+    def __init__(
+        self, pair: Pair, jobs: tuple[Watched, Watched], meter: Meter, now_s: float
+    ) -> None:
+        self._pair, self._jobs, self._energy = pair, jobs, Energy(meter)
+        self._begun_s = self._last_s = now_s
+        self._recent_j, self._settled_j = Pace(RECENT_S), Pace()
+        self._first_j = self._energy.read(now_s)
+        self._first_steps = self._shared_steps = _steps(jobs)
+        self.overlap_s = self.rest_s = self.stranded_unit_s = 0.0
+        self.energy_j: float | None = None
+        self.rest_energy_j: float | None = None
+
+    def add(self, now_s: float, running: Sequence[Watched]) -> None:
+        """Count the time since this was called last, in which these jobs were running."""
+        total_j = self._energy.read(now_s)
+        if total_j is not None:
+            self._first_j = total_j if self._first_j is None else self._first_j
+            self._recent_j.add(now_s, total_j)
+        grown_j = None if total_j is None or self._first_j is None else total_j - self._first_j
+        passed_s, self._last_s = now_s - self._last_s, now_s
+        if len(running) < len(self._jobs):
+            self._count_rest(passed_s, grown_j)
+            return
+        self.overlap_s += passed_s
+        self._shared_steps = _steps(self._jobs)
+        self.energy_j = self.energy_j if grown_j is None else grown_j
+        # The look that finds a job at its end is in no mean: it ended at some time before.
+        if now_s - self._begun_s >= SETTLE_S and not any(one.over for one in self._jobs):
+            for one in self._jobs:
+                one.settled.add(now_s, one.steps)
+            if total_j is not None:
+                self._settled_j.add(now_s, total_j)
+
+    def power_w(self) -> float | None:
+        """Of the GPU, mean over the last seconds."""
+        return self._recent_j.rate()
+
+    def settled_power_w(self) -> float | None:
+        """Of the GPU, mean while both ran, without the first seconds."""
+        return self._settled_j.rate()
+
+    def recent_energy_saved(self) -> float | None:
+        """Over the last seconds; a job that is over does nothing."""
+        rates = [0.0 if one.over else one.rate() for one in self._jobs]
+        return energy_saved(self.power_w(), rates, self._pair)
+
+    def settled_energy_saved(self) -> float | None:
+        """While both ran, without the first seconds."""
+        rates = [one.settled.rate() for one in self._jobs]
+        return energy_saved(self.settled_power_w(), rates, self._pair)
+
+    def rest_energy_saved(self) -> float | None:
+        """Of the work after one job had ended; below 0 where the limit that stayed cost energy."""
+        return energy_saved(self.rest_energy_j, self._since(self._shared_steps), self._pair)
+
+    def energy_saved_to_end(self) -> float | None:
+        """Of all work since the opening of the gates, with what one job did alone at the end."""
+        if self.energy_j is None or (self.rest_s and self.rest_energy_j is None):
+            return None
+        whole_j = self.energy_j + (self.rest_energy_j or 0.0)
+        return energy_saved(whole_j, self._since(self._first_steps), self._pair)
+
+    def _count_rest(self, passed_s: float, grown_j: float | None) -> None:
+        self.rest_s += passed_s
+        if grown_j is not None and self.energy_j is not None:
+            self.rest_energy_j = grown_j - self.energy_j
+        ended = [one for one in self._jobs if one.over]
+        # Without limits the other job has the whole GPU.
+        if self._pair.way == "split" and ended:
+            self.stranded_unit_s += passed_s * (ended[0].job.granted.units or 0)
+
+    def _since(self, before: Sequence[float]) -> list[float]:
+        # A count that began anew is no work undone.
+        now = _steps(self._jobs)
+        return [max(0.0, here - there) for here, there in zip(now, before, strict=True)]
+
+
+def energy_saved(energy: float | None, work: Sequence[float | None], pair: Pair) -> float | None:
+    """Part of the energy saved for the same work, against one after the other.
+
+    Args:
+        energy: What it took, J; or the power, W.
+        work: Steps of both jobs in that time; or steps per second.
+        pair: Its profiles know rate and power of each job alone on the whole GPU.
+
+    Returns:
+        0.1 is a tenth less, below 0 is more; None where anything is not known, or nothing was done.
+    """
+    alone = 0.0
+    for done, rate, power_w in zip(work, pair.solo_rates, pair.solo_powers_w, strict=True):
+        if done is None or not rate or not power_w:
+            return None
+        alone += done / rate * power_w
+    return None if energy is None or not alone else 1 - energy / alone
+
+
+def _steps(jobs: tuple[Watched, Watched]) -> tuple[float, float]:
+    return jobs[0].steps, jobs[1].steps

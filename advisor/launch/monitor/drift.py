@@ -1,0 +1,67 @@
+"""Whether what is observed is what was predicted."""
+
+from collections.abc import Iterator
+
+from advisor.core.interval import Interval
+from advisor.launch.monitor.watch import Watch
+from advisor.launch.records.spec import Forecast, Pair
+
+JUDGE_S = 5.0
+"""Means of a shorter time are not held against a prediction."""
+
+MARGIN = 0.1
+"""Within a tenth of the expected value a prediction was good, however narrow its interval."""
+
+
+class Drift:
+    """Says once of each quantity that it is far from its prediction."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._pair = pair
+        self._said = set[str]()
+
+    def warnings(self, watch: Watch) -> list[str]:
+        """What is to be said now."""
+        forecast = self._pair.forecast
+        if forecast is None or watch.settled_s() < JUDGE_S:
+            return []
+        new = [
+            (name, text)
+            for name, text in _far_ones(self._pair, forecast, watch)
+            if name not in self._said
+        ]
+        self._said.update(name for name, _ in new)
+        return [text for _, text in new]
+
+
+def is_far(observed: float, predicted: Interval) -> bool:
+    """Whether a value is outside of its interval, and by more than the margin off its middle."""
+    outside = not predicted.low <= observed <= predicted.high
+    return outside and abs(observed - predicted.value) > MARGIN * abs(predicted.value)
+
+
+def _far_ones(pair: Pair, forecast: Forecast, watch: Watch) -> Iterator[tuple[str, str]]:
+    rate_a, rate_b = watch.settled_rates()
+    a, b = pair.jobs
+    per_kw = 1000.0
+    worth = watch.settled_work_per_joule()
+    for name, unit, observed, predicted in (
+        (f"rate of {a.name}", f"{a.progress.unit}/s", rate_a, forecast.rate_a),
+        (f"rate of {b.name}", f"{b.progress.unit}/s", rate_b, forecast.rate_b),
+        ("power", "W", watch.account.settled_power_w(), forecast.power_w),
+        (
+            "work per joule",
+            "per kJ",
+            None if worth is None else worth * per_kw,
+            forecast.work_per_joule.times(per_kw),
+        ),
+    ):
+        if observed is not None and is_far(observed, predicted):
+            key = name if a.name != b.name else f"{name} {predicted}"
+            yield key, _text(f"{name} is {observed:.4g} {unit}", observed, predicted)
+
+
+def _text(said: str, observed: float, predicted: Interval) -> str:
+    expected = f"{predicted.value:.4g} ({predicted.low:.4g} to {predicted.high:.4g})"
+    off = f"{observed / predicted.value - 1:+.0%} beside" if predicted.value else "far from"
+    return f"{said}, {off} the prediction of {expected}"

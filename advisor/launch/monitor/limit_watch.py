@@ -1,0 +1,78 @@
+"""Whether the limits of a running pair hold, asked of the driver about once a second."""
+
+from collections.abc import Sequence
+
+from advisor.errors import LimitBrokenError, LimitNotProvenError
+from advisor.runtime.backends.backend import Backend
+from advisor.runtime.jobs.computing import check_limits, is_seen
+from advisor.runtime.jobs.running_job import RunningJob
+
+_UNSEEN_S = 5.0
+_UNSEEN = (
+    "NVML names no process of these jobs, as in a container with process numbers of its own: what "
+    "computes on the GPU outside of MPS cannot be seen"
+)
+
+
+class LimitWatch:
+    """The limits of one pair.
+
+    Args:
+        backend: What enforces them.
+        cap_percent: At which the back-end holds all that starts.
+        begun_s: When the gates opened, monotonic.
+    """
+
+    def __init__(self, backend: Backend, cap_percent: int, begun_s: float) -> None:
+        self._backend, self._cap_percent, self._begun_s = backend, cap_percent, begun_s
+        self._seen = False
+
+    def check(self, jobs: Sequence[RunningJob], now_s: float) -> list[str]:
+        """Look once; what is to be said about it.
+
+        Raises:
+            LimitBrokenError: something computes, or may soon, that is not under its limit.
+            PartitionError: what enforces the limits does not answer.
+        """
+        self._check_cap()
+        check_limits(jobs)
+        for job in jobs:
+            check_variables(job)
+        return self._alarms(jobs, now_s)
+
+    def _check_cap(self) -> None:
+        given = self._backend.given_percent()
+        if given is not None and given > self._cap_percent:
+            raise LimitBrokenError(
+                f"the MPS server gives {given:g} % to what starts now, and was set to "
+                f"{self._cap_percent} %",
+                why="somebody of this user has changed it through the MPS control program",
+                fix="leave the MPS daemon of advisor alone",
+            )
+
+    def _alarms(self, jobs: Sequence[RunningJob], now_s: float) -> list[str]:
+        """Say once where NVML does not know the jobs; one that is ready may have no context yet."""
+        if self._seen or is_seen(jobs):
+            self._seen = True
+        elif now_s - self._begun_s > _UNSEEN_S:
+            self._seen = True
+            return [_UNSEEN]
+        return []
+
+
+def check_variables(job: RunningJob) -> None:
+    """Check that no process of a job has lost or changed what limits it.
+
+    Raises:
+        LimitBrokenError: one has.
+    """
+    try:
+        job.check_variables()
+    except LimitNotProvenError as error:
+        raise broken(error, job) from error
+
+
+def broken(error: LimitNotProvenError, job: RunningJob) -> LimitBrokenError:
+    """The same error, of a job that was under its limit before."""
+    jobs = frozenset({job.job.name})
+    return LimitBrokenError(error.what, why=error.why, fix=error.fix, jobs=jobs)

@@ -1,0 +1,240 @@
+"""Watches a pair while it runs: rates, energy, the limits, and who ended how."""
+
+import re
+import time
+from typing import Never
+
+from advisor.core.results import read_first
+from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
+from advisor.launch.monitor.account import Account
+from advisor.launch.monitor.limit_watch import LimitWatch, broken
+from advisor.launch.monitor.meter import Meter
+from advisor.launch.monitor.watched import Watched, relative
+from advisor.launch.records.spec import LaunchSpec, Pair
+from advisor.launch.start.starting import end_jobs
+from advisor.runtime.backends.backend import Backend
+from advisor.runtime.host.processes import wait_until
+from advisor.runtime.jobs.running_job import RunningJob
+
+_ASK_S, _LIMIT_S = 1.0, 15.0
+"""How often the driver is asked who computes, and how often each job must be a client itself: one
+that repeats a short command is none in between."""
+
+_FAULT_S = 3.0
+"""A fault on an MPS server reaches all its clients within this time."""
+
+_FAULT_WORDS = re.compile(r"cuda|illegal memory access|unspecified launch failure|mps", re.I)
+_MPS_FAULT = (
+    "a fault on the MPS server took both jobs down; which one caused it the driver does not tell. "
+    "Jobs that fault must not share a GPU: run each alone to find it"
+)
+
+
+class Watch:
+    """Two jobs whose gates are open.
+
+    Args:
+        pair: What runs.
+        jobs: The same, ready at their gates.
+        backend: What limits them.
+        meter: Of their GPU.
+        spec: When a job hangs, and what to do when one ends.
+
+    Attributes:
+        mode: Of the back-end.
+        account: Time, energy and progress so far.
+        first_ended: Indices of the jobs that ended first by themselves; empty: none did yet.
+        limit_broken: Something computed that was not under its limit; what was seen is of no use.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        jobs: tuple[RunningJob, RunningJob],
+        backend: Backend,
+        meter: Meter,
+        spec: LaunchSpec,
+    ) -> None:
+        self._pair, self._backend, self._spec = pair, backend, spec
+        self.mode = backend.mode
+        self.begun_s = self._asked_s = self._checked_s = time.monotonic()
+        self.jobs = (
+            Watched(jobs[0], self.begun_s, pair.solo_rate_a, read_first(pair.reported_a)),
+            Watched(jobs[1], self.begun_s, pair.solo_rate_b, read_first(pair.reported_b)),
+        )
+        self._alarms: list[str] = []
+        self.account = Account(pair, self.jobs, meter, self.begun_s)
+        self.first_ended: tuple[int, ...] = ()
+        self.limit_broken = False
+        self._silent = False
+        self._limits = LimitWatch(backend, pair.cap_percent, self.begun_s)
+        for job in jobs:
+            job.go()
+
+    @property
+    def over(self) -> bool:
+        """Whether neither runs any more."""
+        return all(one.over for one in self.jobs)
+
+    def look(self) -> None:
+        """One look at everything; a job that ended, hangs or broke its limit is stopped.
+
+        Raises:
+            PartitionError: what limits the jobs is gone.
+            LimitBrokenError: something computes that is not under its limit.
+            SurvivorsError: a process of a job that is over does not end.
+        """
+        now_s = time.monotonic()
+        were = self._running()
+        for one in were:
+            one.look(now_s, self._spec.hang_s)
+        self._judge(were)
+        self.account.add(now_s, were)
+        self._end([one for one in were if one.over])
+        if not self.over:
+            self._check_backend(now_s)
+
+    def work_per_joule(self) -> float | None:
+        """Sum of relative speeds per watt over the last seconds."""
+        # A job that is over adds nothing; when both are, there is nothing to tell.
+        speeds = [one.relative_speed() for one in self._running()]
+        return work_per_joule(speeds, self.account.power_w()) if speeds else None
+
+    def settled_rates(self) -> tuple[float | None, float | None]:
+        """Of both, while both ran, without the first seconds."""
+        return self.jobs[0].settled.rate(), self.jobs[1].settled.rate()
+
+    def settled_s(self) -> float:
+        """How long the time is that the settled means are of."""
+        return max(one.settled.span_s for one in self.jobs)
+
+    def settled_work_per_joule(self) -> float | None:
+        """As the rates."""
+        speeds = [
+            relative(rate, solo)
+            for rate, solo in zip(self.settled_rates(), self._pair.solo_rates, strict=True)
+        ]
+        return work_per_joule(speeds, self.account.settled_power_w())
+
+    def alarms(self) -> list[str]:
+        """What was found wrong with the jobs' results since this was asked last."""
+        found, self._alarms = self._alarms, []
+        return found
+
+    def stop(self) -> None:
+        """Stop what runs.
+
+        Raises:
+            SurvivorsError: a process does not end.
+        """
+        running = self._running()
+        for one in running:
+            one.end("stopped")
+        end_jobs(one.job for one in running)
+
+    def _running(self) -> list[Watched]:
+        return [one for one in self.jobs if not one.over]
+
+    def _judge(self, were: list[Watched]) -> None:
+        """Look at the jobs' own results; wrong ones end the pair where that was asked for."""
+        found = [(one, wrong) for one in were if (wrong := one.judge())]
+        self._alarms += [wrong for _, wrong in found]
+        guilty = [(one, wrong) for one, wrong in found if not one.over]
+        if not (guilty and self._spec.stop_on_wrong_results):
+            return
+        for one, wrong in guilty:
+            one.end("failed", "wrong-results", wrong)
+        self._end([one for one, _ in guilty])
+        self.stop()
+
+    def _end(self, ended: list[Watched]) -> None:
+        if not ended:
+            return
+        self.first_ended = self.first_ended or self._indices_over()
+        if any(one.outcome == "failed" for one in ended) and self._is_fault():
+            self._take_down()
+        # A job that hangs still runs, and one that ended may have left workers behind.
+        end_jobs(one.job for one in ended)
+        if self._spec.when_one_ends == "stop":
+            self.stop()
+
+    def _indices_over(self) -> tuple[int, ...]:
+        return tuple(number for number, one in enumerate(self.jobs) if one.over)
+
+    def _is_fault(self) -> bool:
+        """Whether a job went down with its neighbour; waits until the neighbour shows it."""
+        if self._backend.mode != "mps":
+            return False
+        if wait_until(lambda: self._backend.spoiled() or self._all_gone(), _FAULT_S, poll_s=0.1):
+            # A server whose clients have all ended recovers at once, and shows nothing any more.
+            return self._backend.spoiled() or self._all_speak_of_the_gpu()
+        return False
+
+    def _all_gone(self) -> bool:
+        return all(one.job.exit_code is not None for one in self.jobs)
+
+    def _all_speak_of_the_gpu(self) -> bool:
+        return all(
+            one.job.exit_code != 0 and _FAULT_WORDS.search(one.job.tail()) for one in self.jobs
+        )
+
+    def _take_down(self) -> None:
+        struck = [one for one in self.jobs if one.outcome in ("running", "failed")]
+        for one in struck:
+            one.exit_code = one.job.exit_code
+            said = f"; the end of its output:\n{one.job.tail() or '(nothing)'}"
+            one.end("taken-down", "mps-fault", _MPS_FAULT + said)
+        end_jobs(one.job for one in struck)
+        self.first_ended = self.first_ended or self._indices_over()
+
+    def _check_backend(self, now_s: float) -> None:
+        if now_s - self._asked_s < _ASK_S:
+            return
+        self._asked_s = now_s
+        try:
+            # Asked over the same channel that says whether the daemon still lives.
+            spoiled = self._backend.spoiled()
+            if not spoiled:
+                self._check_limits(now_s)
+        except PartitionError:
+            # One answer that came too late is no reason to end the work of weeks.
+            if self._silent:
+                raise
+            self._silent = True
+            return
+        self._silent = False
+        if spoiled:
+            self._take_down()
+        elif now_s - self._checked_s >= _LIMIT_S:
+            self._checked_s = now_s
+            for one in self._running():
+                self._check_limit(one)
+
+    def _check_limits(self, now_s: float) -> None:
+        try:
+            self._alarms += self._limits.check([one.job for one in self._running()], now_s)
+        except LimitBrokenError as error:
+            self._break(error)
+
+    def _check_limit(self, one: Watched) -> None:
+        try:
+            one.job.check_limit()
+        except JobError:
+            one.note_end()
+            self._end([one])
+        except LimitNotProvenError as error:
+            self._break(broken(error, one.job))
+
+    def _break(self, error: LimitBrokenError) -> Never:
+        for one in self._running():
+            if one.job.job.name in error.jobs:
+                one.end("failed", error.code, str(error))
+        self.limit_broken = True
+        end_jobs(one.job for one in self.jobs)
+        raise error
+
+
+def work_per_joule(speeds: list[float | None], power_w: float | None) -> float | None:
+    """Sum of relative speeds per watt; None where one of them is not known."""
+    known = [speed for speed in speeds if speed is not None]
+    return sum(known) / power_w if len(known) == len(speeds) and power_w else None

@@ -1,0 +1,140 @@
+"""One job of a launched pair, from the opening of its gate to its end."""
+
+from advisor.core.job import Results
+from advisor.core.results import VERDICT_FLAGS, Reported, Verdict, judge, largest_gap
+from advisor.errors import JobError
+from advisor.launch.monitor.pace import Pace
+from advisor.launch.records.status import JobStatus, Outcome
+from advisor.runtime.jobs.running_job import RunningJob
+
+RECENT_S = 5.0
+"""What is shown is a mean over the last seconds."""
+
+
+class Watched:
+    """What is known of a running job.
+
+    Attributes:
+        outcome: `running` until it is over.
+        code: Stable name of what went wrong; None where nothing did.
+        error: The same in words.
+        steps: Progress so far, in the job's unit.
+        settled: Its pace while both jobs ran, without the first seconds.
+        results: What its own results were found to be so far.
+    """
+
+    def __init__(
+        self, job: RunningJob, now_s: float, solo_rate: float | None, reference: Reported | None
+    ) -> None:
+        self.job, self._reference = job, reference
+        self._tolerance = (job.job.results or Results()).tolerance
+        self.results: Verdict | None = None
+        self.outcome: Outcome = "running"
+        self.exit_code: int | None = None
+        self.code: str | None = None
+        self.error: str | None = None
+        self.steps = job.count()
+        self.settled = Pace()
+        self._solo_rate = solo_rate
+        self._recent = Pace(RECENT_S)
+        self._recent.add(now_s, self.steps)
+        # Without a gate it has begun long ago.
+        self._moved_s, self._has_moved = now_s, self.steps > 0
+
+    @property
+    def over(self) -> bool:
+        """Whether it runs no more."""
+        return self.outcome != "running"
+
+    def look(self, now_s: float, hang_s: float) -> None:
+        """Count; see whether it ended or hangs. A job that hangs or cannot be counted is over."""
+        gone = self.job.exit_code is not None
+        try:
+            self._count(now_s)
+        except JobError as error:
+            self.end("failed", error.code, str(error))
+        # Counted after it was seen to have ended: its last steps are not lost.
+        if gone:
+            self.note_end()
+        elif not self.over and now_s - self._moved_s > self._patience_s(hang_s):
+            self.end("hung", "job-hung", self._hung(now_s))
+
+    def judge(self) -> str | None:
+        """What is wrong with its results, in words, the first time that something is."""
+        if self.results in VERDICT_FLAGS:
+            return None
+        reported = self.job.reported()
+        self.results = judge(reported, self._reference, self._tolerance)
+        return self._alarm(reported) if self.results in VERDICT_FLAGS else None
+
+    def end(self, outcome: Outcome, code: str | None = None, error: str | None = None) -> None:
+        """It is over, for this reason."""
+        self.outcome, self.code, self.error = outcome, code, error
+
+    def note_end(self) -> None:
+        """It has ended by itself: well, or with an error."""
+        self.exit_code = self.job.exit_code
+        if self.exit_code == 0:
+            self.end("finished")
+            return
+        try:
+            self.job.check()
+        except JobError as error:
+            self.end("failed", error.code, str(error))
+
+    def rate(self) -> float | None:
+        """Progress per second over the last seconds; None once it is over."""
+        return None if self.over else self._recent.rate()
+
+    def relative_speed(self) -> float | None:
+        """`rate` over its rate alone on the whole GPU."""
+        return relative(self.rate(), self._solo_rate)
+
+    def status(self) -> JobStatus:
+        """As everybody reads it."""
+        return JobStatus(
+            job=self.job.job.name,
+            rate_unit=self.job.job.progress.unit,
+            share_percent=self.job.share.percent,
+            units_granted=self.job.granted.units,
+            proven=True,
+            outcome=self.outcome,
+            exit_code=self.exit_code,
+            error=self.error,
+            steps=self.steps,
+            rate=self.rate(),
+            relative_speed=self.relative_speed(),
+            results=self.results,
+        )
+
+    def _alarm(self, reported: Reported) -> str:
+        name, units = self.job.job.name, self.job.granted.units
+        at = f"at {self.job.share} % ({units} units)"
+        if self.results == "wrong":
+            return f"{name} {at} reported a result that is not finite ({reported.last})"
+        gap = largest_gap(reported, self._reference) if self._reference else None
+        return (
+            f"the results of {name} {at} differ from those on the whole GPU by "
+            f"{100 * (gap or 0):.3g} %, more than its tolerance of {100 * self._tolerance:g} %"
+        )
+
+    def _count(self, now_s: float) -> None:
+        steps = self.job.count()
+        if steps != self.steps:
+            self._moved_s, self._has_moved = now_s, True
+        self.steps = steps
+        self._recent.add(now_s, steps)
+
+    def _patience_s(self, hang_s: float) -> float:
+        return hang_s if self._has_moved else self.job.job.start_timeout_s
+
+    def _hung(self, now_s: float) -> str:
+        return (
+            f"{self.job.job.name} made no progress for {now_s - self._moved_s:.0f} s; "
+            f"its output is in {self.job.output}; the end of it:\n{self.job.tail() or '(nothing)'}"
+        )
+
+
+def relative(rate: float | None, solo_rate: float | None) -> float | None:
+    """A rate over the rate alone on the whole GPU; None where one of them is not known."""
+    return None if rate is None or not solo_rate else rate / solo_rate

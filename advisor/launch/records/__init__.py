@@ -1,0 +1,1 @@
+"""What a launch is, where it stands, and the folder that says so."""

@@ -1,0 +1,91 @@
+"""Where a launch stands, kept by its supervisor and written for everybody else."""
+
+import os
+import time
+from dataclasses import replace
+from typing import Any
+
+from advisor.launch.records.folder import LaunchFolder, now
+from advisor.launch.records.spec import LaunchSpec, Pair
+from advisor.launch.records.status import JobStatus, LaunchStatus, State
+from advisor.runtime.host.processes import wait_until
+
+_WRITE_S = 1.0
+_LAST_WORD_S = 5.0
+"""How long the last status is tried: a disk that is full may get free again."""
+
+_MOST_WARNINGS = 50
+
+
+class Board:
+    """The status of a launch.
+
+    A status that cannot be written, as on a full disk, stops nobody: jobs are watched all the same,
+    and the next one is tried.
+
+    Attributes:
+        status: As it is now, written or not.
+    """
+
+    def __init__(self, folder: LaunchFolder, spec: LaunchSpec) -> None:
+        self._folder = folder
+        self._written_s = -_WRITE_S
+        self._lost = False
+        self.status = LaunchStatus(
+            launch_id=folder.launch_id,
+            state="accepted",
+            updated_at=now(),
+            pairs=len(spec.pairs),
+            way=spec.pairs[0].way,
+            jobs=waiting(spec.pairs[0]),
+            forecast=spec.pairs[0].forecast,
+            warnings=spec.notes,
+            supervisor_pid=os.getpid(),
+        )
+
+    def enter(self, state: State, **changes: Any) -> None:
+        """Change the state; everybody sees it at once."""
+        self.status = replace(self.status, state=state, **changes)
+        self._write()
+
+    def tell(self, **changes: Any) -> None:
+        """Change values; written about once a second."""
+        self.status = replace(self.status, **changes)
+        if time.monotonic() - self._written_s >= _WRITE_S:
+            self._write()
+
+    def warn(self, *texts: str) -> None:
+        """Add warnings."""
+        more = (*self.status.warnings, *texts)[:_MOST_WARNINGS]
+        self.status = replace(self.status, warnings=more)
+
+    def blame(self, code: str, cause: str) -> None:
+        """Keep what went wrong first."""
+        if self.status.code is None:
+            self.status = replace(self.status, code=code, cause=cause)
+
+    def close(self, state: State) -> None:
+        """The last word."""
+        self.status = replace(self.status, state=state, ended_at=now())
+        self._folder.free_reserve()
+        wait_until(self._write, _LAST_WORD_S, poll_s=0.5)
+
+    def _write(self) -> bool:
+        self._written_s = time.monotonic()
+        self.status = replace(self.status, updated_at=now())
+        try:
+            self._folder.write_status(self.status)
+        except OSError as error:
+            if not self._lost:
+                self._lost = True
+                self.warn(f"the status could not be written for a while: {error.strerror}")
+            return False
+        return True
+
+
+def waiting(pair: Pair) -> tuple[JobStatus, ...]:
+    """Both jobs before anything has begun."""
+    return tuple(
+        JobStatus(job=job.name, rate_unit=job.progress.unit, share_percent=share)
+        for job, share in zip(pair.jobs, pair.shares_percent, strict=True)
+    )

@@ -1,0 +1,104 @@
+"""Where a launch stands: what its supervisor writes and everybody else reads."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.core.results import Verdict
+from advisor.launch.records.spec import Forecast, LaunchWay
+
+State = Literal["accepted", "starting", "running", "stopping", "finished", "stopped", "failed"]
+"""`finished`: all jobs ended by themselves, well. `stopped`: somebody asked, or the time was up.
+`failed`: anything else; `code` and `cause` say what."""
+
+OVER: frozenset[State] = frozenset({"finished", "stopped", "failed"})
+
+Outcome = Literal[
+    "waiting", "starting", "running", "finished", "stopped", "failed", "hung", "taken-down"
+]
+"""`taken-down`: ended by a fault on the MPS server that both jobs share. Such a fault takes all
+clients down and names no author, so none is called guilty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """One of the two jobs that run now, or ran last.
+
+    Attributes:
+        units_granted: SMs or CUs read back under the limit, before the job started.
+        proven: The limit was shown to be in force, for the running job too.
+        exit_code: Negative: the signal that ended it. None while it runs, and after a stop.
+        error: What went wrong, in a sentence.
+        steps: Progress so far, in the job's unit.
+        rate: Progress per second over the last seconds; None before there are two readings, and
+            once it is over.
+        relative_speed: `rate` over its rate alone on the whole GPU; None without a profile.
+        results: What its own results were found to be; None where it reports none, or none that
+            can be compared with those on the whole GPU.
+    """
+
+    job: str
+    rate_unit: str
+    share_percent: float
+    units_granted: int | None = None
+    proven: bool = False
+    outcome: Outcome = "waiting"
+    exit_code: int | None = None
+    error: str | None = None
+    steps: float = 0.0
+    rate: float | None = None
+    relative_speed: float | None = None
+    results: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchStatus:
+    """A launch at one moment.
+
+    Attributes:
+        code: Stable name of what went wrong first (advisor.errors, `job-hung`, `mps-fault`,
+            `supervisor-gone`, `system`, `internal`); None where nothing did.
+        cause: The same in words.
+        pair_number: Counts the pairs of the launch from 0.
+        power_w: Of the GPU, mean over the last seconds.
+        energy_j: Of the GPU, while both jobs of this pair ran together.
+        work_per_joule: Sum of relative speeds per watt over the last seconds.
+        energy_saved: Part of the energy saved for the same work, against one after the other,
+            over the last seconds; None without profiles.
+        overlap_s: How long both jobs of this pair have run together so far.
+        rest_s: How long one of them has gone on after the other had ended.
+        rest_energy_j: Of that time.
+        stranded_unit_s: Compute units that were held for a job that had ended, times seconds.
+        supervisor_pid: The process that watches the jobs.
+        warnings: Notes of the spec, then what came up, such as a prediction that is far from what
+            is observed.
+    """
+
+    launch_id: str
+    state: State
+    updated_at: str
+    code: str | None = None
+    cause: str | None = None
+    gpu_uuid: str | None = None
+    gpu_model: str | None = None
+    pair_number: int = 0
+    pairs: int = 1
+    way: LaunchWay = "split"
+    jobs: tuple[JobStatus, ...] = ()
+    forecast: Forecast | None = None
+    power_w: float | None = None
+    energy_j: float | None = None
+    work_per_joule: float | None = None
+    energy_saved: float | None = None
+    overlap_s: float = 0.0
+    rest_s: float = 0.0
+    rest_energy_j: float | None = None
+    stranded_unit_s: float = 0.0
+    started_at: str | None = None
+    ended_at: str | None = None
+    supervisor_pid: int | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def over(self) -> bool:
+        """Nothing of it runs any more."""
+        return self.state in OVER

@@ -1,0 +1,77 @@
+"""What a launch would do, before anything is started: units, variables of the limits, memory."""
+
+from typing import Any
+
+from advisor.core.gpu import MEMORY_PART, PERCENTAGE, Gpu, Share, units_for_percent
+from advisor.formats.typed_json import to_plain
+from advisor.launch.records.spec import LaunchSpec, Pair
+from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
+from advisor.runtime.backends.mps import MpsBackend, own_pipe_dir
+from advisor.runtime.backends.mps_control import Control
+from advisor.runtime.backends.uncapped import UncappedBackend
+from advisor.settings import Settings
+
+
+def plan_of(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
+    """What a launch would run, without what only the job files say; docs/launch.md has the keys."""
+    return {
+        "dry_run": True,
+        "gpu": spec.gpu,
+        "gpu_uuid": gpu and gpu.uuid,
+        "gpu_model": gpu and gpu.model,
+        "when_one_ends": spec.when_one_ends,
+        "duration_s": spec.duration_s,
+        "hang_s": spec.hang_s,
+        "pairs": [_pair(pair, gpu, settings) for pair in spec.pairs],
+        "notes": list(spec.notes),
+    }
+
+
+def units_of(share: Share, gpu: Gpu | None) -> int | None:
+    """SMs that a share will get; None where only the driver knows."""
+    total = gpu.units_total if gpu and gpu.vendor == "nvidia" else None
+    return units_for_percent(share.percent, total) if total else None
+
+
+def limit_environment(
+    pair: Pair, share: Share, gpu: Gpu | None, settings: Settings
+) -> dict[str, str]:
+    """The variables of the limit, as the back-end will set them."""
+    if gpu is None:
+        return {PERCENTAGE: str(share)} if pair.way == "split" else {}
+    if pair.way == "time-sliced":
+        return UncappedBackend(gpu).environment(share)
+    if gpu.vendor == "amd":
+        return CuMaskBackend(gpu).environment(share)
+    pipe_dir = settings.mps_pipe_dir or own_pipe_dir(gpu, settings.runtime_dir)
+    return MpsBackend(gpu, Control(pipe_dir, {}), owned=False).environment(share)
+
+
+def memory_fit(pair: Pair, gpu: Gpu | None) -> dict[str, Any]:
+    """Memory that the jobs need and may fill, MiB; `fits` is None where that is not known."""
+    needs = [job.memory_mib for job in pair.jobs]
+    known = [need for need in needs if need is not None]
+    most = MEMORY_PART * gpu.memory_mib if gpu and gpu.memory_mib else None
+    fits = None if most is None or len(known) < len(needs) else sum(known) <= most
+    return {"needs_mib": needs, "most_mib": most, "fits": fits}
+
+
+def _pair(pair: Pair, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
+    return {
+        "split": pair.name,
+        "way": pair.way,
+        "jobs": [_job(pair, number, gpu, settings) for number in (0, 1)],
+        "memory": memory_fit(pair, gpu),
+        "forecast": to_plain(pair.forecast),
+    }
+
+
+def _job(pair: Pair, number: int, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
+    job, share = pair.jobs[number], Share(pair.shares_percent[number])
+    return {
+        "job": job.name,
+        "rate_unit": job.progress.unit,
+        "share_percent": share.percent,
+        "units": units_of(share, gpu),
+        "environment": limit_environment(pair, share, gpu, settings),
+    }

@@ -1,0 +1,125 @@
+"""Starts a pair: both limits are proven before either job starts, and each waits for the other.
+
+Whatever goes wrong on the way, nothing is left running.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from advisor.core.gpu import MEMORY_PART, Gpu, Share
+from advisor.errors import AdvisorError, InputError, NoSplitError, SurvivorsError
+from advisor.launch.records.spec import Pair
+from advisor.runtime.backends.backend import Backend
+from advisor.runtime.jobs.launcher import Proven, prove
+from advisor.runtime.jobs.running_job import RunningJob
+
+POLL_S = 0.05
+
+
+class StopAskedError(Exception):
+    """Somebody wants the launch stopped before its jobs ran together."""
+
+
+def check_memory(pair: Pair, gpu: Gpu) -> None:
+    """Refuse a pair that does not fit, as far as the needs of its jobs are known.
+
+    Raises:
+        NoSplitError: it does not.
+    """
+    needs = [job.memory_mib or 0 for job in pair.jobs]
+    if gpu.memory_mib is None or sum(needs) <= MEMORY_PART * gpu.memory_mib:
+        return
+    a, b = pair.jobs
+    raise NoSplitError(
+        f"{a.name} and {b.name} need {needs[0]} + {needs[1]} MiB of memory",
+        why=f"{MEMORY_PART * gpu.memory_mib:.0f} of the {gpu.memory_mib} MiB of {gpu.model} may "
+        "be filled",
+        fix="run them one after the other, or correct memory_mib in their files",
+    )
+
+
+def prove_pair(
+    pair: Pair, backend: Backend, base: Mapping[str, str], folders: tuple[Path, Path]
+) -> tuple[Proven, Proven]:
+    """Prove both limits; nothing has been started when this returns or raises.
+
+    Raises:
+        LimitNotProvenError: one is not in force.
+        PartitionError: what enforces them cannot be used.
+    """
+    backend.cap(pair.cap_percent)
+    proven: list[Proven] = []
+    for job, share, folder in zip(pair.jobs, pair.shares_percent, folders, strict=True):
+        if missing := _missing_workdir(job.workdir):
+            raise InputError(f"{job.name} cannot run in {missing}: there is no such folder")
+        folder.mkdir(mode=0o700)
+        proven.append(prove(job, Share(share), backend, base, folder))
+    return proven[0], proven[1]
+
+
+def start_pair(
+    proven: Iterable[Proven], beat: Callable[[], object], stop_asked: Callable[[], bool]
+) -> tuple[RunningJob, RunningJob]:
+    """Start both jobs and wait until both are warm and seen under their limits.
+
+    Jobs with a gate stand at it when this returns.
+
+    Args:
+        proven: Both.
+        beat: Called again and again.
+        stop_asked: Asked again and again.
+
+    Raises:
+        JobError: a job ended or never got ready.
+        LimitNotProvenError: a job is not under its limit.
+        StopAskedError: it was stopped.
+        SurvivorsError: of one that did not start well a process does not end.
+    """
+    jobs: list[RunningJob] = []
+    try:
+        jobs.extend(one.start() for one in proven)
+        # Each is asked every time: one that ended is noticed while the other still starts.
+        while not all([job.ready() for job in jobs]):  # noqa: C419
+            beat()
+            if stop_asked():
+                raise StopAskedError
+            time.sleep(POLL_S)
+        for job in jobs:
+            job.check_limit()
+    except BaseException as error:
+        end_jobs(jobs, error)
+        raise
+    return jobs[0], jobs[1]
+
+
+def end_jobs(jobs: Iterable[RunningJob], cause: BaseException | None = None) -> None:
+    """Stop jobs in the safe order; what goes wrong on the way does not matter once they ended.
+
+    Raises:
+        SurvivorsError: a process does not end; `cause` is why they are stopped.
+    """
+    for error in stop_jobs(jobs):
+        if isinstance(error, SurvivorsError):
+            raise error from cause
+
+
+def stop_jobs(jobs: Iterable[RunningJob]) -> list[AdvisorError]:
+    """Stop jobs in the safe order; all are asked to leave before the first is waited for.
+
+    Returns:
+        What went wrong on the way; the jobs have ended nevertheless, but for a SurvivorsError.
+    """
+    jobs, errors = list(jobs), list[AdvisorError]()
+    for job in jobs:
+        job.leave()
+    for job in jobs:
+        try:
+            job.stop()
+        except AdvisorError as error:
+            errors.append(error)
+    return errors
+
+
+def _missing_workdir(workdir: Path | None) -> Path | None:
+    return workdir if workdir is not None and not workdir.is_dir() else None

@@ -1,0 +1,147 @@
+"""Ends the jobs of a launch when its supervisor is killed or hangs: a process of its own.
+
+The shim of a job ends all that came of it when its supervisor is gone, but not in the safe order,
+and it does not notice one that hangs. The supervisor writes a byte now and then; when the pipe
+closes without a farewell, or nothing comes for minutes, this process ends whatever carries the mark
+of the launch. It answers each byte, so that its supervisor notices a guard that hangs, too.
+
+Run as `python -P -m advisor.launch.supervisor.guard FOLDER GPU_UUID SILENCE_S [PIPE_DIRECTORY]`.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from advisor.core.gpu import Gpu
+from advisor.errors import SurvivorsError
+from advisor.launch.supervisor.stage import LAUNCH_MARK
+from advisor.runtime.backends.backend import Backend
+from advisor.runtime.backends.mps import MpsBackend
+from advisor.runtime.backends.mps_control import Control
+from advisor.runtime.backends.uncapped import UncappedBackend
+from advisor.runtime.jobs.ending import end_marked, known_children
+from advisor.settings import python
+
+SILENCE_S = 300.0
+"""Longer than anything that a supervisor waits for: two proofs, or two jobs that will not end."""
+
+ANSWER_S = 60.0
+"""A guard that has not answered for so long is replaced; it has nothing else to do."""
+
+_FAREWELL = b"q"
+
+
+class ProcessGuard:
+    """The supervisor's end of the pipe.
+
+    Args:
+        folder: Of the launch; its jobs carry it in `ADVISOR_LAUNCH`.
+        backend: What limits the jobs.
+        environment: For the guard, without secrets and without the mark.
+        silence_s: After this time without a beat the supervisor is taken to hang.
+        answer_s: After this time without an answer the guard is taken to hang.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        backend: Backend,
+        environment: Mapping[str, str],
+        silence_s: float = SILENCE_S,
+        answer_s: float = ANSWER_S,
+    ) -> None:
+        pipe_dir = [str(backend.control.pipe_dir)] if isinstance(backend, MpsBackend) else []
+        self._arguments = [str(folder), backend.gpu.uuid, str(silence_s), *pipe_dir]
+        self._environment, self._answer_s = dict(environment), answer_s
+        self._asked_s: float | None = None
+        self._process = self._start()
+
+    def beat(self) -> bool:
+        """Say that the supervisor lives; whether the guard was gone, and another one watches."""
+        gone = self._process.poll() is not None or self._hangs()
+        if gone:
+            self._process.kill()
+            self._process.communicate()
+            known_children.discard(self._process.pid)
+            self._asked_s, self._process = None, self._start()
+        self._write(b".")
+        # The first one without an answer: a supervisor that was busy itself asks anew here.
+        self._asked_s = self._asked_s or time.monotonic()
+        return gone
+
+    def _hangs(self) -> bool:
+        assert self._process.stdout is not None
+        with contextlib.suppress(BlockingIOError):
+            if os.read(self._process.stdout.fileno(), 65536):
+                self._asked_s = None
+        return self._asked_s is not None and time.monotonic() - self._asked_s > self._answer_s
+
+    def close(self) -> None:
+        """The jobs are over: nothing is left to do for the guard."""
+        self._write(_FAREWELL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.communicate(timeout=5)
+        self._process.kill()
+        self._process.wait()
+        known_children.discard(self._process.pid)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [python(), "-P", "-m", "advisor.launch.supervisor.guard", *self._arguments],
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        known_children.add(process.pid)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        # A guard that was stopped must not stop its supervisor.
+        for file in (process.stdin, process.stdout):
+            os.set_blocking(file.fileno(), False)
+        return process
+
+    def _write(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            os.write(self._process.stdin.fileno(), data)
+
+
+def main(folder: str, gpu_uuid: str, silence_s: str, pipe_dir: str | None = None) -> None:
+    """Wait for the end of the supervisor, which is this process's parent."""
+    supervisor = os.getppid()
+    if _farewell(float(silence_s)):
+        return
+    if os.getppid() == supervisor:
+        os.kill(supervisor, signal.SIGKILL)
+    gpu = Gpu(uuid=gpu_uuid, model="")
+    backend: Backend = UncappedBackend(gpu)
+    if pipe_dir is not None:
+        backend = MpsBackend(gpu, Control(Path(pipe_dir), os.environ), owned=False)
+    # Who does not end is found by the next launch on the GPU.
+    with contextlib.suppress(SurvivorsError):
+        end_marked(backend, {LAUNCH_MARK: folder})
+
+
+def _farewell(silence_s: float) -> bool:
+    """Whether the supervisor ended well; False when it is gone, or silent for too long."""
+    while select.select([0], [], [], silence_s)[0]:
+        data = os.read(0, 4096)
+        if _FAREWELL in data:
+            return True
+        if not data:
+            return False
+        # A supervisor that was killed does not hear it.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(1, b".")
+    return False
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

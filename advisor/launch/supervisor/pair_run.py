@@ -1,0 +1,228 @@
+"""Runs one pair of a launch: start, watch, stop, and the record of what it did."""
+
+import enum
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from advisor.core.observations import Observation
+from advisor.errors import AdvisorError, JobError
+from advisor.launch.monitor.drift import Drift
+from advisor.launch.monitor.watch import Watch
+from advisor.launch.records.board import Board
+from advisor.launch.records.folder import LaunchFolder
+from advisor.launch.records.spec import LaunchSpec
+from advisor.launch.records.status import JobStatus, Outcome, State
+from advisor.launch.start.starting import StopAskedError, end_jobs, prove_pair, start_pair
+from advisor.launch.supervisor.observe import Ran, append_observation, observe
+from advisor.launch.supervisor.stage import LAUNCH_MARK, Guard, Stage
+from advisor.runtime.backends.backend import Backend
+from advisor.runtime.jobs.ending import adopting_orphans
+from advisor.runtime.jobs.launcher import Proven
+from advisor.runtime.jobs.running_job import RunningJob
+
+LOOK_S = 0.25
+
+
+class Ending(enum.Enum):
+    """How a pair ended: by itself, as its spec says, because somebody asked, or badly."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    ASKED = "asked"
+    FAILED = "failed"
+
+
+class PairRun:
+    """One pair of a launch that holds its GPU."""
+
+    def __init__(
+        self,
+        folder: LaunchFolder,
+        spec: LaunchSpec,
+        number: int,
+        stage: Stage,
+        board: Board,
+        stop_asked: Callable[[], bool],
+    ) -> None:
+        self._folder, self._spec, self._number = folder, spec, number
+        self._stage, self._board, self._told_to_stop = stage, board, stop_asked
+        self._pair = spec.pairs[number]
+
+    def run(self) -> Ending:
+        """Run it to its end; no job of it is left then.
+
+        A job's failure ends its pair, and the next pair may begin.
+
+        Raises:
+            SurvivorsError: a process of it does not end.
+            AdvisorError: the GPU cannot be shared as it should, so no other pair can run either.
+        """
+        with ExitStack() as stack:
+            backend = self._stage.open_backend(self._pair.way)
+            stack.callback(_close, backend)
+            guard = self._stage.guard(backend)
+            stack.callback(guard.close)
+            stack.enter_context(adopting_orphans())
+            try:
+                jobs = self._start(backend, guard)
+            except StopAskedError:
+                self._mark_jobs("stopped")
+                return Ending.ASKED
+            except JobError as error:
+                self._mark_jobs("stopped")
+                self._board.blame(_code_of(error, backend), str(error))
+                return Ending.FAILED
+            # Looked at again at the very end: a pair of which somebody is left has not ended.
+            stack.callback(end_jobs, jobs)
+            return self._watch(jobs, backend, guard)
+
+    def _start(self, backend: Backend, guard: Guard) -> tuple[RunningJob, RunningJob]:
+        base = {**self._stage.environment, LAUNCH_MARK: str(self._folder.path)}
+        places = [self._folder.path / f"{self._number}-{letter}" for letter in "ab"]
+        if self._stop_asked():
+            raise StopAskedError
+        proven = prove_pair(self._pair, backend, base, (places[0], places[1]))
+        self._tell_proven(proven)
+        self._beat(guard)
+        return start_pair(proven, lambda: self._beat(guard), self._stop_asked)
+
+    def _beat(self, guard: Guard) -> None:
+        if guard.beat():
+            self._board.warn("the guard of this launch was killed or hung; another one watches now")
+
+    def _watch(self, jobs: tuple[RunningJob, RunningJob], backend: Backend, guard: Guard) -> Ending:
+        started_at = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        watch = Watch(self._pair, jobs, backend, self._stage.meter, self._spec)
+        drift = Drift(self._pair)
+        self._show(watch, "running")
+        ending = Ending.FAILED
+        try:
+            while (found := self._ending(watch)) is None:
+                self._beat(guard)
+                time.sleep(LOOK_S)
+                watch.look()
+                self._board.warn(*watch.alarms(), *drift.warnings(watch))
+                self._show(watch)
+            ending = found
+            if not watch.over:
+                self._show(watch, "stopping")
+        finally:
+            try:
+                watch.stop()
+            finally:
+                self._show(watch, self._board.status.state)
+                self._blame(watch)
+            self._remember(self._observed(watch, started_at, _state(ending, watch)))
+        return ending
+
+    def _ending(self, watch: Watch) -> Ending | None:
+        """How the pair has ended; None while it is to go on."""
+        if self._stop_asked():
+            return Ending.ASKED
+        outcomes = {one.outcome for one in watch.jobs}
+        if watch.over:
+            if outcomes <= {"finished"}:
+                return Ending.FINISHED
+            return Ending.STOPPED if outcomes <= {"finished", "stopped"} else Ending.FAILED
+        limit_s = self._spec.duration_s
+        if limit_s is None or time.monotonic() - watch.begun_s < limit_s:
+            return None
+        return Ending.STOPPED if outcomes <= {"finished", "running"} else Ending.FAILED
+
+    def _stop_asked(self) -> bool:
+        return self._told_to_stop() or self._folder.stop_asked()
+
+    def _blame(self, watch: Watch) -> None:
+        for number in (*watch.first_ended, 0, 1):
+            one = watch.jobs[number]
+            if one.code is not None:
+                self._board.blame(one.code, one.error or one.code)
+
+    def _tell_proven(self, proven: tuple[Proven, Proven]) -> None:
+        self._board.enter(
+            "starting",
+            jobs=tuple(
+                replace(job, units_granted=one.granted.units, outcome="starting")
+                for job, one in zip(self._board.status.jobs, proven, strict=True)
+            ),
+        )
+
+    def _mark_jobs(self, outcome: Outcome) -> None:
+        jobs: list[JobStatus] = [replace(job, outcome=outcome) for job in self._board.status.jobs]
+        self._board.tell(jobs=tuple(jobs))
+
+    def _show(self, watch: Watch, state: State | None = None) -> None:
+        account = watch.account
+        changes = {
+            "jobs": tuple(one.status() for one in watch.jobs),
+            "power_w": account.power_w(),
+            "energy_j": account.energy_j,
+            "work_per_joule": watch.work_per_joule(),
+            "energy_saved": account.recent_energy_saved(),
+            "overlap_s": account.overlap_s,
+            "rest_s": account.rest_s,
+            "rest_energy_j": account.rest_energy_j,
+            "stranded_unit_s": account.stranded_unit_s,
+        }
+        if state is None:
+            self._board.tell(**changes)
+        else:
+            self._board.enter(state, **changes)
+
+    def _observed(self, watch: Watch, started_at: str, state: State) -> Observation:
+        return observe(
+            Ran(
+                launch_id=self._folder.launch_id,
+                pair=self._pair,
+                gpu=self._stage.gpu,
+                mode=_mode(self._pair.way, watch.mode),
+                started_at=started_at,
+                watch=watch,
+                state=state,
+            )
+        )
+
+    def _remember(self, seen: Observation) -> None:
+        try:
+            self._append(seen)
+        except OSError as error:
+            self._board.warn(f"the observation could not be written: {error.strerror}")
+        try:
+            self._stage.remember(seen)
+        except (AdvisorError, OSError) as error:
+            # It is in the folder, from where it can be brought in.
+            self._board.warn(f"the observation is not in the store: {error}")
+
+    def _append(self, seen: Observation) -> None:
+        try:
+            append_observation(self._folder.path, seen)
+        except OSError:
+            # A disk that is full: hours of running are worth the room that was kept for this.
+            self._folder.free_reserve()
+            append_observation(self._folder.path, seen)
+
+
+def _state(ending: Ending, watch: Watch) -> State:
+    if ending is Ending.FAILED or any(one.code for one in watch.jobs):
+        return "failed"
+    return "finished" if ending is Ending.FINISHED else "stopped"
+
+
+def _mode(way: str, backend_mode: str) -> str:
+    return backend_mode if way == "split" else way
+
+
+def _code_of(error: AdvisorError, backend: Backend) -> str:
+    with suppress(AdvisorError):
+        if backend.spoiled():
+            return "mps-fault"
+    return error.code
+
+
+def _close(backend: Backend) -> None:
+    # A daemon that is gone needs no end.
+    with suppress(AdvisorError):
+        backend.close()

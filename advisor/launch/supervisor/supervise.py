@@ -1,0 +1,87 @@
+"""Runs a launch from its first pair to the end of its last; whatever happens has a defined end."""
+
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from advisor.errors import AdvisorError
+from advisor.launch.records.board import Board, waiting
+from advisor.launch.records.folder import LaunchFolder, now
+from advisor.launch.records.spec import LaunchSpec
+from advisor.launch.records.status import LaunchStatus, State
+from advisor.launch.start.starting import check_memory
+from advisor.launch.supervisor.pair_run import Ending, PairRun
+from advisor.launch.supervisor.stage import Stage
+
+OpenStage = Callable[[], AbstractContextManager[Stage]]
+
+
+def run_launch(
+    folder: LaunchFolder, spec: LaunchSpec, open_stage: OpenStage, stop_asked: Callable[[], bool]
+) -> LaunchStatus:
+    """Run all pairs, one after the other, and write where they stand.
+
+    Args:
+        folder: Claimed by the caller.
+        spec: What is wanted.
+        open_stage: Gets hold of the GPU; raises where it cannot be had.
+        stop_asked: Whether the caller was told to stop; the folder's own request counts as well.
+
+    Returns:
+        The last status; no job runs any more.
+    """
+    board = Board(folder, spec)
+    board.enter("starting", started_at=now())
+    state: State = "failed"
+    try:
+        with open_stage() as stage:
+            board.tell(gpu_uuid=stage.gpu.uuid, gpu_model=stage.gpu.model)
+            for pair in spec.pairs:
+                check_memory(pair, stage.gpu)
+            state = _run_pairs(folder, spec, stage, board, stop_asked)
+    except AdvisorError as error:
+        board.blame(error.code, str(error))
+    except OSError as error:
+        # Disk full, no permission: the system's own words.
+        board.blame("system", str(error))
+    except Exception as error:  # noqa: BLE001 - see below
+        # Nobody stands behind this process: what it does not write down is never known.
+        traceback.print_exc(file=sys.stderr)
+        board.blame("internal", f"{type(error).__name__}: {error}")
+    board.close("failed" if board.status.code else state)
+    return board.status
+
+
+def _run_pairs(
+    folder: LaunchFolder,
+    spec: LaunchSpec,
+    stage: Stage,
+    board: Board,
+    stop_asked: Callable[[], bool],
+) -> State:
+    endings: list[Ending] = []
+    for number, pair in enumerate(spec.pairs):
+        folder.keep_reserve()
+        board.enter(
+            "starting",
+            pair_number=number,
+            way=pair.way,
+            jobs=waiting(pair),
+            forecast=pair.forecast,
+            power_w=None,
+            energy_j=None,
+            work_per_joule=None,
+            energy_saved=None,
+            overlap_s=0.0,
+            rest_s=0.0,
+            rest_energy_j=None,
+            stranded_unit_s=0.0,
+        )
+        run = PairRun(folder, spec, number, stage, board, stop_asked)
+        endings.append(run.run())
+        if endings[-1] is Ending.ASKED:
+            break
+    if any(ending is Ending.FAILED for ending in endings):
+        return "failed"
+    return "finished" if all(ending is Ending.FINISHED for ending in endings) else "stopped"

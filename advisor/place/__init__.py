@@ -1,0 +1,1 @@
+"""A queue of jobs on several GPUs: who shares with whom, when and where."""

@@ -1,0 +1,274 @@
+"""A queue of jobs on several GPUs: what is to be done, who can share, and what must hold.
+
+Work is counted in seconds that a job takes alone on a whole GPU. A group is one job alone, or two
+at a split; it has its GPU until both have ended. `advisor.place.solver` finds the groups,
+`advisor.place.schedule` says when and where each runs, `advisor.place.first_come` does without a
+plan.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.core.gpu import MEMORY_PART
+from advisor.core.objectives import DEFAULT_OBJECTIVE, find_objective
+from advisor.decide.constraints import Limits
+from advisor.errors import InputError, NoSplitError
+from advisor.place.options import PairOptions, check_power
+from advisor.predict.predictions import Split
+from advisor.predict.profiles import Floats
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+WORK_S = 3600.0
+"""Work of a job of which nothing else is said."""
+
+MOST_KINDS = 300
+"""Jobs that differ in name or work: 45,150 pairs of them at nine splits each."""
+
+_COUNTED = "a queue is work that must be done, and is counted in joules or in seconds"
+
+REFUSED: Mapping[str, str] = {
+    "throughput-per-watt": _COUNTED,
+    "raw-throughput-per-watt": _COUNTED,
+    "energy-delay": "energy times time of a whole cluster is no sum over its GPUs",
+    "max-min": "the slowest job decides alone: run each job alone, or raise --min-speed",
+}
+"""Objectives that are not for queues, and why."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class QueuedJob:
+    """A job of the queue: its name, and its work in seconds alone on a whole GPU."""
+
+    name: str
+    work_s: float = WORK_S
+
+    def __post_init__(self) -> None:
+        if not 0 < self.work_s < math.inf:  # true of NaN as well
+            raise InputError(
+                f"{self.work_s:g} s of {self.name} is no work",
+                fix="give the time that the job takes alone, such as 3h or 90min",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobType:
+    """What is known of a job alone on a whole GPU; `memory_mib` is None where it is not known."""
+
+    name: str
+    power_w: float
+    memory_mib: float | None = None
+
+    def __post_init__(self) -> None:
+        check_power(f"the power of {self.name} alone", self.power_w)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Problem:
+    """Jobs, GPUs and what must hold.
+
+    Attributes:
+        queue: In the order in which the jobs came.
+        types: One for each name.
+        options: Pairs of these types, in their order.
+        gpus: How many there are, all of one model.
+        idle_power_w: Power of a GPU that runs nothing.
+        saves_energy: Whether energy is minimised, and not the time until the last job has ended.
+        pair_fits: Which pairs keep every limit at which split, shape (pairs, splits).
+        alone_fits: Which types do so alone, shape (types,).
+    """
+
+    queue: tuple[QueuedJob, ...]
+    types: tuple[JobType, ...]
+    options: PairOptions
+    gpus: int
+    idle_power_w: float
+    saves_energy: bool
+    pair_fits: Bools
+    alone_fits: Bools
+
+    @property
+    def kinds(self) -> dict[QueuedJob, int]:
+        """How many jobs of each name and work, in an order that does not depend on the queue's."""
+        return dict(sorted(Counter(self.queue).items()))
+
+    def type_of(self, job: QueuedJob) -> int:
+        """Index of a job's type."""
+        return next(n for n, kind in enumerate(self.types) if kind.name == job.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One or two jobs that have a GPU until both have ended.
+
+    Attributes:
+        split: Shares of two jobs; None for a job alone on the whole GPU.
+        speeds: Relative speed of each while all run.
+        power_w: Power of the GPU while all run.
+        times_s: From the start until each has ended; the one that is left keeps its limit.
+        energy_j: Of the GPU until both have ended.
+        alone_j: The same work, one job after the other, each alone on the whole GPU.
+    """
+
+    jobs: tuple[QueuedJob, ...]
+    split: Split | None
+    speeds: tuple[float, ...]
+    power_w: float
+    times_s: tuple[float, ...]
+    energy_j: float
+    alone_j: float
+
+    @property
+    def time_s(self) -> float:
+        """How long it has its GPU."""
+        return max(self.times_s)
+
+    @property
+    def alone_s(self) -> float:
+        """How long one job after the other takes."""
+        return sum(job.work_s for job in self.jobs)
+
+    @property
+    def energy_saved(self) -> float:
+        """Part of the energy that sharing saves against one after the other."""
+        return 1 - self.energy_j / self.alone_j
+
+    @property
+    def time_saved(self) -> float:
+        """Part of the GPU's time that sharing saves against one after the other."""
+        return 1 - self.time_s / self.alone_s
+
+
+def alone_group(job: QueuedJob, power_w: float) -> Group:
+    """A job alone on the whole GPU, which draws that power."""
+    energy_j = job.work_s * power_w
+    return Group(
+        jobs=(job,),
+        split=None,
+        speeds=(1.0,),
+        power_w=power_w,
+        times_s=(job.work_s,),
+        energy_j=energy_j,
+        alone_j=energy_j,
+    )
+
+
+def make_problem(
+    queue: Sequence[QueuedJob],
+    types: Sequence[JobType],
+    options: PairOptions,
+    gpus: int,
+    *,
+    idle_power_w: float,
+    objective: str = DEFAULT_OBJECTIVE,
+    limits: Limits | None = None,
+) -> Problem:
+    """A problem whose numbers make sense.
+
+    Args:
+        queue: At least one job, each of one of the types.
+        types: Each name once.
+        options: Pairs of these types, in their order.
+        gpus: How many GPUs there are.
+        idle_power_w: Power of a GPU that runs nothing.
+        objective: `energy-efficiency` or `throughput`.
+        limits: What every GPU and job must keep; a job of unknown memory is taken to need none.
+
+    Raises:
+        InputError: nonsense, too many kinds of jobs, or an objective that is not for queues.
+        NoSplitError: a job keeps no limit, neither alone nor beside any other job of the queue.
+    """
+    find_objective(objective)
+    if objective in REFUSED:
+        raise InputError(
+            f"a queue is not placed by {objective}",
+            why=REFUSED[objective],
+            fix=f"use {DEFAULT_OBJECTIVE} or throughput; --min-speed protects each job",
+        )
+    _check(queue, types, options, gpus)
+    check_power("the power of an idle GPU", idle_power_w)
+    limits = limits or Limits()
+    problem = Problem(
+        queue=tuple(queue),
+        types=tuple(types),
+        options=options,
+        gpus=gpus,
+        idle_power_w=idle_power_w,
+        saves_energy=objective == DEFAULT_OBJECTIVE,
+        pair_fits=_pair_fits(types, options, limits),
+        alone_fits=_alone_fits(types, limits),
+    )
+    _check_all_fit(problem)
+    return problem
+
+
+def _check(
+    queue: Sequence[QueuedJob], types: Sequence[JobType], options: PairOptions, gpus: int
+) -> None:
+    if gpus < 1 or not queue:
+        raise InputError(f"{len(queue)} jobs on {gpus} GPUs: nothing to place")
+    if doubles := [name for name, n in Counter(kind.name for kind in types).items() if n > 1]:
+        raise InputError(f"{', '.join(doubles)} is given as several types")
+    if (kinds := len(set(queue))) > MOST_KINDS:
+        raise InputError(
+            f"these are {kinds} jobs that differ in name or work",
+            why=f"every pair of them is looked at, so at most {MOST_KINDS} are taken",
+            fix="round the work of each job, or place them in parts",
+        )
+    # A comparison with NaN is false: what is not known is no nonsense.
+    backwards = (np.minimum(options.speed_a, options.speed_b) < 0).any()
+    if bool(backwards or (options.power_w <= 0).any()):
+        raise InputError("a pair that draws no power, or goes backwards, is nonsense")
+
+
+def _check_all_fit(problem: Problem) -> None:
+    first, second = problem.options.first, problem.options.second
+    counts = Counter(job.name for job in problem.queue)
+    several = np.array([counts[kind.name] > 1 for kind in problem.types])
+    fits = problem.pair_fits.any(axis=1) & ((first != second) | several[first])
+    shared: set[int] = {*first[fits].tolist(), *second[fits].tolist()}
+    lost = [
+        kind.name
+        for n, kind in enumerate(problem.types)
+        if not problem.alone_fits[n] and n not in shared
+    ]
+    if lost:
+        raise NoSplitError(
+            f"{', '.join(lost)} cannot be placed",
+            why="no limit is kept, neither alone nor beside another job of the queue",
+            fix="loosen --max-power or --memory, or leave those jobs out",
+        )
+
+
+def _pair_fits(types: Sequence[JobType], options: PairOptions, limits: Limits) -> Bools:
+    least = np.array([limits.min_speed_of(kind.name) for kind in types])[:, None]
+    memory_mib = _memory_mib(types)
+    together_mib = memory_mib[options.first] + memory_mib[options.second]
+    # A comparison with NaN is false: what is not known is no option. Nor is standing still.
+    return (
+        (options.low_speed_a >= least[options.first])
+        & (options.low_speed_b >= least[options.second])
+        & (np.minimum(options.speed_a, options.speed_b) > 0)
+        & (options.most_power_w <= _or_inf(limits.max_power_w))
+        & (together_mib <= MEMORY_PART * _or_inf(limits.memory_mib))[:, None]
+    )
+
+
+def _alone_fits(types: Sequence[JobType], limits: Limits) -> Bools:
+    power_w = np.array([kind.power_w for kind in types])
+    fits: Bools = _memory_mib(types) <= _or_inf(limits.memory_mib)
+    return (power_w <= _or_inf(limits.max_power_w)) & fits
+
+
+def _memory_mib(types: Sequence[JobType]) -> Floats:
+    return np.array([kind.memory_mib or 0.0 for kind in types])
+
+
+def _or_inf(limit: float | None) -> float:
+    return math.inf if limit is None else limit

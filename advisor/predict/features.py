@@ -1,0 +1,275 @@
+"""Two profiles to what the models see of a pair at a split.
+
+Everything is an array over splits. The relative speed of a job is predicted from features seen
+from that job: `speed_features(a, b)` for the first, the same function with the jobs swapped for
+the second, so that swapping the jobs swaps the answer exactly. Power features do not change when
+the jobs are swapped.
+
+Names beginning with `own` and `other` are the job's and its neighbour's readings alone at the
+share of the split. The nine features of "Energy-efficient GPU SM allocation" (section 3.1, table
+1) are among them; the others say how much of what the GPU has the two jobs want together.
+
+What is learned on one GPU model is to hold on another one, so watts are in parts of the power
+limit, clocks in parts of the highest one in the profile, and busy units, bandwidth and occupancy
+in percent of what the GPU has. Traffic over PCIe is absolute: the link is the host's as much.
+"""
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.core.gpu import WHOLE
+from advisor.predict.capacity import relative_capacity
+from advisor.predict.profiles import COLUMNS, Floats, Profile
+
+Float32s: TypeAlias = npt.NDArray[np.float32]
+"""What the trees see; they split on single precision in training and in serving."""
+
+AT_SHARE = (
+    "sm_active_percent",
+    "sm_occupancy_percent",
+    "fp32_active_percent",
+    "fp64_active_percent",
+    "tensor_active_percent",
+    "integer_active_percent",
+    "dram_active_percent",
+    "memory_busy_percent",
+    "relative_sm_clock",
+    "job_cpu_percent",
+)
+"""Readings that are features as they are."""
+
+FULL_BANDWIDTH_PERCENT = 93.0
+"""`dram_active_percent` of a copy that waits for nothing but memory: 92 to 94 on H200 (triad,
+transpose and reduction at 100 %, data/advisor_data/bundled)."""
+
+CLOCK_EXPONENT = 2.0
+"""Dynamic power grows about with this power of the clock near the limit: the rate that a capped
+power leaves is the square root of the power that it leaves. A prior, corrected by the model."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One job of a pair at its shares, alone.
+
+    Attributes:
+        profile: The job's profile.
+        shares: Percent; shape (n,).
+        readings: Each column at the shares, `relative_sm_clock`, which is 1 at the highest clock
+            of the profile, and `relative_power`, which is 1 at `full_power_w`; shape (n,).
+        relative_rate: Rate for each one on the whole GPU, shape (n,).
+        capacity: The same of what it could do if there were always something to do, shape (n,).
+        alone: Features that a job has as `own` and as `other`, each shape (n,).
+        shape: Features that a job has as `own` only, each shape (n,).
+    """
+
+    profile: Profile
+    shares: Floats
+    readings: Mapping[str, Floats]
+    relative_rate: Floats
+    capacity: Floats
+    alone: Mapping[str, Floats]
+    shape: Mapping[str, Floats]
+
+
+def side(profile: Profile, shares: Sequence[float] | Floats) -> Side:
+    """A job at its shares; what its neighbour does not change is worked out here, once.
+
+    Raises:
+        InputError: a share lies outside the profile.
+    """
+    asked = np.asarray(shares, dtype=np.float64)
+    readings = profile.at(asked)
+    readings["relative_sm_clock"] = readings["sm_clock_mhz"] / _highest_clock_mhz(profile)
+    readings["relative_power"] = readings["power_w"] / _full_power_w(profile)
+    relative_rate = readings["rate"] / profile.whole_gpu_rate
+    return Side(
+        profile,
+        asked,
+        readings,
+        relative_rate,
+        relative_capacity(profile, asked),
+        _alone(profile, asked, readings, relative_rate),
+        _shape(profile, asked, readings),
+    )
+
+
+def power_limit_w(a: Side, b: Side) -> float:
+    """The lower of the two known limits; without one, no limit."""
+    limits = [s.profile.power_limit_w for s in (a, b) if s.profile.power_limit_w is not None]
+    return min(limits, default=float("inf"))
+
+
+def full_power_w(a: Side, b: Side) -> float:
+    """What watts are parts of: the limit; where none is known, the most that a job drew alone."""
+    limit = power_limit_w(a, b)
+    return limit if math.isfinite(limit) else max(_full_power_w(s.profile) for s in (a, b))
+
+
+def idle_power_w(a: Side, b: Side) -> float:
+    """Mean of what the GPU drew before either job started."""
+    return (a.profile.idle_power_w + b.profile.idle_power_w) / 2
+
+
+def demanded_power_w(a: Side, b: Side) -> Floats:
+    """What both jobs would draw together if nothing held them back; shape (n,)."""
+    return a.readings["power_w"] + b.readings["power_w"] - idle_power_w(a, b)
+
+
+def physical_power_w(a: Side, b: Side) -> Floats:
+    """Power without learning: both powers less one idle power, clipped at the limit; (n,)."""
+    return np.minimum(demanded_power_w(a, b), power_limit_w(a, b))
+
+
+def bandwidth_factor(a: Side, b: Side) -> Floats:
+    """Part of the memory bandwidth that both want together which there is, at most 1; (n,)."""
+    demand = _sum(a, b, "dram_active_percent")
+    return np.minimum(1.0, FULL_BANDWIDTH_PERCENT / np.maximum(demand, 1.0))
+
+
+def power_factor(a: Side, b: Side) -> Floats:
+    """Part of the clock that the power limit leaves, at most 1; (n,)."""
+    idle = idle_power_w(a, b)
+    # Not 1 W: speeds are to be the same where all watts of a card are larger by one factor.
+    dynamic = np.maximum(demanded_power_w(a, b) - idle, 1e-3 * full_power_w(a, b))
+    left = np.minimum(1.0, (power_limit_w(a, b) - idle) / dynamic)
+    return left ** (1 / CLOCK_EXPONENT)
+
+
+def prior_kept(a: Side, b: Side) -> Floats:
+    """What a job keeps of its rate at the share, by supply of bandwidth and power alone; (n,)."""
+    return _supply(a, b)["prior_kept"]
+
+
+def speed_features(own: Side, other: Side) -> dict[str, Floats]:
+    """What a model sees of `own` beside `other`; each shape (n,), in a fixed order."""
+    return {
+        **{f"own_{name}": values for name, values in own.alone.items()},
+        **{f"other_{name}": values for name, values in other.alone.items()},
+        "own_share_percent": own.shares,
+        "shares_sum_percent": own.shares + other.shares,
+        **own.shape,
+        **_together(own, other),
+        **_supply(own, other),
+    }
+
+
+def power_features(a: Side, b: Side) -> dict[str, Floats]:
+    """What a model sees of the power of a pair; each shape (n,), the same for (b, a)."""
+    found = {
+        "relative_physical_power": physical_power_w(a, b) / full_power_w(a, b),
+        "relative_demanded_power": demanded_power_w(a, b) / full_power_w(a, b),
+        "shares_sum_percent": a.shares + b.shares,
+        "shares_gap_percent": np.abs(a.shares - b.shares),
+        "relative_rates": a.relative_rate + b.relative_rate,
+        "prior_kept": prior_kept(a, b),
+    }
+    for name in (*AT_SHARE, "pcie_tx_mib_per_s", "pcie_rx_mib_per_s", "relative_power"):
+        found[f"sum_{name}"] = _sum(a, b, name)
+        found[f"gap_{name}"] = np.abs(a.readings[name] - b.readings[name])
+    return found
+
+
+@functools.cache
+def feature_names() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the speed features and of the power features, in the order of the columns."""
+    ones = np.ones(2)
+    profile = Profile(
+        job="",
+        gpu_model="",
+        rate_unit="",
+        units_total=None,
+        idle_power_w=0.0,
+        power_limit_w=None,
+        memory_used_mib=None,
+        shares=np.array([WHOLE / 2, WHOLE]),
+        values=dict.fromkeys(COLUMNS, ones),
+        missing=(),
+        flags=(),
+    )
+    any_side = side(profile, profile.shares)
+    return tuple(speed_features(any_side, any_side)), tuple(power_features(any_side, any_side))
+
+
+def matrix(features: Mapping[str, Floats]) -> Float32s:
+    """Features as columns; shape (n, features), in the order of the names."""
+    return np.ascontiguousarray(np.array(list(features.values()), dtype=np.float32).T)
+
+
+def _alone(
+    profile: Profile, shares: Floats, readings: Mapping[str, Floats], relative_rate: Floats
+) -> dict[str, Floats]:
+    """What a job is by itself, whoever it runs beside."""
+    idle = profile.idle_power_w / _full_power_w(profile)
+    return {
+        **{name: readings[name] for name in AT_SHARE},
+        "log_pcie_tx": np.log1p(readings["pcie_tx_mib_per_s"]),
+        "log_pcie_rx": np.log1p(readings["pcie_rx_mib_per_s"]),
+        "relative_dynamic_power": readings["relative_power"] - idle,
+        "relative_rate": relative_rate,
+        "sm_filled": readings["sm_active_percent"] / shares,
+        **{
+            f"whole_{name}": np.full_like(shares, profile.values[name][-1])
+            for name in ("sm_active_percent", "dram_active_percent")
+        },
+    }
+
+
+def _shape(profile: Profile, shares: Floats, readings: Mapping[str, Floats]) -> dict[str, Floats]:
+    """How the rate answers to the share: around it, over all shares, and in bandwidth."""
+    low = np.maximum(shares - 10, profile.shares[0])
+    high = np.minimum(shares + 10, WHOLE)
+    rates = profile.values["rate"]
+    step = np.log(np.interp(high, profile.shares, rates) / np.interp(low, profile.shares, rates))
+    whole = np.log(rates[-1] / rates[0]) / np.log(WHOLE / profile.shares[0])
+    dram = max(float(profile.values["dram_active_percent"][-1]), 0.5)
+    return {
+        "own_local_sensitivity": step / np.log(high / low),
+        "own_sensitivity": np.full_like(shares, whole),
+        "own_bandwidth_saturation": readings["dram_active_percent"] / dram,
+    }
+
+
+def _together(own: Side, other: Side) -> dict[str, Floats]:
+    """What both want of the GPU."""
+    dram = _sum(own, other, "dram_active_percent")
+    return {
+        "sum_dram_active_percent": dram,
+        "sum_memory_busy_percent": _sum(own, other, "memory_busy_percent"),
+        "sum_sm_active_percent": _sum(own, other, "sm_active_percent"),
+        "sum_tensor_active_percent": _sum(own, other, "tensor_active_percent"),
+        "sum_pcie_rx_mib_per_s": _sum(own, other, "pcie_rx_mib_per_s"),
+        "own_part_of_dram": own.readings["dram_active_percent"] / np.maximum(dram, 1.0),
+        "relative_demanded_power": demanded_power_w(own, other) / full_power_w(own, other),
+        "other_resident_warps_percent": other.readings["sm_active_percent"]
+        * other.readings["sm_occupancy_percent"]
+        / 100,
+    }
+
+
+def _supply(own: Side, other: Side) -> dict[str, Floats]:
+    """What the GPU has for both of them."""
+    bandwidth, power = bandwidth_factor(own, other), power_factor(own, other)
+    return {
+        "bandwidth_factor": bandwidth,
+        "power_factor": power,
+        "prior_kept": np.fmin(bandwidth, power),
+    }
+
+
+def _highest_clock_mhz(profile: Profile) -> float:
+    # A clock that no profile of the training data had is filled in as 0.
+    return max(float(profile.values["sm_clock_mhz"].max()), 1.0)
+
+
+def _full_power_w(profile: Profile) -> float:
+    return profile.power_limit_w or float(profile.values["power_w"].max())
+
+
+def _sum(a: Side, b: Side, name: str) -> Floats:
+    return a.readings[name] + b.readings[name]

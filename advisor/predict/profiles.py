@@ -1,0 +1,260 @@
+"""All solo points of a job as arrays over its shares: what predictions are made from."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.core.flags import DOUBTFUL
+from advisor.core.gpu import WHOLE
+from advisor.core.records import SoloPoint
+from advisor.errors import InputError
+from advisor.predict.serving import Serving, serving_of
+from advisor.predict.smoothing import non_decreasing_rates
+from advisor.validity.degenerate import with_solo_flags
+from advisor.validity.own_results import own_results
+from advisor.validity.safe_counts import CheckedCounts, Safety
+from advisor.validity.usable import NO_PROFILE, is_usable
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+COLUMNS = (
+    "rate",
+    "power_w",
+    "sm_clock_mhz",
+    "job_cpu_percent",
+    "sm_active_percent",
+    "sm_occupancy_percent",
+    "fp32_active_percent",
+    "fp64_active_percent",
+    "tensor_active_percent",
+    "integer_active_percent",
+    "dram_active_percent",
+    "memory_busy_percent",
+    "pcie_tx_mib_per_s",
+    "pcie_rx_mib_per_s",
+)
+"""Columns of a solo point that a profile keeps; the first two are never missing."""
+
+IDLE = "idle_power_w"
+"""What a profile has of the GPU, and may lack like a column."""
+
+NEEDED = COLUMNS[:2]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Profile:
+    """One job alone on one GPU model, at each share that was measured.
+
+    Attributes:
+        rate_unit: What one step of progress is.
+        units_total: SMs or CUs of the GPU; None if not known.
+        idle_power_w: Power before the job started.
+        power_limit_w: Enforced limit; None if not known.
+        memory_used_mib: Most GPU memory used at any share; None if not known.
+        shares: Percent, ascending, the last one 100; shape (shares,).
+        values: Each of `COLUMNS` over the shares, shape (shares,); NaN where it was not measured.
+        missing: Columns that are NaN at every share.
+        flags: Flags of its points, each once.
+        right_units: Counts of units at which the job's own results were right.
+        wrong_units: Counts at which they were wrong.
+        serving: Demand and latencies; None: the job answers no requests.
+    """
+
+    job: str
+    gpu_model: str
+    rate_unit: str
+    units_total: int | None
+    idle_power_w: float
+    power_limit_w: float | None
+    memory_used_mib: float | None
+    shares: Floats
+    values: Mapping[str, Floats]
+    missing: tuple[str, ...]
+    flags: tuple[str, ...]
+    reported: tuple[str, str] | None = None
+    right_units: frozenset[int] = frozenset()
+    wrong_units: frozenset[int] = frozenset()
+    serving: Serving | None = None
+
+    def at(self, shares: Sequence[float] | Floats) -> dict[str, Floats]:
+        """Every column at these shares, linear between the measured ones; shape (n,).
+
+        Raises:
+            InputError: a share lies outside the measured ones.
+        """
+        asked = np.asarray(shares, dtype=np.float64)
+        if asked.size and (asked.min() < self.shares[0] or asked.max() > WHOLE):
+            raise InputError(
+                f"{self.job} was not measured at {asked.min():g}..{asked.max():g} %",
+                why=f"its profile has {self.shares[0]:g}..100 %",
+                fix=f"measure those shares: advisor profile {self.job}",
+            )
+        places = np.searchsorted(self.shares, asked)
+        if bool(np.all(self.shares[places] == asked)):
+            return {name: values[places] for name, values in self.values.items()}
+        return {name: np.interp(asked, self.shares, v) for name, v in self.values.items()}
+
+    @property
+    def whole_gpu_rate(self) -> float:
+        """Rate at 100 %."""
+        return float(self.values["rate"][-1])
+
+    @property
+    def whole_gpu_power_w(self) -> float:
+        """Power at 100 %."""
+        return float(self.values["power_w"][-1])
+
+    def safety(self, host: CheckedCounts | None) -> Safety:
+        """At which counts the job may run, by its own results and by what the host's check found.
+
+        Args:
+            host: Of the profile's GPU model; None: it was not checked.
+        """
+        return Safety(
+            units_total=host.units_total if host else self.units_total,
+            host=host,
+            right=self.right_units,
+            wrong=self.wrong_units,
+        )
+
+
+def make_profile(points: Iterable[SoloPoint]) -> Profile:
+    """The profile of one job on one GPU model; medians where a share was measured repeatedly.
+
+    Args:
+        points: Solo points of one job on one model, of any run or card; those that failed a
+            cross-check had better be left out before.
+
+    Raises:
+        InputError: points of several jobs or models, no usable point at 100 %, or fewer than two
+            shares.
+    """
+    usable = [point for point in points if is_usable(point)]
+    names = {(point.job, point.gpu_model) for point in usable}
+    if len(names) > 1:
+        raise InputError(f"a profile is of one job on one GPU model, not of {sorted(names)}")
+    shares = sorted({point.share_percent for point in usable})
+    if len(shares) < 2 or shares[-1] != WHOLE:
+        raise InputError(
+            f"shares {', '.join(f'{share:g}' for share in shares) or 'none'} make no profile",
+            why="a prediction needs the job alone at 100 % and at one smaller share at least",
+            fix="advisor profile JOB",
+        )
+    by_share = [[p for p in usable if p.share_percent == share] for share in shares]
+    values = {name: _over_shares(by_share, name) for name in COLUMNS}
+    newest = max(usable, key=lambda point: point.started_at)
+    return Profile(
+        job=newest.job,
+        gpu_model=newest.gpu_model,
+        rate_unit=newest.rate_unit,
+        units_total=newest.units_total,
+        idle_power_w=_middle([p.idle_power_w for p in usable]),
+        power_limit_w=newest.power_limit_w,
+        memory_used_mib=max((p.memory_used_mib or 0 for p in usable), default=0) or None,
+        shares=np.array(shares),
+        values=values,
+        missing=tuple(name for name, v in values.items() if bool(np.isnan(v).all())),
+        flags=tuple(sorted({flag for point in usable for flag in point.flags})),
+        serving=serving_of(usable),
+    )
+
+
+def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]:
+    """The profile of each (job, GPU model) that has one.
+
+    A share is taken from points that passed every cross-check, where there are any; never from
+    points of which the results are wrong, or that lack the rate or the power. Rates do not fall
+    with the share: `advisor.predict.smoothing`.
+    """
+    groups: dict[tuple[str, str], dict[float, list[SoloPoint]]] = {}
+    for point in with_solo_flags(points):
+        shares = groups.setdefault((point.job, point.gpu_model), {})
+        shares.setdefault(point.share_percent, []).append(point)
+    found: dict[tuple[str, str], Profile] = {}
+    for key, shares in sorted(groups.items()):
+        best = {share: _undoubted(filter(is_usable, group)) for share, group in shares.items()}
+        if best.get(WHOLE) and sum(map(bool, best.values())) > 1:
+            # Wrong results make no profile, and still say where not to run.
+            right, wrong = own_results(p for group in shares.values() for p in group)
+            found[key] = replace(
+                _smoothed(p for group in best.values() for p in group),
+                reported=_reported(best[WHOLE]),
+                right_units=right,
+                wrong_units=wrong,
+            )
+    return found
+
+
+def _smoothed(points: Iterable[SoloPoint]) -> Profile:
+    """The profile of the points, its rates without dips that are noise."""
+    known = list(points)
+    profile = make_profile(known)
+    stderrs = [
+        _middle([p.rate_stderr for p in known if p.share_percent == share])
+        for share in profile.shares
+    ]
+    rates = non_decreasing_rates(profile.values["rate"].tolist(), stderrs)
+    return replace(profile, values={**profile.values, "rate": np.array(rates)})
+
+
+def filled(profile: Profile, fill: Mapping[str, float]) -> Profile:
+    """The profile without gaps: it has what it lacks at some shares from its own nearest ones.
+
+    `missing` still tells what was not measured at all.
+
+    Args:
+        profile: Any profile.
+        fill: What a column is usually like, for columns that are missing at every share.
+
+    Raises:
+        InputError: `fill` lacks a column that is missing.
+    """
+    if math.isnan(profile.idle_power_w) and IDLE in fill:
+        profile = replace(profile, idle_power_w=fill[IDLE])
+    # All columns at once: most profiles are whole, and a prediction asks twice.
+    if not np.isnan(np.array(list(profile.values.values()))).any():
+        return profile
+    if unknown := [name for name in profile.missing if name not in fill]:
+        raise InputError(
+            f"the profile of {profile.job} lacks {', '.join(unknown)}",
+            why="nothing is known that could stand in for it",
+            fix="measure it with counters that are available: advisor doctor",
+        )
+    usual = {name: np.full_like(profile.shares, fill[name]) for name in profile.missing}
+    measured = {n: v for n, v in profile.values.items() if n not in usual}
+    known = {n: _without_gaps(profile.shares, v) for n, v in measured.items()}
+    return replace(profile, values={n: (usual | known)[n] for n in profile.values})
+
+
+def _without_gaps(shares: Floats, values: Floats) -> Floats:
+    """Values with the gaps between and beyond known ones filled from their neighbours."""
+    known = ~np.isnan(values)
+    return np.interp(shares, shares[known], values[known])
+
+
+def _reported(whole: Iterable[SoloPoint]) -> tuple[str, str] | None:
+    """Of points on the whole GPU, the newest whose results are right."""
+    for point in sorted(whole, key=lambda p: p.started_at, reverse=True):
+        if point.results == "right" and point.reported and point.job_hash:
+            return point.job_hash, point.reported
+    return None
+
+
+def _over_shares(by_share: Sequence[Sequence[SoloPoint]], name: str) -> Floats:
+    return np.array([_middle([getattr(p, name) for p in points]) for points in by_share])
+
+
+def _middle(values: Sequence[float | None]) -> float:
+    """Median of those that were measured; NaN of none."""
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else float("nan")
+
+
+def _undoubted(points: Iterable[SoloPoint]) -> list[SoloPoint]:
+    """Those that passed every cross-check, else those that are not known to be wrong."""
+    right = [point for point in points if not NO_PROFILE & set(point.flags)]
+    return [point for point in right if DOUBTFUL.isdisjoint(point.flags)] or right

@@ -1,0 +1,128 @@
+"""Proof that a limit is in force, read from inside the job's environment."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from advisor.core.gpu import PERCENTAGE, SM_FLOOR, Gpu, Share, units_for_percent
+from advisor.errors import LimitNotProvenError
+from advisor.runtime.backends.backend import Granted
+from advisor.settings import python
+
+_CUDA_PROBE = Path(__file__).with_name("probe.py")
+_HIP_PROBE = Path(__file__).with_name("probe_hip.py")
+_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One GPU as a process under the limit sees it: `units` SMs; `mps`: under an MPS server."""
+
+    uuid: str
+    units: int
+    mps: bool
+
+
+def look(environment: Mapping[str, str]) -> list[Seen]:
+    """The GPUs that a process started with `environment` sees.
+
+    Raises:
+        LimitNotProvenError: the driver cannot be asked; the message has its error number.
+    """
+    answer = _probe(_CUDA_PROBE, environment)
+    if "gpus" in answer:
+        return [Seen(gpu["uuid"], gpu["units"], gpu["mps"]) for gpu in answer["gpus"]]
+    code = answer.get("error")
+    raise LimitNotProvenError(
+        f"the CUDA driver refused {answer.get('call')} with error {code}",
+        why=_CUDA_ERRORS.get(code, "see CUresult in the CUDA driver API manual"),
+        fix="run `advisor doctor`",
+    )
+
+
+def check_granted(gpu: Gpu, share: Share, seen: Seen | None, pipe_dir: Path) -> Granted:
+    """Compare what a process saw with what `share` must give.
+
+    Raises:
+        LimitNotProvenError: wrong GPU, no MPS, or another SM count than the share's.
+    """
+    if seen is None:
+        raise LimitNotProvenError(
+            f"the job would not see GPU {gpu.uuid}",
+            why=f"the MPS daemon in {pipe_dir} serves other GPUs",
+            fix="unset CUDA_MPS_PIPE_DIRECTORY, or name the daemon of this GPU",
+        )
+    if not seen.mps:
+        raise LimitNotProvenError(
+            f"MPS is not in force: a process with the pipe directory {pipe_dir} saw all "
+            f"{seen.units} SMs without an MPS server",
+            why="the driver falls back to the whole GPU when no daemon answers there",
+            fix="check that the daemon runs (`advisor doctor`) and that the directory is its own",
+        )
+    expected = units_for_percent(share.percent, gpu.units_total or seen.units)
+    # Below the floor that was read on Hopper another GPU may grant what was asked.
+    if seen.units != expected and not (seen.units < expected == SM_FLOOR):
+        raise LimitNotProvenError(
+            f"{share} % of {gpu.units_total} SMs is {expected}, but a process saw {seen.units}",
+            why="fewer: the daemon's own percentage is lower; more: the limit was not taken",
+            fix=f"unset {PERCENTAGE} where the daemon is started, and restart it",
+        )
+    return Granted(seen.units, mps=True)
+
+
+def look_hip(environment: Mapping[str, str]) -> int:
+    """CUs that HIP reports to a process started with `environment`.
+
+    Raises:
+        LimitNotProvenError: HIP cannot be asked.
+    """
+    answer = _probe(_HIP_PROBE, environment)
+    if "gpus" in answer:
+        return answer["gpus"][0]["units"]
+    raise LimitNotProvenError(
+        f"HIP cannot be asked for its CUs: {answer.get('call')}, error {answer.get('error')}",
+        why="libamdhip64.so comes with ROCm",
+        fix="add ROCm's lib folder to LD_LIBRARY_PATH and run `advisor doctor`",
+    )
+
+
+_CUDA_ERRORS: dict[Any, str] = {
+    "no-libcuda": "libcuda.so.1 could not be loaded: no NVIDIA driver on this host",
+    100: "no CUDA device: the GPU is not visible to this process",
+    805: "the MPS daemon or its server could not be reached",
+    806: "the MPS server stopped answering",
+    807: "the MPS server is not ready, or belongs to another user",
+    808: "the MPS server has all the clients it can take",
+    809: "the MPS server has all the connections it can take",
+    810: "the MPS server ended this client",
+}
+"""CUresult values of cuda.h that speak of MPS."""
+
+
+def _probe(program: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        done = subprocess.run(
+            [python(), "-I", "-S", str(program)],
+            env=dict(environment),
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LimitNotProvenError(
+            f"the probe got no answer from the driver within {_TIMEOUT_S} s",
+            why="the MPS server hangs, or serves another user and lets this one wait",
+            fix="run `advisor doctor`; end the other user's jobs or restart the MPS daemon",
+        ) from error
+    try:
+        return json.loads(done.stdout)
+    except ValueError as error:
+        raise LimitNotProvenError(
+            f"the probe died with exit code {done.returncode}",
+            why=done.stderr.strip()[-300:],
+            fix="run `advisor doctor`",
+        ) from error

@@ -1,0 +1,298 @@
+"""Shares of an NVIDIA GPU through MPS: one control daemon per GPU, one percentage per job.
+
+The percentage is read by a client when it starts, and the lower of the server's and the client's
+wins. A client that finds no daemon runs on the WHOLE GPU without a word (man page of
+nvidia-cuda-mps-control), so nothing is believed that was not read back.
+"""
+
+import os
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.core.gpu import PERCENTAGE, Gpu, Share
+from advisor.errors import LimitNotProvenError, PartitionError
+from advisor.files.safe_files import check_parents, private_folder
+from advisor.runtime.backends.backend import ComputingPids, Granted, Sight, check_environments
+from advisor.runtime.backends.limit import check_granted, look
+from advisor.runtime.backends.mps_control import Control
+from advisor.runtime.host.processes import owner_of, wait_until
+
+PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
+
+_CLIENT_LIMIT = 48
+"""Clients per GPU on Volta and newer before CUDA 13.1 (NVIDIA MPS documentation, limitations)."""
+
+_OURS = re.compile(r"[0-9A-Za-z-]{1,12}")
+"""What is in a runtime folder: `locks`, and a folder for each GPU."""
+
+_START_S = 10
+_CLIENT_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class MpsBackend:
+    """MPS on one GPU.
+
+    Attributes:
+        owned: The daemon was started here and is stopped by `close`.
+        computing: Lists the processes with a context on the GPU.
+    """
+
+    gpu: Gpu
+    control: Control
+    owned: bool
+    mode: str = "mps"
+    computing: ComputingPids = tuple
+
+    @property
+    def max_clients(self) -> int:
+        """Places left on the GPU, beside clients that are there already."""
+        return max(1, _CLIENT_LIMIT - len(self.clients()))
+
+    def clients(self) -> list[int]:
+        """Process numbers of all that use the GPU through this daemon."""
+        return [pid for server in self.control.servers() for pid in self.control.clients(server)]
+
+    def environment(self, share: Share) -> dict[str, str]:
+        """Variables that make a process a client under `share`."""
+        return {
+            PIPE_DIRECTORY: str(self.control.pipe_dir),
+            PERCENTAGE: str(share),
+            # By UUID: the daemon numbers its devices anew, so an index could miss.
+            "CUDA_VISIBLE_DEVICES": self.gpu.uuid,
+        }
+
+    def cap(self, percent: int) -> None:
+        """Set the percentage of the server; a daemon that was there is not changed.
+
+        A process reads its own percentage when it initialises CUDA and may have changed it; the
+        server's holds whatever the process says (read on an H100, docs/threat-model.md).
+        """
+        if not self.owned:
+            return
+        self.control.limit(percent)
+        if (given := self.given_percent()) is not None and given > percent:
+            raise PartitionError(f"the MPS server gives {given:g} % where {percent} % was set")
+
+    def given_percent(self) -> float | None:
+        """The percentage of our own server; None before it runs, or where it is not ours."""
+        servers = self.control.servers() if self.owned else []
+        return max(map(self.control.percentage, servers), default=None)
+
+    def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
+        """Read MPS and the SM count back from inside `environment`."""
+        self.check_alive()
+        self._check_recovered()
+        seen = next((gpu for gpu in look(environment) if gpu.uuid == self.gpu.uuid), None)
+        return check_granted(self.gpu, share, seen, self.control.pipe_dir)
+
+    def sight(self) -> Sight:
+        """Who computes, and who is a client."""
+        # In this order: a client that has just ended computes no more.
+        computing = frozenset(self.computing())
+        servers = self.control.servers()
+        clients = frozenset(pid for server in servers for pid in self.control.clients(server))
+        return Sight(computing - frozenset(servers), clients)
+
+    def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
+        """Check every process's variables, and that those that compute are clients."""
+        if not wait_until(lambda: bool(set(pids()) & set(self.clients())), _CLIENT_S):
+            raise LimitNotProvenError(
+                f"none of the job's processes {sorted(pids())} is a client of the MPS server",
+                why="the job uses no GPU, changes CUDA_MPS_PIPE_DIRECTORY, or runs in another "
+                "process namespace than the daemon",
+                fix="start advisor in the daemon's namespace and leave the variable alone",
+            )
+        # In this order, as in `sight`.
+        computing = frozenset(self.computing())
+        if outside := sorted((computing - frozenset(self.clients())) & set(pids())):
+            raise LimitNotProvenError(
+                f"processes {outside} of the job compute on the whole GPU, without MPS",
+                why="they set CUDA_MPS_PIPE_DIRECTORY themselves",
+                fix="leave the variable alone",
+            )
+        check_environments(share, self.environment(share), pids)
+
+    def check_alive(self) -> None:
+        """Check that the daemon answers."""
+        self.control.servers()
+
+    def spoiled(self) -> bool:
+        """A server is in a fault; clients that wait do not know of it yet."""
+        return bool(self._faulty())
+
+    def release(self, pids: Collection[int]) -> None:
+        """End the processes' GPU work by `terminate_client` and wait until they are off.
+
+        NVIDIA's documentation asks for this before any signal: a client killed with work under
+        way can hang the server and its neighbours.
+        """
+        for server in self.control.servers():
+            for pid in set(pids) & set(self.control.clients(server)):
+                self.control.ask(f"terminate_client {server} {pid}")
+        wait_until(lambda: not set(pids) & set(self.clients()), _CLIENT_S)
+
+    def close(self) -> None:
+        """Quit the daemon if it is ours; a daemon that was already there stays."""
+        if not self.owned:
+            return
+        pid = _daemon_pid(self.control.pipe_dir)
+        self.control.ask("quit -t 5")
+        wait_until(lambda: pid is None or owner_of(pid) is None, _START_S)
+
+    def _check_recovered(self) -> None:
+        """Wait until no server is in a fault; it recovers when all its clients have ended."""
+        if not wait_until(lambda: not self._faulty(), _CLIENT_S):
+            raise PartitionError(
+                f"MPS server {self._faulty()[0]} is in a fault",
+                why="a client crashed on the GPU and took its neighbours with it",
+                fix="end all clients of this GPU; the server then recovers",
+            )
+
+    def _faulty(self) -> list[int]:
+        return [s for s in self.control.servers() if "FAULT" in self.control.status(s)]
+
+
+def open_mps(
+    gpu: Gpu,
+    runtime_dir: Path,
+    environment: Mapping[str, str],
+    pipe_dir: Path | None = None,
+    computing: ComputingPids = tuple,
+) -> MpsBackend:
+    """MPS on `gpu`, ready for clients.
+
+    Args:
+        gpu: The GPU; its `units_total` must be known.
+        runtime_dir: Where a daemon of our own keeps its pipe and logs.
+        environment: Base environment of the control program.
+        pipe_dir: A daemon that is already there; None: our own. The caller then holds the lock of
+            the GPU: one of ours that runs is what a killed advisor left, and is replaced.
+        computing: Lists the processes with a context on the GPU.
+
+    Raises:
+        PartitionError: no daemon could be reached or started, it belongs to another user, or its
+            own percentage is below 100 and would silently tighten every share.
+    """
+    if pipe_dir is not None:
+        control = Control(pipe_dir, environment)
+        control.servers()
+        owned = False
+    else:
+        control, owned = _own_daemon(gpu, runtime_dir, environment), True
+    _check_owner(control)
+    _check_default(control)
+    _start_server(control)
+    return MpsBackend(gpu, control, owned, computing=computing)
+
+
+def own_pipe_dir(gpu: Gpu, runtime_dir: Path) -> Path:
+    """Where a daemon of our own listens."""
+    return runtime_dir / gpu.uuid[-12:] / "mps"
+
+
+def _own_daemon(gpu: Gpu, runtime_dir: Path, environment: Mapping[str, str]) -> Control:
+    check_parents(runtime_dir)
+    pipe_dir = own_pipe_dir(gpu, runtime_dir)
+    for name in (pipe_dir.name, "log"):
+        private_folder(runtime_dir, pipe_dir.parent.name, name, ours=_OURS)
+    log_dir = pipe_dir.with_name("log")
+    control = Control(pipe_dir, environment)
+    if _answers(control):
+        _check_ours(control)
+        _end_leftover(MpsBackend(gpu, control, owned=True))
+    control.start_daemon(gpu.uuid, log_dir)
+    if not wait_until(lambda: _answers(control), _START_S):
+        raise PartitionError(
+            f"the MPS daemon for {gpu.uuid} did not answer within {_START_S} s",
+            fix=f"read {log_dir}/control.log",
+        )
+    _check_ours(control)
+    return control
+
+
+def _check_ours(control: Control) -> None:
+    """Refuse a daemon of somebody else that listens in our folder."""
+    pid = _daemon_pid(control.pipe_dir)
+    owner = owner_of(pid) if pid is not None else None
+    if owner not in (None, os.geteuid()):
+        raise PartitionError(
+            f"the MPS daemon {pid} in {control.pipe_dir} belongs to user {owner}",
+            why=f"the folder is that of user {os.geteuid()}, and was open to others once",
+            fix="let that user or root end it, or set ADVISOR_RUNTIME_DIR to another folder",
+        )
+
+
+def _end_leftover(left: MpsBackend) -> None:
+    """End the daemon of an advisor that was killed, and what its jobs still do on the GPU.
+
+    Jobs that died with work under way leave the server in an undefined state (NVIDIA MPS
+    documentation, best practices): the next clients of the same server may fail as they start.
+    """
+    left.release(left.clients())
+    left.close()
+    if _answers(left.control):
+        raise PartitionError(
+            f"the MPS daemon in {left.control.pipe_dir} did not end",
+            why="it was asked to quit, and answers still",
+            fix="end it as its user, or set ADVISOR_RUNTIME_DIR to another folder",
+        )
+
+
+def _answers(control: Control) -> bool:
+    try:
+        control.default_percentage()
+    except PartitionError as error:
+        if "no MPS daemon answers" in error.what:
+            return False
+        raise
+    return True
+
+
+def _check_owner(control: Control) -> None:
+    """Clients of other users wait, without a word, until the active user's are gone."""
+    for server in control.servers():
+        owner = owner_of(server)
+        if owner not in (None, os.getuid()) and control.clients(server):
+            raise PartitionError(
+                f"MPS server {server} serves user {owner} and has clients; we are {os.getuid()}",
+                why="an MPS server serves one user at a time; others wait in silence",
+                fix="wait until that user's jobs end, or start the daemon with -multiuser-server",
+            )
+
+
+def _check_default(control: Control) -> None:
+    percentage = control.default_percentage()
+    if percentage < 100:
+        raise PartitionError(
+            f"the MPS daemon in {control.pipe_dir} gives its clients {percentage:g} % at most",
+            why="the lower of the daemon's and the job's percentage wins",
+            fix="echo set_default_active_thread_percentage 100 | nvidia-cuda-mps-control, "
+            "then shut down its servers",
+        )
+
+
+def _start_server(control: Control) -> None:
+    """Start the server now, so that the first client does not pay for it."""
+    if not control.servers():
+        control.ask(f"start_server -uid {os.getuid()}")
+    if not wait_until(lambda: _active(control), _START_S):
+        raise PartitionError(
+            f"the MPS server did not become active within {_START_S} s",
+            why="; ".join(control.status(server) for server in control.servers()) or "none started",
+            fix="read server.log in the daemon's log directory; is the GPU in exclusive mode "
+            "and held by another process?",
+        )
+
+
+def _active(control: Control) -> bool:
+    return any(control.status(server) == "ACTIVE" for server in control.servers())
+
+
+def _daemon_pid(pipe_dir: Path) -> int | None:
+    try:
+        return int((pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,1 @@
+"""What the operating system offers: processes, control groups, cores, locks."""

@@ -1,0 +1,98 @@
+"""Lock files; a killed process lets go by itself.
+
+Whoever can open a lock file can hold it for ever, so nobody but ourselves can, or the members of a
+group whose folder root has made for that (deploy/advisor.tmpfiles.conf). Users who share no lock
+meet on the GPU: who else computes there is asked of the driver before anything starts.
+"""
+
+import fcntl
+import os
+import re
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from advisor.errors import BusyError
+from advisor.files.safe_files import check_parents, open_file, private_folder, writing_private
+
+_GROUP_FILE = 0o660
+_OURS = re.compile(r".*\.lock")
+
+
+@contextmanager
+def gpu_lock(folder: Path, gpu_uuid: str, launch_id: str = "") -> Generator[None]:
+    """Hold a GPU for this process: two advisors would measure each other.
+
+    Args:
+        folder: Of the locks.
+        gpu_uuid: The GPU.
+        launch_id: Of the launch that holds it; empty: it is being measured.
+
+    Raises:
+        BusyError: another process holds it.
+        UnsafeFileError: others than we, or our group, could hold it.
+    """
+    with open_lock(folder, f"{gpu_uuid[-12:]}.lock") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise _busy(gpu_uuid, file.read()) from error
+        write_holder(file, launch_id)
+        yield
+
+
+def write_holder(file: IO[str], name: str = "") -> None:
+    """Write into a lock file that is held who holds it: this process, and for what."""
+    file.truncate(0)
+    file.write(f"{os.getpid()} {name}".strip())
+    file.flush()
+
+
+@contextmanager
+def open_lock(folder: Path, name: str) -> Generator[IO[str]]:
+    """A lock file, made where it is not there; nothing of it is changed.
+
+    Raises:
+        UnsafeFileError: others than we, or our group, may open it; or it is no plain file.
+    """
+    check_parents(folder)
+    if _is_of_group(folder):
+        with os.fdopen(_open_for_group(folder / name), "r+") as file:
+            yield file
+    else:
+        with writing_private(private_folder(folder, ours=_OURS) / name, "r+") as file:
+            yield file
+
+
+def _busy(gpu_uuid: str, holder: str) -> BusyError:
+    process, _, launch_id = holder.strip().partition(" ")
+    if launch_id:
+        return BusyError(
+            f"GPU {gpu_uuid} has the launch {launch_id}",
+            fix=f"wait for it, or stop it: advisor launches stop {launch_id}; or choose another "
+            "GPU with --gpu",
+        )
+    return BusyError(
+        f"GPU {gpu_uuid} is being measured by process {process or 'unknown'}",
+        fix="wait for it, or choose another GPU with --gpu",
+    )
+
+
+def _is_of_group(folder: Path) -> bool:
+    """Whether root has made the folder for a group: nobody else enters, nobody takes files away."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    wanted = stat.S_IFDIR | stat.S_ISVTX | stat.S_IWGRP
+    closed = not found.st_mode & stat.S_IRWXO
+    return found.st_uid == 0 and closed and found.st_mode & wanted == wanted
+
+
+def _open_for_group(path: Path) -> int:
+    descriptor = open_file(path, os.O_RDWR | os.O_CREAT, _GROUP_FILE)
+    if os.fstat(descriptor).st_uid == os.geteuid():
+        os.fchmod(descriptor, _GROUP_FILE)  # whatever the umask has made of it
+    return descriptor

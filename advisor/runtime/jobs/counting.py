@@ -1,0 +1,108 @@
+"""Reads the progress of a running job: from its counter file or from its output."""
+
+import math
+import re
+import struct
+from pathlib import Path
+from typing import Protocol
+
+from advisor.core.job import Progress
+from advisor.errors import JobError
+from advisor.runtime.jobs.output import OutputLines
+
+
+class Counter(Protocol):
+    """Total progress so far."""
+
+    def read(self) -> float:
+        """Progress since the job started, in the job's unit."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+class CounterFile:
+    """The 8-byte count in `ADVISOR_PROGRESS_FILE`, times the progress of one count."""
+
+    def __init__(self, path: Path, scale: float = 1) -> None:
+        self._file = path.open("rb", buffering=0)
+        self._scale = scale
+
+    def read(self) -> float:
+        self._file.seek(0)
+        count = self._file.read(8)
+        if len(count) < 8:
+            raise JobError(
+                f"the progress file has {len(count)} bytes, not 8",
+                why="the job emptied it",
+                fix="write the count in place, as docs/progress.md shows",
+            )
+        return struct.unpack("<q", count)[0] * self._scale
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class OutputCounter:
+    """A pattern matched against each complete line of the job's output file."""
+
+    def __init__(self, path: Path, pattern: str, *, cumulative: bool) -> None:
+        self._lines = OutputLines(path)
+        self._pattern = re.compile(pattern)
+        self._cumulative = cumulative
+        self._total = 0.0
+
+    def read(self) -> float:
+        for line in self._lines.read():
+            self._take(line.decode(errors="replace"))
+        return self._total
+
+    def close(self) -> None:
+        self._lines.close()
+
+    def _take(self, line: str) -> None:
+        match = self._pattern.search(line)
+        # The last group is the only one, or with index 0 the whole match.
+        caught = match and match.group(self._pattern.groups)
+        if caught is None:
+            return
+        number = _number(caught) if self._pattern.groups else 1.0
+        # A pattern without a group counts lines, whatever `cumulative` says.
+        if self._cumulative and self._pattern.groups:
+            self._total = _forward(self._total, number)
+        else:
+            self._total += number
+
+
+def open_counter(progress: Progress, counter_path: Path, output_path: Path) -> Counter:
+    """The counter that `progress` asks for; both files must exist."""
+    if progress.kind == "output" and progress.pattern is not None:
+        return OutputCounter(output_path, progress.pattern, cumulative=progress.cumulative)
+    return CounterFile(counter_path, progress.per_run if progress.kind == "runs" else 1)
+
+
+def _forward(before: float, now: float) -> float:
+    """`now`, where it did not go back: a count that starts anew would make a wrong rate."""
+    if now < before:
+        raise JobError(
+            f"the job's count went back from {before:g} to {now:g}",
+            why="it starts anew, perhaps with each epoch",
+            fix="count lines (a pattern without a group), or set cumulative: false where each "
+            "line tells its own progress",
+        )
+    return now
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text.replace(",", ""))
+    except ValueError:
+        number = math.nan
+    if math.isfinite(number):
+        return number
+    raise JobError(
+        f"the progress pattern caught '{text}', which is no number",
+        fix="put the group of the pattern around the number alone",
+    )

@@ -1,0 +1,115 @@
+"""Reads what a running job says of its results and its latencies."""
+
+import re
+import struct
+from pathlib import Path
+from typing import Protocol
+
+from advisor.core.job import Results
+from advisor.core.results import Reported
+from advisor.progress import (
+    FILE_BYTES,
+    FIRST_AT,
+    FIRST_VALUES,
+    LATENCIES_AT,
+    LATENCY_BUCKETS,
+    LATENCY_LEAST_S,
+    LATENCY_STEP,
+    VALUES_AT,
+)
+from advisor.runtime.jobs.output import OutputLines
+
+
+class Reports(Protocol):
+    """The values of a running job."""
+
+    def read(self) -> Reported:
+        """All that it reported since it started."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+class ReportFile:
+    """The values in `ADVISOR_PROGRESS_FILE`."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb", buffering=0)
+
+    def read(self) -> Reported:
+        self._file.seek(0)
+        data = self._file.read(LATENCIES_AT)
+        if len(data) < LATENCIES_AT:  # an emptied file is the counter's fault to name
+            return Reported()
+        count, not_finite, _, last = struct.unpack_from("<qqqd", data, VALUES_AT)
+        kept = range(min(max(count, 0), FIRST_VALUES))
+        first = tuple(struct.unpack_from("<qd", data, FIRST_AT + 16 * n) for n in kept)
+        return Reported(first, count, not_finite, last if count else None)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class ReportedOutput:
+    """A pattern matched against each line of the job's output; the n-th match counts as n."""
+
+    def __init__(self, path: Path, pattern: str) -> None:
+        self._lines = OutputLines(path)
+        self._pattern = re.compile(pattern)
+        self._reported = Reported()
+
+    def read(self) -> Reported:
+        for line in self._lines.read():
+            if match := self._pattern.search(line.decode(errors="replace")):
+                self._note(match.group(self._pattern.groups))
+        return self._reported
+
+    def close(self) -> None:
+        self._lines.close()
+
+    def _note(self, text: str) -> None:
+        value, known = _number(text), self._reported
+        first = (*known.first, (known.count + 1, value))[:FIRST_VALUES]
+        wrong = known.not_finite + (abs(value) == float("inf") or value != value)
+        self._reported = Reported(first, known.count + 1, wrong, value)
+
+
+def open_reports(results: Results, progress_path: Path, output_path: Path) -> Reports:
+    """Where the values of a job are read; both files must exist."""
+    if results.pattern is not None:
+        return ReportedOutput(output_path, results.pattern)
+    return ReportFile(progress_path)
+
+
+def read_latencies(progress_path: Path) -> tuple[int, ...]:
+    """How many requests fell into each bucket so far; empty where the file holds none."""
+    data = progress_path.read_bytes()
+    if len(data) < FILE_BYTES:
+        return ()
+    return struct.unpack_from(f"<{LATENCY_BUCKETS}q", data, LATENCIES_AT)
+
+
+def percentile_ms(before: tuple[int, ...], after: tuple[int, ...], percent: float) -> float | None:
+    """Latency that `percent` of the requests between two readings did not exceed, ms.
+
+    The middle of the bucket it falls into, so within 2.5 %; None without requests.
+    """
+    counts = [now - then for then, now in zip(before, after, strict=False)]
+    total, seen = sum(counts), 0
+    if total <= 0:
+        return None
+    for bucket, count in enumerate(counts):
+        seen += count
+        if seen >= total * percent / 100:
+            return 1000 * LATENCY_LEAST_S * LATENCY_STEP ** (bucket + 0.5)
+    return None
+
+
+def _number(text: str) -> float:
+    """What stands there; what is no number is no finite result either."""
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return float("nan")

@@ -1,0 +1,245 @@
+"""A job that was started: its progress, its gate, and how it is stopped in the safe order."""
+
+import os
+import signal
+import struct
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from advisor.core.gpu import Share
+from advisor.core.job import Job, Results
+from advisor.core.results import Reported
+from advisor.errors import JobError, LimitNotProvenError
+from advisor.progress import GO, HOLD, QUIT, RUNNING, STARTING, WAITING
+from advisor.runtime.backends.backend import Backend, Granted, Sight, check_environments
+from advisor.runtime.host.processes import cpu_s, pin, wait_until
+from advisor.runtime.jobs.counting import open_counter
+from advisor.runtime.jobs.ending import LEAVE_S, check_none
+from advisor.runtime.jobs.job_process import JobProcess
+from advisor.runtime.jobs.reports import open_reports, read_latencies
+
+PROGRESS_MARK = "ADVISOR_PROGRESS_FILE"
+"""Its value is unique for each started job, so it marks all processes of one."""
+
+
+class RunningJob:
+    """A job that was started under a proven share.
+
+    Attributes:
+        granted: What was read back before the start.
+        output: File with everything the job wrote.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        share: Share,
+        backend: Backend,
+        granted: Granted,
+        folder: Path,
+        process: JobProcess,
+    ) -> None:
+        self.job, self.share, self.granted = job, share, granted
+        self.output = folder / "output.log"
+        self._backend, self._process = backend, process
+        self._progress_path = folder / "progress"
+        self._gate = (folder / "gate").open("r+b", buffering=0) if job.progress.gate else None
+        self._counter = open_counter(job.progress, self._progress_path, self.output)
+        self._reports = open_reports(job.results or Results(), self._progress_path, self.output)
+        self._started = time.monotonic()
+        self._ended = False
+
+    def count(self) -> float:
+        """Progress so far, in the job's unit."""
+        return self._counter.read()
+
+    def reported(self) -> Reported:
+        """What the job says of its results so far."""
+        return self._reports.read()
+
+    def latencies(self) -> tuple[int, ...]:
+        """Requests answered so far, by bucket of latency; zeros where the job tells none."""
+        return read_latencies(self._progress_path)
+
+    def pids(self) -> list[int]:
+        """Living processes of the job."""
+        return self._process.pids()
+
+    def roots(self) -> list[int]:
+        """Processes of which each process of the job is one, or below one."""
+        return self._process.roots()
+
+    def sight(self) -> Sight | None:
+        """Who uses its GPU; None where nobody can tell."""
+        return self._backend.sight()
+
+    def cpu_s(self) -> float:
+        """CPU time of the living processes, s."""
+        return cpu_s(self.pids())
+
+    def pin(self, cores: Collection[int]) -> None:
+        """Keep the job on `cores`."""
+        pin(self.pids(), cores)
+
+    def go(self) -> None:
+        """Open the gate; a job without one runs anyway."""
+        self._want(GO)
+
+    def hold(self) -> None:
+        """Close the gate and wait until the job stands at it.
+
+        Raises:
+            JobError: it did not come to rest.
+        """
+        self._want(HOLD)
+        if self._gate is not None and not wait_until(self._waiting, self.job.start_timeout_s):
+            raise self._error("did not stop at its gate", "it calls Progress.add too seldom")
+
+    def ready(self) -> bool:
+        """Whether the warm-up is over: it waits at its gate, or has begun to count.
+
+        Raises:
+            JobError: the job ended, or made no progress within its start time-out.
+        """
+        self.check()
+        age_s = time.monotonic() - self._started
+        if self._waiting() if self._gate is not None else self.count() > 0:
+            return age_s >= self.job.warm_up_s
+        if age_s > self.job.start_timeout_s:
+            raise self._error(
+                f"made no progress within {self.job.start_timeout_s:g} s",
+                "it hangs, or its progress is not read the way it reports it "
+                f"(progress: {self.job.progress.kind})",
+            )
+        return False
+
+    @property
+    def over(self) -> bool:
+        """Whether no process of it is left."""
+        return self._process.over
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of the job's first process, negative for a signal; None while it runs."""
+        return self._process.status
+
+    def check(self) -> None:
+        """Check that the job still runs.
+
+        Raises:
+            JobError: it ended; the message holds the end of its output.
+        """
+        status = self.exit_code
+        if status is not None:
+            raise self._error(*_explain(status, self.tail(), self._process.met_bound))
+
+    def check_limit(self) -> None:
+        """Check that the running job is itself under its limit; stops it when it is not.
+
+        Raises:
+            JobError: it has ended by itself meanwhile.
+            LimitNotProvenError: it is not under its limit.
+        """
+        try:
+            self._backend.check_clients(self.share, self.pids)
+        except LimitNotProvenError:
+            # A job that is gone is no client either.
+            ended = self.exit_code is not None
+            self.stop()
+            if ended:
+                self.check()
+            raise
+        except BaseException:
+            self.stop()
+            raise
+
+    def check_variables(self) -> None:
+        """Check that no process of the running job has lost or changed what limits it.
+
+        Raises:
+            LimitNotProvenError: one has.
+        """
+        if pids := self.pids():
+            check_environments(self.share, self._backend.environment(self.share), lambda: pids)
+
+    def tail(self) -> str:
+        """The last 600 characters of the output."""
+        with self.output.open("rb") as file:
+            # Weeks of output do not fit into memory.
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 600))
+            return file.read().decode(errors="replace").strip()
+
+    def leave(self) -> None:
+        """Ask the job at its gate to end; returns at once."""
+        if self._process.status is None:
+            self._want(QUIT)
+
+    def stop(self) -> None:
+        """End the job: ask at the gate, take it off the GPU, then signals; again does nothing.
+
+        Raises:
+            PartitionError: what enforces the limit did not answer; the job has ended.
+            SurvivorsError: a process of it does not end.
+        """
+        if self._ended:
+            return
+        self.leave()
+        # A job that has not come to its gate yet does not look at it.
+        if self._process.status is None and self._state() in (WAITING, RUNNING):
+            wait_until(lambda: self._process.status is not None, LEAVE_S)
+        try:
+            if pids := self.pids():
+                self._backend.release(pids)
+        finally:
+            # Also when the daemon is gone: no job may outlive its limit.
+            self._end()
+
+    def _end(self) -> None:
+        for end in (self._process.terminate, self._process.kill):
+            if not self.over:
+                end()
+                wait_until(lambda: self.over, LEAVE_S)
+        check_none(self.pids())
+        self._ended = True
+        self._process.close()
+        self._counter.close()
+        self._reports.close()
+        if self._gate is not None:
+            self._gate.close()
+
+    def _want(self, word: int) -> None:
+        if self._gate is not None:
+            os.pwrite(self._gate.fileno(), struct.pack("<q", word), 0)
+
+    def _waiting(self) -> bool:
+        if self._gate is None:
+            return False
+        self.check()
+        return self._state() == WAITING
+
+    def _state(self) -> int:
+        if self._gate is None:
+            return STARTING
+        return struct.unpack("<q", os.pread(self._gate.fileno(), 8, 8))[0]
+
+    def _error(self, what: str, why: str = "") -> JobError:
+        return JobError(
+            f"{self.job.name} at {self.share} % {what}",
+            why=why,
+            fix=f"its output is in {self.output}; the end of it:\n{self.tail() or '(nothing)'}",
+        )
+
+
+def _explain(status: int, tail: str, met_bound: str | None) -> tuple[str, str]:
+    how = f"was ended by signal {-status}" if status < 0 else f"ended with exit code {status}"
+    if met_bound and status:
+        return how, met_bound
+    lower = tail.lower()
+    if "out of memory" in lower:
+        return how, "the GPU or the host ran out of memory; use a smaller batch"
+    if "mps client has been terminated" in lower or "mpsclientterminated" in lower:
+        return how, "its MPS client was terminated from outside"
+    if status == -signal.SIGKILL:
+        return how, "killed from outside, perhaps by the kernel for lack of memory"
+    return how, "a job must run until it is stopped" if status == 0 else ""

@@ -1,0 +1,1 @@
+"""Which counts of units and which points can be trusted."""

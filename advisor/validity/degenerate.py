@@ -1,0 +1,165 @@
+"""Points whose power betrays wrong results: too little energy for the same arithmetic.
+
+A product of which parts are never written, or one of NaNs, flips fewer bits and draws less power.
+Fewer SMs never save energy by themselves: the same arithmetic at the same clock takes as much, and
+what the GPU draws while it waits is spread over less work. So within a sweep a job's energy above
+idle per unit of work falls with the share or stays; where it is lower at a smaller share, the work
+was not the same. That needs no model of the GPU and no other job. It cannot find a job that is
+wrong at all shares, or one whose power does not change: docs/measurements has how many are missed.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from advisor.core.flags import COUNTER_BOUND, DEGENERATE, DOUBTFUL, UNREAD
+from advisor.core.observations import Record
+from advisor.core.records import PairPoint, SoloPoint
+
+_Point = TypeVar("_Point", SoloPoint, PairPoint)
+
+LARGEST_DROP = 0.10
+"""Energy above idle per unit of work may be so much lower than at a larger share.
+
+Chosen on the bundled points: docs/measurements/degenerate.py prints what other bounds would do.
+"""
+
+SAME_CLOCK = 0.03
+"""A point at a clock higher by more is no measure: a lower clock honestly takes less energy."""
+
+SAME_ARITHMETIC = 0.10
+"""Pipe cycles per unit of work may differ by so much; else the library chose another kernel."""
+
+CPU_BOUND = "cpu-bound"
+
+NO_MEASURE = DOUBTFUL - {UNREAD}
+"""Flags of points that others are not compared with. Wrong results take less energy, never more, so
+a point whose results nobody read condemns no other."""
+
+ARITHMETIC = ("tensor_active_percent", "fp32_active_percent", "fp64_active_percent")
+
+LEAST_ACTIVE_PERCENT = 1.0
+"""A pipe that is busy for less of the time at both points tells nothing."""
+
+
+def with_solo_flags(points: Iterable[SoloPoint]) -> list[SoloPoint]:
+    """The points, in their order, with `degenerate-data` where their sweep shows it.
+
+    Args:
+        points: Of any jobs, cards and runs; a sweep is judged by those of its points that are here.
+    """
+    known = list(points)
+    sweeps: defaultdict[tuple[str, str, str], list[SoloPoint]] = defaultdict(list)
+    for point in known:
+        sweeps[point.job, point.gpu_uuid, point.run].append(point)
+    return [_flagged(p) if is_degenerate(p, sweeps[p.job, p.gpu_uuid, p.run]) else p for p in known]
+
+
+def with_pair_flags(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[PairPoint]:
+    """The pairs, in their order, with `degenerate-data` where a job alone has it at that share.
+
+    The power of two jobs cannot be told apart, so a pair is judged by the profiles of its jobs on
+    the same GPU model. A share between two measured ones is flagged if one of them is.
+
+    Args:
+        points: Of any pairs.
+        solos: The jobs alone, flagged by `with_solo_flags`.
+    """
+    shares: defaultdict[tuple[str, str], dict[float, bool]] = defaultdict(dict)
+    for solo in solos:
+        of_job = shares[solo.job, solo.gpu_model]
+        bad = DEGENERATE in solo.flags
+        of_job[solo.share_percent] = bad or of_job.get(solo.share_percent, False)
+
+    def is_bad(point: PairPoint) -> bool:
+        if point.results_a == point.results_b == "right":
+            return False
+        seats = ((point.job_a, point.share_a_percent), (point.job_b, point.share_b_percent))
+        return any(_at(shares[job, point.gpu_model], share) for job, share in seats)
+
+    return [_flagged(point) if is_bad(point) else point for point in points]
+
+
+def with_flags(records: Iterable[Record]) -> list[Record]:
+    """Records of all kinds, in their order, flagged by the solo points among them."""
+    known = list(records)
+    solos = with_solo_flags(record for record in known if isinstance(record, SoloPoint))
+    pairs = with_pair_flags((record for record in known if isinstance(record, PairPoint)), solos)
+    flagged = {point.point_id: point for point in (*solos, *pairs)}
+    return [flagged.get(record.point_id, record) for record in known]
+
+
+def is_degenerate(
+    point: SoloPoint, sweep: Iterable[SoloPoint], largest_drop: float = LARGEST_DROP
+) -> bool:
+    """Whether a job took much less energy for its work than at a larger share of the sweep."""
+    own_j, expected_j = energy_above_idle_j(point), expected_energy_j(point, sweep)
+    if own_j is None or expected_j is None or point.results == "right":
+        return False
+    missing_w = (expected_j - own_j) * point.rate
+    return own_j < (1 - largest_drop) * expected_j and missing_w > COUNTER_BOUND * (
+        point.power_w or 0
+    )
+
+
+def expected_energy_j(point: SoloPoint, sweep: Iterable[SoloPoint]) -> float | None:
+    """What a unit of work should take at least: the most that it took at a larger share.
+
+    Of larger shares at which the job was bound by the CPU, the second most: a busy host makes such
+    a job slow for one window, and each of its steps expensive (docs/measurements, "Does a profile
+    repeat?"). One of them alone is no measure.
+
+    Returns:
+        Joules above idle; None where no point of the sweep can be compared.
+    """
+    # A set: references may have points of the sweep once more.
+    larger = {other for other in sweep if _is_measure_of(other, point)}
+    steady = (energy_above_idle_j(other) for other in larger if CPU_BOUND not in other.flags)
+    every = sorted(e for e in map(energy_above_idle_j, larger) if e is not None)
+    return max((*every[-2:-1], *(e for e in steady if e is not None)), default=None)
+
+
+def energy_above_idle_j(point: SoloPoint) -> float | None:
+    """Energy above idle per unit of work, J; None where a reading is missing."""
+    if point.power_w is None or point.idle_power_w is None or not point.rate:
+        return None
+    return (point.power_w - point.idle_power_w) / point.rate
+
+
+def _is_measure_of(other: SoloPoint, point: SoloPoint) -> bool:
+    return (
+        other.share_percent > point.share_percent
+        and NO_MEASURE.isdisjoint(other.flags)
+        and _clock(other) <= (1 + SAME_CLOCK) * _clock(point)
+        and all(_same_arithmetic(other, point, pipe) for pipe in ARITHMETIC)
+    )
+
+
+def _same_arithmetic(one: SoloPoint, other: SoloPoint, pipe: str) -> bool:
+    """Whether a pipe was busy for as many cycles per unit of work."""
+    active: Sequence[float | None] = (getattr(one, pipe), getattr(other, pipe))
+    known = [percent for percent in active if percent is not None]
+    if len(known) < 2 or max(known) < LEAST_ACTIVE_PERCENT or not (one.rate and other.rate):
+        return True
+    cycles = (known[0] * _clock(one) / one.rate, known[1] * _clock(other) / other.rate)
+    return max(cycles) <= (1 + SAME_ARITHMETIC) * min(cycles)
+
+
+def _clock(point: SoloPoint) -> float:
+    return point.sm_clock_mhz or 1.0
+
+
+def _at(shares: dict[float, bool], share: float) -> bool:
+    """Whether the measured share is flagged, or one of the two around it."""
+    measured = sorted(shares)
+    below, above = bisect_right(measured, share) - 1, bisect_left(measured, share)
+    near = {max(below, 0), min(above, len(measured) - 1)} if measured else set[int]()
+    return any(shares[measured[place]] for place in near)
+
+
+def _flagged(point: _Point) -> _Point:
+    if DEGENERATE in point.flags:
+        return point
+    return replace(point, flags=(*point.flags, DEGENERATE))

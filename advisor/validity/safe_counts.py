@@ -1,0 +1,125 @@
+"""Safe counts of units: those at which the libraries of this host compute right results. Pure.
+
+Under MPS with a limited number of SMs a library may leave parts of a result out, at some counts and
+not at others. `advisor check` finds them out; what a job says of its own results goes before that.
+"""
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from advisor.core.gpu import SM_FLOOR, SM_QUANTUM
+
+Counts: TypeAlias = tuple[int, int]
+"""Units of the first and of the second job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedCounts:
+    """What a check found on one GPU model.
+
+    Attributes:
+        units_total: SMs of the GPU.
+        checked: Counts at which operations were compared.
+        wrong: Names of the operations with wrong results, by count; a count without any is safe.
+    """
+
+    gpu_model: str
+    units_total: int
+    checked: frozenset[int]
+    wrong: Mapping[int, tuple[str, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Safety:
+    """What is known of the counts at which one job may run; by default nothing.
+
+    Attributes:
+        units_total: SMs of the GPU; None where they are not known, and nothing is avoided then.
+        host: What the check of this host found; None: there was none.
+        right: Counts at which the job's own results were right; they go before the check.
+        wrong: Counts at which its own results were wrong; they go before both.
+    """
+
+    units_total: int | None = None
+    host: CheckedCounts | None = None
+    right: frozenset[int] = field(default=frozenset())
+    wrong: frozenset[int] = field(default=frozenset())
+
+    @functools.cached_property
+    def unsafe(self) -> frozenset[int]:
+        """Counts at which the job must not run."""
+        if self.units_total is None:
+            return frozenset()
+        by_host = {units for units, names in self.host.wrong.items() if names} if self.host else ()
+        return (frozenset(by_host) - self.right) | self.wrong
+
+    @functools.cached_property
+    def allowed(self) -> tuple[int, ...]:
+        """All counts that MPS grants and that are not unsafe, ascending."""
+        unsafe = self.unsafe
+        return tuple(units for units in grantable(self.units_total or 0) if units not in unsafe)
+
+    def is_unchecked(self, units: int) -> bool:
+        """Whether nobody has looked at results at this count; it is allowed all the same."""
+        known = self.right | self.wrong | (self.host.checked if self.host else frozenset[int]())
+        return units not in known
+
+    def nearest(self, units: int) -> int | None:
+        """The allowed count nearest to this one, of two the smaller; None: there is none."""
+        return min(self.allowed, key=lambda count: (abs(count - units), count), default=None)
+
+    def around(self, units: int) -> tuple[int, ...]:
+        """The next allowed counts below and above this one, as far as there are any."""
+        below = [count for count in self.allowed if count <= units]
+        above = [count for count in self.allowed if count > units]
+        return (*below[-1:], *above[:1])
+
+
+def grantable(units_total: int) -> Iterable[int]:
+    """Counts that MPS grants on a GPU of so many SMs, ascending."""
+    return sorted({*range(SM_FLOOR, units_total + 1, SM_QUANTUM), units_total} - {0})
+
+
+def safe_split(
+    wanted: Counts, units_total: int, a: Safety, b: Safety, *, mirrored: bool = False
+) -> Counts | None:
+    """The allowed counts of two jobs that are nearest to the wanted ones.
+
+    Nearest by the sum of both distances; of equally near ones the larger sum, then the more even,
+    then the one that gives more to the job that was to have more.
+
+    Args:
+        wanted: Counts of both.
+        units_total: SMs of the GPU; both counts together never exceed them.
+        a: What is known of the first job.
+        b: What is known of the second job.
+        mirrored: Of two mirror images that are left then, the one that gives the second job less,
+            not the first: see `advisor.decide.choice.evenness`. Where the jobs and this are
+            swapped, so is
+            the answer.
+
+    Returns:
+        None where no two allowed counts fit on the GPU.
+    """
+    return _nearest_pair(wanted, units_total, a.allowed, b.allowed, mirrored)
+
+
+# The same few splits are asked for with every pair of jobs.
+@functools.lru_cache(maxsize=4096)
+def _nearest_pair(
+    wanted: Counts,
+    units_total: int,
+    allowed_a: tuple[int, ...],
+    allowed_b: tuple[int, ...],
+    mirrored: bool,
+) -> Counts | None:
+    def distance(pair: Counts) -> tuple[int, int, int, bool, int]:
+        (a, b), (wanted_a, wanted_b) = pair, wanted
+        turned = (a - b) * (wanted_a - wanted_b) < 0
+        apart = abs(a - wanted_a) + abs(b - wanted_b)
+        return apart, -(a + b), abs(a - b), turned, b if mirrored else a
+
+    pairs = ((a, b) for a in allowed_a for b in allowed_b if a + b <= units_total)
+    return min(pairs, key=distance, default=None)

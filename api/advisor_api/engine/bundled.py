@@ -1,0 +1,38 @@
+"""The measurements that come with advisor, read once and kept."""
+
+import functools
+from collections.abc import Mapping
+
+from advisor.advice.known_profiles import Known, known_profiles
+from advisor.core.records import PairPoint, SoloPoint
+from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.store.profile_rows import ProfileRow
+from advisor_data.store.profile_rows import profile_rows as rows_of
+
+
+@functools.cache
+def solo_points() -> tuple[SoloPoint, ...]:
+    """Of all jobs."""
+    return tuple(bundled_solo_points())
+
+
+@functools.cache
+def profiles() -> Mapping[str, Known]:
+    """Of all jobs, by name."""
+    points = solo_points()
+    return known_profiles(points, {point.job for point in points}, bundled=True)
+
+
+@functools.cache
+def profile_rows() -> tuple[ProfileRow, ...]:
+    """What lists say of them, by job and GPU model."""
+    return tuple(rows_of(solo_points()))
+
+
+@functools.cache
+def pair_points() -> Mapping[tuple[str, str], list[PairPoint]]:
+    """By the names of the pair, in their order."""
+    found: dict[tuple[str, str], list[PairPoint]] = {}
+    for point in bundled_pair_points():
+        found.setdefault(point.pair, []).append(point)
+    return found

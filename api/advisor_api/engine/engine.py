@@ -1,0 +1,301 @@
+"""Answers from what is kept in memory: profiles, the model in use, and whole answers as bytes.
+
+Everything kept belongs to one state of the store, the registry and the checks. At most a second
+goes by between two looks at them, and after a write of this process none: what was kept for an
+earlier state is then dropped at once. So two services on one database agree within about a second.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from advisor.advice.answer import Answer, answer_by, to_json
+from advisor.advice.known_profiles import Found, Known, known_profiles, on_one_gpu, unknown_job
+from advisor.advice.placing import Planned, Wanted, plan_by
+from advisor.core.finish import Work
+from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.decide.recommend import Request
+from advisor.errors import BusyError
+from advisor.settings import Settings
+from advisor.validity.safe_counts import CheckedCounts
+from advisor_api.engine import bundled
+from advisor_api.engine.job_rows import Jobs
+from advisor_api.engine.lru import Lru
+from advisor_data import Store
+from advisor_data.files.checked import ChecksStamp, checked_counts, checks_stamp
+from advisor_models.manifest import Manifest
+from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_models.registry import Registry
+
+FRESH_S = 1.0
+"""How long what is kept is used without a look at the store and the registry."""
+
+MOST_JOBS = 16_384
+"""Profiles kept; one takes a few KiB."""
+
+MOST_ANSWER_BYTES = 64 * 2**20
+"""All answers kept; one takes about 16 KiB, with steps of two SMs 60 KiB."""
+
+PLACEMENTS_AT_ONCE = 2
+PLACEMENTS_WAITING = 8
+"""More would only wait for each other: placing takes seconds of a whole core."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request for a recommendation: equal ones have equal answers.
+
+    Attributes:
+        jobs: The first and the second job; it may be the first one again.
+        gpu_model: None: the one that both profiles have in common.
+        min_speed: Minimum relative speed by name of job.
+        max_p99_ms: Longest p99 latency by name of job; `default_max_p99_ms` of every other job
+            that answers requests.
+        fine: Every split in steps of two SMs.
+        work_s: What each job has to do, in seconds that it takes alone.
+    """
+
+    jobs: tuple[str, str]
+    gpu_model: str | None = None
+    objective: str = DEFAULT_OBJECTIVE
+    min_speed: tuple[tuple[str, float], ...] = ()
+    max_p99_ms: tuple[tuple[str, float], ...] = ()
+    default_max_p99_ms: float | None = None
+    max_power_w: float | None = None
+    memory_mib: float | None = None
+    fine: bool = False
+    work_s: tuple[float, float] | None = None
+
+    def request(self, default_min_speed: float) -> Request:
+        """As the arithmetic takes it.
+
+        Args:
+            default_min_speed: Of jobs without a number of their own.
+
+        Raises:
+            InputError: a limit that cannot be meant.
+        """
+        return Request(
+            objective=self.objective,
+            min_speed=dict(self.min_speed),
+            default_min_speed=default_min_speed,
+            max_p99_ms=dict(self.max_p99_ms),
+            default_max_p99_ms=self.default_max_p99_ms,
+            max_power_w=self.max_power_w,
+            memory_mib=self.memory_mib,
+            fine=self.fine,
+            work=Work(*self.work_s) if self.work_s else None,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """All that is known of one state of the store, the registry and the checks.
+
+    What a slow reader finds goes into the state that it began with, so nothing read before a
+    change is ever kept after it.
+    """
+
+    change: int
+    promotions: tuple[int, int, int]
+    checks: ChecksStamp
+    profiles: Lru[str, Known]
+    predictor: OnnxPredictor | None
+    checked: dict[str, CheckedCounts | None] = field(
+        default_factory=dict[str, CheckedCounts | None]
+    )
+    answers: Lru[Asked, bytes] = field(default_factory=lambda: Lru(MOST_ANSWER_BYTES, len))
+
+
+class Engine:
+    """What answers requests, for one event loop.
+
+    Args:
+        settings: Say where job files are, and what checks of this host found.
+        store: Profiles come from here.
+        registry: Models come from here.
+        change_count: Raised by each write to the store that changes answers; may block.
+
+    Attributes:
+        hits: Recommendations that were kept from an equal request.
+        misses: Recommendations that had to be worked out.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        registry: Registry,
+        change_count: Callable[[], int],
+    ) -> None:
+        self._store, self._registry, self._change_count = store, registry, change_count
+        self._home, self._min_speed = settings.home, settings.min_speed
+        self.jobs = Jobs(settings.jobs_dir, store)
+        self._kept = _Kept(-1, (-1, -1, -1), (), Lru(MOST_JOBS), None)
+        self._fresh_until = self._looked_at = self._changed_at = float("-inf")
+        self._look: asyncio.Task[None] | None = None
+        self._loading, self._opening = asyncio.Lock(), asyncio.Lock()
+        self._placing = asyncio.Semaphore(PLACEMENTS_AT_ONCE)
+        self._placements = 0
+        self.hits = self.misses = 0
+
+    def changed(self) -> None:
+        """Say that this process wrote to the store or the registry; any thread may."""
+        self._changed_at = time.monotonic()
+
+    async def recommend(self, asked: Asked) -> bytes:
+        """The answer as JSON: `advisor.advice.answer.to_json`.
+
+        Raises:
+            InputError: a job without a profile, or a request that does not fit the jobs.
+            ModelError: there is no model, or it is damaged.
+            NoSplitError: nothing keeps every limit.
+            StoreError: the store cannot be read.
+        """
+        kept = await self._current()
+        text = kept.answers.get(asked)
+        if text is not None:
+            self.hits += 1
+            return text
+        self.misses += 1
+        text = encoded(to_json(await self._answer(kept, asked)))
+        kept.answers.put(asked, text)
+        return text
+
+    async def answer(self, asked: Asked) -> Answer:
+        """As `recommend`, as values."""
+        return await self._answer(await self._current(), asked)
+
+    async def place(self, wanted: Wanted) -> Planned:
+        """Who shares with whom in a queue of jobs; worked out beside everything else.
+
+        Raises:
+            BusyError: too many placements are asked for at once.
+            InputError: a job without a profile, or an objective that is not for queues.
+            ModelError: as for `recommend`.
+            NoSplitError: not every job can be placed within the limits.
+            StoreError: the store cannot be read.
+        """
+        if self._placements >= PLACEMENTS_AT_ONCE + PLACEMENTS_WAITING:
+            raise BusyError(
+                f"{self._placements} placements are being worked out",
+                why="each takes seconds of a whole core",
+                fix="ask again in a few seconds",
+            )
+        self._placements += 1
+        try:
+            return await self._place(wanted)
+        finally:
+            self._placements -= 1
+
+    async def manifest(self) -> Manifest:
+        """What is known of the model in use.
+
+        Raises:
+            ModelError: there is none, or it is damaged.
+            StoreError: the store cannot be read.
+        """
+        return (await self._predictor(await self._current())).manifest
+
+    async def _place(self, wanted: Wanted) -> Planned:
+        kept = await self._current()
+        found = await self._found(kept, wanted.names, wanted.gpu_model)
+        predictor = await self._predictor(kept)
+        checked = await self._checked(kept, found)
+        limits = replace(wanted.limits, default_min_speed=self._min_speed)
+        wanted = replace(wanted, limits=limits)
+        async with self._placing:
+            return await asyncio.to_thread(plan_by, predictor, found, wanted, checked)
+
+    async def _answer(self, kept: _Kept, asked: Asked) -> Answer:
+        found = await self._found(kept, asked.jobs, asked.gpu_model)
+        predictor = await self._predictor(kept)
+        return answer_by(
+            predictor, found, asked.request(self._min_speed), await self._checked(kept, found)
+        )
+
+    async def _found(self, kept: _Kept, names: Sequence[str], gpu_model: str | None) -> Found:
+        known = {name: kept.profiles.get(name) for name in names}
+        if lacking := [name for name, of_job in known.items() if of_job is None]:
+            known |= await self._loaded(kept, lacking)
+        whole = {name: of_job for name, of_job in known.items() if of_job and of_job.profiles}
+        for name in names:
+            if name not in whole:
+                raise await asyncio.to_thread(self._unknown, kept, name)
+        return on_one_gpu(names, whole, gpu_model)
+
+    async def _loaded(self, kept: _Kept, names: Iterable[str]) -> dict[str, Known]:
+        """Profiles from the store, of which many requests may want the same ones at once."""
+        async with self._loading:
+            here = {name: kept.profiles.get(name) for name in names}
+            loaded = {name: of_job for name, of_job in here.items() if of_job is not None}
+            if lacking := [name for name in here if name not in loaded]:
+                loaded |= await asyncio.to_thread(self._load, lacking)
+            for name, of_job in loaded.items():
+                kept.profiles.put(name, of_job)
+        return loaded
+
+    def _load(self, names: Sequence[str]) -> dict[str, Known]:
+        points = [point for name in names for point in self._store.solo_points(job=name)]
+        own = known_profiles(points, names)
+        return {n: k.before(bundled.profiles().get(n, Known({}))) for n, k in own.items()}
+
+    def _unknown(self, kept: _Kept, name: str) -> Exception:
+        return unknown_job(name, self.jobs.names(kept.change, near=name))
+
+    async def _predictor(self, kept: _Kept) -> OnnxPredictor:
+        if kept.predictor is None:
+            async with self._opening:
+                if kept.predictor is None:
+                    kept.predictor = await asyncio.to_thread(self._registry.open_champion)
+        return kept.predictor
+
+    async def _checked(self, kept: _Kept, found: Found) -> CheckedCounts | None:
+        """What the check of the profiles' GPU model found."""
+        model, total = found.a.gpu_model, found.a.units_total
+        if model not in kept.checked:
+            kept.checked[model] = await asyncio.to_thread(checked_counts, self._home, model, total)
+        return kept.checked[model]
+
+    async def _current(self) -> _Kept:
+        """What is kept of the present state."""
+        while not self._is_fresh():
+            # One look for all that wait. One that began before a write does not count after it.
+            if self._look is None:
+                self._look = asyncio.create_task(self._look_now())
+            await asyncio.shield(self._look)
+        return self._kept
+
+    def _is_fresh(self) -> bool:
+        return self._looked_at > self._changed_at and time.monotonic() < self._fresh_until
+
+    async def _look_now(self) -> None:
+        began = time.monotonic()
+        try:
+            self._keep(*await asyncio.to_thread(self._state))
+            self._looked_at, self._fresh_until = began, time.monotonic() + FRESH_S
+        finally:
+            self._look = None
+
+    def _state(self) -> tuple[int, tuple[int, int, int], ChecksStamp]:
+        return self._change_count(), self._registry.stamp(), checks_stamp(self._home)
+
+    def _keep(self, change: int, promotions: tuple[int, int, int], checks: ChecksStamp) -> None:
+        old = self._kept
+        if (change, promotions, checks) == (old.change, old.promotions, old.checks):
+            return
+        profiles = old.profiles if change == old.change else Lru[str, Known](MOST_JOBS)
+        predictor = old.predictor if promotions == old.promotions else None
+        self._kept = _Kept(change, promotions, checks, profiles, predictor)
+
+
+def encoded(value: Any) -> bytes:
+    """JSON as the service sends it.
+
+    Raises:
+        ValueError: a number that JSON has no word for.
+    """
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()

@@ -1,0 +1,1 @@
+"""Connections, heads, bodies and who may ask: everything before a route."""

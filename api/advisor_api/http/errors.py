@@ -1,0 +1,190 @@
+"""Every answer that is no success: `{"error": {"code", "message", "request_id"}}`."""
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from advisor.errors import AdvisorError
+from advisor_api.http.allow import allowed_methods
+
+LOG = logging.getLogger("advisor.service")
+
+METHOD_NOT_ALLOWED = 405
+
+_STATUS_OF_CODE = {
+    "bad-input": 422,
+    "busy": 409,
+    "idempotency-conflict": 409,
+    "job": 409,
+    "launching-off": 403,
+    "limit-broken": 409,
+    "limit-not-proven": 409,
+    "model": 503,
+    "no-split": 422,
+    "not-ready": 503,
+    "other-host": 409,
+    "partition": 503,
+    "source": 503,
+    "store": 503,
+    "survivors": 409,
+    "unsafe-count": 422,
+}
+"""The status of our own errors by their code; others are faults of ours."""
+
+_CODE_OF_STATUS = {
+    400: "bad-request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not-found",
+    405: "method-not-allowed",
+    408: "too-slow",
+    409: "conflict",
+    413: "body-too-large",
+    414: "path-too-long",
+    415: "not-json",
+    421: "wrong-host",
+    422: "bad-input",
+    429: "too-many-requests",
+    431: "head-too-large",
+    503: "overloaded",
+}
+"""The code of what HTTP itself refuses, by its status."""
+
+_NAMED = 5
+"""How many faults of a body are told at once; a large body may have thousands."""
+
+_TYPE = re.compile(r"constrained-|(dict|list|tuple|union|function-[a-z]+)\[")
+"""How the library names the types of which a value may be one."""
+
+_LONGEST = 80
+"""Characters of a name out of a body that are repeated."""
+
+
+class ErrorFields(BaseModel):
+    """What went wrong.
+
+    Attributes:
+        code: Stable name of the kind of error.
+        message: What happened, why, and what to do next.
+        request_id: The same as in the header `X-Request-Id` and in the server's log.
+    """
+
+    code: str
+    message: str
+    request_id: str
+
+
+class ErrorAnswer(BaseModel):
+    """The body of every answer that is no success."""
+
+    error: ErrorFields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """An error as a caller sees it; `headers` are those that its status asks for."""
+
+    status: int
+    code: str
+    message: str
+    headers: Mapping[str, str]
+
+
+def fault_of(error: Exception) -> Fault:
+    """How an error is told to a caller; causes that are none of theirs stay in the log."""
+    match error:
+        case RequestValidationError():
+            return Fault(status=422, code="bad-input", message=_faults_of_input(error), headers={})
+        case HTTPException():
+            code = _CODE_OF_STATUS.get(error.status_code, f"http-{error.status_code}")
+            return Fault(
+                status=error.status_code,
+                code=code,
+                message=str(error.detail),
+                headers=error.headers or {},
+            )
+        case AdvisorError():
+            return _fault_of_ours(error)
+        case OSError():
+            return _hidden(503, "disk", "the server cannot read or write its files")
+        case _:
+            return _hidden(500, "internal", "the server has a fault of its own")
+
+
+def error_body(fault: Fault, request_id: str) -> bytes:
+    """The JSON of a fault; ASCII, as a body may have held half a character."""
+    fields = {"code": fault.code, "message": fault.message, "request_id": request_id}
+    return json.dumps({"error": fields}).encode()
+
+
+def answer_errors(app: FastAPI) -> None:
+    """Let the application tell the errors of its routes in our own way."""
+    for kind in (RequestValidationError, HTTPException, AdvisorError):
+        app.add_exception_handler(kind, _answer)
+
+
+def log_fault(error: Exception, fault: Fault, request_id: str) -> None:
+    """Keep what the caller is not told: the cause of every fault that is not the caller's."""
+    if fault.code == "internal":
+        LOG.error("%s: a fault of ours", request_id, exc_info=error)
+    elif fault.status >= 500 and not isinstance(error, HTTPException):
+        LOG.error("%s: %s: %s", request_id, fault.code, error)
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    request_id = cast("str", request.scope["advisor.request_id"])
+    fault = fault_of(error)
+    log_fault(error, fault, request_id)
+    headers = dict(fault.headers)
+    if fault.status == METHOD_NOT_ALLOWED:
+        headers["Allow"] = allowed_methods(request.app, request.scope)
+    return Response(
+        error_body(fault, request_id),
+        status_code=fault.status,
+        headers=headers,
+        media_type="application/json",
+    )
+
+
+def _fault_of_ours(error: AdvisorError) -> Fault:
+    if error.code == "store":
+        return _hidden(503, "store", "the database did not answer as it should")
+    if error.code == "unsafe-file":
+        return _hidden(503, error.code, "files of the server are open to other users of its host")
+    status = _STATUS_OF_CODE.get(error.code, 500)
+    return Fault(status=status, code=error.code, message=str(error), headers={})
+
+
+def _hidden(status: int, code: str, what: str) -> Fault:
+    """A fault whose cause may name files, hosts and users of the server."""
+    fix = "Try again later; the server's log has the cause under this request_id"
+    return Fault(status=status, code=code, message=f"{what}. {fix}.", headers={})
+
+
+def _faults_of_input(error: RequestValidationError) -> str:
+    places: dict[str, list[str]] = {}
+    for fault in cast("Sequence[Mapping[str, Any]]", error.errors()):
+        places.setdefault(_place(fault["loc"]), []).append(_plain(str(fault["msg"])))
+    # A value that may be of several types has a fault for each of them.
+    told = [f"{place}: {', or '.join(dict.fromkeys(said))}" for place, said in places.items()]
+    more = f"; and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+    return "; ".join(told[:_NAMED]) + more + "."
+
+
+def _place(names: Sequence[str | int]) -> str:
+    """Where a fault is, without the names that the library has for types."""
+    return ".".join(str(name)[:_LONGEST] for name in names if not _TYPE.match(str(name)))
+
+
+def _plain(message: str) -> str:
+    """What is wrong, in the words that JSON has for it."""
+    return message.replace("Input should", "it should").replace("valid dictionary", "JSON object")

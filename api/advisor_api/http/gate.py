@@ -1,0 +1,169 @@
+"""The one way in: every request is checked, named, counted and logged before any route sees it."""
+
+import itertools
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, cast
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from advisor_api.engine.metrics import Metrics
+from advisor_api.http.access import ANONYMOUS, ANONYMOUS_READER, Caller, caller_of
+from advisor_api.http.access_log import AccessLog
+from advisor_api.http.body import Bodies, has_body, replayed
+from advisor_api.http.errors import error_body, fault_of, log_fault
+from advisor_api.http.limits import Buckets, Hosts, check_path, most_of, single_headers
+from advisor_api.http.options import ServeOptions
+from advisor_api.http.peers import Peer, caller_of_peer
+
+_HEADERS = [
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        b"connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; "
+        b"frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+]
+"""On every answer that has not its own: scripts, styles and data come from here alone, nobody may
+frame a page, and nothing is kept."""
+
+_JSON = (b"content-type", b"application/json")
+
+_GONE = 499
+"""Logged where the client went away before its answer."""
+
+_BYTES_OF_A_REQUEST = 2048
+"""A body counts as a further request for each so many bytes: to read them takes about as long."""
+
+_ALWAYS = "/healthz"
+"""Answered also when too many requests are in flight: who asks it ends the process otherwise."""
+
+
+class Gate:
+    """ASGI middleware around the whole application.
+
+    Args:
+        app: What answers.
+        options: The limits.
+        metrics: Where answers are counted.
+    """
+
+    def __init__(self, app: ASGIApp, *, options: ServeOptions, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+        self._hosts, self._bodies = Hosts(options), Bodies(options)
+        self._rates = Buckets(options.requests_per_s, options.burst)
+        self._nobody = ANONYMOUS_READER if options.anonymous else ANONYMOUS
+        self._group = options.socket_group
+        self._most, self._in_flight = options.max_in_flight, 0
+        metrics.in_flight.set_function(lambda: self._in_flight)
+        self._log = AccessLog(enabled=options.log_level in ("debug", "info"))
+        # Of our own: one that a client chose could be another's, in the log and in the audit.
+        self._ids = map(f"{os.urandom(4).hex()}-{{:x}}".format, itertools.count(1))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        scope["advisor.request_id"] = request_id = next(self._ids)
+        answer = _Answer(request_id, send)
+        try:
+            await self._admit(scope, receive, answer.send)
+        except ClientDisconnect:
+            pass
+        except Exception as error:  # noqa: BLE001 the last resort: a code for any fault, logged
+            await answer.refuse(error)
+        finally:
+            self._note(scope, answer.status, time.perf_counter() - began)
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = single_headers(scope)
+        address = scope["client"][0] if scope["client"] else ""
+        self._check_host(scope, headers)
+        check_path(scope)
+        scope["advisor.caller"] = caller = await self._caller(scope, headers, address)
+        who = caller.name if caller.known else f"@{address}"
+        self._rates.take(who)
+        if not has_body(headers):
+            await self._pass(scope, receive, send)
+            return
+        body = await self._bodies.receive(headers, receive, most_of(scope["path"]))
+        if more := len(body) // _BYTES_OF_A_REQUEST:
+            self._rates.take(who, more)
+        with self._bodies.received(len(body)):
+            await self._pass(scope, replayed(body, receive), send)
+
+    async def _caller(self, scope: Scope, headers: Mapping[bytes, bytes], address: str) -> Caller:
+        # Whoever sends a token wants to be no more than it allows.
+        if b"authorization" in headers:
+            return await self._identify(scope, headers[b"authorization"], address)
+        peer: Peer | None = scope.get("advisor.peer")
+        return (peer and caller_of_peer(peer, self._group)) or self._nobody
+
+    def _check_host(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        server = cast("tuple[str, int | None] | None", scope.get("server"))
+        self._hosts.check(headers.get(b"host", b""), server[0] if server else "")
+
+    async def _identify(self, scope: Scope, authorization: bytes, address: str) -> Caller:
+        try:
+            return await caller_of(authorization, address, scope["app"].state.service.tokens)
+        except HTTPException:
+            self._metrics.refused_tokens.inc()
+            raise
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._in_flight >= self._most and scope["path"] != _ALWAYS:
+            text = f"{self._most} requests are being answered. Try again."
+            raise HTTPException(503, text, headers={"Retry-After": "1"})
+        self._in_flight += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._in_flight -= 1
+
+    def _note(self, scope: Scope, status: int, duration_s: float) -> None:
+        route: Any = scope.get("route")
+        template = cast("str", getattr(route, "path", "none"))
+        self._metrics.count(template, scope["method"], status, duration_s)
+        caller: Caller | None = scope.get("advisor.caller")
+        who, request_id = caller.name if caller else "-", scope["advisor.request_id"]
+        self._log.note(scope["method"], scope["raw_path"], status, duration_s, who, request_id)
+
+
+class _Answer:
+    """Adds to an answer what every answer has, and keeps its status."""
+
+    __slots__ = ("_request_id", "_send", "status")
+
+    def __init__(self, request_id: str, send: Send) -> None:
+        self._request_id, self._send = request_id, send
+        self.status = _GONE
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            given: list[tuple[bytes, bytes]] = message.get("headers", [])
+            names = {name for name, _ in given}
+            more = [pair for pair in _HEADERS if pair[0] not in names]
+            message["headers"] = [*given, (b"x-request-id", self._request_id.encode()), *more]
+        await self._send(message)
+
+    async def refuse(self, error: Exception) -> None:
+        """Answers with an error; where the answer has begun, the connection is all that can end."""
+        fault = fault_of(error)
+        log_fault(error, fault, self._request_id)
+        if self.status != _GONE:
+            raise error
+        body = error_body(fault, self._request_id)
+        more = [(name.lower().encode(), text.encode()) for name, text in fault.headers.items()]
+        length = (b"content-length", str(len(body)).encode())
+        start = {"type": "http.response.start", "status": fault.status}
+        await self.send({**start, "headers": [_JSON, length, *more]})
+        await self.send({"type": "http.response.body", "body": body})

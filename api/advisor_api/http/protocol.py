@@ -1,0 +1,207 @@
+"""HTTP connections that starve nobody: how many may be open, and how long one may say nothing."""
+
+import json
+import os
+import socket
+import time
+from collections import OrderedDict
+from typing import Any, TypeAlias, cast
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from advisor_api.engine.metrics import Metrics
+from advisor_api.http.heads import of_whole_address, without_offer
+from advisor_api.http.options import ServeOptions
+from advisor_api.http.peers import Peer, peer_of
+
+_Queue: TypeAlias = "OrderedDict[LimitedProtocol, float]"
+
+
+class Connections:
+    """All open connections, and since when each has kept us waiting.
+
+    A connection waits for the head of a request (`new` for its first, `kept` for a further one) or
+    for its client to read an answer (`stuck`). Each queue is in the order of time, so both the
+    oldest and those whose time is over are found without a look at the others.
+
+    Args:
+        options: The limits.
+        metrics: Where they are counted.
+    """
+
+    def __init__(self, options: ServeOptions, metrics: Metrics) -> None:
+        self._most, self._metrics = options.max_connections, metrics
+        self.new: _Queue = OrderedDict()
+        self.kept: _Queue = OrderedDict()
+        self.stuck: _Queue = OrderedDict()
+        self._limits = (
+            (self.new, options.header_s),
+            (self.kept, options.idle_s),
+            (self.stuck, options.write_s),
+        )
+        self.max_head_bytes = options.max_head_bytes
+        self.idle_s = options.idle_s
+        self._open = 0
+        metrics.open_connections.set_function(lambda: self._open)
+
+    def admit(self, connection: "LimitedProtocol") -> bool:
+        """Count a new connection in; the one that has waited longest makes room.
+
+        Returns:
+            Whether there was room: not where all others are being answered.
+        """
+        self._open += 1
+        if self._open > self._most:
+            self._metrics.refused_connections.inc()
+            waiting = [next(iter(q.items())) for q in (self.new, self.kept) if q]
+            if not waiting:
+                return False
+            self._end(min(waiting, key=lambda pair: pair[1])[0])
+        self.new[connection] = time.monotonic()
+        return True
+
+    def forget(self, connection: "LimitedProtocol") -> None:
+        """Count a closed connection out."""
+        self._open -= 1
+        self._leave(connection)
+
+    def sweep(self) -> None:
+        """End connections whose time is over."""
+        now = time.monotonic()
+        for queue, limit_s in self._limits:
+            while queue:
+                connection, since = next(iter(queue.items()))
+                if now - since < limit_s:
+                    break
+                self._end(connection)
+
+    def _end(self, connection: "LimitedProtocol") -> None:
+        self._leave(connection)
+        # Not `close`: that waits until the client has read what is left.
+        connection.transport.abort()
+
+    def _leave(self, connection: "LimitedProtocol") -> None:
+        for queue, _ in self._limits:
+            queue.pop(connection, None)
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol, with bounds on what a client may keep open, send and leave unread."""
+
+    def __init__(self, config: Config, server_state: ServerState, connections: Connections) -> None:
+        super().__init__(config, server_state, {})
+        self._all = connections
+        self._in_head, self._head_bytes = True, 0
+        self._too_large = False
+        self._peer: Peer | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        ours = transport.get_extra_info("socket")
+        if ours.family == socket.AF_UNIX:
+            self._peer = peer_of(ours.fileno())
+            # Rates, the audit log and what is refused go by user, as by address elsewhere.
+            self.client = (self._peer.name, 0)
+        if not self._all.admit(self):
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._all.forget(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(memoryview(data))
+        except (httptools.HttpParserError, ValueError):
+            self.send_400_response("")
+            return
+        if self._in_head:
+            # A head that does not end never reaches the check below.
+            self._head_bytes += len(data)
+            if self._head_bytes > self._all.max_head_bytes and not self.transport.is_closing():
+                self._too_large = True
+                self.send_400_response("")
+
+    def _parse(self, rest: memoryview) -> None:
+        """Read on; a request that offers another protocol is read again without its offer."""
+        while rest:
+            try:
+                self.parser.feed_data(rest)
+                return
+            except httptools.HttpParserUpgrade as offer:
+                rest = rest[offer.args[0] :]
+                version = self.parser.get_http_version()
+                head = without_offer(self.parser.get_method(), self.url, version, self.headers)
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+                self.parser.feed_data(head)
+
+    def on_message_begin(self) -> None:
+        # What came with the body before is not counted: one read more or less does no harm.
+        self._in_head, self._head_bytes = True, 0
+        super().on_message_begin()
+        if self._peer is not None:
+            cast("dict[str, Any]", self.scope)["advisor.peer"] = self._peer
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        # With the four bytes around name and value: thousands of empty headers are large too.
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > self._all.max_head_bytes:
+            self._too_large = True
+            raise ValueError  # the parser ends, and `send_400_response` is called
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":  # this is no proxy
+                raise ValueError
+            return  # read again without the offer
+        if not self.url.startswith(b"/"):
+            self._take_whole_address()
+        self._all.new.pop(self, None)
+        self._all.kept.pop(self, None)
+        super().on_headers_complete()
+
+    def _take_whole_address(self) -> None:
+        """What the target says of the host goes before the header, which must be there as well."""
+        self.url, host = of_whole_address(self.url)
+        for place, (name, _) in enumerate(self.headers):
+            if name == b"host":
+                self.headers[place] = (name, host)
+
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        queued = bool(self.pipeline)
+        super().on_response_complete()
+        if not queued and not self.transport.is_closing():
+            self._all.kept[self] = time.monotonic()
+
+    def pause_writing(self) -> None:
+        self._all.stuck[self] = time.monotonic()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._all.stuck.pop(self, None)
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answers what is no HTTP, in the form of all our errors, and closes."""
+        status, code, text = 400, "bad-request", "this is no HTTP request."
+        if self._too_large:
+            status, code = 431, "head-too-large"
+            text = f"a request may have {self._all.max_head_bytes} bytes before its body."
+        request_id = f"http-{os.urandom(6).hex()}"
+        fields = {"code": code, "message": text, "request_id": request_id}
+        body = json.dumps({"error": fields}).encode()
+        head = (
+            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
+            f"x-request-id: {request_id}\r\nx-content-type-options: nosniff\r\n"
+            "cache-control: no-store\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(STATUS_LINE[status] + head.encode() + body)
+        self.transport.close()

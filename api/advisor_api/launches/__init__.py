@@ -1,0 +1,1 @@
+"""Launches as the service starts, follows and shows them."""

@@ -1,0 +1,251 @@
+"""Keeps the rows of this home's launches up to date, and finishes what a killed server left half.
+
+A thread of the service, which looks about once a second. Everything it does is right however often
+it is done, so the next service of the home goes on where one was killed.
+"""
+
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from hashlib import sha256
+
+from advisor.errors import AdvisorError, BusyError, InputError, StoreError
+from advisor.launch.records.folder import LaunchFolder, dumps, list_folders
+from advisor_api.http.errors import LOG
+from advisor_api.launches.observations import Observations
+from advisor_api.launches.steps import (
+    HOST,
+    begin,
+    close_unclaimed,
+    fail,
+    is_ours,
+    keep_status,
+    launches_folder,
+)
+from advisor_api.launches.tally import Tally
+from advisor_api.launches.view import fresh
+from advisor_api.service.service import Service
+from advisor_data.service.state import LaunchRow
+
+LOOK_S = 1.0
+
+HALF_S = 3.0
+"""Whoever asked for a launch makes its folder and starts its supervisor in less time. Nobody waits
+longer, however far the clock was set back."""
+
+TRIES = 5
+"""Supervisors that are started for a launch before it is given up; each gets longer to begin."""
+
+_MOST_ACTIVE = 10_000
+
+_STOP_S = 5.0
+
+
+class Keeper:
+    """Looks after the launches of this host.
+
+    Args:
+        service: Rows are kept in its state, observations in its store. It starts supervisors only
+            where it may launch.
+        tally: What is counted for `/metrics`.
+    """
+
+    def __init__(self, service: Service, tally: Tally) -> None:
+        self._state, self._settings = service.state, service.settings
+        self._home = service.home
+        self._may_start = service.options.launching
+        self._root = launches_folder(service.settings)
+        self._observations = Observations(service.store, tally)
+        self._tally = tally
+        self._settled = set[str]()
+        self._rows = dict[str, LaunchRow]()
+        self._started = dict[str, tuple[int, float]]()
+        self._first_seen = dict[str, float]()
+        self._said = dict[str, str]()
+        self._lost = False
+
+    def run(self, ended: threading.Event) -> None:
+        """Look again and again until the event."""
+        self._try()
+        while not ended.wait(LOOK_S):
+            self._try()
+
+    def look(self) -> None:
+        """One look at everything.
+
+        Raises:
+            StoreError: the database does not answer; what is not kept yet is kept at a later look.
+        """
+        # The rows first: one that is added after it has its turn at the next look.
+        active = self._state.launches(
+            host=HOST, home=self._home, active_only=True, limit=_MOST_ACTIVE
+        )
+        self._rows = {row.launch_id: row for row in active}
+        folders = {folder.launch_id: folder for folder in list_folders(self._root)}
+        there = self._rows.keys() | folders.keys()
+        self._first_seen = {one: at_s for one, at_s in self._first_seen.items() if one in there}
+        for launch_id in folders.keys() - self._settled:
+            self._guarded(launch_id, folders[launch_id])
+        for launch_id in self._rows.keys() - folders.keys():
+            self._guarded(launch_id, None)
+
+    def _try(self) -> None:
+        try:
+            self.look()
+        except StoreError as error:
+            self._say_lost(error)
+        except Exception:  # noqa: BLE001 launches go on whatever happens, and so must this
+            LOG.exception("a look at the launches failed")
+        else:
+            self._lost = False
+            self._tally.whole()
+
+    def _guarded(self, launch_id: str, folder: LaunchFolder | None) -> None:
+        try:
+            if folder is None:
+                self._keep_row(self._rows[launch_id])
+            else:
+                self._keep_folder(folder)
+        except StoreError:
+            raise
+        except (AdvisorError, OSError, ValueError) as error:
+            # One launch that cannot be read, or a disk that is full, holds up no other launch.
+            if self._said.get(launch_id) != str(error):
+                self._said[launch_id] = str(error)
+                LOG.error("the launch %s: %s", launch_id, error)
+
+    def _keep_row(self, row: LaunchRow) -> None:
+        """A row without a folder: whoever added it was killed at once, or the folder is lost."""
+        if row.state != "accepted":
+            gone = "the folder of the launch is gone, and nobody can tell what became of it"
+            fail(row, self._state, "supervisor-gone", gone)
+        elif self._may_start and not self._is_young(row.launch_id, _moment_of(row)):
+            try:
+                begin(row, self._state, self._settings)
+            except ValueError as error:
+                cause = f"another version of advisor asked for it: {error}"
+                fail(row, self._state, "internal", cause)
+
+    def _keep_folder(self, folder: LaunchFolder) -> None:
+        row = self._row_of(folder)
+        if row is None:
+            return
+        if not is_ours(row, self._home):
+            self._settle(folder.launch_id)
+            return
+        if not folder.claimed():
+            self._start_again(folder, row)
+        status = fresh(folder)
+        self._tally.stands(status)
+        self._observations.bring_in(folder)
+        keep_status(row, status, self._state)
+        if status.over:
+            self._settle(folder.launch_id)
+
+    def _row_of(self, folder: LaunchFolder) -> LaunchRow | None:
+        """The row of a folder; one is made for a launch that the command line began."""
+        if row := self._rows.get(folder.launch_id):
+            return row
+        if not folder.claimed():
+            # A command line that was killed before it began: nobody waits for it.
+            return None
+        if row := self._state.launch(folder.launch_id):
+            return row
+        if (status := fresh(folder)).gpu_uuid is None and not status.over:
+            # Which GPU it holds is not known yet: kept now, its row would hold none.
+            return None
+        try:
+            return self._state.add_launch(_row_for(folder, self._home))
+        except BusyError:
+            # Only one of them has the GPU; the other one ends at once, and is kept then.
+            return None
+
+    def _start_again(self, folder: LaunchFolder, row: LaunchRow) -> None:
+        """A folder that no supervisor has claimed: start one, unless one may just be beginning."""
+        tries, since_s = self._started.get(folder.launch_id, (0, 0.0))
+        if tries:
+            may_be_starting = time.monotonic() - since_s < HALF_S * (tries + 1)
+        else:
+            may_be_starting = self._is_young(folder.launch_id, _made_at(folder))
+        if folder.stop_asked():
+            close_unclaimed(folder, "stopped")
+        elif not self._may_start or may_be_starting:
+            return
+        elif tries >= TRIES:
+            cause = f"its supervisor did not begin, though it was started {tries} times"
+            close_unclaimed(folder, "failed", "supervisor-gone", cause)
+        else:
+            self._started[folder.launch_id] = (tries + 1, time.monotonic())
+            begin(row, self._state, self._settings)
+
+    def _is_young(self, launch_id: str, made_s: float) -> bool:
+        """Whether who asked for a launch, at this moment of the clock, may just be beginning it."""
+        now_s = time.monotonic()
+        seen_s = now_s - self._first_seen.setdefault(launch_id, now_s)
+        # One from the future is of before the clock was set back.
+        return 0 <= time.time() - made_s < HALF_S and seen_s < HALF_S
+
+    def _settle(self, launch_id: str) -> None:
+        self._settled.add(launch_id)
+        self._observations.forget(launch_id)
+        for known in (self._started, self._said, self._first_seen):
+            known.pop(launch_id, None)
+
+    def _say_lost(self, error: StoreError) -> None:
+        if not self._lost:
+            self._lost = True
+            LOG.error("launches go on, but their state cannot be kept: %s", error)
+
+
+@contextmanager
+def keeping(service: Service) -> Generator[Keeper]:
+    """Look after the launches of this host until the end of the block."""
+    ended, tally = threading.Event(), Tally()
+    keeper = Keeper(service, tally)
+    thread = threading.Thread(target=keeper.run, args=(ended,), daemon=True, name="launches")
+    service.metrics.registry.register(tally)
+    thread.start()
+    try:
+        yield keeper
+    finally:
+        ended.set()
+        # A look that waits for a database may take longer; nothing is lost with it.
+        thread.join(_STOP_S)
+        service.metrics.registry.unregister(tally)
+
+
+def _row_for(folder: LaunchFolder, home: str) -> LaunchRow:
+    """The row of a launch that has a folder alone.
+
+    Raises:
+        InputError: its spec cannot be read.
+    """
+    spec, status = folder.read_spec(), fresh(folder)
+    text = dumps(spec).decode()
+    return LaunchRow(
+        launch_id=spec.launch_id,
+        host=HOST,
+        gpu=status.gpu_uuid or spec.gpu,
+        gpu_uuid=status.gpu_uuid,
+        state=status.state,
+        spec=text,
+        status=dumps(status).decode(),
+        asked_by=spec.asked_by,
+        request_hash=sha256(text.encode()).hexdigest(),
+        created_at=datetime.fromtimestamp(_made_at(folder), UTC).isoformat(timespec="milliseconds"),
+        updated_at=status.updated_at,
+        home=home,
+    )
+
+
+def _made_at(folder: LaunchFolder) -> float:
+    try:
+        return (folder.path / "spec.json").stat().st_mtime
+    except OSError as error:
+        raise InputError(f"the launch {folder.launch_id} has no readable spec") from error
+
+
+def _moment_of(row: LaunchRow) -> float:
+    return datetime.fromisoformat(row.created_at).timestamp()

@@ -1,0 +1,69 @@
+"""Brings what launched pairs did from their folders into the store, and counts it."""
+
+from advisor.core.observations import Observation
+from advisor.errors import InputError
+from advisor.formats.typed_json import parse
+from advisor.launch.records.folder import LaunchFolder
+from advisor.launch.supervisor.observe import OBSERVATIONS
+from advisor_api.http.errors import LOG
+from advisor_api.launches.tally import Tally
+from advisor_data import Store
+
+
+class Observations:
+    """Those of all launches of this host; the same one may be brought in any number of times.
+
+    Args:
+        store: Where they go.
+        tally: Where each is counted once.
+    """
+
+    def __init__(self, store: Store, tally: Tally) -> None:
+        self._store, self._tally = store, tally
+        self._counted = dict[str, int]()
+        self._stored = dict[str, int]()
+
+    def bring_in(self, folder: LaunchFolder) -> None:
+        """Bring in the observations of a launch that are new.
+
+        Raises:
+            OSError: they cannot be read.
+            StoreError: they cannot be stored now.
+        """
+        launch_id = folder.launch_id
+        lines = _lines(folder)
+        for line in lines[self._counted.get(launch_id, 0) :]:
+            if seen := _observation(line, launch_id):
+                self._tally.judge(seen, folder.read_spec())
+            self._counted[launch_id] = self._counted.get(launch_id, 0) + 1
+        for line in lines[self._stored.get(launch_id, 0) :]:
+            if seen := _observation(line, launch_id):
+                self._keep(seen)
+            self._stored[launch_id] = self._stored.get(launch_id, 0) + 1
+
+    def forget(self, launch_id: str) -> None:
+        """No more will come of this launch."""
+        self._counted.pop(launch_id, None)
+        self._stored.pop(launch_id, None)
+
+    def _keep(self, seen: Observation) -> None:
+        try:
+            self._store.add([seen])
+        except InputError as error:
+            LOG.error("an observation of the launch %s is no good: %s", seen.launch_id, error)
+
+
+def _lines(folder: LaunchFolder) -> list[bytes]:
+    """Whole lines; one that is being written comes later."""
+    try:
+        return (folder.path / OBSERVATIONS).read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return []
+
+
+def _observation(line: bytes, launch_id: str) -> Observation | None:
+    try:
+        return parse(Observation, line)
+    except ValueError as error:
+        LOG.error("an observation of the launch %s cannot be read: %s", launch_id, error)
+        return None

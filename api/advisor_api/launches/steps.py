@@ -1,0 +1,160 @@
+"""The steps of a launch: a row of the database, a folder of its host, a supervisor; all may block.
+
+Each can be done again without harm: the row holds its GPU, the folder is there whole or not at all,
+and of several supervisors one claims the folder. So whoever is killed in between, the keeper of any
+service on this host goes on from where it stopped (advisor_api/launches/keeper.py).
+"""
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+from advisor.core.gpu import Gpu
+from advisor.errors import BusyError, UnsafeFileError
+from advisor.formats.typed_json import parse
+from advisor.launch.records.board import Board
+from advisor.launch.records.folder import LaunchFolder, create_folder, dumps, now
+from advisor.launch.records.spec import LaunchSpec
+from advisor.launch.records.status import OVER, LaunchStatus, State
+from advisor.launch.start.spawn import spawn_supervisor
+from advisor.settings import Settings
+from advisor_api.http.errors import LOG
+from advisor_api.launches.view import first_status, fresh, kept
+from advisor_data.service.state import LaunchRow, ServiceState
+from advisor_profiling import SUPERVISOR
+
+HOST = socket.gethostname()
+"""Where launches run; in a container it changes with each start."""
+
+
+def launches_folder(settings: Settings) -> Path:
+    """Where the folders of all launches of this host are."""
+    return settings.home / "launches"
+
+
+def is_ours(row: LaunchRow, home: str) -> bool:
+    """Whether the service of this home looks after a launch, and no other one."""
+    return row.host == HOST if row.home is None else row.home == home
+
+
+def new_row(
+    spec: LaunchSpec, gpu: Gpu, home: str, hashed: str, key: str | None = None
+) -> LaunchRow:
+    """The row of a launch that is about to begin.
+
+    Args:
+        spec: What is wanted.
+        gpu: Where.
+        home: Name of the home of this service.
+        hashed: Of the request (`request_hash`).
+        key: The idempotency key that came with it.
+    """
+    at = now()
+    status = first_status(spec, at, gpu)
+    return LaunchRow(
+        launch_id=spec.launch_id,
+        host=HOST,
+        gpu=gpu.uuid,
+        gpu_uuid=gpu.uuid,
+        state=status.state,
+        spec=dumps(spec).decode(),
+        status=dumps(status).decode(),
+        asked_by=spec.asked_by,
+        idempotency_key=key,
+        request_hash=hashed,
+        created_at=at,
+        updated_at=at,
+        home=home,
+    )
+
+
+def begin(row: LaunchRow, state: ServiceState, settings: Settings) -> None:
+    """Make the folder of a launch and start its supervisor, if it is not over; again does no harm.
+
+    Raises:
+        OSError: the folder cannot be written; the launch is failed.
+        StoreError: nor could that be kept; the keeper tries again.
+        UnsafeFileError: others could have a hand in the folder; the launch is failed.
+    """
+    if row.state in OVER:
+        return
+    try:
+        folder = folder_of(row, settings)
+    except OSError as error:
+        fail(row, state, "system", f"the folder of the launch cannot be written: {error.strerror}")
+        raise
+    except UnsafeFileError as error:
+        fail(row, state, error.code, str(error))
+        raise
+    if folder.claimed():
+        return
+    try:
+        spawn_supervisor(folder, settings, SUPERVISOR)
+    except OSError as error:
+        # It was accepted: the keeper tries again.
+        LOG.error("the supervisor of %s cannot be started: %s", row.launch_id, error)
+
+
+def folder_of(row: LaunchRow, settings: Settings) -> LaunchFolder:
+    """The folder of a launch of this host, made where it is not there.
+
+    Raises:
+        OSError: it cannot be written.
+        ValueError: the row is of another version of advisor.
+    """
+    return create_folder(launches_folder(settings), parse(LaunchSpec, row.spec.encode()))
+
+
+def fail(row: LaunchRow, state: ServiceState, code: str, cause: str) -> None:
+    """Keep that a launch has failed.
+
+    Raises:
+        StoreError: it could not be kept.
+    """
+    at = now()
+    status = replace(kept(row), state="failed", code=code, cause=cause, updated_at=at, ended_at=at)
+    state.update_launch(row.launch_id, status.state, dumps(status).decode())
+
+
+def close_unclaimed(
+    folder: LaunchFolder, state: State, code: str | None = None, cause: str = ""
+) -> None:
+    """End a launch whose supervisor has not begun, so that none can begin any more.
+
+    One that begins at the same moment goes on; it sees a request to stop.
+
+    Raises:
+        InputError: its spec cannot be read.
+        OSError: the folder cannot be written.
+    """
+    try:
+        with folder.supervising():
+            board = Board(folder, folder.read_spec())
+            if code:
+                board.blame(code, cause)
+            board.close(state)
+    except BusyError:
+        return
+
+
+def keep_status(row: LaunchRow, status: LaunchStatus, state: ServiceState) -> None:
+    """Keep where a launch stands, where that is news.
+
+    Raises:
+        StoreError: it could not be kept.
+    """
+    text = dumps(status).decode()
+    if row.state not in OVER and row.status != text:
+        state.update_launch(row.launch_id, status.state, text)
+
+
+def let_go(state: ServiceState, settings: Settings, home: str) -> None:
+    """Let go of the GPUs of this home whose launches have ended since the keeper last looked.
+
+    Raises:
+        StoreError: the database does not answer.
+    """
+    for row in state.launches(host=HOST, home=home, active_only=True):
+        folder = LaunchFolder(launches_folder(settings) / row.launch_id)
+        if folder.claimed() and (status := fresh(folder)).over:
+            keep_status(row, status, state)

@@ -1,0 +1,129 @@
+"""What `/metrics` shows of the launches of this host, made of their folders.
+
+Everything is counted from the folders that are there, so a restart neither loses nor repeats
+anything, and several services on one host show the same numbers.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import get_args
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from advisor.core.interval import Interval
+from advisor.core.observations import Observation
+from advisor.launch.monitor.account import SETTLE_S
+from advisor.launch.monitor.drift import JUDGE_S, is_far
+from advisor.launch.records.spec import Forecast, LaunchSpec
+from advisor.launch.records.status import LaunchStatus, State
+
+_QUANTITIES = ("rate", "power", "work_per_joule")
+
+
+class Tally(Collector):
+    """Launches by state, work per joule of those that run, and forecasts that were missed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._states = dict[str, State]()
+        self._running = dict[str, LaunchStatus]()
+        self._judged, self._missed = Counter[str](), Counter[str]()
+        self._whole = False
+
+    def whole(self) -> None:
+        """Everything that was there has been counted; a part of it would look like new events."""
+        self._whole = True
+
+    def stands(self, status: LaunchStatus) -> None:
+        """Take note of where a launch stands."""
+        with self._lock:
+            self._states[status.launch_id] = status.state
+            if status.state == "running":
+                self._running[status.launch_id] = status
+            else:
+                self._running.pop(status.launch_id, None)
+
+    def judge(self, seen: Observation, spec: LaunchSpec) -> None:
+        """Hold what a pair did against what was expected of it; to be told once of each pair."""
+        forecast = _forecast_of(seen, spec)
+        if forecast is None or seen.overlap_s < SETTLE_S + JUDGE_S:
+            return
+        with self._lock:
+            for quantity, observed, expected in _compared(seen, forecast):
+                self._judged[quantity] += 1
+                self._missed[quantity] += is_far(observed, expected)
+
+    def collect(self) -> Iterator[Metric]:
+        """What prometheus_client asks for."""
+        with self._lock:
+            states = Counter[str](self._states.values())
+            running = list(self._running.values())
+            judged, missed = Counter(self._judged), Counter(self._missed)
+        counted = get_args(State) if self._whole else ()
+        yield _gauge("launches", "Launches of this host", "state", {
+            state: float(states[state]) for state in counted
+        })  # fmt: skip
+        yield _gauge("observed_work_per_joule", _WORTH, "gpu", {
+            one.gpu_uuid: one.work_per_joule for one in running
+        })  # fmt: skip
+        yield _gauge("predicted_work_per_joule", f"{_WORTH}, as forecast", "gpu", {
+            one.gpu_uuid: one.forecast and one.forecast.work_per_joule.value for one in running
+        })  # fmt: skip
+        yield _gauge("observed_energy_saved", _SAVED, "gpu", {
+            one.gpu_uuid: one.energy_saved for one in running
+        })  # fmt: skip
+        yield _gauge("predicted_energy_saved", f"{_SAVED}, as forecast", "gpu", {
+            one.gpu_uuid: _predicted_saved(one) for one in running
+        })  # fmt: skip
+        quantities = _QUANTITIES if self._whole else ()
+        for name, text, counts in (
+            ("judged", "Forecasts of pairs that have ended", judged),
+            ("missed", "Those that were far off", missed),
+        ):
+            family = CounterMetricFamily(f"advisor_forecasts_{name}", text, labels=("quantity",))
+            for quantity in quantities:
+                family.add_metric((quantity,), counts[quantity])
+            yield family
+
+
+_WORTH = "Sum of relative speeds per watt of the launch that runs on a GPU, 1/J"
+
+_SAVED = "Energy saved for the same work by the launch on a GPU, against one after the other, part"
+
+
+def _predicted_saved(one: LaunchStatus) -> float | None:
+    return one.forecast and one.forecast.energy_saved and one.forecast.energy_saved.value
+
+
+def _gauge(
+    name: str, text: str, label: str, values: dict[str, float] | dict[str | None, float | None]
+) -> Metric:
+    family = GaugeMetricFamily(f"advisor_{name}", text, labels=(label,))
+    for of, value in values.items():
+        if of is not None and value is not None:
+            family.add_metric((of,), value)
+    return family
+
+
+def _forecast_of(seen: Observation, spec: LaunchSpec) -> Forecast | None:
+    """The forecast that the observation was made beside; its jobs may stand the other way round."""
+    for pair in spec.pairs:
+        names = tuple(sorted((pair.job_a.name, pair.job_b.name)))
+        expected = pair.forecast and pair.forecast.work_per_joule.value
+        if names == seen.pair and expected == seen.predicted_work_per_joule:
+            return pair.forecast
+    return None
+
+
+def _compared(seen: Observation, forecast: Forecast) -> Iterator[tuple[str, float, Interval]]:
+    rates = {interval.value: interval for interval in (forecast.rate_a, forecast.rate_b)}
+    for quantity, observed, expected in (
+        ("rate", seen.rate_a, rates.get(seen.predicted_rate_a or 0.0)),
+        ("rate", seen.rate_b, rates.get(seen.predicted_rate_b or 0.0)),
+        ("power", seen.power_w, forecast.power_w),
+        ("work_per_joule", seen.work_per_joule, forecast.work_per_joule),
+    ):
+        if observed is not None and expected is not None:
+            yield quantity, observed, expected

@@ -1,0 +1,99 @@
+"""What is shown of a launch: to those who may launch all of it, to readers nothing that jobs wrote.
+
+What a job writes may hold secrets and paths, and so may an error of the system. A reader gets the
+code; warnings with addresses and paths taken out of them; and of causes only that there is one.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from advisor.core.gpu import Gpu
+from advisor.errors import InputError
+from advisor.formats.typed_json import parse, to_plain
+from advisor.launch.records.board import waiting
+from advisor.launch.records.folder import LaunchFolder
+from advisor.launch.records.spec import LaunchSpec
+from advisor.launch.records.status import JobStatus, LaunchStatus, State
+from advisor_api.http.access import Caller
+from advisor_data.service.state import LaunchRow
+
+HIDDEN = "told to tokens with the scope launch"
+
+# Rates as images/s and splits as 30/70 have something before the slash.
+_PLACE = re.compile(r"[\w+.-]+:/+[^\s;,]*|(?<![\w/])~?/[^\s;:,]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchView(LaunchStatus):
+    """A launch at one moment, as the service tells it.
+
+    Attributes:
+        host: Name of the host on which it runs; only a service there can stop it.
+    """
+
+    host: str
+
+
+def first_status(spec: LaunchSpec, updated_at: str, gpu: Gpu | None = None) -> LaunchStatus:
+    """Where a launch stands before a supervisor has begun.
+
+    Args:
+        spec: What is wanted.
+        updated_at: This moment, ISO 8601, UTC.
+        gpu: Where, if that is known.
+    """
+    first = spec.pairs[0]
+    return LaunchStatus(
+        launch_id=spec.launch_id,
+        state="accepted",
+        updated_at=updated_at,
+        gpu_uuid=gpu and gpu.uuid,
+        gpu_model=gpu and gpu.model,
+        pairs=len(spec.pairs),
+        way=first.way,
+        jobs=waiting(first),
+        forecast=first.forecast,
+        warnings=spec.notes,
+    )
+
+
+def fresh(folder: LaunchFolder) -> LaunchStatus:
+    """Where a launch of this host stands now, its jobs named from the first moment on."""
+    status = folder.read_status()
+    if status.jobs:
+        return status
+    try:
+        first = first_status(folder.read_spec(), status.updated_at)
+    except InputError:
+        return status
+    return replace(first, state=status.state, code=status.code, cause=status.cause)
+
+
+def kept(row: LaunchRow) -> LaunchStatus:
+    """The last status that the database has."""
+    try:
+        return parse(LaunchStatus, row.status.encode())
+    except ValueError:
+        # Of another version of advisor: what is a column of its own is still known.
+        state = cast("State", row.state)
+        return LaunchStatus(launch_id=row.launch_id, state=state, updated_at=row.updated_at)
+
+
+def shown(status: LaunchStatus, host: str, caller: Caller) -> dict[str, Any]:
+    """The JSON of a launch for a caller."""
+    told = status if "launch" in caller.scopes else _for_reader(status)
+    return {**to_plain(told), "host": host}
+
+
+def _for_reader(status: LaunchStatus) -> LaunchStatus:
+    return replace(
+        status,
+        cause=status.cause and HIDDEN,
+        jobs=tuple(map(_job_for_reader, status.jobs)),
+        warnings=tuple(_PLACE.sub("…", text) for text in status.warnings),
+    )
+
+
+def _job_for_reader(job: JobStatus) -> JobStatus:
+    return replace(job, error=job.error and HIDDEN)

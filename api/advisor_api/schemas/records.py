@@ -1,0 +1,162 @@
+"""Points and observations as requests bring them: every column typed, bounded and described."""
+
+import dataclasses
+from typing import Annotated, Any, Literal, TypeAlias, cast, get_args
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    Tag,
+    create_model,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, core_schema
+
+from advisor.core.observations import OBSERVATION_WORDS, Observation, Record
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.results import Verdict
+from advisor.errors import InputError
+from advisor.formats.rows import column_types, from_row
+from advisor_api.schemas.requests import LAUNCH_ID, NAME, PRINTABLE, Strict
+
+MOST_POINTS = 1000
+"""Records of one request, about what the longest body holds."""
+
+_PATTERNS = {
+    **dict.fromkeys(("job", "job_a", "job_b"), NAME),
+    **dict.fromkeys(("gpu_model", "gpu_uuid"), PRINTABLE),
+    "launch_id": LAUNCH_ID,
+}
+_VERDICTS = {"results", "results_a", "results_b"}
+_SHARES = {"share_percent", "share_a_percent", "share_b_percent"}
+_LARGEST_INTEGER = 2**31 - 1
+_LONGEST_TEXT = 500
+_MOST_FLAGS = 32
+
+_LINE = r"^[^\u0000-\u001f\u007f-\u00a0\u00ad\u2028\u2029]+$"
+"""A line of text; advisor.formats.rows refuses what else cannot be printed, which no pattern can
+say."""
+
+_MOST_COLUMNS = 100
+
+
+class _As:
+    """Makes a record of an object that has its columns."""
+
+    def __init__(self, kind: type[Record]) -> None:
+        self._kind = kind
+        self._columns = _columns(kind)
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        columns = handler.generate_schema(self._columns)
+        record = core_schema.no_info_after_validator_function(self._record, columns)
+        return core_schema.no_info_before_validator_function(_few_columns, record)
+
+    def _record(self, row: BaseModel) -> Record:
+        try:
+            return from_row(self._kind, row.model_dump(exclude_none=True))
+        except InputError as error:
+            raise ValueError(str(error)) from error
+
+
+def _few_columns(row: Any) -> Any:
+    """Each unknown column would be a fault of its own."""
+    if isinstance(row, dict) and len(cast("dict[Any, Any]", row)) > _MOST_COLUMNS:
+        raise ValueError(f"it has more than {_MOST_COLUMNS} columns")
+    return cast("Any", row)
+
+
+def _columns(kind: type[Record]) -> type[BaseModel]:
+    # The two bundles of keyword arguments are made from data, which no checker can follow.
+    make = cast("Any", create_model)
+    fields = {
+        field.name: _field(kind, field, *column_types(kind)[field.name])
+        for field in dataclasses.fields(kind)
+    }
+    doc = (kind.__doc__ or "").splitlines()[0]
+    return make(kind.__name__, __base__=Strict, __doc__=doc, **fields)
+
+
+def _field(
+    kind: type[Record], column: dataclasses.Field[Any], value: type, optional: bool
+) -> tuple[Any, FieldInfo]:
+    meaning, unit = column.metadata["meaning"], column.metadata["unit"]
+    described: Any = {"description": f"{meaning}, {unit}" if unit else meaning}
+    hint = _hint(kind, column.name, value)
+    if column.default is dataclasses.MISSING:
+        return hint, Field(**described)
+    default = list(column.default) if value is tuple else column.default
+    return (hint | None if optional else hint), Field(default, **described)
+
+
+def _hint(kind: type[Record], name: str, value: type) -> Any:
+    """The type of a column's values with their bounds; advisor.formats.rows checks what is left."""
+    if kind is Observation and name in OBSERVATION_WORDS:
+        return Literal[OBSERVATION_WORDS[name]]
+    if name in _PATTERNS:
+        return Annotated[str, Field(pattern=_PATTERNS[name])]
+    if name in _VERDICTS:
+        return Literal[get_args(Verdict)]
+    if name == "started_at":
+        more: Any = {"format": "date-time"}
+        return Annotated[str, Field(min_length=1, max_length=40, json_schema_extra=more)]
+    if name in _SHARES:
+        return Annotated[float, Field(gt=0, le=100)]
+    return _HINTS[value] if not name.endswith("_c") else float
+
+
+_HINTS: dict[type, Any] = {
+    str: Annotated[str, Field(pattern=_LINE, min_length=1, max_length=_LONGEST_TEXT)],
+    float: Annotated[float, Field(ge=0)],
+    int: Annotated[int, Field(ge=0, le=_LARGEST_INTEGER)],
+    bool: bool,
+    tuple: Annotated[
+        list[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,100}$")]],
+        Field(max_length=_MOST_FLAGS, fail_fast=True),
+    ],
+}
+
+
+def _kind(row: object) -> str:
+    return "pair" if isinstance(row, dict) and "job_a" in row else "solo"
+
+
+SoloRow: TypeAlias = Annotated[SoloPoint, _As(SoloPoint)]
+PairRow: TypeAlias = Annotated[PairPoint, _As(PairPoint)]
+ObservationRow: TypeAlias = Annotated[Observation, _As(Observation)]
+PointRow: TypeAlias = Annotated[
+    Annotated[SoloPoint, _As(SoloPoint), Tag("solo")]
+    | Annotated[PairPoint, _As(PairPoint), Tag("pair")],
+    Discriminator(_kind),
+]
+
+
+class ProfileRequest(Strict):
+    """All solo points that a job is to have on one GPU model."""
+
+    points: Annotated[list[SoloRow], Field(min_length=2, max_length=MOST_POINTS, fail_fast=True)]
+
+
+class PointsRequest(Strict):
+    """Measured points of both kinds; an object with `job_a` is a pair point."""
+
+    points: Annotated[list[PointRow], Field(min_length=1, max_length=MOST_POINTS, fail_fast=True)]
+
+
+class ObservationsRequest(Strict):
+    """What launched pairs really did."""
+
+    observations: Annotated[
+        list[ObservationRow], Field(min_length=1, max_length=MOST_POINTS, fail_fast=True)
+    ]
+
+
+class Rows(BaseModel):
+    """Base of answers that hold rows."""
+
+    model_config = ConfigDict(extra="forbid")

@@ -1,0 +1,119 @@
+"""What one process of the service has open, and how routes come by it."""
+
+import asyncio
+import threading
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias, cast
+
+from fastapi import Depends, Request
+
+from advisor.errors import AdvisorError
+from advisor.runtime.host.service_lock import serving_home
+from advisor.settings import Settings
+from advisor_api.engine.engine import Engine
+from advisor_api.engine.metrics import Metrics
+from advisor_api.http.errors import LOG
+from advisor_api.http.options import ServeOptions
+from advisor_api.http.tokens import TokenCache
+from advisor_api.service.readiness import Readiness
+from advisor_data import Store, open_store
+from advisor_data.service.backup import check_database
+from advisor_data.service.state import ServiceState, open_service_state
+from advisor_models.registry import Registry
+
+_PAGES_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Service:
+    """What a process of the service has open; safe for several threads.
+
+    Attributes:
+        settings: What the environment says.
+        options: What the command line says.
+        home: Name of its home, by which its launches are told from those of other services.
+        store: Solo points, pair points and observations.
+        state: Tokens, launches and the audit log, in the same database.
+        registry: The models of this host.
+        engine: Answers recommendations; keeps profiles and the model in memory.
+        tokens: Whose tokens were good a moment ago.
+        readiness: Whether it can answer.
+        metrics: What `/metrics` shows; routes count in it.
+    """
+
+    settings: Settings
+    options: ServeOptions
+    home: str
+    store: Store
+    state: ServiceState
+    registry: Registry
+    engine: Engine
+    tokens: TokenCache
+    readiness: Readiness
+    metrics: Metrics
+
+
+@contextmanager
+def open_service(settings: Settings, options: ServeOptions, metrics: Metrics) -> Generator[Service]:
+    """The service with its database open.
+
+    Raises:
+        BusyError: another service has the home.
+        InputError: the address of the database is none.
+        StoreError: the database cannot be used, or its schema is not the one of this version.
+        UnsafeFileError: the home or the file of the database belongs to another user, or cannot be
+            closed to others.
+    """
+    with ExitStack() as stack:
+        home = stack.enter_context(serving_home(settings.home))
+        store = stack.enter_context(open_store(settings.database_url, settings.home))
+        state = stack.enter_context(open_service_state(settings.database_url, settings.home))
+        registry = Registry(settings.home / "models")
+        engine = Engine(settings, store, registry, state.change_count)
+        stack.enter_context(metrics.of_engine(engine))
+        stack.enter_context(_checking_pages(settings))
+        yield Service(
+            settings=settings,
+            options=options,
+            home=home,
+            store=store,
+            state=state,
+            registry=registry,
+            engine=engine,
+            tokens=TokenCache(state.find_tokens),
+            readiness=Readiness(
+                database=lambda: asyncio.to_thread(state.change_count), model=engine.manifest
+            ),
+            metrics=metrics,
+        )
+
+
+@contextmanager
+def _checking_pages(settings: Settings) -> Generator[None]:
+    """Look at all pages of the database meanwhile; the log says what is damaged.
+
+    Nobody waits for it: of a large database it takes seconds, and most of it may well be good.
+    """
+    thread = threading.Thread(target=_check_pages, args=(settings,), daemon=True, name="pages")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join(_PAGES_S)
+
+
+def _check_pages(settings: Settings) -> None:
+    try:
+        check_database(settings.database_url, settings.home)
+    except AdvisorError as error:
+        LOG.error("%s", error)
+
+
+async def _service(request: Request) -> Service:
+    return cast("Service", request.app.state.service)
+
+
+ServiceOf: TypeAlias = Annotated[Service, Depends(_service)]
+"""The parameter of a route that needs the service."""

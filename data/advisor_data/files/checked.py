@@ -1,0 +1,60 @@
+"""What checks of counts of units found, as those who choose counts need it."""
+
+from pathlib import Path
+from typing import TypeAlias
+
+from advisor.errors import StoreError
+from advisor.validity.checks import CHECKS_FOLDER, check_for, wrong_elsewhere
+from advisor.validity.safe_counts import CheckedCounts
+from advisor_data.files.count_checks import known_checks
+
+ChecksStamp: TypeAlias = tuple[tuple[str, int, int], ...]
+"""Name, time of change and size of each file of a check."""
+
+
+def checked_counts(
+    home: Path, gpu_model: str, units_total: int | None = None
+) -> CheckedCounts | None:
+    """What the check of a GPU model found; None where there was none.
+
+    Counts at which other models of as many SMs were wrong count as wrong here too, in operations
+    that were not tried here (`advisor.validity.checks.wrong_elsewhere`).
+
+    Args:
+        home: Where this host keeps what it knows.
+        gpu_model: As its driver names it.
+        units_total: SMs of the GPU, where they are known: a check of another number is none of it.
+
+    Raises:
+        StoreError: a file of a check cannot be read, so nobody knows which counts are unsafe.
+    """
+    known = known_checks(home)
+    found = check_for(gpu_model, known)
+    if found is None or units_total not in (None, found.units_total):
+        return None
+    return CheckedCounts(
+        gpu_model=found.gpu_model,
+        units_total=found.units_total,
+        checked=frozenset(found.checked),
+        wrong={**wrong_elsewhere(gpu_model, known), **found.wrong},
+    )
+
+
+def checks_stamp(home: Path) -> ChecksStamp:
+    """What differs after a check by any process; costs no reading.
+
+    Raises:
+        StoreError: the folder cannot be looked at.
+    """
+    try:
+        return tuple(
+            (path.name, (found := path.stat()).st_mtime_ns, found.st_size) for path in _files(home)
+        )
+    except OSError as error:
+        raise StoreError(
+            f"{home / CHECKS_FOLDER} cannot be read", why=error.strerror or str(error)
+        ) from error
+
+
+def _files(home: Path) -> list[Path]:
+    return sorted((home / CHECKS_FOLDER).glob("*.json"))

@@ -1,0 +1,1 @@
+"""What a service keeps beside points: tokens, launches, the audit log, copies."""

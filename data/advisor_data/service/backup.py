@@ -1,0 +1,238 @@
+"""Copies of an SQLite database while others use it, and back again; all of it or nothing."""
+
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import Engine, make_url, update
+
+from advisor.errors import InputError, StoreError
+from advisor_data.store.schema import schema_state
+from advisor_data.store.sql_engine import address, make_engine, migrate, sqlite_path, store_errors
+from advisor_data.store.store import FILES_PREFIX, default_url
+from advisor_data.store.tables import VERSION_TABLE, changes
+
+_PATIENCE_S = 30.0
+"""How long a copy waits for another writer."""
+
+
+def back_up(url: str | None, home: Path, file: Path) -> int:
+    """Copy the database into one file, as it is at one moment; others go on reading and writing.
+
+    What stood at `file` is replaced when the copy is whole, checked and on disk, not before. The
+    schema is copied as it is, so this can come before an upgrade.
+
+    Args:
+        url: As for `advisor_data.open_store`.
+        home: As for `advisor_data.open_store`.
+        file: The copy; only its owner may read it.
+
+    Returns:
+        Size of the copy, bytes.
+
+    Raises:
+        InputError: the store is no SQLite file, not there, or `file` itself.
+        StoreError: the copy could not be made; what stood at `file` is unchanged.
+    """
+    engine, source = _sqlite_file(url, home)
+    if not _has_content(source):
+        raise InputError(f"there is no database at {source}")
+    if file.exists() and file.samefile(source):
+        raise InputError(f"{file} is the database itself", fix="give another name")
+    with _errors(file), _folder_beside(file) as folder:
+        draft = folder / "copy.db"
+        with _raw(engine) as database, closing(_connect(draft)) as copy:
+            _copy(database, copy)
+            # In write-ahead mode it could not be read from a medium that cannot be written.
+            copy.execute("PRAGMA journal_mode=DELETE")
+            _check_whole(copy, source)
+        draft.chmod(0o600)  # it names tokens, and who did what
+        draft.replace(file)
+        _sync(file.parent)
+        return file.stat().st_size
+
+
+def restore(url: str | None, home: Path, file: Path, *, overwrite: bool = False) -> None:
+    """Make the database what a copy says; it is the old or the new one, never something between.
+
+    Servers that use it go on with the new content, and notice it. A copy of an older schema is
+    raised on the way.
+
+    Args:
+        url: As for `advisor_data.open_store`.
+        home: As for `advisor_data.open_store`.
+        file: From `back_up`; it is only read.
+        overwrite: Also where there is a database already: all that is in it goes.
+
+    Raises:
+        InputError: the store is no SQLite file; there is a database already; `file` is no copy.
+        StoreError: the copy is damaged or of a newer version, or could not be brought in; the
+            database is unchanged.
+    """
+    engine, target = _sqlite_file(url, home)
+    if _has_content(target) and not overwrite:
+        raise InputError(
+            f"there is a database at {target} already",
+            why="a restore would put the copy in its place",
+            fix="keep it first: advisor data backup FILE; then restore with --overwrite",
+        )
+    if not file.is_file():
+        raise InputError(f"there is no file {file}")
+    with _errors(target), _folder_beside(target) as folder:
+        draft = folder / "copy.db"
+        _take(file, draft)
+        _make_current(file, draft)
+        with closing(_connect(draft)) as copy, _raw(engine) as database:
+            _copy(copy, database)
+
+
+def check_database(url: str | None, home: Path) -> bool:
+    """Look at every page of the database, as far as SQLite can tell a good one from a bad one.
+
+    Args:
+        url: As for `advisor_data.open_store`.
+        home: As for `advisor_data.open_store`.
+
+    Returns:
+        Whether there was an SQLite file to look at; a server has checks of its own.
+
+    Raises:
+        StoreError: it is damaged, or cannot be read.
+    """
+    url = url or default_url(home)
+    if url.startswith(FILES_PREFIX) or make_url(url).get_backend_name() != "sqlite":
+        return False
+    engine, file = _sqlite_file(url, home)
+    if not _has_content(file):
+        return False
+    with store_errors(engine.url), _raw(engine) as database:
+        try:
+            _check_whole(database, file)
+        except sqlite3.DatabaseError as error:
+            raise _damaged(file, str(error)) from error
+    return True
+
+
+def _sqlite_file(url: str | None, home: Path) -> tuple[Engine, Path]:
+    """Connections to the database, and its file."""
+    url = url or default_url(home)
+    if url.startswith(FILES_PREFIX):
+        raise InputError(f"{url} is a folder of files, no database", fix="copy the folder: cp -a")
+    engine = make_engine(url)
+    if engine.dialect.name != "sqlite" or not engine.url.database:
+        raise InputError(
+            f"{address(engine.url)} is no SQLite file",
+            fix="for PostgreSQL: pg_dump and pg_restore, as in docs/state.md",
+        )
+    return engine, sqlite_path(engine.url)
+
+
+def _has_content(file: Path) -> bool:
+    return file.exists() and file.stat().st_size > 0
+
+
+def _take(file: Path, draft: Path) -> None:
+    """A copy of the copy, to check and to raise; with all of it, should it be a live database."""
+    with closing(_connect(draft)) as ours:
+        try:
+            uri = f"file:{quote(str(file))}?mode=ro"
+            with closing(sqlite3.connect(uri, timeout=_PATIENCE_S, uri=True)) as given:
+                _copy(given, ours)
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f"{file} cannot be read as a database", why=str(error)) from error
+        _check_whole(ours, file)
+        named = "SELECT count(*) FROM sqlite_master WHERE name = ?"
+        if not ours.execute(named, [VERSION_TABLE]).fetchone()[0]:
+            raise InputError(f"{file} is no copy of a database of advisor")
+
+
+def _make_current(file: Path, draft: Path) -> None:
+    engine = make_engine(f"sqlite:///{draft}")
+    try:
+        with store_errors(engine.url), engine.connect() as connection:
+            if schema_state(connection) == "newer":
+                raise StoreError(
+                    f"{file} was made by a newer version of advisor",
+                    fix="upgrade advisor: pip install --upgrade sm-advisor",
+                )
+        migrate(f"sqlite:///{draft}")
+        with store_errors(engine.url), engine.begin() as connection:
+            # Above all counts there were, so that servers see a change: it grows by one a write.
+            connection.execute(update(changes).values(count=time.time_ns() // 1000))
+    finally:
+        engine.dispose()
+
+
+def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
+    """All pages in one step: a writer in between would make it begin anew, again and again."""
+    deadline = time.monotonic() + _PATIENCE_S
+
+    def give_up(status: int, _remaining: int, _total: int) -> None:
+        waits = status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+        if waits and time.monotonic() > deadline:
+            raise sqlite3.OperationalError("database is locked")
+
+    source.backup(target, pages=-1, progress=give_up)
+
+
+def _check_whole(connection: sqlite3.Connection, name: Path) -> None:
+    if (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        raise _damaged(name, found)
+
+
+def _damaged(name: Path, found: str) -> StoreError:
+    return StoreError(
+        f"{name} is damaged",
+        why=" ".join(found.split()),
+        fix="keep a copy of it, and restore the last backup: advisor data restore FILE --overwrite",
+    )
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    return sqlite3.connect(file, timeout=_PATIENCE_S)
+
+
+@contextmanager
+def _raw(engine: Engine) -> Generator[sqlite3.Connection]:
+    """One connection of the driver, made as all others of the database are."""
+    try:
+        with store_errors(engine.url):
+            pooled = engine.raw_connection()
+        with closing(pooled):
+            connection = pooled.driver_connection
+            assert isinstance(connection, sqlite3.Connection)
+            yield connection
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def _folder_beside(file: Path) -> Generator[Path]:
+    """A folder for drafts on the same disk; nobody else may read what is in it."""
+    with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent) as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def _errors(file: Path) -> Generator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(
+            f"the copy to {file} could not be made",
+            why=error.strerror or str(error) if isinstance(error, OSError) else str(error),
+            fix="free space, wait for other writers, or give another place; nothing was changed",
+        ) from error
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

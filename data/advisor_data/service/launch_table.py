@@ -1,0 +1,160 @@
+"""Launches in the database: one at a time for each GPU, and none twice for one request."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Boolean, ColumnElement, Connection, RowMapping, literal_column, or_, select
+from sqlalchemy import update as sql_update
+
+from advisor.errors import BusyError, IdempotencyError, InputError
+from advisor.launch.records.folder import now
+from advisor_data.store.sql_engine import insert_new
+from advisor_data.store.tables import NOT_OVER, launches
+
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRow:
+    """One launch.
+
+    Attributes:
+        launch_id: From advisor.launch.records.folder.new_launch_id, so that ids sort by time.
+        host: Name of the host whose GPU it is.
+        gpu: As in the spec: index or UUID; `gpu_uuid` where that is known.
+        state: One of advisor.launch.records.status.State.
+        spec: advisor.launch.records.spec.LaunchSpec as JSON text.
+        status: advisor.launch.records.status.LaunchStatus as JSON text.
+        asked_by: Name of the token.
+        idempotency_key: What the asker sent, so that asking again does not launch again.
+        request_hash: Of what was asked for under that key.
+        created_at: ISO 8601, UTC; `updated_at` too.
+        home: Name of the home whose service looks after it; None: it is of an older version, and
+            the services of its host do.
+    """
+
+    launch_id: str
+    host: str
+    gpu: str
+    gpu_uuid: str | None = None
+    state: str
+    spec: str
+    status: str
+    asked_by: str
+    idempotency_key: str | None = None
+    request_hash: str
+    created_at: str
+    updated_at: str
+    home: str | None = None
+
+
+def insert(connection: Connection, row: LaunchRow) -> LaunchRow:
+    """Keep a launch, or find the one that was asked for by the same key.
+
+    Raises:
+        BusyError: another launch holds its GPU.
+        IdempotencyError: the key was used for something else.
+        InputError: its id is taken.
+    """
+    for _ in range(_TRIES):
+        # Written first and explained afterwards: looking first would let two of them in.
+        if connection.execute(insert_new(connection, launches), [_values(row)]).rowcount:
+            return row
+        if earlier := asked_before(connection, row.asked_by, row.idempotency_key, row.request_hash):
+            return earlier
+        _refuse_busy(connection, row)
+        if find(connection, row.launch_id):
+            raise InputError(f"there is a launch {row.launch_id} already")
+        # Who held the GPU has let go since.
+    raise BusyError(
+        f"GPU {row.gpu} of {row.host} is taken and let go all the time", fix="ask again"
+    )
+
+
+def update(connection: Connection, launch_id: str, state: str, status: str) -> bool:
+    """Keep where a launch stands; False where it is over, or not there."""
+    change = sql_update(launches).where(launches.c.launch_id == launch_id, _active())
+    values = {"state": state, "status": status, "updated_at": now()}
+    return connection.execute(change.values(values)).rowcount == 1
+
+
+def find(connection: Connection, launch_id: str) -> LaunchRow | None:
+    """The launch of that id."""
+    if not launch_id.isprintable():  # PostgreSQL takes no NUL, and no id has one
+        return None
+    return _first(connection, launches.c.launch_id == launch_id)
+
+
+def asked_before(
+    connection: Connection, asked_by: str, idempotency_key: str | None, request_hash: str
+) -> LaunchRow | None:
+    """The launch that was asked for by this key.
+
+    Raises:
+        IdempotencyError: the key was used for something else.
+    """
+    if idempotency_key is None:
+        return None
+    same_key = launches.c.idempotency_key == idempotency_key
+    earlier = _first(connection, launches.c.asked_by == asked_by, same_key)
+    if earlier and earlier.request_hash != request_hash:
+        raise IdempotencyError(
+            "the idempotency key was used for another request",
+            why=f"the launch {earlier.launch_id} was asked for with it",
+            fix="send a new key with a new request",
+        )
+    return earlier
+
+
+def read(
+    connection: Connection,
+    host: str | None,
+    home: str | None,
+    active_only: bool,
+    limit: int,
+    before: str | None,
+) -> list[LaunchRow]:
+    """Launches by id, the last first."""
+    matches: list[ColumnElement[bool]] = []
+    of_host = launches.c.host == host
+    if home is not None:
+        matches.append(or_(launches.c.home == home, launches.c.home.is_(None) & of_host))
+    elif host is not None:
+        matches.append(of_host)
+    if active_only:
+        matches.append(_active())
+    if before is not None:
+        matches.append(launches.c.launch_id < before)
+    wanted = select(launches).where(*matches).order_by(launches.c.launch_id.desc()).limit(limit)
+    return [_row(found) for found in connection.execute(wanted).mappings()]
+
+
+def _refuse_busy(connection: Connection, row: LaunchRow) -> None:
+    same_gpu = launches.c.gpu == row.gpu
+    if row.gpu_uuid is not None:
+        same_gpu = or_(same_gpu, launches.c.gpu_uuid == row.gpu_uuid)
+    holder = _first(connection, launches.c.host == row.host, same_gpu, _active())
+    if holder:
+        raise BusyError(
+            f"GPU {row.gpu} of {row.host} is held by the launch {holder.launch_id}",
+            fix="wait until it is over, stop it, or take another GPU",
+        )
+
+
+def _active() -> ColumnElement[bool]:
+    # As the index of the table has it: with parameters it would not be used.
+    return literal_column(NOT_OVER, Boolean)
+
+
+def _first(connection: Connection, *matches: ColumnElement[bool]) -> LaunchRow | None:
+    row = connection.execute(select(launches).where(*matches).limit(1)).mappings().one_or_none()
+    return _row(row) if row else None
+
+
+def _row(found: RowMapping) -> LaunchRow:
+    return LaunchRow(**found)
+
+
+def _values(row: LaunchRow) -> dict[str, Any]:
+    return dataclasses.asdict(row)

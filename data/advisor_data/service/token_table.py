@@ -1,0 +1,167 @@
+"""Bearer tokens in the database: made, found by their secret, revoked."""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, cast
+
+from sqlalchemy import Connection, RowMapping, select, update
+
+from advisor.errors import InputError
+from advisor_data.store.sql_engine import insert_new
+from advisor_data.store.tables import tokens
+
+Scope = Literal["read", "write", "launch", "admin"]
+
+SCOPES: tuple[Scope, ...] = ("read", "write", "launch", "admin")
+"""What a token may do: ask; bring in points and observations; launch; all of it."""
+
+PREFIX = "adv_"
+"""Secrets begin with it, so that one that leaked is recognised by those who look for leaks."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+_LONGEST_SECRET = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """What is known of a token; its secret is not.
+
+    Attributes:
+        created_at: ISO 8601, UTC; the other moments too.
+        expires_at: None: never.
+        revoked_at: None: not yet.
+    """
+
+    name: str
+    scopes: tuple[Scope, ...]
+    created_at: str
+    expires_at: str | None = None
+    revoked_at: str | None = None
+
+    def lives(self) -> bool:
+        """Neither revoked nor expired."""
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > _now())
+
+
+def new_token(name: str, scopes: Collection[str], expires_at: str | None) -> Token:
+    """A token from now on.
+
+    Raises:
+        InputError: the name, a scope or the end is not as it should be.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"{name!r} is no name of a token",
+            fix="up to 64 letters, digits, dots, dashes and underscores, a letter or digit first",
+        )
+    if not scopes or set(scopes) - set(SCOPES):
+        raise InputError(
+            f"the scopes {', '.join(scopes) or '(none)'} are not all known",
+            fix=f"give one or more of {', '.join(SCOPES)}",
+        )
+    end = None if expires_at is None else _moment(expires_at)
+    in_order: tuple[Scope, ...] = tuple(scope for scope in SCOPES if scope in scopes)
+    token = Token(name=name, scopes=in_order, created_at=_now(), expires_at=end)
+    if not token.lives():
+        raise InputError(f"the token would have expired at {end}", fix="give a moment to come")
+    return token
+
+
+def new_secret() -> str:
+    """A secret that cannot be guessed: 32 random bytes."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def insert(connection: Connection, token: Token, secret: str) -> None:
+    """Keep a new token.
+
+    Raises:
+        InputError: a living token has its name.
+    """
+    # A token that expired gives its name back.
+    expired = (tokens.c.name == token.name) & (tokens.c.expires_at <= token.created_at)
+    still_named = update(tokens).where(expired, tokens.c.revoked_at.is_(None))
+    connection.execute(still_named.values(revoked_at=tokens.c.expires_at))
+    row = {
+        "secret_sha256": _digest(secret),
+        "name": token.name,
+        "scopes": " ".join(token.scopes),
+        "created_at": token.created_at,
+        "expires_at": token.expires_at,
+        "revoked_at": None,
+    }
+    if not connection.execute(insert_new(connection, tokens), [row]).rowcount:
+        raise InputError(
+            f"there is a token {token.name} already",
+            fix=f"take another name, or first: advisor tokens revoke {token.name}",
+        )
+
+
+def find(connection: Connection, secrets: Iterable[str]) -> dict[str, Token]:
+    """The living tokens with these secrets; what is none is left out."""
+    possible = (text for text in secrets if text.isascii() and len(text) <= _LONGEST_SECRET)
+    # Found by their hashes, so how long the search takes tells nothing about any secret.
+    by_digest = {_digest(secret): secret for secret in possible}
+    wanted = select(tokens).where(tokens.c.secret_sha256.in_(by_digest))
+    rows = connection.execute(wanted).mappings().all()
+    found = {by_digest[row["secret_sha256"]]: _token(row) for row in rows}
+    return {secret: token for secret, token in found.items() if token.lives()}
+
+
+def read(connection: Connection) -> list[Token]:
+    """All tokens, the newest first."""
+    wanted = select(tokens).order_by(tokens.c.created_at.desc(), tokens.c.name)
+    return [_token(row) for row in connection.execute(wanted).mappings()]
+
+
+def revoke(connection: Connection, name: str) -> None:
+    """End a token.
+
+    Raises:
+        InputError: no living token has that name.
+    """
+    living = (tokens.c.name == name) & tokens.c.revoked_at.is_(None)
+    if not connection.execute(update(tokens).where(living).values(revoked_at=_now())).rowcount:
+        raise InputError(f"there is no living token {name!r}", fix="list them: advisor tokens list")
+
+
+def _digest(secret: str) -> str:
+    # A slow hash protects secrets that people choose; 256 random bits cannot be tried out, and
+    # this is computed for every request.
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _token(row: RowMapping) -> Token:
+    return Token(
+        name=row["name"],
+        scopes=cast("tuple[Scope, ...]", tuple(row["scopes"].split())),
+        created_at=row["created_at"],
+        expires_at=row["expires_at"],
+        revoked_at=row["revoked_at"],
+    )
+
+
+def _moment(text: str) -> str:
+    """The moment as it is compared here: as text of one form."""
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            raise ValueError(text)
+        return _form(moment)
+    except (ValueError, OverflowError) as error:
+        raise InputError(
+            f"{text!r} is no moment in UTC", fix="write it as 2026-01-31T12:00:00+00:00"
+        ) from error
+
+
+def _now() -> str:
+    return _form(datetime.now(UTC))
+
+
+def _form(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")

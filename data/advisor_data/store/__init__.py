@@ -1,0 +1,1 @@
+"""Points in a database or in files, and lists of them."""

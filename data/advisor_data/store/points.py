@@ -1,0 +1,73 @@
+"""What stores and files know of the kinds of records, and do on their way in and out."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from advisor.core.observations import Observation, Record
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.errors import InputError
+from advisor.formats.rows import P, from_row, to_row
+
+KIND_NAMES: Mapping[type[Record], str] = {
+    SoloPoint: "solo",
+    PairPoint: "pair",
+    Observation: "observation",
+}
+"""Names of files begin with these."""
+
+IDENTITY: Mapping[type[Record], tuple[str, ...]] = {
+    SoloPoint: ("run", "job", "gpu_uuid", "share_percent", "started_at"),
+    PairPoint: (
+        "run",
+        "job_a",
+        "job_b",
+        "gpu_uuid",
+        "mode",
+        "share_a_percent",
+        "share_b_percent",
+        "started_at",
+    ),
+    Observation: ("launch_id", "job_a", "job_b", "gpu_uuid", "started_at"),
+}
+"""Columns that tell two measurements apart; `point_id` is made of them."""
+
+
+def checked(points: Iterable[P]) -> list[P]:
+    """The points as they will be read back.
+
+    Raises:
+        InputError: a point that could be written but not read, such as one with a negative rate.
+    """
+    return [from_row(type(point), to_row(point)) for point in points]
+
+
+def in_order(points: Iterable[P]) -> list[P]:
+    """The points by the moment at which they started."""
+    return sorted(points, key=lambda p: (datetime.fromisoformat(p.started_at), p.point_id))
+
+
+def names_of_pair(pair: tuple[str, str] | None) -> dict[str, str | None]:
+    """What `job_a` and `job_b` of a pair's points are, in whichever order the names come."""
+    job_a, job_b = sorted(pair) if pair else (None, None)
+    return {"job_a": job_a, "job_b": job_b}
+
+
+def only_of(job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> list[SoloPoint]:
+    """The points of a job's new profile, as they will be read back, each once.
+
+    Raises:
+        InputError: there are none, one is of another job or GPU model, or could not be read back.
+    """
+    found = {point.point_id: point for point in checked(points)}
+    for point in found.values():
+        if point.job != job or gpu_model not in (None, point.gpu_model):
+            raise InputError(
+                f"a point of {point.job} on {point.gpu_model} is no part of the profile of {job}"
+                + (f" on {gpu_model}" if gpu_model else ""),
+                fix="give points of that job and GPU model only",
+            )
+    if not found:
+        raise InputError(
+            f"a profile of {job} without points", fix="delete the profile, or give its points"
+        )
+    return list(found.values())

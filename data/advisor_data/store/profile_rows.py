@@ -1,0 +1,58 @@
+"""What lists say of the solo points of a job on a GPU model."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from advisor.core.gpu import WHOLE
+from advisor.core.records import SoloPoint
+from advisor.validity.degenerate import with_solo_flags
+
+LAST_NAME = "\U0010ffff"
+"""Behind the names of all jobs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileRow:
+    """The points of a job on a GPU model, in one row.
+
+    Attributes:
+        shares: Measured, percent, ascending.
+        points: How many.
+        measured_at: When the last one started, ISO 8601.
+        flags: Of any of them, sorted.
+        rate_units: Of any of them, sorted; one, unless they were measured long apart.
+    """
+
+    job: str
+    gpu_model: str
+    shares: tuple[float, ...]
+    points: int
+    measured_at: str
+    flags: tuple[str, ...]
+    rate_units: tuple[str, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has the shares that a profile needs."""
+        return WHOLE in self.shares and len(self.shares) > 1
+
+
+def profile_rows(points: Iterable[SoloPoint]) -> list[ProfileRow]:
+    """One row for each job on each GPU model, in their order."""
+    groups: defaultdict[tuple[str, str], list[SoloPoint]] = defaultdict(list)
+    for point in with_solo_flags(points):
+        groups[point.job, point.gpu_model].append(point)
+    return [_row(job, gpu_model, group) for (job, gpu_model), group in sorted(groups.items())]
+
+
+def _row(job: str, gpu_model: str, points: Sequence[SoloPoint]) -> ProfileRow:
+    return ProfileRow(
+        job=job,
+        gpu_model=gpu_model,
+        shares=tuple(sorted({p.share_percent for p in points})),
+        points=len(points),
+        measured_at=max(p.started_at for p in points),
+        flags=tuple(sorted({flag for p in points for flag in p.flags})),
+        rate_units=tuple(sorted({p.rate_unit for p in points})),
+    )

@@ -1,0 +1,239 @@
+"""Connections to a database: SQLite in one file, or a PostgreSQL server; and its errors as ours."""
+
+import sqlite3
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    Insert,
+    Table,
+    create_engine,
+    event,
+    make_url,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+
+from advisor.errors import InputError, StoreError
+from advisor.files.safe_files import private_file
+from advisor_data.store.profile_table import renew_all
+from advisor_data.store.schema import SchemaState, schema_state, upgrade
+from advisor_data.store.tables import changes
+
+_DRIVERS = {
+    "sqlite": "sqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+}
+
+_INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+_PATIENCE = {"sqlite": ("timeout", 30), "postgresql": ("connect_timeout", 10)}
+"""How long to wait for a lock or for the server, s; the URL may give another time."""
+
+_JOURNALS = ("-wal", "-shm", "-journal")
+"""What SQLite puts beside its file."""
+
+_MIGRATION_LOCK = {
+    "sqlite": "BEGIN IMMEDIATE",
+    "postgresql": "SELECT pg_advisory_xact_lock(718281828)",
+}
+"""Two processes that migrate at once go one after the other."""
+
+_FIXES = (
+    ("full", "free space and run again; what is stored already is safe"),
+    ("locked", "another process is writing: wait for it, or end it"),
+    ("unable to open", "check that the folder is there and may be written"),
+    ("readonly", "make the file and its folder writable, or give another store"),
+    ("not a database", "move the file away, or give another store"),
+    ("connect", "check that the server runs, and the address, user and password"),
+)
+
+
+def open_engine(url: str) -> Engine:
+    """Connections to the database at an SQLAlchemy URL, its schema that of this version.
+
+    The schema of an SQLite file is made or raised on the way; a server's never is.
+
+    Raises:
+        InputError: the URL is none, or of another database.
+        StoreError: the database cannot be used, or its schema is not the one of this version.
+        UnsafeFileError: its file belongs to another user, or cannot be closed to others.
+    """
+    engine = make_engine(url)
+    try:
+        with store_errors(engine.url), engine.connect() as connection:
+            state = schema_state(connection)
+        if state == "older" and engine.dialect.name == "sqlite":
+            _upgrade(engine)
+        else:
+            refuse_other(state, engine.url)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+def migrate(url: str) -> bool:
+    """Bring the schema of a database to the one of this version.
+
+    Returns:
+        Whether anything had to be done.
+
+    Raises:
+        InputError: the URL is none, or of another database.
+        StoreError: the database cannot be used, or a newer version has changed its schema.
+    """
+    engine = make_engine(url)
+    try:
+        return _upgrade(engine)
+    finally:
+        engine.dispose()
+
+
+def make_engine(text: str) -> Engine:
+    """Connections to the database at an SQLAlchemy URL, whatever its schema.
+
+    Raises:
+        InputError: the URL is none, or of another database; or its driver is not installed.
+    """
+    url = _url(text)
+    dialect = url.get_backend_name()
+    option, seconds = _PATIENCE[dialect]
+    arguments: dict[str, Any] = {} if option in url.query else {option: seconds}
+    try:
+        engine = create_engine(url, connect_args=arguments, pool_pre_ping=dialect != "sqlite")
+    except ImportError as error:
+        raise InputError(
+            f"the driver for {dialect} is not installed",
+            why=str(error),
+            fix="pip install 'sm-advisor[postgres]'",
+        ) from error
+    if dialect == "sqlite":
+        if url.database and ":memory:" not in url.database:
+            # As late as that: who only asks whether there is a database must not make one.
+            event.listen(engine, "do_connect", lambda *_: _close_to_others(url))
+        event.listen(engine, "connect", _make_durable)
+    return engine
+
+
+def insert_new(connection: Connection, table: Table) -> Insert:
+    """An INSERT that leaves out the rows that are there, and counts the others."""
+    insert = _INSERT[connection.dialect.name](table).on_conflict_do_nothing()
+    return insert.execution_options(preserve_rowcount=True)
+
+
+def count_change(connection: Connection) -> None:
+    """Tell all processes that answers made before this transaction are out of date.
+
+    First thing in a transaction: the others wait here, and so never for each other's rows.
+    """
+    connection.execute(update(changes).values(count=changes.c.count + 1))
+
+
+def refuse_other(state: SchemaState, url: URL) -> None:
+    """See to it that the schema is the one of this version.
+
+    Raises:
+        StoreError: it is not.
+    """
+    if state == "older":
+        raise StoreError(
+            f"the database {address(url)} has no tables of this version",
+            why="another program may be using it, so it is not changed on the way",
+            fix="run `advisor data migrate`",
+        )
+    if state == "newer":
+        raise StoreError(
+            f"the database {address(url)} was changed by a newer version of advisor",
+            fix="upgrade advisor: pip install --upgrade sm-advisor",
+        )
+
+
+def address(url: URL) -> str:
+    """The URL for a reader: without a password, which may stand among the options too."""
+    return str(url.set(query={}))
+
+
+@contextmanager
+def store_errors(url: URL) -> Generator[None]:
+    """Turns what the database says into a StoreError with its own remedy."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        why = " ".join(str(cause).split())
+        fixes = (fix for sign, fix in _FIXES if sign in why)
+        fix = next(fixes, "check the database, or give another store")
+        raise StoreError(
+            f"the database {address(url)} did not answer as it should", why=why, fix=fix
+        ) from error
+
+
+def _url(text: str) -> URL:
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError) as error:  # not quoted: it may hold a password
+        raise InputError(
+            "the address of the store is no URL",
+            fix="write sqlite:///FILE, postgresql://USER@HOST/DATABASE or files:DIR",
+        ) from error
+    if url.drivername not in _DRIVERS:
+        raise InputError(
+            f"points cannot be kept in {url.drivername}",
+            fix="use sqlite:///FILE, postgresql://USER@HOST/DATABASE or files:DIR",
+        )
+    return url.set(drivername=_DRIVERS[url.drivername])
+
+
+def sqlite_path(url: URL) -> Path:
+    """The file of an SQLite database; SQLite itself also takes addresses of files."""
+    return Path((url.database or "").removeprefix("file:"))
+
+
+def _close_to_others(url: URL) -> None:
+    """Tokens, jobs and their secrets are in there; SQLite makes its journals as the file is.
+
+    What it says to a file or folder that is not there, or to a folder, stays its own.
+    """
+    file = sqlite_path(url)
+    if file.is_dir():
+        return
+    for path in (file, *(file.with_name(file.name + end) for end in _JOURNALS)):
+        with suppress(OSError):
+            private_file(path, make=path == file and not url.query.get("uri"))
+
+
+def _make_durable(connection: Any, _record: object) -> None:
+    """One writer beside many readers, and each commit on disk before it returns."""
+    connection.execute("PRAGMA synchronous=FULL")
+    for tries_left in reversed(range(20)):
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            # Where two processes make a new file WAL at once, SQLite refuses one without waiting.
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or not tries_left:
+                raise
+            time.sleep(0.05)
+
+
+def _upgrade(engine: Engine) -> bool:
+    """Whether the schema was an older one, or there was none."""
+    with store_errors(engine.url), engine.begin() as connection:
+        connection.exec_driver_sql(_MIGRATION_LOCK[engine.dialect.name])
+        state = schema_state(connection)
+        if state == "older":
+            upgrade(connection)
+            renew_all(connection)
+        else:
+            refuse_other(state, engine.url)
+        return state == "older"

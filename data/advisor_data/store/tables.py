@@ -1,0 +1,168 @@
+"""The SQL tables: of records, one per kind, their columns taken from the records; and of a service.
+
+What has to be true of several rows is an index here, so that it holds for several processes.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.types import TypeEngine
+
+from advisor.core.observations import Observation, Record
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.formats.rows import P, column_types, from_row, to_row
+from advisor_data.store.pages import position
+
+VERSION_TABLE = "advisor_schema"
+"""Holds the version of the schema, apart from other programs of the same database."""
+
+metadata = MetaData()
+
+_SQL_TYPES: dict[type, type[TypeEngine[Any]]] = {
+    str: Text,
+    float: Double,
+    int: Integer,
+    bool: Boolean,
+    tuple: Text,
+}
+
+
+def _table(kind: type[Record], name: str, *indexed: tuple[str, ...]) -> Table:
+    return Table(
+        name,
+        metadata,
+        Column("point_id", String(32), primary_key=True),
+        Column("started_at_us", BigInteger, nullable=False),
+        *(
+            Column(column, _SQL_TYPES[value_type](), nullable=optional)
+            for column, (value_type, optional) in column_types(kind).items()
+        ),
+        *(Index(f"ix_{name}_{'_'.join(columns)}", *columns) for columns in indexed),
+    )
+
+
+tables: Mapping[type[Record], Table] = {
+    SoloPoint: _table(
+        SoloPoint, "solo_points", ("job", "gpu_model"), ("run",), ("job", "started_at_us")
+    ),
+    PairPoint: _table(
+        PairPoint,
+        "pair_points",
+        ("job_a", "job_b"),
+        ("run",),
+        ("job_a", "job_b", "started_at_us"),
+    ),
+    Observation: _table(
+        Observation,
+        "observations",
+        ("job_a", "job_b"),
+        ("launch_id",),
+        ("started_at_us",),
+        ("gpu_model", "started_at_us"),
+        ("job_a", "started_at_us"),
+        ("job_b", "started_at_us"),
+    ),
+}
+
+_BY_CODE = Text().with_variant(Text(collation="C"), "postgresql")
+"""Text in the order of its code points, as Python sorts it; a server may have another order."""
+
+profiles = Table(
+    "advisor_profiles",
+    metadata,
+    Column("job", _BY_CODE, primary_key=True),
+    Column("gpu_model", _BY_CODE, primary_key=True),
+    Column("shares", Text, nullable=False),
+    Column("points", Integer, nullable=False),
+    Column("measured_at", Text, nullable=False),
+    Column("flags", Text, nullable=False),
+    Column("rate_units", Text, nullable=False),
+)
+"""What lists say of the solo points of a job on a GPU model; written with them."""
+
+changes = Table("advisor_changes", metadata, Column("count", BigInteger, nullable=False))
+"""One row: how often something changed that answers are made from."""
+
+
+def _unique_among(name: str, condition: str, *columns: str) -> Index:
+    """Rows that fulfil a condition differ in these columns."""
+    where = text(condition)
+    return Index(name, *columns, unique=True, sqlite_where=where, postgresql_where=where)
+
+
+tokens = Table(
+    "advisor_tokens",
+    metadata,
+    Column("secret_sha256", String(64), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("scopes", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("expires_at", Text, nullable=True),
+    Column("revoked_at", Text, nullable=True),
+    _unique_among("ux_advisor_tokens_name", "revoked_at IS NULL", "name"),
+)
+
+NOT_OVER = "state NOT IN ('finished', 'stopped', 'failed')"
+
+launches = Table(
+    "advisor_launches",
+    metadata,
+    Column("launch_id", Text, primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("gpu", Text, nullable=False),
+    Column("gpu_uuid", Text, nullable=True),
+    Column("state", Text, nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("asked_by", Text, nullable=False),
+    Column("idempotency_key", Text, nullable=True),
+    Column("request_hash", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("updated_at", Text, nullable=False),
+    Column("home", Text, nullable=True),
+    _unique_among("ux_advisor_launches_gpu", NOT_OVER, "host", "gpu"),
+    _unique_among("ux_advisor_launches_gpu_uuid", NOT_OVER, "host", "gpu_uuid"),
+    # No two rows without a key are the same to SQL.
+    Index("ux_advisor_launches_key", "asked_by", "idempotency_key", unique=True),
+)
+
+audit_log = Table(
+    "advisor_audit_log",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("at", Text, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("request_id", Text, nullable=False),
+    Column("client", Text, nullable=False),
+)
+
+
+def to_sql(record: Record) -> dict[str, Any]:
+    """The record as a row of its table; `flags` are joined by ";"."""
+    more = {"point_id": record.point_id, "started_at_us": position(record).started_at_us}
+    return {**to_row(record), "flags": ";".join(record.flags), **more}
+
+
+def from_sql(kind: type[P], row: Mapping[Any, Any]) -> P:
+    """The record of a row of the table of `kind`."""
+    return from_row(kind, {name: value for name, value in row.items() if name not in _OF_TABLES})
+
+
+_OF_TABLES = {"point_id", "started_at_us"}
+"""Columns that records do not have: they are made of others."""

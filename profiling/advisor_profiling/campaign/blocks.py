@@ -1,0 +1,198 @@
+"""Cuts a campaign into blocks: clients that are started together, and the windows between them."""
+
+import itertools
+import random
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from advisor.core.gpu import Share
+from advisor.errors import InputError
+from advisor_profiling.campaign.packing import pack
+from advisor_profiling.window.rules import WindowRules
+from advisor_profiling.window.targets import Runner, Target, solo
+
+_START_S = 1.5
+"""On an H200 40 clients were ready after about 60 s, while other start-ups shared its 16 cores."""
+
+_BETWEEN_S = 0.6
+"""668 windows on four H200: 0.4 s from a window's end to the next settling, and 0.2 s of settling
+beyond its least (docs/measurements/pairs/cost.py prints both)."""
+
+_NOISY = 0.4
+"""The same windows, each of 2 to 5 s, were 3.2 s long in the mean: the errors of jobs at the power
+limit, or bound by launches, take longer to fall."""
+
+_FULL = Share(100.0)
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Clients that stand ready together, and the windows that are measured with them in turn."""
+
+    runners: tuple[Runner, ...]
+    targets: tuple[Target, ...]
+
+    @property
+    def pairs(self) -> frozenset[tuple[str, ...]]:
+        """Names of the jobs of each window of two."""
+        return frozenset(target.jobs for target in self.targets if len(target.runners) > 1)
+
+    @property
+    def kept(self) -> frozenset[Runner]:
+        """Clients that the next block may use too; one without a gate never stands still."""
+        return frozenset(runner for runner in self.runners if runner.job.progress.gate)
+
+
+def cut(
+    targets: Iterable[Target],
+    max_clients: int,
+    memory_mib: float | None,
+    seed: str,
+    *,
+    alone: bool = True,
+    profiles: bool = False,
+) -> list[Block]:
+    """Blocks that hold each target once, with few starts.
+
+    All targets of the same jobs are in one block, where their clients fit. A target whose clients
+    cannot stand ready beside others is a block of its own: a job has no gate or, where memory
+    counts, does not tell how much it needs; or two clients alone are too many. A block follows the
+    one with which it has most clients in common. The windows of a pair follow one another, so that
+    few pairs are cut in two where the GPU is taken away; their order is random, so that a drift of
+    the card does not look like an effect of the split, but the same for the same targets and seed.
+
+    Args:
+        targets: In any order.
+        max_clients: Most clients on the GPU at once.
+        memory_mib: Memory of the GPU; None: not looked at.
+        seed: Any text, such as the run's name.
+        alone: Add to each block, for every job with a client at 100 %, a solo window with the
+            block's number (from 0) as `repeat`: a reference of the same card and hour.
+        profiles: Add such a window for every other client as well.
+    """
+    order, chance = sorted(dict.fromkeys(targets), key=_place), random.Random(seed)
+    chance.shuffle(order)
+    packed = map(_block, pack(order, max_clients, memory_mib, chance))
+    blocks = _chained(packed, lambda block: block.kept)
+    if alone:
+        blocks = [_with_references(b, number, profiles) for number, b in enumerate(blocks)]
+    return [_shuffled(block, f"{seed} {number}") for number, block in enumerate(blocks)]
+
+
+def remaining(blocks: Iterable[Block], done: Collection[Target]) -> list[Block]:
+    """What is left of the blocks, without the clients that nobody needs any more.
+
+    Cut and shard the whole plan first: then numbers and places do not depend on what is done.
+    """
+    known = frozenset(done)
+    left = [[t for t in block.targets if t not in known] for block in blocks]
+    return [_block(targets) for targets in left if targets]
+
+
+def shard(blocks: Sequence[Block], index: int, count: int) -> list[Block]:
+    """The `index`-th (from 1) of `count` parts that can be measured side by side.
+
+    Windows of one pair stay on one card: blocks that share a pair come in one part. Parts take
+    about equally long, and so do their n-th blocks, since the GPUs of a host start their blocks
+    together.
+
+    Raises:
+        InputError: there is no such part.
+    """
+    if not 1 <= index <= count:
+        raise InputError(f"there is no shard {index} of {count}", fix=f"count from 1 to {count}")
+    parts: list[list[Block]] = [[] for _ in range(count)]
+    taken_s = [0.0] * count
+    for unit in sorted(_units(blocks), key=_alone_s, reverse=True):
+        least = taken_s.index(min(taken_s))
+        parts[least] += unit
+        taken_s[least] += _alone_s(unit)
+    by_length = [sorted(part, key=lambda block: _alone_s([block]), reverse=True) for part in parts]
+    rounds: list[tuple[Block | None, ...]] = list(itertools.zip_longest(*by_length))
+    full = min(map(len, by_length))
+    ordered = _chained(rounds[:full], _kept_in_place) + rounds[full:]
+    return [block for blocks in ordered if (block := blocks[index - 1]) is not None]
+
+
+def estimate_s(blocks: Iterable[Block], rules: WindowRules) -> float:
+    """Seconds that the blocks take one after the other on one GPU, when nothing fails."""
+    measured_s = rules.least_s + _NOISY * max(0.0, rules.most_s - rules.least_s)
+    window_s = rules.settle_least_s + measured_s + _BETWEEN_S
+    starts, windows, ready = 0, 0, frozenset[Runner]()
+    for block in blocks:
+        starts += len(frozenset(block.runners) - ready)
+        windows += len(block.targets)
+        ready = block.kept
+    return starts * _START_S + windows * window_s
+
+
+def _block(targets: Sequence[Target]) -> Block:
+    runners = dict.fromkeys(runner for target in targets for runner in target.runners)
+    return Block(tuple(runners), tuple(targets))
+
+
+def _with_references(block: Block, number: int, profiles: bool) -> Block:
+    """The block with its solo windows; beside a job without a gate nothing runs alone."""
+    if len(block.kept) < len(block.runners):
+        return block
+    alone = [r for r in block.runners if (profiles or r.share == _FULL) and not r.twin]
+    return Block(block.runners, (*block.targets, *(solo(r.job, r.share, number) for r in alone)))
+
+
+def _shuffled(block: Block, seed: str) -> Block:
+    """The jobs in random order, and the windows of the same jobs, which follow one another."""
+    chance, by_jobs = random.Random(seed), dict[tuple[str, ...], list[Target]]()
+    for target in block.targets:
+        by_jobs.setdefault(target.jobs, []).append(target)
+    groups = chance.sample(list(by_jobs.values()), len(by_jobs))
+    targets = [target for group in groups for target in chance.sample(group, len(group))]
+    return Block(block.runners, tuple(_references_first(targets)))
+
+
+def _references_first(targets: Sequence[Target]) -> list[Target]:
+    """First each job once alone on the whole GPU: with that its other results are compared."""
+    first: dict[tuple[str, ...], Target] = {}
+    for target in targets:
+        if len(target.runners) == 1 and target.runners[0].share == _FULL:
+            first.setdefault(target.jobs, target)
+    return [*first.values(), *(t for t in targets if first.get(t.jobs) != t)]
+
+
+def _chained(items: Iterable[_T], kept: Callable[[_T], frozenset[object]]) -> list[_T]:
+    """The first, then always the one that needs most of what the one before keeps."""
+    left = [(kept(item), item) for item in items]
+    chain = [left.pop(0)] if left else []
+    while left:
+        in_common = [len(chain[-1][0] & ready) for ready, _ in left]
+        chain.append(left.pop(in_common.index(max(in_common))))
+    return [item for _, item in chain]
+
+
+def _kept_in_place(blocks: Iterable[Block | None]) -> frozenset[object]:
+    """The clients that each part keeps from its block of a round."""
+    return frozenset((n, r) for n, block in enumerate(blocks) if block for r in block.kept)
+
+
+def _units(blocks: Iterable[Block]) -> list[list[Block]]:
+    """The blocks, those together that share a pair."""
+    units: list[tuple[frozenset[tuple[str, ...]], list[Block]]] = []
+    for block in blocks:
+        pairs, together = block.pairs, [block]
+        for unit in [unit for unit in units if not pairs.isdisjoint(unit[0])]:
+            units.remove(unit)
+            pairs, together = pairs | unit[0], unit[1] + together
+        units.append((pairs, together))
+    return [together for _, together in units]
+
+
+def _alone_s(blocks: Iterable[Block]) -> float:
+    """Seconds of the blocks, each with all its starts."""
+    return sum(estimate_s([block], WindowRules()) for block in blocks)
+
+
+def _place(target: Target) -> tuple[object, ...]:
+    shares = (runner.share.percent for runner in target.runners)
+    return (target.jobs, tuple(shares), target.repeat)

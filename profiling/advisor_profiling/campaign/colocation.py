@@ -1,0 +1,245 @@
+"""Carries out a plan on one GPU: under limits first, then what is to be time-sliced."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from advisor.core.gpu import Gpu
+from advisor.core.job import Job
+from advisor.core.records import PairPoint, Point, SoloPoint
+from advisor.core.wording import count_of
+from advisor.validity.degenerate import with_pair_flags, with_solo_flags
+from advisor_data import Store
+from advisor_profiling.campaign.blocks import Block, cut, estimate_s, shard
+from advisor_profiling.campaign.campaign import conditions_on, measure_blocks
+from advisor_profiling.campaign.outcome import Cost, Failure, Outcome, Reporter
+from advisor_profiling.campaign.plan import Plan, Skipped, Work, expand
+from advisor_profiling.campaign.resume import left_to_measure
+from advisor_profiling.campaign.safe_plan import ANY_COUNT, Counts
+from advisor_profiling.testbed.bench import Bench
+from advisor_profiling.testbed.live import Mode
+from advisor_profiling.window.rules import WindowRules
+from advisor_profiling.window.targets import Target
+
+_SMALLER = (1, 1.2, 1.5, 2, 3, 4, 6, 12, 24)
+"""How much smaller than they could be the blocks are tried that parts are made of."""
+
+_WITHOUT: Mode = "uncapped"
+"""The bench without MPS, on which pairs are time-sliced."""
+
+OpenBench = Callable[[Mode | None], AbstractContextManager[Bench]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """A plan, or a part of it, and how it is carried out.
+
+    Attributes:
+        part: Number, from 1, and count of the parts that the plan is cut into.
+        known: Points of other places that say how jobs behave, beside those of the store.
+        dry_run: Only say what would be measured.
+        counts: At which counts of units of a GPU results are wrong.
+    """
+
+    plan: Plan
+    part: tuple[int, int]
+    jobs: Mapping[str, Job]
+    known: Sequence[Point]
+    store: Store
+    reporter: Reporter
+    rules: WindowRules
+    dry_run: bool = False
+    counts: Callable[[Gpu], Counts] = lambda gpu: ANY_COUNT
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of it on one GPU.
+
+    Attributes:
+        gpu_model: Of the GPU.
+        windows: Windows of this part of the plan.
+        to_measure: Of them, those that no earlier point answered.
+        estimated_s: How long those were expected to take.
+        measured: Of them, those that were measured.
+        cost: How long that took.
+        skipped: Pairs that are not measured, and why.
+        failures: Windows that failed for good.
+    """
+
+    gpu_model: str
+    windows: int
+    to_measure: int
+    estimated_s: float
+    measured: int
+    cost: Cost
+    skipped: tuple[Skipped, ...]
+    failures: tuple[Failure, ...]
+
+
+def carry_out(campaign: Campaign, open_bench: OpenBench) -> Report:
+    """Measure what is left of the campaign.
+
+    Args:
+        campaign: What is wanted.
+        open_bench: Opens the GPU with limits (None) or without MPS ("uncapped").
+
+    Raises:
+        InputError: the plan cannot be carried out on this GPU.
+        PartitionError: what enforces the shares broke; finished points are in the store.
+        StoreError: a point could not be written; those before it are in the store.
+        UnsafeCountError: a split that the plan names has a count at which results are wrong.
+    """
+    with open_bench(None) as bench:
+        work, limited = _work(campaign, bench), bench.mode
+        targets, refused = _possible(campaign, work.mps, bench)
+        parts = _parts(campaign, targets, bench, alone=True)
+        beside = [(_WITHOUT, target) for target in work.time_sliced]
+        skipped = (*work.skipped, *refused)
+        first, idle_power_w = _measure(campaign, _own(campaign, parts), bench, beside, skipped)
+    if not work.time_sliced:
+        return first
+    with open_bench(_WITHOUT) as bench:
+        targets, refused = _possible(campaign, work.time_sliced, bench)
+        blocks = _time_sliced(campaign, targets, parts, bench)
+        beside = [(limited, target) for target in work.mps]
+        second, _ = _measure(campaign, blocks, bench, beside, refused, idle_power_w)
+        return _sum(first, second)
+
+
+def _work(campaign: Campaign, bench: Bench) -> Work:
+    store, model = campaign.store, bench.gpu.model
+    pairs, solo = store.pair_points(gpu_model=model), store.solo_points(gpu_model=model)
+    pairs += [p for p in campaign.known if isinstance(p, PairPoint)]
+    solo += [p for p in campaign.known if isinstance(p, SoloPoint)]
+    alone = with_solo_flags(solo)
+    earlier, counts = with_pair_flags(pairs, alone), campaign.counts(bench.gpu)
+    work = expand(campaign.plan, bench.gpu, campaign.jobs, earlier, alone, counts)
+    for note in work.notes:
+        campaign.reporter.phase(note)
+    _tell(campaign, work.skipped)
+    return work
+
+
+def _possible(
+    campaign: Campaign, targets: Sequence[Target], bench: Bench
+) -> tuple[list[Target], tuple[Skipped, ...]]:
+    """The windows that the bench can measure, and by pair how many it cannot."""
+    refused = Counter((t.jobs, why) for t in targets if (why := bench.refuses(t)))
+    skipped = tuple(
+        Skipped((jobs[0], jobs[-1]), f"{count_of(count, 'window')}: {why}")
+        for (jobs, why), count in refused.items()
+    )
+    _tell(campaign, skipped)
+    return [t for t in targets if not bench.refuses(t)], skipped
+
+
+def _tell(campaign: Campaign, skipped: Sequence[Skipped]) -> None:
+    for item in skipped:
+        campaign.reporter.phase(f"skipping {' + '.join(item.pair)}: {item.reason}")
+
+
+def _measure(
+    campaign: Campaign,
+    blocks: list[Block],
+    bench: Bench,
+    beside: Sequence[tuple[str, Target]],
+    skipped: tuple[Skipped, ...],
+    idle_power_w: float | None = None,
+) -> tuple[Report, float | None]:
+    """Measure what is left of the blocks; also the idle power from before the first job."""
+    left = _left(campaign, blocks, bench, beside)
+    expected_s = estimate_s(left, campaign.rules)
+    outcome = Outcome((), (), Cost())
+    if left:
+        campaign.reporter.phase(_intention(left, expected_s))
+    if left and not campaign.dry_run:
+        conditions = conditions_on(bench, campaign.plan.name, campaign.rules, idle_power_w)
+        outcome = measure_blocks(left, conditions, bench, campaign.store, campaign.reporter)
+        idle_power_w = conditions.idle_power_w
+    report = Report(
+        bench.gpu.model,
+        _windows(blocks),
+        _windows(left),
+        expected_s,
+        len(outcome.points),
+        outcome.cost,
+        skipped,
+        outcome.failures,
+    )
+    return report, idle_power_w
+
+
+def _parts(
+    campaign: Campaign, targets: Sequence[Target], bench: Bench, *, alone: bool
+) -> list[list[Block]]:
+    """The blocks of every part of the plan; the same whatever was measured before.
+
+    Large blocks need few starts, but a small plan would be one block, and all parts but one idle.
+    So of several sizes the one whose longest part is the shortest is taken.
+    """
+    _, count = campaign.part
+    seed, memory_mib = campaign.plan.name, bench.gpu.memory_mib
+    most = min(bench.max_clients, len({runner for t in targets for runner in t.runners}))
+    sizes = {max(1, round(most / by)) for by in (_SMALLER if count > 1 else (1,))}
+    ways = [
+        [shard(blocks, part, count) for part in range(1, count + 1)]
+        for size in sorted(sizes, reverse=True)
+        for blocks in [
+            cut(targets, size, memory_mib, seed, alone=alone, profiles=campaign.plan.profiles)
+        ]
+    ]
+    return min(ways, key=lambda way: max(estimate_s(part, campaign.rules) for part in way))
+
+
+def _own(campaign: Campaign, parts: list[list[Block]]) -> list[Block]:
+    return parts[campaign.part[0] - 1]
+
+
+def _time_sliced(
+    campaign: Campaign, targets: Sequence[Target], parts: list[list[Block]], bench: Bench
+) -> list[Block]:
+    """Windows without MPS of the pairs that this part has under limits: the same card for both.
+
+    Speeds are relative to the jobs alone under MPS, so they are not measured alone once more.
+    """
+    pairs = [{target.jobs for block in part for target in block.targets} for part in parts]
+    own = [t for t in targets if t.jobs in pairs[campaign.part[0] - 1]]
+    free = [t for t in targets if not any(t.jobs in known for known in pairs)]
+    seed, memory_mib = campaign.plan.name, bench.gpu.memory_mib
+    return cut(own, bench.max_clients, memory_mib, seed, alone=False) + _own(
+        campaign, _parts(campaign, free, bench, alone=False)
+    )
+
+
+def _left(
+    campaign: Campaign, blocks: list[Block], bench: Bench, beside: Sequence[tuple[str, Target]]
+) -> list[Block]:
+    run = campaign.plan.name
+    known = [*campaign.store.solo_points(run=run), *campaign.store.pair_points(run=run)]
+    return left_to_measure(blocks, known, bench.gpu, bench.mode, beside)
+
+
+def _windows(blocks: list[Block]) -> int:
+    return sum(len(block.targets) for block in blocks)
+
+
+def _intention(blocks: list[Block], expected_s: float) -> str:
+    return (
+        f"{count_of(_windows(blocks), 'window')} in {count_of(len(blocks), 'block')}, about "
+        f"{expected_s / 60:.1f} GPU-minutes"
+    )
+
+
+def _sum(first: Report, second: Report) -> Report:
+    return Report(
+        first.gpu_model,
+        first.windows + second.windows,
+        first.to_measure + second.to_measure,
+        first.estimated_s + second.estimated_s,
+        first.measured + second.measured,
+        first.cost + second.cost,
+        first.skipped + second.skipped,
+        first.failures + second.failures,
+    )

@@ -1,0 +1,281 @@
+"""The plan of a colocation campaign, and the windows that it means on one GPU.
+
+docs/colocate.md describes the file; advisor_profiling.campaign.plan_file reads and writes it.
+"""
+
+import difflib
+import functools
+import itertools
+import statistics
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.core.flags import DOUBTFUL
+from advisor.core.gpu import MEMORY_PART, Gpu
+from advisor.core.job import Job
+from advisor.core.records import Measured, PairPoint, SoloPoint
+from advisor.errors import InputError
+from advisor.validity.safe_counts import Safety
+from advisor_profiling.campaign.pairing import Pair, all_pairs, kinds_of, sample
+from advisor_profiling.campaign.safe_plan import (
+    ANY_COUNT,
+    Counts,
+    moved_splits_texts,
+    nominal_splits,
+    splits_to_measure,
+)
+from advisor_profiling.campaign.splits import (
+    AroundBest,
+    Split,
+    SplitMode,
+    SplitWish,
+    UnitSplit,
+    units_of,
+)
+from advisor_profiling.window.targets import Target, pair
+
+_LIMITED = {"mps", "cu_mask"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """Pairs to be measured at the same splits.
+
+    Attributes:
+        splits: The first share is for the job that is named first.
+        pairs: Names of two jobs each; a job may stand beside itself.
+        among: Names of jobs of which every pair is meant, or all jobs there are.
+        selves: `among` means each job beside itself as well.
+        sample: How many pairs of `among` are drawn; None: all.
+        repeats: Windows for each pair and split.
+    """
+
+    splits: tuple[SplitWish, ...]
+    pairs: tuple[Pair, ...] = ()
+    among: tuple[str, ...] | Literal["all"] = ()
+    selves: bool = True
+    sample: int | None = None
+    repeats: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A campaign.
+
+    Attributes:
+        name: Name of its run; the same name draws the same samples and orders.
+        profiles: Each job is measured alone at every share of its pairs too, not only at 100 %.
+    """
+
+    name: str
+    wishes: tuple[Wish, ...]
+    profiles: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A pair that is not measured, or not at all of its splits."""
+
+    pair: Pair
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The windows of a plan on one GPU, each once.
+
+    Attributes:
+        mps: Under limits, and at 100 % each for `uncapped`.
+        time_sliced: At 100 % each, to be measured without MPS.
+        notes: Which counts of units are not measured, and why.
+    """
+
+    mps: tuple[Target, ...]
+    time_sliced: tuple[Target, ...]
+    skipped: tuple[Skipped, ...]
+    notes: tuple[str, ...] = ()
+
+
+def expand(
+    plan: Plan,
+    gpu: Gpu,
+    jobs: Mapping[str, Job],
+    earlier: Sequence[PairPoint],
+    solo: Sequence[SoloPoint],
+    counts: Counts = ANY_COUNT,
+) -> Work:
+    """The windows that `plan` means on `gpu`.
+
+    Points of the plan's own run, of other GPU models and doubtful ones are not looked at; so what a
+    plan means does not change while it is carried out.
+
+    Args:
+        plan: What is wanted.
+        gpu: Its `units_total` must be known where the plan counts units.
+        jobs: Every job by name.
+        earlier: Measured pairs of these jobs; for `around-best`.
+        solo: Solo points of these jobs: for the memory of a pair, the kinds of a sample, and
+            `around-best`.
+        counts: At which counts of units results are wrong.
+
+    Raises:
+        InputError: a job that is not there, or counts of units that the GPU cannot grant.
+        UnsafeCountError: a split that the plan names has an unsafe count.
+    """
+    past = _Past(plan.name, gpu, earlier, solo, counts)
+    found = dict.fromkeys(_windows(plan, jobs, past))
+    windows = [window for window in found if isinstance(window, _Window)]
+    return Work(
+        mps=tuple(w.target for w in windows if w.mode != "time-sliced"),
+        time_sliced=tuple(w.target for w in windows if w.mode == "time-sliced"),
+        skipped=tuple(skipped for skipped in found if isinstance(skipped, Skipped)),
+        notes=tuple(note for note in found if isinstance(note, str)),
+    )
+
+
+def no_such_job(name: str, known: Collection[str]) -> InputError:
+    """The error for a name that no job has; it names the nearest."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0)
+    return InputError(
+        f"there is no job {name!r} among {len(known)}",
+        fix=f"the nearest is {near[0]}" if near else "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    target: Target
+    mode: SplitMode
+
+
+class _Past:
+    """What was measured on this GPU model before this run."""
+
+    def __init__(
+        self,
+        run: str,
+        gpu: Gpu,
+        earlier: Iterable[PairPoint],
+        solo: Sequence[SoloPoint],
+        counts: Counts,
+    ) -> None:
+        def usable(point: Measured) -> bool:
+            good = DOUBTFUL.isdisjoint(point.flags)
+            return good and point.gpu_model == gpu.model and point.run != run
+
+        def of_job(name: str) -> Safety:
+            return counts.safety(name, gpu, solo)
+
+        self._gpu = gpu
+        self._pairs = [point for point in earlier if usable(point)]
+        self._solo = [point for point in solo if usable(point)]
+        self.kinds = kinds_of(self._solo)
+        self._safety = functools.cache(of_job)
+
+    def safety(self, first: Job, second: Job) -> tuple[Safety, Safety]:
+        """What is known of the counts at which two jobs may run."""
+        return self._safety(first.name), self._safety(second.name)
+
+    def too_large(self, job_a: Job, job_b: Job) -> str:
+        """Why the two do not fit into the GPU's memory; empty where they do, or nobody knows."""
+        a_mib, b_mib = self._needs_mib(job_a), self._needs_mib(job_b)
+        if a_mib is None or b_mib is None or self._gpu.memory_mib is None:
+            return ""
+        most_mib = MEMORY_PART * self._gpu.memory_mib
+        if a_mib + b_mib <= most_mib:
+            return ""
+        return (
+            f"{job_a.name} needs {a_mib:.0f} MiB and {job_b.name} {b_mib:.0f} MiB, together more "
+            f"than {most_mib:.0f} MiB ({100 * MEMORY_PART:g} % of {self._gpu.model})"
+        )
+
+    def splits(self, wished: SplitWish, names: Pair) -> tuple[Split, ...] | Skipped:
+        """The splits that a pair is wished at; the first share is for the first name."""
+        match wished:
+            case Split():
+                return (wished,)
+            case UnitSplit():
+                return (wished.on(self._gpu),)
+            case AroundBest():
+                best = self._best_units(names)
+                if isinstance(best, str):
+                    return Skipped(names, f"{wished}: {best}")
+                return wished.on(self._gpu, best)
+
+    def _best_units(self, names: Pair) -> int | str:
+        """Units of the first job at the best split, or why it is not known."""
+        a, b = sorted(names)
+        alone_a, alone_b = self._solo_rate(a), self._solo_rate(b)
+        if not alone_a or not alone_b:
+            return f"{b if alone_a else a} has no solo point at 100 % on {self._gpu.model}"
+        total = units_of(self._gpu)
+        known = [
+            (worth, point.units_a)
+            for point in self._pairs
+            if point.pair == (a, b)
+            and point.mode in _LIMITED
+            and point.units_a is not None
+            and point.units_b is not None
+            and point.units_a + point.units_b <= total
+            and (worth := _worth(point, alone_a, alone_b)) is not None
+        ]
+        if not known:
+            return f"no other run has measured a split of the pair on {self._gpu.model}"
+        units_a = max(known)[1]
+        return units_a if names[0] == a else total - units_a
+
+    def _solo_rate(self, job: str) -> float | None:
+        rates = [p.rate for p in self._solo if p.job == job and p.share_percent == 100]
+        return statistics.fmean(rates) if rates else None
+
+    def _needs_mib(self, job: Job) -> float | None:
+        used = [
+            (point.share_percent, point.started_at, point.memory_used_mib)
+            for point in self._solo
+            if point.job == job.name and point.memory_used_mib is not None
+        ]
+        return max(used)[2] if used else job.memory_mib
+
+
+def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Window | Skipped | str]:
+    for wish in plan.wishes:
+        nominal = nominal_splits(wish.splits)
+        for names in _pairs(wish, plan.name, jobs, past):
+            first, second = _job(names[0], jobs), _job(names[1], jobs)
+            if reason := past.too_large(first, second):
+                yield Skipped(names, reason)
+                continue
+            both, safety = (first, second), past.safety(first, second)
+            if nominal:
+                yield from moved_splits_texts(both, safety)
+            for wished in wish.splits:
+                splits = past.splits(wished, names)
+                if isinstance(splits, Skipped):
+                    yield splits
+                    continue
+                used = splits_to_measure(wished, splits, wished in nominal, both, safety)
+                for split, repeat in itertools.product(used, range(wish.repeats)):
+                    target = pair(first, split.first, second, split.second, repeat)
+                    yield _Window(target, split.mode)
+
+
+def _pairs(wish: Wish, run: str, jobs: Mapping[str, Job], past: _Past) -> Sequence[Pair]:
+    names = jobs if wish.among == "all" else wish.among
+    if wish.sample is None:
+        return [*wish.pairs, *all_pairs(names, selves=wish.selves)]
+    drawn = sample(names, wish.sample, run, past.kinds, selves=wish.selves)
+    return [*wish.pairs, *drawn]
+
+
+def _job(name: str, jobs: Mapping[str, Job]) -> Job:
+    if name not in jobs:
+        raise no_such_job(name, jobs)
+    return jobs[name]
+
+
+def _worth(point: PairPoint, alone_a: float, alone_b: float) -> float | None:
+    """Sum of relative speeds per watt; None where a reading is missing."""
+    if point.rate_a is None or point.rate_b is None or not point.power_w:
+        return None
+    return (point.rate_a / alone_a + point.rate_b / alone_b) / point.power_w

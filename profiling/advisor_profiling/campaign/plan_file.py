@@ -1,0 +1,253 @@
+"""Plans from YAML files, from command-line options or suggested, and back to YAML.
+
+    name: h200-pairs
+    measure:
+      - among: [bert-train, triad, gemm, fft]
+        splits: [nine, uncapped]
+
+docs/colocate.md has every key and word. A fault names its line, its key and what was expected.
+"""
+
+import hashlib
+import itertools
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from advisor.errors import InputError
+from advisor.formats import yaml_fields as read
+from advisor_profiling.campaign.pairing import Kind, Pair, all_pairs, cliques
+from advisor_profiling.campaign.plan import Plan, Wish, no_such_job
+from advisor_profiling.campaign.splits import NINE, UNCAPPED, SplitWish, read_split, write_splits
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_NAME_RULE = "letters, digits, '.', '_' and '-', the first a letter or digit, at most 100"
+
+
+def load_plan(path: Path, jobs: Collection[str]) -> Plan:
+    """The plan that a file describes; without `name` it is called as the file.
+
+    Args:
+        path: The file.
+        jobs: Names of the jobs there are.
+
+    Raises:
+        InputError: the file cannot be read or describes no plan; the message names line and column.
+    """
+    root = read.load(path)
+    readers: Mapping[str, read.Reader] = {
+        "name": _name,
+        "measure": lambda field: _wishes(field, jobs),
+        "profiles": read.flag,
+    }
+    fields = read.record(root, readers, required=("measure",))
+    name = fields.get("name", path.stem)
+    if not _NAME.fullmatch(name):
+        raise root.fault(f"{name!r} cannot name a run", fix=f"add a name: {_NAME_RULE}")
+    return Plan(name, fields["measure"], fields.get("profiles", False))
+
+
+def plan_from_options(
+    among: str,
+    pairs: str,
+    splits: str,
+    repeats: int = 1,
+    name: str | None = None,
+    *,
+    sample: int | None = None,
+) -> Plan:
+    """The plan that options of the command line describe.
+
+    Args:
+        among: Jobs of which every pair is meant, such as "bert-train,triad"; "all" for all jobs.
+        pairs: Single pairs, such as "bert-train+triad,gemm+gemm".
+        splits: As in a file, such as "nine,uncapped".
+        repeats: Windows for each pair and split, 1 or more.
+        name: The run's name; None: one that the same options always give.
+        sample: How many pairs of `among` are drawn; None: all.
+
+    Raises:
+        InputError: there is nothing to measure, or an option cannot be understood.
+    """
+    every = _flat(read_split(word, "--splits") for word in _words(splits))
+    named = tuple(_pair_option(text) for text in _words(pairs))
+    jobs = "all" if among.strip() == "all" else _words(among)
+    if not every or not (jobs or named):
+        raise InputError(
+            f"there is nothing to measure: jobs {among!r}, pairs {pairs!r}, splits {splits!r}",
+            fix="give splits, and jobs (all pairs of them) or pairs such as bert-train+triad",
+        )
+    wishes = (
+        Wish(among=jobs, splits=every, repeats=repeats, sample=sample),
+        Wish(pairs=named, splits=every, repeats=repeats),
+    )
+    plan = Plan("", tuple(wish for wish in wishes if wish.among or wish.pairs))
+    if name is None:
+        digest = hashlib.sha256(to_yaml(plan).encode()).hexdigest()
+        return replace(plan, name=f"pairs-{digest[:8]}")
+    return replace(plan, name=run_name(name))
+
+
+def run_name(name: str) -> str:
+    """The name itself.
+
+    Raises:
+        InputError: it cannot name a run.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(f"{name!r} cannot name a run", fix=f"use {_NAME_RULE}")
+    return name
+
+
+def suggest(
+    jobs: Iterable[str], kinds: Mapping[str, Kind], pairs: int, name: str = "suggested"
+) -> Plan:
+    """A plan of at least `pairs` pairs of which few clients have to be started.
+
+    Groups of four jobs, so that all shares of a group are clients at once; each job meets jobs of
+    every kind and itself. Where more than half of all pairs are wanted, a balanced sample.
+
+    Args:
+        jobs: Names.
+        kinds: What bounds them; those without one count as a kind of their own.
+        pairs: How many; where there are fewer, all of them.
+        name: The run's name; the same name suggests the same pairs.
+    """
+    names, splits = tuple(sorted(set(jobs))), (*NINE, UNCAPPED)
+    most = len(all_pairs(names))
+    if 2 * pairs <= most:
+        for rounds in range(1, len(names)):
+            groups = _until(cliques(names, kinds, seed=name, rounds=rounds), pairs)
+            if groups:
+                return Plan(name, tuple(Wish(among=group, splits=splits) for group in groups))
+    drawn = pairs if pairs < most else None
+    return Plan(name, (Wish(among=names, sample=drawn, splits=splits),))
+
+
+def to_yaml(plan: Plan) -> str:
+    """The plan as a file that `load_plan` reads."""
+    entries = [_entry(wish) for wish in plan.wishes]
+    content: dict[str, Any] = {"name": plan.name, "measure": entries}
+    if plan.profiles:
+        content["profiles"] = True
+    return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=100)
+
+
+def _name(field: read.Field) -> str:
+    name = read.text(field)
+    if not _NAME.fullmatch(name):
+        raise field.expected(_NAME_RULE)
+    return name
+
+
+def _wishes(field: read.Field, jobs: Collection[str]) -> tuple[Wish, ...]:
+    return tuple(_wish(item, jobs) for item in _items(field, "a list of what to measure"))
+
+
+def _wish(field: read.Field, jobs: Collection[str]) -> Wish:
+    readers: Mapping[str, read.Reader] = {
+        "among": lambda field: _among(field, jobs),
+        "pairs": lambda field: _pairs(field, jobs),
+        "sample": read.count,
+        "selves": read.flag,
+        "splits": _splits,
+        "repeats": read.count,
+    }
+    values = read.record(field, readers, required=("splits",))
+    if ("among" in values) == ("pairs" in values):
+        got = "both" if "pairs" in values else "neither"
+        raise field.fault(f"expected among or pairs, got {got}")
+    for key in ("sample", "selves"):
+        if key in values and "pairs" in values:
+            raise read.entries(field)[key].fault("means something beside among only")
+    return Wish(**values)
+
+
+def _among(field: read.Field, jobs: Collection[str]) -> tuple[str, ...] | Literal["all"]:
+    if not field.is_list and read.text(field) == "all":
+        return "all"
+    return tuple(_job(item, jobs) for item in _items(field, "all, or a list of jobs"))
+
+
+def _pairs(field: read.Field, jobs: Collection[str]) -> tuple[Pair, ...]:
+    return tuple(_pair(item, jobs) for item in _items(field, "a list of pairs"))
+
+
+def _pair(field: read.Field, jobs: Collection[str]) -> Pair:
+    items = _items(field, "a pair such as [bert-train, triad]")
+    if len(items) != 2:
+        raise field.fault(f"expected two jobs, got {len(items)}")
+    return _job(items[0], jobs), _job(items[1], jobs)
+
+
+def _job(field: read.Field, jobs: Collection[str]) -> str:
+    name = read.text(field)
+    if name not in jobs:
+        error = no_such_job(name, jobs)
+        raise field.fault(error.what, error.fix)
+    return name
+
+
+def _splits(field: read.Field) -> tuple[SplitWish, ...]:
+    items = _items(field, "a list of splits such as [nine, uncapped]")
+    return _flat(read_split(read.text(item), _where(item)) for item in items)
+
+
+def _items(field: read.Field, what: str) -> list[read.Field]:
+    """The entries of a list that is not empty."""
+    if not isinstance(field.node, yaml.SequenceNode):
+        raise field.expected(what)
+    if not field.node.value:
+        raise field.fault(f"expected {what}, got an empty one")
+    return [read.Field(field.path, field.key, node) for node in field.node.value]
+
+
+def _where(field: read.Field) -> str:
+    mark = field.node.start_mark
+    return f"{field.path}:{mark.line + 1}:{mark.column + 1}: {field.key}"
+
+
+def _flat(splits: Iterable[tuple[SplitWish, ...]]) -> tuple[SplitWish, ...]:
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(splits)))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for part in text.split(",") if (word := part.strip()))
+
+
+def _pair_option(text: str) -> Pair:
+    names = [name.strip() for name in text.split("+")]
+    if len(names) != 2 or not all(names):
+        raise InputError(f"--pairs: expected two jobs such as bert-train+triad, got {text!r}")
+    return names[0], names[1]
+
+
+def _until(groups: Iterable[tuple[str, ...]], pairs: int) -> list[tuple[str, ...]]:
+    """The first groups that hold that many pairs; none where all of them hold fewer."""
+    found, taken = set[Pair](), list[tuple[str, ...]]()
+    for group in groups:
+        found.update(all_pairs(group))
+        taken.append(group)
+        if len(found) >= pairs:
+            return taken
+    return []
+
+
+def _entry(wish: Wish) -> dict[str, Any]:
+    entry: dict[str, Any] = {}
+    if wish.pairs:
+        entry["pairs"] = [list(names) for names in wish.pairs]
+    if wish.among:
+        entry["among"] = wish.among if wish.among == "all" else list(wish.among)
+    if wish.sample is not None:
+        entry["sample"] = wish.sample
+    if not wish.selves:
+        entry["selves"] = False
+    entry["splits"] = write_splits(wish.splits)
+    if wish.repeats > 1:
+        entry["repeats"] = wish.repeats
+    return entry

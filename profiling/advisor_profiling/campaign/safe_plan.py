@@ -1,0 +1,134 @@
+"""At which shares and splits jobs are measured on a GPU where results are wrong at some counts."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.core.gpu import Gpu, Share
+from advisor.core.job import Job
+from advisor.core.records import SoloPoint
+from advisor.validity.own_results import own_results
+from advisor.validity.safe_counts import CheckedCounts, Safety
+from advisor.validity.safe_splits import (
+    avoided_texts,
+    check_share,
+    check_shares,
+    safe_shares,
+    safe_solo_shares,
+    unsafe_texts,
+)
+from advisor_data.files.checked import checked_counts
+from advisor_profiling.campaign.splits import NINE, AroundBest, Split, SplitWish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What decides at which counts of units of one GPU jobs are measured.
+
+    Attributes:
+        host: What the check of the GPU model found; None: there was none.
+        allow_unsafe: Measure what was asked for as it is, and the defaults, too.
+    """
+
+    host: CheckedCounts | None = None
+    allow_unsafe: bool = False
+
+    def safety(self, job: str, gpu: Gpu, solo: Iterable[SoloPoint]) -> Safety:
+        """What is known of one job on the GPU.
+
+        Args:
+            job: Its name.
+            gpu: Where it is measured.
+            solo: Solo points, of any job and GPU model.
+        """
+        # Percentages are counted as MPS counts them.
+        if self.allow_unsafe or gpu.vendor != "nvidia":
+            return Safety()
+        right, wrong = own_results(p for p in solo if (p.job, p.gpu_model) == (job, gpu.model))
+        return Safety(units_total=gpu.units_total, host=self.host, right=right, wrong=wrong)
+
+
+ANY_COUNT = Counts(allow_unsafe=True)
+"""Nothing is avoided: where points are replayed, nothing is computed."""
+
+
+def counts_on(gpu: Gpu, home: Path, *, allow_unsafe: bool) -> Counts:
+    """What decides on a GPU of this host.
+
+    Raises:
+        StoreError: what its check found cannot be read.
+    """
+    if allow_unsafe:
+        return ANY_COUNT
+    return Counts(host=checked_counts(home, gpu.model, gpu.units_total))
+
+
+def reports_results(job: Job) -> bool:
+    """Whether a job says itself whether its results are right, which judges each of its points."""
+    return job.results is not None
+
+
+def default_shares(shares: Sequence[Share], safety: Safety) -> tuple[Share, ...]:
+    """The shares of a sweep, each moved to the nearest safe count."""
+    return tuple(map(Share, safe_solo_shares([share.percent for share in shares], safety)))
+
+
+def check_asked_shares(shares: Iterable[Share], job: Job, safety: Safety) -> None:
+    """Refuse shares that were asked for at unsafe counts, where nothing would judge the results.
+
+    Raises:
+        UnsafeCountError: one of them is.
+    """
+    for share in shares if not reports_results(job) else ():
+        check_share(share.percent, safety)
+
+
+def splits_to_measure(
+    wished: SplitWish, splits: Sequence[Split], nominal: bool, jobs: tuple[Job, Job],
+    safety: tuple[Safety, Safety],
+) -> Iterator[Split]:  # fmt: skip
+    """The splits of a wish at which a pair is measured.
+
+    Those of `nine` are moved to the nearest safe ones, and of `around-best` unsafe ones left out.
+
+    Args:
+        wished: As the plan has it.
+        splits: What that means on the GPU.
+        nominal: Whether it is one of `nine`.
+        jobs: The first and the second job.
+        safety: What is known of each.
+
+    Raises:
+        UnsafeCountError: a split that was asked for is at an unsafe count, where nothing would
+            judge the results.
+    """
+    a, b = safety
+    mirrored = jobs[0].name > jobs[1].name
+    judged = [Safety() if reports_results(j) else s for j, s in zip(jobs, safety, strict=True)]
+    for split in splits:
+        shares = split.first.percent, split.second.percent
+        if split.mode != "mps":
+            yield split
+        elif nominal:
+            for moved in safe_shares([shares], a, b, mirrored=mirrored):
+                if moved:
+                    yield Split(Share(moved[0]), Share(moved[1]))
+        elif isinstance(wished, AroundBest):
+            if not unsafe_texts((shares[0], a), (shares[1], b)):
+                yield split
+        else:
+            check_shares(shares, *judged, mirrored=mirrored)
+            yield split
+
+
+def nominal_splits(wished: Iterable[SplitWish]) -> frozenset[SplitWish]:
+    """Those that stand for `nine`: where all nine are wished, nobody asked for each by hand."""
+    every = set(wished)
+    return frozenset(NINE) if every.issuperset(NINE) else frozenset()
+
+
+def moved_splits_texts(jobs: tuple[Job, Job], safety: tuple[Safety, Safety]) -> Iterator[str]:
+    """Why `nine` are not measured as they are."""
+    wanted = [(split.first.percent, split.second.percent) for split in NINE]
+    for text in avoided_texts(wanted, (jobs[0].name, jobs[1].name), *safety):
+        yield f"{text}; the nearest safe splits are measured instead"

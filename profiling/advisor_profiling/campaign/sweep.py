@@ -1,0 +1,124 @@
+"""The solo sweep: one job alone at each share."""
+
+import os
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from advisor.core.gpu import Gpu, Share
+from advisor.core.job import Job
+from advisor.core.records import SoloPoint
+from advisor.errors import LimitBrokenError, LimitNotProvenError
+from advisor_data import Store
+from advisor_profiling.campaign.blocks import cut
+from advisor_profiling.campaign.campaign import conditions_on, measure_blocks
+from advisor_profiling.campaign.outcome import Failure, Reporter
+from advisor_profiling.testbed.bench import Bench
+from advisor_profiling.window.rules import WindowRules
+from advisor_profiling.window.targets import Target, solo
+from advisor_profiling.window.window import measure_idle
+
+DEFAULT_SHARES = tuple(Share(float(percent)) for percent in range(10, 101, 10))
+
+IDLE_DRIFT_W = 5
+"""Idle power that moved by more than this between start and end is worth a word."""
+
+_COOL_DOWN_S = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult:
+    """What a sweep measured in this process; points of an earlier part are in the store."""
+
+    run: str
+    points: tuple[SoloPoint, ...]
+    failures: tuple[Failure, ...]
+    idle_before_w: float | None
+    idle_after_w: float | None
+    duration_s: float
+
+
+def plan(job: Job, shares: Iterable[Share], repeats: int, run: str) -> list[Target]:
+    """All windows in an order that is random but the same for the same run."""
+    targets = [solo(job, share, repeat) for share in shares for repeat in range(repeats)]
+    random.Random(run).shuffle(targets)
+    return targets
+
+
+def new_run(moment: str) -> str:
+    """Name of a run: its start and four random hex digits."""
+    start = datetime.fromisoformat(moment)
+    return f"{start:%Y%m%dT%H%M%S}-{os.urandom(2).hex()}"
+
+
+def unfinished_run(
+    points: Sequence[SoloPoint], job: Job, gpu: Gpu, mode: str
+) -> tuple[str, list[SoloPoint]] | None:
+    """The newest run of exactly this job on this card, with its points."""
+    same = [
+        p
+        for p in points
+        if (p.job_hash, p.gpu_uuid, p.mode) == (job.job_hash, gpu.uuid, mode)
+        and p.driver == gpu.driver
+    ]
+    if not same:
+        return None
+    run = max(same, key=lambda p: p.started_at).run
+    return run, [p for p in same if p.run == run]
+
+
+def sweep(
+    targets: Sequence[Target],
+    run: str,
+    bench: Bench,
+    store: Store,
+    reporter: Reporter,
+    rules: WindowRules,
+) -> SweepResult:
+    """Measure `targets` on `bench`; what failed is tried once more, alone.
+
+    Raises:
+        LimitBrokenError: the job does not stay under its share, or a stranger computes.
+        LimitNotProvenError: the share of the job is not in force.
+        PartitionError: what enforces the shares broke; finished points are in the store.
+        StoreError: a point could not be written; those before it are in the store.
+    """
+    if not targets:
+        return SweepResult(run, (), (), None, None, 0.0)
+    begun_s = bench.clock.now_s()
+    reporter.phase("measuring idle power")
+    conditions = conditions_on(bench, run, rules)
+    blocks = cut(targets, bench.max_clients, free_memory_mib(bench), run, alone=False)
+    outcome = measure_blocks(blocks, conditions, bench, store, reporter)
+    for failure in outcome.failures:
+        # A job that lifts its limit is the only one here: no other share is believed either.
+        if isinstance(failure.cause, LimitNotProvenError | LimitBrokenError):
+            raise failure.cause
+    reporter.phase("measuring idle power again")
+    return SweepResult(
+        run=run,
+        points=tuple(p for p in outcome.points if isinstance(p, SoloPoint)),
+        failures=outcome.failures,
+        idle_before_w=conditions.idle_power_w,
+        idle_after_w=_idle_again(bench, rules, conditions.idle_power_w),
+        duration_s=bench.clock.now_s() - begun_s,
+    )
+
+
+def free_memory_mib(bench: Bench) -> float | None:
+    """Memory of the GPU that nobody uses; None where its size is not known."""
+    if bench.gpu.memory_mib is None:
+        return None
+    return bench.gpu.memory_mib - (bench.source.state().memory_used_mib or 0)
+
+
+def _idle_again(bench: Bench, rules: WindowRules, before_w: float | None) -> float | None:
+    """Idle power after the last job; the card takes some seconds to lower its clocks."""
+    deadline_s = bench.clock.now_s() + _COOL_DOWN_S
+    while True:
+        after_w = measure_idle(bench.source, bench.clock, rules)
+        if before_w is None or after_w is None or after_w <= before_w + IDLE_DRIFT_W:
+            return after_w
+        if bench.clock.now_s() >= deadline_s:
+            return after_w

@@ -1,0 +1,1 @@
+"""At which numbers of SMs the libraries compute right results."""

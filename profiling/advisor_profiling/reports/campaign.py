@@ -1,0 +1,224 @@
+"""What a campaign says to a person: what it will take, its pairs as a table, what it took."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from rich.table import Table
+from rich.text import Text
+
+from advisor.core.flags import DOUBTFUL
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Candidate, SplitResult, best
+from advisor.core.records import PairPoint, SoloPoint
+from advisor_profiling.campaign.outcome import Cost
+
+WIDTH = 120
+"""Columns that the table may need."""
+
+Alone = Mapping[str, tuple[float, float]]
+"""Rate and power of each job alone on the whole GPU."""
+
+COLUMNS = ("pair", "windows", "best split", "speed", "speed", "W", "saves", "at 50/50", "no limit")
+"""Headings of the table; speed is relative to the job alone on the whole GPU, and what is saved is
+energy for the same work, against one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairResult:
+    """The measured split of a pair that saves most energy and is not over-subscribed.
+
+    Attributes:
+        windows: Good points of the pair.
+        best: The mean of its windows; None where the jobs' rates and power alone are not known.
+        saved: Part of the energy saved for the same work, against one after the other; 0.1 is 10 %.
+        equal_saved: The same of 50/50 on that card; None where it was not measured.
+        uncapped_saved: The same of MPS without limits on that card.
+    """
+
+    pair: tuple[str, str]
+    windows: int
+    best: PairPoint | None = None
+    speeds: tuple[float, float] | None = None
+    saved: float | None = None
+    equal_saved: float | None = None
+    uncapped_saved: float | None = None
+
+
+def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[PairResult]:
+    """Each pair's best split; points that failed a cross-check are left out.
+
+    Args:
+        points: Pair points of one run.
+        solo: Solo points; those at 100 % give the rates and the power alone.
+    """
+    alone = _alone(solo)
+    pairs: defaultdict[tuple[str, str], list[PairPoint]] = defaultdict(list)
+    for point in points:
+        if not DOUBTFUL & set(point.flags):
+            pairs[point.pair].append(point)
+    return [_result(pair, found, alone) for pair, found in sorted(pairs.items())]
+
+
+def references(own: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list[SoloPoint]:
+    """A run's solo points and, for jobs without a rate at 100 % there, their newest one elsewhere.
+
+    Args:
+        own: Solo points of the run.
+        others: Solo points of any run on the same GPU model.
+    """
+    known = _alone(own)
+    newest: dict[str, SoloPoint] = {}
+    for point in sorted(others, key=lambda p: p.started_at):
+        if point.job not in known and _alone([point]):
+            newest[point.job] = point
+    return [*own, *newest.values()]
+
+
+def unknown_alone_text(points: Iterable[PairPoint], solo: Sequence[SoloPoint]) -> list[str]:
+    """A line for each job of the pairs whose rate and power alone are not known."""
+    jobs = {job for point in points for job in point.pair}
+    return [
+        f"no rate and power of {job} alone at 100 % are known: advisor profile {job}"
+        for job in sorted(jobs - _alone(solo).keys())
+    ]
+
+
+def table(results: Sequence[PairResult]) -> Table:
+    """The pairs, one line each."""
+    result = Table(box=None, pad_edge=False, header_style="bold")
+    for name in COLUMNS:
+        left = name in {"pair", "best split"}
+        result.add_column(Text(name), justify="left" if left else "right", no_wrap=True)
+    for line in results:
+        result.add_row(*map(Text, _cells(line)))
+    return result
+
+
+def cost_text(cost: Cost, pair_points: int) -> str:
+    """What a campaign took, in one line; the windows of its jobs alone are part of the cost."""
+    if not cost.duration_s:
+        return "nothing was measured"
+    if not pair_points:
+        return f"no pair was measured in {cost.duration_s / 60:.1f} GPU-minutes"
+    return (
+        f"{pair_points} pair points in {cost.duration_s / 60:.1f} GPU-minutes: "
+        f"{cost.duration_s / pair_points:.1f} GPU-seconds a pair point, {cost.starts} starts, "
+        f"{100 * cost.measuring_s / cost.duration_s:.0f} % of the time measuring "
+        f"({100 * cost.window_s / cost.duration_s:.0f} % in windows, the rest settling), "
+        f"{100 * cost.starting_s / cost.duration_s:.0f} % starting, "
+        f"{100 * cost.waiting_s / cost.duration_s:.0f} % waiting for other GPUs"
+    )
+
+
+def nothing_to_do_text(windows: int, to_measure: int, *, dry_run: bool) -> str | None:
+    """Why a campaign took nothing at all; None where it was to take something."""
+    if dry_run:
+        return "dry run: nothing was measured"
+    if windows and not to_measure:
+        return f"all {windows} windows were measured before"
+    return None
+
+
+def left_out_text(points: Sequence[PairPoint]) -> str | None:
+    """How many points failed a cross-check, by flag; None when none did."""
+    flags = Counter(flag for p in points for flag in p.flags if flag in DOUBTFUL)
+    if not flags:
+        return None
+    listed = ", ".join(f"{count} {flag}" for flag, count in sorted(flags.items()))
+    return f"left out of the table: {listed}"
+
+
+def _result(pair: tuple[str, str], points: Sequence[PairPoint], alone: Alone) -> PairResult:
+    known = [c for c in (_candidate(p, alone) for p in _means(points)) if c is not None]
+    limited = {c: p for c, p in known if p.mode in {"mps", "cu_mask"} and _fits(p)}
+    if not limited:
+        return PairResult(pair, len(points))
+    chosen = best(limited, OBJECTIVES[DEFAULT_OBJECTIVE])
+    same_card = [(c, p) for c, p in known if p.gpu_uuid == limited[chosen].gpu_uuid]
+    equal = [c.result.energy_saved for c, _ in same_card if _shares(c) == (50, 50)]
+    free = [c.result.energy_saved for c, p in same_card if p.mode == "uncapped"]
+    return PairResult(
+        pair,
+        len(points),
+        limited[chosen],
+        (chosen.result.speed_a, chosen.result.speed_b),
+        chosen.result.energy_saved,
+        _mean(equal),
+        _mean(free),
+    )
+
+
+def _means(points: Sequence[PairPoint]) -> list[PairPoint]:
+    """One point for each split and card, the mean of its complete windows: luck does not choose."""
+    windows: defaultdict[tuple[object, ...], list[PairPoint]] = defaultdict(list)
+    for p in points:
+        if p.rate_a is not None and p.rate_b is not None and p.power_w:
+            windows[p.gpu_uuid, p.mode, p.share_a_percent, p.share_b_percent].append(p)
+    return [
+        replace(
+            same[0],
+            rate_a=fmean(p.rate_a or 0 for p in same),
+            rate_b=fmean(p.rate_b or 0 for p in same),
+            power_w=fmean(p.power_w or 0 for p in same),
+        )
+        for same in windows.values()
+    ]
+
+
+def _fits(point: PairPoint) -> bool:
+    """Whether the shares are not over-subscribed: no unit is in both."""
+    if point.units_a is None or point.units_b is None or point.units_total is None:
+        return point.share_a_percent + point.share_b_percent <= 100
+    return point.units_a + point.units_b <= point.units_total
+
+
+def _candidate(point: PairPoint, alone: Alone) -> tuple[Candidate, PairPoint] | None:
+    a, b = alone.get(point.job_a), alone.get(point.job_b)
+    if not (a and b and point.power_w) or point.rate_a is None or point.rate_b is None:
+        return None
+    result = SplitResult(
+        rate_a=point.rate_a,
+        rate_b=point.rate_b,
+        solo_rate_a=a[0],
+        solo_rate_b=b[0],
+        solo_power_a_w=a[1],
+        solo_power_b_w=b[1],
+        power_w=point.power_w,
+    )
+    return Candidate(point.share_a_percent, point.share_b_percent, result), point
+
+
+def _alone(solo: Sequence[SoloPoint]) -> dict[str, tuple[float, float]]:
+    """Rate and power of each job alone on the whole GPU, the mean of its good windows."""
+    readings: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for p in solo:
+        if p.share_percent == 100 and p.rate and p.power_w and not DOUBTFUL & set(p.flags):
+            readings[p.job].append((p.rate, p.power_w))
+    return {
+        job: (fmean(rate for rate, _ in found), fmean(power_w for _, power_w in found))
+        for job, found in readings.items()
+    }
+
+
+def _shares(candidate: Candidate) -> tuple[float, float]:
+    return candidate.share_a_percent, candidate.share_b_percent
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+def _cells(line: PairResult) -> list[str]:
+    cells = [" + ".join(line.pair), str(line.windows)]
+    if line.best is None or line.speeds is None:
+        return [*cells, *["-"] * (len(COLUMNS) - len(cells))]
+    split = f"{line.best.share_a_percent:g}/{line.best.share_b_percent:g}"
+    speeds = [f"{speed:.2f}" for speed in line.speeds]
+    watts = f"{line.best.power_w:.0f}"
+    saved = (line.saved, line.equal_saved, line.uncapped_saved)
+    return [*cells, split, *speeds, watts, *map(_percent, saved)]
+
+
+def _percent(saved: float | None) -> str:
+    return "-" if saved is None else f"{100 * saved:.1f} %"

@@ -1,0 +1,295 @@
+"""What `advisor doctor` looks at: what each check found, and how to mend what is missing."""
+
+import importlib.util
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.core.flags import COUNTER_BOUND
+from advisor.core.gpu import Gpu
+from advisor.core.wording import listed
+from advisor.errors import AdvisorError
+from advisor.extras import lacking
+from advisor.runtime.backends.mps_control import Control, binary_version
+from advisor.runtime.host.cores import available_cores
+from advisor.runtime.host.processes import cpu_steal_s
+from advisor.runtime.jobs.launcher import leftovers
+from advisor.settings import LIMIT_VARIABLES, Settings
+from advisor.validity.checks import check_for, stored_checks
+from advisor_data.files.count_checks import known_checks
+from advisor_profiling.counts.script import installed_libraries, library_script
+from advisor_profiling.telemetry.dcgm import fetch
+from advisor_profiling.telemetry.dcgm_text import missing_counters
+from advisor_profiling.telemetry.nvml import NvmlSource
+from advisor_profiling.testbed.core_speed import core_speeds
+from advisor_profiling.testbed.live import with_units
+from advisor_profiling.window.clock import LiveClock
+from advisor_profiling.window.rules import WindowRules
+from advisor_profiling.window.window import Watch, Window, measure
+
+Verdict = Literal["ok", "warning", "missing"]
+
+_CHECK = "advisor check"
+
+LEAST_CORE_SPEED = 0.85
+"""A core that does less than this part of the fastest is disturbed; what a launch-bound job does
+would change by as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor's report; `fix` is empty where all is well."""
+
+    check: str
+    verdict: Verdict
+    found: str
+    fix: str = ""
+
+
+def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
+    """Look at everything that measuring needs; nothing is changed.
+
+    Args:
+        settings: What the environment says.
+        gpus: Lists the GPUs; may raise SourceError.
+    """
+    findings = [_cores(), _core_speed(), _steal(), _variables(settings), _store(settings)]
+    findings += examine_extras(lacking())
+    try:
+        found = gpus()
+    except AdvisorError as error:
+        return [_missing("gpu", error), *findings, *_mps_binary(settings)]
+    if not found:
+        findings.append(Finding("gpu", "missing", "the driver lists no GPU", "look at `dmesg`"))
+    if any(gpu.vendor == "nvidia" for gpu in found):
+        findings += _mps_binary(settings)
+    for gpu in found:
+        findings += _gpu(gpu, settings)
+    return [*findings, _daemon(settings), _exporter(settings)]
+
+
+def examine_extras(without: Mapping[str, Sequence[str]]) -> list[Finding]:
+    """Which optional parts are installed; those that are not may never be wanted on this host."""
+    if not without:
+        return []
+    whole = listed(extra for extra, names in without.items() if not names) or "none"
+    rest = [extra for extra, names in without.items() if names]
+    found = f"installed: {whole}" + (f"; not installed: {listed(rest)}" if rest else "")
+    return [Finding("extras", "ok", found, f"pip install 'sm-advisor[{rest[0]}]'" if rest else "")]
+
+
+def _cores() -> Finding:
+    cores = available_cores()
+    text = f"{len(cores)} CPU cores"
+    if len(cores) >= 5:
+        return Finding("cores", "ok", text)
+    return Finding("cores", "warning", text, "give it 5 or more: one for advisor, two for each job")
+
+
+def _core_speed() -> Finding:
+    speeds = core_speeds(available_cores())
+    slowest = min(speeds, key=lambda core: speeds[core])
+    part = speeds[slowest] / max(speeds.values())
+    text = f"the slowest core ({slowest}) does {100 * part:.0f} % of the fastest"
+    if part >= LEAST_CORE_SPEED:
+        return Finding("core-speed", "ok", text)
+    return Finding(
+        "core-speed",
+        "warning",
+        text,
+        "something else uses the host's cores: measure launch-bound jobs when it is gone",
+    )
+
+
+def _steal() -> Finding:
+    before_s, begun_s = cpu_steal_s(), time.monotonic()
+    time.sleep(0.5)
+    share = (cpu_steal_s() - before_s) / (time.monotonic() - begun_s) / (os.cpu_count() or 1)
+    text = f"{100 * share:.1f} % of CPU time taken by other guests"
+    if share < 0.01:
+        return Finding("cpu-steal", "ok", text)
+    return Finding("cpu-steal", "warning", text, "measure on a host that is not overbooked")
+
+
+def _variables(settings: Settings) -> Finding:
+    found = [name for name in LIMIT_VARIABLES if name in settings.environment]
+    if not found:
+        return Finding("environment", "ok", "no variable limits jobs from outside")
+    return Finding(
+        "environment",
+        "warning",
+        f"{', '.join(found)} set",
+        "advisor sets them for each job itself; unset them to avoid surprises",
+    )
+
+
+def _store(settings: Settings) -> Finding:
+    where = settings.database_url or str(settings.home)
+    if importlib.util.find_spec("sqlalchemy") is None:
+        return Finding("store", "ok", f"JSON-lines files in {settings.home}/points (no SQLAlchemy)")
+    home = settings.home
+    while not home.exists():
+        home = home.parent
+    if not os.access(home, os.W_OK):
+        return Finding("store", "missing", f"{home} is not writable", "set ADVISOR_HOME")
+    return _pages(settings) or Finding("store", "ok", where)
+
+
+def _pages(settings: Settings) -> Finding | None:
+    """What is wrong with the database that is there; nothing is made by looking."""
+    own = settings.home / "advisor.db"
+    if settings.database_url is None and not own.exists():
+        return None
+    # Loads SQLAlchemy.
+    from advisor_data.service.backup import check_database
+
+    try:
+        check_database(settings.database_url or f"sqlite:///{own}", settings.home)
+    except AdvisorError as error:
+        return _missing("store", error)
+    return None
+
+
+def _mps_binary(settings: Settings) -> list[Finding]:
+    try:
+        version = binary_version(settings.job_environment())
+    except AdvisorError as error:
+        return [_missing("mps", error)]
+    return [Finding("mps", "ok", f"nvidia-cuda-mps-control, version {version}")]
+
+
+def _gpu(gpu: Gpu, settings: Settings) -> Iterable[Finding]:
+    name = f"gpu {gpu.index}"
+    yield Finding(name, "ok", f"{gpu.model}, {gpu.uuid}, driver {gpu.driver}")
+    if gpu.vendor != "nvidia":
+        return
+    yield _compute_mode(gpu)
+    yield _sms(gpu, settings)
+    yield _counts(gpu, settings)
+    yield from _telemetry(gpu)
+    if left := leftovers(gpu.uuid, settings.runtime_dir):
+        yield Finding(
+            name, "warning", f"jobs of an earlier advisor still run: {left}",
+            "the next `advisor profile` ends them",
+        )  # fmt: skip
+
+
+def _compute_mode(gpu: Gpu) -> Finding:
+    name = f"gpu {gpu.index} mode"
+    if gpu.mig:
+        return Finding(name, "warning", "MIG is on", "advisor splits whole GPUs: turn MIG off")
+    if gpu.compute_mode == "prohibited":
+        return Finding(name, "missing", "compute mode prohibited", "nvidia-smi -c DEFAULT (root)")
+    return Finding(name, "ok", f"compute mode {gpu.compute_mode}, MIG off")
+
+
+def _sms(gpu: Gpu, settings: Settings) -> Finding:
+    try:
+        units = with_units(gpu, settings).units_total
+        return Finding(f"gpu {gpu.index} SMs", "ok", f"{units} SMs")
+    except AdvisorError as error:
+        return _missing(f"gpu {gpu.index} SMs", error)
+
+
+def _counts(gpu: Gpu, settings: Settings) -> Finding:
+    """Whether the counts at which libraries compute right results are known."""
+    name = f"gpu {gpu.index} results"
+    try:
+        stored = check_for(gpu.model, stored_checks(settings.home))
+        known = check_for(gpu.model, known_checks(settings.home))
+    except AdvisorError as error:
+        return _missing(name, error)
+    if known is None:
+        return Finding(name, "warning", "not checked at which SM counts they are right", _CHECK)
+    where = "here" if stored else "on another card, bundled"
+    text = (
+        f"{len(known.safe)} of {len(known.checked)} SM counts are safe, checked "
+        f"{known.checked_at[:10]} {where}"
+    )
+    changed = known.differs_from(gpu.driver or "", _libraries(settings))
+    if changed:
+        return Finding(name, "warning", f"{text}; {changed}", f"{_CHECK} again")
+    return Finding(name, "ok", text)
+
+
+def _libraries(settings: Settings) -> dict[str, str]:
+    """Versions that jobs load by default; none where their interpreter has no PyTorch."""
+    with suppress(AdvisorError):
+        return installed_libraries(library_script("python3"), settings.job_environment())
+    return {}
+
+
+def _telemetry(gpu: Gpu) -> Iterable[Finding]:
+    try:
+        source = NvmlSource(gpu.uuid)
+    except AdvisorError as error:
+        yield _missing(f"gpu {gpu.index} NVML", error)
+        return
+    try:
+        # Nobody counts steps here: two seconds of whatever runs, without waiting for it to settle.
+        watch = Watch(counts=(), source=source, clock=LiveClock())
+        window = measure(watch, WindowRules(least_s=2, most_s=2, settle_most_s=0))
+        yield _energy(gpu, window)
+        yield _counters(gpu, window)
+    except AdvisorError as error:
+        yield _missing(f"gpu {gpu.index} NVML", error)
+    finally:
+        source.close()
+
+
+def _energy(gpu: Gpu, window: Window) -> Finding:
+    name, gap = f"gpu {gpu.index} energy", window.counter_gap
+    if window.power is None or window.counter_power_w is None or gap is None:
+        return Finding(name, "warning", "no energy counter", "power is not cross-checked")
+    text = (
+        f"counter {window.counter_power_w:.1f} W, instant power {window.power.mean:.1f} W, "
+        f"{100 * gap:+.1f} %"
+    )
+    if abs(gap) <= COUNTER_BOUND:
+        return Finding(name, "ok", text)
+    return Finding(name, "warning", text, "repeat on an idle GPU; trust the counter, if it stays")
+
+
+def _counters(gpu: Gpu, window: Window) -> Finding:
+    name = f"gpu {gpu.index} counters"
+    if window.counters.sm_active_percent is not None:
+        return Finding(name, "ok", "SM, memory and PCIe counters (NVML GPM)")
+    return Finding(
+        name,
+        "warning",
+        "NVML gives no counters (GPM needs Hopper or newer, and the permission)",
+        "run dcgm-exporter and use --source dcgm",
+    )
+
+
+def _daemon(settings: Settings) -> Finding:
+    pipe_dir = settings.mps_pipe_dir
+    if pipe_dir is None:
+        return Finding("mps daemon", "ok", "advisor starts its own, one for each GPU")
+    try:
+        control = Control(pipe_dir, settings.job_environment())
+        return Finding(
+            "mps daemon", "ok", f"{pipe_dir}: default {control.default_percentage():g} %, "
+            f"{sum(len(control.clients(s)) for s in control.servers())} clients",
+        )  # fmt: skip
+    except AdvisorError as error:
+        return _missing("mps daemon", error)
+
+
+def _exporter(settings: Settings) -> Finding:
+    name, url = "dcgm-exporter", settings.dcgm_url
+    try:
+        missing = missing_counters(fetch(url))
+    except AdvisorError:
+        return Finding(name, "ok", f"none at {url} (only needed for --source dcgm)")
+    if not missing:
+        return Finding(name, "ok", url)
+    return Finding(name, "warning", f"gives no {', '.join(missing)}", "add them to its CSV (-f)")
+
+
+def _missing(check: str, error: AdvisorError) -> Finding:
+    found = error.what + (f" ({error.why})" if error.why else "")
+    return Finding(check, "missing", found, error.fix)

@@ -1,0 +1,125 @@
+"""The process behind one launch: `python -P -m advisor_profiling.supervise FOLDER`.
+
+`advisor launch` and the service start it; people do not. Its secrets come as JSON through its
+standard input (advisor/launch/start/spawn.py).
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from advisor.core.gpu import Gpu
+from advisor.core.observations import Observation
+from advisor.errors import AdvisorError
+from advisor.launch.records.folder import LaunchFolder
+from advisor.launch.records.spec import LaunchSpec, LaunchWay
+from advisor.launch.supervisor.guard import ProcessGuard
+from advisor.launch.supervisor.stage import Stage
+from advisor.launch.supervisor.supervise import run_launch
+from advisor.runtime.backends.backend import Backend
+from advisor.runtime.host.lock import gpu_lock
+from advisor.runtime.jobs.launcher import end_leftovers
+from advisor.settings import Settings, read_settings
+from advisor_data import open_store
+from advisor_profiling.testbed.live import (
+    check_alone,
+    find_gpu,
+    open_backend,
+    open_source,
+    with_units,
+)
+
+
+def supervise(folder: Path) -> None:
+    """Run the launch of a folder to its end.
+
+    Raises:
+        BusyError: it has or had a supervisor.
+        InputError: its spec cannot be read.
+    """
+    launch, settings = LaunchFolder(folder.absolute()), read_settings()
+    with _stoppable() as stop_asked, launch.supervising():
+        spec = launch.read_spec()
+        run_launch(launch, spec, lambda: _open_stage(launch, spec, settings), stop_asked)
+
+
+@contextmanager
+def _open_stage(launch: LaunchFolder, spec: LaunchSpec, settings: Settings) -> Generator[Stage]:
+    """The GPU, its meter and its lock, for this process alone."""
+    gpu = find_gpu(spec.gpu)
+    with gpu_lock(settings.lock_dir, gpu.uuid, spec.launch_id):
+        gpu = with_units(gpu, settings)
+        environment = settings.job_environment()
+        source = open_source(gpu, None, settings)
+
+        def backend_of(way: LaunchWay) -> Backend:
+            return _open_backend(way, gpu, settings)
+
+        def guard(backend: Backend) -> ProcessGuard:
+            return ProcessGuard(launch.path, backend, environment)
+
+        def remember(seen: Observation) -> None:
+            _remember(seen, settings)
+
+        try:
+            yield Stage(
+                gpu=gpu,
+                meter=source,
+                environment=environment,
+                open_backend=backend_of,
+                guard=guard,
+                remember=remember,
+            )
+        finally:
+            source.close()
+
+
+def _open_backend(way: LaunchWay, gpu: Gpu, settings: Settings) -> Backend:
+    """What enforces the shares, on a GPU on which nobody computes."""
+    backend = open_backend(gpu, "uncapped" if way == "time-sliced" else None, settings)
+    try:
+        end_leftovers(backend, settings.runtime_dir)
+        check_alone(gpu)
+    except BaseException:
+        backend.close()
+        raise
+    return backend
+
+
+def _remember(seen: Observation, settings: Settings) -> None:
+    with open_store(settings.database_url, settings.home) as store:
+        store.add([seen])
+
+
+@contextmanager
+def _stoppable() -> Generator[Callable[[], bool]]:
+    """Signals that ask for an end are taken note of; what is under way is stopped in its order."""
+    asked: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        asked.append(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, note)
+    yield lambda: bool(asked)
+
+
+def _main() -> int:
+    # Into the variables that the driver of a database reads; who looks from outside sees those
+    # that the process was started with.
+    os.environ.update(json.loads(sys.stdin.buffer.read() or b"{}"))
+    try:
+        supervise(Path(sys.argv[1]))
+    except AdvisorError as error:
+        print(f"advisor: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

@@ -1,0 +1,1 @@
+"""Where power and counters come from."""

@@ -1,0 +1,226 @@
+"""Telemetry of AMD GPUs through AMD SMI (the optional amdsmi package), and the GPUs of this host.
+
+Fields and units are those of AMD SMI's Python reference for ROCm 7. In a partition mode other than
+SPX, power, energy and activity are those of partition 0 alone; the others say 0 or nothing, which
+is given as None. AMD SMI has no counter with the meaning of NVIDIA's SM activity: `gfx_activity` is
+the time in which the graphics engine did anything, so it is not given under that name.
+"""
+
+import contextlib
+import importlib
+import io
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from advisor.core.gpu import Gpu
+from advisor.core.records import Counters
+from advisor.errors import SourceError
+from advisor_profiling.telemetry.source import GpuState
+
+THROTTLE_REASONS: dict[str, str] = {
+    "active_ppt_pwr": "power-cap",
+    "active_prochot_thrm": "processor-hot",
+    "active_socket_thrm": "socket-thermal",
+    "active_vr_thrm": "regulator-thermal",
+    "active_hbm_thrm": "memory-thermal",
+}
+"""Fields of amdsmi_get_violation_status (MI300 and newer) that make a window not comparable."""
+
+_NOT_AVAILABLE = frozenset({2, 3, 40, 43, 52})
+"""amdsmi_status_t: not supported, not yet implemented, no data, unexpected data, no such file."""
+
+_ADVICE: dict[int, tuple[str, str]] = {
+    10: ("this user may not read it", "add the user to the groups `render` and `video`"),
+    34: ("the amdgpu driver is not loaded", "load it (`modprobe amdgpu`)"),
+}
+
+
+def list_gpus() -> list[Gpu]:
+    """AMD GPUs of this host, in the order of AMD SMI; `units_total` is None.
+
+    Raises:
+        SourceError: no amdsmi, no library, no driver, or it does not answer.
+    """
+    smi = _Smi()
+    try:
+        return [_describe(smi, device, index) for index, device in enumerate(smi.devices())]
+    finally:
+        smi.close()
+
+
+class AmdSource:
+    """One AMD GPU.
+
+    Args:
+        uuid: UUID, as AMD SMI shows it.
+
+    Raises:
+        SourceError: no amdsmi, no library, no driver, or no such GPU.
+    """
+
+    name = "amd"
+    interval_s = 0.02
+
+    def __init__(self, uuid: str) -> None:
+        self._smi = _Smi()
+        try:
+            self._device, self._gpu = _find(self._smi, uuid)
+        except SourceError:
+            self._smi.close()
+            raise
+
+    @property
+    def gpu(self) -> Gpu:
+        return self._gpu
+
+    def power_w(self) -> float | None:
+        """Power of the socket; MI300 has the current one, MI200 only an average."""
+        power = self._read("amdsmi_get_power_info")
+        keys = ("current_socket_power", "average_socket_power", "socket_power")
+        return next((w for w in (_positive(power, key) for key in keys) if w is not None), None)
+
+    def energy_j(self) -> float | None:
+        """Accumulator times resolution, which is in microjoules."""
+        energy = self._read("amdsmi_get_energy_count")
+        ticks = _positive(energy, "energy_accumulator")
+        resolution_uj = _positive(energy, "counter_resolution")
+        return None if ticks is None or resolution_uj is None else ticks * resolution_uj / 1e6
+
+    def state(self) -> GpuState:
+        clocks, temperatures = self._smi.clock_types, self._smi.temperature_types
+        now = self._smi.current_temperature
+        # MI300 has no edge sensor; where there are both, the hot spot is what throttles.
+        hot, edge = (self._read("amdsmi_get_temp_metric", t, now) for t in temperatures)
+        sm_clock, memory_clock = (self._read("amdsmi_get_clock_info", c) for c in clocks)
+        return GpuState(
+            sm_clock_mhz=_number(sm_clock, "clk"),
+            memory_clock_mhz=_number(memory_clock, "clk"),
+            temperature_c=_first(hot, edge),
+            memory_used_mib=_number(self._read("amdsmi_get_gpu_vram_usage"), "vram_used"),
+            power_limit_w=_positive(self._read("amdsmi_get_power_info"), "power_limit"),
+            throttle_reasons=_violations(self._read("amdsmi_get_violation_status")),
+        )
+
+    def processes_memory_mib(self, pids: Collection[int]) -> float | None:
+        """VRAM of these processes, MiB; None when AMD SMI names none of them."""
+        running: list[Any] = self._read("amdsmi_get_gpu_process_list") or []
+        used = [float(p["memory_usage"]["vram_mem"]) for p in running if p["pid"] in pids]
+        return sum(used) / 2**20 if used else None
+
+    def start_counters(self) -> None:
+        """AMD SMI averages by itself."""
+
+    def read_counters(self) -> Counters:
+        """Only `memory_busy_percent`, as the memory controller says at the time of this call."""
+        activity = self._read("amdsmi_get_gpu_activity")
+        return Counters(memory_busy_percent=_number(activity, "umc_activity"))
+
+    def close(self) -> None:
+        self._smi.close()
+
+    def _read(self, function: str, *arguments: Any) -> Any | None:
+        return self._smi.reading(function, self._device, *arguments)
+
+
+class _Smi:
+    """The edge to amdsmi: initialised for as long as it is not closed; errors become ours."""
+
+    def __init__(self) -> None:
+        self._module = _import()
+        self.call("amdsmi_init")
+        clocks, heat = self._module.AmdSmiClkType, self._module.AmdSmiTemperatureType
+        self.clock_types = (clocks.GFX, clocks.MEM)
+        self.temperature_types = (heat.HOTSPOT, heat.EDGE)
+        self.current_temperature = self._module.AmdSmiTemperatureMetric.CURRENT
+
+    def call(self, function: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self._module, function)(*arguments)
+        except self._module.AmdSmiLibraryException as error:
+            raise _smi_error(function, error.get_error_code(), str(error.err_info)) from error
+
+    def reading(self, function: str, *arguments: Any) -> Any | None:
+        try:
+            return getattr(self._module, function)(*arguments)
+        except self._module.AmdSmiLibraryException as error:
+            if error.get_error_code() in _NOT_AVAILABLE:
+                return None
+            raise _smi_error(function, error.get_error_code(), str(error.err_info)) from error
+
+    def devices(self) -> list[Any]:
+        return self.call("amdsmi_get_processor_handles")
+
+    def close(self) -> None:
+        self.call("amdsmi_shut_down")
+
+
+def _import() -> Any:
+    printed = io.StringIO()
+    try:
+        # Without its library amdsmi prints to standard output, which may be a table or JSON.
+        with contextlib.redirect_stdout(printed):
+            return importlib.import_module("amdsmi")
+    # And it raises KeyError then, not ImportError; other releases raise AttributeError or OSError.
+    except Exception as error:
+        raise SourceError(
+            "AMD SMI cannot be loaded",
+            why=" ".join(printed.getvalue().split()) or str(error),
+            fix="install ROCm's amd-smi-lib and `pip install sm-advisor[amd]`",
+        ) from error
+
+
+def _smi_error(function: str, code: int, text: str) -> SourceError:
+    why, fix = _ADVICE.get(code, ("", "run `amd-smi list` and `dmesg` to see the GPU's state"))
+    return SourceError(f"{function} failed: {text} (AMD SMI error {code})", why=why, fix=fix)
+
+
+def _find(smi: _Smi, uuid: str) -> tuple[Any, Gpu]:
+    devices = smi.devices()
+    uuids = [smi.call("amdsmi_get_gpu_device_uuid", device) for device in devices]
+    if uuid in uuids:
+        index = uuids.index(uuid)
+        return devices[index], _describe(smi, devices[index], index)
+    known = ", ".join(uuids) or "none"
+    raise SourceError(f"no AMD GPU has the UUID {uuid}", why=f"AMD SMI names {known}")
+
+
+def _describe(smi: _Smi, device: Any, index: int) -> Gpu:
+    asic = smi.reading("amdsmi_get_gpu_asic_info", device)
+    driver = smi.reading("amdsmi_get_gpu_driver_info", device)
+    memory_mib = _positive(smi.reading("amdsmi_get_gpu_vram_usage", device), "vram_total")
+    return Gpu(
+        uuid=smi.call("amdsmi_get_gpu_device_uuid", device),
+        model=_text(asic, "market_name") or "AMD GPU",
+        vendor="amd",
+        index=index,
+        memory_mib=None if memory_mib is None else int(memory_mib),
+        power_limit_w=_positive(smi.reading("amdsmi_get_power_info", device), "power_limit"),
+        driver=_text(driver, "driver_version"),
+    )
+
+
+def _violations(status: Mapping[str, Any] | None) -> tuple[str, ...] | None:
+    if status is None:
+        return None
+    known = [key for key in THROTTLE_REASONS if isinstance(status.get(key), bool)]
+    return tuple(THROTTLE_REASONS[key] for key in known if status[key]) if known else None
+
+
+def _first(*values: Any) -> float | None:
+    return next((float(value) for value in values if value is not None), None)
+
+
+def _number(values: Mapping[str, Any] | None, key: str) -> float | None:
+    """The value as a number; AMD SMI writes "N/A" where it has none."""
+    value = None if values is None else values.get(key)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _positive(values: Mapping[str, Any] | None, key: str) -> float | None:
+    """As `_number`, for readings that cannot be 0 on a GPU that runs."""
+    return _number(values, key) or None
+
+
+def _text(values: Mapping[str, Any] | None, key: str) -> str | None:
+    value = None if values is None else values.get(key)
+    return None if value in (None, "", "N/A") else str(value)

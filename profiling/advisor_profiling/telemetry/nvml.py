@@ -1,0 +1,196 @@
+"""Telemetry of NVIDIA GPUs through NVML (pynvml), and the GPUs of this host.
+
+What each call means is in NVIDIA's NVML API reference; sensor behaviour is from Yang, Adamek,
+Armour, "Part-time Power Measurements" (SC24, arXiv 2312.02741).
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from advisor.core.gpu import Gpu
+from advisor.core.records import Counters
+from advisor.errors import SourceError
+from advisor_profiling.telemetry.gpm import Gpm
+from advisor_profiling.telemetry.nvml_errors import (
+    NOT_AVAILABLE,
+    call,
+    nvml_error,
+    nvml_session,
+    reading,
+)
+from advisor_profiling.telemetry.source import GpuState
+
+THROTTLE_REASONS: dict[int, str] = {
+    0x04: "sw-power-cap",
+    0x08: "hw-slowdown",
+    0x20: "sw-thermal",
+    0x40: "hw-thermal",
+    0x80: "hw-power-brake",
+}
+"""Clocks event reasons (nvml.h, nvmlClocksEventReason*) that make a window not comparable."""
+
+_POWER_INSTANT = 186
+"""NVML_FI_DEV_POWER_INSTANT, mW."""
+
+_COMPUTE_MODES = ("default", "exclusive-thread", "prohibited", "exclusive-process")
+_MIB = 2**20
+
+
+def list_gpus() -> list[Gpu]:
+    """NVIDIA GPUs of this host, by index; `units_total` is None.
+
+    Raises:
+        SourceError: no driver, or it does not answer.
+    """
+    with nvml_session():
+        count = call("nvmlDeviceGetCount")
+        return [_describe(call("nvmlDeviceGetHandleByIndex", index)) for index in range(count)]
+
+
+def compute_pids(uuid: str) -> list[int]:
+    """Processes that compute on a GPU, MPS clients and servers included, outside of containers."""
+    names = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
+    with nvml_session():
+        device = call("nvmlDeviceGetHandleByUUID", uuid)
+        return sorted({p.pid for name in names for p in reading(name, device) or ()})
+
+
+def context_pids(uuid: str) -> list[int]:
+    """Processes with a context on a GPU, MPS clients and servers included, outside of containers.
+
+    A process that initialises CUDA is in the list of every GPU of its host for some tenths of a
+    second, without memory. The list of MPS clients has those, too, that never make a context.
+    """
+    with nvml_session():
+        device = call("nvmlDeviceGetHandleByUUID", uuid)
+        found = reading("nvmlDeviceGetComputeRunningProcesses", device) or ()
+        return sorted(process.pid for process in found if process.usedGpuMemory != 0)
+
+
+def throttle_names(mask: int) -> tuple[str, ...]:
+    """Names of the throttle reasons in a clocks event mask; the harmless ones are left out."""
+    return tuple(name for bit, name in THROTTLE_REASONS.items() if mask & bit)
+
+
+class NvmlSource:
+    """One NVIDIA GPU.
+
+    Power is the instant field. Where a GPU does not have it, `nvmlDeviceGetPowerUsage` is read,
+    which is an average over 1 s on Ampere and newer except GA100; `name` then says so.
+
+    Args:
+        uuid_or_index: UUID, or index in the order of `nvidia-smi`.
+
+    Raises:
+        SourceError: no driver, no such GPU, or no permission.
+    """
+
+    interval_s = 0.02
+
+    def __init__(self, uuid_or_index: str | int) -> None:
+        call("nvmlInit")
+        try:
+            self._device = _find(str(uuid_or_index))
+            self._gpu = _describe(self._device)
+            self._has_instant = self._field(_POWER_INSTANT) is not None
+            self._gpm = Gpm(self._device)
+        except SourceError:
+            call("nvmlShutdown")
+            raise
+        self.name = "nvml" if self._has_instant else "nvml-power-usage"
+
+    @property
+    def gpu(self) -> Gpu:
+        return self._gpu
+
+    def power_w(self) -> float | None:
+        if self._has_instant:
+            return _scaled(self._field(_POWER_INSTANT), 1000)
+        return _scaled(reading("nvmlDeviceGetPowerUsage", self._device), 1000)
+
+    def energy_j(self) -> float | None:
+        return _scaled(reading("nvmlDeviceGetTotalEnergyConsumption", self._device), 1000)
+
+    def state(self) -> GpuState:
+        memory = reading("nvmlDeviceGetMemoryInfo", self._device)
+        mask = reading("nvmlDeviceGetCurrentClocksEventReasons", self._device)
+        if mask is None:  # the name before driver 535
+            mask = reading("nvmlDeviceGetCurrentClocksThrottleReasons", self._device)
+        return GpuState(
+            sm_clock_mhz=_scaled(reading("nvmlDeviceGetClockInfo", self._device, 1)),
+            memory_clock_mhz=_scaled(reading("nvmlDeviceGetClockInfo", self._device, 2)),
+            temperature_c=_scaled(reading("nvmlDeviceGetTemperature", self._device, 0)),
+            memory_used_mib=None if memory is None else memory.used / _MIB,
+            power_limit_w=_power_limit_w(self._device),
+            throttle_reasons=None if mask is None else throttle_names(mask),
+        )
+
+    def processes_memory_mib(self, pids: Collection[int]) -> float | None:
+        """GPU memory of these processes, MPS clients or not; None when NVML names none of them.
+
+        NVML knows processes by their number outside of containers.
+        """
+        both = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
+        running = [process for name in both for process in reading(name, self._device) or ()]
+        # A process can be in both lists, with the same memory.
+        used = {p.pid: p.usedGpuMemory for p in running if p.pid in pids}
+        if not used or None in used.values():
+            return None
+        return sum(used.values()) / _MIB
+
+    def start_counters(self) -> None:
+        self._gpm.start()
+
+    def read_counters(self) -> Counters:
+        """GPM averages; `memory_busy_percent` is no average over the window.
+
+        NVML samples memory activity by itself over 1/6 s to 1 s, by product
+        (`nvmlUtilization_t`); its value at the time of this call is given.
+        """
+        busy = reading("nvmlDeviceGetUtilizationRates", self._device)
+        memory_busy_percent = None if busy is None else float(busy.memory)
+        return replace(self._gpm.read(), memory_busy_percent=memory_busy_percent)
+
+    def close(self) -> None:
+        try:
+            self._gpm.close()
+        finally:
+            call("nvmlShutdown")
+
+    def _field(self, field: int) -> int | None:
+        values = reading("nvmlDeviceGetFieldValues", self._device, [field])
+        code = 3 if values is None else values[0].nvmlReturn
+        if code and code not in NOT_AVAILABLE:
+            raise nvml_error(f"field {field}", code)
+        return None if code or values is None else int(values[0].value.uiVal)
+
+
+def _find(name: str) -> Any:
+    if name.isdecimal():
+        return call("nvmlDeviceGetHandleByIndex", int(name))
+    return call("nvmlDeviceGetHandleByUUID", name)
+
+
+def _describe(device: Any) -> Gpu:
+    memory = reading("nvmlDeviceGetMemoryInfo", device)
+    mode = reading("nvmlDeviceGetComputeMode", device)
+    mig = reading("nvmlDeviceGetMigMode", device)
+    return Gpu(
+        uuid=call("nvmlDeviceGetUUID", device),
+        model=call("nvmlDeviceGetName", device),
+        index=call("nvmlDeviceGetIndex", device),
+        memory_mib=None if memory is None else memory.total // _MIB,
+        power_limit_w=_power_limit_w(device),
+        driver=reading("nvmlSystemGetDriverVersion"),
+        compute_mode=None if mode is None else _COMPUTE_MODES[int(mode)],
+        mig=None if mig is None else bool(mig[0]),
+    )
+
+
+def _power_limit_w(device: Any) -> float | None:
+    return _scaled(reading("nvmlDeviceGetEnforcedPowerLimit", device), 1000)
+
+
+def _scaled(value: int | None, per_unit: int = 1) -> float | None:
+    return None if value is None else value / per_unit

@@ -1,0 +1,1 @@
+"""Where jobs are measured: a live GPU or its replay."""

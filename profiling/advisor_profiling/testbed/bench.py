@@ -1,0 +1,234 @@
+"""Where jobs are measured: a live GPU or its replay, behind one interface."""
+
+import itertools
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from advisor.core.gpu import Gpu, Share
+from advisor.core.job import Job
+from advisor.core.results import Reported
+from advisor.runtime.backends.backend import Backend, Granted
+from advisor.runtime.host.cores import physical_cores, plan_cores
+from advisor.runtime.host.processes import pin
+from advisor.runtime.jobs.computing import check_limits
+from advisor.runtime.jobs.launcher import prove
+from advisor.runtime.jobs.running_job import RunningJob
+from advisor_profiling.telemetry.source import Source
+from advisor_profiling.testbed.quiet import Quiet
+from advisor_profiling.window.clock import Clock, LiveClock
+from advisor_profiling.window.targets import Target
+
+
+class Client(Protocol):
+    """One job, started at one share, standing at its gate or running."""
+
+    @property
+    def share(self) -> Share:
+        """The share asked for."""
+        ...
+
+    @property
+    def granted(self) -> Granted:
+        """What was read back for it."""
+        ...
+
+    def count(self) -> float:
+        """Progress so far, in the job's unit."""
+        ...
+
+    def reported(self) -> Reported:
+        """What it says of its results so far."""
+        ...
+
+    def latencies(self) -> tuple[int, ...]:
+        """Requests answered so far, by bucket of latency (advisor.progress); may be empty."""
+        ...
+
+    def cpu_s(self) -> float | None:
+        """CPU time used so far, s; None where it is not known."""
+        ...
+
+    def memory_mib(self) -> float | None:
+        """GPU memory in use, MiB; None where it is not known."""
+        ...
+
+    def ready(self) -> bool:
+        """Whether its warm-up is over; raises JobError when it never will be."""
+        ...
+
+    def check(self) -> None:
+        """Raise JobError when the job is gone."""
+        ...
+
+    def check_limit(self) -> None:
+        """Raise LimitNotProvenError when the running job is not under its share."""
+        ...
+
+    def go(self, seat: int = 0) -> None:
+        """Let it run, on the cores of the first (0) or the second (1) measured job."""
+        ...
+
+    def hold(self) -> None:
+        """Bring it to rest, if it has a gate."""
+        ...
+
+    def leave(self) -> None:
+        """Ask it to end; returns at once."""
+        ...
+
+    def stop(self) -> None:
+        """End it."""
+        ...
+
+
+class Bench(Protocol):
+    """A GPU on which jobs can be started at shares."""
+
+    @property
+    def mode(self) -> str:
+        """How shares are enforced; points carry it."""
+        ...
+
+    @property
+    def max_clients(self) -> int:
+        """Most clients that may stand ready at the same time."""
+        ...
+
+    @property
+    def source(self) -> Source:
+        """Telemetry of the GPU."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """Time, live or replayed."""
+        ...
+
+    @property
+    def gpu(self) -> Gpu:
+        """The GPU."""
+        ...
+
+    @property
+    def quiet(self) -> Quiet:
+        """Keeps starts and windows of all advisors on this host apart."""
+        ...
+
+    def refuses(self, target: Target) -> str:
+        """Why a window cannot be measured here, whatever is tried; empty where it can."""
+        ...
+
+    def prove(self, job: Job, share: Share) -> Callable[[], Client]:
+        """Prove the share; the answer starts the job under it, and returns before it is ready."""
+        ...
+
+    def check_limits(self) -> None:
+        """Raise LimitBrokenError when something computes that is not under its limit."""
+        ...
+
+    def check_alive(self) -> None:
+        """Raise PartitionError when what enforces the shares is gone."""
+        ...
+
+    def spoiled(self) -> bool:
+        """Whether a fault of one client has taken all of them down."""
+        ...
+
+
+class LiveClient:
+    """A running job on a live GPU."""
+
+    def __init__(self, job: RunningJob, bench: "LiveBench") -> None:
+        self._job, self._bench = job, bench
+        self.share, self.granted = job.share, job.granted
+        self.count, self.check = job.count, job.check
+        self.reported, self.latencies = job.reported, job.latencies
+        self.check_limit, self.leave, self.stop = job.check_limit, job.leave, job.stop
+
+    def ready(self) -> bool:
+        if not self._job.ready():
+            return False
+        # It was free to use every core while it started; dozens look at their gates now.
+        self._job.pin(self._bench.cores.waiting)
+        return True
+
+    def cpu_s(self) -> float | None:
+        return self._job.cpu_s()
+
+    def memory_mib(self) -> float | None:
+        return self._bench.source.processes_memory_mib(self._job.pids())
+
+    def go(self, seat: int = 0) -> None:
+        self._job.pin((self._bench.cores.first, self._bench.cores.second)[seat])
+        self._job.go()
+
+    def hold(self) -> None:
+        self._job.hold()
+        self._job.pin(self._bench.cores.waiting)
+
+
+class LiveBench:
+    """A real GPU, its limits and its telemetry.
+
+    Args:
+        backend: What enforces shares.
+        source: Telemetry of the same GPU.
+        base: Environment of jobs, without limits.
+        folder: Folder of this run: counters, gates and outputs of its jobs.
+        quiet: Keeps starts and windows of all advisors on this host apart.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        source: Source,
+        base: Mapping[str, str],
+        folder: Path,
+        quiet: Quiet,
+    ) -> None:
+        self.quiet = quiet
+        self._backend, self.source, self._base, self._folder = backend, source, base, folder
+        self.mode, self.max_clients = backend.mode, backend.max_clients
+        self.clock: Clock = LiveClock()
+        self.cores = plan_cores(physical_cores())
+        self._numbers = itertools.count()
+        self._jobs: list[RunningJob] = []
+        pin([os.getpid()], self.cores.own)
+
+    @property
+    def gpu(self) -> Gpu:
+        """The GPU that the back-end shares out."""
+        return self._backend.gpu
+
+    def refuses(self, target: Target) -> str:
+        """A live GPU can try everything."""
+        return ""
+
+    def prove(self, job: Job, share: Share) -> Callable[[], Client]:
+        """Prove the share with the job's variables; the job is free to use every job's core."""
+        folder = self._folder / f"{job.name}-{share}-{next(self._numbers)}"
+        folder.mkdir(parents=True)
+        proven = prove(job, share, self._backend, self._base, folder)
+
+        def start() -> Client:
+            running = proven.start()
+            self._jobs.append(running)
+            running.pin(self.cores.jobs)
+            return LiveClient(running, self)
+
+        return start
+
+    def check_limits(self) -> None:
+        """Ask the driver about all jobs that were started, at their gates or not."""
+        self._jobs = [job for job in self._jobs if not job.over]
+        check_limits(self._jobs)
+
+    def check_alive(self) -> None:
+        """Check the back-end."""
+        self._backend.check_alive()
+
+    def spoiled(self) -> bool:
+        """Ask the back-end."""
+        return self._backend.spoiled()

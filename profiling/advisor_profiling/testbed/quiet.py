@@ -1,0 +1,88 @@
+"""Keeps start-ups out of open windows, over all GPUs and all advisors of a host.
+
+A process that starts takes cores, memory bandwidth and the driver's locks: launch-bound jobs lost
+up to half their rate beside it. So either jobs start, or windows are open; any number of either.
+A start that waits lets the open windows end and keeps new ones out. Who measures a block of windows
+holds the phase for all of it, so that the GPUs of a host start their blocks together.
+"""
+
+import fcntl
+import time
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import IO, Protocol
+
+from advisor.runtime.host.lock import open_lock
+
+_POLL_S = 0.02
+
+
+class Quiet(Protocol):
+    """Two phases that exclude each other."""
+
+    def starting(self) -> AbstractContextManager[None]:
+        """While jobs start; waits until no window is open."""
+        ...
+
+    def measuring(self) -> AbstractContextManager[None]:
+        """While a window is open; waits until no job starts."""
+        ...
+
+
+class NoQuiet:
+    """Nothing to keep apart, as in a replay."""
+
+    def starting(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def measuring(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class HostQuiet:
+    """Two lock files that all advisors of a host share; a killed one lets go by itself.
+
+    Args:
+        folder: The same for all of them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @contextmanager
+    def starting(self) -> Generator[None]:
+        with self._open("starting") as starts, self._open("measuring") as windows:
+            fcntl.flock(starts, fcntl.LOCK_SH)
+            _wait_until_free(windows)
+            yield
+
+    @contextmanager
+    def measuring(self) -> Generator[None]:
+        with self._open("starting") as starts, self._open("measuring") as windows:
+            while True:
+                _wait_until_free(starts)
+                fcntl.flock(windows, fcntl.LOCK_SH)
+                # A start may have come between the two: it waits for us, so we give way.
+                if _free(starts):
+                    break
+                fcntl.flock(windows, fcntl.LOCK_UN)
+            yield
+
+    def _open(self, phase: str) -> AbstractContextManager[IO[str]]:
+        return open_lock(self._folder, f"{phase}.lock")
+
+
+def _wait_until_free(file: IO[str]) -> None:
+    while not _free(file):
+        time.sleep(_POLL_S)
+
+
+def _free(file: IO[str]) -> bool:
+    """Whether nobody else holds the file; asks without keeping it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return True

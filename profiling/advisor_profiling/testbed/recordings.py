@@ -1,0 +1,156 @@
+"""Recorded windows, found by which jobs ran in them and at which shares."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.core.gpu import Share
+from advisor.core.job import Job, Progress
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.results import NOTHING, Reported, read_first
+from advisor.errors import InputError
+from advisor.runtime.backends.backend import Granted
+
+Seat = tuple[str, float]
+"""Name of a job and its share in percent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one job did in a recorded window."""
+
+    rate: float
+    rate_stderr: float | None
+    memory_used_mib: float | None
+    cpu_percent: float | None
+    latency_p50_ms: float | None
+    latency_p99_ms: float | None
+    results: str | None = None
+    reported: Reported = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded window with its jobs in order of name and share."""
+
+    point: SoloPoint | PairPoint
+    parts: tuple[Part, ...]
+
+
+class Recordings:
+    """Windows of one way of sharing the GPU.
+
+    Args:
+        points: Solo points.
+        pairs: Pair points; those of jobs that failed are left out.
+        mode: As of a bench.
+    """
+
+    def __init__(self, points: Sequence[SoloPoint], pairs: Sequence[PairPoint], mode: str) -> None:
+        self._windows: defaultdict[tuple[Seat, ...], list[Recording]] = defaultdict(list)
+        self._units: dict[Seat, int | None] = {}
+        self._jobs: dict[str, Job] = {}
+        newest = sorted(points, key=lambda p: p.started_at, reverse=True)
+        for point in sorted(newest, key=lambda p: p.mode != mode):
+            self._add_solo(point)
+        modes = {"time-sliced"} if mode == "uncapped" else {mode, "uncapped"}
+        shown = [p for p in pairs if p.mode in modes and "failed" not in p.flags]
+        for pair in _most_complete_first(shown):
+            self._add_pair(pair)
+        self._mps = mode == "mps"
+
+    def find(self, seats: Sequence[Seat]) -> list[Recording]:
+        """Windows in which exactly these ran, the one to prefer first; empty if there is none."""
+        return self._windows[tuple(sorted(seats))]
+
+    def jobs(self) -> dict[str, Job]:
+        """The recorded jobs, with what their points tell of them; all can wait at a gate."""
+        return self._jobs
+
+    def granted(self, job: str, share: Share) -> Granted:
+        """What was read back for a job at a share.
+
+        Raises:
+            InputError: it was recorded neither alone nor in a pair.
+        """
+        if (job, share.percent) not in self._units:
+            shares = sorted(percent for name, percent in self._units if name == job)
+            known = [f"{percent:g} %" for percent in shares] or sorted(self._jobs)
+            raise InputError(
+                f"no recorded point of {job} at {share} %",
+                fix=f"recorded are: {', '.join(known)}",
+            )
+        return Granted(self._units[job, share.percent], mps=self._mps)
+
+    def _add_solo(self, point: SoloPoint) -> None:
+        seat = point.job, point.share_percent
+        part = Part(
+            point.rate,
+            point.rate_stderr,
+            point.memory_used_mib,
+            point.job_cpu_percent,
+            point.latency_p50_ms,
+            point.latency_p99_ms,
+            point.results,
+            read_first(point.reported) or NOTHING,
+        )
+        found = self._windows[(seat,)]
+        if not found or found[0].point.mode == point.mode:
+            found.append(Recording(point, (part,)))
+        self._units.setdefault(seat, point.units_granted)
+        self._jobs.setdefault(point.job, _job(point))
+
+    def _add_pair(self, point: PairPoint) -> None:
+        if point.rate_a is None or point.rate_b is None:
+            return
+        first = Part(
+            point.rate_a,
+            point.rate_a_stderr,
+            point.memory_used_a_mib,
+            point.job_a_cpu_percent,
+            point.latency_p50_a_ms,
+            point.latency_p99_a_ms,
+            point.results_a,
+        )
+        second = Part(
+            point.rate_b,
+            point.rate_b_stderr,
+            point.memory_used_b_mib,
+            point.job_b_cpu_percent,
+            point.latency_p50_b_ms,
+            point.latency_p99_b_ms,
+            point.results_b,
+        )
+        seats = (point.job_a, point.share_a_percent), (point.job_b, point.share_b_percent)
+        ordered = sorted(zip(seats, (first, second), strict=True), key=lambda item: item[0])
+        key = tuple(seat for seat, _ in ordered)
+        self._windows[key].append(Recording(point, tuple(part for _, part in ordered)))
+        for seat, units in zip(seats, (point.units_a, point.units_b), strict=True):
+            self._units.setdefault(seat, units)
+
+
+def _most_complete_first(pairs: Sequence[PairPoint]) -> list[PairPoint]:
+    """All splits of a pair come from one run on one card where one has them all."""
+    groups: defaultdict[tuple[str, ...], list[PairPoint]] = defaultdict(list)
+    for point in sorted(pairs, key=lambda p: p.started_at, reverse=True):
+        groups[*point.pair, point.run, point.gpu_uuid].append(point)
+    # Groups of equally many splits stay in the order of their newest windows.
+    ordered = sorted(groups.values(), key=_splits, reverse=True)
+    return [point for group in ordered for point in group]
+
+
+def _splits(pairs: Sequence[PairPoint]) -> int:
+    """How many there are, however often each was measured."""
+    return len({(p.mode, p.share_a_percent, p.share_b_percent) for p in pairs})
+
+
+def _job(point: SoloPoint) -> Job:
+    used_mib = point.memory_used_mib
+    return Job(
+        name=point.job,
+        command=("replay",),
+        progress=Progress(unit=point.rate_unit, gate=True),
+        memory_mib=None if used_mib is None else math.ceil(used_mib),
+        offered_rate=point.offered_rate,
+    )

@@ -1,0 +1,293 @@
+"""A GPU made of recorded points: the whole path of a campaign on any laptop, in seconds.
+
+Rates, power and counters are those that were measured; time is virtual. Nothing is simulated: a
+share or a split that was not recorded cannot be replayed.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import fields
+
+from advisor.core.gpu import Gpu, Share
+from advisor.core.job import Job
+from advisor.core.records import REPLAY_SOURCE, Counters, PairPoint, SoloPoint
+from advisor.core.results import NOTHING, Reported
+from advisor.errors import InputError, JobError
+from advisor.progress import LATENCY_BUCKETS, latency_bucket
+from advisor.runtime.backends.backend import Granted
+from advisor_profiling.telemetry.source import GpuState
+from advisor_profiling.testbed.bench import Client
+from advisor_profiling.testbed.quiet import NoQuiet, Quiet
+from advisor_profiling.testbed.recordings import Part, Recording, Recordings, Seat
+from advisor_profiling.window.clock import Clock, VirtualClock
+from advisor_profiling.window.targets import Target
+
+_TICK_S = 0.1
+_HUNDREDS_PER_S = 1000
+
+
+class ReplaySource:
+    """Telemetry of the window that is replayed at the moment.
+
+    Attributes:
+        playing: The recorded point; None while no job runs.
+        power_factor: What its power is multiplied by, for a replay with noise.
+    """
+
+    name = REPLAY_SOURCE
+    interval_s = 0.02
+
+    def __init__(self, gpu: Gpu, clock: Clock, idle_power_w: float | None) -> None:
+        self.gpu = gpu
+        self.playing: SoloPoint | PairPoint | None = None
+        self.power_factor = 1.0
+        self._clock, self._idle_power_w = clock, idle_power_w
+        self._energy_j, self._metered_s = 0.0, 0.0
+
+    def power_w(self) -> float | None:
+        if self.playing is None:
+            return self._idle_power_w
+        return self._played(self.playing.power_w)
+
+    def energy_j(self) -> float | None:
+        """The counter's recorded power in ticks of a tenth of a second, as on the card.
+
+        What was recorded without it has the power of the other reading.
+        """
+        counter_w = self.playing and self._played(self.playing.counter_power_w)
+        power_w = self.power_w() if counter_w is None else counter_w
+        ticks = (self._clock.now_s() - self._metered_s) // _TICK_S
+        if power_w is None:
+            return None
+        self._energy_j += ticks * _TICK_S * power_w
+        self._metered_s += ticks * _TICK_S
+        return self._energy_j
+
+    def _played(self, recorded_w: float | None) -> float | None:
+        return None if recorded_w is None else recorded_w * self.power_factor
+
+    def state(self) -> GpuState:
+        point = self.playing
+        if point is None:
+            return GpuState()
+        reasons = None if point.throttled is None else ("recorded",) * point.throttled
+        return GpuState(
+            sm_clock_mhz=point.sm_clock_mhz,
+            memory_clock_mhz=point.memory_clock_mhz,
+            temperature_c=point.temperature_c,
+            power_limit_w=point.power_limit_w,
+            throttle_reasons=reasons,
+        )
+
+    def processes_memory_mib(self, pids: Collection[int]) -> float | None:
+        return None
+
+    def start_counters(self) -> None:
+        """Recorded counters have no window of their own."""
+
+    def read_counters(self) -> Counters:
+        point = self.playing
+        if point is None:
+            return Counters()
+        return Counters(**{field.name: getattr(point, field.name) for field in fields(Counters)})
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class ReplayClient:
+    """A recorded job that makes progress as the virtual time passes."""
+
+    def __init__(self, job: Job, share: Share, bench: "ReplayBench", granted: Granted) -> None:
+        self.job, self.share, self.granted = job, share, granted
+        self._bench = bench
+        self._part: Part | None = None
+        self._factor, self._done, self._since_s = 1.0, 0.0, 0.0
+        self._cpu_s = 0.0
+
+    def count(self) -> float:
+        """Progress at the recorded rate while it plays."""
+        return self._done + (self._part.rate * self._factor * self._playing_s if self._part else 0)
+
+    def latencies(self) -> tuple[int, ...]:
+        """Requests by bucket, of which the recorded percentiles come out again."""
+        if self._part is None:
+            return ()
+        return _answered(self._part.latency_p50_ms, self._part.latency_p99_ms, self._playing_s)
+
+    def cpu_s(self) -> float | None:
+        if self._part is None or self._part.cpu_percent is None:
+            return None
+        return self._cpu_s + self._part.cpu_percent / 100 * self._playing_s
+
+    def reported(self) -> Reported:
+        """As recorded, where the values were; else only that one of them was not finite."""
+        if self._part is None:
+            return NOTHING
+        if self._part.results == "wrong":
+            return Reported(count=1, not_finite=1)
+        return self._part.reported
+
+    def memory_mib(self) -> float | None:
+        return self._part.memory_used_mib if self._part else None
+
+    def ready(self) -> bool:
+        return True
+
+    def check(self) -> None:
+        """A record cannot end."""
+
+    def check_limit(self) -> None:
+        """The limit was proven when the point was recorded."""
+
+    def go(self, seat: int = 0) -> None:
+        self._bench.enter(self, seat)
+
+    def hold(self) -> None:
+        self._bench.leave(self)
+
+    def leave(self) -> None:
+        """A record ends when it is stopped."""
+
+    def stop(self) -> None:
+        self._bench.leave(self)
+
+    def play(self, part: Part | None, factor: float = 1.0) -> None:
+        """Go on at the rate of another recorded window, or stand still."""
+        self._done, self._cpu_s = self.count(), self.cpu_s() or self._cpu_s
+        self._part, self._factor = part, factor
+        self._since_s = self._bench.clock.now_s()
+
+    @property
+    def seat(self) -> Seat:
+        """What it is found by."""
+        return self.job.name, self.share.percent
+
+    @property
+    def _playing_s(self) -> float:
+        return self._bench.clock.now_s() - self._since_s
+
+
+class ReplayBench:
+    """The bench of one recorded GPU.
+
+    Args:
+        points: Recorded solo points of any number of jobs. Of several GPU models the one with the
+            most points is played.
+        pairs: Recorded pair points, likewise.
+        mode: As of a live bench: mps or cu_mask with limits, uncapped without MPS. None: with
+            limits, where any point had one.
+        noise: Seed; each window differs from the recorded mean as its standard error, and the
+            choice among repeats, say. None: the means come back.
+
+    Raises:
+        InputError: there are no points.
+    """
+
+    max_clients = 1000
+
+    def __init__(
+        self,
+        points: Sequence[SoloPoint],
+        pairs: Sequence[PairPoint] = (),
+        mode: str | None = None,
+        noise: str | None = None,
+    ) -> None:
+        if not points:
+            raise InputError("there are no recorded points to replay")
+        model = Counter(point.gpu_model for point in points).most_common(1)[0][0]
+        points = [point for point in points if point.gpu_model == model]
+        pairs = [pair for pair in pairs if pair.gpu_model == model]
+        first = points[0]
+        self.mode = mode or next((p.mode for p in points if p.mode != "uncapped"), first.mode)
+        self._recordings = Recordings(points, pairs, self.mode)
+        self._random = None if noise is None else random.Random(noise)
+        self.clock: Clock = VirtualClock()
+        self.quiet: Quiet = NoQuiet()
+        self.gpu = Gpu(
+            uuid=first.gpu_uuid,
+            model=first.gpu_model,
+            units_total=first.units_total,
+            power_limit_w=first.power_limit_w,
+            driver=first.driver,
+        )
+        self.source = ReplaySource(self.gpu, self.clock, first.idle_power_w)
+        self._playing: list[ReplayClient] = []
+
+    def jobs(self) -> dict[str, Job]:
+        """The recorded jobs, with what their points tell of them; all can wait at a gate."""
+        return self._recordings.jobs()
+
+    def refuses(self, target: Target) -> str:
+        """Nothing is simulated: a window that was not recorded is refused."""
+        seats = [(runner.job.name, runner.share.percent) for runner in target.runners]
+        return "" if self._recordings.find(seats) else "not recorded"
+
+    def prove(self, job: Job, share: Share) -> Callable[[], Client]:
+        """What was granted is on record."""
+        return lambda: self.start(job, share)
+
+    def start(self, job: Job, share: Share) -> Client:
+        """A client whose windows were recorded."""
+        return ReplayClient(job, share, self, self._recordings.granted(job.name, share))
+
+    def check_limits(self) -> None:
+        """A record keeps its limits."""
+
+    def check_alive(self) -> None:
+        """A record cannot break."""
+
+    def spoiled(self) -> bool:
+        """A record has no faults."""
+        return False
+
+    def enter(self, client: ReplayClient, seat: int) -> None:
+        """The client begins to run; when the second one does, their window must be on record."""
+        self._playing.append(client)
+        self._cue()
+        if seat > 0 and self.source.playing is None:
+            running = " beside ".join(f"{c.job.name} at {c.share} %" for c in self._playing)
+            raise JobError(
+                f"there is no recorded window of {running}",
+                fix="a replay shows only what was measured: choose another pair or split",
+            )
+
+    def leave(self, client: ReplayClient) -> None:
+        """The client comes to rest."""
+        if client in self._playing:
+            self._playing.remove(client)
+            client.play(None)
+            self._cue()
+
+    def _cue(self) -> None:
+        """Play the window of those that run; until all its jobs are in, there may be none."""
+        clients = sorted(self._playing, key=lambda c: c.seat)
+        recording = self._choose(self._recordings.find([client.seat for client in clients]))
+        self.source.playing = recording.point if recording else None
+        for number, client in enumerate(clients):
+            part = recording.parts[number] if recording else None
+            client.play(part, self._noise(part.rate_stderr, part.rate) if part else 1.0)
+        if recording is not None:
+            power_w = recording.point.power_w
+            self.source.power_factor = self._noise(recording.point.power_stderr_w, power_w)
+
+    def _choose(self, found: Sequence[Recording]) -> Recording | None:
+        if not found:
+            return None
+        return found[0] if self._random is None else self._random.choice(found)
+
+    def _noise(self, stderr: float | None, mean: float | None) -> float:
+        if self._random is None or not stderr or not mean:
+            return 1.0
+        return max(0.0, self._random.gauss(1.0, stderr / mean))
+
+
+def _answered(p50_ms: float | None, p99_ms: float | None, playing_s: float) -> tuple[int, ...]:
+    """A histogram with these percentiles that grows while time passes; empty without them."""
+    if p50_ms is None or p99_ms is None:
+        return ()
+    histogram, hundreds = [0] * LATENCY_BUCKETS, int(playing_s * _HUNDREDS_PER_S)
+    histogram[latency_bucket(p50_ms / 1000)] += 98 * hundreds
+    histogram[latency_bucket(p99_ms / 1000)] += 2 * hundreds
+    return tuple(histogram)

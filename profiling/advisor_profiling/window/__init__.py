@@ -1,0 +1,1 @@
+"""One measured window, from steady readings to a point."""

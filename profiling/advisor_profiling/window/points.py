@@ -1,0 +1,226 @@
+"""Turns a window into a point, with a flag for everything that was wrong with it."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import advisor
+from advisor.core.flags import COUNTER_BOUND, RESULTS_ONLY
+from advisor.core.gpu import Gpu
+from advisor.core.records import Counters, PairPoint, Point, SoloPoint
+from advisor.core.results import NOTHING, Reported, Verdict, verdict_flags, write_first
+from advisor.runtime.backends.backend import Granted
+from advisor_profiling.window.estimate import Estimate
+from advisor_profiling.window.rules import WindowRules
+from advisor_profiling.window.targets import Runner, Target
+from advisor_profiling.window.window import Latency, Window
+
+_MODEL_COUNTERS = (
+    "sm_active_percent",
+    "sm_occupancy_percent",
+    "fp32_active_percent",
+    "dram_active_percent",
+    "pcie_tx_mib_per_s",
+    "pcie_rx_mib_per_s",
+)
+
+
+_ERROR_CHARACTERS = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What is the same for all windows of a run on one GPU."""
+
+    gpu: Gpu
+    rules: WindowRules
+    run: str
+    mode: str
+    source: str
+    host: str
+    idle_power_w: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one job of a window was granted, did and used.
+
+    Attributes:
+        reported: What it said of its results, from its start to the end of the window.
+        verdict: What they were found to be; None: not known yet, or not to be known.
+    """
+
+    granted: Granted
+    rate: Estimate
+    latency: Latency
+    memory_used_mib: float | None
+    cpu_percent: float | None
+    reported: Reported = NOTHING
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """One window, what it was taken for, and the part of each of its jobs."""
+
+    target: Target
+    parts: tuple[Part, ...]
+    window: Window
+    cpu_steal_percent: float | None
+
+
+def to_point(taken: Taken, conditions: Conditions) -> Point:
+    """The point of one window: of a job alone, or of two together."""
+    measured = _measured(taken, conditions)
+    if len(taken.parts) == 1:
+        return _solo(taken.target, taken.parts[0], conditions.mode, measured)
+    first, second = taken.parts
+    return PairPoint(
+        **_sharing(taken.target, conditions.mode),
+        units_a=first.granted.units,
+        units_b=second.granted.units,
+        rate_a=first.rate.mean,
+        rate_b=second.rate.mean,
+        rate_a_stderr=first.rate.stderr,
+        rate_b_stderr=second.rate.stderr,
+        latency_p50_a_ms=first.latency.p50_ms,
+        latency_p50_b_ms=second.latency.p50_ms,
+        latency_p99_a_ms=first.latency.p99_ms,
+        latency_p99_b_ms=second.latency.p99_ms,
+        memory_used_a_mib=first.memory_used_mib,
+        memory_used_b_mib=second.memory_used_mib,
+        job_a_cpu_percent=first.cpu_percent,
+        job_b_cpu_percent=second.cpu_percent,
+        results_a=first.verdict,
+        results_b=second.verdict,
+        **measured,
+    )
+
+
+def failed_point(target: Target, conditions: Conditions, moment: str, error: str) -> PairPoint:
+    """The mark that a pair leaves where it could not be measured."""
+    return PairPoint(
+        **_sharing(target, conditions.mode),
+        **_origin(target, conditions),
+        window_s=0.0,
+        started_at=moment,
+        flags=("failed",),
+        error="".join(filter(str.isprintable, " ".join(error.split())))[:_ERROR_CHARACTERS],
+    )
+
+
+def pair_mode(mode: str, target: Target) -> str:
+    """How a pair shares the GPU, from how its bench enforces shares."""
+    if mode == "uncapped":
+        return "time-sliced"
+    if mode == "mps" and all(runner.share.percent == 100 for runner in target.runners):
+        return "uncapped"
+    return mode
+
+
+def flags_of(taken: Taken, conditions: Conditions) -> tuple[str, ...]:
+    """What was wrong with a window, in the words of `advisor.core.flags.FLAGS`."""
+    window, target = taken.window, conditions.rules.target
+    counters = window.counters
+    wrong = {
+        "noisy-rate": any(_noisy(part.rate, target) for part in taken.parts),
+        "noisy-power": window.power is not None and _noisy(window.power, target),
+        "not-settled": not window.settled,
+        "throttled": bool(window.throttle_reasons),
+        "counter-mismatch": abs(window.counter_gap or 0) > COUNTER_BOUND,
+        "counters-missing": any(getattr(counters, name) is None for name in _MODEL_COUNTERS),
+        "cpu-bound": _cpu_bound(counters, taken.parts, conditions.gpu),
+        "cpu-steal": (taken.cpu_steal_percent or 0) > 1,
+        RESULTS_ONLY: conditions.rules.results_only,
+    }
+    found = (flag for flag, holds in wrong.items() if holds)
+    return (*found, *verdict_flags(part.verdict for part in taken.parts))
+
+
+def _solo(target: Target, part: Part, mode: str, measured: dict[str, Any]) -> SoloPoint:
+    (runner,) = target.runners
+    return SoloPoint(
+        job=runner.job.name,
+        job_hash=runner.job.job_hash,
+        mode=mode,
+        share_percent=runner.share.percent,
+        units_granted=part.granted.units,
+        rate=part.rate.mean,
+        rate_unit=runner.job.progress.unit,
+        rate_stderr=part.rate.stderr,
+        offered_rate=runner.job.offered_rate,
+        latency_p50_ms=part.latency.p50_ms,
+        latency_p99_ms=part.latency.p99_ms,
+        memory_used_mib=part.memory_used_mib,
+        job_cpu_percent=part.cpu_percent,
+        results=part.verdict,
+        reported=write_first(part.reported),
+        **measured,
+    )
+
+
+def _sharing(target: Target, mode: str) -> dict[str, Any]:
+    """Columns of a pair that are known before it is measured."""
+    sides = zip("ab", target.runners, strict=True)
+    columns = (_side(side, runner) for side, runner in sides)
+    return {"mode": pair_mode(mode, target)} | {k: v for c in columns for k, v in c.items()}
+
+
+def _side(side: str, runner: Runner) -> dict[str, Any]:
+    return {
+        f"job_{side}": runner.job.name,
+        f"job_{side}_hash": runner.job.job_hash,
+        f"share_{side}_percent": runner.share.percent,
+        f"rate_unit_{side}": runner.job.progress.unit,
+        f"offered_rate_{side}": runner.job.offered_rate,
+    }
+
+
+def _origin(target: Target, conditions: Conditions) -> dict[str, Any]:
+    gpu = conditions.gpu
+    return {
+        "gpu_model": gpu.model,
+        "gpu_uuid": gpu.uuid,
+        "driver": gpu.driver,
+        "units_total": gpu.units_total,
+        "source": conditions.source,
+        "host": conditions.host,
+        "run": conditions.run,
+        "repeat": target.repeat,
+        "idle_power_w": conditions.idle_power_w,
+        "tool_version": advisor.__version__,
+    }
+
+
+def _measured(taken: Taken, conditions: Conditions) -> dict[str, Any]:
+    window, power = taken.window, taken.window.power
+    return {
+        **_origin(taken.target, conditions),
+        "power_w": power.mean if power else None,
+        "power_stderr_w": power.stderr if power else None,
+        "counter_power_w": window.counter_power_w,
+        "power_limit_w": window.power_limit_w,
+        "sm_clock_mhz": window.sm_clock_mhz,
+        "memory_clock_mhz": window.memory_clock_mhz,
+        "temperature_c": window.temperature_c,
+        "throttled": None if window.throttle_reasons is None else bool(window.throttle_reasons),
+        "cpu_steal_percent": taken.cpu_steal_percent,
+        "settle_s": window.settle_s,
+        "window_s": window.window_s,
+        "started_at": window.started_at,
+        "flags": flags_of(taken, conditions),
+        **asdict(window.counters),
+    }
+
+
+def _noisy(estimate: Estimate, target: float) -> bool:
+    return estimate.relative is None or estimate.relative > target
+
+
+def _cpu_bound(counters: Counters, parts: tuple[Part, ...], gpu: Gpu) -> bool:
+    """SM activity is relative to the whole GPU, so it is compared with the granted part."""
+    active, units = counters.sm_active_percent, [part.granted.units for part in parts]
+    if active is None or not gpu.units_total or not all(units):
+        return False
+    granted = min(gpu.units_total, sum(filter(None, units)))
+    idle = active < 70 * granted / gpu.units_total
+    return idle and any((part.cpu_percent or 0) >= 90 for part in parts)

@@ -1,0 +1,54 @@
+"""What is to be measured: which jobs run together, each at which share."""
+
+from dataclasses import dataclass
+
+from advisor.core.gpu import Share
+from advisor.core.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """One process that takes part in windows.
+
+    Attributes:
+        twin: 1 for the second of two alike, where a job runs beside itself at the same share.
+    """
+
+    job: Job
+    share: Share
+    twin: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.job.name} at {self.share} %"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One window: a job alone, or two together, for the `repeat`-th time."""
+
+    runners: tuple[Runner, ...]
+    repeat: int = 0
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Names of its jobs."""
+        return tuple(runner.job.name for runner in self.runners)
+
+    def __str__(self) -> str:
+        return " beside ".join(map(str, self.runners))
+
+
+def solo(job: Job, share: Share, repeat: int = 0) -> Target:
+    """A job alone."""
+    return Target((Runner(job, share),), repeat)
+
+
+def pair(job_a: Job, share_a: Share, job_b: Job, share_b: Share, repeat: int = 0) -> Target:
+    """Two jobs together; in the order of their names, alike ones in the order of their shares."""
+    first, second = sorted(
+        (Runner(job_a, share_a), Runner(job_b, share_b)),
+        key=lambda r: (r.job.name, r.share.percent),
+    )
+    if first == second:
+        second = Runner(second.job, second.share, twin=1)
+    return Target((first, second), repeat)

@@ -1,0 +1,270 @@
+"""One measured window: wait until power and rate are flat, then read until both are known.
+
+Power is the mean of instant readings. The energy counter is the cross-check: it moves in ticks
+of about 0.1 s, so the window begins and ends at a tick. (Windows that ignore the ticks are wrong
+by up to one tick at each end: 3 % at 2 s.)
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from advisor.core.records import Counters
+from advisor.runtime.jobs.reports import percentile_ms
+from advisor_profiling.telemetry.source import GpuState, Source
+from advisor_profiling.window.clock import Clock
+from advisor_profiling.window.estimate import Estimate, mean_estimate, rate_estimate
+from advisor_profiling.window.rules import WindowRules
+
+_STATE_INTERVAL_S = 0.25
+_TICK_TIMEOUT_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What is measured, by what.
+
+    Attributes:
+        counts: For each job that runs, its total progress so far.
+        source: Power and counters of the GPU.
+        clock: Time, live or replayed.
+        latencies: For each job, its histogram of latencies so far; not asked while settling.
+        check: Called about four times a second; raises when a job is gone.
+    """
+
+    counts: Sequence[Callable[[], float]]
+    source: Source
+    clock: Clock
+    latencies: Sequence[Callable[[], tuple[int, ...]]] = ()
+    check: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """How long one job took to answer requests; None where it answered none, or says nothing."""
+
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """What a window showed; readings that were not available are None.
+
+    Attributes:
+        rates: Progress per second of each job; None for one that made fewer than two steps.
+        latencies: Of each job whose latencies were watched.
+    """
+
+    started_at: str
+    window_s: float
+    settle_s: float
+    settled: bool
+    rates: tuple[Estimate | None, ...]
+    latencies: tuple[Latency, ...]
+    power: Estimate | None
+    counter_power_w: float | None
+    counters: Counters
+    sm_clock_mhz: float | None
+    memory_clock_mhz: float | None
+    temperature_c: float | None
+    power_limit_w: float | None
+    throttle_reasons: tuple[str, ...] | None
+
+    @property
+    def counter_gap(self) -> float | None:
+        """Energy counter against instant power: relative difference."""
+        if self.power is None or not self.power.mean or self.counter_power_w is None:
+            return None
+        return self.counter_power_w / self.power.mean - 1
+
+
+@dataclass(slots=True)
+class _Steps:
+    """Progress of one job: (time_s, total) whenever the total changed."""
+
+    count: Callable[[], float]
+    seen: float | None = None
+    events: list[tuple[float, float]] = field(default_factory=list)
+
+    def look(self, now_s: float) -> None:
+        if (total := self.count()) != self.seen:
+            # The first look shows a total, not the moment of a change.
+            if self.seen is not None:
+                self.events.append((now_s, total))
+            self.seen = total
+
+
+@dataclass(slots=True)
+class _Log:
+    """Readings since the log was begun."""
+
+    begun_s: float
+    steps: list["_Steps"]
+    power: list[tuple[float, float]] = field(default_factory=list)
+    states: list[GpuState] = field(default_factory=list)
+    next_power_s: float = 0.0
+    next_state_s: float = 0.0
+    next_check_s: float = 0.0
+
+
+def measure(watch: Watch, rules: WindowRules) -> Window:
+    """Measure the running jobs, one or several."""
+    settle_s, settled = _settle(watch, rules)
+    started_at = watch.clock.utc()
+    before = _tick(watch, lambda: watch.clock.sleep(0.001))
+    watch.source.start_counters()
+    log, answered = _begin(watch), _read(watch.latencies)
+    while not _known(log, watch.clock.now_s(), rules):
+        _look(log, watch, rules)
+    counters = watch.source.read_counters()
+    after = _tick(watch, lambda: _look(log, watch, rules))
+    states = log.states
+    histograms = zip(answered, _read(watch.latencies), strict=True)
+    return Window(
+        started_at=started_at,
+        window_s=watch.clock.now_s() - log.begun_s,
+        settle_s=settle_s,
+        settled=settled,
+        rates=tuple(rate_estimate(steps.events) for steps in log.steps),
+        latencies=tuple(_latency(*both) for both in histograms),
+        power=mean_estimate(log.power),
+        counter_power_w=_counter_power(before, after),
+        counters=counters,
+        sm_clock_mhz=_mean([s.sm_clock_mhz for s in states]),
+        memory_clock_mhz=_mean([s.memory_clock_mhz for s in states]),
+        temperature_c=states[-1].temperature_c,
+        power_limit_w=states[-1].power_limit_w,
+        throttle_reasons=_reasons(states),
+    )
+
+
+def measure_idle(source: Source, clock: Clock, rules: WindowRules) -> float | None:
+    """Mean power without any job, W."""
+    watch = Watch(counts=(), source=source, clock=clock)
+    log = _begin(watch)
+    while clock.now_s() - log.begun_s < rules.idle_s:
+        _look(log, watch, rules)
+    estimate = mean_estimate(log.power)
+    return estimate.mean if estimate else None
+
+
+def _read(histograms: Sequence[Callable[[], tuple[int, ...]]]) -> list[tuple[int, ...]]:
+    return [read() for read in histograms]
+
+
+def _latency(before: tuple[int, ...], after: tuple[int, ...]) -> Latency:
+    return Latency(percentile_ms(before, after, 50), percentile_ms(before, after, 99))
+
+
+def _begin(watch: Watch) -> _Log:
+    return _Log(watch.clock.now_s(), [_Steps(count) for count in watch.counts])
+
+
+def _look(log: _Log, watch: Watch, rules: WindowRules) -> None:
+    """Take what is due, then sleep until the next look."""
+    now_s = watch.clock.now_s()
+    for steps in log.steps:
+        steps.look(now_s)
+    if now_s >= log.next_power_s:
+        log.next_power_s = now_s + watch.source.interval_s
+        if (power_w := watch.source.power_w()) is not None:
+            log.power.append((now_s, power_w))
+    if now_s >= log.next_state_s:
+        log.next_state_s = now_s + _STATE_INTERVAL_S
+        log.states.append(watch.source.state())
+        watch.check()
+    watch.clock.sleep(rules.poll_s)
+
+
+def _settle(watch: Watch, rules: WindowRules) -> tuple[float, bool]:
+    """Wait until the two newest halves of the view agree in power and in every rate."""
+    log = _begin(watch)
+    next_s = view_s = rules.settle_least_s
+    while (age_s := watch.clock.now_s() - log.begun_s) < rules.settle_most_s:
+        _look(log, watch, rules)
+        if age_s >= next_s:
+            end_s = watch.clock.now_s()
+            if _flat(log, end_s - view_s, end_s, rules):
+                return age_s, True
+            next_s = age_s + view_s / 4
+    return age_s, False
+
+
+def _flat(log: _Log, start_s: float, end_s: float, rules: WindowRules) -> bool:
+    middle_s = (start_s + end_s) / 2
+    halves = ((start_s, middle_s), (middle_s, end_s))
+    old_power, new_power = (mean_estimate(_between(log.power, *half)) for half in halves)
+    return _alike(old_power, new_power, rules.flat) and all(
+        _steady(steps.events, halves, rules.flat) for steps in log.steps
+    )
+
+
+def _steady(
+    all_events: list[tuple[float, float]], halves: Sequence[tuple[float, float]], flat: float
+) -> bool:
+    events = [_between(all_events, *half) for half in halves]
+    if min(map(len, events)) < 3:
+        # Too few steps in the view to see the rate move: any progress at all will do.
+        return len(all_events) > 1
+    old_rate, new_rate = map(rate_estimate, events)
+    return _alike(old_rate, new_rate, flat)
+
+
+def _alike(first: Estimate | None, second: Estimate | None, flat: float) -> bool:
+    if first is None or second is None:
+        return first is second
+    noise = 2 * ((first.stderr or 0) ** 2 + (second.stderr or 0) ** 2) ** 0.5
+    return abs(second.mean - first.mean) <= max(flat * abs(second.mean), noise)
+
+
+def _between(
+    readings: list[tuple[float, float]], start_s: float, end_s: float
+) -> list[tuple[float, float]]:
+    return [reading for reading in readings if start_s <= reading[0] < end_s]
+
+
+def _known(log: _Log, now_s: float, rules: WindowRules) -> bool:
+    age_s = now_s - log.begun_s
+    if age_s >= rules.most_s:
+        return True
+    if age_s < max(rules.least_s, log.next_check_s):
+        return False
+    log.next_check_s = age_s + _STATE_INTERVAL_S
+    if log.power and not _exact(mean_estimate(log.power), rules):
+        return False
+    return all(_exact(rate_estimate(steps.events), rules) for steps in log.steps)
+
+
+def _exact(estimate: Estimate | None, rules: WindowRules) -> bool:
+    relative = estimate.relative if estimate else None
+    return relative is not None and relative <= rules.target
+
+
+def _tick(watch: Watch, meanwhile: Callable[[], None]) -> tuple[float, float] | None:
+    """Time and reading of the energy counter at its next tick; None when it does not move."""
+    first, begun_s = watch.source.energy_j(), watch.clock.now_s()
+    timeout_s = max(_TICK_TIMEOUT_S, 2.5 * watch.source.interval_s)
+    while first is not None and watch.clock.now_s() - begun_s < timeout_s:
+        meanwhile()
+        energy_j = watch.source.energy_j()
+        if energy_j is not None and energy_j != first:
+            return watch.clock.now_s(), energy_j
+    return None
+
+
+def _counter_power(
+    before: tuple[float, float] | None, after: tuple[float, float] | None
+) -> float | None:
+    if before is None or after is None or after[0] <= before[0]:
+        return None
+    return (after[1] - before[1]) / (after[0] - before[0])
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _reasons(states: list[GpuState]) -> tuple[str, ...] | None:
+    known = [s.throttle_reasons for s in states if s.throttle_reasons is not None]
+    return tuple(sorted({reason for reasons in known for reason in reasons})) if known else None

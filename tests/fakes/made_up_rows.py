@@ -1,0 +1,35 @@
+"""Rows of made-up pairs, as learners take them."""
+
+import dataclasses
+from collections.abc import Callable
+
+import synthetic_pairs as made_up
+
+from advisor.core.records import SoloPoint
+from advisor_training.dataset.rows import Rows
+from advisor_training.learn.learners import Fitted, Predicted
+from advisor_training.train import TrainingSet, make_training_set
+
+
+def solo_points() -> list[SoloPoint]:
+    """Each made-up job alone, with the power of the idle GPU."""
+    idle_w = made_up.IDLE_W
+    return [dataclasses.replace(p, idle_power_w=idle_w) for p in made_up.solo_points()]
+
+
+def training_set() -> TrainingSet:
+    """Every made-up pair once."""
+    return make_training_set(made_up.pair_points(), solo_points())
+
+
+def spy(seen: list[tuple[Rows, Rows]]) -> Callable[[Rows], Fitted]:
+    """A learner that knows everything and notes what it learned from and what it was asked."""
+
+    def learn(rows: Rows) -> Fitted:
+        def predict(asked: Rows) -> Predicted:
+            seen.append((rows, asked))
+            return Predicted(asked.speed_a, asked.speed_b, asked.power_w)
+
+        return predict
+
+    return learn

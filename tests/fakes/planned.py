@@ -1,0 +1,70 @@
+"""Jobs, a GPU and points for tests of plans and blocks."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from advisor.core.gpu import Gpu
+from advisor.core.job import Job, Progress
+from advisor.core.records import PairPoint, SoloPoint
+from advisor_profiling.campaign.pairing import all_pairs
+from advisor_profiling.campaign.splits import NINE, UNCAPPED, Split
+from advisor_profiling.window.targets import Target, pair
+
+H200 = Gpu(uuid="GPU-1", model="NVIDIA H200", units_total=132, memory_mib=143_771)
+MI300X = Gpu(uuid="GPU-2", model="AMD MI300X", vendor="amd", units_total=304, memory_mib=196_592)
+
+
+def job(name: str, *, gate: bool = True, memory_mib: int | None = 1000) -> Job:
+    """A job that can stand at its gate."""
+    return Job(name=name, command=(name,), progress=Progress(gate=gate), memory_mib=memory_mib)
+
+
+def jobs(names: Iterable[str], **fields: Any) -> dict[str, Job]:
+    """Such jobs by name."""
+    return {name: job(name, **fields) for name in names}
+
+
+def windows(
+    members: Iterable[Job], splits: Iterable[Split] = (*NINE, UNCAPPED), *, selves: bool = True
+) -> list[Target]:
+    """All pairs of jobs at the splits, each once."""
+    by_name = {member.name: member for member in members}
+    splits = tuple(splits)
+    return list(
+        dict.fromkeys(
+            pair(by_name[a], split.first, by_name[b], split.second)
+            for a, b in all_pairs(by_name, selves=selves)
+            for split in splits
+        )
+    )
+
+
+def solo_point(name: str, rate: float = 100.0, **fields: Any) -> SoloPoint:
+    """A point of one job on the whole GPU."""
+    values: dict[str, Any] = {**_WINDOW, "share_percent": 100.0, **fields}
+    return SoloPoint(job=name, rate=rate, **values)
+
+
+def pair_point(name_a: str, name_b: str, units_a: int = 66, **fields: Any) -> PairPoint:
+    """A point of two jobs at a split that leaves no unit of an H200 out."""
+    values: dict[str, Any] = {
+        **_WINDOW,
+        "share_a_percent": 50.0,
+        "share_b_percent": 50.0,
+        "units_a": units_a,
+        "units_b": 132 - units_a,
+        "rate_a": 50.0,
+        "rate_b": 50.0,
+        "power_w": 500.0,
+        **fields,
+    }
+    return PairPoint(job_a=name_a, job_b=name_b, **values)
+
+
+_WINDOW: dict[str, Any] = {
+    "gpu_model": H200.model,
+    "gpu_uuid": "GPU-1",
+    "window_s": 2.0,
+    "started_at": "2026-01-31T12:00:00+00:00",
+    "run": "earlier",
+}

@@ -1,0 +1,252 @@
+"""What a split is worth, and which split is chosen."""
+
+import math
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.core.objectives import (
+    DEFAULT_OBJECTIVE,
+    OBJECTIVES,
+    Candidate,
+    SplitResult,
+    best,
+    exclusive,
+    find_objective,
+)
+from advisor.errors import InputError
+
+BY_HAND = SplitResult(
+    rate_a=30,
+    rate_b=400,
+    solo_rate_a=100,
+    solo_rate_b=500,
+    solo_power_a_w=100,
+    solo_power_b_w=300,
+    power_w=220,
+)
+
+_RATES = st.floats(0, 1e9)
+_POSITIVE = st.floats(1e-3, 1e9)
+results = st.builds(
+    SplitResult,
+    rate_a=_RATES,
+    rate_b=_RATES,
+    solo_rate_a=_POSITIVE,
+    solo_rate_b=_POSITIVE,
+    solo_power_a_w=_POSITIVE,
+    solo_power_b_w=_POSITIVE,
+    power_w=_POSITIVE,
+)
+candidates = st.builds(Candidate, st.integers(1, 100), st.integers(1, 100), results)
+objectives = st.sampled_from(sorted(OBJECTIVES))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("energy-efficiency", (0.3 * 100 + 0.8 * 300) / 220),
+        ("throughput-per-watt", 1.1 / 220),
+        ("raw-throughput-per-watt", 430 / 220),
+        ("throughput", 1.1),
+        ("energy-delay", 1.21 / 220),
+        ("max-min", 0.3),
+    ],
+)
+def test_values_by_hand(name: str, value: float) -> None:
+    """Each objective is the formula that its meaning says."""
+    assert OBJECTIVES[name].value(BY_HAND) == pytest.approx(value)
+
+
+def test_names_and_default() -> None:
+    """The words of the vocabulary are the names, and the default is one of them."""
+    assert [*OBJECTIVES] == [objective.name for objective in OBJECTIVES.values()]
+    assert set(OBJECTIVES) == {
+        "energy-efficiency",
+        "throughput-per-watt",
+        "raw-throughput-per-watt",
+        "throughput",
+        "energy-delay",
+        "max-min",
+    }
+    assert find_objective(DEFAULT_OBJECTIVE).name == "energy-efficiency"
+    with pytest.raises(InputError, match=r"no objective speed\. give one of energy-efficiency,"):
+        find_objective("speed")
+
+
+@given(results, objectives)
+def test_swapping_the_jobs_changes_nothing(result: SplitResult, name: str) -> None:
+    """Which job is written first is no property of a split."""
+    swapped = SplitResult(
+        rate_a=result.rate_b,
+        rate_b=result.rate_a,
+        solo_rate_a=result.solo_rate_b,
+        solo_rate_b=result.solo_rate_a,
+        solo_power_a_w=result.solo_power_b_w,
+        solo_power_b_w=result.solo_power_a_w,
+        power_w=result.power_w,
+    )
+    assert OBJECTIVES[name].value(swapped) == OBJECTIVES[name].value(result)
+
+
+@given(results, st.floats(1e-3, 1e3))
+def test_units_of_progress_do_not_matter(result: SplitResult, factor: float) -> None:
+    """Counting a job in batches, not images, changes the raw objective alone."""
+    counted = replace(
+        result, rate_a=result.rate_a * factor, solo_rate_a=result.solo_rate_a * factor
+    )
+    for name, objective in OBJECTIVES.items():
+        if name != "raw-throughput-per-watt":
+            assert objective.value(counted) == pytest.approx(objective.value(result))
+
+
+def test_units_of_progress_decide_the_raw_objective() -> None:
+    """The paper's objective prefers another split when one job counts in thousandths."""
+    to_a = Candidate(90, 10, replace(BY_HAND, rate_a=90, rate_b=50))
+    to_b = Candidate(10, 90, replace(BY_HAND, rate_a=10, rate_b=450))
+    raw = OBJECTIVES["raw-throughput-per-watt"]
+    assert best([to_a, to_b], raw) is to_b
+    counted = [
+        replace(c, result=replace(c.result, rate_a=1000 * c.result.rate_a, solo_rate_a=100_000.0))
+        for c in (to_a, to_b)
+    ]
+    assert best(counted, raw).share_a_percent == 90
+
+
+@given(results, results)
+def test_energy_saved_orders_splits_as_energy_efficiency_does(
+    one: SplitResult, other: SplitResult
+) -> None:
+    """What is maximised and what is shown put the same split first; alone nothing is saved."""
+    value = OBJECTIVES["energy-efficiency"].value
+    if one.energy_saved > other.energy_saved:
+        assert value(one) >= value(other)
+    if one.same_work_w > 0:
+        assert one.energy_saved == pytest.approx(1 - 1 / value(one))
+
+
+def test_cheap_seconds_do_not_pay_for_dear_work() -> None:
+    """Starving a 600 W job beside a 150 W one looks good per watt and costs energy.
+
+    One after the other the same work would draw 0.95 x 150 + 0.1 x 600 = 202.5 W.
+    """
+    starved = SplitResult(
+        rate_a=0.95, rate_b=0.1, solo_rate_a=1, solo_rate_b=1,
+        solo_power_a_w=150, solo_power_b_w=600, power_w=220,
+    )  # fmt: skip
+    even = replace(starved, rate_a=0.6, rate_b=0.6, power_w=400)
+    per_watt = OBJECTIVES["throughput-per-watt"].value
+    assert per_watt(starved) > per_watt(even)
+    assert starved.energy_saved == pytest.approx(1 - 220 / 202.5)
+    assert even.energy_saved == pytest.approx(1 - 400 / 450)
+
+
+@given(results, objectives, st.floats(1, 10))
+def test_less_power_is_never_worse(result: SplitResult, name: str, factor: float) -> None:
+    """The same work for less power cannot lower any objective."""
+    frugal = replace(result, power_w=result.power_w / factor)
+    assert OBJECTIVES[name].value(frugal) >= OBJECTIVES[name].value(result) * (1 - 1e-12)
+
+
+@given(results, objectives, st.floats(1, 10))
+def test_more_speed_is_never_worse(result: SplitResult, name: str, factor: float) -> None:
+    """More progress at the same power cannot lower any objective."""
+    faster = replace(result, rate_a=result.rate_a * factor)
+    assert OBJECTIVES[name].value(faster) >= OBJECTIVES[name].value(result) * (1 - 1e-12)
+
+
+@given(_POSITIVE, _POSITIVE, _POSITIVE, _POSITIVE)
+def test_exclusive_lies_between_the_jobs_alone(
+    rate_a: float, rate_b: float, power_a_w: float, power_b_w: float
+) -> None:
+    """Taking turns does one GPU's work, and costs more than the thriftier job alone, not less."""
+    turns = exclusive(
+        solo_rate_a=rate_a, solo_rate_b=rate_b, solo_power_a_w=power_a_w, solo_power_b_w=power_b_w
+    )
+    assert OBJECTIVES["throughput"].value(turns) == pytest.approx(1)
+    assert OBJECTIVES["max-min"].value(turns) == pytest.approx(0.5)
+    per_watt = OBJECTIVES["throughput-per-watt"].value(turns)
+    assert OBJECTIVES["energy-efficiency"].value(turns) == pytest.approx(1)
+    assert turns.energy_saved == pytest.approx(0)
+    alone = sorted([1 / power_a_w, 1 / power_b_w])
+    assert alone[0] * (1 - 1e-9) <= per_watt <= alone[1] * (1 + 1e-9)
+
+
+@given(_POSITIVE, _POSITIVE, st.floats(0, 2), st.floats(0, 2))
+def test_exclusive_wins_exactly_when_sharing_gives_less_than_one_gpu(
+    power_w: float, rate: float, speed_a: float, speed_b: float
+) -> None:
+    """At equal power the better of sharing and taking turns is told by the sum of speeds alone."""
+    turns = exclusive(
+        solo_rate_a=rate, solo_rate_b=rate, solo_power_a_w=power_w, solo_power_b_w=power_w
+    )
+    shared = replace(turns, rate_a=speed_a * rate, rate_b=speed_b * rate)
+    if math.isclose(speed_a + speed_b, 1, rel_tol=1e-9):
+        return
+    for name in ("energy-efficiency", "throughput", "throughput-per-watt", "energy-delay"):
+        value = OBJECTIVES[name].value
+        assert (value(turns) > value(shared)) == (speed_a + speed_b < 1)
+
+
+@given(st.lists(candidates, min_size=1, max_size=9), objectives, st.floats(0, 0.5))
+def test_best_is_within_the_tie_and_none_there_is_more_even(
+    given_candidates: list[Candidate], name: str, tie: float
+) -> None:
+    """The choice loses at most the tie, and is the most even split of those that do."""
+    value = OBJECTIVES[name].value
+    chosen = best(given_candidates, OBJECTIVES[name], tie)
+    least = max(value(c.result) for c in given_candidates) * (1 - tie)
+    assert value(chosen.result) >= least
+    assert chosen.unevenness_percent == min(
+        c.unevenness_percent for c in given_candidates if value(c.result) >= least
+    )
+
+
+@given(st.lists(candidates, min_size=1, max_size=6), objectives, st.randoms())
+def test_best_does_not_depend_on_the_order(
+    given_candidates: list[Candidate], name: str, random: Random
+) -> None:
+    """Two runs over the same candidates name the same split."""
+    chosen = best(given_candidates, OBJECTIVES[name], 0.01)
+    random.shuffle(given_candidates)
+    again = best(given_candidates, OBJECTIVES[name], 0.01)
+    assert (again.share_a_percent, again.unevenness_percent) == (
+        chosen.share_a_percent,
+        chosen.unevenness_percent,
+    )
+
+
+def test_a_tie_goes_to_the_more_even_split() -> None:
+    """2 % more work per joule does not pay for an uneven split when the noise is 3 %."""
+    throughput = OBJECTIVES["throughput"]
+    even = Candidate(50, 50, replace(BY_HAND, rate_a=50, rate_b=250))
+    uneven = Candidate(90, 10, replace(BY_HAND, rate_a=52, rate_b=250))
+    assert best([uneven, even], throughput) is uneven
+    assert best([uneven, even], throughput, tie=0.03) is even
+    assert best([uneven, even], throughput, tie=0.01) is uneven
+
+
+@pytest.mark.parametrize("tie", [-0.1, 1.0, math.nan])
+def test_an_impossible_tie_is_refused(tie: float) -> None:
+    """A tie of 1 would make every split equal."""
+    with pytest.raises(InputError, match="tie"):
+        best([Candidate(50, 50, BY_HAND)], OBJECTIVES["throughput"], tie)
+
+
+def test_no_candidate_is_refused() -> None:
+    """An empty list has no best."""
+    with pytest.raises(InputError, match="no split"):
+        best([], OBJECTIVES["throughput"])
+
+
+@pytest.mark.parametrize(
+    "name", ["solo_rate_a", "solo_rate_b", "solo_power_a_w", "solo_power_b_w", "power_w"]
+)
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
+def test_what_is_divided_by_is_above_zero(name: str, value: float) -> None:
+    """A missing solo rate or power written as 0 is named, not divided by."""
+    with pytest.raises(InputError, match=name):
+        replace(BY_HAND, **{name: value})

@@ -1,0 +1,109 @@
+"""Memory of cards, and jobs that do not fit into it together or alone."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_profiles import Physics, profile
+
+from advisor.core.cards import MEMORY_MIB, check_card_memory, parse_memory_mib
+from advisor.core.gpu import MEMORY_PART
+from advisor.decide.constraints import Limits, with_card_memory
+from advisor.decide.memory import check_jobs_fit, memory_unknown
+from advisor.decide.recommend import Request, recommend
+from advisor.errors import InputError
+
+H200 = "NVIDIA H200"
+
+
+def test_two_jobs_of_120000_mib_do_not_share_an_h200() -> None:
+    """Without any option, and the reason has the numbers."""
+    large = profile("big", memory_used_mib=120_000.0)
+    answer = recommend(large, large, Physics(), Request(default_min_speed=0))
+    assert answer.choice.name == "exclusive"
+    assert "both need 240000 MiB of memory, 136582 MiB are there" in "\n".join(answer.reasons)
+    # Alone on the card neither breaks anything.
+    assert answer.choice.misses == ()
+
+
+@given(st.floats(1, 140_000), st.floats(1, 140_000))
+def test_jobs_share_an_h200_only_where_both_fit(a_mib: float, b_mib: float) -> None:
+    """Whatever else is said, nothing is recommended that runs out of memory."""
+    a, b = profile("a", memory_used_mib=a_mib), profile("b", memory_used_mib=b_mib)
+    answer = recommend(a, b, Physics(), Request(default_min_speed=0))
+    fits = a_mib + b_mib <= MEMORY_PART * MEMORY_MIB[H200]
+    shared = [o for o in answer.candidates if o.prediction.way != "exclusive"]
+    assert all(bool(option.misses) != fits for option in shared)
+
+
+def test_what_is_not_known_is_said() -> None:
+    """Of a card that is not in the list, and of a job that was measured without its memory."""
+    strange = profile("a", gpu_model="Card 5000", memory_used_mib=120_000.0)
+    answer = recommend(strange, strange, Physics())
+    assert [w for w in answer.warnings if "memory of the Card 5000 is not known" in w]
+    dark = profile("dark", memory_used_mib=None)
+    answer = recommend(dark, profile("b"), Physics())
+    assert [w for w in answer.warnings if w == "the memory of dark is not known, and taken as none"]
+    assert memory_unknown((profile("a"), profile("b")), 143771) == ()
+
+
+def test_what_is_given_goes_before_what_is_known() -> None:
+    """A card of the same name may have less, as in a slice of it."""
+    assert with_card_memory(Limits(), H200).memory_mib == 143771
+    assert with_card_memory(Limits(memory_mib=20_000), H200).memory_mib == 20_000
+    assert with_card_memory(Limits(), "Card 5000").memory_mib is None
+
+
+def test_a_card_too_small_for_one_job_alone_is_refused() -> None:
+    """Not answered with "one after the other", which would not run either."""
+    large = profile("big", memory_used_mib=60_000.0)
+    with pytest.raises(InputError, match="big needs 60000 MiB of memory, the card has 40960"):
+        recommend(large, profile("b"), Physics(), Request(memory_mib=40_960))
+    check_jobs_fit((large,), 60_000)
+    check_jobs_fit((large,), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "memory_mib"),
+    [
+        ("143771", 143771),
+        ("80GiB", 81920),
+        ("80 gib", 81920),
+        ("141GB", 141e9 / 2**20),
+        ("40960MiB", 40960),
+        ("1.5GiB", 1536),
+    ],
+)
+def test_sizes_have_units(text: str, memory_mib: float) -> None:
+    """GB is 10^9 bytes, GiB 2^30."""
+    assert parse_memory_mib(text) == pytest.approx(memory_mib)
+
+
+@pytest.mark.parametrize("text", ["", "GB", "eighty", "-80GiB", "nan", "80TB", "8e4", "80 G B"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    """With the ways to write one."""
+    with pytest.raises(InputError, match="no size of a memory"):
+        parse_memory_mib(text)
+
+
+@pytest.mark.parametrize("memory_mib", [141, 0, -1, math.nan, math.inf, 143771 * 2**20])
+def test_gigabytes_and_bytes_given_as_mib_are_refused(memory_mib: float) -> None:
+    """No GPU has so little, or so much."""
+    with pytest.raises(InputError, match="no GPU has"):
+        check_card_memory(memory_mib)
+    with pytest.raises(InputError, match="no GPU has"):
+        Limits(memory_mib=memory_mib)
+
+
+@given(st.floats(1025, 1e6))
+def test_every_size_that_is_printed_is_read_again(memory_mib: float) -> None:
+    """As MiB and as GiB."""
+    assert parse_memory_mib(f"{memory_mib:f}") == pytest.approx(memory_mib)
+    assert parse_memory_mib(f"{memory_mib / 1024:f}GiB") == pytest.approx(memory_mib, abs=0.01)
+
+
+def test_every_known_card_has_a_memory_that_can_be_given() -> None:
+    """So no declaration is in the wrong unit."""
+    for memory_mib in MEMORY_MIB.values():
+        check_card_memory(memory_mib)

@@ -1,0 +1,487 @@
+"""Which way is recommended, what is said of it, and that swapping the jobs swaps the answer."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_profiles import SHARES, Physics, Scripted, profile
+
+from advisor.core.gpu import MEMORY_PART, PERCENTAGE, SM_FLOOR, units_for_percent
+from advisor.core.interval import Interval
+from advisor.core.objectives import OBJECTIVES
+from advisor.decide.choice import LEADS
+from advisor.decide.constraints import Limits, misses
+from advisor.decide.recommend import TIE, Option, Recommendation, Request, recommend
+from advisor.errors import InputError, NoSplitError
+from advisor.predict.predictions import NINE, UNCAPPED, Prediction, Split
+from advisor.predict.profiles import Profile
+from advisor.predict.serving import Serving
+from advisor.runtime.backends import mps
+
+A, B = profile("fft"), profile("gemm")
+
+FREE = Request(default_min_speed=0)
+"""No limits at all."""
+
+
+def names(answer: Recommendation) -> list[str]:
+    """Of all candidates."""
+    return [option.name for option in answer.candidates]
+
+
+def said(answer: Recommendation) -> str:
+    """Reasons and warnings as one text."""
+    return "\n".join((*answer.reasons, *answer.warnings))
+
+
+# symmetry and choice, of any jobs
+
+_RATES = st.lists(st.floats(0.1, 1e4), min_size=10, max_size=10)
+_POWERS = st.lists(st.floats(90, 700), min_size=10, max_size=10)
+
+
+def profiles(job: str) -> st.SearchStrategy[Profile]:
+    """Any profile of a job."""
+    return st.builds(
+        profile,
+        st.just(job),
+        _RATES,
+        columns=st.fixed_dictionaries({"power_w": _POWERS}),
+        memory_used_mib=st.none() | st.floats(1, 1e5),
+    )
+
+
+requests = st.builds(
+    Request,
+    objective=st.sampled_from(sorted(OBJECTIVES)),
+    min_speed=st.dictionaries(st.sampled_from(["fft", "gemm"]), st.floats(0, 0.6)),
+    default_min_speed=st.sampled_from([0.0, 0.2, 0.4]),
+    max_power_w=st.none() | st.floats(300, 800),
+    memory_mib=st.none() | st.floats(1e5, 2e5),
+    fine=st.booleans(),
+    tie=st.sampled_from([0.0, TIE, 0.3]),
+)
+
+
+def swapped(p: Prediction) -> Prediction:
+    """The same with the jobs swapped."""
+    return dataclasses.replace(
+        p,
+        share_a_percent=p.share_b_percent,
+        share_b_percent=p.share_a_percent,
+        speed_a=p.speed_b,
+        speed_b=p.speed_a,
+        solo_rate_a=p.solo_rate_b,
+        solo_rate_b=p.solo_rate_a,
+        solo_power_a_w=p.solo_power_b_w,
+        solo_power_b_w=p.solo_power_a_w,
+    )
+
+
+def answer_or_error(a: Profile, b: Profile, request: Request) -> Recommendation | None:
+    """None where nothing keeps every limit."""
+    try:
+        return recommend(a, b, Physics(), request)
+    except NoSplitError:
+        return None
+
+
+@given(profiles("fft"), profiles("gemm"), requests)
+def test_swapping_the_jobs_swaps_the_answer(a: Profile, b: Profile, request: Request) -> None:
+    """It does not matter which job is called the first."""
+    there, back = answer_or_error(a, b, request), answer_or_error(b, a, request)
+    if there is None or back is None:
+        assert there is back
+        return
+
+    def both(option: Option | None, other: Option | None) -> None:
+        assert (option and option.prediction) == (other and swapped(other.prediction))
+
+    both(there.choice, back.choice)
+    assert there.choice.environments == back.choice.environments[::-1]
+    for name, option in there.rules.items():
+        both(option, back.rules[name])
+    for name, option in there.picks.items():
+        both(option, back.picks[name])
+    assert sorted(names(there)) == sorted(o.name for o in map(_mirror, back.candidates))
+    assert without_order(there.reasons) == without_order(back.reasons)
+    assert without_order(there.warnings) == without_order(back.warnings)
+
+
+def without_order(lines: Sequence[str]) -> list[str]:
+    """Sentences, with each split as if its smaller share came first."""
+
+    def small_first(split: re.Match[str]) -> str:
+        return "/".join(sorted(split.groups(), key=int))
+
+    return sorted(re.sub(r"\b(\d+)/(\d+)\b", small_first, line) for line in lines)
+
+
+def _mirror(option: Option) -> Option:
+    return dataclasses.replace(option, prediction=swapped(option.prediction))
+
+
+@given(profiles("fft"), profiles("gemm"), requests)
+def test_choice_keeps_the_limits_and_nothing_feasible_is_worth_more(
+    a: Profile, b: Profile, request: Request
+) -> None:
+    """Up to a tie and the leads of ways; without an answer every candidate breaks a limit."""
+    answer = answer_or_error(a, b, request)
+    if answer is None:
+        return
+    p = answer.choice.prediction
+    if p.way != "exclusive":
+        for job, speed in ((a.job, p.speed_a.value), (b.job, p.speed_b.value)):
+            assert speed >= request.min_speed.get(job, request.default_min_speed)
+    if request.max_power_w is not None:
+        assert p.power_w.value <= request.max_power_w
+    feasible = [_less_its_lead(option) for option in answer.candidates if not option.misses]
+    assert _less_its_lead(answer.choice) >= max(feasible) * (1 - request.tie)
+    assert answer.choice in answer.candidates
+
+
+def _less_its_lead(option: Option) -> float:
+    return option.worth.value / (1 + LEADS[option.prediction.way])
+
+
+@given(profiles("fft"), requests)
+def test_of_a_job_beside_itself_the_smaller_share_comes_first(
+    own: Profile, request: Request
+) -> None:
+    """Mirror images are the same; the answer is one of them, always the same one."""
+    request = dataclasses.replace(request, min_speed={})
+    answer = answer_or_error(own, own, request)
+    if answer is not None:
+        p = answer.choice.prediction
+        assert p.share_a_percent <= p.share_b_percent + 1  # whole percents of 132 SMs
+
+
+# which way, by hand
+
+
+def test_candidates_are_the_nine_splits_and_both_other_ways() -> None:
+    """Splits by the first job's share, then no limits, then one after the other."""
+    answer = recommend(A, B, Physics(), FREE)
+    assert names(answer) == [f"{a:g}/{b:g}" for a, b in NINE] + ["uncapped", "exclusive"]
+
+
+def test_fine_splits_are_every_even_number_of_sms() -> None:
+    """Both jobs' SMs add up to the whole GPU, no count is left out, and the nine stay."""
+    answer = recommend(A, B, Physics(), Request(fine=True))
+    splits = [o.prediction for o in answer.candidates if o.prediction.way == "split"]
+    assert set(NINE) <= {(p.share_a_percent, p.share_b_percent) for p in splits}
+    splits = [p for p in splits if (p.share_a_percent, p.share_b_percent) not in NINE]
+    units = [
+        (units_for_percent(p.share_a_percent, 132), units_for_percent(p.share_b_percent, 132))
+        for p in splits
+    ]
+    # 10 % is 12 SMs: the profiles begin there.
+    assert units == [(count, 132 - count) for count in range(12, 121, 2) if count != 66]
+    assert SM_FLOOR < 12
+
+
+def test_fine_splits_need_the_number_of_sms() -> None:
+    """A percentage would not say what is granted."""
+    unknown = profile("fft", units_total=None)
+    with pytest.raises(InputError, match="number of SMs"):
+        recommend(unknown, unknown, Physics(), Request(fine=True))
+
+
+def test_shares_outside_of_a_profile_are_left_out_and_it_is_said() -> None:
+    """Nothing is predicted where nothing was measured."""
+    answer = recommend(profile("fft", shares=SHARES[3:]), B, Physics())
+    assert names(answer)[0] == "40/60"
+    assert "fft was not measured below 40 %" in said(answer)
+
+
+def test_tie_goes_to_the_more_even_split() -> None:
+    """What is less than the noise decides nothing."""
+    table = {(20.0, 80.0): (0.3, 0.8, 400.0), (40.0, 60.0): (0.45, 0.6466, 400.0)}
+    answer = recommend(A, B, Scripted(table), FREE)
+    assert answer.choice.name == "40/60"
+    assert "20/80 is worth 0.31 % more, which is a tie: the more even split is taken" in said(
+        answer
+    )
+    assert (
+        recommend(A, B, Scripted(table), Request(tie=0.001, default_min_speed=0)).choice.name
+        == "20/80"
+    )
+
+
+@pytest.mark.parametrize(("speed", "name"), [(0.65, "20/80"), (0.67, "uncapped")])
+def test_no_limit_must_be_ahead(speed: float, name: str) -> None:
+    """Without limits nothing holds the jobs to what was predicted: 4.5 % more is not enough."""
+    table = {UNCAPPED: (speed, 0.5, 400.0), (20.0, 80.0): (0.3, 0.8, 400.0)}
+    answer = recommend(A, B, Scripted(table), FREE)
+    assert answer.choice.name == name
+    why = "uncapped is worth 4.55 % more, less than the 5.5 % that it must be ahead"
+    assert (why in said(answer)) == (name != "uncapped")
+
+
+def test_uncapped_is_chosen_where_it_is_worth_enough_more() -> None:
+    """No limit is a valid answer; nothing is set then, and the reader is warned."""
+    table = {UNCAPPED: (0.6, 0.6, 400.0), (20.0, 80.0): (0.3, 0.8, 400.0)}
+    answer = recommend(A, B, Scripted(table), FREE)
+    assert answer.choice.name == "uncapped"
+    assert answer.choice.environments == ({}, {})
+    assert "a split does not pay: at best, with 20/80, it is worth 8.3 % less" in said(answer)
+    assert "without limits either job can take what the other needs" in said(answer)
+
+
+@pytest.mark.parametrize("way", [UNCAPPED, (50.0, 50.0)])
+def test_a_way_is_out_where_a_job_may_starve(way: Split) -> None:
+    """The low end of what is expected counts, not its middle."""
+    (p,) = Scripted({way: (0.6, 0.6, 300.0)}).predict(A, B, [way])
+    wide = dataclasses.replace(p, speed_a=Interval(0.6, 0.2, 0.9))
+    found = [miss.text for miss in misses(wide, A, B, Limits(default_min_speed=0.4))]
+    assert found == [f"{A.job} may run at as little as 20 % of its speed alone, below 40 %"]
+    sure = dataclasses.replace(p, speed_a=Interval(0.6, 0.4, 0.9))
+    assert not misses(sure, A, B, Limits(default_min_speed=0.4))
+
+
+def test_exclusive_is_chosen_where_sharing_does_not_pay() -> None:
+    """One after the other draws 400 W for 1: more than 1 for 500 W."""
+    answer = recommend(A, B, Scripted({(50.0, 50.0): (0.5, 0.5, 500.0)}))
+    assert answer.choice.name == "exclusive"
+    assert answer.choice.worth.value == pytest.approx(1)
+    assert "sharing does not pay: at best, with 50/50, it is worth 20.0 % less" in said(answer)
+
+
+@pytest.mark.parametrize(
+    ("speed", "power_w", "name", "why"),
+    [
+        (0.56, 420.0, "50/50", ""),
+        (0.55, 421.0, "50/50", "exclusive is worth 0.24 % more, which is a tie: sharing is done"),
+        (0.55, 430.0, "exclusive", "sharing does not pay: at best, with 50/50, it is worth 2.3 %"),
+        (0.5, 399.0, "exclusive", "50/50 is worth 0.25 % more, which is a tie: sharing would not"),
+    ],
+)
+def test_sharing_must_save_energy_or_time(
+    speed: float, power_w: float, name: str, why: str
+) -> None:
+    """Alone each draws 400 W; equal energy is shared for only if it is done sooner."""
+    answer = recommend(A, B, Scripted({(50.0, 50.0): (0.5, speed, power_w)}), FREE)
+    assert answer.choice.name == name
+    assert why in said(answer)
+
+
+def test_memory_that_does_not_suffice_forbids_sharing() -> None:
+    """Two jobs fit when they need no more than the part that campaigns allow."""
+    table = {(50.0, 50.0): (0.9, 0.9, 400.0)}
+    enough_mib = 2000 / MEMORY_PART
+    assert recommend(A, B, Scripted(table)).request.memory_mib == 143771
+    fits = recommend(A, B, Scripted(table), Request(memory_mib=enough_mib + 1))
+    assert fits.choice.name == "50/50"
+    answer = recommend(A, B, Scripted(table), Request(memory_mib=enough_mib - 2))
+    assert answer.choice.name == "exclusive"
+    assert "sharing breaks a limit: 50/50 is nearest, but both need 2000 MiB of memory" in said(
+        answer
+    )
+
+
+def test_unknown_memory_is_said() -> None:
+    """A job whose memory nobody read is not silently taken as fitting."""
+    request = Request(memory_mib=80_000)
+    answer = recommend(profile("fft", memory_used_mib=None), B, Physics(), request)
+    assert "the memory of fft is not known" in said(answer)
+
+
+# limits
+
+_PAYS = {(30.0, 70.0): (0.3, 0.9, 400.0), (60.0, 40.0): (0.6, 0.5, 400.0)}
+
+
+@pytest.mark.parametrize(
+    ("limits", "choice"),
+    [
+        ({}, "30/70"),
+        ({"min_speed": {"fft": 0.54}}, "60/40"),
+        ({"min_speed": {"gemm": 0.81}}, "30/70"),
+        ({"max_power_w": 400.0}, "30/70"),
+    ],
+)
+def test_limits_by_hand(limits: dict[str, Any], choice: str) -> None:
+    """A low end that just keeps a limit keeps it: a tenth below what is expected."""
+    request = Request(default_min_speed=0, **limits)
+    assert recommend(A, B, Scripted(_PAYS), request).choice.name == choice
+
+
+def test_no_job_is_starved_unless_that_is_asked_for() -> None:
+    """The split that saves most leaves one job with 30 %: it is said, and not chosen."""
+    answer = recommend(A, B, Scripted({**_PAYS, (60.0, 40.0): (0.6, 0.5, 400.0)}))
+    assert answer.choice.name == "60/40"
+    expected = (
+        "30/70 would be worth 9.1 % more, but fft may run at as little as 27 % of its speed alone, "
+        "below 40 %"
+    )
+    assert expected in answer.reasons
+    lifted = Request(min_speed={"fft": 0.0})
+    assert recommend(A, B, Scripted(_PAYS), lifted).choice.name == "30/70"
+
+
+def test_what_a_limit_costs_is_said() -> None:
+    """The reader can decide whether the limit is worth it."""
+    answer = recommend(A, B, Scripted(_PAYS), Request(min_speed={"fft": 0.54}))
+    expected = (
+        "30/70 would be worth 9.1 % more, but fft may run at as little as 27 % of its speed alone, "
+        "below 54 %"
+    )
+    assert expected in answer.reasons
+
+
+def test_limit_that_only_the_bad_end_breaks_is_a_warning() -> None:
+    """Of power the expected value decides; the interval is told."""
+    answer = recommend(A, B, Scripted(_PAYS), Request(min_speed={"fft": 0.54}, max_power_w=420.0))
+    bad = "at the bad end of its interval"
+    assert [line for line in answer.warnings if line.startswith(bad)] == [
+        f"{bad} both draw 440 W, at most 420 W are allowed",
+    ]
+
+
+def test_least_speed_of_a_job_beside_itself_is_for_both() -> None:
+    """50/50 keeps it for both, an uneven split for one only."""
+    table = {(30.0, 70.0): (0.3, 0.9, 400.0), (50.0, 50.0): (0.45, 0.45, 300.0)}
+    answer = recommend(A, A, Scripted(table), Request(min_speed={"fft": 0.405}))
+    assert answer.choice.name == "50/50"
+
+
+def test_speeds_that_sharing_cannot_keep_are_kept_one_after_the_other() -> None:
+    """Alone each job runs at its full speed, only later."""
+    request = Request(min_speed={"fft": 0.7, "gemm": 0.52})
+    answer = recommend(A, B, Scripted(_PAYS), request)
+    assert answer.choice.name == "exclusive"
+    near = "60/40 is nearest, but fft may run at as little as 54 % of its speed alone, below 70 %"
+    assert f"sharing breaks a limit: {near}" in answer.reasons
+
+
+def test_nothing_keeps_the_limits() -> None:
+    """The error names the nearest way, what it misses, and what is no help."""
+    request = Request(max_power_w=399.0)
+    with pytest.raises(NoSplitError) as failed:
+        recommend(A, B, Scripted(_PAYS), request)
+    assert (failed.value.code, failed.value.exit_code) == ("no-split", 10)
+    assert "nearest is 60/40: both draw 400 W, at most 399 W" in str(failed.value)
+    assert "a GPU for each is no help: fft alone draws 400 W, at most 399 W are allowed" in str(
+        failed.value
+    )
+
+
+def test_a_gpu_for_each_is_named_where_it_helps() -> None:
+    """Alone each job keeps the ceiling; the GPU without any job must, too."""
+    hot = Scripted(dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 600.0)))
+    server = profile("fft", serving=Serving(offered_rate=1, rate_noise=None, latency_p99_ms=()))
+    with pytest.raises(NoSplitError, match="or give each job a GPU of its own"):
+        recommend(server, B, hot, Request(max_power_w=450.0))
+
+
+def test_ceilings_that_are_too_low_say_what_would_do() -> None:
+    """The least at which something keeps the other limits; of one below idle nothing else."""
+    hot = Scripted({**dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 600.0)),
+                    (30.0, 70.0): (0.5, 0.5, 380.0), (10.0, 90.0): (0.1, 0.5, 370.0)})  # fmt: skip
+    with pytest.raises(NoSplitError, match="allow 380 W, which 30/70 needs; a GPU for each is no"):
+        recommend(A, B, hot, Request(max_power_w=350.0))
+    with pytest.raises(NoSplitError) as failed:
+        recommend(A, B, hot, Request(max_power_w=60.0))
+    assert str(failed.value) == (
+        "nothing runs within 60 W. the NVIDIA H200 draws 80 W without any job. allow 380 W, "
+        "which 30/70 needs."
+    )
+
+
+def test_power_ceiling_counts_each_job_alone() -> None:
+    """One after the other never draws the mean of two powers."""
+    cool = profile("gemm", columns={"power_w": [100.0] * 10})
+    hot = Scripted(dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 600.0)))
+    assert recommend(A, cool, hot, Request(max_power_w=401.0)).choice.name == "exclusive"
+    with pytest.raises(NoSplitError, match="fft alone draws 400 W, at most 399 W"):
+        recommend(A, cool, hot, Request(max_power_w=399.0))
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"min_speed": {"fft": 50.0}},
+        {"min_speed": {"fft": -0.1}},
+        {"default_min_speed": float("nan")},
+        {"max_power_w": float("nan")},
+    ],
+)
+def test_limits_that_cannot_be_meant(limits: dict[str, Any]) -> None:
+    """Percents and what is no number are refused where they are given."""
+    with pytest.raises(InputError):
+        Request(**limits)
+
+
+def test_requests_that_do_not_fit_the_jobs() -> None:
+    """A misspelled job would be a limit that nobody keeps."""
+    with pytest.raises(InputError, match="a minimum speed was given for ftf"):
+        recommend(A, B, Physics(), Request(min_speed={"ftf": 0.5}))
+    with pytest.raises(InputError, match="of NVIDIA A100"):
+        recommend(A, profile("gemm", gpu_model="NVIDIA A100"), Physics())
+    with pytest.raises(InputError, match="no objective speed"):
+        recommend(A, B, Physics(), Request(objective="speed"))
+
+
+# what is said beside
+
+
+def test_limits_are_set_as_the_back_end_sets_them() -> None:
+    """What is printed to copy is what `advisor` itself gives to a job."""
+    answer = recommend(A, B, Scripted(_PAYS), FREE)
+    assert answer.choice.environments == ({PERCENTAGE: "30"}, {PERCENTAGE: "70"})
+    assert mps.PERCENTAGE == PERCENTAGE
+
+
+def test_starved_job_is_warned_of_below_three_tenths() -> None:
+    """Work per joule alone may leave one job with next to nothing."""
+    text = "fft runs at 29 % of its speed only"
+    starving = recommend(A, B, Scripted({(30.0, 70.0): (0.29, 0.9, 400.0)}), FREE)
+    assert text in said(starving)
+    assert "of its speed only" not in said(recommend(A, B, Scripted(_PAYS), FREE))
+
+
+def test_profiles_that_lack_something_or_are_doubtful_are_said() -> None:
+    """A number is no better than what it was made from."""
+    gap = profile("fft", missing=("fp64_active_percent",), flags=("counter-mismatch", "throttled"))
+    text = said(recommend(gap, B, Physics()))
+    assert "the profile of fft lacks fp64_active_percent" in text
+    assert "the profile of fft has doubtful points (counter-mismatch: " in text
+    assert "throttled" not in text
+
+
+def test_what_both_want_and_the_gpu_has_not_is_said() -> None:
+    """Physics that a reader can check explains a loss."""
+    hungry = {"power_w": [600.0] * 10, "dram_active_percent": [60.0] * 10}
+    a, b = profile("fft", columns=hungry), profile("gemm", columns=hungry)
+    text = said(recommend(a, b, Scripted({(50.0, 50.0): (0.9, 0.9, 400.0)})))
+    assert "both would draw 1120 W: the limit of 700 W slows them" in text
+    assert "together they want 120 % of the memory bandwidth" in text
+    assert "fft alone at 50 % runs at 50 % of its full speed, in this pair at 90 %" in text
+
+
+def test_other_objectives_are_shown_with_what_they_would_choose() -> None:
+    """The paper's sum of raw rates lets the job with the larger number decide."""
+    small = profile("fft", [share / 1000 for share in SHARES])
+    table = {(70.0, 30.0): (0.9, 0.3, 400.0), (30.0, 70.0): (0.2, 0.7, 400.0)}
+    answer = recommend(
+        small, B, Scripted(table), Request(objective="raw-throughput-per-watt", default_min_speed=0)
+    )
+    assert {name: option.name for name, option in answer.picks.items()} == {
+        "raw-throughput-per-watt": "30/70",
+        "energy-efficiency": "70/30",
+        "throughput": "70/30",
+    }
+
+
+def test_rules_are_valued_by_the_predictor() -> None:
+    """A rule's worth is what is predicted at the split that it would choose, limits or not."""
+    answer = recommend(A, B, Scripted(_PAYS), Request(min_speed={"fft": 0.54}))
+    equal = answer.rules["equal"]
+    assert equal is not None
+    assert equal.worth.value == pytest.approx(0.8 * 400 / 500)
+    assert equal.misses
+    assert equal.gain_over(answer.choice) == pytest.approx(0.8 / 500 / (1.1 / 400) - 1)

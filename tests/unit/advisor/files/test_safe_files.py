@@ -1,0 +1,226 @@
+"""Folders and files that other users of the host must have no hand in."""
+
+import ctypes
+import os
+import re
+import stat
+from pathlib import Path
+
+import pytest
+from other_user import MALLORY, as_user, mallory_does, shared_folder
+
+from advisor.errors import UnsafeFileError
+from advisor.files.safe_files import (
+    check_parents,
+    open_file,
+    private_file,
+    private_folder,
+    read_whole,
+    writing_private,
+)
+
+OURS = re.compile(r"advisor\.db|launches")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def loose_umask() -> object:
+    """Whatever is made is open to everybody, unless somebody sees to it."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("loose_umask")
+def test_what_is_made_is_ours_alone(tmp_path: Path) -> None:
+    """Whatever the umask, and with all that is missing above."""
+    folder = private_folder(tmp_path / "a/b", "c", "d")
+    assert folder == tmp_path / "a/b/c/d"
+    for path in (tmp_path / "a", tmp_path / "a/b", folder.parent, folder):
+        assert mode(path) == 0o700
+    private_file(folder / "database")
+    with writing_private(folder / "log") as file:
+        file.write(b"text")
+    assert mode(folder / "database") == mode(folder / "log") == 0o600
+
+
+def test_what_was_open_is_closed(tmp_path: Path) -> None:
+    """Homes and databases of older versions were readable by everybody."""
+    home, database = tmp_path / "home", tmp_path / "home/advisor.db"
+    home.mkdir()
+    database.write_text("secrets")
+    home.chmod(0o755)
+    database.chmod(0o664)
+    private_folder(home, ours=OURS)
+    private_file(database)
+    assert mode(home) == 0o700
+    assert mode(database) == 0o600
+    assert database.read_text() == "secrets"
+
+
+@pytest.mark.parametrize(
+    ("open_mode", "content"), [(0o755, "somebody's.txt"), (0o1777, "advisor.db"), (0o777, None)]
+)
+def test_a_folder_that_may_be_there_for_others_stays_open(
+    tmp_path: Path, open_mode: int, content: str | None
+) -> None:
+    """/tmp or /var/lib as a home, by mistake: closed by root, it would take the host down."""
+    home = tmp_path / "home"
+    home.mkdir()
+    home.chmod(open_mode)
+    if content:
+        (home / content).touch()
+    with pytest.raises(UnsafeFileError, match=f"may be there for them.*chmod 0700 {home}"):
+        private_folder(home, "launches", ours=OURS)
+    assert mode(home) == open_mode & 0o777 | open_mode & 0o1000
+    assert not (home / "launches").exists()
+
+
+def test_folders_inside_of_one_of_ours_are_closed(tmp_path: Path) -> None:
+    """Whatever is in them: nobody else has put it there."""
+    (tmp_path / "home/launches/20260131-120000-abcdef").mkdir(parents=True)
+    (tmp_path / "home/launches").chmod(0o777)
+    (tmp_path / "home").chmod(0o700)
+    assert mode(private_folder(tmp_path / "home", "launches")) == 0o700
+
+
+def test_a_link_of_our_own_stands_for_its_target(tmp_path: Path) -> None:
+    """A home on another disk."""
+    (tmp_path / "disk").mkdir(mode=0o755)
+    (tmp_path / "home").symlink_to(tmp_path / "disk")
+    assert private_folder(tmp_path / "home", ours=OURS) == tmp_path / "disk"
+    assert mode(tmp_path / "disk") == 0o700
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "second name", "fifo", "folder"])
+def test_only_plain_files_are_opened(tmp_path: Path, kind: str) -> None:
+    """A trap is refused at once, and what it leads to is as it was."""
+    precious, trap = tmp_path / "notes.txt", tmp_path / "trap"
+    precious.write_text("precious")
+    match kind:
+        case "link":
+            trap.symlink_to(precious)
+        case "dangling":
+            trap.symlink_to(tmp_path / "nothing")
+        case "second name":
+            trap.hardlink_to(precious)
+        case "fifo":
+            os.mkfifo(trap)
+        case _:
+            trap.mkdir()
+    for flags in (os.O_RDONLY, os.O_RDWR | os.O_CREAT):
+        with pytest.raises(UnsafeFileError, match="trap is not a plain file"):
+            open_file(trap, flags)
+    assert precious.read_text() == "precious"
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("")
+    with pytest.raises(UnsafeFileError, match="home is no folder"):
+        private_folder(tmp_path / "home")
+
+
+def test_an_open_file_is_emptied_only_after_it_was_looked_at(tmp_path: Path) -> None:
+    """`w` empties, `a` and `r+` do not; none of them follows a link."""
+    path = tmp_path / "log"
+    path.write_text("old")
+    with writing_private(path, "ab") as file:
+        file.write(b"+new")
+    with writing_private(path, "r+") as file:
+        assert file.read() == "old+new"
+    with writing_private(path) as file:
+        file.write(b"!")
+    assert path.read_text() == "!"
+
+
+def test_a_read_has_an_end(tmp_path: Path) -> None:
+    """Nothing waits for a FIFO, and nothing larger than meant is read."""
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(OSError, match="no regular file"):
+        read_whole(tmp_path / "fifo", 10)
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(OSError, match="larger than 10 bytes"):
+        read_whole(tmp_path / "sparse", 10)
+    (tmp_path / "ten").write_text("0123456789")
+    assert read_whole(tmp_path / "ten", 10) == b"0123456789"
+
+
+# two users
+
+
+def test_a_folder_of_another_user_is_refused() -> None:
+    """Whoever made it can look at, and change, all that is put into it."""
+    with shared_folder() as shared:
+        mallory_does("mkdir", "-m", "0777", shared / "advisor-0")
+        with pytest.raises(
+            UnsafeFileError, match=f"another user.*user {MALLORY} and has mode 0777"
+        ):
+            private_folder(shared / "advisor-0", "mps")
+        assert list((shared / "advisor-0").iterdir()) == []
+
+
+def test_a_link_of_another_user_is_refused() -> None:
+    """Even to a folder of our own, which would be filled, and its mode changed."""
+    with shared_folder() as shared:
+        (shared / "ours").mkdir(mode=0o755)
+        (shared / "ours/notes").write_text("precious")
+        mallory_does("ln", "-s", shared / "ours", shared / "advisor-0")
+        with pytest.raises(UnsafeFileError, match="a link that somebody else has made"):
+            private_folder(shared / "advisor-0")
+        mallory_does("ln", "-s", shared / "ours/notes", shared / "advisor.db")
+        with pytest.raises(UnsafeFileError, match="not a plain file"):
+            private_file(shared / "advisor.db")
+        assert mode(shared / "ours") == 0o755
+        assert (shared / "ours/notes").read_text() == "precious"
+
+
+def test_a_file_of_another_user_is_no_database_of_ours() -> None:
+    with shared_folder() as shared:
+        mallory_does("touch", shared / "advisor.db")
+        with pytest.raises(UnsafeFileError, match="belongs to another user"):
+            private_file(shared / "advisor.db")
+
+
+def test_a_private_folder_says_who_may_enter() -> None:
+    """The other user reads whose it is, not a traceback of the system."""
+    with shared_folder() as shared:
+        private_folder(shared / "home")
+        said = as_user(MALLORY, lambda: private_folder(shared / "home"))
+        assert "belongs to another user" in str(said)
+
+
+def test_a_folder_above_that_others_may_change_is_refused() -> None:
+    """They would rename ours and put theirs in its place."""
+    with shared_folder() as shared:
+        check_parents(shared / "x/locks")
+        mallory_does("mkdir", shared / "hers")
+        with pytest.raises(UnsafeFileError, match="hers, in which other users may replace it"):
+            check_parents(shared / "hers/locks")
+        shared.chmod(0o777)
+        with pytest.raises(UnsafeFileError, match="user 0 and has mode 0777"):
+            check_parents(shared / "locks")
+
+
+def test_the_root_of_the_host_is_trusted_in_a_container_without_root() -> None:
+    """There / and /tmp belong to a number that stands for nobody in particular."""
+
+    def in_a_namespace() -> str:
+        library = ctypes.CDLL(None)
+        library.prctl(4, 1)  # PR_SET_DUMPABLE: what is ours in /proc stays ours
+        if library.unshare(0x10000000):  # CLONE_NEWUSER
+            return "not allowed"
+        Path("/proc/self/uid_map").write_text(f"1000 {MALLORY} 1")
+        assert (os.geteuid(), Path("/tmp").stat().st_uid) == (1000, 65534)
+        check_parents(Path("/tmp/advisor-1000/locks"))
+        return "trusted"
+
+    with shared_folder():
+        said = as_user(MALLORY, in_a_namespace)
+    if said == "not allowed":
+        pytest.skip("user namespaces are off")
+    assert said == "trusted"

@@ -1,0 +1,307 @@
+"""Job files: what is read, and that every fault names its place."""
+
+import json
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from other_user import mallory_does, shared_folder
+
+from advisor.core.job import InputData, Job, Progress
+from advisor.errors import InputError
+from advisor.formats.job_file import find_job, inline_job, list_jobs, load_job, sound_jobs
+from advisor.formats.yaml_fields import MAX_BYTES
+from advisor.settings import LIMIT_VARIABLES, read_settings
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes the text of a job file called train.yaml."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "train.yaml"
+        path.write_text(textwrap.dedent(text))
+        return path
+
+    return write
+
+
+def test_full_file(write: Write) -> None:
+    """Every field of a job can be given in a file."""
+    path = write(r"""
+        name: bert-train
+        description: BERT
+        command: python train.py --name "two words" --batch 32
+        workdir: models
+        env: {OMP_NUM_THREADS: 4, LAZY: on, EMPTY: ""}
+        progress: {kind: output, unit: samples, pattern: 'step (\d+)', cumulative: false}
+        warm_up_s: 2.5
+        start_timeout_s: 600
+        memory_mib: 9000
+        offered_rate: 120.5
+        input: {source: real, dtype: bf16, sparsity: 0.5, note: wikitext}
+    """)
+    assert load_job(path) == Job(
+        name="bert-train",
+        description="BERT",
+        command=("python", "train.py", "--name", "two words", "--batch", "32"),
+        workdir=path.parent / "models",
+        env=(("OMP_NUM_THREADS", "4"), ("LAZY", "on"), ("EMPTY", "")),
+        progress=Progress(kind="output", unit="samples", pattern=r"step (\d+)", cumulative=False),
+        warm_up_s=2.5,
+        start_timeout_s=600,
+        memory_mib=9000,
+        offered_rate=120.5,
+        input=InputData(source="real", dtype="bf16", sparsity=0.5, note="wikitext"),
+    )
+
+
+def test_least_file(write: Write) -> None:
+    """A command is enough; the file names the job, and a key without a value is left out."""
+    path = write("command: [sleep, 5, a b]\nworkdir:\n")
+    assert load_job(path) == Job(name="train", command=("sleep", "5", "a b"))
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what"),
+    [
+        ("progess: {unit: a}\ncommand: a", "1:1", "the nearest is progress"),
+        ("command: a\nprogress:\n  kind: runs\n  pre_run: 2", "4:3", "the nearest is per_run"),
+        ("command: a\nxyz: 1", "2:1", "keys: command, description"),
+        ("command: a\nenv: {A: 1}\ncommand: b", "3:1", "given twice"),
+        ("command: a\nenv:\n  A: 1\n  A: 2", "4:3", "given twice"),
+        ("name: x", "1:1", "command is missing"),
+        ("command:", "1:1", "command is missing"),
+        ("- a", "1:1", 'expected lines such as "key: value", got a list'),
+        ("just text", "1:1", "got 'just text'"),
+        ("[a]: b", "1:1", "key: expected text, got a list"),
+        ("command: a: b", "1:11", "not YAML"),
+        ("command: [a", "1:12", "not YAML"),
+        ("command: a\n---\ncommand: b", "2:1", "not YAML"),
+        ("command: 'python \"x'", "1:10", "No closing quotation"),
+        ("command: ''", "1:10", "expected a program"),
+        ("command: []", "1:10", "expected a program"),
+        ("command: {a: b}", "1:10", "got a mapping"),
+        ("command: [a, [b]]", "1:14", "expected text, got a list"),
+        ("command: [a, ~]", "1:14", "expected text, got nothing"),
+        ('command: [a, "\\0"]', "1:14", "NUL"),
+        ('command: [a, "\\uD800"]', "1:14", "half characters"),
+        ("command: a\nname: Bert", "2:7", "small letters"),
+        ("command: a\nname: ../x", "2:7", "small letters"),
+        ("command: a\nenv: [A]", "2:6", "key: value"),
+        ("command: a\nenv: {A: }", "2:9", "expected text, got nothing"),
+        ("command: a\nenv: {A=B: 1}", "2:12", "no variable"),
+        ("command: a\nwarm_up_s: -1", "2:12", "of at least 0, got '-1'"),
+        ("command: a\nwarm_up_s: .nan", "2:12", "a number"),
+        ("command: a\nwarm_up_s: nan", "2:12", "a number"),
+        ("command: a\nwarm_up_s: 5s", "2:12", "a number"),
+        ("command: a\nstart_timeout_s: 0", "2:18", "above 0"),
+        ("command: a\nmemory_mib: 0", "2:13", "a whole number above 0"),
+        ("command: a\nmemory_mib: 10.5", "2:13", "a whole number above 0"),
+        ("command: a\noffered_rate: 0", "2:15", "a number above 0"),
+        ("command: a\noffered_rate: .inf", "2:15", "a number above 0"),
+        ("command: a\noffered_rate: 120/s", "2:15", "a number above 0"),
+        ("command: a\nworkdir: ''", "2:10", "expected text"),
+        ("command: a\ninput: {source: zeros}", "2:17", "real or random or synthetic"),
+        ("command: a\ninput: {sparsity: 2}", "2:19", "at most 1"),
+        ("command: a\nprogress: {kind: file}", "2:18", "counter or output or runs"),
+        ("command: a\nprogress: {unit: ''}", "2:18", "expected text"),
+        ("command: a\nprogress: {gate: 1}", "2:18", "expected true or false"),
+        ("command: a\nprogress: {kind: runs, gate: true}", "2:30", "kind counter only"),
+        ("command: a\nprogress: {pattern: x}", "2:21", "kind output only"),
+        ("command: a\nprogress: {cumulative: no}", "2:24", "kind output only"),
+        ("command: a\nprogress: {per_run: 2}", "2:21", "kind runs only"),
+        ("command: a\nprogress: {kind: runs, per_run: 0}", "2:33", "above 0"),
+        ("command: a\nprogress: {kind: output}", "2:11", "pattern: kind output needs one"),
+        ("command: a\nprogress: {kind: output, pattern: '('}", "2:35", "no regular expression"),
+        ("command: a\nprogress: {kind: output, pattern: (a)(b)}", "2:35", "2 groups"),
+    ],
+)
+def test_fault_names_its_place(write: Write, text: str, where: str, what: str) -> None:
+    """A faulty file is refused with file, line, column and what was expected."""
+    path = write(text)
+    with pytest.raises(InputError) as error:
+        load_job(path)
+    assert str(error.value).startswith(f"{path}:{where}: ")
+    assert what in str(error.value)
+
+
+OURS = ("GATE_FILE", "GPU", "LAUNCH", "PROGRESS_FILE", "RUNTIME_DIR", "HOME", "DATABASE_URL", "X")
+
+
+@pytest.mark.parametrize("variable", [*LIMIT_VARIABLES, *(f"ADVISOR_{name}" for name in OURS)])
+def test_job_cannot_lift_its_own_limit(write: Write, variable: str) -> None:
+    """A variable that sets the limit, or by which processes are found, is refused where it is."""
+    with pytest.raises(InputError, match=f"3:.*{variable}: a job may not set"):
+        load_job(write(f"command: a\nenv:\n  {variable}: 1"))
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"", "is empty"),
+        (b"# nothing", "is empty"),
+        (b"command: a\nname: \xff", ":2: not UTF-8"),
+        (b"command: \x01", "not YAML"),
+        (b'command: "\\UFFFFFFFF"', "not YAML"),
+        (b"[" * 5000, "not YAML"),
+        (b"#" * (MAX_BYTES + 1), "larger than"),
+    ],
+)
+def test_file_that_is_no_job(tmp_path: Path, data: bytes, what: str) -> None:
+    """A file that is something else is refused, whatever its bytes."""
+    path = tmp_path / "train.yaml"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=what):
+        load_job(path)
+
+
+@pytest.mark.parametrize("theirs", ["hers", "for all"])
+def test_jobs_of_others_in_the_current_folder_are_refused(
+    theirs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their commands would run as us; with ADVISOR_JOBS somebody has said that they may."""
+    with shared_folder() as shared:
+        if theirs == "hers":
+            mallory_does("mkdir", "-m", "0755", shared / "jobs")
+        else:
+            (shared / "jobs").mkdir()
+            (shared / "jobs").chmod(0o777)
+        monkeypatch.chdir(shared)
+        here = Path("jobs")
+        with pytest.raises(InputError, match=f"export ADVISOR_JOBS={shared}/jobs"):
+            find_job("train", here)
+        with pytest.raises(InputError, match="another user's"):
+            list_jobs(here)
+        jobs, (fault,) = sound_jobs(here)
+        assert (jobs, "another user's" in str(fault)) == ([], True)
+        assert list_jobs(read_settings({"ADVISOR_JOBS": "jobs"}).jobs_dir) == []
+        assert list_jobs(shared / "nowhere") == []
+
+
+def test_file_that_is_not_there(tmp_path: Path) -> None:
+    """A missing file and a folder are refused by their path."""
+    for path in (tmp_path / "no.yaml", tmp_path):
+        with pytest.raises(InputError, match=str(path)):
+            load_job(path)
+
+
+def test_file_with_byte_order_mark(tmp_path: Path) -> None:
+    """An editor that begins files with a byte order mark does no harm."""
+    (tmp_path / "train.yaml").write_bytes(b"\xef\xbb\xbfcommand: a")
+    assert load_job(tmp_path / "train.yaml").command == ("a",)
+
+
+def test_stem_that_cannot_be_a_name(tmp_path: Path) -> None:
+    """A file whose stem is no job name needs a name inside."""
+    path = tmp_path / "My Job.yaml"
+    path.write_text("command: a")
+    with pytest.raises(InputError, match="add a name"):
+        load_job(path)
+    path.write_text("command: a\nname: mine")
+    assert load_job(path).name == "mine"
+
+
+@given(data=st.binary(max_size=200))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_random_bytes_raise_nothing_else(tmp_path: Path, data: bytes) -> None:
+    """Random bytes are a job or an InputError."""
+    path = tmp_path / "train.yaml"
+    path.write_bytes(data)
+    _load_or_refuse(path)
+
+
+_KEYS = ("name", "command", "env", "progress", "kind", "pattern", "memory_mib", "workdir", "input")
+_scalars = st.text(max_size=12) | st.integers() | st.floats() | st.booleans() | st.none()
+_values = st.recursive(
+    _scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(_KEYS) | st.text(max_size=5), inner, max_size=4)
+    ),
+)
+
+
+@given(fields=st.dictionaries(st.sampled_from(_KEYS), _values, min_size=1))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # random patterns such as "[["
+def test_random_fields_raise_nothing_else(tmp_path: Path, fields: dict[str, object]) -> None:
+    """Valid YAML of any shape is a job or an InputError."""
+    path = tmp_path / "train.yaml"
+    path.write_text(json.dumps(fields))
+    _load_or_refuse(path)
+
+
+def _load_or_refuse(path: Path) -> None:
+    try:
+        job = load_job(path)
+    except InputError:
+        return
+    assert job.command
+    assert all(isinstance(part, str) for part in job.command)
+
+
+def test_find_by_path_and_name(tmp_path: Path) -> None:
+    """A name means a file of the folder; an ending or a slash means a path."""
+    (tmp_path / "one.yaml").write_text("command: a")
+    other = tmp_path / "sub"
+    other.mkdir()
+    (other / "two.yml").write_text("command: b")
+    assert find_job("one", tmp_path).command == ("a",)
+    assert find_job(str(other / "two.yml"), tmp_path).command == ("b",)
+
+
+def test_unknown_name(tmp_path: Path) -> None:
+    """An unknown name is answered with close names and how to define a job."""
+    (tmp_path / "bert-train.yaml").write_text("command: a")
+    with pytest.raises(InputError, match=r"close names are bert-train.*define it in .*<name>.yaml"):
+        find_job("bert-trian", tmp_path)
+    with pytest.raises(InputError, match="among the 0"):
+        find_job("bert", tmp_path / "no-such-folder")
+
+
+def test_listing(tmp_path: Path) -> None:
+    """Jobs of a folder are listed by name; other files and a missing folder are none."""
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.yaml").write_text("command: x")
+    (tmp_path / "README.md").write_text("no job")
+    assert [job.name for job in list_jobs(tmp_path)] == ["a", "b"]
+    assert list_jobs(tmp_path / "missing") == []
+
+
+def test_name_differs_from_file(tmp_path: Path) -> None:
+    """In a folder of jobs a name leads to one file."""
+    (tmp_path / "a.yaml").write_text("command: x\nname: b")
+    with pytest.raises(InputError, match=r"rename the file to b\.yaml"):
+        list_jobs(tmp_path)
+
+
+def test_inline() -> None:
+    """A command line makes the same job as a file would."""
+    job = inline_job("x", ["python", "a b.py"], kind="runs", unit="sorts", per_run=3)
+    progress = Progress(kind="runs", unit="sorts", per_run=3)
+    assert job == Job(name="x", command=("python", "a b.py"), progress=progress)
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda: inline_job("X", ["a"]), "cannot name a job"),
+        (lambda: inline_job("x", []), "give it after --"),
+        (lambda: inline_job("x", [""]), "give it after --"),
+        (lambda: inline_job("x", ["a"], kind="output"), "pattern: kind output needs one"),
+        (lambda: inline_job("x", ["a"], kind="output", pattern="["), "no regular expression"),
+        (lambda: inline_job("x", ["a"], pattern="a"), "kind output only"),
+        (lambda: inline_job("x", ["a"], kind="runs", per_run=float("nan")), "above 0"),
+        (lambda: inline_job("x", ["a"], kind="typo"), "'typo' is not counter"),  # pyright: ignore[reportArgumentType] as a CLI may pass it
+    ],
+)
+def test_faulty_inline_job(make: Callable[[], Job], what: str) -> None:
+    """A command line is held to the rules of a file."""
+    with pytest.raises(InputError, match=what):
+        make()

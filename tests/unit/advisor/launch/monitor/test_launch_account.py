@@ -1,0 +1,156 @@
+"""Energy for the same work of a launched pair: together, after one job has ended, to the end."""
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.core.finish import Rest, Work, finish, one_after_the_other
+from advisor.core.job import Job
+from advisor.core.objectives import SplitResult
+from advisor.errors import SourceError
+from advisor.launch.monitor.account import Account, energy_saved
+from advisor.launch.monitor.meter import Meter
+from advisor.launch.monitor.watched import Watched
+from advisor.launch.records.spec import LaunchWay, Pair
+from advisor.runtime.jobs.running_job import RunningJob
+
+A, B = Job(name="a", command=("a",)), Job(name="b", command=("b",))
+_RATES = st.floats(0.05, 1.0)
+_POWERS = st.floats(90, 700)
+
+
+def pair(
+    way: LaunchWay = "split", solo_power_a_w: float | None = 150, solo_power_b_w: float | None = 600
+) -> Pair:
+    """Both do one step a second alone."""
+    return Pair(
+        job_a=A, job_b=B, way=way, share_a_percent=50, share_b_percent=50, solo_rate_a=1,
+        solo_rate_b=1, solo_power_a_w=solo_power_a_w, solo_power_b_w=solo_power_b_w,
+    )  # fmt: skip
+
+
+class Run:
+    """Two jobs and a meter whose readings a test sets; ten looks a second."""
+
+    def __init__(self, of: Pair, *, metered: bool = True) -> None:
+        self.now_s, self.total_j, self.metered = 0.0, 0.0, metered
+        self._steps = {A.name: 0.0, B.name: 0.0}
+        self.jobs = (self._watched(A), self._watched(B))
+        self.account = Account(of, self.jobs, cast("Meter", self), 0.0)
+
+    def power_w(self) -> float | None:
+        raise SourceError("no power")
+
+    def energy_j(self) -> float | None:
+        return self.total_j if self.metered else None
+
+    def go_on(self, seconds: float, speed_a: float, speed_b: float, power_w: float) -> None:
+        """Both run, or the one that is not over."""
+        for _ in range(10):
+            running = [one for one in self.jobs if not one.over]
+            self.now_s += seconds / 10
+            self.total_j += power_w * seconds / 10
+            for one, job, speed in zip(self.jobs, (A, B), (speed_a, speed_b), strict=True):
+                self._steps[job.name] += speed * seconds / 10
+                if not one.over:
+                    one.look(self.now_s, 1e9)
+            self.account.add(self.now_s, running)
+
+    def _watched(self, job: Job) -> Watched:
+        running = SimpleNamespace(
+            job=job, count=lambda: self._steps[job.name], exit_code=None,
+            granted=SimpleNamespace(units=66),
+        )  # fmt: skip
+        return Watched(cast("RunningJob", running), 0.0, 1.0, None)
+
+
+def test_an_hour_by_hand() -> None:
+    """100 s together at 500 W, half and 0.4 of the speeds; then 50 s of the second at 350 W."""
+    run = Run(pair())
+    run.go_on(100, 0.5, 0.4, 500)
+    run.jobs[0].end("finished")
+    run.go_on(50, 0, 0.4, 350)
+    found = run.account
+    assert (found.overlap_s, found.energy_j) == (pytest.approx(100), pytest.approx(50_000))
+    assert (found.rest_s, found.rest_energy_j) == (pytest.approx(50), pytest.approx(17_500))
+    assert found.stranded_unit_s == pytest.approx(50 * 66)
+    assert found.settled_energy_saved() == pytest.approx(1 - 500 / (0.5 * 150 + 0.4 * 600))
+    assert found.rest_energy_saved() == pytest.approx(1 - 350 / (0.4 * 600))
+    alone_j = 50 * 150 + (40 + 20) * 600
+    assert found.energy_saved_to_end() == pytest.approx(1 - 67_500 / alone_j)
+
+
+@given(_RATES, _RATES, _POWERS, _RATES, _POWERS, st.floats(10, 1000), st.floats(10, 1000))
+def test_it_is_what_the_arithmetic_of_two_jobs_to_their_end_says(
+    speed_a: float, speed_b: float, power_w: float, rest: float, rest_w: float, first_s: float,
+    rest_s: float,
+) -> None:  # fmt: skip
+    """advisor.core.finish predicts the numbers that the watch then adds up."""
+    run = Run(pair())
+    run.go_on(first_s, speed_a, speed_b, power_w)
+    run.jobs[0].end("finished")
+    run.go_on(rest_s, 0, rest, rest_w)
+    result = SplitResult(
+        rate_a=speed_a, rate_b=speed_b, solo_rate_a=1, solo_rate_b=1, solo_power_a_w=150,
+        solo_power_b_w=600, power_w=power_w,
+    )  # fmt: skip
+    work = Work(speed_a * first_s, speed_b * first_s + rest * rest_s)
+    whole = finish(result, work, (Rest(1, 1), Rest(rest, rest_w)))
+    saved = 1 - whole.energy_j / one_after_the_other(result, work).energy_j
+    assert run.account.overlap_s + run.account.rest_s == pytest.approx(whole.time_s)
+    assert run.account.energy_saved_to_end() == pytest.approx(saved, abs=1e-6)
+    assert run.account.settled_energy_saved() == pytest.approx(result.energy_saved, abs=1e-6)
+
+
+def test_what_is_not_known_is_none() -> None:
+    """Without a meter, or a profile of either job, nothing is said; never 0."""
+    for run in (Run(pair(), metered=False), Run(pair(solo_power_b_w=None))):
+        run.go_on(20, 0.5, 0.5, 400)
+        run.jobs[1].end("finished")
+        run.go_on(20, 0.5, 0, 200)
+        found = run.account
+        assert found.settled_energy_saved() is None
+        assert found.recent_energy_saved() is None
+        assert found.rest_energy_saved() is None
+        assert found.energy_saved_to_end() is None
+        assert found.rest_s == pytest.approx(20)
+
+
+def test_without_a_rest_there_is_none() -> None:
+    """The end is then that of the time together."""
+    run = Run(pair())
+    run.go_on(20, 0.5, 0.5, 300)
+    assert (run.account.rest_s, run.account.rest_energy_j) == (0, None)
+    assert run.account.rest_energy_saved() is None
+    assert run.account.energy_saved_to_end() == pytest.approx(1 - 300 / 375)
+
+
+def test_a_job_that_is_over_does_nothing() -> None:
+    """The last seconds are those of the other one."""
+    run = Run(pair())
+    run.go_on(20, 0.5, 0.5, 300)
+    assert run.account.recent_energy_saved() == pytest.approx(0.2)
+    run.jobs[0].end("finished")
+    run.go_on(20, 0, 0.8, 600)
+    assert run.account.recent_energy_saved() == pytest.approx(-0.25)
+
+
+def test_nothing_is_stranded_without_limits() -> None:
+    """The other job has the whole GPU then."""
+    run = Run(pair("uncapped"))
+    run.go_on(10, 0.5, 0.5, 300)
+    run.jobs[0].end("finished")
+    run.go_on(10, 0, 1, 600)
+    assert run.account.stranded_unit_s == 0
+    assert run.account.rest_energy_saved() == pytest.approx(0)
+
+
+def test_nothing_done_saves_nothing() -> None:
+    """No division by nothing."""
+    assert energy_saved(100.0, (0.0, 0.0), pair()) is None
+    assert energy_saved(None, (1.0, 1.0), pair()) is None
+    assert energy_saved(100.0, (None, 1.0), pair()) is None
+    assert energy_saved(300.0, (0.5, 0.5), pair()) == pytest.approx(0.2)

@@ -1,0 +1,179 @@
+"""What a launch adds up: paces, energy, how far off a prediction is, and the swapped record."""
+
+from dataclasses import asdict, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.core.interval import Interval
+from advisor.core.job import Job, Progress
+from advisor.core.observations import Observation
+from advisor.errors import SourceError
+from advisor.launch.monitor.drift import MARGIN, is_far
+from advisor.launch.monitor.meter import Energy
+from advisor.launch.monitor.pace import Pace
+from advisor.launch.monitor.watch import work_per_joule
+from advisor.launch.records.spec import Pair
+from advisor.launch.supervisor.observe import is_too_fast, swapped
+
+RATES = st.floats(0.01, 1e6)
+STEPS_S = st.floats(0.05, 2)
+
+
+class Meter:
+    """Readings that a test sets; an error where it says so."""
+
+    def __init__(self) -> None:
+        self.power: float | None = None
+        self.counter: float | None = None
+        self.fails = False
+
+    def power_w(self) -> float | None:
+        return self._read(self.power)
+
+    def energy_j(self) -> float | None:
+        return self._read(self.counter)
+
+    def _read(self, value: float | None) -> float | None:
+        if self.fails:
+            raise SourceError("the GPU fell off the bus")
+        return value
+
+
+@given(RATES, st.lists(STEPS_S, min_size=2, max_size=60), st.sampled_from([None, 5.0]))
+def test_steady_growth_is_its_rate(
+    rate: float, steps_s: list[float], window_s: float | None
+) -> None:
+    """However the readings fall, and whether old ones are forgotten or not."""
+    pace, now_s = Pace(window_s), 0.0
+    for step_s in [0.0, *steps_s]:
+        now_s += step_s
+        pace.add(now_s, rate * now_s)
+    assert pace.rate() == pytest.approx(rate)
+    assert pace.span_s <= now_s
+
+
+def test_readings_of_weeks_need_no_memory() -> None:
+    """A launch may run for long."""
+    for window_s, most in ((None, 2), (5.0, 30)):
+        pace = Pace(window_s)
+        for number in range(5000):
+            pace.add(number * 0.25, number)
+        assert len(pace._moves) <= most  # pyright: ignore[reportPrivateUsage]
+
+
+def test_job_that_reports_seldom_has_a_rate() -> None:
+    """One report in 30 s is no standstill, and a standstill is no report."""
+    pace = Pace(5)
+    for now_s in range(100):
+        pace.add(now_s, 60 * (now_s // 30))
+    assert pace.rate() == pytest.approx(2)
+    for now_s in range(100, 400):
+        pace.add(now_s, 180)
+    assert (pace.rate() or 0) < 0.3
+
+
+def test_count_that_is_read_half_written_is_ignored() -> None:
+    """One reading that went back is an accident; a count that stays back began anew."""
+    pace = Pace()
+    for now_s, total in ((0, 0), (1, 255), (2, 0), (3, 768)):
+        pace.add(now_s, total)
+    assert pace.rate() == pytest.approx(256)
+    for now_s, total in ((4, 10), (5, 20), (6, 30)):
+        pace.add(now_s, total)
+    assert pace.rate() == pytest.approx(10)
+
+
+def test_nothing_is_known_before_the_total_moves() -> None:
+    """No reading and no move are no rate of 0."""
+    pace = Pace()
+    assert (pace.rate(), pace.span_s) == (None, 0)
+    pace.add(0, 0)
+    pace.add(9, 0)
+    assert pace.rate() is None
+
+
+@given(st.lists(st.floats(0, 1000), min_size=1), st.floats(0, 1e9))
+def test_counter_adds_up_from_wherever_it_stood(grown_j: list[float], first_j: float) -> None:
+    """What the card drew before is nobody's here."""
+    meter = Meter()
+    energy, meter.counter = Energy(meter), first_j
+    assert energy.read(0) == 0
+    for number, more_j in enumerate(grown_j, 1):
+        meter.counter += more_j
+        energy.read(number)
+    assert energy.read(len(grown_j)) == pytest.approx(meter.counter - first_j, abs=1e-3)
+
+
+@given(st.floats(1, 1000), st.lists(STEPS_S, min_size=1))
+def test_power_is_integrated_without_a_counter(power_w: float, steps_s: list[float]) -> None:
+    """Energy is power times time."""
+    meter, now_s = Meter(), 0.0
+    energy, meter.power = Energy(meter), power_w
+    energy.read(0)
+    for step_s in steps_s:
+        now_s += step_s
+        energy.read(now_s)
+    assert energy.read(now_s) == pytest.approx(power_w * now_s)
+
+
+def test_meter_that_fails_for_a_while_is_bridged() -> None:
+    """The counter went on; a reset of the driver loses nothing that was counted."""
+    meter = Meter()
+    energy = Energy(meter)
+    assert energy.read(0) is None
+    for counter_j, fails, expected_j in (
+        (100, False, 0), (150, False, 50), (170, True, 50), (190, False, 90), (5, False, 90),
+        (15, False, 100),
+    ):  # fmt: skip
+        meter.counter, meter.fails = counter_j, fails
+        assert energy.read(1) == expected_j
+
+
+@given(st.floats(0.1, 1e6), st.floats(0.01, 3))
+def test_far_is_outside_of_the_interval_and_of_the_margin(value: float, factor: float) -> None:
+    """A narrow interval makes no alarm of a good prediction, and a wide one none of a poor one."""
+    narrow, wide = Interval(value, value, value), Interval(value, 0, 10 * value)
+    assert not is_far(value * factor, wide)
+    if abs(factor - 1) > MARGIN + 1e-6:
+        assert is_far(value * factor, narrow)
+    if abs(factor - 1) < MARGIN - 1e-6:
+        assert not is_far(value * factor, narrow)
+
+
+def test_work_per_joule_needs_everything() -> None:
+    """A sum without one of its parts would be a wrong one."""
+    assert work_per_joule([0.5, 0.7], 600) == pytest.approx(0.002)
+    assert work_per_joule([0.5, None], 600) is None
+    assert work_per_joule([0.5, 0.7], None) is None
+    assert work_per_joule([0.5, 0.7], 0) is None
+
+
+def test_swapping_a_record_swaps_all_that_belongs_to_its_jobs() -> None:
+    """Twice is nothing; a column that was forgotten would stay."""
+    seen = Observation(
+        launch_id="x", job_a="b", job_b="a", gpu_model="m", gpu_uuid="u", share_a_percent=30,
+        share_b_percent=70, units_a=38, units_b=92, rate_unit_a="images", rate_unit_b="steps",
+        rate_a=1, rate_b=2, solo_rate_a=3, solo_rate_b=4, overlap_s=1, first_ended="job_a",
+        predicted_rate_a=5, predicted_rate_b=6, state="finished", started_at="2026-01-31T12:00:00Z",
+    )  # fmt: skip
+    other = asdict(swapped(seen))
+    assert swapped(swapped(seen)) == seen
+    assert other["first_ended"] == "job_b"
+    for name, value in asdict(seen).items():
+        twin = name.replace("_a", "_#").replace("_b", "_a").replace("_#", "_b")
+        if twin in other and twin != name:
+            assert other[twin] == value, name
+
+
+def test_rate_far_above_that_of_its_share_is_marked() -> None:
+    """A job that got out of its limit in a way that nobody sees shows it by its speed."""
+    job = Job(name="j", command=("x",), progress=Progress())
+    unknown = Pair(job_a=job, job_b=job, way="split", share_a_percent=30, share_b_percent=70)
+    pair = replace(unknown, share_rate_a=38.0, share_rate_b=92.0)
+    assert is_too_fast(pair, (132.0, 60.0))
+    assert is_too_fast(pair, (20.0, 132.0))
+    assert not is_too_fast(pair, (38.0 * 1.18, 92.0))
+    assert not is_too_fast(pair, (None, 92.0))
+    assert not is_too_fast(unknown, (1e9, 1e9))

@@ -1,0 +1,148 @@
+"""The folder of a launch: one supervisor ever, and a status that is whole or none."""
+
+import fcntl
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.core.job import Job
+from advisor.errors import BusyError, InputError
+from advisor.launch.records.board import Board
+from advisor.launch.records.folder import (
+    LaunchFolder,
+    create_folder,
+    find_folder,
+    list_folders,
+    new_launch_id,
+)
+from advisor.launch.records.spec import LaunchSpec, Pair
+from advisor.launch.records.status import JobStatus, LaunchStatus
+
+PAIR = Pair(
+    job_a=Job(name="a", command=("true",)),
+    job_b=Job(name="b", command=("true",)),
+    way="split",
+    share_a_percent=30,
+    share_b_percent=70,
+)
+SPEC = LaunchSpec(launch_id="20260131-120000-3f2a91", gpu="0", pairs=(PAIR,), notes=("a note",))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> LaunchFolder:
+    return create_folder(tmp_path, SPEC)
+
+
+def test_reader_does_not_keep_a_supervisor_out(folder: LaunchFolder) -> None:
+    """Who asks whether one lives holds its lock for an instant."""
+    (folder.path / "alive").touch()
+    with (folder.path / "alive").open("rb") as reader:
+        fcntl.flock(reader, fcntl.LOCK_SH)
+        timer = threading.Timer(0.2, lambda: fcntl.flock(reader, fcntl.LOCK_UN))
+        timer.start()
+        with folder.supervising():
+            assert folder.supervised()
+            timer.join()
+
+
+def test_there_is_one_supervisor_ever(folder: LaunchFolder) -> None:
+    """Jobs are never started twice, however often somebody tries."""
+    with folder.supervising():
+        assert folder.claimed()
+    assert not folder.supervised()
+    with pytest.raises(BusyError, match="has or had a supervisor"), folder.supervising():
+        pytest.fail("it began again")
+
+
+def test_status_follows_the_supervisor(folder: LaunchFolder) -> None:
+    """Accepted before it begins; failed where it went without a last word; else its last word."""
+    first = folder.read_status()
+    assert (first.state, first) == ("accepted", folder.read_status())
+    with folder.supervising():
+        Board(folder, SPEC).enter("running")
+        assert folder.read_status().state == "running"
+    gone = folder.read_status()
+    assert (gone.state, gone.code) == ("failed", "supervisor-gone")
+    Board(folder, SPEC).close("stopped")
+    assert folder.read_status().state == "stopped"
+
+
+def test_first_fault_is_the_one_that_is_told(folder: LaunchFolder) -> None:
+    """What follows from it must not hide it."""
+    board = Board(folder, SPEC)
+    board.blame("job", "it died")
+    board.blame("partition", "then the daemon went")
+    board.close("failed")
+    assert folder.read_status().cause == "it died"
+
+
+def test_warnings_are_bounded(folder: LaunchFolder) -> None:
+    """The status stays small, and its notes stay in it."""
+    board = Board(folder, SPEC)
+    for number in range(100):
+        board.warn(f"warning {number}")
+    assert board.status.warnings[0] == "a note"
+    assert len(board.status.warnings) == 50
+
+
+def test_status_that_cannot_be_written_is_tried_again(
+    folder: LaunchFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk may be full for a while; nobody stops for that."""
+    full = [True, True, False]
+
+    def write(_folder: LaunchFolder, status: LaunchStatus) -> None:
+        if full.pop(0):
+            raise OSError(28, "No space left on device")
+        written.append(status)
+
+    written: list[LaunchStatus] = []
+    monkeypatch.setattr(LaunchFolder, "write_status", write)
+    board = Board(folder, SPEC)
+    board.enter("running")
+    board.close("stopped")
+    (last,) = written
+    assert last.state == "stopped"
+    assert last.warnings == (
+        "a note", "the status could not be written for a while: No space left on device"
+    )  # fmt: skip
+
+
+def test_only_names_of_launches_are_found(folder: LaunchFolder, tmp_path: Path) -> None:
+    """A path is no name, nor is anything that is not there."""
+    assert find_folder(tmp_path, SPEC.launch_id) == folder
+    (tmp_path / "other").mkdir()
+    for name in ("../" + tmp_path.name, "", ".", "other", "x" * 101, "a/b", "nobody"):
+        with pytest.raises(InputError, match="there is no launch"):
+            find_folder(tmp_path / "sub" / "..", name)
+
+
+def test_folder_that_is_there_stays_as_it_is(folder: LaunchFolder, tmp_path: Path) -> None:
+    """The same launch asked for twice is one; drafts are no launches."""
+    assert create_folder(tmp_path, replace(SPEC, gpu="1")) == folder
+    assert folder.read_spec().gpu == "0"
+    assert list_folders(tmp_path) == [folder]
+    assert new_launch_id() != new_launch_id()
+
+
+def test_request_to_stop_can_be_made_again(folder: LaunchFolder) -> None:
+    """And is seen by whoever looks."""
+    assert not folder.stop_asked()
+    folder.ask_stop()
+    folder.ask_stop()
+    assert folder.stop_asked()
+
+
+def test_damaged_spec_is_told(folder: LaunchFolder) -> None:
+    """Cut off or changed by hand: never half read."""
+    (folder.path / "spec.json").write_bytes(b'{"launch_id": "x"')
+    with pytest.raises(InputError, match="has no readable spec"):
+        folder.read_spec()
+
+
+def test_jobs_wait_before_anything_has_begun(folder: LaunchFolder) -> None:
+    """They are listed with their shares from the start."""
+    job = JobStatus(job="a", rate_unit="steps", share_percent=30)
+    assert Board(folder, SPEC).status.jobs[0] == job

@@ -1,0 +1,603 @@
+"""A queue to its end: every job is done, energy adds up, and no plan is worse than not sharing."""
+
+import dataclasses
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import synthetic_pairs as made_up
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from advisor.core.finish import Rest, Work, finish
+from advisor.core.objectives import SplitResult
+from advisor.decide.constraints import Limits
+from advisor.errors import InputError, NoSplitError
+from advisor.place.first_come import first_come
+from advisor.place.groups import ALONE, make_groups
+from advisor.place.options import PairOptions, predict_options
+from advisor.place.problem import (
+    MOST_KINDS,
+    Group,
+    JobType,
+    Problem,
+    QueuedJob,
+    alone_group,
+    make_problem,
+)
+from advisor.place.schedule import Run, Schedule, schedule, slots
+from advisor.place.solver import alone, place
+from advisor.predict.predictions import Prediction
+from advisor.predict.profiles import Profile, make_profile
+from advisor.predict.rules import physical_predictions
+
+HOUR_S = 3600.0
+IDLE_W = 70.0
+ALONE_W = 500.0
+SPLITS = ((30.0, 70.0), (50.0, 50.0), (70.0, 30.0))
+NO_FLOOR = Limits(default_min_speed=0)
+
+few = settings(max_examples=30)
+"""Each example solves some twenty integer programs."""
+
+
+class Physics:
+    """A predictor that has not learned anything."""
+
+    def predict(self, a: Profile, b: Profile, splits: Any) -> list[Prediction]:
+        return physical_predictions(a, b, splits)
+
+
+def options_of(types: int, *, speeds: Any = 0.7, pair_w: Any = 600.0, **fields: Any) -> PairOptions:
+    """Pairs that all run at these speeds and power; alone under a limit a job is a tenth faster."""
+    first, second = np.triu_indices(types)
+    shape = (len(first), len(SPLITS))
+
+    def full(value: Any) -> Any:
+        return np.broadcast_to(value, shape).astype(np.float64)
+
+    columns = {
+        "speed_a": full(speeds),
+        "speed_b": full(speeds),
+        "low_speed_a": full(fields.get("speed_a", speeds)),
+        "low_speed_b": full(fields.get("speed_b", speeds)),
+        "power_w": full(pair_w),
+        "left_speed_a": np.minimum(1.1 * full(fields.get("speed_a", speeds)), 1),
+        "left_speed_b": np.minimum(1.1 * full(fields.get("speed_b", speeds)), 1),
+        "left_power_a_w": full(400.0),
+        "left_power_b_w": full(400.0),
+    }
+    columns |= {name: full(value) for name, value in fields.items()}
+    return PairOptions(first=first, second=second, splits=SPLITS, **columns)
+
+
+def problem_of(
+    jobs: dict[str, int] | Sequence[QueuedJob],
+    gpus: int,
+    *,
+    alone_w: float = ALONE_W,
+    idle_power_w: float = IDLE_W,
+    objective: str = "energy-efficiency",
+    limits: Limits = NO_FLOOR,
+    memory_mib: float | None = None,
+    **pairs: Any,
+) -> Problem:
+    """Jobs of an hour, or as given, of types whose pairs are all alike unless told otherwise."""
+    if isinstance(jobs, dict):
+        jobs = [QueuedJob(name) for name, count in jobs.items() for _ in range(count)]
+    names = sorted({job.name for job in jobs})
+    return make_problem(
+        jobs,
+        [JobType(name=name, power_w=alone_w, memory_mib=memory_mib) for name in names],
+        options_of(len(names), **pairs),
+        gpus,
+        idle_power_w=idle_power_w,
+        objective=objective,
+        limits=limits,
+    )
+
+
+@some.composite
+def queues(draw: some.DrawFn, most_jobs: int = 8) -> Problem:
+    """Up to four types with random pairs, some of them unknown, on up to five GPUs."""
+    works = some.sampled_from([600.0, HOUR_S, 5 * HOUR_S])
+    jobs = draw(
+        some.lists(
+            some.builds(QueuedJob, some.sampled_from("abcd"), works),
+            min_size=1,
+            max_size=most_jobs,
+        )
+    )
+    dice = np.random.default_rng(draw(some.integers(0, 10_000)))
+    types = len({job.name for job in jobs})
+    shape = (types * (types + 1) // 2, len(SPLITS))
+    power_w = dice.uniform(200, 700, shape)
+    power_w[dice.random(shape) < 0.1] = np.nan
+    speed_a, speed_b = dice.uniform(0.2, 1.0, shape), dice.uniform(0.2, 1.0, shape)
+    # Of a job beside its like it does not matter which is called the first.
+    first, second = np.triu_indices(types)
+    speed_b[first == second] = speed_a[first == second, ::-1]
+    power_w[first == second, 2] = power_w[first == second, 0]
+    return problem_of(
+        jobs,
+        draw(some.integers(1, 5)),
+        pair_w=power_w,
+        alone_w=float(dice.uniform(200, 700)),
+        idle_power_w=draw(some.sampled_from([1.0, 70.0])),
+        objective=draw(some.sampled_from(["energy-efficiency", "throughput"])),
+        limits=Limits(default_min_speed=draw(some.sampled_from([0, 0.4]))),
+        speed_a=speed_a,
+        speed_b=speed_b,
+        **left_of(dice, types),
+    )
+
+
+def left_of(dice: np.random.Generator, types: int) -> dict[str, Any]:
+    """Jobs that are left, random for each type and share: it does not matter who has ended."""
+    first, second = np.triu_indices(types)
+    speeds, powers_w = dice.uniform(0.2, 1, (types, 101)), dice.uniform(100, 600, (types, 101))
+    shares = np.array(SPLITS, dtype=int)
+    at_a, at_b = (first[:, None], shares[:, 0]), (second[:, None], shares[:, 1])
+    return {
+        "left_speed_a": speeds[at_a],
+        "left_speed_b": speeds[at_b],
+        "left_power_a_w": powers_w[at_a],
+        "left_power_b_w": powers_w[at_b],
+    }
+
+
+def all_matchings(problem: Problem) -> Iterator[list[Group]]:
+    """Every way in which each job is in one group."""
+    groups = make_groups(problem)
+    found = [groups.group(n) for n in range(len(groups.first))]
+
+    def rest(left: Counter[QueuedJob], start: int) -> Iterator[list[Group]]:
+        if not left.total():
+            yield []
+        for n in range(start, len(found)):
+            after = left.copy()
+            after.subtract(found[n].jobs)
+            if min(after.values()) >= 0:
+                yield from ([found[n], *others] for others in rest(+after, n))
+
+    yield from rest(Counter(problem.queue), 0)
+
+
+def check_schedule(problem: Problem, found: Schedule) -> None:
+    """All work is done, on the GPUs there are, two jobs on each at most, and not too fast."""
+    assert [run.number for run in found.runs] == list(range(len(problem.queue)))
+    assert tuple(run.job for run in found.runs) == problem.queue
+    fastest = max(
+        np.nanmax(getattr(problem.options, name), initial=1.0)
+        for name in ("speed_a", "speed_b", "left_speed_a", "left_speed_b")
+    )
+    for run in found.runs:
+        assert 0 <= run.gpu < problem.gpus
+        assert run.speed <= fastest * (1 + 1e-9)
+    for gpu in range(problem.gpus):
+        here = [run for run in found.runs if run.gpu == gpu]
+        for moment in moments(here):
+            at = [run for run in here if run.start_s <= moment < run.end_s]
+            assert len(at) <= 2
+            assert sum(run.share_percent for run in at) <= 100
+
+
+def moments(runs: Sequence[Run]) -> list[float]:
+    """The middle between each two events that follow one another."""
+    times = sorted({time for run in runs for time in (run.start_s, run.end_s)})
+    spans = [(a, b) for a, b in itertools.pairwise(times) if b - a > 1e-6]
+    return [(a + b) / 2 for a, b in spans]
+
+
+def integral(problem: Problem, found: Schedule) -> tuple[float, list[float]]:
+    """Energy and work of each job, summed from what runs on each GPU at each moment."""
+    energy_j, done_s = 0.0, [0.0] * len(problem.queue)
+    for gpu in range(problem.gpus):
+        here = [run for run in found.runs if run.gpu == gpu]
+        edges = sorted({0.0, found.makespan_s} | {t for r in here for t in (r.start_s, r.end_s)})
+        for since, until in itertools.pairwise(edges):
+            at = [r for r in here if r.start_s <= (since + until) / 2 < r.end_s]
+            power_w, speeds = doing(problem, at)
+            energy_j += power_w * (until - since)
+            for run, speed in zip(at, speeds, strict=True):
+                done_s[run.number] += speed * (until - since)
+    return energy_j, done_s
+
+
+def doing(problem: Problem, at: Sequence[Run]) -> tuple[float, list[float]]:
+    """Power of a GPU and speeds of what runs there; a job whose neighbour has ended is limited."""
+    if not at:
+        return problem.idle_power_w, []
+    if len(at) == 1 and at[0].share_percent == 100:
+        return problem.types[problem.type_of(at[0].job)].power_w, [1.0]
+    o, ends = problem.options, [problem.type_of(run.job) for run in at]
+    if len(at) == 1:
+        # Of a type at its share, any pair knows what it does when it is left.
+        share = at[0].share_percent
+        column = SPLITS.index((share, 100 - share))
+        row = next(n for n, first in enumerate(o.first) if first == ends[0])
+        return o.left_power_a_w[row, column], [o.left_speed_a[row, column]]
+    a, b = (0, 1) if ends[0] <= ends[1] else (1, 0)
+    row = list(zip(o.first, o.second, strict=True)).index((ends[a], ends[b]))
+    column = SPLITS.index((at[a].share_percent, at[b].share_percent))
+    speeds = {a: o.speed_a[row, column], b: o.speed_b[row, column]}
+    return o.power_w[row, column], [speeds[0], speeds[1]]
+
+
+@few
+@given(queues())
+def test_every_job_is_done_on_the_gpus_there_are(problem: Problem) -> None:
+    """In the plan and in what it is compared with: no job waits for ever, no GPU has three."""
+    sequential = alone(problem)
+    assert sequential is not None
+    for found in (place(problem).schedule, sequential.schedule, first_come(problem)):
+        assert found is not None
+        check_schedule(problem, found)
+
+
+@few
+@given(queues())
+def test_no_plan_is_worse_than_one_after_the_other(problem: Problem) -> None:
+    """It takes no more energy (or no more time), and never ends later."""
+    sequential, plan = alone(problem), place(problem).schedule
+    assert sequential is not None
+    assert plan.makespan_s <= sequential.schedule.makespan_s * (1 + 1e-6)
+    if problem.saves_energy:
+        assert plan.energy_j <= sequential.schedule.energy_j * (1 + 1e-9)
+
+
+@few
+@given(queues())
+def test_sharing_keeps_the_floor_and_saves(problem: Problem) -> None:
+    """Each pair saves what is asked for, and keeps the limits."""
+    o = problem.options
+    for group in {slot.group for slot in place(problem).slots if slot.group.split}:
+        a, b = (problem.type_of(job) for job in group.jobs)
+        row = list(zip(o.first, o.second, strict=True)).index((a, b))
+        assert problem.pair_fits[row, SPLITS.index(group.split or (0, 0))]
+        assert (group.energy_saved if problem.saves_energy else group.time_saved) > 0
+
+
+def test_floor_is_of_each_job() -> None:
+    """The speed that b must keep rules out every pair with b, and no other."""
+    found = place(problem_of({"a": 2, "b": 2}, 1, limits=Limits(min_speed={"b": 0.8})))
+    jobs = sorted([job.name for job in slot.group.jobs] for slot in found.slots)
+    assert jobs == [["a", "a"], ["b"], ["b"]]
+
+
+def test_the_low_end_of_a_speed_keeps_the_floor() -> None:
+    """Pairs that are expected at 0.7 and may run at 0.3 do not share, whatever they save."""
+    limits = Limits(default_min_speed=0.4)
+    unsure = place(problem_of({"a": 2}, 1, limits=limits, low_speed_a=0.3))
+    assert all(slot.group.split is None for slot in unsure.slots)
+    sure = place(problem_of({"a": 2}, 1, limits=limits, low_speed_a=0.5, low_speed_b=0.5))
+    assert any(slot.group.split for slot in sure.slots)
+
+
+@few
+@given(queues(), some.randoms(use_true_random=False))
+def test_order_of_the_queue_changes_nothing_but_who_starts_first(
+    problem: Problem, dice: Any
+) -> None:
+    """Groups, energy and time are those of any other order of the same jobs."""
+    queue = list(problem.queue)
+    dice.shuffle(queue)
+    one, other = place(problem), place(dataclasses.replace(problem, queue=tuple(queue)))
+    assert other.schedule.energy_j == pytest.approx(one.schedule.energy_j, rel=1e-12)
+    assert other.schedule.makespan_s == one.schedule.makespan_s
+    assert Counter(s.group for s in one.slots) == Counter(s.group for s in other.slots)
+
+
+@few
+@given(queues())
+def test_energy_is_the_integral_of_power_and_work_that_of_speed(problem: Problem) -> None:
+    """Of every GPU over time, idle or not; and each job has done all of its work."""
+    sequential = alone(problem)
+    assert sequential is not None
+    for found in (place(problem).schedule, sequential.schedule, first_come(problem)):
+        assert found is not None
+        energy_j, done_s = integral(problem, found)
+        assert found.energy_j == pytest.approx(energy_j, rel=1e-6)
+        assert done_s == pytest.approx([job.work_s for job in problem.queue], rel=1e-6)
+
+
+@few
+@given(queues(most_jobs=5))
+def test_without_idle_power_no_matching_takes_less_energy(problem: Problem) -> None:
+    """On one GPU nothing is ever idle, so the least energy is that of the cheapest matching."""
+    problem = dataclasses.replace(problem, gpus=1, saves_energy=True)
+    latest_s = sum(job.work_s for job in problem.queue) * (1 + 1e-9)
+    least_j = min(
+        sum(group.energy_j for group in groups)
+        for groups in all_matchings(problem)
+        if sum(group.time_s for group in groups) <= latest_s
+    )
+    assert place(problem).schedule.energy_j <= least_j * (1 + 2e-4)
+
+
+@given(
+    some.floats(0.1, 1),
+    some.floats(0.1, 1),
+    some.floats(0.1, 1),
+    some.floats(0.1, 1),
+    some.sampled_from([60.0, HOUR_S, 10 * HOUR_S]),
+    some.sampled_from([60.0, HOUR_S, 10 * HOUR_S]),
+)
+def test_groups_end_as_two_jobs_do(
+    speed_a: float, speed_b: float, left_a: float, left_b: float, work_a_s: float, work_b_s: float
+) -> None:
+    """Times and energy are those of `advisor.core.finish`, here for many pairs at once."""
+    speeds: dict[str, Any] = {
+        "speed_a": speed_a,
+        "speed_b": speed_b,
+        "left_speed_a": left_a,
+        "left_speed_b": left_b,
+    }
+    jobs = [QueuedJob("a", work_a_s), QueuedJob("b", work_b_s)]
+    groups = make_groups(problem_of(jobs, 1, pair_w=100.0, alone_w=2000.0, **speeds))
+    result = SplitResult(
+        rate_a=speed_a, rate_b=speed_b, solo_rate_a=1, solo_rate_b=1,
+        solo_power_a_w=2000, solo_power_b_w=2000, power_w=100,
+    )  # fmt: skip
+    rests = Rest(left_a, 400.0), Rest(left_b, 400.0)
+    expected = finish(result, Work(work_a_s, work_b_s), rests)
+    for n in np.flatnonzero(groups.row != ALONE):
+        assert groups.group(int(n)).time_s == pytest.approx(expected.time_s)
+        assert groups.group(int(n)).energy_j == pytest.approx(expected.energy_j)
+
+
+def test_an_hour_of_each_by_hand() -> None:
+    """Two hours of work in 1/0.7 h at 600 W: 14 % less energy than 2 h at 500 W, 29 % sooner."""
+    found = place(problem_of({"a": 2}, 1))
+    (slot,) = found.slots
+    assert slot.group.speeds == (0.7, 0.7)
+    assert found.schedule.makespan_s == pytest.approx(HOUR_S / 0.7)
+    assert found.schedule.energy_j == pytest.approx(600 * HOUR_S / 0.7)
+    assert slot.group.energy_saved == pytest.approx(1 - 600 / 0.7 / 1000)
+    assert slot.group.time_saved == pytest.approx(1 - 1 / 1.4)
+
+
+def test_the_one_that_is_left_keeps_its_limit() -> None:
+    """Ten minutes beside five hours: the long one runs on at its share, which here never pays."""
+    jobs = [QueuedJob("a", 600), QueuedJob("a", 5 * HOUR_S)]
+    slow: dict[str, Any] = {"left_speed_a": 0.5, "left_speed_b": 0.5}
+    assert len(place(problem_of(jobs, 1, **slow)).slots) == 2
+    (slot,) = place(problem_of(jobs, 1, left_speed_a=1.0, left_speed_b=1.0)).slots
+    left_s = 5 * HOUR_S - 600
+    assert slot.group.time_s == pytest.approx(600 / 0.7 + left_s)
+    assert slot.group.energy_j == pytest.approx(600 / 0.7 * 600 + left_s * 400)
+
+
+def test_jobs_stay_alone_where_sharing_saves_nothing() -> None:
+    """A pair that draws more for its work than two jobs alone is never made."""
+    found = place(problem_of({"a": 4}, 1, pair_w=750.0))
+    assert [len(slot.group.jobs) for slot in found.slots] == [1] * 4
+
+
+def test_two_jobs_on_two_gpus_do_not_share() -> None:
+    """Sharing would end later, and the other GPU would idle."""
+    assert len(place(problem_of({"a": 2}, 2)).slots) == 2
+
+
+def test_who_shares_with_whom_decides() -> None:
+    """Each a beside a b saves most: the matching finds it, though a beside a saves too."""
+    speeds = [[0.65], [0.9], [0.65]]  # aa ab bb
+    found = place(problem_of({"a": 2, "b": 2}, 1, speed_a=speeds, speed_b=speeds))
+    assert [[job.name for job in slot.group.jobs] for slot in found.slots] == [["a", "b"]] * 2
+
+
+def test_throughput_is_done_soonest() -> None:
+    """By time alone, pairs are made that save no energy."""
+    by_energy = place(problem_of({"a": 4}, 1, pair_w=750.0)).schedule
+    by_time = place(problem_of({"a": 4}, 1, pair_w=750.0, objective="throughput")).schedule
+    assert by_time.makespan_s < by_energy.makespan_s
+    assert by_time.energy_j > by_energy.energy_j
+
+
+def test_first_come_fills_a_place_that_is_free() -> None:
+    """Three jobs at half a GPU each: the third starts when the first has ended, not later."""
+    jobs = [QueuedJob("a", HOUR_S), QueuedJob("b", 2 * HOUR_S), QueuedJob("a", HOUR_S)]
+    speeds: dict[str, Any] = {
+        "speed_a": 0.5,
+        "speed_b": 0.5,
+        "left_speed_a": 0.6,
+        "left_speed_b": 0.6,
+    }
+    problem = problem_of(jobs, 1, **speeds)
+    found = first_come(problem)
+    assert found is not None
+    assert [run.start_s / HOUR_S for run in found.runs] == pytest.approx([0, 0, 2])
+    assert [run.end_s / HOUR_S for run in found.runs] == pytest.approx([2, 4, 4])
+    energy_j, done_s = integral(problem, found)
+    assert energy_j == pytest.approx(found.energy_j)
+    assert done_s == pytest.approx([job.work_s for job in jobs])
+
+
+def test_first_come_runs_on_at_half_a_gpu() -> None:
+    """The last one that is left goes on under its limit."""
+    jobs = [QueuedJob("a", HOUR_S), QueuedJob("a", 2 * HOUR_S)]
+    found = first_come(problem_of(jobs, 1, speeds=0.5, left_speed_a=0.8, left_speed_b=0.8))
+    assert found is not None
+    assert found.makespan_s / HOUR_S == pytest.approx(2 + 1 / 0.8)
+    assert found.busy_j / HOUR_S == pytest.approx(2 * 600 + 400 / 0.8)
+
+
+def test_first_come_runs_alone_what_may_not_share() -> None:
+    """A pair below the floor is not made, and the job has the whole GPU."""
+    problem = problem_of({"a": 2}, 1, speeds=0.3, limits=Limits(default_min_speed=0.4))
+    found = first_come(problem)
+    assert found is not None
+    assert [run.share_percent for run in found.runs] == [100, 100]
+    assert found.makespan_s == 2 * HOUR_S
+
+
+def test_pairs_must_fit_into_the_memory() -> None:
+    """Two jobs of half a card each do not fit: the driver takes some."""
+    limits = Limits(default_min_speed=0, memory_mib=80_000)
+    for memory_mib, sharing in ((36_000.0, True), (39_500.0, False)):
+        found = place(problem_of({"a": 2}, 1, memory_mib=memory_mib, limits=limits))
+        assert (len(found.slots) == 1) is sharing
+
+
+def test_power_ceiling_holds_for_the_job_that_is_left() -> None:
+    """A pair within the ceiling is out of it when the job that is left draws more."""
+    limits = Limits(default_min_speed=0, max_power_w=610)
+    assert len(place(problem_of({"a": 2}, 1, limits=limits)).slots) == 1
+    hot = problem_of({"a": 2}, 1, limits=limits, left_power_a_w=620.0)
+    assert len(place(hot).slots) == 2
+
+
+def test_what_may_not_run_alone_must_share() -> None:
+    """Over the ceiling alone, below it in pairs: all share, or it is said who cannot."""
+    limits = Limits(default_min_speed=0, max_power_w=650)
+    hot: dict[str, Any] = {"alone_w": 700.0, "limits": limits}
+    found = place(problem_of({"a": 4}, 1, **hot))
+    assert [len(slot.group.jobs) for slot in found.slots] == [2, 2]
+    with pytest.raises(NoSplitError, match="a may not run alone, and has not enough jobs"):
+        place(problem_of({"a": 3}, 1, **hot))
+    with pytest.raises(NoSplitError, match="a cannot be placed"):
+        problem_of({"a": 1}, 1, **hot)
+    assert first_come(problem_of({"a": 3}, 1, **hot)) is None
+    assert alone(problem_of({"a": 4}, 1, **hot)) is None
+
+
+def test_longest_first_then_shortest_first_on_each_gpu() -> None:
+    """3, 2, 2 and 1 h on two GPUs end after 4 h, and the short ones need not wait for the long."""
+    queue = [QueuedJob("a", hours * HOUR_S) for hours in (3, 2, 2, 1)]
+    placed = slots([alone_group(job, ALONE_W) for job in queue], 2, queue)
+    found = schedule(placed, 2, IDLE_W)
+    assert found.makespan_s == 4 * HOUR_S
+    assert [(run.gpu, run.start_s / HOUR_S) for run in found.runs] == [
+        (0, 1),
+        (1, 0),
+        (1, 2),
+        (0, 0),
+    ]
+    assert found.idle_j == 0
+
+
+def test_of_equal_jobs_the_first_in_the_queue_starts_first() -> None:
+    """The place in the queue decides among jobs of one name and work."""
+    found = place(problem_of({"a": 5}, 1, pair_w=750.0)).schedule
+    starts = [run.start_s for run in found.runs]
+    assert starts == sorted(starts)
+
+
+def test_time_limit_gives_what_is_known() -> None:
+    """Out of time from the start, jobs run one after the other at worst."""
+    problem = problem_of({"a": 20, "b": 20}, 4)
+    hurried = place(problem, time_limit_s=0.0)
+    sequential = alone(problem)
+    assert hurried.timed_out
+    assert sequential is not None
+    assert hurried.schedule.energy_j <= sequential.schedule.energy_j
+    assert not place(problem).timed_out
+
+
+@pytest.mark.parametrize(
+    "name", ["throughput-per-watt", "raw-throughput-per-watt", "energy-delay", "max-min"]
+)
+def test_objectives_that_are_not_for_queues_are_refused(name: str) -> None:
+    """The message says why, and what to use instead."""
+    with pytest.raises(InputError, match=rf"by {name}\..+use energy-efficiency or throughput"):
+        problem_of({"a": 2}, 1, objective=name)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"pair_w": 0.0}, "draws no power"),
+        ({"speeds": -0.1}, "goes backwards"),
+        ({"idle_power_w": 0.0}, "idle GPU is 0"),
+        ({"idle_power_w": math.nan}, "idle GPU is nan"),
+        ({"alone_w": 0.0}, "of a alone is 0"),
+        ({"objective": "profit"}, "no objective profit"),
+    ],
+)
+def test_nonsense_is_refused(fields: dict[str, Any], words: str) -> None:
+    """Numbers that no GPU has end in words, not in a plan."""
+    with pytest.raises(InputError, match=words):
+        problem_of({"a": 2}, 1, **fields)
+
+
+def test_counts_names_and_works_are_checked() -> None:
+    """No GPU, no job, no work, one name twice, too many kinds, and a time that is none."""
+    with pytest.raises(InputError, match="0 GPUs"):
+        problem_of({"a": 2}, 0)
+    for work_s in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(InputError, match="of x is no work"):
+            QueuedJob("x", work_s)
+    types = [JobType(name="x", power_w=1.0)] * 2
+    with pytest.raises(InputError, match="x is given as several types"):
+        make_problem([QueuedJob("x")], types, options_of(2), 1, idle_power_w=1)
+    many = [QueuedJob("a", 1.0 + n) for n in range(MOST_KINDS + 1)]
+    with pytest.raises(InputError, match=r"301 jobs that differ .+ round the work"):
+        problem_of(many, 1)
+    with pytest.raises(InputError, match="time limit of nan"):
+        place(problem_of({"a": 2}, 1), time_limit_s=math.nan)
+
+
+def profiles() -> list[Profile]:
+    """Of the made-up jobs, on GPUs whose idle power was measured."""
+    points = [dataclasses.replace(p, idle_power_w=made_up.IDLE_W) for p in made_up.solo_points()]
+    return [make_profile(p for p in points if p.job == job.name) for job in made_up.JOBS]
+
+
+def note(into: list[tuple[int, int]]) -> Callable[[int, int], None]:
+    """What collects the counts that it is told."""
+    return lambda done, pairs: into.append((done, pairs))
+
+
+def test_options_are_what_the_predictor_and_the_profiles_say() -> None:
+    """Every pair of profiles at the nine splits, and each job of it alone under its limit."""
+    told: list[tuple[int, int]] = []
+    a, b = profiles()[1], profiles()[3]
+    found = predict_options(profiles(), Physics(), told=note(told))
+    assert found.power_w.shape == (15, 9)
+    assert told == [(n, 15) for n in range(1, 16)]
+    row = list(zip(found.first, found.second, strict=True)).index((1, 3))
+    expected = physical_predictions(a, b, [(30.0, 70.0)])[0]
+    assert found.speed_a[row, 2] == expected.speed_a.value
+    assert found.speed_b[row, 2] == expected.speed_b.value
+    assert found.power_w[row, 2] == expected.power_w.value
+    assert found.left_speed_a[row, 2] == a.at([30.0])["rate"][0] / a.whole_gpu_rate
+    assert found.left_power_b_w[row, 2] == b.at([70.0])["power_w"][0]
+
+
+def test_splits_that_a_profile_lacks_are_no_options() -> None:
+    """A profile from 25 % on has no 10/90, and its job is never put there."""
+    whole = profiles()[3]
+    cut = dataclasses.replace(
+        whole, shares=whole.shares[2:], values={n: v[2:] for n, v in whole.values.items()}
+    )
+    found = predict_options([cut], Physics())
+    assert np.isnan(found.power_w[0]).tolist() == [True] * 2 + [False] * 5 + [True] * 2
+    types = [JobType(name=cut.job, power_w=cut.whole_gpu_power_w)]
+    queue = [QueuedJob(cut.job)] * 2
+    problem = make_problem(queue, types, found, 1, idle_power_w=IDLE_W, limits=NO_FLOOR)
+    assert not problem.pair_fits[0, :2].any()
+    assert len(place(problem).schedule.runs) == 2
+
+
+def test_profile_without_idle_power_is_refused() -> None:
+    """Without it nobody knows what an empty GPU costs, nor what two jobs draw together."""
+    lacking = dataclasses.replace(profiles()[0], idle_power_w=float("nan"))
+    with pytest.raises(InputError, match="idle power in the profile of climber is nan"):
+        predict_options([lacking], Physics())
+
+
+def test_profiles_of_two_models_are_refused() -> None:
+    """A pair shares one GPU."""
+    one, other = profiles()[:2]
+    with pytest.raises(InputError, match="GPUs of one model"):
+        predict_options([one, dataclasses.replace(other, gpu_model="Other")], Physics())
+
+
+def test_a_pair_of_which_nothing_is_known_does_not_share() -> None:
+    """What is not known is no option."""
+    found = place(problem_of({"a": 2}, 1, pair_w=math.nan))
+    assert [slot.group.split for slot in found.slots] == [None, None]

@@ -1,0 +1,97 @@
+"""Jobs at a fixed demand through the arithmetic that was made for jobs without one.
+
+Their rate is the demand at every share that can meet it, so profiles are flat, and a relative
+speed is 1 or, by the chance of arrivals, a little more.
+"""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import synthetic_pairs as made_up
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_profiles import Physics, profile
+from store_points import point
+
+from advisor.core.job import Job
+from advisor.decide.recommend import Request, recommend
+from advisor.predict.features import matrix, power_features, side, speed_features
+from advisor.predict.predictions import NINE
+from advisor.predict.rules import physical_predictions
+from advisor_profiling.reports.sweep import plot, problems, summary
+from advisor_training.analysis.analysis import analyse, to_json
+
+SHARES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
+DEMAND = 120.0
+
+served = st.lists(st.floats(0.95, 1.05), min_size=10, max_size=10).map(
+    lambda factors: [DEMAND * factor for factor in factors]
+)
+"""Rates at ten shares of a server that meets its demand at all of them."""
+
+SERVER = made_up.MadeUpJob("server", DEMAND, 0.0, 0.1, 60, 12)
+"""Its speed is the same at every share."""
+
+
+def test_a_demand_changes_nothing_of_what_a_profile_belongs_to() -> None:
+    """The command says what is run; profiles that were measured before still fit their jobs."""
+    job = Job(name="a", command=("serve", "--rate", "120"))
+    assert Job(name="a", command=job.command, offered_rate=DEMAND).job_hash == job.job_hash
+
+
+@given(rates=served, idle=st.booleans())
+def test_a_flat_profile_has_finite_features(rates: list[float], idle: bool) -> None:
+    """No logarithm of a ratio and no division is of nothing, also where no counter moves."""
+    columns: dict[str, Any] = {}
+    if idle:
+        columns = {name: [0.0] * 10 for name in ("sm_active_percent", "dram_active_percent")}
+        columns |= {"power_w": [80.0] * 10}
+    a = side(profile("server", rates, columns=columns), [x for x, _ in NINE])
+    b = side(profile("training"), [y for _, y in NINE])
+    for own, other in ((a, b), (b, a), (a, a)):
+        assert np.isfinite(matrix(speed_features(own, other))).all()
+        assert np.isfinite(matrix(power_features(own, other))).all()
+
+
+@given(rates=served)
+def test_a_flat_profile_gets_a_recommendation(rates: list[float]) -> None:
+    """The other job gets what a server does not need."""
+    server, training = profile("server", rates), profile("training")
+    answer = recommend(server, training, Physics(), Request())
+    assert answer.choice is not None
+    for prediction in physical_predictions(server, training, NINE):
+        assert 0.9 <= prediction.speed_a.value <= 1.2
+    split = max(physical_predictions(server, training, NINE), key=lambda p: p.speed_b.value)
+    assert split.share_b_percent == 90
+
+
+def test_a_report_of_pairs_with_a_server_has_numbers_only() -> None:
+    """A server beside training, beside itself, and beside a job that is nearly one."""
+    pairs = [(SERVER, made_up.CLIMBER), (SERVER, SERVER), (made_up.SITTER, SERVER)]
+    points = [
+        *made_up.pair_points(pairs, run="first", noise=0.05, seed=1),
+        *made_up.pair_points(pairs, run="second", noise=0.05, seed=2),
+    ]
+    solos = made_up.solo_points([SERVER, made_up.CLIMBER, made_up.SITTER])
+    written = json.dumps(to_json(analyse(points, solos, [])), allow_nan=False)
+    assert "server" in written
+
+
+def test_a_flat_profile_is_printed() -> None:
+    """Table, plot and summary of a server are those of any job."""
+    points = [
+        point(share_percent=float(share), rate=DEMAND, offered_rate=DEMAND, rate_stderr=3.0)
+        for share in SHARES
+    ]
+    assert "share of the GPU" in plot(points)
+    assert "2.50 %" in summary(points)
+    assert problems(points) == []
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_the_made_up_server_is_flat(share: float) -> None:
+    """What the tests above stand on."""
+    assert math.isclose(SERVER.speed(share), 1.0)

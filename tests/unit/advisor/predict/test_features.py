@@ -1,0 +1,226 @@
+"""Features: symmetry, physics that can be worked out by hand, names and order."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_model import LIMIT_W, SHARES, make_profile
+
+from advisor.errors import InputError
+from advisor.predict.features import (
+    FULL_BANDWIDTH_PERCENT,
+    bandwidth_factor,
+    demanded_power_w,
+    feature_names,
+    full_power_w,
+    matrix,
+    physical_power_w,
+    power_factor,
+    power_features,
+    prior_kept,
+    side,
+    speed_features,
+)
+from advisor.predict.profiles import COLUMNS, Profile
+
+
+def flat(job: str = "a", **columns: float) -> Profile:
+    """A job whose columns are the same at every share, but for the rate, which is the share."""
+    made = make_profile(job)
+    values = {name: np.full(len(SHARES), columns.get(name, 10.0)) for name in COLUMNS}
+    values["rate"] = np.array(SHARES)
+    return dataclasses.replace(made, values=values, idle_power_w=75.0)
+
+
+shares = st.lists(st.tuples(st.floats(10, 100), st.floats(10, 100)), min_size=1, max_size=30)
+seeds = st.integers(0, 30)
+
+
+@given(splits=shares, seed_a=seeds, seed_b=seeds)
+def test_power_features_do_not_know_an_order(
+    splits: list[tuple[float, float]], seed_a: int, seed_b: int
+) -> None:
+    """To the last bit: what is predicted from them does not change when the jobs are swapped."""
+    a = side(make_profile("a", seed_a), [x for x, _ in splits])
+    b = side(make_profile("b", seed_b), [y for _, y in splits])
+    assert matrix(power_features(a, b)).tobytes() == matrix(power_features(b, a)).tobytes()
+    for shared in (prior_kept, physical_power_w, bandwidth_factor, power_factor):
+        assert shared(a, b).tobytes() == shared(b, a).tobytes()
+
+
+@given(splits=shares, seed_a=seeds, seed_b=seeds)
+def test_own_and_other_change_places(
+    splits: list[tuple[float, float]], seed_a: int, seed_b: int
+) -> None:
+    """What is `own_` of one job is `other_` of its neighbour."""
+    a = side(make_profile("a", seed_a), [x for x, _ in splits])
+    b = side(make_profile("b", seed_b), [y for _, y in splits])
+    forth, back = speed_features(a, b), speed_features(b, a)
+    both = {name[4:] for name in forth if f"other_{name[4:]}" in forth}
+    assert "relative_rate" in both
+    for name in both:
+        assert forth[f"own_{name}"].tobytes() == back[f"other_{name}"].tobytes()
+    for name in ("prior_kept", "relative_demanded_power", "sum_dram_active_percent"):
+        assert forth[name].tobytes() == back[name].tobytes()
+
+
+@given(splits=shares, seed_a=seeds, seed_b=seeds)
+def test_features_are_finite_and_priors_are_parts(
+    splits: list[tuple[float, float]], seed_a: int, seed_b: int
+) -> None:
+    """Every profile without gaps has every feature, at any shares that were measured."""
+    a = side(make_profile("a", seed_a), [x for x, _ in splits])
+    b = side(make_profile("b", seed_b), [y for _, y in splits])
+    assert np.isfinite(matrix(speed_features(a, b))).all()
+    assert np.isfinite(matrix(power_features(a, b))).all()
+    kept = prior_kept(a, b)
+    assert ((kept > 0) & (kept <= 1)).all()
+    assert (physical_power_w(a, b) <= LIMIT_W).all()
+
+
+def test_a_split_does_not_depend_on_the_others() -> None:
+    """A row is the same alone and among others, so serving sees what training saw."""
+    a, b = make_profile("a", 1), make_profile("b", 2)
+    many = matrix(speed_features(side(a, [10, 35, 90]), side(b, [90, 65, 10])))
+    for number, (x, y) in enumerate([(10, 90), (35, 65), (90, 10)]):
+        one = matrix(speed_features(side(a, [x]), side(b, [y])))
+        assert one.tobytes() == many[number].tobytes()
+
+
+def test_names_are_those_of_every_profile() -> None:
+    """Names and order do not depend on the job, and each stands for one column."""
+    a, b = side(make_profile("a", 1), [30.0]), side(make_profile("b", 2), [70.0])
+    assert feature_names() == (tuple(speed_features(a, b)), tuple(power_features(a, b)))
+    assert all(len(names) == len(set(names)) for names in feature_names())
+    assert matrix(speed_features(a, b)).shape == (1, len(feature_names()[0]))
+
+
+def test_matrix_columns_stand_in_order() -> None:
+    """Rows are splits, columns are features, single precision, in C order as ONNX takes it."""
+    made = matrix({"x": np.array([1.0, 2.0]), "y": np.array([3.0, np.nan])})
+    assert made.dtype == np.float32
+    assert made.flags.c_contiguous
+    np.testing.assert_array_equal(made, np.array([[1, 3], [2, np.nan]], np.float32))
+
+
+def test_power_by_hand() -> None:
+    """Two jobs of 300 W on a card that idles at 75 W want 525 W together, and get 400 at most."""
+    a, b = (side(flat(job, power_w=300.0), [50.0]) for job in "ab")
+    assert demanded_power_w(a, b).tolist() == [525.0]
+    assert physical_power_w(a, b).tolist() == [525.0]
+    limits = {a: 400.0, b: 600.0}
+    capped = [
+        side(dataclasses.replace(x.profile, power_limit_w=limit_w), [50.0])
+        for x, limit_w in limits.items()
+    ]
+    assert physical_power_w(*capped).tolist() == [400.0]
+    # 325 of 450 W of dynamic power are left; the clock falls with the root.
+    assert power_factor(*capped).tolist() == pytest.approx([math.sqrt(325 / 450)])
+
+
+def test_no_known_limit_is_no_limit() -> None:
+    """A card that does not tell its limit is not held back by one."""
+    free = [
+        side(dataclasses.replace(flat(job, power_w=900.0), power_limit_w=None), [50.0])
+        for job in "ab"
+    ]
+    assert physical_power_w(*free).tolist() == [1725.0]
+    assert power_factor(*free).tolist() == [1.0]
+
+
+def test_unknown_limit_is_the_most_that_was_drawn() -> None:
+    """Watts are then parts of that; one limit that is known is the limit of both."""
+    free = [
+        side(dataclasses.replace(flat(job, power_w=power_w), power_limit_w=None), [50.0])
+        for job, power_w in (("a", 300.0), ("b", 500.0))
+    ]
+    assert full_power_w(*free) == 500
+    assert speed_features(*free)["relative_demanded_power"].tolist() == [725 / 500]
+    known = side(dataclasses.replace(free[0].profile, power_limit_w=400.0), [50.0])
+    assert full_power_w(known, free[1]) == 400
+
+
+def test_missing_clock_is_a_full_one() -> None:
+    """A clock that was filled in with 0, since no profile has one, gives no NaN."""
+    a, b = (side(flat(job, sm_clock_mhz=0.0), [50.0]) for job in "ab")
+    assert speed_features(a, b)["own_relative_sm_clock"].tolist() == [0.0]
+
+
+@given(
+    splits=shares,
+    seed_a=seeds,
+    seed_b=seeds,
+    watts=st.floats(0.01, 100),
+    clock=st.floats(0.01, 100),
+    limited=st.booleans(),
+)
+def test_features_are_relative_to_the_card(
+    splits: list[tuple[float, float]],
+    seed_a: int,
+    seed_b: int,
+    watts: float,
+    clock: float,
+    limited: bool,
+) -> None:
+    """A card whose watts and clocks are larger by any factor has the same features."""
+    plain, scaled = (
+        [
+            side(
+                on_card(make_profile(job, seed), *factors, limited), [split[n] for split in splits]
+            )
+            for n, (job, seed) in enumerate((("a", seed_a), ("b", seed_b)))
+        ]
+        for factors in ((1.0, 1.0), (watts, clock))
+    )
+    for features in (speed_features, power_features):
+        for name, values in features(*plain).items():
+            np.testing.assert_allclose(features(*scaled)[name], values, 1e-9, 1e-9, err_msg=name)
+    np.testing.assert_allclose(physical_power_w(*scaled), watts * physical_power_w(*plain))
+
+
+def on_card(profile: Profile, watts: float, clock: float, limited: bool) -> Profile:
+    """The job on a card whose watts and clocks are larger by factors."""
+    values = {
+        **profile.values,
+        "power_w": watts * profile.values["power_w"],
+        "sm_clock_mhz": 100 * clock * profile.values["sm_clock_mhz"],
+    }
+    return dataclasses.replace(
+        profile,
+        values=values,
+        idle_power_w=watts * profile.idle_power_w,
+        power_limit_w=watts * LIMIT_W if limited else None,
+    )
+
+
+def test_bandwidth_by_hand() -> None:
+    """Two jobs that want all of the bandwidth get half each; two small ones all they want."""
+    full = [side(flat(job, dram_active_percent=FULL_BANDWIDTH_PERCENT), [50.0]) for job in "ab"]
+    assert bandwidth_factor(*full).tolist() == [0.5]
+    small = [side(flat(job, dram_active_percent=0.0), [50.0]) for job in "ab"]
+    assert bandwidth_factor(*small).tolist() == [1.0]
+
+
+def test_speed_features_by_hand() -> None:
+    """Of a job whose rate is its share, beside one that is busy."""
+    a = side(flat("a", sm_active_percent=40.0, dram_active_percent=30.0), [50.0, 100.0])
+    b = side(flat("b", sm_active_percent=80.0, sm_occupancy_percent=50.0), [50.0, 100.0])
+    found = {name: values.tolist() for name, values in speed_features(a, b).items()}
+    assert found["own_relative_rate"] == [0.5, 1.0]
+    assert found["own_sm_filled"] == [0.8, 0.4]
+    assert found["shares_sum_percent"] == [100.0, 200.0]
+    assert found["own_sensitivity"] == pytest.approx([1.0, 1.0])
+    assert found["own_local_sensitivity"] == pytest.approx([1.0, 1.0])
+    assert found["own_bandwidth_saturation"] == [1.0, 1.0]
+    assert found["own_part_of_dram"] == [0.75, 0.75]
+    assert found["other_resident_warps_percent"] == [40.0, 40.0]
+    assert found["own_log_pcie_tx"] == [math.log1p(10.0)] * 2
+
+
+def test_share_outside_the_profile() -> None:
+    """A share that was not measured has no features."""
+    with pytest.raises(InputError, match="was not measured at 5"):
+        side(make_profile(), [5.0])

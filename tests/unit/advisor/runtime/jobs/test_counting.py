@@ -1,0 +1,148 @@
+import re
+import struct
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.core.job import Progress
+from advisor.errors import JobError
+from advisor.runtime.jobs.counting import CounterFile, OutputCounter, open_counter
+
+
+def total(output: bytes, pattern: str, *, cumulative: bool = True) -> float:
+    """Progress after all of `output`."""
+    with (
+        output_file() as path,
+        closing(OutputCounter(path, pattern, cumulative=cumulative)) as seen,
+    ):
+        path.write_bytes(output)
+        return seen.read()
+
+
+@contextmanager
+def output_file() -> Generator[Path]:
+    """An empty file; its own folder, since hypothesis runs a test many times."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "output.log")
+        path.touch()
+        yield path
+
+
+def test_cumulative_number_is_the_total() -> None:
+    """The newest number replaces the ones before."""
+    assert total(b"step 3/9 ok\nnothing here\nstep 7/9 ok\n", r"step (\d+)/") == 7
+
+
+def test_number_per_line_is_added_up() -> None:
+    """With `cumulative: false` each line brings its own progress."""
+    assert total(b"read 3 rows\nread 4.5 rows\n", r"read (\S+) rows", cumulative=False) == 7.5
+
+
+@pytest.mark.parametrize("cumulative", [True, False])
+def test_pattern_without_a_group_counts_lines(cumulative: bool) -> None:
+    """Matching lines are the progress, whatever `cumulative` says."""
+    output = b"done a\nskipped b\ndone c\ndone done d\n"
+    assert total(output, "done", cumulative=cumulative) == 3
+
+
+def test_thousands_separators_are_no_part_of_the_number() -> None:
+    """12,345 is twelve thousand."""
+    assert total(b"12,345,678 tokens\n", r"([\d,]+) tokens") == 12_345_678
+
+
+def test_progress_bar_without_line_ends_is_read() -> None:
+    """A bar redraws its line after a carriage return; the redrawn state counts when complete."""
+    assert total(b"\r 10/90 it\r 20/90 it\r 30/90 i", r"(\d+)/90") == 20
+
+
+def test_bytes_that_are_no_text_do_no_harm() -> None:
+    """A job may print anything."""
+    assert total(b"\xff\xfe step 1\nstep 2 \x80\n", r"step (\d+)") == 2
+
+
+def test_optional_group_that_caught_nothing_is_no_progress() -> None:
+    """A line without the number leaves the total as it is."""
+    assert total(b"step 5\nstep \n", r"step (\d+)?") == 5
+
+
+@pytest.mark.parametrize("word", ["fast", "nan", "inf", ""])
+def test_group_that_catches_no_number_is_told(word: str) -> None:
+    """A pattern around the wrong word ends the job's measurement, with the word."""
+    with pytest.raises(JobError, match=re.escape(f"caught '{word}', which is no number")):
+        total(f"rate {word};\n".encode(), "rate (.*);")
+
+
+@given(st.lists(st.integers(0, 10**6), max_size=8), st.sets(st.integers(0, 80)))
+def test_reading_at_any_moment_loses_and_doubles_nothing(
+    numbers: list[int], cuts: set[int]
+) -> None:
+    """Half a line waits for its rest, wherever the reads fall."""
+    output = "".join(f"did {number} rows\n" for number in numbers).encode()
+    marks = [0, *sorted(cut for cut in cuts if cut < len(output)), len(output)]
+    with (
+        output_file() as path,
+        closing(OutputCounter(path, r"did (\d+)", cumulative=False)) as counter,
+        path.open("ab", buffering=0) as job,
+    ):
+        seen = 0.0
+        for first, last in pairwise(marks):
+            job.write(output[first:last])
+            seen = counter.read()
+            assert seen == sum(numbers[: output[:last].count(b"\n")])
+    assert seen == sum(numbers)
+
+
+@given(st.integers(0, 2**40), st.integers(1, 512))
+def test_counter_file_is_scaled(count: int, per_run: int) -> None:
+    """For short runs each count is worth what one run does."""
+    with output_file() as path:
+        path.write_bytes(struct.pack("<q", count))
+        with closing(CounterFile(path, per_run)) as counter:
+            assert counter.read() == count * per_run
+            path.write_bytes(struct.pack("<q", count + 1))
+            assert counter.read() == (count + 1) * per_run
+
+
+def test_emptied_counter_file_is_told(tmp_path: Path) -> None:
+    """A job that opens the file for writing anew gets the reason, not a stack trace."""
+    path = tmp_path / "progress"
+    path.write_bytes(bytes(8))
+    with closing(CounterFile(path)) as counter:
+        path.write_bytes(b"12")
+        with pytest.raises(JobError, match="has 2 bytes, not 8"):
+            counter.read()
+
+
+@pytest.mark.parametrize(
+    ("progress", "expected"),
+    [
+        (Progress(kind="counter", per_run=5), 3),
+        (Progress(kind="runs", per_run=5), 15),
+        (Progress(kind="output", pattern=r"at (\d+)"), 9),
+        (Progress(kind="output", pattern=r"at (\d+)", cumulative=False), 17),
+    ],
+)
+def test_each_kind_reads_its_own_file(tmp_path: Path, progress: Progress, expected: float) -> None:
+    """`per_run` is for runs alone; output is read from the output."""
+    counts, output = tmp_path / "progress", tmp_path / "output.log"
+    counts.write_bytes(struct.pack("<q", 3))
+    output.write_text("at 8\nat 9\n")
+    with closing(open_counter(progress, counts, output)) as counter:
+        assert counter.read() == expected
+
+
+def test_count_that_goes_back_is_refused(tmp_path: Path) -> None:
+    """A count that starts anew with each epoch would make a wrong rate, so it is an error."""
+    output = tmp_path / "output.log"
+    output.write_text("epoch 1 step 8\nepoch 1 step 9\nepoch 2 step 1\n")
+    with (
+        closing(OutputCounter(output, r"step (\d+)", cumulative=True)) as counter,
+        pytest.raises(JobError, match="went back from 9 to 1"),
+    ):
+        counter.read()

@@ -1,0 +1,279 @@
+"""The job's side of progress and gate, in every language of docs/progress.md."""
+
+import contextlib
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from advisor.progress import (
+    FILE_BYTES,
+    GO,
+    HOLD,
+    QUIT,
+    RUNNING,
+    STARTING,
+    WAITING,
+    Progress,
+    latency_bucket,
+)
+from advisor.runtime.jobs.reports import ReportFile, read_latencies
+
+PAGE = (Path(__file__).parents[3] / "docs/progress.md").read_text()
+needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+
+
+def snippets(language: str) -> list[str]:
+    """The code blocks of the page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
+
+
+class Files:
+    """The advisor's side: both files, and what stands in them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.progress, self.gate = folder / "progress", folder / "gate"
+        self.progress.write_bytes(bytes(FILE_BYTES))
+        self.gate.write_bytes(bytes(16))
+        self.env = {
+            "ADVISOR_PROGRESS_FILE": str(self.progress),
+            "ADVISOR_GATE_FILE": str(self.gate),
+        }
+
+    def count(self) -> int:
+        return struct.unpack_from("<q", self.progress.read_bytes())[0]
+
+    def state(self) -> int:
+        return struct.unpack_from("<q", self.gate.read_bytes(), 8)[0]
+
+    def want(self, wanted: int) -> None:
+        with self.gate.open("r+b", buffering=0) as file:
+            file.write(struct.pack("<q", wanted))
+
+    def wait_for(self, state: int) -> None:
+        end = time.monotonic() + 10
+        while self.state() != state:
+            assert time.monotonic() < end, f"still {self.state()}"
+            time.sleep(0.002)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    """Empty progress and gate files."""
+    return Files(tmp_path)
+
+
+@pytest.fixture
+def job(files: Files, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A job in a thread that counts by one until it is told to quit; yields what it did."""
+    for name, value in files.env.items():
+        monkeypatch.setenv(name, value)
+    done: list[str] = []
+
+    def work() -> None:
+        with contextlib.suppress(SystemExit):  # the way in which a job quits
+            count()
+
+    def count() -> None:
+        progress = Progress(on_pause=lambda: done.append("pause"))
+        progress.ready()
+        while True:
+            done.append("step")
+            progress.add()
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield done
+    files.want(QUIT)
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_count_is_seen_at_once(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was added can be read from the file, also past 32 bits."""
+    monkeypatch.setenv("ADVISOR_PROGRESS_FILE", str(files.progress))
+    progress = Progress()
+    progress.ready()
+    progress.add()
+    assert files.count() == 1
+    progress.add(2**40)
+    assert files.count() == 2**40 + 1
+
+
+def test_nothing_happens_outside_the_advisor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the variables, or with empty ones, a job runs unchanged."""
+    monkeypatch.delenv("ADVISOR_PROGRESS_FILE", raising=False)
+    monkeypatch.setenv("ADVISOR_GATE_FILE", "")
+    pauses = list[str]()
+    progress = Progress(on_pause=lambda: pauses.append("there is no gate"))
+    progress.ready()
+    progress.add(3)
+    assert pauses == []
+
+
+def test_missing_file_is_no_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A progress file that is not there ends the job; counting into nothing would look like 0."""
+    monkeypatch.setenv("ADVISOR_PROGRESS_FILE", str(tmp_path / "missing"))
+    with pytest.raises(FileNotFoundError):
+        Progress()
+
+
+def test_gate_holds_until_go(files: Files, job: list[str]) -> None:
+    """A job that is ready finishes its GPU work, waits, and counts only after go."""
+    files.wait_for(WAITING)
+    assert (job, files.count()) == (["pause"], 0)
+    files.want(GO)
+    files.wait_for(RUNNING)
+    while files.count() < 3:
+        time.sleep(0.001)
+    assert job[:3] == ["pause", "step", "step"]
+
+
+def test_gate_closes_again(files: Files, job: list[str]) -> None:
+    """A hold stops a running job after its step, with its GPU work finished."""
+    files.want(GO)
+    files.wait_for(RUNNING)
+    files.want(HOLD)
+    files.wait_for(WAITING)
+    count = files.count()
+    assert job[-1] == "pause"
+    time.sleep(0.05)
+    assert files.count() == count
+
+
+def test_quit_is_a_clean_exit(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that is told to quit exits with status 0."""
+    monkeypatch.setenv("ADVISOR_GATE_FILE", str(files.gate))
+    files.want(QUIT)
+    with pytest.raises(SystemExit) as status:
+        Progress().ready()
+    assert status.value.code == 0
+
+
+@pytest.mark.parametrize("source", snippets("python"))
+def test_documented_python(files: Files, source: str) -> None:
+    """The Python examples of the page count 96 steps."""
+    _run([sys.executable, "-c", source], ADVISOR_PROGRESS_FILE=str(files.progress))
+    assert files.count() == 96
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_documented_shell(files: Files, shell: str) -> None:
+    """The shell example of the page writes the count in place, for counts up to 32 bits."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell}")
+    source = snippets("sh")[0]
+    for count in (96, 10, 0, 1234567890, 2**32 - 1):
+        _run([shell, "-c", source.replace("n=96", f"n={count}")], **files.env)
+        assert files.count() == count
+    assert files.progress.stat().st_size == FILE_BYTES
+
+
+def test_documented_shell_gate(files: Files) -> None:
+    """The shell gate of the page waits, runs on go and leaves on quit."""
+    source = snippets("sh")[1] + "echo working"
+    for wanted, state, output in ((GO, RUNNING, "working\n"), (QUIT, WAITING, "")):
+        files.gate.write_bytes(bytes(16))
+        assert _under_gate(files, ["sh", "-c", source], wanted) == output
+        assert files.state() == state
+
+
+@needs_cc
+def test_documented_c(files: Files, tmp_path: Path) -> None:
+    """The C example of the page counts 96 steps, and runs without the variable."""
+    program = _compile(tmp_path, snippets("c")[0])
+    _run([program])
+    assert files.count() == 0
+    _run([program], **files.env)
+    assert files.count() == 96
+
+
+@needs_cc
+def test_documented_c_gate(files: Files, tmp_path: Path) -> None:
+    """The C gate of the page waits, runs on go and leaves on quit."""
+    program, gate, *_ = snippets("c")
+    body = 'int main(void) { gate = map_counts("ADVISOR_GATE_FILE", 16); pass_gate(); pass_gate();'
+    source = "#define _DEFAULT_SOURCE\n#include <stdio.h>\n" + program.split("int main")[0] + gate
+    command = [_compile(tmp_path, source + body + ' puts("working"); return 0; }')]
+    for wanted, state, output in ((GO, RUNNING, "working\n"), (QUIT, WAITING, "")):
+        files.gate.write_bytes(bytes(16))
+        assert _under_gate(files, command, wanted) == output
+        assert files.state() == state
+
+
+@needs_cc
+@pytest.mark.parametrize("latency_s", [0.0, 3e-6, 1.2e-5, 0.0123, 2.5, 1e4])
+def test_documented_c_server(files: Files, tmp_path: Path, latency_s: float) -> None:
+    """The C server of the page counts an answer, and its latency where Python counts it."""
+    program, _, server, _ = snippets("c")
+    body = 'int main(void) { file = map_counts("ADVISOR_PROGRESS_FILE", 4096); '
+    body += f"answered({latency_s}); answered({latency_s}); return 0; }}"
+    _run([_compile(tmp_path, program.split("int main")[0] + server + body)], **files.env)
+    assert files.count() == 2
+    counts = read_latencies(files.progress)
+    assert {n: count for n, count in enumerate(counts) if count} == {latency_bucket(latency_s): 2}
+
+
+def test_answers_are_counted_before_the_job_waits(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All requests of a batch are counted, each with its latency, also when the gate closes."""
+    for name, value in files.env.items():
+        monkeypatch.setenv(name, value)
+    files.want(QUIT)
+    latencies_s = [0.001, 0.001, 0.5]
+    with pytest.raises(SystemExit):
+        Progress().answered(latencies_s)
+    assert files.count() == 3
+    counts = read_latencies(files.progress)
+    assert [counts[latency_bucket(s)] for s in latencies_s] == [2, 2, 1]
+    assert sum(counts) == 3
+
+
+def _under_gate(files: Files, command: list[str], wanted: int) -> str:
+    """What a job prints that finds the gate closed and is then told what is wanted."""
+    assert files.state() == STARTING
+    with subprocess.Popen(
+        command, env={**os.environ, **files.env}, stdout=subprocess.PIPE, text=True
+    ) as process:
+        files.wait_for(WAITING)
+        files.want(wanted)
+        output, _ = process.communicate(timeout=20)
+    assert process.returncode == 0
+    return output
+
+
+@needs_cc
+def test_documented_c_results(files: Files, tmp_path: Path) -> None:
+    """What the C example of the page reports is read as what Python reports."""
+    program, *_, report = snippets("c")
+    body = (
+        'int main(void) { volatile int64_t *file = map_counts("ADVISOR_PROGRESS_FILE", 4096);'
+        " for (int i = 1; i <= 12; i++) { *file = 32 * i; report(file, i < 12 ? 1.0 / i : NAN); }"
+        " return 0; }"
+    )
+    _run([_compile(tmp_path, program.split("int main")[0] + report + body)], **files.env)
+    with contextlib.closing(ReportFile(files.progress)) as reports:
+        seen = reports.read()
+    assert seen.first == tuple((32 * i, 1.0 / i) for i in range(1, 9))
+    assert (seen.count, seen.not_finite, files.count()) == (12, 1, 384)
+
+
+def _compile(folder: Path, source: str) -> str:
+    (folder / "job.c").write_text(source)
+    command = ["cc", "-Wall", "-Wextra", "-Werror", "-O2", "-o", "job", "job.c", "-lm"]
+    subprocess.run(command, cwd=folder, check=True)
+    return str(folder / "job")
+
+
+def _run(command: list[str], **env: str) -> None:
+    subprocess.run(command, env={**os.environ, **env}, check=True, timeout=20)

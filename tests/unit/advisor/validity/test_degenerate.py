@@ -1,0 +1,292 @@
+"""The flag for points whose power betrays wrong results."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from simple_pairs import pair, solo
+
+from advisor.core.flags import DEGENERATE, DOUBTFUL, UNREAD
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.predict.profiles import make_profiles
+from advisor.validity.degenerate import (
+    LARGEST_DROP,
+    SAME_ARITHMETIC,
+    SAME_CLOCK,
+    energy_above_idle_j,
+    expected_energy_j,
+    with_flags,
+    with_pair_flags,
+    with_solo_flags,
+)
+from advisor_data.files.bundled import (
+    bundled_pair_points,
+    bundled_reference_points,
+    bundled_solo_points,
+)
+
+IDLE_W = 75.0
+
+
+def at(share: float, energy_j: float = 2.0, /, **fields: Any) -> SoloPoint:
+    """A job that does `share` steps a second, for so many joules above idle each."""
+    rate = fields.get("rate", share)
+    values: dict[str, Any] = {
+        "share_percent": float(share),
+        "rate": float(rate),
+        "power_w": IDLE_W + energy_j * rate,
+        "idle_power_w": IDLE_W,
+        "sm_clock_mhz": 1980.0,
+        "tensor_active_percent": 0.4 * rate,
+    }
+    return solo(**{**values, **fields})
+
+
+def flagged(points: list[SoloPoint]) -> list[float]:
+    """Shares that get the flag."""
+    return [p.share_percent for p in with_solo_flags(points) if DEGENERATE in p.flags]
+
+
+def test_less_energy_for_the_same_work_is_flagged() -> None:
+    """One share in the middle takes 20 % less than the larger ones; those around it do not."""
+    points = [at(100), at(10, 3.0), at(80, 1.6), at(50, 2.2)]
+    assert flagged(points) == [80]
+    assert [p.share_percent for p in with_solo_flags(points)] == [100, 10, 80, 50]
+
+
+def test_more_energy_at_a_smaller_share_is_honest() -> None:
+    """The GPU waits for longer: that is how it is, not a fault of the larger shares."""
+    assert flagged([at(10, 5.0), at(50, 2.4), at(100, 2.0)]) == []
+
+
+@pytest.mark.parametrize("above", [True, False])
+def test_the_bound(above: bool) -> None:
+    """Just above the largest drop there is no flag, just below it there is."""
+    factor = 1 - LARGEST_DROP + (0.001 if above else -0.001)
+    assert flagged([at(50, 2.0 * factor), at(100)]) == ([] if above else [50])
+
+
+def test_a_drop_within_the_error_of_power_is_none() -> None:
+    """A job that hardly uses the GPU: 2 W above idle, then 4 W."""
+    points = [at(50, rate=1.0, power_w=77.0), at(100, rate=1.0, power_w=79.0)]
+    assert flagged(points) == []
+
+
+def test_a_lower_clock_takes_less_honestly() -> None:
+    """The larger share is no measure where it ran at a higher clock."""
+    slow = at(50, 1.6, sm_clock_mhz=1980 / (1 + 2 * SAME_CLOCK))
+    assert flagged([slow, at(100)]) == []
+    assert flagged([dataclasses.replace(slow, sm_clock_mhz=1980.0), at(100)]) == [50]
+
+
+@pytest.mark.parametrize("pipe", ["tensor", "fp32", "fp64"])
+def test_another_kernel_takes_another_energy(pipe: str) -> None:
+    """Twice the cycles of a pipe per unit of work: the library chose something else."""
+    name = f"{pipe}_active_percent"
+    one, other = at(50, 1.6), at(100)
+    same = [dataclasses.replace(p, **{name: 0.4 * p.rate}) for p in (one, other)]
+    more = 0.4 * one.rate * (1 + 2 * SAME_ARITHMETIC)
+    assert flagged(same) == [50]
+    assert flagged([dataclasses.replace(same[0], **{name: more}), same[1]]) == []
+
+
+def test_a_pipe_that_is_hardly_busy_tells_nothing() -> None:
+    """0.1 % and 0.6 % of the time are rounding."""
+    points = [at(50, 1.6, fp64_active_percent=0.1), at(100, fp64_active_percent=0.6)]
+    assert flagged(points) == [50]
+
+
+def test_a_doubtful_point_is_no_measure() -> None:
+    """A window with a wrong power reading must not condemn the others."""
+    high = at(80, 3.0)
+    assert flagged([at(50, 2.0), high, at(100)]) == [50]
+    for flag in DOUBTFUL - {DEGENERATE, UNREAD}:
+        doubtful = dataclasses.replace(high, flags=(flag,))
+        assert flagged([at(50, 2.0), doubtful, at(100)]) == []
+    unread = dataclasses.replace(high, flags=(UNREAD,))
+    assert flagged([at(50, 2.0), unread, at(100)]) == [50], "wrong results take less, never more"
+
+
+@pytest.mark.parametrize("missing", ["power_w", "idle_power_w"])
+def test_a_missing_reading_is_no_reason(missing: str) -> None:
+    assert flagged([at(50, 1.0, **{missing: None}), at(100)]) == []
+    assert flagged([at(50, 1.0), at(100, **{missing: None})]) == []
+
+
+def test_a_missing_clock_or_counter_leaves_the_energy() -> None:
+    unread = {"sm_clock_mhz": None, "tensor_active_percent": None}
+    assert flagged([at(50, 1.0, **unread), at(100, **unread)]) == [50]
+
+
+@pytest.mark.parametrize("field", ["run", "gpu_uuid", "job"])
+def test_sweeps_are_judged_by_themselves(field: str) -> None:
+    """Cards differ in power, and jobs in everything."""
+    assert flagged([at(50, 1.0), at(100, **{field: "another"})]) == []
+
+
+def test_one_slow_window_of_a_launch_bound_job_condemns_no_other() -> None:
+    """Two do; and so does one of a job that the GPU bounds, whose rate repeats."""
+    bound = {"flags": ("cpu-bound",)}
+    slow = at(80, 3.0, **bound)
+    points = [at(30, 2.1, **bound), at(50, 2.0, **bound), slow, at(100, 2.0, **bound)]
+    assert flagged(points) == []
+    assert flagged([*points, at(90, 3.0, **bound)]) == [30, 50]
+    assert flagged([*points, at(90, 3.0)]) == [30, 50]
+    assert flagged([*points[:2], dataclasses.replace(slow, flags=()), points[3]]) == [30, 50]
+    assert flagged([*points, slow]) == [], "the same point twice is one"
+
+
+def test_one_launch_bound_point_alone_is_no_measure() -> None:
+    assert flagged([at(50, 1.0), at(100, 2.0, flags=("cpu-bound",))]) == []
+
+
+ENERGIES = st.lists(st.floats(0.1, 10), min_size=2, max_size=10)
+
+
+@given(ENERGIES)
+def test_energy_that_falls_with_the_share_is_never_flagged(energies: list[float]) -> None:
+    falling = sorted(energies, reverse=True)
+    assert flagged([at(10 * n, energy) for n, energy in enumerate(falling, start=1)]) == []
+
+
+@given(ENERGIES, st.randoms())
+def test_every_flag_has_a_reason_and_a_second_look_changes_nothing(
+    energies: list[float], random: Any
+) -> None:
+    """In whichever order points come; points that are flagged take less than the bound."""
+    points = [at(10 * n, energy) for n, energy in enumerate(energies, start=1)]
+    random.shuffle(points)
+    once = with_solo_flags(points)
+    assert with_solo_flags(once) == once
+    for point in once:
+        own, expected = energy_above_idle_j(point), expected_energy_j(point, points)
+        if DEGENERATE in point.flags:
+            assert own is not None
+            assert expected is not None
+            assert own < (1 - LARGEST_DROP) * expected
+
+
+@given(ENERGIES, st.floats(0.01, 100), st.data())
+def test_one_outlier_of_a_launch_bound_sweep_flags_itself_at_most(
+    energies: list[float], outlier: float, data: Any
+) -> None:
+    """Wherever it lies and however far off it is."""
+    place = data.draw(st.integers(1, len(energies)))
+    falling = [*sorted(energies, reverse=True)]
+    points = [
+        at(10 * n, outlier if n == place else energy, flags=("cpu-bound",))
+        for n, energy in enumerate(falling, start=1)
+    ]
+    assert set(flagged(points)) <= {10.0 * place}
+
+
+SWEEP = [at(10, 3.0), at(30, 2.6), at(50, 1.2), at(70, 1.2), at(90), at(100)]
+
+
+def flags_of(*points: PairPoint) -> list[bool]:
+    return [DEGENERATE in p.flags for p in with_pair_flags(points, with_solo_flags(SWEEP))]
+
+
+def test_a_pair_is_flagged_where_one_of_its_jobs_is() -> None:
+    """By the job's own share, whichever of the two it is; nothing is known of the other job."""
+    assert flags_of(pair(50, 50), pair(30, 70), pair(90, 10), pair(100, 100, mode="uncapped")) == [
+        True, False, False, False,
+    ]  # fmt: skip
+    other = {"job_a": "0", "job_b": "a"}
+    assert flags_of(pair(50, 50, **other), pair(70, 30, **other)) == [True, False]
+    assert flags_of(pair(50, 50, gpu_model="Another")) == [False]
+
+
+@pytest.mark.parametrize(("share", "bad"), [(5, False), (20, False), (40, True), (60, True),
+                                            (80, True), (95, False)])  # fmt: skip
+def test_between_two_shares_the_worse_one_counts(share: float, bad: bool) -> None:
+    """Nobody measured what happens between them."""
+    assert flags_of(pair(share, 5)) == [bad]
+
+
+def test_one_bad_sweep_is_enough_for_a_pair() -> None:
+    good = [dataclasses.replace(p, run="again") for p in (at(50, 2.4), at(100))]
+    alone = with_solo_flags([*SWEEP, *good])
+    assert DEGENERATE in with_pair_flags([pair(50, 10)], alone)[0].flags
+
+
+def test_records_of_all_kinds_keep_their_order() -> None:
+    records = [pair(50, 10), *SWEEP, pair(90, 10)]
+    kept = with_flags(records)
+    assert [r.point_id for r in kept] == [r.point_id for r in records]
+    assert [DEGENERATE in r.flags for r in kept] == [True, *[False] * 2, *[True] * 2, *[False] * 3]
+
+
+def test_a_profile_lacks_shares_with_wrong_results() -> None:
+    """Even if nothing else was measured there; a share with a right point too has that one."""
+    profile = make_profiles(SWEEP)["a", "Card"]
+    assert profile.shares.tolist() == [10, 30, 90, 100]
+    assert DEGENERATE not in profile.flags
+    again = [dataclasses.replace(p, run="again") for p in (at(50, 2.4), at(100))]
+    assert make_profiles([*SWEEP, *again])["a", "Card"].shares.tolist() == [10, 30, 50, 90, 100]
+
+
+def test_without_the_whole_gpu_there_is_no_profile() -> None:
+    points = [at(10), at(50), at(100, flags=(DEGENERATE,))]
+    assert make_profiles(points) == {}
+
+
+def test_other_doubtful_points_stand_where_there_are_no_others() -> None:
+    points = [at(50, flags=("counter-mismatch",)), at(100)]
+    assert make_profiles(points)["a", "Card"].shares.tolist() == [50, 100]
+
+
+ACCEPTED_DROP = 0.18
+
+HALF_PRECISION = frozenset({"bert-train", "vit-train", "resnet50-train", "matmul-bf16", "vit-infer",
+                            "bert-infer", "whisper-infer", "llm-prefill", "dit-step"})  # fmt: skip
+"""Some of the jobs with bf16 products."""
+
+SAFE = {"NVIDIA H200": frozenset({8, 10, 12, 14, 16, 22, 62, 64, 66, 70, 118, 120, 122, 124, 132}),
+        "NVIDIA H100 80GB HBM3": frozenset({12, 14, 34, 62, 66, 118, 132})}  # fmt: skip
+"""Of the counts that were measured."""
+
+
+def test_no_unflagged_bundled_point_takes_much_less_energy_than_the_whole_gpu() -> None:
+    """Unless its results were read, nothing else could speak for such a point."""
+    whole = {(p.job, p.gpu_uuid, p.run): p for p in bundled_solo_points() if p.share_percent == 100}
+    for point in bundled_solo_points():
+        if (DOUBTFUL - {UNREAD}).isdisjoint(point.flags) and point.results != "right":
+            own = energy_above_idle_j(point)
+            there = energy_above_idle_j(whole[point.job, point.gpu_uuid, point.run])
+            assert own is not None
+            assert there is not None
+            assert own > (1 - ACCEPTED_DROP) * there, point
+
+
+def test_the_bundled_points_carry_the_flag_already() -> None:
+    solos = bundled_solo_points()
+    assert with_solo_flags(solos) == solos
+    assert with_pair_flags(bundled_pair_points(), solos) == bundled_pair_points()
+    assert with_solo_flags(bundled_reference_points()) == bundled_reference_points()
+
+
+def test_no_bundled_point_of_unread_results_is_used_for_a_figure() -> None:
+    """Half-precision jobs whose results nobody read, at counts that are safe on their GPU model."""
+    for point in bundled_pair_points():
+        if DOUBTFUL.isdisjoint(point.flags):
+            seats = ((point.job_a, point.units_a, point.results_a),
+                     (point.job_b, point.units_b, point.results_b))  # fmt: skip
+            for job, units, results in seats:
+                assert (
+                    job not in HALF_PRECISION
+                    or results == "right"
+                    or units in SAFE[point.gpu_model]
+                )
+    unread = [p for p in bundled_pair_points() if UNREAD in p.flags]
+    assert len([p for p in unread if DEGENERATE not in p.flags]) > 400
+
+
+def test_training_is_flagged_at_the_counts_at_which_its_products_are_wrong() -> None:
+    """bert-train gave NaN at 92 and 104 SMs, and right results at 66, 118 and 132."""
+    units = {p.units_granted for p in bundled_solo_points() if
+             p.job == "bert-train" and DEGENERATE in p.flags}  # fmt: skip
+    assert {92, 104} <= units
+    assert not {66, 118, 132} & units

@@ -1,0 +1,155 @@
+"""Counts of units at which results are right: never an unsafe one, and always the nearest."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from unsafe_counts import SAFE_132, UNSAFE_132, checked_132, checked_with
+
+from advisor.core.gpu import percent_for_units, units_for_percent
+from advisor.validity.safe_counts import Safety, grantable, safe_split
+
+NINE = [(float(share), 100.0 - share) for share in range(10, 100, 10)]
+
+KNOWN = Safety(units_total=132, host=checked_132())
+
+totals = st.integers(40, 100).map(lambda half: 2 * half)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[tuple[int, int], int, Safety, Safety]:
+    """Two wanted counts, the size of a GPU, and what is known of two jobs on it."""
+    total = draw(totals)
+    even = st.integers(4, total // 2).map(lambda half: 2 * half)
+    counts = st.frozensets(even)
+    host = draw(st.none() | counts.map(lambda unsafe: checked_with(total, unsafe)))
+    a, b = (
+        Safety(units_total=total, host=host, right=draw(counts), wrong=draw(counts)) for _ in "ab"
+    )
+    return (draw(even), draw(even)), total, a, b
+
+
+def test_own_results_go_before_the_check() -> None:
+    """Right ones allow a count of the list, wrong ones forbid any, wrong ones beat right ones."""
+    safety = Safety(
+        units_total=132,
+        host=checked_132(),
+        right=frozenset({92, 104}),
+        wrong=frozenset({66, 104}),
+    )
+    assert 92 not in safety.unsafe
+    assert {66, 104, 78} <= safety.unsafe
+
+
+def test_a_count_that_was_never_checked_is_allowed_and_said_to_be() -> None:
+    """What is not known is not forbidden."""
+    host = checked_with(132, frozenset({92}), checked=frozenset({66, 92}))
+    safety = Safety(units_total=132, host=host, right=frozenset({12}))
+    assert 68 not in safety.unsafe
+    assert [units for units in (12, 66, 68, 92) if safety.is_unchecked(units)] == [68]
+
+
+def test_without_the_size_of_the_gpu_nothing_is_avoided() -> None:
+    """Shares cannot be counted then."""
+    assert not Safety(host=checked_132(), wrong=frozenset({66})).unsafe
+
+
+@pytest.mark.parametrize(
+    ("units", "nearest", "around"),
+    [
+        (66, 66, (66, 70)),
+        (26, 22, (22, 30)),
+        (92, 70, (70, 118)),
+        (104, 118, (70, 118)),
+        (132, 132, (132,)),
+        (2, 8, (8,)),
+    ],
+)
+def test_nearest_safe_counts(units: int, nearest: int, around: tuple[int, ...]) -> None:
+    """Of two equally near ones the smaller."""
+    assert (KNOWN.nearest(units), KNOWN.around(units)) == (nearest, around)
+
+
+def test_nine_splits_of_132_units() -> None:
+    """The nearest pairs, each once worked out by hand."""
+    wanted = [tuple(units_for_percent(share, 132) for share in split) for split in NINE]
+    found = [safe_split((a, b), 132, KNOWN, KNOWN) for a, b in wanted]
+    assert found == [
+        (12, 118),
+        (14, 118),
+        (34, 70),
+        (62, 70),
+        (66, 66),
+        (70, 62),
+        (70, 34),
+        (118, 14),
+        (118, 12),
+    ]
+
+
+def test_mirror_images_are_told_apart_by_what_was_wanted_and_by_mirrored() -> None:
+    """(62, 70) and (70, 62) are equally near to (66, 66) where that is not safe."""
+    safety = Safety(units_total=132, host=checked_132(), wrong=frozenset({64, 66}))
+    assert safe_split((66, 66), 132, safety, safety) == (62, 70)
+    assert safe_split((66, 66), 132, safety, safety, mirrored=True) == (70, 62)
+
+
+def test_no_safe_pair_is_no_pair() -> None:
+    """Where only large counts are safe, two do not fit."""
+    large = checked_with(132, frozenset(set(grantable(132)) - {118, 132}))
+    safety = Safety(units_total=132, host=large)
+    assert safe_split((66, 66), 132, safety, safety) is None
+
+
+@given(cases(), st.booleans())
+def test_pairs_are_allowed_fit_and_are_the_nearest(
+    case: tuple[tuple[int, int], int, Safety, Safety], mirrored: bool
+) -> None:
+    """No unsafe count, no more units than there are, and no allowed pair is nearer."""
+    wanted, total, a, b = case
+    pairs = [(x, y) for x in grantable(total) for y in grantable(total) if x + y <= total]
+    possible = [(x, y) for x, y in pairs if x not in a.unsafe and y not in b.unsafe]
+    found = safe_split(wanted, total, a, b, mirrored=mirrored)
+    if found is None:
+        assert not possible
+        return
+    assert found in possible
+
+    def apart(pair: tuple[int, int]) -> int:
+        return abs(pair[0] - wanted[0]) + abs(pair[1] - wanted[1])
+
+    assert apart(found) == min(map(apart, possible))
+
+
+@given(cases(), st.booleans())
+def test_swapping_the_jobs_swaps_the_pair(
+    case: tuple[tuple[int, int], int, Safety, Safety], mirrored: bool
+) -> None:
+    """It does not matter which job is called the first."""
+    wanted, total, a, b = case
+    there = safe_split(wanted, total, a, b, mirrored=mirrored)
+    back = safe_split((wanted[1], wanted[0]), total, b, a, mirrored=not mirrored)
+    assert there == (back and back[::-1])
+
+
+@given(totals, st.data())
+def test_all_safe_changes_nothing(total: int, data: st.DataObject) -> None:
+    """Counts that fit and that MPS grants stay as they are."""
+    units = data.draw(st.sampled_from(list(grantable(total))[:-4]))
+    one, other = Safety(units_total=total), checked_with(total, frozenset())
+    wanted = units, total - units
+    assert safe_split(wanted, total, one, Safety(units_total=total, host=other)) == wanted
+
+
+@given(totals, st.data())
+def test_every_allowed_count_has_a_percentage(total: int, data: st.DataObject) -> None:
+    """The driver grants exactly that many units for it."""
+    unsafe = data.draw(st.frozensets(st.sampled_from(list(grantable(total)))))
+    for units in Safety(units_total=total, host=checked_with(total, unsafe)).allowed:
+        assert units_for_percent(percent_for_units(units, total), total) == units
+        assert units not in unsafe
+
+
+def test_the_list_is_of_all_even_counts() -> None:
+    """What the tests of other modules take for known is whole."""
+    assert set(range(8, 133, 2)) == SAFE_132 | UNSAFE_132
+    assert KNOWN.unsafe == UNSAFE_132

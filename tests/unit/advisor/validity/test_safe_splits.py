@@ -1,0 +1,134 @@
+"""Splits in percent at safe counts, and what is said of those that are not safe."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from unsafe_counts import UNSAFE_132, checked_132, checked_with
+
+from advisor.core.gpu import units_for_percent
+from advisor.errors import UnsafeCountError
+from advisor.validity.safe_counts import Safety, grantable
+from advisor.validity.safe_splits import (
+    avoided_texts,
+    check_share,
+    check_shares,
+    moved_text,
+    safe_shares,
+    safe_solo_shares,
+    unchecked_texts,
+)
+
+NINE = [(float(share), 100.0 - share) for share in range(10, 100, 10)]
+TEN = [float(share) for share in range(10, 101, 10)]
+KNOWN = Safety(units_total=132, host=checked_132())
+LIBRARIES = "results of this host's libraries are wrong (advisor check)"
+
+
+def test_nine_splits_in_percent() -> None:
+    """A count that stays keeps its percentage, and no other is unsafe or too much."""
+    found = safe_shares(NINE, KNOWN, KNOWN)
+    assert found == (
+        (10, 90), (11, 90), (26, 54), (47, 54), (50, 50), (54, 47), (54, 26), (90, 11), (90, 10)
+    )  # fmt: skip
+    for split in found:
+        assert split
+        units = [units_for_percent(share, 132) for share in split]
+        assert not UNSAFE_132.intersection(units)
+        assert sum(units) <= 132
+
+
+def test_ten_shares_of_a_job_alone() -> None:
+    """Two that are nearest to the same count are measured once."""
+    found = safe_solo_shares(TEN, KNOWN)
+    assert [units_for_percent(share, 132) for share in found] == [12, 22, 34, 62, 66, 70, 118, 132]
+    assert found[0] == 10
+    assert found[-1] == 100
+
+
+def test_the_whole_gpu_stays_whatever_is_known() -> None:
+    """A profile needs it."""
+    all_but_small = checked_with(132, frozenset(grantable(132)) - {8})
+    safety = Safety(units_total=132, host=all_but_small)
+    assert safe_solo_shares(TEN, safety) == (7.0, 100.0)
+
+
+@pytest.mark.parametrize("safety", [Safety(), Safety(units_total=132), Safety(host=checked_132())])
+def test_nothing_known_changes_nothing(safety: Safety) -> None:
+    """Not even a percentage that no number of SMs needs."""
+    odd = [(33.3, 66.6), (1.0, 99.0), (70.0, 70.0)]
+    assert safe_shares(odd, safety, safety) == tuple(odd)
+    assert safe_solo_shares([0.5, 33.3], safety) == (0.5, 33.3)
+    assert not moved_text(TEN, safety)
+    assert not list(avoided_texts(NINE, ("a", "b"), safety, safety))
+    check_shares((70, 30), safety, safety)
+
+
+@given(st.frozensets(st.sampled_from(sorted(grantable(132)))), st.data())
+def test_no_share_is_at_an_unsafe_count(unsafe: frozenset[int], data: st.DataObject) -> None:
+    """Whatever was checked; only the whole GPU of a job alone may be."""
+    safety = Safety(units_total=132, host=checked_with(132, unsafe))
+    percents = st.floats(0.5, 100)
+    wanted = data.draw(st.lists(st.tuples(percents, percents), min_size=1, max_size=3))
+    for split in safe_shares(wanted, safety, Safety(units_total=132)):
+        assert split is None or units_for_percent(split[0], 132) not in unsafe
+    alone = safe_solo_shares([share for share, _ in wanted], safety)
+    assert not {units_for_percent(share, 132) for share in alone} & (unsafe - {132})
+
+
+def test_a_refusal_says_what_was_wrong_and_what_is_near() -> None:
+    """The operations, the nearest safe split, and how to have it all the same."""
+    with pytest.raises(UnsafeCountError) as refused:
+        check_shares((70, 30), KNOWN, KNOWN)
+    assert str(refused.value) == (
+        f"70 % is 92 and 30 % is 38 of 132 SMs, at which {LIBRARIES}. "
+        "wrong were torch.mm bf16 and torch.bmm fp16. "
+        "take 54/26 (70+34 SMs), the nearest safe split, "
+        "or ask for it all the same: --allow-unsafe, over HTTP allow_unsafe."
+    )
+
+
+def test_a_refusal_by_own_results_says_so() -> None:
+    """The host's list has nothing against 66 SMs."""
+    own = Safety(units_total=132, wrong=frozenset({66}))
+    with pytest.raises(UnsafeCountError, match="the job's own results were wrong") as refused:
+        check_shares((50, 50), own, Safety(units_total=132))
+    assert not refused.value.why
+    check_shares((50, 40), Safety(units_total=132), own)
+
+
+def test_a_share_alone_is_refused_with_the_nearest_two_counts() -> None:
+    """Both may be asked for with --units."""
+    with pytest.raises(UnsafeCountError, match="nearest safe counts are 70 and 118 SMs"):
+        check_share(70, KNOWN)
+    check_share(50, KNOWN)
+
+
+def test_what_is_moved_is_said_once() -> None:
+    """The shares, their counts, why, and what is measured in their place."""
+    one = Safety(units_total=132, host=checked_with(132, frozenset({92})))
+    assert moved_text(TEN, one) == (
+        f"70 % is 92 of 132 SMs, at which {LIBRARIES}; measured at 90 SMs instead"
+    )
+    assert moved_text(TEN, KNOWN) == (
+        "20, 30, 40, 60, 70 and 80 % are 26, 38, 52, 78, 92 and 104 of 132 SMs, at which "
+        f"{LIBRARIES}; measured at 22, 34, 62 and 70 SMs instead"
+    )
+
+
+def test_avoided_counts_are_told_by_cause() -> None:
+    """What the libraries do wrong is of all jobs, own results are of one."""
+    own = Safety(units_total=132, host=checked_132(), wrong=frozenset({66}))
+    assert list(avoided_texts([(50, 50), (80, 20)], ("fft", "gemm"), own, KNOWN)) == [
+        f"not used: 26 and 104 of 132 SMs, at which {LIBRARIES}",
+        "not used for fft: 66 of 132 SMs, at which its own results were wrong",
+    ]
+
+
+def test_counts_that_nobody_checked_are_named() -> None:
+    """Only where others were: where nothing is known that is said once, by whoever answers."""
+    few = checked_with(132, frozenset({92}), checked=frozenset({66, 92}))
+    host = Safety(units_total=132, host=few)
+    assert list(unchecked_texts((50, 40), ("a", "b"), host, host)) == [
+        "at 52 SMs, which b gets, no result was checked: advisor check"
+    ]
+    assert not list(unchecked_texts((50, 40), ("a", "b"), Safety(), Safety(units_total=132)))

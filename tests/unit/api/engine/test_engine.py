@@ -1,0 +1,221 @@
+"""The engine's memory: what is kept, for how long, and what ends it; with a counted store."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.core.records import SoloPoint
+from advisor.errors import BusyError, InputError, StoreError
+from advisor.settings import read_settings
+from advisor_api.engine import engine as engine_module
+from advisor_api.engine.engine import Asked, Engine
+from advisor_api.engine.lru import Lru
+from advisor_data import open_store
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_models.registry import Registry
+
+T = TypeVar("T")
+
+PAIR = Asked(jobs=("fft", "gemm"))
+
+
+class Source:
+    """A store and a count of changes that note how often they are asked, and may fail."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store: Any = open_store(f"files:{folder / 'points'}", folder)
+        self.count, self.looks, self.loads = 0, 0, 0
+        self.fails = False
+        self.gate: threading.Event | None = None
+
+    def change_count(self) -> int:
+        """The present count."""
+        self.looks += 1
+        if self.gate:
+            self.gate.wait(10)
+        if self.fails:
+            raise StoreError("gone")
+        return self.count
+
+    def profile_names(self, after: str = "", limit: int = 1000) -> list[str]:
+        """As the store does."""
+        self.loads += 1
+        return self.store.profile_names(after, limit)
+
+    def solo_points(self, **wanted: str | None) -> list[SoloPoint]:
+        """As the store does."""
+        self.loads += 1
+        return self.store.solo_points(**wanted)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    """Nothing stored."""
+    return Source(tmp_path)
+
+
+@pytest.fixture
+def engine(source: Source, tmp_path: Path) -> Engine:
+    """An engine on it, with the bundled model."""
+    settings = read_settings({"ADVISOR_HOME": str(tmp_path), "ADVISOR_JOBS": str(tmp_path)})
+    return Engine(settings, source, Registry(tmp_path / "models"), source.change_count)  # pyright: ignore[reportArgumentType]
+
+
+def run(work: Callable[[], Awaitable[T]]) -> T:
+    """Do it in an event loop of its own."""
+
+    async def done() -> T:
+        return await work()
+
+    return asyncio.run(done())
+
+
+def test_many_at_once_cost_one_look_and_one_load(engine: Engine, source: Source) -> None:
+    """A crowd that asks for the same jobs is no crowd at the database."""
+    answers = run(lambda: asyncio.gather(*(engine.recommend(PAIR) for _ in range(50))))
+    assert len(set(answers)) == 1
+    assert (source.looks, source.loads) == (1, 2)
+
+
+def test_within_a_second_nothing_is_looked_at(
+    engine: Engine, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then an equal request costs a look in memory; after it one look, and no load."""
+    now = [100.0]
+    monkeypatch.setattr(engine_module.time, "monotonic", lambda: now[0])
+
+    async def work() -> None:
+        await engine.recommend(PAIR)
+        now[0] += engine_module.FRESH_S - 0.01
+        await engine.recommend(PAIR)
+        assert source.looks == 1
+        now[0] += 0.02
+        await engine.recommend(PAIR)
+
+    run(work)
+    assert (source.looks, source.loads) == (2, 2)
+    assert (engine.hits, engine.misses) == (2, 1)
+
+
+def test_write_of_this_process_counts_although_a_look_is_under_way(
+    engine: Engine, source: Source
+) -> None:
+    """A look that began before the write says nothing of it, even when it ends after it."""
+    gate = source.gate = threading.Event()
+
+    async def work() -> None:
+        first = asyncio.create_task(engine.recommend(PAIR))
+        while not source.looks:
+            await asyncio.sleep(0.01)
+        source.count += 1
+        engine.changed()
+        gate.set()
+        await first
+
+    run(work)
+    assert source.looks == 2
+
+
+def test_what_was_read_before_a_change_is_not_kept_after_it(engine: Engine, source: Source) -> None:
+    """Profiles that a slow reader brings late do not stand in for the new ones."""
+    points = [p for p in bundled_solo_points() if p.job == "fft"]
+
+    async def work() -> None:
+        await engine.recommend(PAIR)
+        source.store.add(points)
+        source.count += 1
+        engine.changed()
+        loads = source.loads
+        await engine.recommend(PAIR)
+        assert source.loads == loads + 2
+
+    run(work)
+    assert engine.misses == 2
+
+
+def test_store_that_is_gone_is_an_error_and_back_an_answer(engine: Engine, source: Source) -> None:
+    """Nobody gets an answer that may be stale; when the store is back, so are the answers."""
+
+    async def work() -> None:
+        await engine.recommend(PAIR)
+        source.fails = True
+        engine.changed()
+        found = await asyncio.gather(
+            *(engine.recommend(PAIR) for _ in range(20)), return_exceptions=True
+        )
+        assert all(isinstance(error, StoreError) for error in found)
+        assert source.looks == 2
+        source.fails = False
+        await engine.recommend(PAIR)
+
+    run(work)
+
+
+def test_unknown_jobs_are_not_looked_for_again_and_again(engine: Engine, source: Source) -> None:
+    """Asking for what is not there is no way to keep the database busy."""
+
+    async def work() -> None:
+        for _ in range(5):
+            with pytest.raises(InputError, match="did you mean gemm"):
+                await engine.recommend(Asked(jobs=("gemn", "fft")))
+
+    run(work)
+    # Two jobs, and once the names for the hint.
+    assert source.loads == 3
+
+
+def test_placements_wait_in_a_short_line(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many at once are refused, at most two are worked out at a time."""
+    running: list[int] = [0, 0]
+
+    def slow(*_: object) -> None:
+        running[0] += 1
+        running[1] = max(running)
+        threading.Event().wait(0.02)
+        running[0] -= 1
+
+    monkeypatch.setattr(engine_module, "plan_by", slow)
+    from advisor_api.schemas.requests import PlacementRequest
+
+    wanted = PlacementRequest(jobs=["fft"], gpus=1).wanted()
+    room = engine_module.PLACEMENTS_AT_ONCE + engine_module.PLACEMENTS_WAITING
+
+    async def work() -> list[Any]:
+        places = (engine.place(wanted) for _ in range(room + 3))
+        return await asyncio.gather(*places, return_exceptions=True)
+
+    found = run(work)
+    assert sum(isinstance(error, BusyError) for error in found) == 3
+    assert running[1] <= engine_module.PLACEMENTS_AT_ONCE
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=12)), max_size=60))
+def test_memory_is_bounded_and_keeps_the_newest(writes: list[tuple[int, bytes]]) -> None:
+    """Whatever is kept, its weight is counted right and never above the bound."""
+    kept = Lru[int, bytes](20, len)
+    last: dict[int, bytes] = {}
+    for key, value in writes:
+        kept.put(key, value)
+        last[key] = value
+        assert kept.weighs <= 20
+        assert kept.get(key) == value
+    known = {key: value for key in last if (value := kept.get(key)) is not None}
+    assert known.items() <= last.items()
+    assert kept.weighs == sum(map(len, known.values()))
+
+
+def test_what_was_used_last_stays() -> None:
+    """A value that is asked for again outlives older and newer ones that are not."""
+    kept = Lru[str, int](2)
+    kept.put("a", 1)
+    kept.put("b", 2)
+    kept.get("a")
+    kept.put("c", 3)
+    assert (kept.get("a"), kept.get("b"), kept.get("c")) == (1, None, 3)
+    assert len(kept) == 2

@@ -1,0 +1,442 @@
+"""What the service decides without a server: errors, limits, bodies, tokens, readiness, audit."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Collection, Mapping
+from typing import Any, cast
+
+import pytest
+from fastapi.exceptions import RequestValidationError
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.exceptions import HTTPException
+
+from advisor import errors
+from advisor.errors import AdvisorError, InputError, StoreError
+from advisor_api.http.access import ANONYMOUS_READER, Caller
+from advisor_api.http.body import check_json
+from advisor_api.http.errors import error_body, fault_of
+from advisor_api.http.limits import ROWS, Buckets, Hosts
+from advisor_api.http.options import ServeOptions, check_options
+from advisor_api.http.tokens import TokenCache
+from advisor_api.service.audit import Audit
+from advisor_api.service.readiness import NotReadyError, Readiness
+from advisor_data.service.state import AuditEntry, ServiceState, Token
+
+# errors
+
+
+@pytest.mark.parametrize("kind", [k for k in vars(errors).values() if isinstance(k, type)])
+def test_each_of_our_errors_has_a_status(kind: type[AdvisorError]) -> None:
+    """A new kind of error is never told as a fault of the server by oversight."""
+    if kind is not AdvisorError:
+        assert fault_of(kind("what")).status in (409, 422, 503)
+
+
+def test_a_fault_of_the_database_tells_nothing_about_it() -> None:
+    """Hosts, users and files of the server stay in its log."""
+    fault = fault_of(StoreError("postgresql://user@db.internal did not answer", why="/var/x"))
+    assert (fault.status, fault.code) == (503, "store")
+    assert "db.internal" not in fault.message
+    assert "/var" not in fault_of(PermissionError(13, "denied", "/var/x")).message
+
+
+def test_what_nobody_foresaw_is_internal() -> None:
+    """Any other exception is a 500 whose text stays in the log."""
+    fault = fault_of(ZeroDivisionError("secret detail"))
+    assert (fault.status, fault.code) == (500, "internal")
+    assert "secret" not in fault.message
+
+
+def test_faults_of_a_body_are_named_and_few() -> None:
+    """What is wrong and where, for the first few; no body comes back as a message."""
+    faults = [
+        {
+            "type": "missing",
+            "loc": ("body", "points", number, "x" * 500),
+            "msg": "Field required",
+            "input": "y" * 500,
+        }
+        for number in range(900)
+    ]
+    fault = fault_of(RequestValidationError(faults))
+    assert (fault.status, fault.code) == (422, "bad-input")
+    assert "body.points.3.x" in fault.message
+    assert "and 895 more" in fault.message
+    assert len(fault.message) < 1000
+    assert "yyy" not in fault.message
+
+
+@given(st.text(st.characters(codec=None)))
+def test_any_text_can_be_told(text: str) -> None:
+    """Half characters, which a JSON body may hold, cannot break the answer that refuses them."""
+    fault = fault_of(HTTPException(422, text))
+    assert json.loads(error_body(fault, "id"))["error"]["message"] == text
+
+
+# limits
+
+
+@given(
+    st.floats(0.5, 1000),
+    st.integers(1, 50),
+    st.lists(st.floats(0, 5), min_size=1, max_size=200),
+)
+def test_a_rate_holds_over_any_time(per_s: float, burst: int, gaps_s: list[float]) -> None:
+    """However requests come, never more pass than the burst and the rate allow."""
+    clock = [0.0]
+    buckets = Buckets(per_s, burst, lambda: clock[0])
+    passed = 0
+    for gap_s in gaps_s:
+        clock[0] += gap_s
+        with contextlib.suppress(HTTPException):
+            buckets.take("caller")
+            passed += 1
+    assert passed <= burst + per_s * clock[0] + 1e-6
+
+
+def test_after_the_time_it_says_a_caller_may_ask_again() -> None:
+    """Retry-After is enough, and one caller's rate is none of another's."""
+    clock = [0.0]
+    buckets = Buckets(0.5, 1, lambda: clock[0])
+    buckets.take("a")
+    with pytest.raises(HTTPException) as refused:
+        buckets.take("a")
+    buckets.take("b")
+    clock[0] += int(cast("Mapping[str, str]", refused.value.headers)["Retry-After"])
+    buckets.take("a")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 0),
+        ("LocalHost:8765", 0),
+        ("127.0.0.1:1", 0),
+        ("[::1]:8765", 0),
+        ("gpu.example", 0),
+        ("10.1.2.3:8765", 0),
+        ("evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("10.1.2.4", 421),
+        ("", 400),
+        (":80", 400),
+        ("localhost:http", 400),
+        ("localhost:80:80", 400),
+        ("[::1", 400),
+        ("[::1]x", 400),
+    ],
+)
+def test_only_our_own_names_are_hosts(host: str, status: int) -> None:
+    """A page whose name leads to us cannot speak to us: its name is in the header."""
+    hosts = Hosts(ServeOptions(allowed_hosts=("gpu.example",)))
+    for _ in range(2):  # what was found good is remembered
+        if status:
+            with pytest.raises(HTTPException) as refused:
+                hosts.check(host.encode(), "10.1.2.3")
+            assert refused.value.status_code == status
+        else:
+            hosts.check(host.encode(), "10.1.2.3")
+
+
+def test_reading_needs_a_token_where_others_can_connect() -> None:
+    """Without a word about it, only callers on this host read without a token."""
+    assert ServeOptions().anonymous
+    assert ServeOptions(host="::1").anonymous
+    assert not ServeOptions(host="0.0.0.0").anonymous
+    assert not ServeOptions(host="gpu.example").anonymous
+    assert not ServeOptions(anonymous_read=False).anonymous
+
+
+def test_half_of_tls_and_open_addresses_are_refused() -> None:
+    """No option is left out of account in silence."""
+    with pytest.raises(InputError, match="key"):
+        check_options(ServeOptions(tls_certificate=cast("Any", "cert.pem")))
+    with pytest.raises(InputError, match="--insecure"):
+        check_options(ServeOptions(host="0.0.0.0"))
+    check_options(ServeOptions(host="0.0.0.0", insecure=True))
+    check_options(ServeOptions())
+
+
+# bodies
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8", exclude_characters="\0")),
+    lambda inner: st.lists(inner, max_size=4)
+    | st.dictionaries(st.text(st.characters(codec="utf-8", exclude_characters="\0")), inner),
+    max_leaves=40,
+)  # fmt: skip
+
+
+@given(JSON_VALUES, st.booleans())
+def test_real_json_passes(value: Any, ascii_only: bool) -> None:
+    """Whatever texts hold (brackets, quotes, NaN as a word), it is never refused."""
+    check_json(
+        json.dumps([value, 'NaN [[{ \\" -Infinity'], ensure_ascii=ascii_only).encode(), ROWS.keys
+    )
+
+
+def test_depth_is_counted_outside_of_texts() -> None:
+    """32 brackets deep is good, 33 is not, and brackets in a text do not count."""
+    check_json(b'[{"a":' * 16 + b'"' + b"[" * 500 + b'"' + b"}]" * 16, ROWS.keys)
+    check_json(b"[" + b"[]," * 5000 + b"1]", ROWS.keys)
+    for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
+        with pytest.raises(HTTPException, match="deep"):
+            check_json(opening * 33 + b"1" + closing * 33, ROWS.keys)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"NaN", b"[-Infinity]", b'{"a": 1' + b"0" * 400 + b"}", b"\xff", b'"\xed\xa0\x80"',
+        b'["\\ud800"]', b'["\\u0000"]', b'["a\\\\\\u0000"]', '["a"]'.encode("utf-16"),
+        "[1]".encode("utf-32"), b"\xef\xbb\xbf[1]", b"[1]\0",
+    ],
+)  # fmt: skip
+def test_what_json_does_not_know_is_refused(body: bytes) -> None:
+    """What Python reads and others do not, or what no database keeps, stops at the door."""
+    with pytest.raises(HTTPException) as refused:
+        check_json(body, ROWS.keys)
+    assert refused.value.status_code == 422
+
+
+@pytest.mark.parametrize("body", [b'["\\ud83d\\ude00"]', b'["\\\\u0000"]', b'["\\u00e9"]'])
+def test_escapes_that_are_characters_pass(body: bytes) -> None:
+    """A pair of surrogates is a character, and a backslash before `u0000` makes it a text."""
+    check_json(body, ROWS.keys)
+
+
+def test_a_large_body_is_checked_in_no_time() -> None:
+    """No body of the largest size holds the server up, whatever it is made of."""
+    pieces = (
+        b"[]",
+        b"{}",
+        b"[",
+        b'"',
+        b'"\\"",',
+        b'\\"',
+        b"NaN",
+        b"\\u00e9",
+        b"1",
+        b"1" * 399 + b",",
+    )
+    for piece in pieces:
+        body = piece * (2**20 // len(piece))
+        for whole in (body, b"[[" * 20 + b'"' + body, b"NaN[" + body + b'"', body + b"\\"):
+            began = time.process_time()
+            with contextlib.suppress(HTTPException):
+                check_json(whole, ROWS.keys)
+            assert time.process_time() - began < 0.5, (piece, whole[:50])
+
+
+# tokens
+
+
+class _Tokens:
+    """A database of tokens that counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.good: set[str] = set()
+        self.asked = 0
+
+    def find(self, secrets: Collection[str]) -> dict[str, Token]:
+        self.asked += 1
+        time.sleep(0.01)
+        token = Token(name="t", scopes=("read",), created_at="2026-01-01T00:00:00+00:00")
+        return dict.fromkeys(self.good.intersection(secrets), token)
+
+
+SECRET = "adv_" + "a" * 43
+
+
+def test_a_thousand_requests_are_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A good token is looked up once a second, also when many ask at once."""
+    # A busy machine may take more than that second for all of them.
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    tokens = _Tokens()
+    tokens.good.add(SECRET)
+
+    async def ask() -> None:
+        cache = TokenCache(tokens.find)
+        found = await asyncio.gather(*(cache.find(SECRET, "::1") for _ in range(1000)))
+        assert all(token is not None for token in found)
+
+    asyncio.run(ask())
+    assert tokens.asked == 1
+
+
+def test_a_revoked_token_is_forgotten_after_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is remembered is never older than a second, good or not."""
+    tokens, now = _Tokens(), [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    async def ask() -> None:
+        cache = TokenCache(tokens.find)
+        assert await cache.find(SECRET, "::1") is None
+        tokens.good.add(SECRET)
+        now[0] += 1.0
+        assert await cache.find(SECRET, "::1") is not None
+        tokens.good.clear()
+        now[0] += 0.9
+        assert await cache.find(SECRET, "::1") is not None
+        now[0] += 0.1
+        assert await cache.find(SECRET, "::1") is None
+
+    asyncio.run(ask())
+
+
+def test_who_tries_secrets_is_slowed_down() -> None:
+    """Wrong secrets of all kinds are limited for each address, and cost the database few reads."""
+    tokens = _Tokens()
+
+    async def ask() -> None:
+        cache = TokenCache(tokens.find)
+        for tries in ([f"adv_{n:043}" for n in range(200)], [f"nonsense {n}" for n in range(200)]):
+            address = tries[0]
+            found = [cache.find(secret, address) for secret in tries]
+            results = await asyncio.gather(*found, return_exceptions=True)
+            refused = [error for error in results if isinstance(error, HTTPException)]
+            assert {error.status_code for error in refused} == {429}
+            assert 90 <= len(refused) <= 100
+            assert await cache.find(tries[0], "8.8.8.8") is None
+
+    asyncio.run(ask())
+    assert tokens.asked <= 4
+
+
+def test_guesses_starve_no_holder_of_a_good_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A good token works at once beside any number of guesses from its own address."""
+    tokens, now = _Tokens(), [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    good = [f"adv_{n:040}good" for n in range(100)]
+    tokens.good.update(good)
+
+    async def ask() -> None:
+        cache = TokenCache(tokens.find)
+        for turn in range(3):
+            guesses = [cache.find(f"adv_{turn}{n:040}", "::1") for n in range(5000)]
+            holders = [cache.find(secret, "::1") for secret in good]
+            guessed = asyncio.gather(*guesses, return_exceptions=True)
+            assert all(await asyncio.gather(*holders))
+            await guessed
+            now[0] += 5
+
+    asyncio.run(ask())
+    assert tokens.asked <= 3 * (5000 + 100) // 500 + 6
+
+
+def test_a_database_that_fails_is_told_to_all_that_wait() -> None:
+    """And the next one who asks has another look."""
+
+    def fail(secrets: Collection[str]) -> dict[str, Token]:
+        raise StoreError("gone")
+
+    async def ask() -> None:
+        cache = TokenCache(fail)
+        for _ in range(2):
+            found = [cache.find(SECRET, "::1") for _ in range(5)]
+            results = await asyncio.gather(*found, return_exceptions=True)
+            assert [type(error) for error in results] == [StoreError] * 5
+
+    asyncio.run(ask())
+
+
+# readiness
+
+
+async def _fine() -> None:
+    pass
+
+
+def test_a_part_that_hangs_is_not_ready_in_time() -> None:
+    """Who asks whether it is ready has an answer in a second, and asks the part only once."""
+    asked = 0
+
+    async def hang() -> None:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(60)
+
+    async def ask() -> None:
+        readiness = Readiness(database=hang, model=_fine)
+        for _ in range(2):
+            began = time.monotonic()
+            with pytest.raises(NotReadyError, match=r"database \(too-slow\)"):
+                await readiness.check()
+            assert time.monotonic() - began < 2
+
+    asyncio.run(ask())
+    assert asked == 1
+
+
+def test_readiness_names_the_part_and_nothing_else() -> None:
+    """Anyone may ask, so the cause stays in the log."""
+
+    async def fail() -> None:
+        raise StoreError("the database postgresql://user@db.internal is gone")
+
+    async def ask() -> None:
+        with pytest.raises(NotReadyError) as refused:
+            await Readiness(database=fail, model=_fine).check()
+        assert "database (store)" in str(refused.value)
+        assert "internal" not in str(refused.value)
+
+    asyncio.run(ask())
+
+
+# audit
+
+
+class _Log:
+    """An audit log that stops working after so many entries."""
+
+    def __init__(self, works: int) -> None:
+        self.entries: list[AuditEntry] = []
+        self._works = works
+
+    def audit(self, entry: AuditEntry) -> None:
+        if len(self.entries) >= self._works:
+            raise StoreError("the disk is full")
+        self.entries.append(entry)
+
+
+WRITER = Caller(name="ann", scopes=frozenset({"read", "write"}))
+
+
+def _audit(log: _Log, caller: Caller = WRITER) -> Audit:
+    return Audit(cast("ServiceState", log), caller, "id-1", "127.0.0.1")
+
+
+def test_what_cannot_be_recorded_is_not_done() -> None:
+    """Without an audit log nothing is written and nothing launched."""
+    done: list[str] = []
+    with pytest.raises(StoreError), _audit(_Log(0)).of("profile.replace", "triad"):
+        done.append("it")
+    assert not done
+
+
+def test_how_it_ended_is_recorded_as_well() -> None:
+    """Both ends of an action are in the log, the second with its outcome."""
+    log = _Log(9)
+    with _audit(log).of("profile.replace", "triad"):
+        pass
+    with pytest.raises(InputError), _audit(log, ANONYMOUS_READER).of("profile.delete", "gemm"):
+        raise InputError("no")
+    outcomes = [(e.who, e.action, e.subject, e.outcome) for e in log.entries]
+    assert outcomes == [
+        ("ann", "profile.replace", "triad", "begun"),
+        ("ann", "profile.replace", "triad", "done"),
+        ("anonymous", "profile.delete", "gemm", "begun"),
+        ("anonymous", "profile.delete", "gemm", "bad-input"),
+    ]
+
+
+def test_what_was_done_is_told_as_done() -> None:
+    """Where only the end cannot be recorded, the caller still learns the truth."""
+    log = _Log(1)
+    with _audit(log).of("profile.replace", "triad"):
+        pass
+    assert [entry.outcome for entry in log.entries] == ["begun"]

@@ -1,0 +1,333 @@
+"""Launches over HTTP: what requests may say, what readers see, what is counted."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from advisor.client.exchange import Ask
+from advisor.client.launching import launch as start_launch
+from advisor.client.launching import plan_launch
+from advisor.core.gpu import Gpu
+from advisor.core.interval import Interval
+from advisor.core.job import Job
+from advisor.core.observations import Observation
+from advisor.errors import InputError, StoreError, UnsafeFileError
+from advisor.launch.records.folder import create_folder, list_folders
+from advisor.launch.records.spec import Forecast, LaunchSpec, Pair
+from advisor.launch.records.status import LaunchStatus
+from advisor.launch.supervisor.observe import append_observation
+from advisor_api.http.access import Caller
+from advisor_api.launches.launching import request_hash
+from advisor_api.launches.observations import Observations
+from advisor_api.launches.steps import close_unclaimed
+from advisor_api.launches.tally import Tally
+from advisor_api.launches.view import HIDDEN, LaunchView, first_status, shown
+from advisor_api.schemas.launches import LaunchRequest
+from advisor_data import open_store
+
+GPU = Gpu(uuid="GPU-1", model="NVIDIA H200", memory_mib=1000)
+READER = Caller(name="r", scopes=frozenset({"read"}))
+LAUNCHER = Caller(name="l", scopes=frozenset({"read", "launch"}))
+FORECAST = Forecast(
+    model_version="m1",
+    rate_a=Interval(100, 90, 110),
+    rate_b=Interval(50, 45, 55),
+    power_w=Interval(400, 380, 420),
+    solo_rate_a=200,
+    solo_rate_b=100,
+    work_per_joule=Interval(0.0025, 0.0023, 0.0027),
+    coverage=0.9,
+)
+PAIR = Pair(
+    job_a=Job(name="zed", command=("a",)),
+    job_b=Job(name="abe", command=("b",)),
+    way="split",
+    share_a_percent=30,
+    share_b_percent=70,
+    forecast=FORECAST,
+)
+SPEC = LaunchSpec(launch_id="20260131-120000-abcdef", gpu="GPU-1", pairs=(PAIR,))
+SEEN = Observation(
+    launch_id=SPEC.launch_id,
+    job_a="abe",
+    job_b="zed",
+    gpu_model=GPU.model,
+    gpu_uuid=GPU.uuid,
+    share_a_percent=70,
+    share_b_percent=30,
+    rate_a=51.0,
+    rate_b=200.0,
+    power_w=401.0,
+    overlap_s=60,
+    work_per_joule=0.001,
+    predicted_rate_a=50,
+    predicted_rate_b=100,
+    predicted_power_w=400,
+    predicted_work_per_joule=0.0025,
+    state="stopped",
+    started_at="2026-01-31T12:00:00Z",
+)
+
+
+def request(**more: Any) -> LaunchRequest:
+    return LaunchRequest.model_validate({"jobs": ["zed", "abe"], **more})
+
+
+# requests
+
+
+@pytest.mark.parametrize("split", ["30/70", "33.3/66.7", "100/100", "uncapped", "time-sliced"])
+def test_every_split_that_can_be_launched_is_taken(split: str) -> None:
+    """As on the command line."""
+    (pair,) = request(split=split).wanted(GPU, "me").pairs
+    assert (pair.job_a, pair.job_b, pair.split) == ("zed", "abe", split)
+
+
+@given(st.text(max_size=30))
+def test_no_other_split_is(text: str) -> None:
+    """Whatever is sent, it is refused as input, or it is a split that the launcher reads."""
+    try:
+        split = request(split=text).split
+    except ValidationError:
+        return
+    assert split is not None
+    assert split in ("uncapped", "time-sliced") or all(
+        0 < float(p) <= 100 for p in split.split("/")
+    )
+
+
+def test_the_memory_of_the_card_bounds_what_was_asked() -> None:
+    """A request may ask for less, never for more than there is."""
+    for asked, taken in ((None, 1000), (500, 500), (5000, 1000)):
+        assert request(constraints={"memory_mib": asked}).wanted(GPU, "me").memory_mib == taken
+
+
+def test_least_speeds_are_of_jobs_that_are_launched() -> None:
+    """One number is for all of them; a name that is not there was misspelled."""
+    assert request(constraints={"min_speed": 0.5}, then=[["abe", "c"]]).wanted(
+        GPU, "me"
+    ).min_speed == {"zed": 0.5, "abe": 0.5, "c": 0.5}
+    with pytest.raises(InputError, match="a minimum speed was given for abel"):
+        request(constraints={"min_speed": {"abel": 0.5}}).wanted(GPU, "me")
+
+
+def test_the_same_request_has_the_same_hash_however_it_is_written() -> None:
+    """Defaults that are sent change nothing; everything else does."""
+    same = request(dry_run=False, hang_s=120)
+    assert request_hash(request()) == request_hash(same)
+    others = [
+        {"jobs": ["abe", "zed"]}, {"gpu": "0"}, {"split": "50/50"}, {"duration_s": 1},
+        {"when_one_ends": "stop"}, {"then": [["zed", "abe"]]}, {"constraints": {"min_speed": 0.1}},
+    ]  # fmt: skip
+    hashes = {request_hash(request(**other)) for other in [*others, {}]}
+    assert len(hashes) == len(others) + 1
+
+
+# views
+
+
+def test_a_reader_sees_nothing_that_a_job_wrote() -> None:
+    """Causes and errors may hold secrets; warnings lose addresses and paths, and nothing else."""
+    first = first_status(SPEC, "2026-01-31T12:00:00Z", GPU)
+    status = replace(
+        first,
+        state="failed",
+        code="job",
+        cause="zed wrote: password=x",
+        jobs=(replace(first.jobs[0], outcome="failed", error="password=x"), first.jobs[1]),
+        warnings=(
+            "rate of zed is 120 images/s, +20% beside the prediction of 100 at 30/70",
+            "not in the store: the database sqlite:////home/me/advisor.db did not answer",
+            "no space left in /var/lib/advisor: 'x'",
+            "postgresql://me:pass@db.local/advisor is away",
+        ),
+    )
+    assert shown(status, "h", LAUNCHER)["cause"] == "zed wrote: password=x"
+    told = shown(status, "h", READER)
+    assert (told["cause"], told["jobs"][0]["error"], told["jobs"][1]["error"]) == (
+        HIDDEN, HIDDEN, None
+    )  # fmt: skip
+    assert told["warnings"] == [
+        status.warnings[0],
+        "not in the store: the database … did not answer",
+        "no space left in …: 'x'",
+        "… is away",
+    ]
+    assert told | {"cause": None, "jobs": [], "warnings": []} == (
+        shown(status, "h", LAUNCHER) | {"cause": None, "jobs": [], "warnings": []}
+    )
+
+
+@given(st.text(max_size=60))
+def test_no_path_and_no_address_stays_in_a_warning(text: str) -> None:
+    """Wherever it stands in the text."""
+    status = LaunchStatus(
+        launch_id="x", state="running", updated_at="t",
+        warnings=(f"{text} /srv/secret/file", f"{text} sqlite:////srv/secret {text}"),
+    )  # fmt: skip
+    assert not any("secret" in one for one in shown(status, "h", READER)["warnings"])
+
+
+def test_what_is_shown_is_what_openapi_describes() -> None:
+    """Every key, and no other."""
+    told = shown(first_status(SPEC, "2026-01-31T12:00:00Z", GPU), "h", READER)
+    view = TypeAdapter(LaunchView).validate_json(json.dumps(told))
+    assert set(told) == set(TypeAdapter(LaunchView).json_schema()["properties"])
+    assert (view.host, view.forecast) == ("h", FORECAST)
+
+
+# what the keeper counts and brings in
+
+
+def sample(tally: Tally, name: str, **labels: str) -> float | None:
+    for family in tally.collect():
+        for one in family.samples:
+            if one.name == name and one.labels == labels:
+                return one.value
+    return None
+
+
+def test_forecasts_are_held_against_what_the_pair_did() -> None:
+    """Each rate with its own forecast, though the jobs stand in the other order."""
+    tally = Tally()
+    assert sample(tally, "advisor_forecasts_judged_total", quantity="rate") is None
+    tally.judge(SEEN, SPEC)
+    tally.whole()
+    judged = {q: sample(tally, "advisor_forecasts_judged_total", quantity=q) for q in _QUANTITIES}
+    missed = {q: sample(tally, "advisor_forecasts_missed_total", quantity=q) for q in _QUANTITIES}
+    assert judged == {"rate": 2, "power": 1, "work_per_joule": 1}
+    assert missed == {"rate": 1, "power": 0, "work_per_joule": 1}
+
+
+def test_what_had_no_forecast_or_no_time_is_not_judged() -> None:
+    """A mean of a moment is no observation, and without a forecast nothing was missed."""
+    tally = Tally()
+    tally.whole()
+    tally.judge(replace(SEEN, overlap_s=2), SPEC)
+    tally.judge(SEEN, replace(SPEC, pairs=(replace(PAIR, forecast=None),)))
+    assert all(
+        sample(tally, "advisor_forecasts_judged_total", quantity=q) == 0 for q in _QUANTITIES
+    )
+
+
+def test_only_what_runs_has_work_per_joule() -> None:
+    """A launch that is over leaves its state, and no rate that stands still."""
+    tally = Tally()
+    status = replace(
+        first_status(SPEC, "t", GPU), state="running", work_per_joule=0.002, gpu_uuid="GPU-1"
+    )
+    tally.stands(status)
+    assert sample(tally, "advisor_observed_work_per_joule", gpu="GPU-1") == 0.002
+    assert sample(tally, "advisor_predicted_work_per_joule", gpu="GPU-1") == 0.0025
+    tally.whole()
+    assert sample(tally, "advisor_launches", state="running") == 1
+    tally.stands(replace(status, state="finished"))
+    assert sample(tally, "advisor_observed_work_per_joule", gpu="GPU-1") is None
+    assert sample(tally, "advisor_launches", state="running") == 0
+    assert sample(tally, "advisor_launches", state="finished") == 1
+
+
+def test_energy_saved_of_what_runs_is_shown() -> None:
+    """It may be below 0, and is not there without a profile."""
+    forecast = replace(FORECAST, energy_saved=Interval(0.1, -0.05, 0.2))
+    status = replace(first_status(SPEC, "t", GPU), state="running", forecast=forecast)
+    tally = Tally()
+    tally.stands(replace(status, energy_saved=-0.02))
+    assert sample(tally, "advisor_observed_energy_saved", gpu="GPU-1") == -0.02
+    assert sample(tally, "advisor_predicted_energy_saved", gpu="GPU-1") == 0.1
+    tally.stands(replace(status, forecast=FORECAST))
+    assert sample(tally, "advisor_observed_energy_saved", gpu="GPU-1") is None
+    assert sample(tally, "advisor_predicted_energy_saved", gpu="GPU-1") is None
+
+
+def test_observations_are_brought_in_once(tmp_path: Path) -> None:
+    """However often a folder is looked at, and with a line that is half or none in between."""
+    folder, tally = create_folder(tmp_path / "launches", SPEC), Tally()
+    with open_store(f"sqlite:///{tmp_path}/a.db", tmp_path) as store:
+        observations = Observations(store, tally)
+        observations.bring_in(folder)
+        append_observation(folder.path, SEEN)
+        with (folder.path / "observations.jsonl").open("ab") as file:
+            file.write(b'{"launch_id": 1}\n{"half')
+        for _ in range(2):
+            observations.bring_in(folder)
+        assert store.observations() == [SEEN]
+    tally.whole()
+    assert sample(tally, "advisor_forecasts_judged_total", quantity="power") == 1
+
+
+def test_observations_wait_for_the_database(tmp_path: Path) -> None:
+    """What could not be stored is stored later, and is counted once all the same."""
+
+    class Away:
+        def __init__(self) -> None:
+            self.kept: list[Observation] = []
+            self.away = True
+
+        def add(self, points: Any) -> int:
+            if self.away:
+                raise StoreError("away")
+            self.kept.extend(points)
+            return 1
+
+    folder, tally, store = create_folder(tmp_path, SPEC), Tally(), Away()
+    append_observation(folder.path, SEEN)
+    observations = Observations(store, tally)  # pyright: ignore[reportArgumentType]
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            observations.bring_in(folder)
+    store.away = False
+    observations.bring_in(folder)
+    assert store.kept == [SEEN]
+    tally.whole()
+    assert sample(tally, "advisor_forecasts_judged_total", quantity="power") == 1
+
+
+# steps
+
+
+def test_a_launch_that_is_closed_is_never_begun(tmp_path: Path) -> None:
+    """The claim is taken for good, and the end is the one that was said."""
+    folder = create_folder(tmp_path, SPEC)
+    close_unclaimed(folder, "failed", "supervisor-gone", "it did not begin")
+    close_unclaimed(folder, "stopped")
+    status = folder.read_status()
+    assert (status.state, status.code, status.cause) == (
+        "failed", "supervisor-gone", "it did not begin"
+    )  # fmt: skip
+    assert folder.claimed()
+    assert not folder.supervised()
+
+
+def test_a_folder_that_could_not_be_made_is_made_later(tmp_path: Path) -> None:
+    """A disk that was full leaves nothing that is in the way, and nothing that is listed."""
+    blocked = tmp_path / "launches"
+    blocked.write_text("")
+    with pytest.raises(UnsafeFileError, match="launches is no folder"):
+        create_folder(blocked, SPEC)
+    blocked.unlink()
+    folder = create_folder(blocked, SPEC)
+    assert create_folder(blocked, SPEC) == folder
+    assert list_folders(blocked) == [folder]
+    assert folder.read_spec() == SPEC
+
+
+_QUANTITIES = ("rate", "power", "work_per_joule")
+
+
+def test_allowing_unsafe_counts_is_asked_for_and_handed_on() -> None:
+    """Off unless the body says so; the client sends it where it is given."""
+    assert not request(split="70/30").wanted(GPU, "me").allow_unsafe
+    for flow in (plan_launch, start_launch):
+        ask = next(flow("zed", "abe", split="70/30", allow_unsafe=True))
+        assert isinstance(ask, Ask)
+        assert LaunchRequest.model_validate(ask.body).wanted(GPU, "me").allow_unsafe
+        plain = next(flow("zed", "abe", split="70/30"))
+        assert isinstance(plain, Ask)
+        assert "allow_unsafe" not in plain.body

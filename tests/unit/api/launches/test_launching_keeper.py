@@ -1,0 +1,354 @@
+"""Who looks after launches: every half launch has a defined end, and nothing stops the looking."""
+
+import logging
+import os
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from store_points import point
+
+from advisor.core.gpu import Gpu
+from advisor.core.job import Job
+from advisor.errors import BusyError, StoreError, UnsafeFileError
+from advisor.formats.typed_json import parse
+from advisor.launch.records.board import Board
+from advisor.launch.records.folder import LaunchFolder, create_folder
+from advisor.launch.records.spec import LaunchSpec, Pair
+from advisor.launch.records.status import LaunchStatus
+from advisor.runtime.host.processes import wait_until
+from advisor.runtime.host.service_lock import serving_home
+from advisor.settings import Settings, read_settings
+from advisor_api.engine.metrics import Metrics
+from advisor_api.http.options import ServeOptions
+from advisor_api.launches import keeper as launch_keeper
+from advisor_api.launches.keeper import TRIES, Keeper
+from advisor_api.launches.steps import begin, let_go, new_row
+from advisor_api.launches.tally import Tally
+from advisor_api.service.service import Service, open_service
+from advisor_data import open_store
+from advisor_data.service.state import LaunchRow
+from advisor_profiling import SUPERVISOR
+
+GPU = Gpu(uuid="GPU-1", model="NVIDIA H200")
+PAIR = Pair(
+    job_a=Job(name="a", command=("a",)),
+    job_b=Job(name="b", command=("b",)),
+    way="split",
+    share_a_percent=30,
+    share_b_percent=70,
+)
+DAY_S = 86_400
+LONG_AGO = "2020-01-31T12:00:00+00:00"
+
+
+def row(
+    launch_id: str = "20260131-120000-abcdef", gpu: Gpu = GPU, home: str | None = None
+) -> LaunchRow:
+    """Without a home as versions before homes had names left it."""
+    spec = LaunchSpec(launch_id=launch_id, gpu=gpu.uuid, pairs=(PAIR,))
+    return replace(new_row(spec, gpu, "", ""), home=home, created_at=LONG_AGO)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    settings = read_settings({"ADVISOR_HOME": str(tmp_path), "ADVISOR_JOBS": str(tmp_path)})
+    with open_service(settings, ServeOptions(launching=True), Metrics()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def spawned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Launches whose supervisors were started; none of them ever begins."""
+    found: list[str] = []
+
+    def spawn(folder: LaunchFolder, settings: Settings, program: str) -> None:
+        assert program == SUPERVISOR
+        assert folder.path.parent == settings.home / "launches"
+        found.append(folder.launch_id)
+
+    monkeypatch.setattr("advisor_api.launches.steps.spawn_supervisor", spawn)
+    return found
+
+
+def kept(service: Service, launch_id: str) -> LaunchStatus:
+    found = service.state.launch(launch_id)
+    assert found is not None
+    status = parse(LaunchStatus, found.status.encode())
+    assert status.state == found.state
+    return status
+
+
+def folder_of(service: Service, launch_id: str) -> LaunchFolder:
+    return LaunchFolder(service.settings.home / "launches" / launch_id)
+
+
+def test_a_supervisor_that_never_begins_is_given_up(
+    service: Service, spawned: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is started a few times, then the launch is failed, and the GPU is free for the next."""
+    monkeypatch.setattr(launch_keeper, "HALF_S", 0.0)
+    first = service.state.add_launch(row())
+    keeper = Keeper(service, Tally())
+    for _ in range(TRIES + 3):
+        keeper.look()
+    assert spawned == [first.launch_id] * (TRIES + 1)
+    status = kept(service, first.launch_id)
+    assert (status.state, status.code) == ("failed", "supervisor-gone")
+    assert folder_of(service, first.launch_id).claimed()
+    assert service.state.add_launch(row("20260131-120001-abcdef")).state == "accepted"
+
+
+def test_a_launch_that_may_just_be_beginning_is_left_alone(
+    service: Service, spawned: list[str]
+) -> None:
+    """Whoever asked for it needs a moment to make its folder and start its supervisor."""
+    young = replace(row(), created_at=datetime.now(UTC).isoformat())
+    service.state.add_launch(young)
+    Keeper(service, Tally()).look()
+    create_folder(service.settings.home / "launches", parse(LaunchSpec, young.spec.encode()))
+    Keeper(service, Tally()).look()
+    assert spawned == []
+    assert kept(service, young.launch_id).state == "accepted"
+
+
+def test_a_launch_from_before_the_clock_was_set_back_begins(
+    service: Service, spawned: list[str]
+) -> None:
+    """It does not wait until the clock has caught up."""
+    asked = service.state.add_launch(replace(row(), created_at="2999-01-31T12:00:00+00:00"))
+    Keeper(service, Tally()).look()
+    assert spawned == [asked.launch_id]
+
+
+def test_a_clock_that_jumps_neither_delays_nor_hurries_a_launch(
+    service: Service, spawned: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A supervisor gets its time to begin, and is started again when that is over."""
+    asked = service.state.add_launch(row())
+    spec = parse(LaunchSpec, asked.spec.encode())
+    folder = create_folder(service.settings.home / "launches", spec)
+    made_s = (folder.path / "spec.json").stat().st_mtime
+    at = {"monotonic": 100.0, "jump": 0.0}
+    clock = SimpleNamespace(
+        monotonic=lambda: at["monotonic"],
+        time=lambda: made_s + at["monotonic"] - 100 + at["jump"],
+    )
+    monkeypatch.setattr(launch_keeper, "time", clock)
+    keeper = Keeper(service, Tally())
+    started: list[int] = []
+    for monotonic_s, jump_s in (
+        (101, 0), (104, -DAY_S), (104.5, DAY_S), (105, -DAY_S), (109, DAY_S), (111, -DAY_S)
+    ):  # fmt: skip
+        at.update(monotonic=monotonic_s, jump=jump_s)
+        keeper.look()
+        started.append(len(spawned))
+    assert started == [0, 1, 1, 1, 1, 2]
+
+
+def test_a_service_that_may_not_launch_begins_nothing(service: Service, spawned: list[str]) -> None:
+    """It keeps what is there up to date, and leaves the rest to one that may."""
+    service.state.add_launch(row())
+    Keeper(replace(service, options=ServeOptions()), Tally()).look()
+    assert spawned == []
+    assert kept(service, row().launch_id).state == "accepted"
+
+
+def test_a_launch_of_another_host_is_not_touched(service: Service, spawned: list[str]) -> None:
+    """Neither its row, nor a folder of its name in a home that both see."""
+    other = replace(row(), host="elsewhere")
+    service.state.add_launch(other)
+    create_folder(service.settings.home / "launches", parse(LaunchSpec, other.spec.encode()))
+    with folder_of(service, other.launch_id).supervising():
+        pass
+    Keeper(service, Tally()).look()
+    assert spawned == []
+    assert service.state.launch(other.launch_id) == other
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [({"state": "running"}, "supervisor-gone"), ({"spec": '{"later": "version"}'}, "internal")],
+)
+def test_a_launch_that_cannot_be_gone_on_with_has_failed(
+    service: Service, spawned: list[str], changes: dict[str, str], code: str
+) -> None:
+    """A folder that was lost is not begun anew, and a spec that cannot be read holds no GPU."""
+    service.state.add_launch(replace(row(), **changes))
+    Keeper(service, Tally()).look()
+    assert spawned == []
+    assert (kept(service, row().launch_id).state, kept(service, row().launch_id).code) == (
+        "failed", code
+    )  # fmt: skip
+
+
+def test_a_stop_that_came_before_the_beginning_is_heeded(
+    service: Service, spawned: list[str]
+) -> None:
+    """No supervisor is started for a launch that nobody wants any more."""
+    asked = service.state.add_launch(row())
+    spec = parse(LaunchSpec, asked.spec.encode())
+    create_folder(service.settings.home / "launches", spec).ask_stop()
+    Keeper(service, Tally()).look()
+    assert spawned == []
+    assert kept(service, asked.launch_id).state == "stopped"
+
+
+def test_one_bad_folder_holds_up_no_other(
+    service: Service, spawned: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told once, however often it is looked at."""
+    bad = folder_of(service, "20990131-120000-abcdef")
+    bad.path.mkdir(parents=True)
+    (bad.path / "spec.json").write_text("{}")
+    (bad.path / "claim").touch()
+    service.state.add_launch(row())
+    keeper = Keeper(service, Tally())
+    with caplog.at_level(logging.ERROR):
+        for _ in range(3):
+            keeper.look()
+    assert spawned == [row().launch_id]
+    assert len([one for one in caplog.records if bad.launch_id in one.getMessage()]) == 1
+
+
+def test_a_launch_that_has_ended_lets_go_at_once(service: Service) -> None:
+    """The next request need not wait for the keeper."""
+    first = service.state.add_launch(row())
+    spec = parse(LaunchSpec, first.spec.encode())
+    folder = create_folder(service.settings.home / "launches", spec)
+    let_go(service.state, service.settings, service.home)
+    assert kept(service, first.launch_id).state == "accepted"
+    with folder.supervising():
+        Board(folder, spec).close("finished")
+    let_go(service.state, service.settings, service.home)
+    assert kept(service, first.launch_id).state == "finished"
+    service.state.add_launch(row("20260131-120001-abcdef"))
+
+
+def test_a_folder_that_cannot_be_written_fails_the_launch(service: Service) -> None:
+    """Whoever asked is told, and the GPU is free: nothing begins behind their back."""
+    (service.settings.home / "launches").write_text("in the way")
+    asked = service.state.add_launch(row())
+    with pytest.raises(UnsafeFileError, match="launches is no folder"):
+        begin(asked, service.state, service.settings)
+    assert (kept(service, asked.launch_id).state, kept(service, asked.launch_id).code) == (
+        "failed", "unsafe-file"
+    )  # fmt: skip
+
+
+def test_a_damaged_page_is_in_the_log_of_a_service_that_starts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It starts all the same: the pages that it needs may be good."""
+    settings = read_settings({"ADVISOR_HOME": str(tmp_path), "ADVISOR_JOBS": str(tmp_path)})
+    with open_store(None, tmp_path) as store:
+        store.add([point(number) for number in range(500)])
+    file = tmp_path / "advisor.db"
+    with file.open("r+b") as database:
+        database.seek(file.stat().st_size // 2 // 4096 * 4096)
+        database.write(bytes(4096))
+    with caplog.at_level(logging.ERROR), open_service(settings, ServeOptions(), Metrics()):
+        assert wait_until(lambda: "advisor.db is damaged" in caplog.text, 20)
+
+
+# homes
+
+
+@contextmanager
+def two_homes(folder: Path, url: str) -> Generator[tuple[Service, Service]]:
+    """Services with one database and a home each, as on one host, or on two."""
+    with ExitStack() as stack:
+        opened: list[Service] = []
+        for name in ("a", "b"):
+            variables = {"ADVISOR_HOME": f"{folder}/{name}", "ADVISOR_DATABASE_URL": url}
+            settings = read_settings({**variables, "ADVISOR_JOBS": str(folder)})
+            one = open_service(settings, ServeOptions(launching=True), Metrics())
+            opened.append(stack.enter_context(one))
+        yield opened[0], opened[1]
+
+
+def test_a_home_has_one_service(service: Service) -> None:
+    """Two would start supervisors for the same launches; the second one is told of the first."""
+    with (
+        pytest.raises(BusyError, match=f"has a service already, process {os.getpid()}"),
+        open_service(service.settings, service.options, Metrics()),
+    ):
+        pytest.fail("both have it")
+
+
+def test_a_home_keeps_its_name(tmp_path: Path) -> None:
+    """The next service of a home finds the launches of the one before."""
+    with serving_home(tmp_path / "a") as first:
+        pass
+    with serving_home(tmp_path / "a") as again, serving_home(tmp_path / "b") as other:
+        assert first == again != other
+
+
+def look_twice(folder: Path, url: str, spawned: list[str]) -> None:
+    """A launch that runs under one home, and one that has just been accepted there."""
+    with two_homes(folder, url) as (ours, theirs):
+        runs = theirs.state.add_launch(replace(row(home=theirs.home), state="running"))
+        other_gpu = Gpu(uuid="GPU-2", model="NVIDIA H200")
+        waits = theirs.state.add_launch(row("20260131-120001-abcdef", other_gpu, theirs.home))
+        for _ in range(2):
+            Keeper(ours, Tally()).look()
+            let_go(ours.state, ours.settings, ours.home)
+        assert spawned == []
+        assert not (ours.settings.home / "launches").exists()
+        assert [one.state for one in ours.state.launches()] == ["accepted", "running"]
+        Keeper(theirs, Tally()).look()
+        assert spawned == [waits.launch_id]
+        assert kept(theirs, runs.launch_id).code == "supervisor-gone"
+
+
+def test_two_homes_keep_off_each_others_launches(tmp_path: Path, spawned: list[str]) -> None:
+    """What has no folder here has one there: it is neither failed, nor begun, nor let go."""
+    look_twice(tmp_path, f"sqlite:///{tmp_path}/shared.db", spawned)
+
+
+@pytest.mark.postgres
+def test_two_homes_on_a_server_keep_off_each_others_launches(
+    tmp_path: Path, spawned: list[str], postgres_url: str
+) -> None:
+    look_twice(tmp_path, postgres_url, spawned)
+
+
+def test_launches_of_a_container_that_got_a_new_name_are_kept(service: Service) -> None:
+    """The home says whose they are, not the name of the host."""
+    old = row(home=service.home)
+    service.state.add_launch(replace(old, host="before", state="running"))
+    Keeper(service, Tally()).look()
+    assert kept(service, old.launch_id).code == "supervisor-gone"
+
+
+def test_nothing_ends_the_looking(
+    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A database that is away is told once for each time, a fault of ours always; it goes on."""
+    looks = iter([StoreError("away"), StoreError("away"), None, StoreError("away"), KeyError("x")])
+    ended, seen = threading.Event(), list[object]()
+
+    def look(_: Keeper) -> None:
+        error = next(looks, None)
+        seen.append(error)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(Keeper, "look", look)
+    monkeypatch.setattr(launch_keeper, "LOOK_S", 0.001)
+    keeper = Keeper(service, Tally())
+    thread = threading.Thread(target=keeper.run, args=(ended,))
+    with caplog.at_level(logging.ERROR):
+        thread.start()
+        assert wait_until(lambda: len(seen) > 10, 20)
+        ended.set()
+        thread.join(20)
+    assert not thread.is_alive()
+    said = [one.getMessage() for one in caplog.records]
+    assert len([text for text in said if "launches go on" in text]) == 2
+    assert len([text for text in said if "a look at the launches failed" in text]) == 1

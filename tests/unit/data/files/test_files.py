@@ -1,0 +1,413 @@
+"""Points as files to take away and to bring in."""
+
+import csv
+import dataclasses
+import errno
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from store_points import (
+    any_observation,
+    any_pair_point,
+    any_point,
+    observation,
+    pair_point,
+    point,
+)
+
+from advisor.core.observations import OBSERVATION_COLUMNS, Observation, Record
+from advisor.core.records import PAIR_COLUMNS, SCHEMA_VERSION, SOLO_COLUMNS, PairPoint, SoloPoint
+from advisor.errors import InputError, StoreError
+from advisor.formats.rows import to_row
+from advisor_data import open_store
+from advisor_data.files import bundled, schema_page
+from advisor_data.files.bundled import (
+    bundled_pair_points,
+    bundled_reference_points,
+    bundled_solo_points,
+)
+from advisor_data.files.files import read_points, write_points
+from advisor_data.files.parquet import KIND_KEY, VERSION_KEY
+
+SUFFIXES = (".parquet", ".csv", ".jsonl")
+HEADER = "job,gpu_model,gpu_uuid,share_percent,rate,window_s,started_at,run"
+PAIR_HEADER = (
+    "job_a,job_b,gpu_model,gpu_uuid,share_a_percent,share_b_percent,rate_a,window_s,started_at,run"
+)
+PAIR_ROW = "gemm,sort,H200,GPU-1,30,70,12.5,5,2026-01-31T12:00:00Z,r1"
+ROW = "gemm,H200,GPU-1,50,12.5,5,2026-01-31T12:00:00Z,r1"
+
+arrow: Any = importlib.import_module("pyarrow")
+parquet: Any = importlib.import_module("pyarrow.parquet")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(points=st.lists(any_point, max_size=3, unique_by=lambda p: p.point_id))
+def test_any_points_survive_a_file(tmp_path: Path, suffix: str, points: list[SoloPoint]) -> None:
+    """What is written is read back, in its order, with every column."""
+    path = tmp_path / f"points{suffix}"
+    write_points(path, points)
+    assert read_points(path) == points
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    points=st.lists(any_pair_point, max_size=3, unique_by=lambda p: p.point_id)
+    | st.lists(any_observation, max_size=3, unique_by=lambda p: p.point_id)
+)
+def test_any_pairs_survive_a_file(
+    tmp_path: Path, suffix: str, points: list[PairPoint] | list[Observation]
+) -> None:
+    """The kind is found by the columns; missing rates, flags and errors come back as they were."""
+    path = tmp_path / f"points{suffix}"
+    write_points(path, points)
+    assert read_points(path) == points
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_two_kinds_do_not_go_into_one_file(tmp_path: Path, suffix: str) -> None:
+    """The message says to write a file for each kind, and nothing is written."""
+    with pytest.raises(InputError, match="write a file for each kind"):
+        write_points(tmp_path / f"p{suffix}", [point(), pair_point()])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_without_points_is_read(tmp_path: Path, suffix: str) -> None:
+    """An export that found nothing can be brought in."""
+    write_points(tmp_path / f"p{suffix}", [])
+    assert read_points(tmp_path / f"p{suffix}") == []
+
+
+def test_json_lines_of_all_kinds_are_read(tmp_path: Path) -> None:
+    """Files of a node that were glued together are brought in as one."""
+    records = [pair_point(1), point(1), observation(1)]
+    rows = [to_row(record) for record in records]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read_points(tmp_path / "p.jsonl") == records
+
+
+@pytest.mark.parametrize(
+    ("measured", "kind", "columns"),
+    [
+        (point(), b"solo", SOLO_COLUMNS),
+        (pair_point(), b"pair", PAIR_COLUMNS),
+        (observation(), b"observation", OBSERVATION_COLUMNS),
+    ],
+    ids=["solo", "pair", "observation"],
+)
+def test_parquet_says_its_units_kind_and_version(
+    tmp_path: Path, measured: Record, kind: bytes, columns: tuple[str, ...]
+) -> None:
+    """Somebody who opens the file elsewhere finds unit, meaning, kind and schema version in it."""
+    write_points(tmp_path / "p.parquet", [measured])
+    schema = parquet.read_schema(tmp_path / "p.parquet")
+    assert schema.metadata[VERSION_KEY] == str(SCHEMA_VERSION).encode()
+    assert schema.metadata[KIND_KEY] == kind
+    assert schema.field("power_w").metadata[b"unit"] == b"W"
+    assert schema.field("power_w").metadata[b"meaning"]
+    assert tuple(schema.names) == columns
+
+
+def test_parquet_of_the_first_version_is_read(tmp_path: Path) -> None:
+    """It holds solo points, their columns in another order, and says no kind."""
+    table = arrow.Table.from_pylist([to_row(point())]).replace_schema_metadata({VERSION_KEY: "1"})
+    table = table.select(sorted(table.column_names))
+    parquet.write_table(table, tmp_path / "p.parquet")
+    assert read_points(tmp_path / "p.parquet") == [point()]
+
+
+@pytest.mark.parametrize("version", [str(SCHEMA_VERSION + 1), "next"])
+def test_parquet_of_a_newer_version_is_refused(tmp_path: Path, version: str) -> None:
+    """The message names the file and says to upgrade."""
+    table = arrow.Table.from_pylist([to_row(point())]).replace_schema_metadata(
+        {VERSION_KEY: version}
+    )
+    parquet.write_table(table, tmp_path / "p.parquet")
+    with pytest.raises(InputError, match=rf"p\.parquet: has version {version} .*upgrade advisor"):
+        read_points(tmp_path / "p.parquet")
+
+
+def test_parquet_made_by_pandas_is_read(tmp_path: Path) -> None:
+    """Points measured elsewhere need no metadata; NaN and missing columns are no readings."""
+    pandas: Any = importlib.import_module("pandas")
+    rows = [to_row(point(1, power_w=300.0, throttled=True)), to_row(point(2))]
+    frame = pandas.DataFrame(rows).drop(columns=["flags", "host"])
+    frame.to_parquet(tmp_path / "p.parquet")
+    assert read_points(tmp_path / "p.parquet") == [
+        point(1, power_w=300.0, throttled=True),
+        point(2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "no header"),
+        (f"{HEADER}\n{ROW}\n{ROW.replace('12.5', 'fast')}\n", "line 3: rate is 'fast'"),
+        (f"{HEADER}\n\n{ROW.replace(',50,', ',,')}\n", "line 3: missing .* share_percent"),
+        (f"{HEADER},watts\n{ROW},3\n", "line 2: unknown column watts"),
+        (f"{HEADER},job\n{ROW},x\n", "column job stands twice"),
+        (f"{HEADER}\n{ROW},3\n", "line 2 has 9 values for 8 columns"),
+        (f"{HEADER}\n{ROW[:20]}\n", "line 2 has 5 values for 8 columns"),
+        (f'{HEADER}\n{ROW}"\n"', "line 3"),
+        (f"{HEADER}\n{ROW}\n{ROW.replace('12.5', '13')}\n", "line 3: the same .* as line 2"),
+        (f"{PAIR_HEADER}\n{PAIR_ROW.replace('30', '130')}\n", "line 2: share_a_percent is 130"),
+        (f"{PAIR_HEADER},job\n{PAIR_ROW},x\n", "line 2: unknown column job"),
+        (
+            f"{PAIR_HEADER}\n{PAIR_ROW}\n{PAIR_ROW.replace('12.5', '13')}\n",
+            "line 3: the same .*share_b_percent",
+        ),
+    ],
+)
+def test_a_bad_csv_is_refused_with_its_place(tmp_path: Path, text: str, complaint: str) -> None:
+    """The message names file, line and column."""
+    path = tmp_path / "p.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=rf"p\.csv: {complaint}"):
+        read_points(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("p.csv", b"job\xff\n", "not UTF-8"),
+        ("p.jsonl", b"{}\n", "line 1: missing column"),
+        ("p.jsonl", b"\n[1]\n", "line 2: no JSON object"),
+        ("p.jsonl", b"rate\n", "line 1: no JSON"),
+        ("p.parquet", b"PAR1", "not a Parquet file"),
+        ("p.parquet", None, "cannot be read"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused(
+    tmp_path: Path, name: str, content: bytes | None, complaint: str
+) -> None:
+    """Whatever the bytes are, the answer is an InputError that names the file."""
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=f"{name}: {complaint}"):
+        read_points(tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_a_file_that_never_ends_is_refused(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A FIFO would hold the import for ever, a sparse file take all memory."""
+    monkeypatch.setattr("advisor_data.files.files.MOST_BYTES", 1000)
+    fifo, sparse = tmp_path / f"fifo{suffix}", tmp_path / f"sparse{suffix}"
+    os.mkfifo(fifo)
+    with sparse.open("wb") as file:
+        file.truncate(1 << 40)
+    for path, complaint in ((fifo, "no regular file"), (sparse, "larger than 1000 bytes")):
+        with pytest.raises(InputError, match=f"cannot be read. it is {complaint}"):
+            read_points(path)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_a_file_of_too_many_rows_is_refused(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its name, before all of them are in memory."""
+    write_points(tmp_path / f"p{suffix}", [point(n) for n in range(5)])
+    monkeypatch.setattr("advisor_data.files.files.MOST_ROWS", 4)
+    with pytest.raises(InputError, match=rf"p\{suffix}: has more than 4 rows.*smaller files"):
+        read_points(tmp_path / f"p{suffix}")
+
+
+def test_a_small_file_with_many_rows_costs_little(tmp_path: Path) -> None:
+    """440 KB of Parquet may stand for 60 million rows; they are never all there at once."""
+    texts = {name: text for name, text in to_row(point(0)).items() if isinstance(text, str)}
+    many = {name: arrow.repeat(arrow.scalar(text), 3_000_000) for name, text in texts.items()}
+    parquet.write_table(arrow.table(many), tmp_path / "p.parquet", compression="zstd")
+    assert (tmp_path / "p.parquet").stat().st_size < 1 << 20
+    script = (
+        "import resource, sys; from pathlib import Path; from advisor.errors import InputError\n"
+        "from advisor_data.files.files import read_points\n"
+        "try: read_points(Path(sys.argv[1]))\n"
+        "except InputError as error: print(error)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "p.parquet"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    said, most_kib = done.stdout.splitlines()
+    assert "row 1: missing column" in said
+    assert int(most_kib) < 800 << 10
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"job":' * 100_000, "[" * 100_000 + "\n"])
+def test_json_that_is_too_deep_is_refused(tmp_path: Path, text: str) -> None:
+    """A line end shows that it is whole; without one it is a torn end, which is left out."""
+    (tmp_path / "p.jsonl").write_text(text)
+    if text.endswith("\n"):
+        with pytest.raises(InputError, match=r"p\.jsonl: line 1: no JSON"):
+            read_points(tmp_path / "p.jsonl")
+    else:
+        assert read_points(tmp_path / "p.jsonl") == []
+
+
+@pytest.mark.parametrize("unit", ["=HYPERLINK(1)", "+1", "-1", "@SUM(1)", "'", "'=1", "''x"])
+def test_no_cell_of_a_csv_is_run(tmp_path: Path, unit: str) -> None:
+    """Spreadsheets take such text as a formula; it is written as text, and read as it was."""
+    write_points(tmp_path / "p.csv", [point(0, rate_unit=unit, run=unit)])
+    header, values = csv.reader((tmp_path / "p.csv").read_text().splitlines())
+    cells = dict(zip(header, values, strict=True))
+    assert cells["rate_unit"] == cells["run"] == "'" + unit
+    (read,) = read_points(tmp_path / "p.csv")
+    assert isinstance(read, SoloPoint)
+    assert (read.rate_unit, read.run) == (unit, unit)
+
+
+def test_numbers_of_a_csv_stay_numbers(tmp_path: Path) -> None:
+    """A saving below 0 begins with a minus sign, and an apostrophe that people write stays."""
+    write_points(tmp_path / "p.csv", [observation(0, energy_saved=-0.25)])
+    assert ",-0.25," in (tmp_path / "p.csv").read_text()
+    (tmp_path / "p.csv").write_text(f"{HEADER}\n'{ROW}\n")
+    (read,) = read_points(tmp_path / "p.csv")
+    assert isinstance(read, SoloPoint)
+    assert read.job == "'gemm"
+
+
+def test_a_bad_parquet_row_is_named(tmp_path: Path) -> None:
+    """Rows count from 1, as there are no lines."""
+    rows = [{**to_row(point(n)), "power_w": -n} for n in range(3)]
+    parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / "p.parquet")
+    with pytest.raises(InputError, match=r"p\.parquet: row 2: power_w is -1"):
+        read_points(tmp_path / "p.parquet")
+
+
+def test_the_same_row_twice_is_one_point(tmp_path: Path) -> None:
+    """A file glued from two exports is read."""
+    (tmp_path / "p.csv").write_text(f"{HEADER}\n{ROW}\n{ROW}\n")
+    assert len(read_points(tmp_path / "p.csv")) == 1
+
+
+def test_csv_from_a_spreadsheet_is_read(tmp_path: Path) -> None:
+    """A byte order mark, Windows line ends, quotes and another order of columns do no harm."""
+    columns = ",".join(reversed(HEADER.split(",")))
+    values = ",".join(f'"{value}"' for value in reversed(ROW.split(",")))
+    (tmp_path / "p.csv").write_bytes(f"\ufeff{columns}\r\n{values}\r\n".encode())
+    (read,) = read_points(tmp_path / "p.csv")
+    assert isinstance(read, SoloPoint)
+    assert read.rate == 12.5
+
+
+def test_files_of_a_crashed_node_can_be_brought_in(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file of the file store is an import file, also with a torn last line."""
+    open_store(f"files:{tmp_path}", tmp_path).add([point(1), point(2)])
+    path = tmp_path / "solo-r1.jsonl"
+    path.write_bytes(path.read_bytes()[:-9])
+    assert read_points(path) == [point(1)]
+    assert "cut off" in caplog.text
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_full_disk_leaves_the_old_file(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An export that fails changes nothing and leaves no draft behind."""
+    path = tmp_path / f"p{suffix}"
+    write_points(path, [point(1)])
+
+    def fsync(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(StoreError, match="No space left"):
+        write_points(path, [point(2)])
+    assert read_points(path) == [point(1)]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_is_not_there_is_a_store_error(tmp_path: Path) -> None:
+    """The message names the file that was asked for."""
+    with pytest.raises(StoreError, match=r"nowhere/p\.csv cannot be written"):
+        write_points(tmp_path / "nowhere" / "p.csv", [point()])
+
+
+def test_another_suffix_is_refused(tmp_path: Path) -> None:
+    """The message lists those that are known."""
+    with pytest.raises(InputError, match=r"\.parquet, \.csv, \.jsonl"):
+        write_points(tmp_path / "p.xlsx", [point()])
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CSV works there, Parquet names the pip command."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    write_points(tmp_path / "p.csv", [point()])
+    assert read_points(tmp_path / "p.csv") == [point()]
+    with pytest.raises(InputError, match=r"pip install 'sm-advisor\[data\]'"):
+        write_points(tmp_path / "p.parquet", [point()])
+
+
+def test_bundled_points_are_read_from_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file in the package is what the function gives; without it the error names it."""
+
+    def package_files(package: str) -> Path:
+        return tmp_path / package
+
+    monkeypatch.setattr(bundled.resources, "files", package_files)
+    with pytest.raises(StoreError, match=r"bundled/solo\.parquet"):
+        bundled_solo_points()
+    with pytest.raises(StoreError, match=r"bundled/pairs\.parquet .*the measured pairs"):
+        bundled_pair_points()
+    with pytest.raises(StoreError, match=r"bundled/references\.parquet"):
+        bundled_reference_points()
+    (tmp_path / "advisor_data" / "bundled").mkdir(parents=True)
+    write_points(tmp_path / "advisor_data" / "bundled" / "solo.parquet", [point()])
+    assert bundled_solo_points() == [point()]
+    alone = dataclasses.replace(point(), run="campaign")
+    write_points(tmp_path / "advisor_data" / "bundled" / "references.parquet", [alone])
+    assert bundled_reference_points() == [alone]
+    write_points(tmp_path / "advisor_data" / "bundled" / "pairs.parquet", [pair_point()])
+    assert bundled_pair_points() == [pair_point()]
+
+
+def test_the_schema_page_is_up_to_date() -> None:
+    """docs/schema.md says what the records say."""
+    stored = Path(__file__).parents[4] / "docs" / "schema.md"
+    remedy = "run: python -m advisor_data.files.schema_page > docs/schema.md"
+    assert stored.read_text() == schema_page.page(), remedy
+
+
+def test_the_examples_of_the_schema_page_can_be_brought_in(tmp_path: Path) -> None:
+    """Somebody who copies an example gets its points, and None where it has no value."""
+    (tmp_path / "p.csv").write_text(schema_page.SOLO_CSV)
+    assert [point.power_w for point in read_points(tmp_path / "p.csv")] == [250, 400, 550]
+    (tmp_path / "pairs.csv").write_text(schema_page.PAIRS_CSV)
+    good, failed = read_points(tmp_path / "pairs.csv")
+    assert isinstance(good, PairPoint)
+    assert isinstance(failed, PairPoint)
+    assert (good.rate_a, good.flags, good.error) == (200, (), None)
+    assert (failed.rate_a, failed.flags, failed.error) == (None, ("failed",), "gemm: no memory")
+
+
+def test_the_schema_page_has_every_column_of_each_kind() -> None:
+    """Columns of both kinds of points stand there once, but `mode`; observations stand apart."""
+    rows = re.findall(r"^\| `(\w+)` \|", schema_page.page(), flags=re.MULTILINE)
+    columns = Counter([*{*SOLO_COLUMNS, *PAIR_COLUMNS}, "mode", *OBSERVATION_COLUMNS])
+    assert Counter(rows) == columns

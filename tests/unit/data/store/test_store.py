@@ -1,0 +1,331 @@
+"""What every store promises."""
+
+import itertools
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from store_points import (
+    any_observation,
+    any_pair_point,
+    any_point,
+    observation,
+    pair_point,
+    point,
+)
+
+from advisor.core.observations import Observation
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.errors import InputError
+from advisor_data import Store, open_store
+
+_fresh = itertools.count()
+
+KINDS = ("files:{}/points", "sqlite:///{}/points.db")
+
+
+@pytest.fixture(params=KINDS, ids=["files", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a fresh store of each kind."""
+    return request.param.format(tmp_path)
+
+
+@pytest.fixture
+def store(url: str, tmp_path: Path) -> Iterator[Store]:
+    with open_store(url, tmp_path) as opened:
+        yield opened
+
+
+def test_a_point_is_added_once(store: Store) -> None:
+    """Adding again changes nothing, and the answer says how many were new."""
+    assert store.add([point(1), point(2), point(2)]) == 2
+    assert store.add([point(1, rate=7.0), point(3)]) == 1
+    assert store.solo_points() == [point(1), point(2), point(3)]
+
+
+def test_nothing_added_is_nothing(store: Store) -> None:
+    """An empty batch is no error, and an empty store has no points."""
+    assert store.add([]) == 0
+    assert store.solo_points() == []
+    assert store.pair_points() == []
+
+
+def test_both_kinds_are_added_together_and_kept_apart(store: Store) -> None:
+    """One call takes points of any kind and run; each kind is found by its own question."""
+    second_run = pair_point(2, run="r2")
+    mixed = [pair_point(1), point(1), second_run, point(2), pair_point(1)]
+    assert store.add(mixed) == 4
+    assert store.add([point(3), pair_point(1)]) == 1
+    assert store.solo_points() == [point(1), point(2), point(3)]
+    assert store.pair_points() == [pair_point(1), second_run]
+
+
+@settings(
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(measured=any_point)
+def test_any_point_comes_back_as_it_was(store: Store, measured: SoloPoint) -> None:
+    """Every column survives, whatever its value."""
+    measured = replace(measured, run=f"{measured.run} {next(_fresh)}")
+    store.add([measured])
+    assert store.solo_points(run=measured.run) == [measured]
+
+
+@settings(
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(measured=any_pair_point)
+def test_any_pair_point_comes_back_as_it_was(store: Store, measured: PairPoint) -> None:
+    """Every column of a pair survives: missing rates, flags, the text of an error."""
+    measured = replace(measured, run=f"{measured.run} {next(_fresh)}")
+    store.add([measured])
+    assert store.pair_points(pair=measured.pair, run=measured.run) == [measured]
+
+
+@settings(
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(seen=any_observation)
+def test_any_observation_comes_back_as_it_was(store: Store, seen: Observation) -> None:
+    """Every column of what a launched pair did survives, missing predictions among them."""
+    seen = replace(seen, launch_id=f"{seen.launch_id} {next(_fresh)}")
+    assert store.add([seen]) == 1
+    assert store.add([seen]) == 0
+    assert seen in store.observations(pair=seen.pair)
+
+
+def test_observations_are_found_by_jobs_and_model(store: Store) -> None:
+    """In the order of time, the jobs named in either order; points are not among them."""
+    seen = [
+        observation(1),
+        observation(2, job_b="triad"),
+        observation(3, gpu_model="A100", started_at="2026-03-01T00:00:00Z"),
+    ]
+    assert store.add([point(1), seen[2], pair_point(1), *seen]) == 5
+    assert store.observations() == seen
+    assert store.observations(pair=("triad", "gemm")) == [seen[1]]
+    assert store.observations(gpu_model="A100") == [seen[2]]
+    assert (store.solo_points(), store.pair_points()) == ([point(1)], [pair_point(1)])
+
+
+def test_a_profile_is_replaced_as_a_whole(store: Store) -> None:
+    """Old points of all runs go, the same measurement takes its new values, others stay."""
+    others = [point(8, job="sort"), pair_point(1), observation(1)]
+    store.add([point(1), point(2, run="r2"), point(3), *others])
+    new = [point(1, rate=7.0), point(4, run="r3")]
+    assert store.replace_profile("gemm", None, [*new, new[0]]) == 2
+    assert store.solo_points(job="gemm") == new
+    assert [*store.solo_points(job="sort"), *store.pair_points(), *store.observations()] == others
+    assert store.add([point(1), point(2)]) == 1
+
+
+def test_a_profile_is_replaced_on_one_gpu_model(store: Store) -> None:
+    """What was measured on other models stays."""
+    store.add([point(1), point(2, gpu_model="A100")])
+    assert store.replace_profile("gemm", "A100", [point(3, gpu_model="A100")]) == 1
+    assert store.solo_points() == [point(1), point(3, gpu_model="A100")]
+
+
+@pytest.mark.parametrize(
+    ("points", "complaint"),
+    [
+        ([], "without points"),
+        ([point(1, job="sort")], "a point of sort"),
+        ([point(1, gpu_model="A100")], "on A100 is no part"),
+        ([point(1), point(2, rate=-1.0)], "rate is -1"),
+    ],
+)
+def test_a_profile_that_is_none_replaces_nothing(
+    store: Store, points: list[SoloPoint], complaint: str
+) -> None:
+    """A mistake in the new points costs no old one."""
+    store.add([point(5)])
+    with pytest.raises(InputError, match=complaint):
+        store.replace_profile("gemm", "NVIDIA H200", points)
+    assert store.solo_points() == [point(5)]
+
+
+def test_a_profile_is_deleted(store: Store) -> None:
+    """Of one model or of all; what was deleted can be added again."""
+    store.add([point(1), point(2, gpu_model="A100"), point(3, run="r2"), point(4, job="sort")])
+    assert store.delete_profile("gemm", "A100") == 1
+    assert store.delete_profile("gemm", "A100") == 0
+    assert store.solo_points() == [point(1), point(3, run="r2"), point(4, job="sort")]
+    assert store.delete_profile("gemm") == 2
+    assert store.delete_profile("nobody") == 0
+    assert store.solo_points() == [point(4, job="sort")]
+    assert store.add([point(1)]) == 1
+
+
+def test_points_of_any_kind_are_deleted(store: Store) -> None:
+    """Those and no others; what is not there does not count."""
+    store.add([point(1), point(2, run="r2"), pair_point(1), pair_point(2, run="r2"), observation()])
+    assert store.delete([point(1), pair_point(2, run="r2"), point(9)]) == 2
+    assert store.solo_points() == [point(2, run="r2")]
+    assert store.pair_points() == [pair_point(1)]
+    assert store.delete([observation()]) == 1
+    assert store.observations() == []
+    assert store.delete([]) == 0
+
+
+def test_points_are_found_by_job_model_and_run(store: Store) -> None:
+    """Each filter holds, alone and with the others."""
+    points = [point(1), point(2, job="sort"), point(3, gpu_model="A100"), point(4, run="r2")]
+    store.add(points)
+    assert store.solo_points(job="sort") == [points[1]]
+    assert store.solo_points(gpu_model="A100") == [points[2]]
+    assert store.solo_points(run="r2") == [points[3]]
+    assert store.solo_points(job="gemm", gpu_model="NVIDIA H200", run="r1") == [points[0]]
+    assert store.solo_points(run="none") == []
+
+
+def test_pairs_are_found_by_jobs_model_and_run(store: Store) -> None:
+    """The jobs may be named in either order; a job beside itself is a pair of its own."""
+    points = [
+        pair_point(1),
+        pair_point(2, job_b="triad"),
+        pair_point(3, job_b="gemm"),
+        pair_point(4, gpu_model="A100"),
+        pair_point(5, run="r2"),
+    ]
+    store.add(points)
+    assert store.pair_points(pair=("gemm", "triad")) == [points[1]]
+    assert store.pair_points(pair=("triad", "gemm")) == [points[1]]
+    assert store.pair_points(pair=("gemm", "gemm")) == [points[2]]
+    assert store.pair_points(gpu_model="A100") == [points[3]]
+    assert store.pair_points(run="r2") == [points[4]]
+    found = store.pair_points(pair=("sort", "gemm"), gpu_model="NVIDIA H200", run="r1")
+    assert found == [points[0]]
+    assert store.pair_points(pair=("sort", "triad")) == []
+
+
+def test_pairs_come_in_the_order_of_time(store: Store) -> None:
+    """Whatever the order in which they were added."""
+    store.add([pair_point(3), pair_point(1, run="r2"), pair_point(2)])
+    assert [p.rate_a for p in store.pair_points()] == [101.0, 102.0, 103.0]
+
+
+def test_points_come_in_the_order_of_time(store: Store) -> None:
+    """The moment counts, not how it is written."""
+    starts = ["2026-01-31T09:00:00Z", "2026-01-31T09:00:00.5+00:00", "2026-01-31T10:00:00+00:00"]
+    points = [point(run=f"r{9 - n}", started_at=start) for n, start in enumerate(starts)]
+    store.add(reversed(points))
+    assert store.solo_points() == points
+
+
+def test_a_point_that_could_not_be_read_back_is_refused(store: Store) -> None:
+    """The batch with the bad point leaves the store as it was."""
+    store.add([point(1)])
+    with pytest.raises(InputError, match="rate"):
+        store.add([point(2), point(3, rate=-1.0)])
+    with pytest.raises(InputError, match="share_a_percent"):
+        store.add([point(2), pair_point(2, share_a_percent=130.0)])
+    assert store.solo_points() == [point(1)]
+    assert store.pair_points() == []
+
+
+def test_points_outlive_the_store(store: Store, url: str, tmp_path: Path) -> None:
+    """What was added is there when the store is opened again."""
+    store.add([point(1), pair_point(1)])
+    store.close()
+    with open_store(url, tmp_path) as again:
+        assert again.solo_points() == [point(1)]
+        assert again.pair_points() == [pair_point(1)]
+        assert again.add([point(1), pair_point(1)]) == 0
+
+
+WRITER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from store_points import point
+from advisor_data import open_store
+with open_store(sys.argv[2], Path(sys.argv[3])) as store:
+    for number in range(int(sys.argv[4])):
+        print(number, store.add([point(number)]), flush=True)
+"""
+
+REPLACER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from store_points import point
+from advisor_data import open_store
+with open_store(sys.argv[2], Path(sys.argv[3])) as store:
+    for number in range(int(sys.argv[4])):
+        store.replace_profile("gemm", None, [point(number), point(number, run="r2")])
+        print(number, flush=True)
+"""
+
+
+def writer(url: str, home: Path, count: int, program: str = WRITER) -> "subprocess.Popen[str]":
+    """A process that adds `count` points one by one and prints each when it was added."""
+    here = Path(__file__).parents[3] / "fakes"
+    command = [sys.executable, "-c", program, str(here), url, str(home), str(count)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def rest_of(process: "subprocess.Popen[str]") -> str:
+    """What a process wrote behind the lines that were read; `communicate` forgets read-ahead."""
+    assert process.stdout is not None
+    with process:
+        return process.stdout.read()
+
+
+def test_two_processes_write_at_once(url: str, tmp_path: Path) -> None:
+    """Points of writers that start together on a store not yet there are each kept once."""
+    both = [writer(url, tmp_path, 60) for _ in range(2)]
+    printed = [process.communicate(timeout=50)[0].splitlines() for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert sum(int(line.split()[1]) for lines in printed for line in lines) == 60
+    with open_store(url, tmp_path) as store:
+        assert store.solo_points() == [point(number) for number in range(60)]
+
+
+def test_kill_9_loses_nothing_that_was_added(url: str, tmp_path: Path) -> None:
+    """Each point whose `add` returned is there after the writer was killed."""
+    process = writer(url, tmp_path, 80_000)
+    assert process.stdout is not None
+    for _ in range(20):
+        process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    rest = rest_of(process).splitlines()
+    whole = [line for line in rest if len(line.split()) == 2]
+    with open_store(url, tmp_path) as store:
+        assert len(store.solo_points()) >= 20 + len(whole)
+        assert store.add([point(0), point(80_000)]) == 1
+
+
+def test_writers_and_replacers_at_once(url: str, tmp_path: Path) -> None:
+    """A point that is added while its file or table is rewritten is not lost."""
+    with open_store(url, tmp_path) as store:
+        process = writer(url, tmp_path, 60, REPLACER)
+        kept = [point(number, job="sort") for number in range(100)]
+        assert [store.add([one]) for one in kept] == [1] * 100
+        process.communicate(timeout=50)
+        assert process.returncode == 0
+        assert store.solo_points(job="sort") == kept
+        assert store.solo_points(job="gemm") == [
+            *sorted([point(59), point(59, run="r2")], key=lambda p: p.point_id)
+        ]
+
+
+def test_kill_9_of_a_replacement_keeps_one_profile_at_least(url: str, tmp_path: Path) -> None:
+    """A killed replacement leaves the old points, the new ones or both, and files that open."""
+    process = writer(url, tmp_path, 80_000, REPLACER)
+    assert process.stdout is not None
+    for _ in range(20):
+        process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    rest = rest_of(process).split()
+    done = int(rest[-1]) if rest else 19
+    with open_store(url, tmp_path) as store:
+        starts = {p.started_at for p in store.solo_points()}
+        assert starts & {point(done).started_at, point(done + 1).started_at}
+        assert store.replace_profile("gemm", None, [point(0)]) == 1
+        assert store.solo_points() == [point(0)]

@@ -1,0 +1,123 @@
+"""Which store is opened, and what opening costs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from store_points import point
+
+from advisor.errors import InputError, StoreError
+from advisor_data import migrate, open_store
+
+
+def test_the_default_is_a_database_in_the_home_folder(tmp_path: Path) -> None:
+    """Without an address the points are in advisor.db, in a folder made for it."""
+    home = tmp_path / "new" / "home"
+    with open_store(None, home) as store:
+        store.add([point()])
+    assert (home / "advisor.db").is_file()
+
+
+def test_a_node_without_sqlalchemy_writes_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same call keeps points where SQLAlchemy is not installed."""
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    with open_store(None, tmp_path) as store:
+        assert store.add([point()]) == 1
+    assert (tmp_path / "points" / "solo-r1.jsonl").is_file()
+
+
+def test_points_stay_visible_when_sqlalchemy_comes_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home folder that began with files goes on with files."""
+    with monkeypatch.context() as bare:
+        bare.setitem(sys.modules, "sqlalchemy", None)
+        open_store(None, tmp_path).add([point()])
+    with open_store(None, tmp_path) as store:
+        assert store.solo_points() == [point()]
+
+
+def test_an_address_of_files_names_the_folder(tmp_path: Path) -> None:
+    """`files:DIR` needs no home."""
+    open_store(f"files:{tmp_path}/here", tmp_path / "home").add([point()])
+    assert (tmp_path / "here" / "solo-r1.jsonl").is_file()
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_database_without_sqlalchemy_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message has the pip command."""
+    monkeypatch.setitem(sys.modules, "alembic", None)
+    with pytest.raises(InputError, match=r"pip install 'sm-advisor\[data\]'"):
+        open_store(f"sqlite:///{tmp_path}/x.db", tmp_path)
+
+
+@pytest.mark.parametrize("url", ["here.db", "postgresql://u:secret@host:port/x", "://secret"])
+def test_what_is_no_address_is_refused_without_its_password(url: str, tmp_path: Path) -> None:
+    """The message shows how to write an address and keeps secrets."""
+    with pytest.raises(InputError, match="sqlite:///FILE") as caught:
+        open_store(url, tmp_path)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["mysql://u:secret@host/x", "postgresql+asyncpg://u:secret@h/x"])
+def test_another_database_is_refused(url: str, tmp_path: Path) -> None:
+    """Points are kept in SQLite or PostgreSQL only."""
+    with pytest.raises(InputError, match=r"mysql|asyncpg") as caught:
+        open_store(url, tmp_path)
+    assert "secret" not in str(caught.value)
+
+
+def test_postgresql_without_its_driver_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message has the pip command."""
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(InputError, match=r"pip install 'sm-advisor\[postgres\]'"):
+        open_store("postgresql://u@127.0.0.1/x", tmp_path)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
+def test_a_server_that_is_not_there_is_a_store_error(scheme: str, tmp_path: Path) -> None:
+    """It names the server and not the password."""
+    with pytest.raises(StoreError, match="check that the server runs") as caught:
+        open_store(f"{scheme}://u:secret@127.0.0.1:1/x", tmp_path)
+    assert "127.0.0.1" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_home_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
+    """The message names the folder and the cause."""
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="Not a directory"):
+        open_store(None, tmp_path / "file" / "home")
+
+
+def test_files_need_no_migration(tmp_path: Path) -> None:
+    """`migrate` of a folder does nothing and makes nothing."""
+    migrate(f"files:{tmp_path}/points", Path())
+    assert not (tmp_path / "points").exists()
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    """A GPU node that only profiles does not pay for SQL and tables, not even when installed."""
+    script = (
+        "import sys, pathlib, advisor_data, advisor_data.files.files, advisor_data.files.bundled;"
+        "advisor_data.open_store('files:x', pathlib.Path()).close();"
+        "print(*{'sqlalchemy', 'alembic', 'pandas', 'pyarrow', 'psycopg'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == ""
+
+
+def test_migrating_a_folder_of_files_hides_no_point(tmp_path: Path) -> None:
+    """Where points live in files, a migration makes no empty database in front of them."""
+    (tmp_path / "points").mkdir()
+    migrate(None, tmp_path)
+    assert not (tmp_path / "advisor.db").exists()

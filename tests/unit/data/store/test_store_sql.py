@@ -1,0 +1,191 @@
+"""What only the SQLite store can do or suffer."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from old_schema import make_old
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import Engine
+from store_points import observation, pair_point, point
+
+from advisor.errors import StoreError
+from advisor_data import migrate, open_store
+from advisor_data.store.tables import VERSION_TABLE, metadata
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "points.db"
+
+
+@pytest.fixture
+def small_disk() -> Iterator[None]:
+    """SQLite finds its disk full at 128 pages."""
+
+    def limit(connection: Any, _record: object) -> None:
+        connection.execute("PRAGMA max_page_count=128")
+
+    event.listen(Engine, "connect", limit)
+    yield
+    event.remove(Engine, "connect", limit)
+
+
+def test_migrations_make_the_tables_of_the_code(file: Path) -> None:
+    """A column added to the record without a migration is found here."""
+    migrate(f"sqlite:///{file}", Path())
+    engine = create_engine(f"sqlite:///{file}")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+        assert compare_metadata(context, metadata) == []
+    engine.dispose()
+
+
+def test_migrating_twice_changes_nothing(file: Path) -> None:
+    """Points stay through a migration that has nothing to do."""
+    with open_store(f"sqlite:///{file}", file) as store:
+        store.add([point()])
+    migrate(f"sqlite:///{file}", Path())
+    with open_store(f"sqlite:///{file}", file) as store:
+        assert store.solo_points() == [point()]
+
+
+@pytest.mark.parametrize("revision", ["0001", "0002"])
+def test_an_old_database_is_raised_without_loss(file: Path, revision: str) -> None:
+    """Opening a file of an earlier version keeps its rows and takes all kinds from then on."""
+    make_old(f"sqlite:///{file}", 3, revision)
+    with open_store(f"sqlite:///{file}", file) as store:
+        stored = store.solo_points()
+        assert [(p.rate, p.power_w, p.throttled) for p in stored] == [
+            (0.5, 300.5, True),
+            (1.5, 300.5, True),
+            (2.5, 300.5, True),
+        ]
+        assert stored[0].flags == ("noisy-rate", "throttled")
+        assert store.pair_points() == []
+        assert store.add([point(40), pair_point(1)]) == 2
+        assert store.pair_points() == [pair_point(1)]
+        assert store.add([observation(1)]) == 1
+
+
+def test_a_migration_that_fails_leaves_the_old_database(file: Path) -> None:
+    """A table in the way stops the upgrade as a whole: rows and version stay as they were."""
+    make_old(f"sqlite:///{file}", points=3)
+    with closing(sqlite3.connect(file)) as other, other:
+        other.execute("CREATE TABLE pair_points (theirs TEXT)")
+    with pytest.raises(StoreError, match="already exists"):
+        open_store(f"sqlite:///{file}", file)
+    with closing(sqlite3.connect(file)) as other:
+        assert other.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchall() == [("0001",)]
+        assert other.execute("SELECT count(*) FROM solo_points").fetchone() == (3,)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "index"),
+    [({"pair": ("sort", "gemm")}, "job_a_job_b"), ({"run": "r1"}, "run")],
+    ids=["pair", "run"],
+)
+def test_pairs_are_found_by_an_index(file: Path, wanted: dict[str, Any], index: str) -> None:
+    """One pair or run among thousands of points is found without reading the others."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(_connection: object, _cursor: object, statement: str, values: Any, *_: object) -> None:
+        asked.append((statement, values))
+
+    with open_store(f"sqlite:///{file}", file) as store:
+        event.listen(Engine, "before_cursor_execute", note)
+        try:
+            store.pair_points(**wanted)
+        finally:
+            event.remove(Engine, "before_cursor_execute", note)
+    ((statement, values),) = asked
+    with closing(sqlite3.connect(file)) as other:
+        plan = other.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
+    assert [row[3].split(" (")[0] for row in plan] == [
+        f"SEARCH pair_points USING INDEX ix_pair_points_{index}"
+    ]
+
+
+def test_another_programs_tables_are_left_alone(file: Path) -> None:
+    """A file with its own Alembic version and tables gets ours beside them."""
+    with closing(sqlite3.connect(file)) as other, other:
+        other.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        other.execute("INSERT INTO alembic_version VALUES ('theirs')")
+    with open_store(f"sqlite:///{file}", file) as store:
+        assert store.add([point()]) == 1
+    with closing(sqlite3.connect(file)) as other:
+        assert other.execute("SELECT * FROM alembic_version").fetchall() == [("theirs",)]
+
+
+def test_a_newer_schema_is_refused(file: Path) -> None:
+    """An old advisor neither reads nor changes what a newer one has written."""
+    open_store(f"sqlite:///{file}", file).close()
+    with closing(sqlite3.connect(file)) as newer, newer:
+        newer.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    with pytest.raises(StoreError, match="upgrade advisor"):
+        open_store(f"sqlite:///{file}", file)
+    with pytest.raises(StoreError, match="upgrade advisor"):
+        migrate(f"sqlite:///{file}", Path())
+
+
+def test_readers_do_not_stop_writers(file: Path) -> None:
+    """The file is in write-ahead mode: a point is added while another program reads."""
+    with open_store(f"sqlite:///{file}?timeout=0.1", file) as store:
+        store.add([point(1)])
+        with closing(sqlite3.connect(file, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM solo_points").fetchone()
+            assert store.add([point(2)]) == 1
+
+
+def test_a_locked_file_is_a_store_error_and_works_later(file: Path) -> None:
+    """The message says that another process writes; afterwards the same store goes on."""
+    with open_store(f"sqlite:///{file}?timeout=0.1", file) as store:
+        with closing(sqlite3.connect(file, isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreError, match="another process is writing"):
+                store.add([point()])
+        assert store.add([point()]) == 1
+
+
+@pytest.mark.usefixtures("small_disk")
+def test_a_full_disk_keeps_what_was_stored(file: Path) -> None:
+    """The message says to free space; earlier points can be read, a batch is all or nothing."""
+    with open_store(f"sqlite:///{file}", file) as store:
+        store.add([point(1)])
+        with pytest.raises(StoreError, match="free space"):
+            store.add(point(number) for number in range(2, 3000))
+        assert store.solo_points() == [point(1)]
+        assert store.add([point(2)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "fix"),
+    [
+        ("sqlite:///{}/nowhere/points.db", "check that the folder is there"),
+        ("sqlite:///{}", "check that the folder is there"),
+        ("sqlite:///{}/text.db", "move the file away"),
+        ("sqlite:///file:{}/empty.db?mode=ro&uri=true", "writable"),
+    ],
+    ids=["no folder", "a folder", "no database", "read-only"],
+)
+def test_a_file_that_cannot_be_used_says_what_to_do(tmp_path: Path, url: str, fix: str) -> None:
+    """Each cause has its own advice."""
+    (tmp_path / "text.db").write_text("no database " * 100)
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(StoreError, match=fix):
+        open_store(url.format(tmp_path), tmp_path)
+
+
+def test_a_database_that_lost_its_table_is_a_store_error(file: Path) -> None:
+    """What another program did to the database does not end in a traceback."""
+    with open_store(f"sqlite:///{file}", file) as store:
+        with closing(sqlite3.connect(file)) as other:
+            other.execute("DROP TABLE solo_points")
+        with pytest.raises(StoreError, match="no such table"):
+            store.solo_points()

@@ -1,0 +1,109 @@
+"""The job files that ship with the project."""
+
+from pathlib import Path
+
+import pytest
+
+from advisor.core.job import Job
+from advisor.formats.job_file import list_jobs
+
+ROOT = Path(__file__).parents[3]
+JOBS = {job.name: job for job in list_jobs(ROOT / "jobs")}
+
+DEEP_LEARNING = {
+    *("albert-train", "bert-train", "vit-train", "resnet50-train", "mobilenet-train"),
+    *("bert-infer", "vit-infer", "whisper-infer", "wav2vec2-infer"),
+    *("resnet50-infer", "mobilenet-infer"),
+}
+KERNELS = {"walsh", "reduction", "transpose", "sorting", "gemm"}
+TODAY = {"llm-decode", "llm-prefill", "dit-step", "embedding", "matmul-fp32", "triad"}
+
+SERVERS = {name: job for name, job in JOBS.items() if job.offered_rate is not None}
+
+every_job = pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+
+
+def option(job: Job, name: str) -> str | None:
+    """What follows the option in the job's command."""
+    words = job.command
+    return words[words.index(name) + 1] if name in words else None
+
+
+def test_the_sixteen_of_the_paper_and_six_of_today_are_there() -> None:
+    """The suite holds the sixteen workloads of the paper and six that are common today."""
+    assert len(DEEP_LEARNING | KERNELS) == 16
+    assert set(JOBS) >= DEEP_LEARNING | KERNELS | TODAY
+
+
+@pytest.mark.parametrize("name", sorted(DEEP_LEARNING))
+def test_the_batch_of_the_paper_differs_in_the_batch_alone(name: str) -> None:
+    """Each deep-learning job has a twin with the paper's batch of two, otherwise the same."""
+    job, twin = JOBS[name], JOBS[f"{name}-b2"]
+    batch = option(job, "--batch")
+    assert batch is not None
+    assert int(batch) > 2
+    command = list(job.command)
+    command[command.index("--batch") + 1] = "2"
+    assert tuple(command) == twin.command
+    assert (job.progress, job.input) == (twin.progress, twin.input)
+
+
+@every_job
+def test_the_script_exists(job: Job) -> None:
+    """A job's command names a script of its working directory."""
+    assert job.workdir is not None
+    assert job.command[0] == "python3"
+    assert (job.workdir / job.command[1]).resolve().parent == ROOT / "profiling" / "workloads"
+    assert (job.workdir / job.command[1]).is_file()
+
+
+@every_job
+def test_the_input_is_random_and_described(job: Job) -> None:
+    """No job runs on zeros: power depends on the data, so each says what it is fed."""
+    assert job.input.source == "random"
+    assert job.input.dtype == (option(job, "--dtype") or job.input.dtype)
+    assert job.input.dtype is not None
+    assert job.input.sparsity == 0
+    assert job.input.note
+
+
+@every_job
+def test_ten_fit_on_one_card(job: Job) -> None:
+    """Ten processes of a job fit together on a card of 139 GiB, one per share."""
+    assert job.memory_mib is not None
+    assert 0 < job.memory_mib <= 12 * 1024
+
+
+@every_job
+def test_the_profiler_can_hold_it(job: Job) -> None:
+    """Every job counts into the file and waits at the gate, so that shares can be prepared."""
+    assert job.progress.kind == "counter"
+    assert job.progress.gate
+
+
+@pytest.mark.parametrize("job", SERVERS.values(), ids=SERVERS)
+def test_the_demand_of_a_server_is_that_of_its_command(job: Job) -> None:
+    """The points say what really arrived: job file and command name the same rate."""
+    rate = option(job, "--rate")
+    assert rate is not None
+    assert job.offered_rate == float(rate)
+    assert job.command[1] == "serving.py"
+
+
+def test_servers_are_there_at_several_loads() -> None:
+    """Three models are served; one of them at three loads, in their order."""
+    assert {name.split("-")[0] for name in SERVERS} == {"bert", "vit", "llm"}
+    loads = [SERVERS[f"bert-serve-{percent}"].offered_rate or 0 for percent in (10, 30, 60)]
+    assert loads == sorted(set(loads))
+
+
+def test_training_that_waits_differs_in_its_input_alone() -> None:
+    """What is lost by waiting can be told from the job that does not wait."""
+    command = JOBS["resnet50-train"].command
+    assert JOBS["resnet50-train-waiting"].command == (*command, "--input-ms", "48")
+
+
+def test_the_readme_lists_every_job() -> None:
+    """The table of jobs/README.md is complete; the -b2 twins are described once."""
+    table = (ROOT / "jobs" / "README.md").read_text(encoding="utf-8")
+    assert [name for name in JOBS if not name.endswith("-b2") and f"| {name} |" not in table] == []

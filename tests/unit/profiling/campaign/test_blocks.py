@@ -1,0 +1,404 @@
+"""Cutting a campaign into blocks: nothing lost, everything within the GPU, few starts."""
+
+import itertools
+import random
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from planned import job, jobs, windows
+
+from advisor.core.gpu import MEMORY_PART, Share
+from advisor.errors import InputError
+from advisor_profiling.campaign.blocks import Block, cut, estimate_s, remaining, shard
+from advisor_profiling.campaign.pairing import cliques
+from advisor_profiling.campaign.splits import NINE, TIME_SLICED, UNCAPPED
+from advisor_profiling.window.rules import WindowRules, rules_for
+from advisor_profiling.window.targets import Runner, Target, pair, solo
+
+CLIENTS = 48
+WINDOW_S = 6.5
+"""1.5 s of settling, 2 to 8 s of window, 0.6 s between two."""
+FULL = Share(100.0)
+
+members = st.lists(
+    st.builds(
+        job,
+        st.sampled_from("abcdef"),
+        gate=st.sampled_from([True, True, True, False]),
+        memory_mib=st.integers(100, 20_000) | st.none(),
+    ),
+    min_size=1,
+    max_size=5,
+    unique_by=lambda member: member.name,
+)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> list[Target]:
+    """Some of the windows of a few jobs, some of them repeated."""
+    every = windows(draw(members), draw(st.sampled_from([(*NINE, UNCAPPED), NINE[2:6]])))
+    chosen = draw(st.lists(st.sampled_from(every), min_size=1, max_size=80, unique=True))
+    again = draw(st.lists(st.sampled_from(chosen), max_size=5, unique=True))
+    return chosen + [replace(target, repeat=1) for target in again]
+
+
+gpus = st.tuples(st.integers(1, 60), st.integers(2_000, 200_000) | st.none())
+
+
+def needs_mib(runners: Sequence[Runner]) -> float:
+    """Memory of clients, as far as it is known."""
+    return sum(runner.job.memory_mib or 0 for runner in runners)
+
+
+def fit(runners: Sequence[Runner], max_clients: int, memory_mib: float | None) -> bool:
+    """All of them can stand ready at once."""
+    if not all(runner.job.progress.gate for runner in runners):
+        return False
+    if len(runners) > max_clients:
+        return False
+    if memory_mib is None:
+        return True
+    known = all(runner.job.memory_mib is not None for runner in runners)
+    return known and needs_mib(runners) <= MEMORY_PART * memory_mib
+
+
+def runners_of(targets: Sequence[Target]) -> list[Runner]:
+    """The clients of windows, each once."""
+    return list(dict.fromkeys(runner for target in targets for runner in target.runners))
+
+
+def length_s(blocks: Sequence[Block]) -> float:
+    """Seconds of blocks that do not follow each other."""
+    return sum(estimate_s([block], WindowRules()) for block in blocks)
+
+
+@given(plan=plans(), gpu=gpus, alone=st.booleans())
+def test_every_window_is_in_one_block(
+    plan: list[Target], gpu: tuple[int, int | None], alone: bool
+) -> None:
+    """Nothing is lost, nothing is measured twice, and a block has just the clients it needs."""
+    blocks = cut(plan, *gpu, "seed", alone=alone)
+    found = Counter(target for block in blocks for target in block.targets)
+    added = found.keys() - set(plan)
+    assert set(plan) <= found.keys()
+    assert set(found.values()) == {1}
+    assert all(len(target.runners) == 1 for target in added)
+    assert alone or not added
+    for block in blocks:
+        assert len(block.runners) == len(set(block.runners))
+        assert set(block.runners) == set(runners_of(block.targets))
+
+
+@given(plan=plans(), gpu=gpus)
+def test_blocks_fit_the_gpu(plan: list[Target], gpu: tuple[int, int | None]) -> None:
+    """Clients are within the client limit and the memory, or serve one window alone."""
+    for block in cut(plan, *gpu, "seed", alone=False):
+        assert len(block.targets) == 1 or fit(block.runners, *gpu)
+
+
+@given(plan=plans(), gpu=gpus)
+def test_windows_of_a_pair_stay_together(plan: list[Target], gpu: tuple[int, int | None]) -> None:
+    """A pair whose clients fit is in one block; another shares its blocks with no such pair."""
+    blocks = cut(plan, *gpu, "seed")
+    by_jobs: defaultdict[tuple[str, ...], list[Target]] = defaultdict(list)
+    for target in plan:
+        by_jobs[target.jobs].append(target)
+    parted = set[tuple[str, ...]]()
+    for names, targets in by_jobs.items():
+        holding = sum(names in block.pairs for block in blocks)
+        if fit(runners_of(targets), *gpu):
+            assert holding == 1
+        elif holding > 1:
+            parted.add(names)
+    assert all(len(block.pairs & parted) <= 1 for block in blocks)
+
+
+@given(plan=plans(), gpu=gpus, chance=st.randoms(use_true_random=False))
+def test_cut_does_not_depend_on_the_order(
+    plan: list[Target], gpu: tuple[int, int | None], chance: random.Random
+) -> None:
+    """The same windows and seed give the same blocks, however they were listed."""
+    mixed = [*plan, plan[0]]
+    chance.shuffle(mixed)
+    assert cut(mixed, *gpu, "seed") == cut(plan, *gpu, "seed")
+
+
+def test_cut_does_not_depend_on_the_process() -> None:
+    """Hosts that share a plan cut it alike, though each Python orders its sets in its own way."""
+    program = """
+from planned import jobs, windows
+from advisor_profiling.campaign.blocks import cut, shard
+from advisor_profiling.campaign.pairing import cliques, sample
+blocks = cut(windows(jobs("abcdefgh").values()), 48, 90_000, "seed")
+print([[str(target) for target in block.targets] for block in shard(blocks, 2, 3)])
+print(sample("abcdefgh", 20, "seed", {}), cliques("abcdefgh", {}, rounds=2))
+"""
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(answers) == 1
+    assert "beside" in answers.pop()
+
+
+@pytest.mark.parametrize("seed", ["", "a", "b"])
+def test_four_jobs_are_one_block(seed: str) -> None:
+    """All 84 windows of four jobs, with themselves as well, are measured with 48 clients."""
+    (block,) = cut(windows(jobs("abcd").values()), CLIENTS, 143_771, seed, alone=False)
+    assert len(block.runners) == CLIENTS
+    assert len(block.targets) == 84
+
+
+@pytest.mark.parametrize("seed", ["", "a", "b", "c", "d", "e"])
+def test_starts_come_near_the_fewest(seed: str) -> None:
+    """Eight jobs in all pairs: 240 starts are the fewest, at most 8 % more are made.
+
+    A block of 48 clients has room for 4 jobs of 10 shares each. A job meets three others in it, so
+    it must be started for at least three blocks to meet all seven: 8 * 3 * 10 starts.
+    """
+    blocks = cut(windows(jobs("abcdefgh").values(), selves=False), CLIENTS, None, seed, alone=False)
+    assert 240 <= sum(len(block.runners) for block in blocks) <= 260
+
+
+def test_starts_of_a_perfect_plan() -> None:
+    """All pairs of 13 jobs come in 13 blocks of four, the fewest that can hold them."""
+    members = jobs("abcdefghijklm").values()
+    blocks = cut(windows(members, selves=False), CLIENTS, None, "seed", alone=False)
+    assert [len(block.runners) for block in blocks] == [40] * 13
+
+
+def test_groups_of_a_plan_are_found_again() -> None:
+    """A plan of groups of four takes one block for each group."""
+    members = jobs(f"j{number:02}" for number in range(32))
+    groups = cliques(members, {}, seed="seed", rounds=3)
+    plan = [t for group in groups for t in windows([members[name] for name in group])]
+    blocks = cut(plan, CLIENTS, None, "seed", alone=False)
+    assert len(blocks) == len(groups) == 24
+
+
+def test_memory_parts_a_pair() -> None:
+    """A pair whose clients need more than the GPU has is measured in as few parts as fit."""
+    large = jobs("ab", memory_mib=10_000).values()
+    blocks = cut(windows(large, selves=False), CLIENTS, 143_771, "seed", alone=False)
+    assert sorted(len(block.runners) for block in blocks) == [8, 12]
+
+
+def test_jobs_without_a_gate_are_measured_alone() -> None:
+    """A job that runs from its start gets a block for each window, and nothing is added to it."""
+    members = [job("a"), job("b", gate=False)]
+    blocks = cut(windows(members), CLIENTS, None, "seed")
+    loose = [block for block in blocks if any(not r.job.progress.gate for r in block.runners)]
+    assert len(loose) == 10 + 6
+    assert all(len(block.targets) == 1 for block in loose)
+    gated = [block for block in blocks if block not in loose]
+    assert [block.pairs for block in gated] == [{("a", "a")}]
+
+
+def test_window_of_a_gated_job_is_not_put_beside_a_loose_one() -> None:
+    """A client that happens to be there does not draw a solo window into a loose block."""
+    a, b = job("a"), job("b", gate=False)
+    plan = [pair(a, Share(90), b, Share(10)), solo(a, Share(90))]
+    assert sorted(len(block.targets) for block in cut(plan, CLIENTS, None, "seed")) == [1, 1]
+
+
+def test_unknown_memory_counts_where_memory_is_looked_at() -> None:
+    """A job that does not say what it needs is measured alone; with no limit it needs no words."""
+    plan = windows([job("a"), job("b", memory_mib=None)], selves=False)
+    assert len(cut(plan, CLIENTS, 143_771, "seed")) == 10
+    assert len(cut(plan, CLIENTS, None, "seed")) == 1
+
+
+def test_each_block_has_its_references() -> None:
+    """Each job with a client at 100 % is also measured alone, numbered by the block."""
+    members = jobs("abcdefgh")
+    blocks = cut(windows(members.values()), CLIENTS, None, "seed")
+    for number, block in enumerate(blocks):
+        alone = {target for target in block.targets if len(target.runners) == 1}
+        names = {name for names in block.pairs for name in names}
+        assert alone == {solo(members[name], FULL, number) for name in names}
+
+
+def test_no_references_without_clients_for_them() -> None:
+    """Splits without 100 % start no client for a reference."""
+    blocks = cut(windows(jobs("ab").values(), NINE), CLIENTS, None, "seed")
+    assert all(len(target.runners) == 2 for block in blocks for target in block.targets)
+
+
+def test_time_sliced_jobs_share_one_client_each() -> None:
+    """Without limits a job needs one client, and a second one beside itself."""
+    blocks = cut(windows(jobs("abc").values(), [TIME_SLICED]), CLIENTS, None, "seed")
+    assert [(len(block.runners), len(block.targets)) for block in blocks] == [(6, 6 + 3)]
+
+
+def test_repeats_share_their_clients() -> None:
+    """A second window of a split starts nothing."""
+    once = windows(jobs("ab").values())
+    twice = once + [replace(target, repeat=1) for target in once]
+    (first,), (second,) = cut(once, CLIENTS, None, "seed"), cut(twice, CLIENTS, None, "seed")
+    assert len(second.runners) == len(first.runners)
+
+
+def test_windows_come_in_a_random_order() -> None:
+    """Neither splits nor pairs come sorted, each pair has its own order, and each seed another."""
+    plan = windows(jobs("abcd").values())
+    (block,), (other,) = cut(plan, CLIENTS, None, "one"), cut(plan, CLIENTS, None, "two")
+    assert block.targets != other.targets
+    shares = [t.runners[0].share.percent for t in block.targets]
+    rising = sum(first <= second for first, second in itertools.pairwise(shares))
+    assert 0.3 < rising / len(shares) < 0.7
+    met = list(dict.fromkeys(target.jobs for target in block.targets))
+    assert met != sorted(met)
+    orders = {tuple(t.runners[0].share for t in block.targets if t.jobs == jobs_) for jobs_ in met}
+    assert len(orders) == 6 + 4 + 1
+
+
+def test_windows_of_a_pair_follow_one_another() -> None:
+    """Where the GPU is taken away in mid-block, one pair is cut in two, not all of them."""
+    (block,) = cut(windows(jobs("abcd").values()), CLIENTS, None, "one")
+    changes = sum(a.jobs != b.jobs for a, b in itertools.pairwise(block.targets))
+    assert changes == 10 + 4 - 1
+
+
+def test_loose_windows_come_in_a_random_order() -> None:
+    """A job without a gate is not measured from the smallest share to the largest either."""
+    loose = job("a", gate=False)
+    plan = [solo(loose, Share(percent)) for percent in range(10, 101, 10)]
+    blocks = cut(plan, CLIENTS, None, "seed", alone=False)
+    shares = [block.runners[0].share.percent for block in blocks]
+    assert sorted(shares) == list(range(10, 101, 10))
+    assert shares not in (sorted(shares), sorted(shares, reverse=True))
+
+
+def test_a_block_follows_one_with_the_same_clients() -> None:
+    """Clients that the next block needs again are not started anew."""
+    blocks = cut(windows(jobs("abcdefgh").values(), selves=False), CLIENTS, None, "seed")
+    common = [len(set(a.runners) & set(b.runners)) for a, b in itertools.pairwise(blocks)]
+    assert sum(common) >= 10 * len(common)
+
+
+@given(plan=plans(), gpu=gpus, data=st.data())
+def test_remaining_drops_what_is_done(
+    plan: list[Target], gpu: tuple[int, int | None], data: st.DataObject
+) -> None:
+    """What is left is what was not done, in the same order, with the clients that it needs."""
+    blocks = cut(plan, *gpu, "seed")
+    every = [target for block in blocks for target in block.targets]
+    done = set(data.draw(st.lists(st.sampled_from(every), unique=True)))
+    left = remaining(blocks, done)
+    assert [t for block in left for t in block.targets] == [t for t in every if t not in done]
+    assert all(set(block.runners) == set(runners_of(block.targets)) for block in left)
+    assert remaining(blocks, []) == [
+        Block(tuple(runners_of(block.targets)), block.targets) for block in blocks
+    ]
+    assert remaining(blocks, every) == []
+
+
+@given(plan=plans(), gpu=gpus, count=st.integers(1, 5))
+def test_shards_part_the_blocks(
+    plan: list[Target], gpu: tuple[int, int | None], count: int
+) -> None:
+    """Each block is in one shard, all windows of a pair are in one, and lengths are even."""
+    blocks = cut(plan, *gpu, "seed")
+    shards = [shard(blocks, index, count) for index in range(1, count + 1)]
+    assert Counter(block for part in shards for block in part) == Counter(blocks)
+    homes = Counter(
+        names for part in shards for names in set[tuple[str, ...]]().union(*(b.pairs for b in part))
+    )
+    assert set(homes.values()) == {1}
+    longest_s = max(length_s([b for b in blocks if b.pairs & block.pairs]) for block in blocks)
+    lengths_s = [length_s(part) for part in shards]
+    assert max(lengths_s) - min(lengths_s) <= longest_s + 1e-6
+
+
+def grouped_plan(rounds: int) -> list[Target]:
+    """Pairs of groups of 24 jobs of different size, such as a suggested plan has."""
+    members = {f"j{n:02}": job(f"j{n:02}", memory_mib=1000 + 400 * n) for n in range(24)}
+    groups = cliques(members, {}, seed="seed", rounds=rounds)
+    return [t for group in groups for t in windows([members[name] for name in group])]
+
+
+@pytest.mark.parametrize("rounds", [2, 3, 4])
+def test_side_by_side_blocks_are_about_equally_long(rounds: int) -> None:
+    """Of the time of four GPUs that begin their blocks together a fifth at most is waiting."""
+    blocks = cut(grouped_plan(rounds), CLIENTS, 143_771, "seed")
+    shards = [shard(blocks, index, 4) for index in range(1, 5)]
+    side_by_side = itertools.zip_longest(*shards)
+    taken_s = sum(max(length_s([block]) for block in blocks if block) for blocks in side_by_side)
+    assert taken_s * 4 / 5 <= length_s(blocks) / 4
+
+
+def test_blocks_of_a_shard_follow_those_with_the_same_clients() -> None:
+    """In a shard too fewer clients are started than by the length of blocks alone."""
+    blocks = cut(grouped_plan(3), CLIENTS, 143_771, "seed")
+    for index in (1, 2):
+        part = shard(blocks, index, 2)
+        by_length = sorted(part, key=lambda block: length_s([block]), reverse=True)
+        assert estimate_s(part, WindowRules()) < estimate_s(by_length, WindowRules())
+
+
+@pytest.mark.parametrize(("index", "count"), [(0, 2), (3, 2), (-1, 2), (1, 0)])
+def test_no_such_shard(index: int, count: int) -> None:
+    """A part that does not exist is refused."""
+    with pytest.raises(InputError, match=f"no shard {index} of {count}"):
+        shard([], index, count)
+
+
+def test_more_shards_than_blocks() -> None:
+    """A shard may have nothing to do."""
+    blocks = cut(windows(jobs("ab").values()), CLIENTS, None, "seed")
+    assert [len(shard(blocks, index, 3)) for index in (1, 2, 3)] == [1, 0, 0]
+    assert shard([], 1, 1) == []
+
+
+def test_estimate_counts_starts_and_windows() -> None:
+    """48 starts of 1.5 s and 88 windows of 6.5 s; shorter windows take less."""
+    blocks = cut(windows(jobs("abcd").values()), CLIENTS, None, "seed")
+    assert estimate_s(blocks, WindowRules()) == pytest.approx(48 * 1.5 + 88 * WINDOW_S)
+    assert estimate_s(blocks, rules_for(1.0)) == pytest.approx(48 * 1.5 + 88 * 2.6)
+    assert estimate_s([], WindowRules()) == 0
+
+
+def test_estimate_counts_kept_clients_once() -> None:
+    """Clients that the block before has left standing are not started again; loose ones are."""
+    a, b = job("a"), job("b", gate=False)
+    gated = Block((Runner(a, FULL),), (solo(a, FULL),))
+    loose = Block((Runner(b, FULL),), (solo(b, FULL),))
+    assert estimate_s([gated, gated], WindowRules()) == pytest.approx(1.5 + 2 * WINDOW_S)
+    assert estimate_s([loose, loose], WindowRules()) == pytest.approx(2 * 1.5 + 2 * WINDOW_S)
+
+
+def test_two_clients_that_alone_are_too_many() -> None:
+    """A pair that fits in no way is still measured, alone: the plan has the last word."""
+    large = [job("a", memory_mib=90_000), job("b", memory_mib=90_000)]
+    blocks = cut(windows(large, [UNCAPPED], selves=False), CLIENTS, 143_771, "seed", alone=False)
+    assert [len(block.runners) for block in blocks] == [2]
+
+
+def test_profiles_are_measured_with_the_clients_that_are_there() -> None:
+    """Each client once alone, the twin of a job beside itself not; no more starts than without."""
+    plan = windows(jobs("ab").values())
+    (with_profiles,) = cut(plan, CLIENTS, None, "seed", profiles=True)
+    (without,) = cut(plan, CLIENTS, None, "seed")
+    assert set(with_profiles.runners) == set(without.runners)
+    alone = [t.runners[0] for t in with_profiles.targets if len(t.runners) == 1]
+    assert sorted(map(str, alone)) == sorted(str(r) for r in without.runners if not r.twin)
+
+
+def test_each_job_is_alone_on_the_whole_gpu_before_anything_else() -> None:
+    """Every other result of a job is compared with what it reports there."""
+    (block,) = cut(windows(jobs("abc").values()), CLIENTS, None, "seed", profiles=True)
+    first = block.targets[:3]
+    assert sorted(t.jobs[0] for t in first) == ["a", "b", "c"]
+    assert all(len(t.runners) == 1 and t.runners[0].share.percent == 100 for t in first)

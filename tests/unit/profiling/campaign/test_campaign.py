@@ -1,0 +1,365 @@
+"""A campaign of pairs: what runs beside what, what is kept, what happens when a job breaks."""
+
+import itertools
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pair_points import pair_point
+from store_points import point
+from watching import Watching
+
+from advisor.core.gpu import Share
+from advisor.core.job import Job
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.errors import AdvisorError, JobError, PartitionError
+from advisor_data.store.file_store import FileStore
+from advisor_profiling.campaign.blocks import Block
+from advisor_profiling.campaign.campaign import conditions_on, measure_blocks
+from advisor_profiling.campaign.outcome import Outcome
+from advisor_profiling.testbed.bench import Client
+from advisor_profiling.testbed.replay import ReplayBench, ReplayClient
+from advisor_profiling.window.rules import rules_for
+from advisor_profiling.window.targets import Runner, Target, pair, solo
+
+SHARES = (30, 50, 70, 100)
+SOLO = [
+    point(job=job, share_percent=float(s), rate=s, power_w=200 + s, idle_power_w=75,
+          memory_used_mib=10)
+    for job in ("gemm", "triad", "fft")
+    for s in SHARES
+]  # fmt: skip
+SPLITS = ((30, 70), (50, 50), (70, 30), (100, 100))
+PAIRS = [
+    pair_point(float(a), float(b), job_a=first, job_b=second)
+    for first, second in (("gemm", "triad"), ("fft", "gemm"), ("fft", "triad"), ("gemm", "gemm"))
+    for a, b in SPLITS
+]
+
+Fault = Callable[["BreakableClient", str], AdvisorError | None]
+
+
+class BreakableClient(ReplayClient):
+    """A client that asks the test at each step whether it breaks; a broken one stays so."""
+
+    ended = False
+    broken: AdvisorError | None = None
+    seats: tuple[int, ...] = ()
+
+    def check(self) -> None:
+        self._ask("check")
+
+    def ready(self) -> bool:
+        self._ask("ready")
+        return True
+
+    def go(self, seat: int = 0) -> None:
+        assert not self.ended
+        self.seats += (seat,)
+        super().go(seat)
+
+    def stop(self) -> None:
+        self.ended = True
+        super().stop()
+
+    def _ask(self, where: str) -> None:
+        bench = self._bench
+        assert isinstance(bench, BreakableBench)
+        self.broken = self.broken or bench.ask(self, where)
+        if self.broken:
+            raise self.broken
+
+
+class BreakableBench(ReplayBench):
+    """A replay whose clients break as a test says."""
+
+    def __init__(self, fault: Fault = lambda _client, _where: None) -> None:
+        super().__init__(SOLO, PAIRS)
+        self.ask = fault
+        self.clients: list[BreakableClient] = []
+        self.alive: Callable[[], None] = lambda: None
+
+    def start(self, job: Job, share: Share) -> Client:
+        client = super().start(job, share)
+        self.clients.append(BreakableClient(job, share, self, client.granted))
+        return self.clients[-1]
+
+    def check_alive(self) -> None:
+        self.alive()
+
+    def playing(self) -> list[BreakableClient]:
+        """Clients that run now."""
+        return [c for c in self.clients if c in self._playing]
+
+
+class FaultBench(BreakableBench):
+    """A replay whose server is in a fault from when a test says so until all clients ended."""
+
+    fault = False
+
+    def start(self, job: Job, share: Share) -> Client:
+        assert not self.spoiled()
+        return super().start(job, share)
+
+    def spoiled(self) -> bool:
+        self.fault = self.fault and not all(client.ended for client in self.clients)
+        return self.fault
+
+
+JOBS = ReplayBench(SOLO).jobs()
+
+
+def targets_of(first: str, second: str) -> list[Target]:
+    return [pair(JOBS[first], Share(a), JOBS[second], Share(b)) for a, b in SPLITS]
+
+
+def block(*targets: Target) -> Block:
+    return Block(tuple(dict.fromkeys(r for t in targets for r in t.runners)), targets)
+
+
+def run(bench: ReplayBench, folder: Path, *blocks: Block) -> tuple[Outcome, Watching]:
+    told = Watching()
+    with FileStore(folder) as store:
+        conditions = conditions_on(bench, "r9", rules_for(0.5))
+        return measure_blocks(blocks, conditions, bench, store, told), told
+
+
+def kept(folder: Path) -> list[PairPoint]:
+    with FileStore(folder) as store:
+        return store.pair_points()
+
+
+def good(folder: Path) -> set[tuple[str, str, float, float]]:
+    return {(*p.pair, p.share_a_percent, p.share_b_percent) for p in kept(folder) if not p.error}
+
+
+def test_recorded_pairs_come_back(tmp_path: Path) -> None:
+    """Both rates, the power of both and the way of sharing are those of the recorded split."""
+    run(ReplayBench(SOLO, PAIRS), tmp_path, block(*targets_of("gemm", "triad")))
+    found = {(p.share_a_percent, p.share_b_percent): p for p in kept(tmp_path)}
+    assert set(found) == set(SPLITS)
+    for (a, b), now in found.items():
+        assert (now.rate_a, now.rate_b) == (pytest.approx(a, 0.01), pytest.approx(10 * b, 0.01))
+        assert now.power_w == pytest.approx(500, rel=0.01)
+        assert now.mode == ("uncapped" if a == 100 else "mps")
+        assert (now.source, now.run, now.idle_power_w) == ("replay", "r9", pytest.approx(75))
+
+
+def test_clients_of_a_block_are_started_once(tmp_path: Path) -> None:
+    """Four splits of three pairs and three jobs alone need twelve clients, not thirty."""
+    targets = [t for a, b in (("gemm", "triad"), ("fft", "gemm"), ("fft", "triad"))
+               for t in targets_of(a, b)]  # fmt: skip
+    alone = [solo(JOBS[job], Share(100)) for job in ("fft", "gemm", "triad")]
+    bench = BreakableBench()
+    outcome, told = run(bench, tmp_path, block(*targets, *alone))
+    assert (outcome.cost.starts, len(bench.clients)) == (12, 12)
+    assert len(outcome.points) == 15
+    assert sum(isinstance(p, SoloPoint) for p in outcome.points) == 3
+    assert all(client.ended for client in bench.clients)
+    assert [done for _, done, _, _ in told.points] == list(range(1, 16))
+
+
+def test_clients_that_two_blocks_share_stay(tmp_path: Path) -> None:
+    """A start costs more than a wait at the gate."""
+    bench = BreakableBench()
+    outcome, _ = run(
+        bench, tmp_path, block(*targets_of("gemm", "triad")), block(*targets_of("fft", "gemm"))
+    )
+    assert outcome.cost.starts == 12
+    assert len(outcome.points) == 8
+
+
+def test_job_beside_itself_is_two_clients(tmp_path: Path) -> None:
+    """At 50/50 the twins are two processes with the same share."""
+    bench = BreakableBench()
+    targets = [pair(JOBS["gemm"], Share(a), JOBS["gemm"], Share(b)) for a, b in SPLITS]
+    run(bench, tmp_path, block(*dict.fromkeys(targets)))
+    assert good(tmp_path) == {
+        ("gemm", "gemm", 30, 70), ("gemm", "gemm", 50, 50), ("gemm", "gemm", 100, 100)
+    }  # fmt: skip
+    assert sorted(c.share.percent for c in bench.clients) == [30, 50, 50, 70, 100, 100]
+
+
+def test_time_in_windows_is_told(tmp_path: Path) -> None:
+    """What a campaign cost is measured, not assumed."""
+    outcome, _ = run(ReplayBench(SOLO, PAIRS), tmp_path, block(*targets_of("gemm", "triad")))
+    cost = outcome.cost
+    assert 0 < cost.window_s < cost.measuring_s <= cost.duration_s
+    assert cost.window_s == pytest.approx(sum(p.window_s for p in kept(tmp_path)))
+
+
+def test_job_that_breaks_in_a_window_is_measured_again_alone(tmp_path: Path) -> None:
+    """One bad moment costs no point: the window is taken again at the end."""
+
+    def once(client: BreakableClient, where: str) -> AdvisorError | None:
+        first = client is next(c for c in bench.clients if c.share.percent == 30)
+        return JobError("ended") if first and where == "check" and bench.playing() else None
+
+    bench = BreakableBench(once)
+    outcome, told = run(bench, tmp_path, block(*targets_of("gemm", "triad")))
+    assert (len(good(tmp_path)), outcome.failures, told.failures) == (4, (), [])
+    assert all(client.ended for client in bench.clients)
+
+
+def test_failed_window_marks_its_point_and_costs_no_other(tmp_path: Path) -> None:
+    """Gemm at 30 % never works: its split has a marked point, the others are measured."""
+
+    def bad(client: BreakableClient, where: str) -> AdvisorError | None:
+        wrong = client.seat == ("gemm", 30) and where == "ready"
+        return JobError("out of memory") if wrong else None
+
+    bench = BreakableBench(bad)
+    outcome, told = run(bench, tmp_path, block(*targets_of("gemm", "triad")))
+    assert {key[2:] for key in good(tmp_path)} == {(50, 50), (70, 30), (100, 100)}
+    (marked,) = (p for p in kept(tmp_path) if p.error)
+    assert (marked.share_a_percent, marked.flags, marked.rate_a) == (30, ("failed",), None)
+    assert marked.error == "out of memory"
+    assert told.failures == list(outcome.failures)
+
+
+def test_shared_fault_is_outlived(tmp_path: Path) -> None:
+    """A client that takes all its neighbours down costs the windows of its job alone."""
+
+    def faulty(client: BreakableClient, where: str) -> AdvisorError | None:
+        running = bench.playing()
+        if where == "check" and client in running and "fft" in [c.seat[0] for c in running]:
+            bench.fault = True
+        # A client at its gate learns of it at its next call to the driver, when it runs.
+        seen = bench.fault and where == "check" and client in running
+        return JobError("a client faulted") if seen else None
+
+    bench = FaultBench(faulty)
+    targets = [
+        *targets_of("fft", "gemm"),
+        *targets_of("gemm", "triad"),
+        *targets_of("fft", "triad"),
+    ]
+    outcome, _ = run(bench, tmp_path, block(*targets))
+    assert {key[:2] for key in good(tmp_path)} == {("gemm", "triad")}
+    assert len(good(tmp_path)) == 4
+    assert len(outcome.failures) == 8
+    assert outcome.cost.starts <= 5 * 12
+
+
+def test_dead_daemon_ends_the_campaign_and_keeps_what_was_good(tmp_path: Path) -> None:
+    """The window that may have run without its limits is not kept."""
+    bench, looks = BreakableBench(), list[int]()
+
+    def dies_later() -> None:
+        looks.append(1)
+        if len(looks) == 3:
+            raise PartitionError("no MPS daemon answers")
+
+    bench.alive = dies_later
+    with pytest.raises(PartitionError):
+        run(bench, tmp_path, block(*targets_of("gemm", "triad")))
+    assert len(good(tmp_path)) == 2
+    assert all(client.ended for client in bench.clients)
+
+
+def test_starved_job_marks_the_point(tmp_path: Path) -> None:
+    """A partner that makes no step within the longest window has no rate."""
+    starved = [pair_point(30, 70, rate_b=0.0), *PAIRS[1:]]
+    outcome, _ = run(ReplayBench(SOLO, starved), tmp_path, block(*targets_of("gemm", "triad")))
+    (failure,) = outcome.failures
+    assert "triad at 70 % made fewer than two steps" in failure.error
+    assert "starved by the job beside it" in failure.error
+    assert len(good(tmp_path)) == 3
+
+
+def test_runner_without_gate_is_not_kept_between_blocks(tmp_path: Path) -> None:
+    """It has run since its start, so it must not stand beside the next window."""
+    free = Job(name="gemm", command=("x",))
+    first = Block((Runner(free, Share(50)),), (solo(free, Share(50)),))
+    second = Block((Runner(free, Share(50)),), (solo(free, Share(50), repeat=1),))
+    bench = BreakableBench()
+    outcome, _ = run(bench, tmp_path, first, second)
+    assert (outcome.cost.starts, len(outcome.points)) == (2, 2)
+
+
+class RecordingQuiet:
+    """Two phases that write down when they begin and end."""
+
+    def __init__(self, log: list[str]) -> None:
+        self._log = log
+
+    @contextmanager
+    def starting(self) -> Generator[None]:
+        self._log.append("starting")
+        yield
+        self._log.append("started")
+
+    @contextmanager
+    def measuring(self) -> Generator[None]:
+        self._log.append("measuring")
+        yield
+        self._log.append("measured")
+
+
+def test_clients_start_and_windows_open_in_phases_of_their_own(tmp_path: Path) -> None:
+    """Over all GPUs of a host: no start in an open window, no window while something starts."""
+    log: list[str] = []
+
+    def write(client: BreakableClient, where: str) -> None:
+        if where == "ready" or (where == "check" and bench.playing()):
+            log.append(where)
+
+    bench = BreakableBench(write)
+    bench.quiet = RecordingQuiet(log)
+    run(bench, tmp_path, block(*targets_of("gemm", "triad")), block(*targets_of("fft", "gemm")))
+    phases = [key for key, _ in itertools.groupby(log)]
+    assert phases == 2 * ["starting", "ready", "started", "measuring", "check", "measured"]
+
+
+def test_two_jobs_of_a_pair_get_cores_of_their_own(tmp_path: Path) -> None:
+    """The first job runs in the first seat, the second in the second, a job alone in the first."""
+    bench = BreakableBench()
+    run(bench, tmp_path, block(*targets_of("gemm", "triad"), solo(JOBS["triad"], Share(100))))
+    seats = {name: [c.seats for c in bench.clients if c.seat[0] == name] for name in JOBS}
+    assert {seat for seats in seats["gemm"] for seat in seats} == {0}
+    assert sorted(seat for seats in seats["triad"] for seat in seats) == [0, 1, 1, 1, 1]
+
+
+def test_window_in_whose_last_moment_a_job_ends_is_not_kept(tmp_path: Path) -> None:
+    """The rate of its partner would hold time alone."""
+    target = targets_of("gemm", "triad")[0]
+
+    def ends_late(client: BreakableClient, where: str) -> AdvisorError | None:
+        late = where == "check" and client.share.percent == 30 and bench.clock.now_s() > ends_s
+        return JobError("ended") if late and bench.playing() else None
+
+    ends_s = float("inf")
+    bench = BreakableBench(ends_late)
+    run(bench, tmp_path / "whole", block(target))
+    ends_s = 2 * bench.clock.now_s() - 0.01  # the same again, less its last moment
+    again, _ = run(bench, tmp_path, block(target))
+    assert len(good(tmp_path)) == 0
+    assert len(again.failures) == 1
+
+
+def test_job_that_never_starts_is_given_up(tmp_path: Path) -> None:
+    """Its start time-out is not waited for in block after block."""
+
+    def hangs(client: BreakableClient, where: str) -> AdvisorError | None:
+        hanging = where == "ready" and client.seat[0] == "fft"
+        return JobError("made no progress within 180 s") if hanging else None
+
+    bench = BreakableBench(hangs)
+    blocks = [block(target) for target in (*targets_of("fft", "gemm"), *targets_of("fft", "triad"))]
+    outcome, _ = run(bench, tmp_path, *blocks)
+    assert len(outcome.failures) == 8
+    assert sum(client.seat[0] == "fft" for client in bench.clients) <= 4
+
+
+def test_reason_of_a_failed_point_is_short_and_without_paths(tmp_path: Path) -> None:
+    """It is published: what and why, and the last line of the job's output."""
+
+    def bad(client: BreakableClient, where: str) -> AdvisorError | None:
+        fix = "its output is in /home/me/output.log; the end of it:\nTraceback\nKeyError: 'x'"
+        wrong = client.seat == ("gemm", 30) and where == "ready"
+        return JobError("gemm ended with exit code 1", fix=fix) if wrong else None
+
+    run(BreakableBench(bad), tmp_path, block(*targets_of("gemm", "triad")))
+    (marked,) = (p for p in kept(tmp_path) if p.error)
+    assert marked.error == "gemm ended with exit code 1; KeyError: 'x'"

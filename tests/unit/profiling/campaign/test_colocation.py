@@ -1,0 +1,403 @@
+"""A plan on one GPU or a part of it: what is measured, where, and what is said of it."""
+
+import itertools
+from collections import Counter
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pair_points import pair_point
+from store_points import point
+from watching import Watching
+
+from advisor.core.gpu import Share
+from advisor.core.records import PairPoint, Point
+from advisor_data.store.file_store import FileStore
+from advisor_profiling.campaign.colocation import Campaign, OpenBench, Report, carry_out
+from advisor_profiling.campaign.outcome import Cost
+from advisor_profiling.campaign.pairing import Pair
+from advisor_profiling.campaign.plan import Plan, Skipped, Wish
+from advisor_profiling.campaign.splits import TIME_SLICED, UNCAPPED, AroundBest, Split, SplitWish
+from advisor_profiling.testbed.bench import Bench
+from advisor_profiling.testbed.live import Mode
+from advisor_profiling.testbed.replay import ReplayBench
+from advisor_profiling.window.rules import rules_for
+
+JOBS = ("fft", "gemm", "sort", "triad")
+SPLITS = (Split(Share(30.0), Share(70.0)), Split(Share(50.0), Share(50.0)), UNCAPPED)
+SOLO = [
+    point(job=job, share_percent=share, rate=share, power_w=200 + share, memory_used_mib=20,
+          units_total=132)
+    for job in JOBS
+    for share in (30.0, 50.0, 70.0, 100.0)
+]  # fmt: skip
+PAIRS = [
+    pair_point(a, b, job_a=first, job_b=second, mode=mode)
+    for first, second in itertools.combinations_with_replacement(JOBS, 2)
+    for a, b, mode in (
+        (30.0, 70.0, "mps"), (70.0, 30.0, "mps"), (50.0, 50.0, "mps"),
+        (100.0, 100.0, "uncapped"), (100.0, 100.0, "time-sliced"),
+    )
+]  # fmt: skip
+TWO_PAIRS: tuple[Pair, ...] = (("fft", "gemm"), ("sort", "triad"))
+
+Window = tuple[str, str, str, float, float]
+
+
+class Gpus:
+    """Opens replays of one card, and remembers how it was asked to.
+
+    Attributes:
+        modes: What each was opened with.
+    """
+
+    def __init__(
+        self, card: str = "GPU-1", max_clients: int = 48, memory_mib: int | None = None
+    ) -> None:
+        self._card, self._max_clients, self._memory_mib = card, max_clients, memory_mib
+        self.modes: list[Mode | None] = []
+
+    @contextmanager
+    def open(self, mode: Mode | None) -> Generator[Bench]:
+        self.modes.append(mode)
+        bench = ReplayBench(SOLO, PAIRS, mode)
+        bench.max_clients = self._max_clients
+        bench.gpu = replace(bench.gpu, uuid=self._card, memory_mib=self._memory_mib)
+        yield bench
+
+
+def plan(
+    *splits: SplitWish, pairs: tuple[Pair, ...] = TWO_PAIRS, among: tuple[str, ...] = ()
+) -> Plan:
+    return Plan("night", (Wish(splits=splits or SPLITS, pairs=pairs, among=among),))
+
+
+def measure(
+    wanted: Plan,
+    folder: Path,
+    open_bench: OpenBench | None = None,
+    part: tuple[int, int] = (1, 1),
+    known: Sequence[Point] = (),
+    reporter: Watching | None = None,
+    *,
+    dry_run: bool = False,
+) -> Report:
+    """Carry out a part of a plan; what is measured is kept in the folder."""
+    with FileStore(folder) as store:
+        campaign = Campaign(
+            plan=wanted,
+            part=part,
+            jobs=ReplayBench(SOLO).jobs(),
+            known=known,
+            store=store,
+            reporter=reporter or Watching(),
+            rules=rules_for(0.5),
+            dry_run=dry_run,
+        )
+        return carry_out(campaign, open_bench or Gpus().open)
+
+
+def kept(folder: Path) -> list[PairPoint]:
+    with FileStore(folder) as store:
+        return store.pair_points()
+
+
+def windows(points: Iterable[PairPoint]) -> Counter[Window]:
+    """How often each was measured."""
+    return Counter((*p.pair, p.mode, p.share_a_percent, p.share_b_percent) for p in points)
+
+
+def pairs(folder: Path) -> set[Pair]:
+    return {point.pair for point in kept(folder)}
+
+
+def test_whole_plan_is_measured(tmp_path: Path) -> None:
+    """Every split of every pair once, and each job alone for its block."""
+    report = measure(plan(), tmp_path)
+    assert windows(kept(tmp_path)) == Counter(
+        (*names, mode, a, b)
+        for names in TWO_PAIRS
+        for mode, a, b in (("mps", 30, 70), ("mps", 50, 50), ("uncapped", 100, 100))
+    )
+    with FileStore(tmp_path) as store:
+        assert {(p.job, p.share_percent) for p in store.solo_points()} == {(j, 100) for j in JOBS}
+    assert (report.gpu_model, report.windows, report.measured) == ("NVIDIA H200", 10, 10)
+    assert (report.skipped, report.failures) == ((), ())
+    assert 0 < report.cost.window_s < report.cost.duration_s
+
+
+# parts
+
+
+@pytest.mark.parametrize("max_clients", [48, 1000])
+@pytest.mark.parametrize("splits", [SPLITS, SPLITS[:1], (TIME_SLICED,), (*SPLITS, TIME_SLICED)])
+def test_two_parts_have_one_of_two_pairs_each(
+    splits: tuple[Split, ...], max_clients: int, tmp_path: Path
+) -> None:
+    """However many clients the GPU takes: a card that stands idle is paid for as well."""
+    found: list[set[Pair]] = []
+    for number in (1, 2):
+        folder = tmp_path / str(number)
+        measure(plan(*splits), folder, Gpus(max_clients=max_clients).open, (number, 2))
+        found.append(pairs(folder))
+    assert sorted(map(sorted, found)) == [[TWO_PAIRS[0]], [TWO_PAIRS[1]]]
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_parts_are_disjoint_and_together_the_plan(count: int, tmp_path: Path) -> None:
+    """Hosts that know nothing of each other measure each window once, each pair on one card."""
+    wanted = plan(*SPLITS[1:], TIME_SLICED, pairs=(), among=JOBS)
+    parts = [tmp_path / str(number) for number in range(1, count + 1)]
+    for number, folder in enumerate(parts, start=1):
+        measure(wanted, folder, part=(number, count))
+    together = Counter[Window]()
+    for folder in parts:
+        together += windows(kept(folder))
+    assert set(together.values()) == {1}
+    assert {key[2:] for key in together} == {
+        ("mps", 50, 50), ("uncapped", 100, 100), ("time-sliced", 100, 100)
+    }  # fmt: skip
+    assert len(together) == 10 * 3
+    assert sum(len(pairs(folder)) for folder in parts) == 10
+
+
+def test_part_is_the_same_whatever_was_measured_before(tmp_path: Path) -> None:
+    """Parts that share a store come one after the other as well as side by side."""
+    wanted = plan(*SPLITS, TIME_SLICED, pairs=(), among=JOBS[:3])
+    for number in (1, 2, 1, 2):
+        measure(wanted, tmp_path, part=(number, 2))
+    found = windows(kept(tmp_path))
+    assert set(found.values()) == {1}
+    assert len(found) == 6 * 4
+
+
+def test_more_parts_than_pairs_leave_some_with_nothing(tmp_path: Path) -> None:
+    """A pair is never cut; the last of three cards has nothing to do, and says so."""
+    reports = [measure(plan(), tmp_path, part=(number, 3), dry_run=True) for number in (1, 2, 3)]
+    assert sorted(report.windows for report in reports) == [0, 5, 5]
+    idle = min(reports, key=lambda report: report.windows)
+    assert (idle.to_measure, idle.estimated_s, idle.measured) == (0, 0, 0)
+
+
+# going on
+
+
+def test_finished_plan_is_not_measured_again(tmp_path: Path) -> None:
+    """The same command again finds everything there, time-sliced windows too."""
+    wanted = plan(*SPLITS, TIME_SLICED)
+    first = measure(wanted, tmp_path)
+    before = kept(tmp_path)
+    told = Watching()
+    second = measure(wanted, tmp_path, reporter=told)
+    assert first.measured == first.windows == second.windows == 12
+    assert (second.to_measure, second.measured, second.estimated_s) == (0, 0, 0)
+    assert second.cost == Cost()
+    assert (told.phases, told.points) == ([], [])
+    assert kept(tmp_path) == before
+
+
+def test_other_name_is_another_campaign(tmp_path: Path) -> None:
+    """Measured anew for the noise ceiling."""
+    measure(plan(), tmp_path)
+    assert measure(replace(plan(), name="again"), tmp_path).measured == 10
+    assert set(windows(kept(tmp_path)).values()) == {2}
+
+
+class Interrupting(Watching):
+    """Whoever watches presses Ctrl-C after so many points."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__()
+        self._after = after
+
+    def point(self, point: Point, done: int, total: int, eta_s: float) -> None:
+        if done == self._after:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [1, 4, 9])
+def test_interrupted_plan_is_gone_on_with(after: int, tmp_path: Path) -> None:
+    """No point is lost and none is measured twice."""
+    wanted = plan()
+    with pytest.raises(KeyboardInterrupt):
+        measure(wanted, tmp_path, reporter=Interrupting(after))
+    rest = measure(wanted, tmp_path)
+    assert (rest.windows, rest.to_measure, rest.measured) == (10, 10 - after, 10 - after)
+    assert set(windows(kept(tmp_path)).values()) == {1}
+    assert len(kept(tmp_path)) == 6
+
+
+def test_pair_of_another_card_is_left_there(tmp_path: Path) -> None:
+    """One of two cards is gone: the other measures what that one had not begun."""
+    wanted = plan(*SPLITS, TIME_SLICED)
+    measure(wanted, tmp_path, Gpus("GPU-2").open, (2, 2))
+    (there,) = pairs(tmp_path)
+    measure(wanted, tmp_path, Gpus("GPU-1").open, (1, 1))
+    found = kept(tmp_path)
+    assert {p.pair: p.gpu_uuid for p in found} == {names: (
+        "GPU-2" if names == there else "GPU-1") for names in TWO_PAIRS}  # fmt: skip
+    assert set(windows(found).values()) == {1}
+
+
+# without measuring
+
+
+def test_dry_run_tells_windows_and_seconds_and_measures_nothing(tmp_path: Path) -> None:
+    """What is told before is what is measured after."""
+    wanted, told = plan(*SPLITS, TIME_SLICED), Watching()
+    dry = measure(wanted, tmp_path, reporter=told, dry_run=True)
+    assert list(tmp_path.iterdir()) == []
+    assert (dry.windows, dry.to_measure, dry.measured, dry.cost) == (12, 12, 0, Cost())
+    assert len(told.phases) == 2
+    assert told.phases[0].startswith("10 windows in 1 block,")
+    assert told.phases[1].startswith("2 windows in 1 block,")
+    real = measure(wanted, tmp_path)
+    assert (real.windows, real.measured) == (dry.windows, dry.to_measure)
+    assert real.estimated_s == dry.estimated_s > 0
+
+
+def test_dry_run_tells_what_is_left(tmp_path: Path) -> None:
+    """Of a campaign that was interrupted, only the rest is still to come."""
+    with pytest.raises(KeyboardInterrupt):
+        measure(plan(), tmp_path, reporter=Interrupting(4))
+    whole = measure(plan(), tmp_path / "new", dry_run=True)
+    rest = measure(plan(), tmp_path, dry_run=True)
+    assert (rest.windows, rest.to_measure) == (10, 6)
+    assert 0 < rest.estimated_s < whole.estimated_s
+
+
+# with and without MPS
+
+
+def test_time_sliced_windows_are_measured_without_mps(tmp_path: Path) -> None:
+    """On a bench that was opened so, after the other was closed; both rates are its own."""
+    gpus = Gpus()
+    measure(plan(*SPLITS, TIME_SLICED), tmp_path, gpus.open)
+    assert gpus.modes == [None, "uncapped"]
+    modes = Counter(p.mode for p in kept(tmp_path))
+    assert modes == {"mps": 4, "uncapped": 2, "time-sliced": 2}
+    with FileStore(tmp_path) as store:
+        assert {p.mode for p in store.solo_points()} == {"mps"}
+
+
+def test_time_without_mps_is_counted(tmp_path: Path) -> None:
+    """Estimate and cost are those of both benches together."""
+    limited, free = plan(), plan(TIME_SLICED)
+    expected_s = [measure(p, tmp_path / "dry", dry_run=True).estimated_s for p in (limited, free)]
+    assert min(expected_s) > 0
+    report = measure(plan(*SPLITS, TIME_SLICED), tmp_path)
+    assert report.estimated_s == pytest.approx(sum(expected_s))
+    assert report.cost.starts == 12 + 4
+    with FileStore(tmp_path) as store:
+        points = [*store.pair_points(), *store.solo_points()]
+    assert report.cost.window_s == pytest.approx(sum(p.window_s for p in points))
+
+
+def test_mps_is_not_given_up_where_nothing_is_time_sliced(tmp_path: Path) -> None:
+    """The GPU is opened once."""
+    gpus = Gpus()
+    measure(plan(), tmp_path, gpus.open)
+    assert gpus.modes == [None]
+
+
+def test_bench_with_mps_is_closed_before_the_one_without_opens(tmp_path: Path) -> None:
+    """Two benches of one GPU would wait for each other's lock."""
+    log: list[str] = []
+
+    @contextmanager
+    def open_bench(mode: Mode | None) -> Generator[Bench]:
+        log.append(f"open {mode}")
+        with Gpus().open(mode) as bench:
+            yield bench
+        log.append(f"close {mode}")
+
+    measure(plan(TIME_SLICED), tmp_path, open_bench)
+    assert log == ["open None", "close None", "open uncapped", "close uncapped"]
+
+
+# what cannot be measured
+
+
+def test_pair_that_does_not_fit_is_skipped_and_told(tmp_path: Path) -> None:
+    """With the reason, before anything starts; the other pairs are measured."""
+    small = [point(job=j, memory_used_mib=5.0, run="small") for j in ("fft", "gemm")]
+    told = Watching()
+    report = measure(plan(), tmp_path, Gpus(memory_mib=40).open, known=small, reporter=told)
+    (skipped,) = report.skipped
+    assert skipped.pair == ("sort", "triad")
+    assert "sort needs 20 MiB and triad 20 MiB" in skipped.reason
+    assert told.phases[0] == f"skipping sort + triad: {skipped.reason}"
+    assert pairs(tmp_path) == {("fft", "gemm")}
+    assert report.windows == 5
+
+
+def test_plan_of_which_everything_is_skipped_measures_nothing(tmp_path: Path) -> None:
+    """It ends well, with the reasons; each is told once though the GPU is opened twice."""
+    wanted = plan(*SPLITS, TIME_SLICED)
+    report = measure(wanted, tmp_path, Gpus(memory_mib=30).open)
+    assert [skipped.pair for skipped in report.skipped] == list(TWO_PAIRS)
+    assert (report.windows, report.measured, report.cost) == (0, 0, Cost())
+
+
+def test_points_of_the_store_and_of_other_places_say_what_is_known(tmp_path: Path) -> None:
+    """The grid around the best split needs an earlier campaign, wherever it is kept."""
+    wanted = plan(AroundBest(2), pairs=(("gemm", "triad"),))
+    earlier = [pair_point(50, 50, units_a=66, units_b=66, run="first")]
+    nothing = measure(wanted, tmp_path / "empty", dry_run=True)
+    assert nothing.windows == 0
+    assert [type(skipped) for skipped in nothing.skipped] == [Skipped]
+    alone = [p for p in SOLO if p.share_percent == 100]
+    for folder, stored, known in (
+        ("store", [*earlier, *alone], []),
+        ("else", [], [*earlier, *alone]),
+    ):
+        with FileStore(tmp_path / folder) as store:
+            store.add(stored)
+        report = measure(wanted, tmp_path / folder, known=known, dry_run=True)
+        # Three splits are meant; of those the replay has 66 + 66 units, which is 50/50.
+        assert report.windows == 1
+        assert [skipped.reason for skipped in report.skipped] == ["2 windows: not recorded"]
+
+
+def test_failures_of_both_benches_are_told(tmp_path: Path) -> None:
+    """Windows that were not measured are counted, and the rest of the plan is there."""
+    wanted = plan(Split(Share(70.0), Share(70.0)), SPLITS[1], TIME_SLICED)
+    starved = [
+        pair_point(70.0, 70.0, job_a=a, job_b=b, rate_b=0.0, mode="mps") for a, b in TWO_PAIRS
+    ]
+
+    @contextmanager
+    def open_bench(mode: Mode | None) -> Generator[Bench]:
+        yield ReplayBench(SOLO, [*PAIRS, *starved], mode)
+
+    report = measure(wanted, tmp_path, open_bench)
+    assert [f.target.jobs for f in report.failures] == [*TWO_PAIRS]
+    assert (report.to_measure, report.measured) == (6, 4)
+    assert {p.share_a_percent for p in kept(tmp_path) if p.error} == {70}
+
+
+def test_windows_that_were_not_recorded_are_skipped_with_their_number(tmp_path: Path) -> None:
+    """A replay measures what it has, and says what it has not."""
+    wanted = plan(*SPLITS, Split(Share(10.0), Share(90.0)), Split(Share(20.0), Share(80.0)))
+    report = measure(wanted, tmp_path)
+    assert report.skipped == tuple(Skipped(pair, "2 windows: not recorded") for pair in TWO_PAIRS)
+    assert report.failures == ()
+    assert len(kept(tmp_path)) == 2 * len(SPLITS)
+
+
+def test_idle_power_is_that_from_before_the_first_job(tmp_path: Path) -> None:
+    """The card needs seconds to cool after dozens of clients, so it is measured once."""
+    opened: list[float | None] = []
+
+    @contextmanager
+    def open_bench(mode: Mode | None) -> Generator[Bench]:
+        idle_power_w = 75.0 if mode is None else 130.0
+        opened.append(idle_power_w)
+        solo = [replace(p, idle_power_w=idle_power_w) for p in SOLO]
+        yield ReplayBench(solo, PAIRS, mode)
+
+    measure(plan(*SPLITS, TIME_SLICED), tmp_path, open_bench)
+    assert opened == [75.0, 130.0]
+    assert [p.idle_power_w for p in kept(tmp_path)] == pytest.approx([75.0] * len(kept(tmp_path)))

@@ -1,0 +1,289 @@
+"""What a plan means on one GPU: splits, pairs, memory, and what earlier points decide."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from planned import H200, MI300X, job, jobs, pair_point, solo_point
+
+from advisor.core.gpu import Gpu, Share, units_for_percent
+from advisor.errors import InputError
+from advisor_profiling.campaign.pairing import all_pairs
+from advisor_profiling.campaign.plan import Plan, Skipped, Wish, Work, expand
+from advisor_profiling.campaign.splits import (
+    NINE,
+    TIME_SLICED,
+    UNCAPPED,
+    AroundBest,
+    Split,
+    UnitSplit,
+)
+from advisor_profiling.window.targets import pair
+
+JOBS = jobs(["bert", "fft", "gemm", "triad"])
+
+
+def plan(**wish: Any) -> Plan:
+    """A plan of one entry."""
+    fields: dict[str, Any] = {"splits": NINE, **wish}
+    return Plan("run", (Wish(**fields),))
+
+
+def shares(work: Work) -> list[tuple[float, float]]:
+    """Shares of each window under limits."""
+    return [(t.runners[0].share.percent, t.runners[1].share.percent) for t in work.mps]
+
+
+def test_all_pairs_of_a_group() -> None:
+    """Four jobs are ten pairs: nine splits of six, and five of each job beside itself."""
+    work = expand(plan(among=tuple(JOBS)), H200, JOBS, [], [])
+    assert len(work.mps) == 6 * 9 + 4 * 5
+    assert not work.time_sliced
+    assert not work.skipped
+    assert {t.jobs for t in work.mps} == set(all_pairs(JOBS))
+
+
+def test_all_jobs_there_are() -> None:
+    """`all` means every job; `selves` leaves out a job beside itself."""
+    work = expand(plan(among="all", selves=False), H200, JOBS, [], [])
+    assert {t.jobs for t in work.mps} == set(all_pairs(JOBS, selves=False))
+
+
+def test_shares_go_to_the_jobs_in_the_order_written() -> None:
+    """The first share is for the job named first, whatever its name."""
+    split = (Split(Share(70), Share(20)),)
+    work = expand(plan(pairs=(("triad", "bert"),), splits=split), H200, JOBS, [], [])
+    assert work.mps == (pair(JOBS["triad"], Share(70), JOBS["bert"], Share(20)),)
+    assert [str(runner) for runner in work.mps[0].runners] == ["bert at 20 %", "triad at 70 %"]
+
+
+def test_modes_are_kept_apart() -> None:
+    """Uncapped is measured under MPS, time-sliced without it, though the shares are the same."""
+    splits = (UNCAPPED, TIME_SLICED)
+    work = expand(plan(pairs=(("bert", "triad"),), splits=splits), H200, JOBS, [], [])
+    whole = (pair(JOBS["bert"], Share(100), JOBS["triad"], Share(100)),)
+    assert (work.mps, work.time_sliced) == (whole, whole)
+
+
+def test_repeats() -> None:
+    """Each repeat is a window of its own."""
+    work = expand(plan(pairs=(("bert", "triad"),), repeats=3), H200, JOBS, [], [])
+    assert len(work.mps) == 27
+    assert {t.repeat for t in work.mps} == {0, 1, 2}
+
+
+def test_same_window_of_two_entries_is_measured_once() -> None:
+    """A pair that is named twice, also the other way round, is not measured twice."""
+    wishes = (
+        Wish(among=tuple(JOBS), splits=NINE),
+        Wish(pairs=(("triad", "bert"), ("bert", "triad")), splits=NINE, repeats=2),
+    )
+    work = expand(Plan("run", wishes), H200, JOBS, [], [])
+    assert len(work.mps) == len(set(work.mps)) == 6 * 9 + 4 * 5 + 9
+
+
+def test_sample() -> None:
+    """A sample has as many pairs as asked, the same for the same name of a plan."""
+    wish = {"among": "all", "sample": 4, "splits": (UNCAPPED,)}
+    first = expand(plan(**wish), H200, JOBS, [], [])
+    assert len(first.mps) == 4
+    assert expand(plan(**wish), H200, JOBS, [], []) == first
+    others = [expand(Plan(str(n), plan(**wish).wishes), H200, JOBS, [], []) for n in range(9)]
+    assert any(other != first for other in others)
+
+
+def test_points_of_the_own_run_change_nothing() -> None:
+    """A plan means the same when it goes on as when it began, whatever it has measured so far."""
+    wishes = (
+        Wish(among="all", sample=5, splits=NINE),
+        Wish(pairs=(("bert", "triad"),), splits=(AroundBest(4),)),
+    )
+    whole = Plan("run", wishes)
+    before = expand(whole, H200, JOBS, [], [])
+    solo = [
+        solo_point(name, run="run", sm_active_percent=9.0, dram_active_percent=9.0,
+                   memory_used_mib=200_000.0)
+        for name in JOBS
+    ]  # fmt: skip
+    assert expand(whole, H200, JOBS, [pair_point("bert", "triad", 66, run="run")], solo) == before
+
+
+def test_kinds_of_earlier_profiles_guide_a_sample() -> None:
+    """Each job meets jobs of both kinds where profiles tell the kinds."""
+    members = jobs(f"j{number}" for number in range(8))
+    solo = [
+        solo_point(name, sm_active_percent=99.0, dram_active_percent=90.0 * (name < "j4"))
+        for name in members
+    ]
+    wish = plan(among="all", sample=20, selves=False, splits=(UNCAPPED,))
+    work = expand(wish, H200, members, [], solo)
+    for name in members:
+        others = {other for t in work.mps if name in t.jobs for other in t.jobs if other != name}
+        assert {other < "j4" for other in others} == {True, False}
+
+
+def test_unknown_job() -> None:
+    """A job that is not there is refused with the nearest that is."""
+    with pytest.raises(InputError, match=r"no job 'trida' among 4\. the nearest is triad"):
+        expand(plan(pairs=(("bert", "trida"),)), H200, JOBS, [], [])
+    with pytest.raises(InputError, match="no job 'bert' among 0"):
+        expand(plan(among=("bert",)), H200, {}, [], [])
+
+
+def test_exact_units() -> None:
+    """Counts of units become the percentages that grant exactly them."""
+    split = (UnitSplit(38, 94),)
+    work = expand(plan(pairs=(("bert", "triad"),), splits=split), H200, JOBS, [], [])
+    assert [tuple(units_for_percent(p, 132) for p in both) for both in shares(work)] == [(38, 94)]
+
+
+def test_exact_units_on_amd() -> None:
+    """On AMD the counts are CUs."""
+    split = (UnitSplit(96, 208),)
+    work = expand(plan(pairs=(("bert", "triad"),), splits=split), MI300X, JOBS, [], [])
+    assert shares(work) == [(pytest.approx(100 * 96 / 304), pytest.approx(100 * 208 / 304))]
+
+
+@pytest.mark.parametrize(
+    ("split", "what"),
+    [
+        ((66, 64), "expected counts that sum to the 132 units of NVIDIA H200, got 66+64 units"),
+        ((66, 64), "66+66 units"),
+        ((200, 12), r"\(212\)"),
+        ((65, 67), "65 of 132 SMs cannot be granted"),
+        ((4, 128), "ask for 8"),
+        ((0, 132), "0 of 132 SMs cannot be granted"),
+    ],
+)
+def test_units_that_the_gpu_has_not(split: tuple[int, int], what: str) -> None:
+    """Counts that do not fit the GPU are refused with the place at which they were written."""
+    wish = plan(pairs=(("bert", "triad"),), splits=(UnitSplit(*split, where="p.yaml:3:9: splits"),))
+    with pytest.raises(InputError, match=rf"^p\.yaml:3:9: splits: .*{what.replace('+', '[+]')}"):
+        expand(wish, H200, JOBS, [], [])
+
+
+def test_units_of_an_unknown_gpu() -> None:
+    """Units cannot be counted where nobody has read how many there are."""
+    unread = Gpu(uuid="GPU-1", model="NVIDIA H200")
+    with pytest.raises(InputError, match="number of units of NVIDIA H200 is not known"):
+        expand(plan(pairs=(("bert", "triad"),), splits=(UnitSplit(66, 66),)), unread, JOBS, [], [])
+    assert expand(plan(among="all"), unread, JOBS, [], []).mps
+
+
+def test_pair_that_does_not_fit_into_memory() -> None:
+    """It is left out with both numbers; the others are measured."""
+    members = jobs(["a", "b"], memory_mib=1000)
+    solo = [
+        solo_point("a", share_percent=10.0, memory_used_mib=1.0),
+        solo_point("a", memory_used_mib=130_000.0),
+    ]
+    work = expand(plan(among="all", splits=(UNCAPPED, TIME_SLICED)), H200, members, [], solo)
+    reason = (
+        "a needs 130000 MiB and a 130000 MiB, together more than 136582 MiB (95 % of NVIDIA H200)"
+    )
+    assert work.skipped == (Skipped(("a", "a"), reason),)
+    assert (
+        {t.jobs for t in work.mps} == {t.jobs for t in work.time_sliced} == {("a", "b"), ("b", "b")}
+    )
+
+
+@pytest.mark.parametrize(
+    ("a_mib", "b_mib", "gpu_mib", "skipped"),
+    [
+        (600, 350, 1000, 0),
+        (600, 351, 1000, 1),
+        (None, 9999, 1000, 0),
+        (600, None, 1000, 0),
+        (600, 9999, None, 0),
+    ],
+)
+def test_memory_of_job_files(
+    a_mib: int | None, b_mib: int | None, gpu_mib: int | None, skipped: int
+) -> None:
+    """Without a profile the job file tells; what nobody knows is no reason to leave a pair out."""
+    members = {"a": job("a", memory_mib=a_mib), "b": job("b", memory_mib=b_mib)}
+    gpu = Gpu(uuid="GPU-1", model="NVIDIA H200", memory_mib=gpu_mib)
+    work = expand(plan(pairs=(("a", "b"),)), gpu, members, [], [])
+    assert len(work.skipped) == skipped
+    assert len(work.mps) == 9 * (1 - skipped)
+
+
+SOLO = [solo_point("bert", 100.0), solo_point("triad", 1000.0)]
+AROUND = plan(pairs=(("bert", "triad"),), splits=(AroundBest(4),))
+MEASURED = [
+    pair_point("bert", "triad", 26, rate_a=20.0, rate_b=900.0),
+    pair_point("bert", "triad", 52, rate_a=50.0, rate_b=800.0),
+    pair_point("bert", "triad", 78, rate_a=60.0, rate_b=400.0),
+]
+
+
+def units(work: Work) -> list[tuple[int, ...]]:
+    """SMs of each window on an H200."""
+    return [tuple(units_for_percent(p, 132) for p in both) for both in shares(work)]
+
+
+def test_around_the_best_split() -> None:
+    """Every second SM to either side of the split with the most relative speed per watt."""
+    work = expand(AROUND, H200, JOBS, MEASURED, SOLO)
+    assert units(work) == [(n, 132 - n) for n in (48, 50, 52, 54, 56)]
+
+
+def test_around_the_best_split_of_a_pair_named_the_other_way() -> None:
+    """The grid does not depend on the order of the two names."""
+    turned = plan(pairs=(("triad", "bert"),), splits=(AroundBest(4),))
+    assert set(units(expand(turned, H200, JOBS, MEASURED, SOLO))) == {
+        (n, 132 - n) for n in (48, 50, 52, 54, 56)
+    }
+
+
+def test_best_split_counts_power() -> None:
+    """The same speed at less power is better."""
+    frugal = pair_point("bert", "triad", 12, rate_a=50.0, rate_b=800.0, power_w=400.0)
+    work = expand(AROUND, H200, JOBS, [*MEASURED, frugal], SOLO)
+    assert (12, 120) in units(work)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"flags": ("not-settled",)},
+        {"gpu_model": "NVIDIA H100"},
+        {"run": "run"},
+        {"mode": "uncapped"},
+        {"units_b": 104},
+        {"units_a": None},
+        {"units_b": None},
+        {"rate_a": None},
+        {"rate_b": None},
+        {"power_w": None},
+    ],
+)
+def test_points_that_name_no_best_split(fields: dict[str, Any]) -> None:
+    """Doubtful, unlimited, over-subscribed and incomplete points of this run or another model."""
+    good = pair_point("bert", "triad", 104, rate_a=100.0, rate_b=1000.0)
+    plain = expand(AROUND, H200, JOBS, MEASURED, SOLO)
+    assert expand(AROUND, H200, JOBS, [*MEASURED, good], SOLO) != plain
+    assert expand(AROUND, H200, JOBS, [*MEASURED, replace(good, **fields)], SOLO) == plain
+
+
+@pytest.mark.parametrize(
+    ("earlier", "solo", "reason"),
+    [
+        ([], SOLO, "no other run has measured a split of the pair on NVIDIA H200"),
+        (MEASURED, SOLO[:1], "triad has no solo point at 100 % on NVIDIA H200"),
+        (MEASURED, SOLO[1:], "bert has no solo point at 100 % on NVIDIA H200"),
+        (MEASURED, [], "bert has no solo point at 100 %"),
+        (MEASURED, [replace(SOLO[0], share_percent=50.0), SOLO[1]], "bert has no solo point"),
+        (MEASURED, [SOLO[0], replace(SOLO[1], gpu_model="NVIDIA H100")], "triad has no solo point"),
+    ],
+)
+def test_around_best_without_earlier_points(
+    earlier: list[Any], solo: list[Any], reason: str
+) -> None:
+    """It is skipped with the reason; the other splits of the pair are measured."""
+    wish = plan(pairs=(("bert", "triad"),), splits=(AroundBest(4), UNCAPPED))
+    work = expand(wish, H200, JOBS, earlier, solo)
+    assert len(work.mps) == 1
+    (skipped,) = work.skipped
+    assert skipped.pair == ("bert", "triad")
+    assert skipped.reason.startswith(f"around-best 4: {reason}")

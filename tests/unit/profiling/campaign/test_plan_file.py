@@ -1,0 +1,366 @@
+"""Plan files, the same by options, and suggested plans."""
+
+import json
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from planned import H200, jobs
+
+from advisor.core.gpu import Share
+from advisor.errors import InputError
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_profiling.campaign.blocks import cut
+from advisor_profiling.campaign.pairing import Pair, all_pairs, kinds_of
+from advisor_profiling.campaign.plan import Plan, Wish, expand
+from advisor_profiling.campaign.plan_file import (
+    load_plan,
+    plan_from_options,
+    run_name,
+    suggest,
+    to_yaml,
+)
+from advisor_profiling.campaign.splits import (
+    NINE,
+    TIME_SLICED,
+    UNCAPPED,
+    AroundBest,
+    Split,
+    UnitSplit,
+)
+
+JOBS = ("bert-train", "fft", "gemm", "null", "triad")
+NINE_UNCAPPED = (*NINE, UNCAPPED)
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes the text of a plan called pairs.yaml."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "pairs.yaml"
+        path.write_text(textwrap.dedent(text))
+        return path
+
+    return write
+
+
+def test_full_file(write: Write) -> None:
+    """Every key of a plan can be given in a file."""
+    path = write("""
+        name: h200-pairs.2
+        measure:
+          - among: [bert-train, triad, gemm, fft]
+            splits: [nine, uncapped]
+          - pairs: [[bert-train, triad], [gemm, gemm]]
+            splits: [time-sliced, 70/70, 66+66 units]
+            repeats: 2
+          - among: all
+            sample: 40
+            selves: false
+            splits: [nine, 10/90]
+          - pairs:
+              - [triad, bert-train]
+            splits: ["around-best 8"]
+    """)
+    seventy = Split(Share(70), Share(70))
+    assert load_plan(path, JOBS) == Plan(
+        "h200-pairs.2",
+        (
+            Wish(among=("bert-train", "triad", "gemm", "fft"), splits=NINE_UNCAPPED),
+            Wish(
+                pairs=(("bert-train", "triad"), ("gemm", "gemm")),
+                splits=(TIME_SLICED, seventy, UnitSplit(66, 66)),
+                repeats=2,
+            ),
+            Wish(among="all", sample=40, selves=False, splits=NINE),
+            Wish(pairs=(("triad", "bert-train"),), splits=(AroundBest(8),)),
+        ),
+    )
+
+
+def test_file_names_the_run(write: Write) -> None:
+    """Without a name the run is called as the file."""
+    assert load_plan(write("measure: [{among: all, splits: [nine]}]"), JOBS).name == "pairs"
+
+
+def test_stem_that_cannot_name_a_run(tmp_path: Path) -> None:
+    """A file whose stem is no name of a run needs a name inside."""
+    path = tmp_path / "my plan.yaml"
+    path.write_text("measure: [{among: all, splits: [nine]}]")
+    with pytest.raises(InputError, match=r"'my plan' cannot name a run\. add a name: letters"):
+        load_plan(path, JOBS)
+
+
+ENTRY = "among: all, splits: [nine]"
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what"),
+    [
+        ("name: x", "1:1", "measure is missing"),
+        ("measure:", "1:1", "measure is missing"),
+        ("measure: all", "1:10", "expected a list of what to measure, got 'all'"),
+        ("measure: []", "1:10", "expected a list of what to measure, got an empty one"),
+        ("measure: [nine]", "1:11", "expected lines such as \"key: value\", got 'nine'"),
+        ("mesure: []", "1:1", "the nearest is measure"),
+        (f"name: a b\nmeasure: [{{{ENTRY}}}]", "1:7", "letters, digits"),
+        (f"name: -a\nmeasure: [{{{ENTRY}}}]", "1:7", "got '-a'"),
+        ("measure:\n- {among: all}", "2:3", "splits is missing"),
+        ("measure:\n- {splits: [nine]}", "2:3", "expected among or pairs, got neither"),
+        (
+            "measure:\n- {among: all, pairs: [[fft, fft]], splits: [nine]}",
+            "2:3",
+            "expected among or pairs, got both",
+        ),
+        (f"measure:\n- {{{ENTRY}, repeat: 2}}", "2:32", "the nearest is repeats"),
+        (f"measure:\n- {{{ENTRY}, repeats: 0}}", "2:41", "a whole number above 0, got '0'"),
+        (f"measure:\n- {{{ENTRY}, sample: 1.5}}", "2:40", "a whole number above 0"),
+        (f"measure:\n- {{{ENTRY}, selves: no!}}", "2:40", "expected true or false"),
+        (
+            "measure:\n- pairs: [[fft, fft]]\n  sample: 3\n  splits: [nine]",
+            "3:11",
+            "means something beside among only",
+        ),
+        (
+            "measure:\n- pairs: [[fft, fft]]\n  splits: [nine]\n  selves: true",
+            "4:11",
+            "means something beside among only",
+        ),
+        ("measure:\n- among: al\n  splits: [nine]", "2:10", "all, or a list of jobs, got 'al'"),
+        ("measure:\n- among: []\n  splits: [nine]", "2:10", "got an empty one"),
+        (
+            "measure:\n- among:\n  - fft\n  - traid\n  splits: [nine]",
+            "4:5",
+            "no job 'traid' among 5. the nearest is triad",
+        ),
+        ("measure:\n- among: [[fft]]\n  splits: [nine]", "2:11", "expected text, got a list"),
+        ("measure:\n- among: [null]\n  splits: [nine]", "2:11", "expected text, got nothing"),
+        ("measure:\n- pairs: fft\n  splits: [nine]", "2:10", "a list of pairs, got 'fft'"),
+        (
+            "measure:\n- pairs: [fft, triad]\n  splits: [nine]",
+            "2:11",
+            "a pair such as [bert-train, triad], got 'fft'",
+        ),
+        (
+            "measure:\n- pairs:\n  - [fft, triad, gemm]\n  splits: [nine]",
+            "3:5",
+            "expected two jobs, got 3",
+        ),
+        ("measure:\n- pairs:\n  - [fft, gem]\n  splits: [nine]", "3:11", "the nearest is gemm"),
+        ("measure:\n- among: all\n  splits: nine", "3:11", "a list of splits such as [nine"),
+        ("measure:\n- among: all\n  splits: []", "3:11", "got an empty one"),
+        ("measure:\n- among: all\n  splits:\n  - nine\n  - nein", "5:5", "got 'nein'"),
+        ("measure:\n- among: all\n  splits: [50/150]", "3:12", "at most 100 %, got '50/150'"),
+    ],
+)
+def test_faults_name_line_key_and_what_was_expected(
+    write: Write, text: str, where: str, what: str
+) -> None:
+    """Each fault is found where it stands."""
+    path = write(text)
+    with pytest.raises(InputError) as error:
+        load_plan(path, JOBS)
+    assert str(error.value).startswith(f"{path}:{where}: ")
+    assert what in str(error.value)
+
+
+def test_fault_that_only_the_gpu_shows(write: Write) -> None:
+    """Counts of units are checked against the GPU, and the message still names their line."""
+    path = write("""\
+        measure:
+          - pairs: [[fft, gemm]]
+            splits: [uncapped, 66+60 units]
+    """)
+    plan = load_plan(path, JOBS)
+    with pytest.raises(InputError) as error:
+        expand(plan, H200, jobs(JOBS), [], [])
+    assert str(error.value).startswith(f"{path}:3:24: splits: expected counts that sum to the 132")
+
+
+_KEYS = ("name", "measure", "among", "pairs", "splits", "sample", "selves", "repeats")
+_scalars = (
+    st.sampled_from(["all", "nine", "fft", "70/70", "66+66 units", "around-best 8"])
+    | st.text(max_size=8)
+    | st.integers()
+    | st.floats()
+    | st.booleans()
+    | st.none()
+)
+_values = st.recursive(
+    _scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(_KEYS) | st.text(max_size=5), inner, max_size=4)
+    ),
+)
+_entries = st.fixed_dictionaries(
+    {"splits": st.lists(_scalars, max_size=3) | _values},
+    optional=dict.fromkeys(("among", "pairs", "sample", "selves", "repeats"), _values),
+)
+
+
+@given(measure=st.lists(_entries, max_size=3) | _values, name=_scalars)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_random_plans_raise_nothing_else(tmp_path: Path, measure: Any, name: Any) -> None:
+    """Valid YAML of any shape is a plan or an InputError."""
+    path = tmp_path / "plan.yaml"
+    path.write_text(json.dumps({"name": name, "measure": measure}))
+    try:
+        plan = load_plan(path, JOBS)
+    except InputError:
+        return
+    assert all(wish.splits and (wish.among or wish.pairs) for wish in plan.wishes)
+
+
+_names = st.sampled_from(JOBS)
+_splits = st.lists(
+    st.sampled_from([*NINE, UNCAPPED, TIME_SLICED, AroundBest(8), UnitSplit(38, 94)]),
+    min_size=1,
+    unique=True,
+).map(tuple)
+_wishes = st.builds(
+    Wish,
+    among=st.just("all") | st.lists(_names, min_size=1).map(tuple),
+    selves=st.booleans(),
+    sample=st.integers(1, 99) | st.none(),
+    splits=_splits,
+    repeats=st.integers(1, 3),
+) | st.builds(
+    Wish,
+    pairs=st.lists(st.tuples(_names, _names), min_size=1).map(tuple),
+    splits=_splits,
+    repeats=st.integers(1, 3),
+)
+
+
+@given(wishes=st.lists(_wishes, min_size=1, max_size=3))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_plan_is_read_as_it_was_written(tmp_path: Path, wishes: list[Wish]) -> None:
+    """A written plan means the same when it is read; also of a job called `null`."""
+    path = tmp_path / "plan.yaml"
+    plan = Plan("a.b", tuple(wishes))
+    path.write_text(to_yaml(plan))
+    again = load_plan(path, JOBS)
+    assert again.name == plan.name
+    for wish, read in zip(plan.wishes, again.wishes, strict=True):
+        assert set(wish.splits) == set(read.splits)
+        for field in ("among", "pairs", "selves", "sample", "repeats"):
+            assert getattr(wish, field) == getattr(read, field)
+
+
+def test_written_plan_reads_well() -> None:
+    """One line for the jobs, one for the splits."""
+    plan = Plan(
+        "x",
+        (
+            Wish(among=("bert-train", "triad"), splits=NINE_UNCAPPED),
+            Wish(pairs=(("fft", "gemm"),), splits=(TIME_SLICED,), repeats=2),
+        ),
+    )
+    assert to_yaml(plan) == textwrap.dedent("""\
+        name: x
+        measure:
+        - among: [bert-train, triad]
+          splits: [nine, uncapped]
+        - pairs:
+          - [fft, gemm]
+          splits: [time-sliced]
+          repeats: 2
+    """)
+
+
+def test_options() -> None:
+    """Options make the same plan as a file would."""
+    assert plan_from_options("fft, gemm", "", "nine,uncapped", 2, "x") == Plan(
+        "x", (Wish(among=("fft", "gemm"), splits=NINE_UNCAPPED, repeats=2),)
+    )
+    assert plan_from_options("all", "", "time-sliced", name="x", sample=5) == Plan(
+        "x", (Wish(among="all", sample=5, splits=(TIME_SLICED,)),)
+    )
+    assert plan_from_options("", "fft+gemm, triad + triad", "66+66 units", name="x") == Plan(
+        "x", (Wish(pairs=(("fft", "gemm"), ("triad", "triad")), splits=(UnitSplit(66, 66),)),)
+    )
+    both = plan_from_options("fft,gemm", "triad+triad", "nine", name="x")
+    assert [(wish.among, wish.pairs) for wish in both.wishes] == [
+        (("fft", "gemm"), ()),
+        ((), (("triad", "triad"),)),
+    ]
+
+
+def test_run_of_options_is_found_again() -> None:
+    """Without a name the same options go on with the same run; others begin another."""
+    first = plan_from_options("fft,gemm", "", "nine")
+    assert plan_from_options("fft , gemm", "", "nine").name == first.name
+    assert plan_from_options("fft,gemm", "", "nine,uncapped").name != first.name
+    assert plan_from_options("fft,triad", "", "nine").name != first.name
+    assert first.name.startswith("pairs-")
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (("", "", "nine"), "there is nothing to measure: jobs '', pairs ''"),
+        (("fft", "", ""), "there is nothing to measure: .*give splits"),
+        (("", "fft", "nine"), "--pairs: expected two jobs such as bert-train[+]triad, got 'fft'"),
+        (("", "fft+gemm+fft", "nine"), "got 'fft[+]gemm[+]fft'"),
+        (("", "fft+", "nine"), "got 'fft[+]'"),
+        (("fft", "", "nien"), "--splits: expected .*got 'nien'. the nearest is nine"),
+        (("fft", "", "nine", 1, "a/b"), "'a/b' cannot name a run. use letters"),
+        (("fft", "", "nine", 1, ""), "'' cannot name a run"),
+    ],
+)
+def test_faulty_options(options: tuple[Any, ...], what: str) -> None:
+    """An option that cannot be understood is refused with its value."""
+    with pytest.raises(InputError, match=what):
+        plan_from_options(*options)
+
+
+@pytest.mark.parametrize("name", ["", "../../x", "a/b", ".hidden", "a" * 101])
+def test_name_of_a_run_is_no_path(name: str) -> None:
+    """It names a folder of logs: nothing leads out of it."""
+    assert run_name("night.2") == "night.2"
+    with pytest.raises(InputError, match="cannot name a run"):
+        run_name(name)
+
+
+def pairs_of(plan: Plan, names: list[str]) -> set[Pair]:
+    """The pairs that a plan measures."""
+    work = expand(plan, H200, jobs(names), [], [])
+    return {(t.runners[0].job.name, t.runners[1].job.name) for t in work.mps}
+
+
+@given(count=st.integers(1, 12), part=st.floats(0, 1.2), seed=st.sampled_from(["a", "b"]))
+def test_suggestion_has_the_pairs_asked_for(count: int, part: float, seed: str) -> None:
+    """At least as many pairs as asked, or all there are, and less than a group more."""
+    names = [f"j{number:02}" for number in range(count)]
+    most = len(all_pairs(names))
+    wanted = max(1, round(part * most))
+    plan = suggest(names, {}, wanted, seed)
+    assert min(wanted, most) <= len(pairs_of(plan, names)) < min(wanted, most) + 10
+    assert plan == suggest(names[::-1], {}, wanted, seed)
+
+
+def test_suggestion_for_the_measured_jobs(tmp_path: Path) -> None:
+    """120 pairs of 35 jobs: every job with every kind, in as many blocks as there are groups."""
+    kinds = kinds_of(p for p in bundled_solo_points() if p.gpu_model == "NVIDIA H200")
+    names = sorted(kinds)
+    plan = suggest(names, kinds, 120)
+    pairs = pairs_of(plan, names)
+    assert 120 <= len(pairs) < 130
+    for name in names:
+        partners = {other for pair in pairs if name in pair for other in pair}
+        assert {kinds[other] for other in partners} == {"compute", "memory", "launch"}
+    work = expand(plan, H200, jobs(names), [], [])
+    assert len(cut(work.mps, 48, None, plan.name)) == len(plan.wishes)
+    path = tmp_path / "plan.yaml"
+    path.write_text(to_yaml(plan))
+    assert load_plan(path, names) == plan
+    assert len(yaml.safe_load(path.read_text())["measure"]) == len(plan.wishes)

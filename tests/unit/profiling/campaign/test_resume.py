@@ -1,0 +1,244 @@
+"""Going on with a campaign: what earlier points answer, on this card and on others."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from planned import H200, job, jobs, windows
+
+from advisor.core.gpu import Share
+from advisor.core.job import Progress
+from advisor.core.records import PairPoint, Point, SoloPoint
+from advisor_profiling.campaign.blocks import Block, cut
+from advisor_profiling.campaign.resume import left_to_measure
+from advisor_profiling.campaign.splits import UNCAPPED, Split
+from advisor_profiling.window.targets import Target, pair, solo
+
+HERE, THERE = "GPU-1", "GPU-2"
+FULL = Share(100.0)
+SPLITS = (Split(Share(30.0), Share(70.0)), Split(Share(50.0), Share(50.0)), UNCAPPED)
+GEMM, SORT, SPMV = jobs(("gemm", "sort", "spmv")).values()
+BLOCKS = cut(windows((GEMM, SORT, SPMV), SPLITS), 8, None, "night")
+PLAN = [target for block in BLOCKS for target in block.targets]
+PAIRS = [target for target in PLAN if len(target.runners) == 2]
+
+
+def answer(target: Target, card: str = HERE, mode: str = "", **fields: Any) -> Point:
+    """The point that measuring a target under MPS gives."""
+    first, *others = target.runners
+    full = all(runner.share == FULL for runner in target.runners)
+    values: dict[str, Any] = {
+        "gpu_model": H200.model,
+        "gpu_uuid": card,
+        "mode": mode or ("uncapped" if full and others else "mps"),
+        "repeat": target.repeat,
+        "window_s": 2.0,
+        "started_at": "2026-01-31T12:00:00Z",
+        "run": "night",
+    }
+    if not others:
+        values |= {
+            "job": first.job.name,
+            "job_hash": first.job.job_hash,
+            "share_percent": first.share.percent,
+            "rate": 1.0,
+        }
+        return SoloPoint(**{**values, **fields})
+    for side, runner in zip("ab", target.runners, strict=True):
+        values |= {
+            f"job_{side}": runner.job.name,
+            f"job_{side}_hash": runner.job.job_hash,
+            f"share_{side}_percent": runner.share.percent,
+            f"rate_{side}": 1.0,
+        }
+    return PairPoint(**{**values, **fields})
+
+
+def left(blocks: Sequence[Block], points: Sequence[Point], mode: str = "mps") -> list[Block]:
+    """What this card has left to measure."""
+    return left_to_measure(blocks, points, H200, mode)
+
+
+def targets(blocks: Sequence[Block]) -> list[Target]:
+    return [target for block in blocks for target in block.targets]
+
+
+def of_pair(*names: str) -> list[Target]:
+    """The windows of two jobs."""
+    return [target for target in PLAN if target.jobs == names]
+
+
+def test_all_is_left_when_nothing_is_measured() -> None:
+    """A new campaign measures the whole plan, block by block as it was cut."""
+    assert len(BLOCKS) > 1
+    rest = left(BLOCKS, [])
+    assert [block.targets for block in rest] == [block.targets for block in BLOCKS]
+    assert [set(block.runners) for block in rest] == [set(block.runners) for block in BLOCKS]
+
+
+def test_measured_windows_and_their_idle_clients_are_left_out() -> None:
+    """No client is started that no window needs any more."""
+    (block,) = cut(windows((GEMM, SORT), SPLITS, selves=False), 8, None, "night", alone=False)
+    done = [t for t in block.targets if t.runners[0].share.percent == 30]
+    (rest,) = left([block], [answer(t) for t in done])
+    assert set(rest.targets) == set(block.targets) - set(done)
+    assert {str(runner) for runner in rest.runners} == {
+        "gemm at 50 %", "sort at 50 %", "gemm at 100 %", "sort at 100 %"
+    }  # fmt: skip
+
+
+def test_nothing_is_left_of_a_finished_campaign() -> None:
+    """The same command again starts nothing."""
+    assert left(BLOCKS, [answer(target) for target in PLAN]) == []
+
+
+LIMITED = pair(GEMM, Share(30.0), SORT, Share(70.0))
+UNLIMITED = pair(GEMM, FULL, SORT, FULL)
+
+
+@pytest.mark.parametrize(
+    ("target", "fields"),
+    [
+        (LIMITED, {"job_a_hash": "0" * 16}),
+        (LIMITED, {"job_b_hash": None}),
+        (LIMITED, {"mode": "cu_mask"}),
+        (LIMITED, {"repeat": 1}),
+        (LIMITED, {"gpu_model": "NVIDIA H100"}),
+        (LIMITED, {"share_a_percent": 70.0, "share_b_percent": 30.0}),
+        (LIMITED, {"flags": ("failed",), "rate_a": None, "rate_b": None}),
+        (UNLIMITED, {"mode": "mps"}),
+        (UNLIMITED, {"mode": "time-sliced"}),
+        (solo(GEMM, FULL), {"job_hash": "0" * 16}),
+        (solo(GEMM, FULL), {"mode": "uncapped"}),
+        (solo(GEMM, FULL), {"repeat": 1}),
+        (solo(GEMM, FULL), {"share_percent": 90.0}),
+    ],
+)
+def test_point_of_something_else_is_no_answer(target: Target, fields: dict[str, Any]) -> None:
+    """Another job behind the name, another way of sharing, another repeat, or a failure."""
+    blocks = [Block(target.runners, (target,))]
+    assert left(blocks, [answer(target, **fields)]) == blocks
+    assert left(blocks, [answer(target, **fields), answer(target)]) == []
+
+
+def test_doubtful_point_is_an_answer() -> None:
+    """It stays in the data with its flag; measuring it again and again would not end."""
+    block = Block(LIMITED.runners, (LIMITED,))
+    assert left([block], [answer(LIMITED, flags=("not-settled",))]) == []
+
+
+def test_without_mps_only_time_sliced_points_answer() -> None:
+    """Both are at 100/100, and not the same measurement."""
+    blocks = [Block(UNLIMITED.runners, (UNLIMITED,))]
+    assert left(blocks, [answer(UNLIMITED, mode="uncapped")], "uncapped") == blocks
+    assert left(blocks, [answer(UNLIMITED, mode="time-sliced")], "uncapped") == []
+
+
+def test_job_beside_itself_is_found_again() -> None:
+    """The twins of a pair are one job with one share twice."""
+    twins = pair(GEMM, Share(50.0), GEMM, Share(50.0))
+    assert left([Block(twins.runners, (twins,))], [answer(twins)]) == []
+
+
+def test_pair_that_another_card_has_whole_is_done() -> None:
+    """Its splits are compared with each other, and they all are there."""
+    there = [answer(t, THERE) for t in of_pair("gemm", "sort")]
+    assert set(PLAN) - set(targets(left(BLOCKS, there))) == set(of_pair("gemm", "sort"))
+
+
+def test_pair_that_another_card_has_in_part_is_measured_whole_here() -> None:
+    """Half of the splits from one card and half from another could not be compared."""
+    there = [answer(t, THERE) for t in of_pair("gemm", "sort")[1:]]
+    assert targets(left(BLOCKS, there)) == PLAN
+
+
+def test_pair_that_two_cards_have_between_them_is_not_whole() -> None:
+    """What this card has of it counts, what the other has does not."""
+    mine, *others = of_pair("gemm", "sort")
+    points = [answer(mine), *(answer(t, THERE) for t in others)]
+    assert set(PLAN) - set(targets(left(BLOCKS, points))) == {mine}
+
+
+def test_pair_in_two_blocks_is_whole_with_both() -> None:
+    """A pair of more clients than fit at once is cut; one part of it is not the pair."""
+    blocks = [Block(target.runners, (target,)) for target in of_pair("gemm", "sort")]
+    there = [answer(t, THERE) for t in of_pair("gemm", "sort")]
+    assert left(blocks, there[:-1]) == blocks
+    assert left(blocks, there) == []
+
+
+REFERENCE = solo(GEMM, FULL, repeat=3)
+BESIDE = Block(UNLIMITED.runners, (UNLIMITED, LIMITED, REFERENCE, solo(SORT, FULL, repeat=3)))
+
+
+def test_reference_of_this_card_is_not_measured_again() -> None:
+    """The windows alone count like all others."""
+    (rest,) = left([BESIDE], [answer(REFERENCE)])
+    assert rest.targets == (UNLIMITED, LIMITED, solo(SORT, FULL, repeat=3))
+
+
+def test_reference_of_another_card_is_measured_again_beside_pairs() -> None:
+    """Speeds are relative to the rate alone on the card that the pair is measured on."""
+    (whole,) = left([BESIDE], [answer(REFERENCE, THERE)])
+    assert whole.targets == BESIDE.targets
+    (rest,) = left([BESIDE], [answer(REFERENCE, THERE), answer(LIMITED)])
+    assert rest.targets == (UNLIMITED, REFERENCE, solo(SORT, FULL, repeat=3))
+
+
+def test_references_without_pairs_stay_with_the_card_that_had_them() -> None:
+    """A block that another card finished is not opened here for the windows alone."""
+    assert left([BESIDE], [answer(t, THERE) for t in BESIDE.targets]) == []
+
+
+def test_references_that_no_card_has_are_measured() -> None:
+    """The pairs are done, and their speeds still lack what they are relative to."""
+    (rest,) = left([BESIDE], [answer(t, THERE) for t in (UNLIMITED, LIMITED)])
+    assert rest.targets == (REFERENCE, solo(SORT, FULL, repeat=3))
+
+
+def test_same_name_with_another_command_is_another_job() -> None:
+    """A job that was edited in mid-campaign is measured anew; a longer time-out is no edit."""
+    edited = replace(GEMM, command=("gemm", "--large"))
+    patient = replace(GEMM, start_timeout_s=600.0)
+    other_unit = replace(job("gemm"), progress=Progress(gate=True, unit="tiles"))
+    known = [answer(solo(GEMM, FULL))]
+    for now, is_left in ((edited, True), (other_unit, True), (patient, False)):
+        target = solo(now, FULL)
+        assert bool(left([Block(target.runners, (target,))], known)) is is_left
+
+
+@given(done=st.sets(st.sampled_from(PLAN)))
+def test_measured_and_left_are_the_plan(done: set[Target]) -> None:
+    """Wherever a campaign was killed, nothing is lost and nothing is measured twice."""
+    rest = left(BLOCKS, [answer(target) for target in done])
+    assert targets(rest) == [target for target in PLAN if target not in done]
+    for block in rest:
+        assert set(block.runners) == {r for target in block.targets for r in target.runners}
+
+
+@given(here=st.sets(st.sampled_from(PLAN)), there=st.sets(st.sampled_from(PLAN)))
+def test_all_splits_of_a_pair_come_to_be_on_one_card(here: set[Target], there: set[Target]) -> None:
+    """Whatever two cards have: after this one went on, one of them has each pair whole."""
+    points = [*(answer(t) for t in here), *(answer(t, THERE) for t in there)]
+    rest = set(targets(left(BLOCKS, points)))
+    assert not rest & here
+    for names in {target.jobs for target in PAIRS}:
+        wanted = set(of_pair(*names))
+        assert wanted <= here | rest or wanted <= there
+    assert set(PLAN) <= here | there | rest
+
+
+def test_pair_is_whole_on_another_card_only_with_its_time_sliced_window() -> None:
+    """With and without limits a pair is compared as well, so both come from one card."""
+    plan = [target for target in PAIRS if target.jobs == ("gemm", "sort")]
+    blocks = cut(plan, 8, None, "night", alone=False)
+    sliced = pair(GEMM, FULL, SORT, FULL)
+    limited = [answer(target, THERE) for target in plan]
+    beside = [("uncapped", sliced)]
+    left = left_to_measure(blocks, limited, H200, "mps", beside)
+    assert targets(left) == targets(blocks)
+    whole = [*limited, answer(sliced, THERE, "time-sliced")]
+    assert left_to_measure(blocks, whole, H200, "mps", beside) == []

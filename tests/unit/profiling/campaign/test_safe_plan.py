@@ -1,0 +1,95 @@
+"""At which splits pairs are measured where some counts are unsafe."""
+
+from typing import Any
+
+import pytest
+from planned import H200, MI300X, jobs, pair_point, solo_point
+from unsafe_counts import UNSAFE_132, checked_132
+
+from advisor.core.gpu import Gpu, Share, units_for_percent
+from advisor.core.job import Job
+from advisor.errors import UnsafeCountError
+from advisor_profiling.campaign import safe_plan
+from advisor_profiling.campaign.plan import Plan, Wish, Work, expand
+from advisor_profiling.campaign.safe_plan import Counts, check_asked_shares
+from advisor_profiling.campaign.splits import (
+    NINE,
+    TIME_SLICED,
+    UNCAPPED,
+    AroundBest,
+    Split,
+    UnitSplit,
+)
+
+JOBS = jobs(["bert", "triad"])
+PAIR = (("bert", "triad"),)
+KNOWN = Counts(host=checked_132())
+HAND = Split(Share(70), Share(30))
+
+
+def work(*splits: Any, counts: Counts = KNOWN, gpu: Gpu = H200, earlier: Any = ()) -> Work:
+    """What a plan of one pair means."""
+    solo = [solo_point(name) for name in JOBS]
+    plan = Plan("run", (Wish(splits=splits, pairs=PAIR),))
+    return expand(plan, gpu, JOBS, earlier, solo, counts)
+
+
+def units(found: Work) -> list[tuple[int, ...]]:
+    """Counts of each window under limits."""
+    return [
+        tuple(units_for_percent(runner.share.percent, 132) for runner in target.runners)
+        for target in found.mps
+    ]
+
+
+def test_nine_are_moved_and_that_is_said_once() -> None:
+    """With other splits beside them, which stay."""
+    found = work(*NINE, UNCAPPED, TIME_SLICED)
+    assert units(found) == [
+        (12, 118), (14, 118), (34, 70), (62, 70), (66, 66), (70, 62), (70, 34), (118, 14),
+        (118, 12), (132, 132),
+    ]  # fmt: skip
+    assert len(found.time_sliced) == 1
+    (note,) = found.notes
+    assert note.startswith("not used: 26, 38, 52, 78, 92 and 104 of 132 SMs")
+
+
+@pytest.mark.parametrize("asked", [HAND, UnitSplit(92, 40), Split(Share(70), Share(70))])
+def test_a_split_asked_for_by_hand_is_refused_unless_that_is_allowed(asked: Any) -> None:
+    """One of the nine is asked for by hand where not all nine are."""
+    with pytest.raises(UnsafeCountError, match="92"):
+        work(asked)
+    found = work(asked, counts=Counts(host=checked_132(), allow_unsafe=True))
+    assert units(found)[0][0] == 92
+    assert not found.notes
+
+
+def test_jobs_that_report_results_are_judged_by_these(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its points says whether it is right; where only one job does, the other counts."""
+    reporting = {"bert", "triad"}
+
+    def reports(job: Job) -> bool:
+        return job.name in reporting
+
+    monkeypatch.setattr(safe_plan, "reports_results", reports)
+    assert units(work(HAND)) == [(92, 38)]
+    safety = KNOWN.safety("bert", H200, [])
+    check_asked_shares([Share(70)], JOBS["bert"], safety)
+    reporting.remove("triad")
+    with pytest.raises(UnsafeCountError, match="30 % is 38 of"):
+        work(HAND)
+
+
+def test_around_the_best_split_unsafe_ones_are_left_out() -> None:
+    """Nobody asked for each of them."""
+    found = work(AroundBest(8), earlier=[pair_point("bert", "triad", 66)])
+    assert units(found)
+    assert not {count for pair in units(found) for count in pair} & UNSAFE_132
+
+
+def test_without_a_check_and_on_amd_nothing_is_moved() -> None:
+    """As before."""
+    plain = work(*NINE, HAND, counts=Counts())
+    assert plain.mps == work(*NINE, HAND, counts=Counts(allow_unsafe=True)).mps
+    assert len(plain.mps) == 9
+    assert work(*NINE, counts=KNOWN, gpu=MI300X).mps == plain.mps

@@ -1,0 +1,309 @@
+"""The solo sweep: order, resume, failures, and what is kept when something breaks."""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from store_points import point
+from watching import Watching
+
+from advisor.core.gpu import Gpu, Share
+from advisor.core.job import Job, Progress
+from advisor.core.observations import Record
+from advisor.core.records import SoloPoint
+from advisor.errors import AdvisorError, JobError, LimitNotProvenError, PartitionError, StoreError
+from advisor.runtime.backends.backend import Granted
+from advisor_data.store.file_store import FileStore
+from advisor_profiling.campaign.sweep import SweepResult, new_run, plan, sweep, unfinished_run
+from advisor_profiling.testbed.bench import Client
+from advisor_profiling.testbed.replay import ReplayBench, ReplayClient
+from advisor_profiling.window.rules import rules_for
+from advisor_profiling.window.targets import solo
+
+POINTS = [point(share_percent=s, rate=s, power_w=100 + s, idle_power_w=70) for s in (20, 50, 100.0)]
+SHARES = [Share(share) for share in (20, 50, 100)]
+UNGATED = Job(name="gemm", command=("x",))
+GATED = Job(name="gemm", command=("x",), progress=Progress(gate=True), memory_mib=100)
+
+
+class FaultyClient(ReplayClient):
+    """A client that breaks where a test says; it remembers whether it was ended."""
+
+    def __init__(
+        self, job: Job, share: Share, bench: "FaultyBench", faults: dict[str, AdvisorError]
+    ) -> None:
+        super().__init__(job, share, bench, Granted(66, mps=True))
+        self._faults, self.stopped, self._record = faults, 0, bench
+
+    def ready(self) -> bool:
+        return self._break("ready") or super().ready()
+
+    def check_limit(self) -> None:
+        self._break("check_limit")
+
+    def check(self) -> None:
+        self._break("check")
+
+    def go(self, seat: int = 0) -> None:
+        record = self._record
+        record.standing.append(len([c for c in record.clients if not c.stopped]))
+        super().go(seat)
+
+    def hold(self) -> None:
+        self._break("hold")
+        super().hold()
+
+    def stop(self) -> None:
+        self.stopped += 1
+        super().stop()
+
+    def _break(self, where: str) -> bool:
+        if where in self._faults:
+            raise self._faults[where]
+        return False
+
+
+class FaultyBench(ReplayBench):
+    """A replay in which the n-th start at a share has the faults that `faults` gives."""
+
+    def __init__(self, faults: Callable[[float, int], dict[str, AdvisorError]]) -> None:
+        super().__init__(POINTS)
+        self.gpu = dataclasses.replace(self.gpu, memory_mib=1000)
+        self._faults = faults
+        self.clients: list[FaultyClient] = []
+        self.standing: list[int] = []
+        self.alive: Callable[[], None] = lambda: None
+
+    def start(self, job: Job, share: Share) -> Client:
+        before = sum(client.share == share for client in self.clients)
+        self.clients.append(FaultyClient(job, share, self, self._faults(share.percent, before)))
+        return self.clients[-1]
+
+    def check_alive(self) -> None:
+        self.alive()
+
+
+class FullStore(FileStore):
+    """A disk that is full after one point."""
+
+    def add(self, points: Iterable[Record]) -> int:
+        if self.solo_points():
+            raise StoreError("No space left on device")
+        return super().add(points)
+
+
+def fails_at(
+    share: float, times: int, where: str, error: AdvisorError
+) -> Callable[[float, int], dict[str, AdvisorError]]:
+    return lambda s, before: {where: error} if (s, before < times) == (share, True) else {}
+
+
+def never(_share: float, _before: int) -> dict[str, AdvisorError]:
+    return {}
+
+
+def run(
+    bench: FaultyBench, folder: Path, *, job: Job = UNGATED, store: type[FileStore] = FileStore
+) -> tuple[SweepResult, Watching]:
+    reporter = Watching()
+    with store(folder) as opened:
+        targets = [solo(job, share) for share in SHARES]
+        result = sweep(targets, "r9", bench, opened, reporter, rules_for(0.5))
+    return result, reporter
+
+
+def kept(folder: Path) -> list[float]:
+    with FileStore(folder) as store:
+        return [p.share_percent for p in store.solo_points()]
+
+
+def test_reporter_is_told_each_step(tmp_path: Path) -> None:
+    """A person sees what happens, how much is done, and how long it still takes."""
+    result, told = run(FaultyBench(never), tmp_path)
+    assert (told.phases[0], told.phases[-1]) == (
+        "measuring idle power",
+        "measuring idle power again",
+    )
+    starts, ready = told.phases[1:-1:2], told.phases[2:-1:2]
+    assert sorted(starts) == [
+        f"starting, when no window is open here: gemm at {share} %" for share in (100, 20, 50)
+    ]
+    assert set(ready) == {"1 client ready after 0 s"}
+    assert [(done, total) for _, done, total, _ in told.points] == [(1, 3), (2, 3), (3, 3)]
+    first, second, last = (eta_s for *_, eta_s in told.points)
+    assert first > second > last == 0
+    assert first == pytest.approx(2 / 3 * result.duration_s, rel=0.3)
+    assert (tuple(p for p, *_ in told.points), told.failures) == (result.points, [])
+
+
+@pytest.mark.parametrize("where", ["ready", "check"])
+def test_failure_is_tried_once_more(tmp_path: Path, where: str) -> None:
+    """A job that failed beside others may succeed alone; nobody is alarmed before."""
+    bench = FaultyBench(fails_at(50, 1, where, JobError("out of memory")))
+    result, told = run(bench, tmp_path)
+    assert sorted(kept(tmp_path)) == [20, 50, 100]
+    assert kept(tmp_path)[-1] == 50
+    assert (result.failures, told.failures) == ((), [])
+    assert all(client.stopped for client in bench.clients)
+
+
+@pytest.mark.parametrize("where", ["ready", "check"])
+def test_failure_that_stays_costs_its_share_only(tmp_path: Path, where: str) -> None:
+    """The others are measured, and the failed one is told once, with its reason."""
+    bench = FaultyBench(fails_at(50, 9, where, JobError("bad checkpoint")))
+    result, told = run(bench, tmp_path)
+    assert sorted(kept(tmp_path)) == [20, 100]
+    assert [(f.target, f.error) for f in result.failures] == [
+        (solo(UNGATED, Share(50)), "bad checkpoint.")
+    ]
+    assert told.failures == list(result.failures)
+    assert all(client.stopped for client in bench.clients)
+
+
+def test_job_that_cannot_be_held_is_ended_and_its_point_stays(tmp_path: Path) -> None:
+    """It must not run on beside the next one."""
+    bench = FaultyBench(fails_at(20, 9, "hold", JobError("did not stop at its gate")))
+    result, _ = run(bench, tmp_path, job=GATED)
+    assert (sorted(kept(tmp_path)), result.failures) == ([20, 50, 100], ())
+    after = bench.standing.index(2) if 2 in bench.standing else 3
+    assert bench.standing == [3] * after + [2] * (3 - after)
+    assert kept(tmp_path)[after - 1] == 20
+
+
+def test_limit_that_is_not_in_force_stops_the_sweep(tmp_path: Path) -> None:
+    """No other share is believed either, and no job is left."""
+    bench = FaultyBench(fails_at(50, 9, "check_limit", LimitNotProvenError("not under its share")))
+    with pytest.raises(LimitNotProvenError):
+        run(bench, tmp_path)
+    assert 50 not in kept(tmp_path)
+    assert all(client.stopped for client in bench.clients)
+
+
+def test_dead_daemon_costs_the_open_window(tmp_path: Path) -> None:
+    """A window that may have run without its limit is not kept."""
+    bench, looks = FaultyBench(never), list[int]()
+
+    def dies_later() -> None:
+        looks.append(1)
+        if len(looks) == 2:
+            raise PartitionError("no MPS daemon answers")
+
+    bench.alive = dies_later
+    with pytest.raises(PartitionError):
+        run(bench, tmp_path)
+    assert len(kept(tmp_path)) == 1
+    assert all(client.stopped for client in bench.clients)
+
+
+def test_full_disk_ends_the_sweep_with_its_jobs(tmp_path: Path) -> None:
+    """Measuring what cannot be kept is a waste; points before stay."""
+    bench = FaultyBench(never)
+    with pytest.raises(StoreError):
+        run(bench, tmp_path, store=FullStore)
+    assert len(kept(tmp_path)) == 1
+    assert all(client.stopped for client in bench.clients)
+
+
+def test_nothing_to_do_takes_no_time(tmp_path: Path) -> None:
+    """A finished profile starts nothing, not even the idle measurement."""
+    bench = FaultyBench(never)
+    with FileStore(tmp_path) as store:
+        result = sweep([], "r9", bench, store, Watching(), rules_for(1))
+    assert (result.points, result.failures, bench.clock.now_s()) == ((), (), 0)
+
+
+def test_gated_jobs_stand_ready_together(tmp_path: Path) -> None:
+    """All that fit are started before the first window; one job runs at a time all the same."""
+    bench = FaultyBench(never)
+    _, told = run(bench, tmp_path, job=GATED)
+    assert sum(phase.startswith("starting") for phase in told.phases) == 1
+    assert bench.standing == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, [3, 3, 3]),
+        ({"memory_mib": 400}, [2, 2, 1]),
+        ({"memory_mib": 2000}, [1, 1, 1]),
+        ({"memory_mib": None}, [1, 1, 1]),
+        ({"progress": Progress()}, [1, 1, 1]),
+    ],
+)
+def test_group_fits_into_memory(
+    tmp_path: Path, change: dict[str, Any], expected: list[int]
+) -> None:
+    """Jobs without a gate, or of unknown size, are started one at a time."""
+    bench = FaultyBench(never)
+    run(bench, tmp_path, job=dataclasses.replace(GATED, **change))
+    assert sorted(bench.standing, reverse=True) == expected
+
+
+def test_job_that_always_fails_is_given_up(tmp_path: Path) -> None:
+    """A broken job does not cost a start for every share, twice."""
+    bench = FaultyBench(lambda _share, _before: {"check": JobError("bad checkpoint")})
+    result, told = run(bench, tmp_path)
+    assert len(bench.clients) == 3
+    assert len(result.failures) == len(told.failures) == 3
+
+
+@given(st.sets(st.integers(1, 100), min_size=1), st.integers(1, 3), st.text("abc0", min_size=1))
+def test_plan_has_each_window_once_and_is_the_same_for_a_run(
+    shares: set[int], repeats: int, name: str
+) -> None:
+    """A resumed run goes on in its own order."""
+    targets = plan(GATED, map(Share, shares), repeats, name)
+    assert len(targets) == len(set(targets)) == len(shares) * repeats
+    assert {(t.runners[0].share.percent, t.repeat) for t in targets} == {
+        (share, repeat) for share in shares for repeat in range(repeats)
+    }
+    assert targets == plan(GATED, map(Share, shares), repeats, name)
+
+
+def test_shares_are_shuffled() -> None:
+    """A drift of the card must not look like an effect of the share."""
+    shares = [Share(percent) for percent in range(10, 101, 10)]
+    orders = {
+        tuple(t.runners[0].share.percent for t in plan(GATED, shares, 1, f"run{n}"))
+        for n in range(20)
+    }
+    assert len(orders) == 20
+
+
+def test_runs_have_names_of_their_own() -> None:
+    """Two runs in one second are two runs, and names sort by time."""
+    names = {new_run("2026-01-31T12:00:00Z") for _ in range(8)}
+    assert len(names) > 1
+    assert all(name.startswith("20260131T120000-") for name in names)
+
+
+JOB = Job(name="gemm", command=("x",))
+H200 = Gpu(uuid="GPU-1", model="NVIDIA H200", driver="580")
+
+
+def of_run(name: str, day: int, **fields: Any) -> SoloPoint:
+    values: dict[str, Any] = {"job_hash": JOB.job_hash, "driver": "580", **fields}
+    return point(run=name, started_at=f"2026-01-{day:02}T00:00:00Z", **values)
+
+
+def test_newest_run_is_gone_on_with() -> None:
+    """All its points count, none of an older run."""
+    old, first, last = of_run("a", 1), of_run("b", 2), of_run("b", 4)
+    between = of_run("a", 3)
+    assert unfinished_run([last, old, first, between], JOB, H200, "mps") == ("b", [last, first])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"job_hash": "0"}, {"job_hash": None}, {"gpu_uuid": "GPU-2"}, {"mode": "uncapped"},
+     {"driver": "570"}],
+)  # fmt: skip
+def test_run_under_other_conditions_is_not_gone_on_with(other: dict[str, Any]) -> None:
+    """Points of another command, card, back-end or driver are not comparable."""
+    assert unfinished_run([of_run("a", 1, **other)], JOB, H200, "mps") is None
+    mixed = [of_run("b", 2, **other), of_run("a", 1)]
+    assert unfinished_run(mixed, JOB, H200, "mps") == ("a", [mixed[1]])

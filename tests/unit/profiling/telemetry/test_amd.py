@@ -1,0 +1,166 @@
+"""The AMD source on the real amdsmi package, over a fake libamd_smi.so in a subprocess."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fake_amdsmi
+import pytest
+
+_PROLOGUE = """
+import dataclasses, json
+from advisor.errors import AdvisorError
+from advisor_profiling.telemetry.amd import AmdSource, list_gpus
+def show(value):
+    print(json.dumps(value, default=dataclasses.asdict))
+try:
+"""
+
+_EPILOGUE = """
+except AdvisorError as error:
+    show({"error": error.code, "text": str(error)})
+"""
+
+MI300, MI200, OTHER_PARTITION = "0 420 65535", "0 65535 310", "0 0 0"
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def rocm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the fake libamd_smi.so."""
+    wrapper = fake_amdsmi.wrapper()
+    if wrapper is None or shutil.which("cc") is None:
+        pytest.skip("needs the amdsmi package (extra: amd) and a C compiler (cc)")
+    folder = tmp_path_factory.mktemp("rocm") / "rocm"
+    fake_amdsmi.build(wrapper, folder)
+    return folder
+
+
+def run(lines: str, environment: dict[str, str]) -> Any:
+    """What these lines of Python show."""
+    body = "".join(f"    {line}\n" for line in lines.strip().splitlines())
+    command = [sys.executable, "-c", _PROLOGUE + body + _EPILOGUE]
+    environment = {k: v for k, v in os.environ.items() if k != "ROCM_HOME"} | environment
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def ask(rocm: Path) -> Ask:
+    """Runs lines of Python over the fake library as a given kind of GPU."""
+
+    def over(lines: str, kind: str = MI300) -> Any:
+        return run(lines, {"ROCM_PATH": str(rocm), "FAKE_AMDSMI": kind})
+
+    return over
+
+
+def test_readings_have_our_units(ask: Ask) -> None:
+    """Energy is ticks times microjoules; clocks, heat, memory and limit are as on the card."""
+    power_w, energy_j, state = ask(
+        "s = AmdSource('uuid-1'); show([s.power_w(), s.energy_j(), s.state()])"
+    )
+    assert power_w == 420
+    assert energy_j == pytest.approx(15.3)
+    assert state == {
+        "sm_clock_mhz": 2100,
+        "memory_clock_mhz": 1300,
+        "temperature_c": 58,
+        "memory_used_mib": 283,
+        "power_limit_w": 750,
+        "throttle_reasons": None,
+    }
+
+
+def test_power_is_the_field_that_the_generation_has(ask: Ask) -> None:
+    """MI200 has only the average, MI300 only the current power; "N/A" is never a number."""
+    assert ask("show(AmdSource('uuid-1').power_w())", MI200) == 310
+    assert ask("show(AmdSource('uuid-1').power_w())", MI300) == 420
+
+
+def test_partition_without_sensors_has_no_power(ask: Ask) -> None:
+    """Zero watts or joules from a partition without sensors is None."""
+    script = "s = AmdSource('uuid-1'); show([s.power_w(), s.energy_j()])"
+    assert ask(script, OTHER_PARTITION) == [None, None]
+
+
+def test_only_the_counter_that_means_the_same_is_given(ask: Ask) -> None:
+    """Memory activity is given; graphics activity is not passed off as SM activity."""
+    script = "s = AmdSource('uuid-1'); s.start_counters(); show(s.read_counters())"
+    counters = ask(script)
+    assert {k: v for k, v in counters.items() if v is not None} == {"memory_busy_percent": 37}
+
+
+def test_violations_become_throttle_reasons(ask: Ask) -> None:
+    """Active violations are named, inactive ones not, and all "N/A" is unknown."""
+    script = """
+import amdsmi
+s, answers = AmdSource("uuid-1"), []
+for power, heat in [(True, False), (False, "N/A"), ("N/A", "N/A")]:
+    status = {"active_ppt_pwr": power, "active_hbm_thrm": heat}
+    amdsmi.amdsmi_get_violation_status = lambda device, status=status: status
+    answers.append(s.state().throttle_reasons)
+show(answers)
+"""
+    assert ask(script) == [["power-cap"], [], None]
+
+
+def test_memory_of_processes_is_their_vram(ask: Ask) -> None:
+    """VRAM of the named processes is summed; none of them is unknown, not zero."""
+    script = """
+import amdsmi
+def process(pid, mib):
+    return {"pid": pid, "memory_usage": {"vram_mem": mib * 2**20, "gtt_mem": 1, "cpu_mem": 1}}
+s = AmdSource("uuid-1")
+before = s.processes_memory_mib([1])
+amdsmi.amdsmi_get_gpu_process_list = lambda d: [process(1, 10), process(2, 5), process(3, 1)]
+show([before, s.processes_memory_mib([1, 2]), s.processes_memory_mib([9])])
+"""
+    assert ask(script) == [None, 15, None]
+
+
+def test_refused_reading_is_an_error_with_advice(ask: Ask) -> None:
+    """A GPU that this user may not read is an error that names the groups to join."""
+    answer = ask("show(list_gpus())")
+    assert answer["error"] == "source"
+    assert "render" in answer["text"]
+
+
+def test_gpus_are_described(ask: Ask) -> None:
+    """Each GPU has its UUID, vendor and memory; what the driver does not say is None."""
+    script = """
+import amdsmi
+amdsmi.amdsmi_get_power_info = lambda device: {"power_limit": 750}
+amdsmi.amdsmi_get_gpu_asic_info = lambda device: {"market_name": "MI300X"}
+amdsmi.amdsmi_get_gpu_driver_info = lambda device: {"driver_version": "N/A"}
+show(list_gpus())
+"""
+    first, second = ask(script)
+    assert (first["uuid"], second["uuid"]) == ("uuid-1", "uuid-2")
+    assert (second["model"], second["vendor"], second["index"]) == ("MI300X", "amd", 1)
+    assert (second["memory_mib"], second["power_limit_w"]) == (196592, 750)
+    assert (second["driver"], second["units_total"]) == (None, None)
+
+
+def test_unknown_gpu_is_refused(ask: Ask) -> None:
+    """The message names the GPUs that are there."""
+    assert "uuid-1, uuid-2" in ask("show(AmdSource('uuid-7').gpu)")["text"]
+
+
+def test_missing_driver_says_so(ask: Ask) -> None:
+    """AMD SMI without its kernel driver is an error that names it."""
+    assert "modprobe amdgpu" in ask("show(list_gpus())", "34 0 0")["text"]
+
+
+def test_missing_library_is_our_error_and_prints_nothing() -> None:
+    """Without the library, or the package, standard output stays clean for JSON."""
+    answer = run("show(list_gpus())", {"ROCM_PATH": "/nonexistent"})
+    assert answer["error"] == "source"
+    assert "amd-smi-lib" in answer["text"]

@@ -1,0 +1,326 @@
+"""The dcgm-exporter source: pure parsing, and the client over real HTTP."""
+
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import exporter as fake
+import pytest
+from exporter import CLASSIC, LABELS, RENAMED, UUID, Exporter, Fault, text
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.core.gpu import Gpu
+from advisor.errors import SourceError
+from advisor_profiling.telemetry import dcgm
+from advisor_profiling.telemetry.dcgm import DcgmSource, fetch
+from advisor_profiling.telemetry.dcgm_text import (
+    COUNTERS,
+    STATE,
+    csv_lines,
+    missing_counters,
+    values_of,
+)
+
+GPU = Gpu(uuid=UUID, model="NVIDIA H200")
+ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+SM_ACTIVE = "DCGM_FI_PROF_SM_ACTIVE"
+
+EXPECTED = {
+    "sm_active_percent": 50,
+    "sm_occupancy_percent": 25,
+    "fp32_active_percent": 2,
+    "fp64_active_percent": 1,
+    "fp16_active_percent": 3,
+    "tensor_active_percent": 12.5,
+    "integer_active_percent": 6.25,
+    "dram_active_percent": 75,
+    "memory_busy_percent": 33,
+    "pcie_tx_mib_per_s": 1,
+    "pcie_rx_mib_per_s": 2,
+    "nvlink_tx_mib_per_s": 3,
+    "nvlink_rx_mib_per_s": 4,
+    "power_w": 250.5,
+    "energy_j": 7.5,
+    "sm_clock_mhz": 1410,
+    "memory_clock_mhz": 2619,
+    "temperature_c": 61,
+    "memory_used_mib": 2048,
+    "power_limit_w": 700,
+    "throttle_mask": 4,
+}
+
+
+def renamed(values: dict[str, float]) -> dict[str, float]:
+    """The values under their names of DCGM 4.6."""
+    return {RENAMED.get(name, name): value for name, value in values.items()}
+
+
+@pytest.mark.parametrize("values", [CLASSIC, renamed(CLASSIC)], ids=["classic", "4.6"])
+def test_both_generations_of_names_mean_the_same(values: dict[str, float]) -> None:
+    """Every field is read under either name and comes out in the units of NVML."""
+    assert values_of(text(values), GPU) == pytest.approx(EXPECTED)
+    assert missing_counters(text(values)) == ()
+    assert set(EXPECTED) == set(COUNTERS) | set(STATE)
+
+
+def test_instant_power_wins_over_the_average() -> None:
+    """Where the exporter shows both, the instant reading is the power."""
+    both = CLASSIC | {"DCGM_FI_DEV_POWER_USAGE_INSTANT": 300.0}
+    assert values_of(text(both), GPU)["power_w"] == 300
+
+
+@pytest.mark.parametrize("spell", [str.lower, str.upper, str.title])
+def test_labels_are_read_without_case(spell: Callable[[str], str]) -> None:
+    """UUID, uuid and Uuid are the same label, as exporters of different ages write them."""
+    labels = {spell(key): value for key, value in LABELS.items()}
+    assert values_of(text(CLASSIC, labels), GPU) == pytest.approx(EXPECTED)
+
+
+def test_rows_of_other_gpus_do_not_count() -> None:
+    """Only the rows with this UUID count, even when another GPU has this index."""
+    other = LABELS | {"UUID": "GPU-other"}
+    rows = text({SM_ACTIVE: 0.9}, other) + text({SM_ACTIVE: 0.5}, LABELS | {"gpu": "7"})
+    assert values_of(rows, GPU) == {"sm_active_percent": 50}
+
+
+def test_index_decides_where_rows_have_no_uuid() -> None:
+    """Rows without a UUID are matched by their gpu label."""
+    rows = text({SM_ACTIVE: 0.5}, {"gpu": "0"}, {"gpu": "1"})
+    assert values_of(rows, GPU) == {"sm_active_percent": 50}
+    assert values_of(rows.replace('"1"} 0.5', '"1"} 0.25'), Gpu(uuid="x", model="", index=1)) == {
+        "sm_active_percent": 25
+    }
+
+
+@given(st.integers(1, 6), st.floats(0, 1))
+def test_repeated_rows_of_pods_count_once(pods: int, value: float) -> None:
+    """A value repeated for each pod on a GPU, replicas included, is neither summed nor lost."""
+    labels = [LABELS | {"pod": f"p{n}", "UUID": f"{UUID}::{n}"} for n in range(pods)]
+    assert values_of(text({SM_ACTIVE: value}, *labels), GPU) == {"sm_active_percent": value * 100}
+
+
+def test_values_that_differ_by_pod_are_left_out() -> None:
+    """With virtual GPUs the used memory is a process's; that is not given as the GPU's."""
+    first, second = (text({"DCGM_FI_DEV_FB_USED": v}, LABELS | {"pod": f"{v}"}) for v in (1, 2))
+    assert values_of(first + second + text({SM_ACTIVE: 0.5}), GPU) == {"sm_active_percent": 50}
+
+
+def test_rows_of_mig_instances_are_not_the_gpu() -> None:
+    """Rows of instances are left out, and refused when there is nothing else."""
+    mig = LABELS | {"GPU_I_ID": "3", "GPU_I_PROFILE": "1g.18gb"}
+    rows = text({SM_ACTIVE: 0.9}, mig)
+    assert values_of(rows + text({SM_ACTIVE: 0.5}), GPU) == {"sm_active_percent": 50}
+    with pytest.raises(SourceError, match="only rows of MIG instances"):
+        values_of(rows, GPU)
+
+
+def test_gpu_that_is_not_there_is_an_error() -> None:
+    """The message names the GPUs that the exporter does show."""
+    with pytest.raises(SourceError, match=f"no row for GPU-me.*it shows {UUID}"):
+        values_of(text(CLASSIC), Gpu(uuid="GPU-me", model="", index=5))
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-0.5"])
+def test_value_that_is_no_reading_is_an_error(value: str) -> None:
+    """NaN, infinity and negative values are refused with the field's name."""
+    with pytest.raises(SourceError, match=SM_ACTIVE):
+        values_of(text({SM_ACTIVE: value}), GPU)
+
+
+@pytest.mark.parametrize("blank", ["140737488355328", "9223372036854775792"])
+def test_blank_values_are_missing(blank: str) -> None:
+    """DCGM's numbers for "no value" are missing readings, not huge ones."""
+    shown = values_of(text({SM_ACTIVE: blank, "DCGM_FI_DEV_SM_CLOCK": 1410}), GPU)
+    assert shown == {"sm_clock_mhz": 1410}
+
+
+@given(st.text(max_size=200))
+def test_any_text_gives_values_or_our_error(body: str) -> None:
+    """No text, however damaged, raises anything but our error."""
+    try:
+        values = values_of(body, GPU)
+    except SourceError:
+        return
+    assert values
+
+
+def test_missing_counters_name_the_lines_to_add() -> None:
+    """The exporter's default CSV gives no SM activity; each missing field has its CSV line."""
+    default = {k: v for k, v in CLASSIC.items() if "SM_" not in k and "_FP" not in k}
+    missing = missing_counters(text(default))
+    assert missing == (
+        "DCGM_FI_PROF_SM_ACTIVE",
+        "DCGM_FI_PROF_SM_OCCUPANCY",
+        "DCGM_FI_PROF_PIPE_FP64_ACTIVE",
+        "DCGM_FI_PROF_PIPE_FP32_ACTIVE",
+        "DCGM_FI_PROF_PIPE_FP16_ACTIVE",
+    )
+    lines = csv_lines(missing).splitlines()
+    assert [line.split(", ")[:2] for line in lines] == [[field, "gauge"] for field in missing]
+    assert all(line.count(",") == 2 for line in lines)
+
+
+@dataclass
+class Clock:
+    """Seconds that a test sets."""
+
+    now_s: float = 100
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def server() -> Iterator[Exporter]:
+    """An exporter that shows every field."""
+    with fake.exporter(text(CLASSIC)) as state:
+        yield state
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Time at a standstill."""
+    return Clock()
+
+
+@pytest.fixture
+def source(server: Exporter, clock: Clock) -> Iterator[DcgmSource]:
+    """A source on that exporter, once a second."""
+    opened = DcgmSource(server.url, GPU, 1.0, clock)
+    yield opened
+    opened.close()
+
+
+def collect(server: Exporter, clock: Clock, energy_mj: float, sm_active: float) -> None:
+    """A second later the exporter has collected again."""
+    clock.now_s += 1
+    server.text = text(CLASSIC | {ENERGY: energy_mj, SM_ACTIVE: sm_active})
+
+
+def test_readings_come_from_the_exporter(source: DcgmSource) -> None:
+    """Power, energy and state have our units; a mask becomes names."""
+    assert (source.power_w(), source.energy_j(), source.gpu) == (250.5, 7.5, GPU)
+    state = source.state()
+    assert (state.sm_clock_mhz, state.memory_used_mib, state.power_limit_w) == (1410, 2048, 700)
+    assert state.throttle_reasons == ("sw-power-cap",)
+    assert source.processes_memory_mib([1]) is None
+
+
+def test_fields_that_are_not_shown_are_none(server: Exporter) -> None:
+    """A value that the exporter does not show is None, never 0."""
+    server.text = text({k: v for k, v in CLASSIC.items() if "_PROF_" in k})
+    source = DcgmSource(server.url, GPU)
+    state = source.state()
+    assert (source.power_w(), source.energy_j(), state.throttle_reasons) == (None, None, None)
+    source.close()
+
+
+def test_exporter_is_asked_once_per_interval(
+    server: Exporter, clock: Clock, source: DcgmSource
+) -> None:
+    """However often power is read, HTTP is asked once a second."""
+    for step in range(100):
+        clock.now_s = 100 + step * 0.02
+        source.power_w()
+        source.state()
+    assert server.requests == 2
+
+
+def test_counters_average_what_was_collected_in_the_window(
+    server: Exporter, clock: Clock, source: DcgmSource
+) -> None:
+    """The collection that began before the window is left out, a repeated one counts once."""
+    collect(server, clock, 8000, 0.9)
+    source.start_counters()
+    for energy_mj, sm_active in [(9000, 0.1), (10000, 0.2), (10000, 0.2), (11000, 0.4)]:
+        collect(server, clock, energy_mj, sm_active)
+        source.power_w()
+    counters = source.read_counters()
+    assert counters.sm_active_percent == pytest.approx(30)
+    assert counters.dram_active_percent == pytest.approx(75)
+    assert source.read_counters() == counters
+
+
+def test_single_collection_counts(server: Exporter, clock: Clock, source: DcgmSource) -> None:
+    """When only one collection fell into the window it is the answer."""
+    source.start_counters()
+    collect(server, clock, 9000, 0.1)
+    assert source.read_counters().sm_active_percent == pytest.approx(10)
+
+
+def test_window_without_a_collection_is_an_error(source: DcgmSource) -> None:
+    """A window shorter than the interval is refused instead of repeating older values."""
+    source.start_counters()
+    with pytest.raises(SourceError, match=r"nothing within the window.*-c 1000"):
+        source.read_counters()
+
+
+@pytest.mark.parametrize(("hidden", "after_s"), [((), 3), ((ENERGY,), 10)])
+def test_exporter_that_repeats_itself_is_too_slow(
+    server: Exporter, clock: Clock, hidden: tuple[str, ...], after_s: int
+) -> None:
+    """Unchanged values for several intervals are refused with the option that mends it."""
+    server.text = text({k: v for k, v in CLASSIC.items() if k not in hidden})
+    source = DcgmSource(server.url, GPU, 1.0, clock)
+    clock.now_s += after_s - 0.5
+    source.power_w()
+    clock.now_s += 1
+    with pytest.raises(SourceError, match="-c 1000"):
+        source.power_w()
+    source.close()
+
+
+def test_exporter_without_the_counters_is_refused(server: Exporter) -> None:
+    """Opening names the counters that are off and the lines that turn them on."""
+    server.text = text({k: v for k, v in CLASSIC.items() if k != SM_ACTIVE})
+    with pytest.raises(SourceError) as caught:
+        DcgmSource(server.url, GPU)
+    assert f"does not collect {SM_ACTIVE}" in caught.value.what
+    assert f"\n{SM_ACTIVE}, gauge, " in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("slow", "took longer than"),
+        ("cut", "was cut off"),
+        ("hang-up", "no answer"),
+        ("html", "text/html"),
+        ("500", "HTTP 500"),
+        ("large", "more than"),
+        ("bytes", "cannot be read|no row for"),
+    ],
+)
+def test_faults_of_the_exporter_are_named(
+    server: Exporter,
+    clock: Clock,
+    source: DcgmSource,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Fault,
+    says: str,
+) -> None:
+    """Each fault in the middle of a run is an error that says which it was."""
+    if fault == "slow":
+        # Else a busy machine would be slow for every fault.
+        monkeypatch.setattr(dcgm, "_READ_S", 0.3)
+    server.fault = fault
+    clock.now_s += 1
+    with pytest.raises(SourceError, match=says):
+        source.power_w()
+
+
+def test_exporter_that_is_not_there_is_named() -> None:
+    """A closed port says how to start or name the exporter."""
+    with fake.exporter("") as gone:
+        url = gone.url
+    with pytest.raises(SourceError, match="ADVISOR_DCGM_URL"):
+        fetch(url)
+
+
+def test_silent_exporter_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port that accepts and never answers is an error after the timeout."""
+    monkeypatch.setattr(dcgm, "_READ_S", 0.2)
+    silent = socket.create_server(("127.0.0.1", 0))
+    with silent, pytest.raises(SourceError, match="took longer than"):
+        fetch(f"http://127.0.0.1:{silent.getsockname()[1]}/metrics")

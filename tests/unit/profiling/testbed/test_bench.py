@@ -1,0 +1,46 @@
+"""A client of a live GPU: on which cores it is when."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from advisor.core.gpu import Share
+from advisor.runtime.backends.backend import Granted
+from advisor.runtime.host.cores import plan_cores
+from advisor_profiling.testbed.bench import LiveClient
+
+
+class Job:
+    """A running job that writes down what is asked of it."""
+
+    def __init__(self) -> None:
+        self.log: list[Any] = []
+        self.share, self.granted = Share(50), Granted(66, mps=True)
+        self.is_ready = False
+        self.count = self.check = self.check_limit = self.leave = self.stop = lambda: None
+        self.reported = self.latencies = lambda: None
+
+    def ready(self) -> bool:
+        return self.is_ready
+
+    def pin(self, cores: frozenset[int]) -> None:
+        self.log.append(cores)
+
+    def go(self) -> None:
+        self.log.append("go")
+
+    def hold(self) -> None:
+        self.log.append("hold")
+
+
+def test_waiting_clients_stay_off_the_cores_of_measured_jobs() -> None:
+    """From the moment that a client is ready, and again after its window."""
+    cores = plan_cores([frozenset([core]) for core in range(8)])
+    job = Job()
+    client = LiveClient(cast("Any", job), cast("Any", SimpleNamespace(cores=cores)))
+    assert not client.ready()
+    assert job.log == []
+    job.is_ready = True
+    assert client.ready()
+    client.go(1)
+    client.hold()
+    assert job.log == [cores.waiting, cores.second, "go", "hold", cores.waiting]

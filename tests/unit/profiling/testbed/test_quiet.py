@@ -1,0 +1,59 @@
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from advisor_profiling.testbed.quiet import HostQuiet
+
+
+def test_starts_and_windows_never_overlap(tmp_path: Path) -> None:
+    """Whatever the order, no job starts while a window is open, on any GPU of the host."""
+    inside, lock, clashes = {"start": 0, "window": 0}, threading.Lock(), list[str]()
+
+    def phase(kind: str, other: str) -> None:
+        quiet = HostQuiet(tmp_path)
+        for _ in range(15):
+            with quiet.starting() if kind == "start" else quiet.measuring():
+                with lock:
+                    inside[kind] += 1
+                    if inside[other]:
+                        clashes.append(kind)
+                time.sleep(0.002)
+                with lock:
+                    inside[kind] -= 1
+
+    with ThreadPoolExecutor(6) as pool:
+        kinds = [("start", "window"), ("window", "start")] * 3
+        for done in [pool.submit(phase, *kind) for kind in kinds]:
+            done.result(timeout=50)
+    assert clashes == []
+
+
+def test_two_windows_may_be_open_and_two_jobs_may_start(tmp_path: Path) -> None:
+    """GPUs of one host are measured at the same time."""
+    first, second, entered = HostQuiet(tmp_path), HostQuiet(tmp_path), list[str]()
+    with first.measuring(), second.measuring():
+        entered.append("two windows")
+    with first.starting(), second.starting():
+        entered.append("two starts")
+    assert entered == ["two windows", "two starts"]
+
+
+def test_waiting_start_goes_before_the_next_window(tmp_path: Path) -> None:
+    """Windows that follow each other without a gap do not keep a start waiting for ever."""
+    order = list[str]()
+    quiet = HostQuiet(tmp_path)
+
+    def start() -> None:
+        with HostQuiet(tmp_path).starting():
+            order.append("start")
+            time.sleep(0.1)
+
+    with quiet.measuring():
+        starter = threading.Thread(target=start)
+        starter.start()
+        time.sleep(0.1)
+    with quiet.measuring():
+        order.append("window")
+    starter.join()
+    assert order == ["start", "window"]

@@ -1,0 +1,187 @@
+"""Which recorded window is found for jobs at shares, and what is said where there is none."""
+
+import pytest
+from pair_points import pair_point
+from store_points import point
+
+from advisor.core.gpu import Share
+from advisor.core.records import PairPoint
+from advisor.errors import InputError
+from advisor_profiling.testbed.recordings import Recordings
+
+SPLITS = ((30.0, 70.0), (50.0, 50.0), (70.0, 30.0), (100.0, 100.0))
+SOLO = [
+    point(job=job, share_percent=share, units_granted=int(share))
+    for job in ("triad", "gemm")
+    for share in (100.0, 30.0, 70.0)
+]
+
+
+def campaign(run: str, day: int, *splits: tuple[float, float], **fields: object) -> list[PairPoint]:
+    """Windows of a run, one a minute."""
+    return [
+        pair_point(a, b, run=run, started_at=f"2026-01-{day:02}T00:{minute:02}:00Z", **fields)
+        for minute, (a, b) in enumerate(splits)
+    ]
+
+
+def preferred(pairs: list[PairPoint], mode: str = "mps") -> dict[tuple[float, float], PairPoint]:
+    """The window of each split that a replay shows."""
+    recordings = Recordings(SOLO, pairs, mode)
+    found = {
+        (a, b): recordings.find([("gemm", a), ("triad", b)])
+        for a, b in {(p.share_a_percent, p.share_b_percent) for p in pairs}
+    }
+    points = {split: windows[0].point for split, windows in found.items() if windows}
+    return {split: p for split, p in points.items() if isinstance(p, PairPoint)}
+
+
+def runs(pairs: list[PairPoint]) -> set[str]:
+    """The runs that the replayed splits come from."""
+    return {found.run for found in preferred(pairs).values()}
+
+
+def test_run_that_has_all_splits_is_preferred_to_a_newer_one() -> None:
+    """Splits of one pair are compared with each other, so they come from one run."""
+    whole, newer = campaign("whole", 1, *SPLITS), campaign("newer", 9, *SPLITS[:2])
+    assert runs(newer + whole) == runs(whole + newer) == {"whole"}
+
+
+def test_card_that_has_all_splits_is_preferred() -> None:
+    """A pair that was begun on one card and finished on another is whole on that one."""
+    begun = campaign("night", 9, *SPLITS[:3], gpu_uuid="GPU-2")
+    whole = campaign("night", 1, *SPLITS)
+    assert {p.gpu_uuid for p in preferred(begun + whole).values()} == {"GPU-1"}
+
+
+def test_newest_of_equally_complete_runs_is_preferred() -> None:
+    """What was measured again replaces what was there."""
+    old, new = campaign("old", 1, *SPLITS), campaign("new", 2, *SPLITS)
+    assert runs(old + new) == runs(new + old) == {"new"}
+
+
+def test_runs_side_by_side_are_not_mixed() -> None:
+    """Two cards of a host that measured a pair in turns are still two cards."""
+    first = campaign("one", 1, *SPLITS)
+    second = campaign("two", 1, *reversed(SPLITS))
+    assert len(runs(first + second)) == len(runs(second + first)) == 1
+
+
+def test_failed_windows_make_no_run_more_complete() -> None:
+    """A run that tried all splits and failed at most of them has few."""
+    failed = campaign("tried", 9, *SPLITS[:3], rate_a=None, rate_b=None, flags=("failed",))
+    tried = failed + campaign("tried", 8, SPLITS[3])
+    good = campaign("good", 1, *SPLITS[1:])
+    found = preferred(tried + good)
+    assert set(found) == set(SPLITS[1:])
+    assert {p.run for p in found.values()} == {"good"}
+
+
+def test_repeats_make_no_run_more_complete() -> None:
+    """Two splits measured thrice are two splits."""
+    again = [p for _ in range(3) for p in campaign("again", 9, *SPLITS[:2])]
+    assert runs(again + campaign("whole", 1, *SPLITS)) == {"whole"}
+
+
+def test_split_that_only_a_small_run_has_is_found() -> None:
+    """The preferred run comes first; it hides nothing."""
+    fine = campaign("fine", 2, (31.0, 69.0))
+    found = preferred(campaign("whole", 1, *SPLITS) + fine)
+    assert found[31.0, 69.0].run == "fine"
+    assert len(found) == 5
+
+
+def test_failed_points_are_never_found() -> None:
+    """They have no rates."""
+    failed = campaign("r1", 1, SPLITS[0], rate_a=None, rate_b=None, flags=("failed",))
+    assert preferred(failed) == {}
+
+
+@pytest.mark.parametrize(
+    ("mode", "modes"),
+    [
+        ("mps", {"mps", "uncapped"}),
+        ("cu_mask", {"cu_mask", "uncapped"}),
+        ("uncapped", {"time-sliced"}),
+    ],
+)
+def test_only_windows_of_the_way_of_sharing_are_found(mode: str, modes: set[str]) -> None:
+    """At 100/100 a pair may have been measured with MPS and without: those are two results."""
+    pairs = [
+        pair_point(share, 100 - share, mode=recorded)
+        for share, recorded in ((30, "mps"), (40, "cu_mask"), (50, "uncapped"), (60, "time-sliced"))
+    ]
+    found = preferred(pairs, mode).values()
+    assert {p.mode for p in found} == modes
+
+
+@pytest.mark.parametrize("mode", ["mps", "uncapped"])
+def test_job_alone_is_found_as_it_was_with_or_without_mps(mode: str) -> None:
+    """The way of sharing counts more than the day; only what has no window of it has another."""
+    other = "mps" if mode == "uncapped" else "uncapped"
+    asked = point(share_percent=100.0, mode=mode, started_at="2026-01-01T00:00:00Z")
+    newer = point(share_percent=100.0, mode=other, started_at="2026-02-01T00:00:00Z")
+    recordings = Recordings([newer, asked], [], mode)
+    assert [r.point.mode for r in recordings.find([("gemm", 100)])] == [mode]
+    alone = Recordings([newer], [], mode)
+    assert [r.point.mode for r in alone.find([("gemm", 100)])] == [other]
+
+
+def test_parts_are_in_the_order_of_the_seats() -> None:
+    """Whichever job is named first, each gets its own rate, memory and CPU time."""
+    values = {"memory_used_a_mib": 1.0, "memory_used_b_mib": 2.0, "job_a_cpu_percent": 3.0}
+    recordings = Recordings(SOLO, [pair_point(30, 70, rate_a_stderr=0.5, **values)], "mps")
+    (found,) = recordings.find([("triad", 70), ("gemm", 30)])
+    assert recordings.find([("gemm", 30), ("triad", 70)]) == [found]
+    gemm, triad = found.parts
+    assert (gemm.rate, gemm.rate_stderr, gemm.memory_used_mib, gemm.cpu_percent) == (30, 0.5, 1, 3)
+    assert (triad.rate, triad.rate_stderr, triad.memory_used_mib) == (700, None, 2)
+    assert recordings.find([("gemm", 70), ("triad", 30)]) == []
+
+
+def test_parts_of_a_job_beside_itself_are_in_the_order_of_shares() -> None:
+    """A table from elsewhere may have the larger share first."""
+    uneven = pair_point(70, 30, job_b="gemm", rate_a=7.0, rate_b=3.0)
+    (found,) = Recordings(SOLO, [uneven], "mps").find([("gemm", 70), ("gemm", 30)])
+    assert [part.rate for part in found.parts] == [3, 7]
+
+
+def test_share_that_only_pairs_have_can_be_started() -> None:
+    """Exact counts of units are measured in pairs, not in profiles."""
+    recordings = Recordings(SOLO, [pair_point(29, 71, units_a=38, units_b=92)], "mps")
+    assert recordings.granted("gemm", Share(29)).units == 38
+    assert recordings.granted("triad", Share(71)).units == 92
+    assert recordings.granted("gemm", Share(30)).units == 30
+
+
+@pytest.mark.parametrize(("mode", "mps"), [("mps", True), ("uncapped", False), ("cu_mask", False)])
+def test_grant_says_whether_mps_was_on(mode: str, mps: bool) -> None:
+    """As the live back-end reads it back."""
+    assert Recordings(SOLO, [], mode).granted("gemm", Share(30)).mps is mps
+
+
+def test_unknown_share_is_refused_with_those_there_are() -> None:
+    """In the order of numbers, those of pairs among them."""
+    recordings = Recordings(SOLO, [pair_point(5, 95)], "mps")
+    with pytest.raises(InputError, match=r"gemm at 40 %.*are: 5 %, 30 %, 70 %, 100 %"):
+        recordings.granted("gemm", Share(40))
+
+
+def test_unknown_job_is_refused_with_those_there_are() -> None:
+    """In the order of names."""
+    with pytest.raises(InputError, match=r"of sort at 30 %.*are: gemm, triad"):
+        Recordings(SOLO, [], "mps").granted("sort", Share(30))
+
+
+def test_jobs_tell_what_their_newest_points_tell() -> None:
+    """Memory is rounded up; where it was not read nobody knows it."""
+    points = [
+        point(1, rate_unit="images", memory_used_mib=10.2),
+        point(0, rate_unit="steps", memory_used_mib=99.0),
+        point(job="sort"),
+    ]
+    jobs = Recordings(points, [], "mps").jobs()
+    assert set(jobs) == {"gemm", "sort"}
+    assert (jobs["gemm"].memory_mib, jobs["gemm"].progress.unit) == (11, "images")
+    assert jobs["sort"].memory_mib is None
+    assert all(job.progress.gate for job in jobs.values())

@@ -1,0 +1,366 @@
+"""Recorded points through the whole path of a sweep."""
+
+import dataclasses
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pair_points import pair_point
+from store_points import point
+from watching import Watching
+
+from advisor.core.gpu import Share
+from advisor.core.records import Counters, SoloPoint
+from advisor.errors import InputError, JobError
+from advisor_data.store.file_store import FileStore
+from advisor_profiling.campaign.blocks import Block
+from advisor_profiling.campaign.campaign import conditions_on, measure_blocks
+from advisor_profiling.campaign.sweep import SweepResult, sweep, unfinished_run
+from advisor_profiling.testbed.recordings import Seat
+from advisor_profiling.testbed.replay import ReplayBench
+from advisor_profiling.window.rules import rules_for
+from advisor_profiling.window.targets import Target, pair, solo
+
+COUNTERS = {field.name: 11.0 + n for n, field in enumerate(dataclasses.fields(Counters))}
+
+
+def recorded(share: float, **fields: Any) -> SoloPoint:
+    """A point with every reading there is."""
+    readings: dict[str, Any] = {
+        "rate_unit": "images",
+        "rate": 4 * share,
+        "power_w": 100 + 5 * share,
+        "idle_power_w": 76.0,
+        "units_granted": int(share),
+        "units_total": 132,
+        "sm_clock_mhz": 1980.0,
+        "memory_clock_mhz": 3201.0,
+        "temperature_c": 41.0,
+        "power_limit_w": 700.0,
+        "memory_used_mib": 3000.0,
+        "job_cpu_percent": 50.0,
+        "throttled": False,
+        "driver": "580",
+        **COUNTERS,
+    }
+    return point(share_percent=share, **{**readings, **fields})
+
+
+def replay(points: list[SoloPoint], folder: Path, *shares: float) -> SweepResult:
+    """Replay the shares of the first recorded job."""
+    bench = ReplayBench(points)
+    job = bench.jobs()[points[0].job]
+    targets = [solo(job, Share(share)) for share in shares]
+    with FileStore(folder) as store:
+        return sweep(targets, "r9", bench, store, Watching(), rules_for(0.5))
+
+
+def test_recorded_values_come_back(tmp_path: Path) -> None:
+    """What was measured is what a replay shows: rate, power, counters, state, units."""
+    points = [recorded(20.0), recorded(50.0), recorded(100.0, throttled=True)]
+    found = replay(points, tmp_path, 100, 20, 50)
+    assert (found.idle_before_w, found.idle_after_w) == pytest.approx((76, 76))
+    again = sorted(found.points, key=lambda p: p.share_percent)
+    for then, now in zip(points, again, strict=True):
+        same = (*COUNTERS, "job", "rate_unit", "units_granted", "units_total", "throttled",
+                "sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_limit_w",
+                "memory_used_mib", "gpu_model", "gpu_uuid", "mode", "driver")  # fmt: skip
+        assert {k: getattr(now, k) for k in same} == {k: getattr(then, k) for k in same}
+        assert now.rate == pytest.approx(then.rate, rel=0.01)
+        assert now.power_w == pytest.approx(then.power_w, rel=0.01)
+        assert now.counter_power_w == pytest.approx(then.power_w, rel=0.01)
+        assert now.job_cpu_percent == pytest.approx(50, rel=0.01)
+        assert now.source == "replay"
+    assert [p.flags for p in again] == [(), (), ("throttled",)]
+
+
+@settings(max_examples=20, deadline=None)
+@given(rate=st.floats(0.01, 1e6), power_w=st.floats(20, 1400))
+def test_any_rate_and_power_come_back(rate: float, power_w: float) -> None:
+    """A job of a step a minute and one of a million a second are replayed alike."""
+    bench = ReplayBench([recorded(50.0, rate=rate, power_w=power_w)])
+    client = bench.start(bench.jobs()["gemm"], Share(50))
+    client.go()
+    before = client.count(), bench.source.energy_j()
+    bench.clock.sleep(10.0)
+    after = client.count(), bench.source.energy_j()
+    assert before[1] is not None
+    assert after[1] is not None
+    assert after[0] - before[0] == pytest.approx(10 * rate)
+    assert after[1] - before[1] == pytest.approx(10 * power_w, rel=0.02)
+
+
+@settings(max_examples=20, deadline=None)
+@given(rate=st.floats(0.05, 1e4), p50_ms=st.floats(0.02, 1e4), slower=st.floats(1, 100))
+def test_latencies_and_demand_come_back(
+    rate: float, p50_ms: float, slower: float, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A server is replayed with its percentiles, which are one bucket wide, at any rate."""
+    then = recorded(
+        50.0,
+        rate=rate,
+        offered_rate=2 * rate,
+        latency_p50_ms=p50_ms,
+        latency_p99_ms=p50_ms * slower,
+    )
+    (now,) = replay([then], tmp_path_factory.mktemp("replay"), 50).points
+    assert now.offered_rate == 2 * rate
+    assert now.latency_p50_ms == pytest.approx(p50_ms, rel=0.026)
+    assert now.latency_p99_ms == pytest.approx(min(p50_ms * slower, 59_000), rel=0.026)
+
+
+def test_missing_readings_stay_missing(tmp_path: Path) -> None:
+    """A replay invents no power and no counter, and flags what the models will miss."""
+    (now,) = replay([point(share_percent=30.0)], tmp_path, 30).points
+    readings = ("offered_rate", "latency_p50_ms", "latency_p99_ms",
+                "power_w", "counter_power_w", "idle_power_w", "throttled", "units_granted",
+                "memory_used_mib", "job_cpu_percent", *COUNTERS)  # fmt: skip
+    assert {k for k in readings if getattr(now, k) is not None} == set()
+    assert now.flags == ("counters-missing",)
+    assert now.rate == pytest.approx(100, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("counter_power_w", "flags"), [(350.0, ()), (400.0, ("counter-mismatch",))]
+)
+def test_a_mismatch_of_the_counter_comes_back(
+    tmp_path: Path, counter_power_w: float, flags: tuple[str, ...]
+) -> None:
+    """Both power readings are replayed, so a point that failed their cross-check fails it again."""
+    point_ = recorded(50.0, power_w=350.0, counter_power_w=counter_power_w)
+    (played,) = replay([point_], tmp_path, 50.0).points
+    assert played.power_w == pytest.approx(350.0)
+    assert played.counter_power_w == pytest.approx(counter_power_w, rel=1e-3)
+    assert played.flags == flags
+
+
+def test_stored_replay_is_gone_on_with(tmp_path: Path) -> None:
+    """What an interrupted run stored is found again, point for point."""
+    points = [recorded(20.0), recorded(50.0), recorded(100.0)]
+    first = replay(points, tmp_path, 50, 100)
+    bench = ReplayBench(points)
+    with FileStore(tmp_path) as store:
+        stored = store.solo_points()
+    found = unfinished_run(stored, bench.jobs()["gemm"], bench.gpu, bench.mode)
+    assert found == ("r9", list(first.points))
+
+
+def test_newest_of_several_recordings_is_replayed(tmp_path: Path) -> None:
+    """A job that was measured twice at a share has one rate in a replay."""
+    old = recorded(50.0, rate=1.0, started_at="2026-01-01T00:00:00Z")
+    new = recorded(50.0, rate=9.0, started_at="2026-02-01T00:00:00Z")
+    (now,) = replay([old, new, old], tmp_path, 50).points
+    assert now.rate == pytest.approx(9, rel=0.01)
+
+
+def test_share_that_was_not_recorded_is_refused(tmp_path: Path) -> None:
+    """Nothing is interpolated; the shares that there are come in their order."""
+    points = [recorded(100.0), recorded(20.0), recorded(70.0, job="other")]
+    with pytest.raises(InputError, match=r"no recorded point of gemm at 70 %.*: 20 %, 100 %"):
+        replay(points, tmp_path, 70)
+    assert not list(tmp_path.rglob("*.jsonl"))
+
+
+def test_job_that_was_not_recorded_is_refused() -> None:
+    """The recorded jobs are named."""
+    bench = ReplayBench([recorded(20.0), recorded(20.0, job="other")])
+    job = dataclasses.replace(bench.jobs()["gemm"], name="mine")
+    with pytest.raises(InputError, match=r"no recorded point of mine at 20 %.*: gemm, other"):
+        bench.start(job, Share(20))
+
+
+def test_without_points_there_is_no_bench() -> None:
+    """An empty file is told, not replayed as an empty GPU."""
+    with pytest.raises(InputError, match="no recorded points"):
+        ReplayBench([])
+
+
+ALONE = [
+    recorded(share, job=job, rate_stderr=0.04 * share, power_stderr_w=2.0)
+    for job in ("gemm", "triad")
+    for share in (30.0, 50.0, 70.0, 100.0)
+]
+TOGETHER = [
+    pair_point(a, b, rate_a_stderr=0.6, rate_b_stderr=35.0, power_stderr_w=5.0)
+    for a, b in ((30.0, 70.0), (50.0, 50.0), (70.0, 30.0), (100.0, 100.0))
+]
+THIRTY_SEVENTY = (("gemm", 30.0), ("triad", 70.0))
+
+Shown = tuple[tuple[float, ...], float | None]
+"""Rates and power of one window."""
+
+
+def target_of(bench: ReplayBench, seats: Sequence[Seat]) -> Target:
+    """The window of two jobs."""
+    (a, share_a), (b, share_b) = seats
+    return pair(bench.jobs()[a], Share(share_a), bench.jobs()[b], Share(share_b))
+
+
+def show(bench: ReplayBench, seats: Sequence[Seat], times: int = 1) -> list[Shown]:
+    """Open the gates of these so many times, in this order, and look what they do for a second."""
+    clients = [bench.start(bench.jobs()[job], Share(share)) for job, share in seats]
+    shown: list[Shown] = []
+    for _ in range(times):
+        for seat, client in enumerate(clients):
+            client.go(seat)
+        before = [client.count() for client in clients]
+        bench.clock.sleep(1.0)
+        rates = [client.count() - begun for client, begun in zip(clients, before, strict=True)]
+        shown.append((tuple(rates), bench.source.power_w()))
+        for client in clients:
+            client.hold()
+    return shown
+
+
+def test_gates_in_any_order_show_the_same_window() -> None:
+    """Each job has its own rate, whichever was let go first."""
+    bench = ReplayBench(ALONE, TOGETHER)
+    (ahead,) = show(bench, THIRTY_SEVENTY)
+    (behind,) = show(bench, THIRTY_SEVENTY[::-1])
+    assert ahead == (pytest.approx((30, 700)), 500)
+    assert behind == (pytest.approx((700, 30)), 500)
+
+
+def test_twins_have_one_rate_each() -> None:
+    """A job beside itself at the same share is two clients with two recorded rates."""
+    twins = pair_point(50.0, 50.0, job_b="gemm", rate_a=20.0, rate_b=21.0)
+    ((rates, _),) = show(ReplayBench(ALONE, [twins]), [("gemm", 50.0), ("gemm", 50.0)])
+    assert rates == pytest.approx((20, 21))
+
+
+def test_job_goes_on_alone_when_its_partner_stops() -> None:
+    """What plays is always the window of exactly those that run."""
+    bench = ReplayBench(ALONE, TOGETHER)
+    first, second = (bench.start(bench.jobs()[job], Share(s)) for job, s in THIRTY_SEVENTY)
+    readings: list[float | None] = [bench.source.power_w()]
+    for step in (first.go, second.go, first.stop, second.hold):
+        step()
+        readings.append(bench.source.power_w())
+    assert readings == [76, 100 + 5 * 30, 500, 100 + 5 * 70, 76]
+
+
+def test_split_without_a_record_is_refused_by_its_name() -> None:
+    """It is no starved job, and the clients can go on with the next window."""
+    bench = ReplayBench(ALONE, TOGETHER)
+    first, second = (bench.start(bench.jobs()[job], Share(70)) for job in ("gemm", "triad"))
+    first.go(0)
+    with pytest.raises(JobError, match="recorded window of gemm at 70 % beside triad at 70 %"):
+        second.go(1)
+    first.hold()
+    second.hold()
+    assert bench.source.power_w() == 76
+    assert show(bench, THIRTY_SEVENTY) == [(pytest.approx((30, 700)), 500)]
+
+
+def test_split_without_a_record_is_known_before() -> None:
+    """A window of jobs and shares that never ran together cannot be replayed."""
+    bench = ReplayBench(ALONE, TOGETHER)
+    assert not bench.refuses(target_of(bench, THIRTY_SEVENTY))
+    assert not bench.refuses(target_of(bench, THIRTY_SEVENTY[::-1]))
+    refused = target_of(bench, (("gemm", 70.0), ("triad", 70.0)))
+    assert bench.refuses(refused) == "not recorded"
+
+
+def test_without_noise_the_exact_means_come_back() -> None:
+    """However often a window is replayed, and whatever its standard errors."""
+    shown = show(ReplayBench(ALONE, TOGETHER), THIRTY_SEVENTY, times=3)
+    assert shown == [(pytest.approx((30, 700), rel=1e-9), 500.0)] * 3
+
+
+def test_same_seed_gives_the_same_noise() -> None:
+    """A replay with noise can be repeated; another seed is another campaign."""
+    one, same, other = (
+        show(ReplayBench(ALONE, TOGETHER, noise=seed), THIRTY_SEVENTY, times=5)
+        for seed in ("a", "a", "b")
+    )
+    assert one == same
+    assert all(mine != theirs for mine, theirs in zip(one, other, strict=True))
+    assert len(set(one)) == 5
+
+
+def test_noise_has_the_size_of_the_recorded_errors() -> None:
+    """Over many windows rates and power vary about their means as they were recorded to."""
+    windows = 2000
+    shown = show(ReplayBench(ALONE, TOGETHER, noise="seed"), THIRTY_SEVENTY, windows)
+    power = [power_w for _, power_w in shown if power_w is not None]
+    gemm, triad = ([rates[seat] for rates, _ in shown] for seat in (0, 1))
+    assert len(power) == windows
+    for values, mean, stderr in ((gemm, 30, 0.6), (triad, 700, 35), (power, 500, 5)):
+        assert statistics.fmean(values) == pytest.approx(mean, abs=5 * stderr / windows**0.5)
+        assert statistics.stdev(values) == pytest.approx(stderr, rel=0.1)
+    for first, second in ((gemm, triad), (gemm, power), (triad, power)):
+        assert abs(statistics.correlation(first, second)) < 0.1
+
+
+def test_job_alone_has_noise_too() -> None:
+    """Speeds are relative to windows alone, which were not exact either."""
+    shown = show(ReplayBench(ALONE, noise="seed"), [("gemm", 50.0)], times=500)
+    assert statistics.stdev(rates[0] for rates, _ in shown) == pytest.approx(2, rel=0.15)
+
+
+def test_reading_without_an_error_has_no_noise() -> None:
+    """Where no standard error was recorded none is made up."""
+    exact = pair_point(30.0, 70.0)
+    shown = show(ReplayBench(ALONE, [exact], noise="seed"), THIRTY_SEVENTY, times=3)
+    assert shown == [(pytest.approx((30, 700), rel=1e-9), 500.0)] * 3
+
+
+def test_each_of_several_repeats_is_replayed_with_noise() -> None:
+    """Measured again a window differs by more than its own standard error."""
+    again = [
+        pair_point(30.0, 70.0, rate_a=rate, repeat=number, power_w=480.0 + 10 * number)
+        for number, rate in enumerate((28.0, 30.0, 33.0))
+    ]
+    shown = show(ReplayBench(ALONE, again, noise="seed"), THIRTY_SEVENTY, times=60)
+    found = {(round(rates[0], 6), power_w) for rates, power_w in shown}
+    assert found == {(28, 480), (30, 490), (33, 500)}
+
+
+def test_missing_power_stays_missing_with_noise() -> None:
+    """Noise on nothing is nothing."""
+    unknown = pair_point(30.0, 70.0, power_w=None, power_stderr_w=5.0)
+    ((_, power_w),) = show(ReplayBench(ALONE, [unknown], noise="seed"), THIRTY_SEVENTY)
+    assert power_w is None
+
+
+def test_noise_goes_through_the_whole_path(tmp_path: Path) -> None:
+    """What is stored of a noisy replay is what its windows showed; the seed decides it."""
+    found: list[list[float | None]] = []
+    for number, seed in enumerate(("a", "a", "b")):
+        bench = ReplayBench(ALONE, TOGETHER, noise=seed)
+        jobs = bench.jobs()
+        target = pair(jobs["gemm"], Share(30), jobs["triad"], Share(70))
+        with FileStore(tmp_path / str(number)) as store:
+            conditions = conditions_on(bench, "r9", rules_for(0.5))
+            blocks = [Block(target.runners, (target,))]
+            measure_blocks(blocks, conditions, bench, store, Watching())
+            (stored,) = store.pair_points()
+        found.append([stored.rate_a, stored.rate_b, stored.power_w])
+        assert stored.flags == ("counters-missing",)
+    one, same, other = found
+    assert one == same != other
+    assert one == [pytest.approx(v, rel=0.2) for v in (30, 700, 500)]
+
+
+def test_without_mps_only_time_sliced_pairs_are_replayed() -> None:
+    """At 100/100 with MPS a pair behaves as it never does without."""
+    sliced = pair_point(100.0, 100.0, mode="time-sliced", rate_a=40.0, rate_b=400.0, power_w=300.0)
+    full = (("gemm", 100.0), ("triad", 100.0))
+    limited, free = (ReplayBench(ALONE, [*TOGETHER, sliced], m) for m in (None, "uncapped"))
+    assert show(free, full) == [(pytest.approx((40, 400)), 300)]
+    assert show(limited, full) == [(pytest.approx((100, 1000)), 500)]
+    assert (limited.mode, free.mode) == ("mps", "uncapped")
+    assert not free.refuses(target_of(free, full))
+    assert free.refuses(target_of(free, THIRTY_SEVENTY))
+
+
+def test_replay_has_limits_where_some_points_had() -> None:
+    """The way of sharing does not hang on which point comes first in a file."""
+    without = recorded(100.0, mode="uncapped")
+    assert ReplayBench([without, recorded(50.0)]).mode == "mps"
+    assert ReplayBench([without, recorded(50.0, mode="cu_mask")]).mode == "cu_mask"
+    assert ReplayBench([without]).mode == "uncapped"

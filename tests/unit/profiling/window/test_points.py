@@ -1,0 +1,208 @@
+import dataclasses
+from pathlib import Path
+
+import pytest
+from scripted import GPU
+
+from advisor.core.flags import FLAGS
+from advisor.core.gpu import Share
+from advisor.core.job import Job
+from advisor.core.records import Counters, PairPoint, SoloPoint
+from advisor.formats.rows import pair_from_row, to_row
+from advisor.runtime.backends.backend import Granted
+from advisor_profiling.window.estimate import Estimate
+from advisor_profiling.window.points import (
+    Conditions,
+    Part,
+    Taken,
+    failed_point,
+    flags_of,
+    to_point,
+)
+from advisor_profiling.window.rules import WindowRules
+from advisor_profiling.window.targets import pair, solo
+from advisor_profiling.window.window import Latency, Window
+
+COUNTERS = Counters(
+    sm_active_percent=48,
+    sm_occupancy_percent=20,
+    fp32_active_percent=5,
+    dram_active_percent=30,
+    pcie_tx_mib_per_s=1,
+    pcie_rx_mib_per_s=1,
+)
+WINDOW = Window(
+    started_at="2026-11-21T00:00:00.000000Z",
+    window_s=2.0,
+    settle_s=1.5,
+    settled=True,
+    rates=(Estimate(100, 0.5),),
+    latencies=(Latency(),),
+    power=Estimate(300, 1.0),
+    counter_power_w=303.0,
+    counters=COUNTERS,
+    sm_clock_mhz=1980.0,
+    memory_clock_mhz=3201.0,
+    temperature_c=50.0,
+    power_limit_w=700.0,
+    throttle_reasons=(),
+)
+JOB = Job(name="x", command=("x",))
+OTHER = Job(name="other", command=("y",))
+PART = Part(
+    granted=Granted(66, mps=True),
+    rate=Estimate(100, 0.5),
+    latency=Latency(4.0, 9.0),
+    memory_used_mib=500,
+    cpu_percent=100,
+)
+TAKEN = Taken(target=solo(JOB, Share(50)), parts=(PART,), window=WINDOW, cpu_steal_percent=0.1)
+PAIR = dataclasses.replace(
+    TAKEN,
+    target=pair(JOB, Share(70), OTHER, Share(30), repeat=2),
+    parts=(
+        dataclasses.replace(
+            PART, granted=Granted(38, mps=True), rate=Estimate(7, 0.01), cpu_percent=80
+        ),
+        dataclasses.replace(PART, granted=Granted(92, mps=True), cpu_percent=3),
+    ),
+)
+CONDITIONS = Conditions(
+    gpu=GPU,
+    rules=WindowRules(),
+    run="r",
+    mode="mps",
+    source="scripted",
+    host="h",
+    idle_power_w=77.0,
+)
+
+
+def changed(**window: object) -> Taken:
+    return dataclasses.replace(TAKEN, window=dataclasses.replace(WINDOW, **window))
+
+
+def with_rate(rate: Estimate) -> Taken:
+    return dataclasses.replace(TAKEN, parts=(dataclasses.replace(PART, rate=rate),))
+
+
+def test_good_window_has_no_flag() -> None:
+    """Flags are for what went wrong only."""
+    assert flags_of(TAKEN, CONDITIONS) == ()
+
+
+@pytest.mark.parametrize(
+    ("taken", "flag"),
+    [
+        (with_rate(Estimate(100, 2.0)), "noisy-rate"),
+        (with_rate(Estimate(100, None)), "noisy-rate"),
+        (changed(power=Estimate(300, 4.0)), "noisy-power"),
+        (changed(settled=False), "not-settled"),
+        (changed(throttle_reasons=("sw-power-cap",)), "throttled"),
+        (changed(counter_power_w=320.0), "counter-mismatch"),
+        (
+            changed(counters=dataclasses.replace(COUNTERS, dram_active_percent=None)),
+            "counters-missing",
+        ),
+        (changed(counters=dataclasses.replace(COUNTERS, sm_active_percent=20.0)), "cpu-bound"),
+        (dataclasses.replace(TAKEN, cpu_steal_percent=3.0), "cpu-steal"),
+    ],
+)
+def test_each_fault_has_its_flag(taken: Taken, flag: str) -> None:
+    """Every flag of the table is raised by its fault, and by nothing else."""
+    assert flags_of(taken, CONDITIONS) == (flag,)
+    assert flag in FLAGS
+
+
+def test_point_carries_what_was_read_back() -> None:
+    """A point has the granted units, not only the share asked for, and None for no reading."""
+    taken = changed(counter_power_w=None, throttle_reasons=None)
+    point = to_point(taken, CONDITIONS)
+    assert isinstance(point, SoloPoint)
+    assert (point.share_percent, point.units_granted, point.units_total) == (50, 66, 132)
+    assert point.counter_power_w is None
+    assert point.throttled is None
+    assert point.memory_used_mib == 500
+    assert point.job_hash == JOB.job_hash
+
+
+def test_pair_point_keeps_its_two_jobs_apart() -> None:
+    """Each job has its own share, units, rate and memory; the power is of both."""
+    point = to_point(PAIR, CONDITIONS)
+    assert isinstance(point, PairPoint)
+    assert (point.job_a, point.share_a_percent, point.units_a, point.rate_a) == ("other", 30, 38, 7)
+    assert (point.job_b, point.share_b_percent, point.units_b, point.rate_b) == ("x", 70, 92, 100)
+    assert (point.job_a_hash, point.job_b_hash) == (OTHER.job_hash, JOB.job_hash)
+    assert (point.power_w, point.repeat, point.flags, point.mode) == (300, 2, (), "mps")
+    assert pair_from_row(to_row(point)) == point
+
+
+def test_a_server_has_its_demand_and_its_latencies() -> None:
+    """What was asked of it and how long the answers took stand beside its rate."""
+    server = dataclasses.replace(JOB, offered_rate=120.0)
+    alone = to_point(dataclasses.replace(TAKEN, target=solo(server, Share(50))), CONDITIONS)
+    assert isinstance(alone, SoloPoint)
+    assert (alone.offered_rate, alone.latency_p50_ms, alone.latency_p99_ms) == (120, 4, 9)
+    training = dataclasses.replace(PAIR.parts[0], latency=Latency())
+    target = pair(server, Share(70), OTHER, Share(30))
+    both = dataclasses.replace(PAIR, target=target, parts=(training, PAIR.parts[1]))
+    point = to_point(both, CONDITIONS)
+    assert isinstance(point, PairPoint)
+    assert (point.job_a, point.offered_rate_a, point.offered_rate_b) == ("other", None, 120)
+    assert (point.latency_p50_a_ms, point.latency_p99_a_ms) == (None, None)
+    assert (point.latency_p50_b_ms, point.latency_p99_b_ms) == (4, 9)
+    assert pair_from_row(to_row(point)) == point
+
+
+@pytest.mark.parametrize(
+    ("mode", "shares", "expected"),
+    [
+        ("mps", (100, 100), "uncapped"),
+        ("mps", (70, 70), "mps"),
+        ("mps", (100, 90), "mps"),
+        ("cu_mask", (50, 50), "cu_mask"),
+        ("uncapped", (100, 100), "time-sliced"),
+    ],
+)
+def test_pair_says_how_the_gpu_was_shared(
+    mode: str, shares: tuple[float, float], expected: str
+) -> None:
+    """Without limits under MPS and without MPS are two different things."""
+    target = pair(JOB, Share(shares[0]), OTHER, Share(shares[1]))
+    conditions = dataclasses.replace(CONDITIONS, mode=mode)
+    point = to_point(dataclasses.replace(PAIR, target=target), conditions)
+    assert isinstance(point, PairPoint)
+    assert point.mode == expected
+
+
+def test_pair_is_cpu_bound_when_one_of_its_jobs_is() -> None:
+    """The busy core of either leaves the granted SMs idle."""
+    busy, other = PAIR.parts
+    parts = (dataclasses.replace(busy, cpu_percent=95), other)
+    assert flags_of(PAIR, CONDITIONS) == ()
+    assert flags_of(dataclasses.replace(PAIR, parts=parts), CONDITIONS) == ("cpu-bound",)
+
+
+def test_failed_pair_leaves_a_mark_that_every_store_can_keep() -> None:
+    """Its reason is one line, without the colours that a job's output may have."""
+    error = "a job ended:\n\x1b[31mout of memory\x1b[0m\n" + 600 * "x"
+    point = failed_point(PAIR.target, CONDITIONS, WINDOW.started_at, error)
+    assert (point.rate_a, point.rate_b, point.flags) == (None, None, ("failed",))
+    assert point.error is not None
+    assert point.error.startswith("a job ended: [31mout of memory")
+    assert pair_from_row(to_row(point)) == point
+
+
+def test_job_beside_itself_is_one_pair_however_it_is_written() -> None:
+    """10/90 and 90/10 are the same measurement, and alike twins are two processes."""
+    assert pair(JOB, Share(90), JOB, Share(10)) == pair(JOB, Share(10), JOB, Share(90))
+    first, second = pair(JOB, Share(50), JOB, Share(50)).runners
+    assert (first.twin, second.twin) == (0, 1)
+    assert first != second
+
+
+def test_flags_page_lists_every_flag() -> None:
+    """The page and the code name the same flags with the same meanings."""
+    page = (Path(__file__).parents[4] / "docs/flags.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    assert rows == [f"| `{flag}` | {meaning} |" for flag, meaning in FLAGS.items()]

@@ -1,0 +1,121 @@
+"""The noise ceiling: choose on one take, score on another."""
+
+import random
+
+import pytest
+import synthetic_pairs as made_up
+from hypothesis import given
+from hypothesis import strategies as st
+from simple_pairs import SOLOS, nine, pair
+
+from advisor.core.objectives import OBJECTIVES
+from advisor.core.records import PairPoint
+from advisor_training.dataset.noise import Ceiling, noise_ceiling, quantile
+from advisor_training.dataset.pairs import make_pairs
+
+THROUGHPUT = OBJECTIVES["throughput"]
+EVERY = pytest.mark.parametrize("name", sorted(OBJECTIVES))
+
+
+def ceiling(points: list[PairPoint], name: str = "throughput") -> Ceiling | None:
+    """The ceiling over points of jobs "a" and "b"."""
+    return noise_ceiling(make_pairs(points, SOLOS)[0], OBJECTIVES[name])
+
+
+@EVERY
+def test_without_noise_the_ceiling_is_exactly_one(name: str) -> None:
+    """Two equal takes agree on the best split."""
+    points = made_up.pair_points(run="first") + made_up.pair_points(run="second")
+    pairs, _ = make_pairs(points, made_up.solo_points())
+    found = noise_ceiling(pairs, OBJECTIVES[name])
+    assert found is not None
+    assert (found.pairs, found.choices, found.other_card_pairs) == (15, 30, 0)
+    assert (found.mean_percent, found.worst_percent, found.noise_percent) == (100, 100, 0)
+
+
+@EVERY
+def test_noise_lowers_the_ceiling(name: str) -> None:
+    """More noise makes worse choices, and is told as larger noise."""
+    noise_percent = [0.0]
+    for noise in (0.01, 0.1):
+        points = [
+            point
+            for seed, run in enumerate(("first", "second"))
+            for point in made_up.pair_points(run=run, noise=noise, seed=seed)
+        ]
+        found = noise_ceiling(make_pairs(points, made_up.solo_points())[0], OBJECTIVES[name])
+        assert found is not None
+        assert found.worst_percent <= found.p10_percent <= found.median_percent <= 100
+        assert found.mean_percent < 100
+        noise_percent.append(found.noise_percent)
+    assert noise_percent == sorted(noise_percent)
+
+
+def test_a_ceiling_by_hand() -> None:
+    """Each take's choice is scored on the other, as a part of the other's best."""
+    flat = dict.fromkeys(range(10, 100, 10), 1.0)
+    points = [
+        *nine({**flat, 30: 2.0, 70: 1.8}, run="r1"),
+        *nine({**flat, 30: 1.5, 70: 2.5}, run="r2", gpu_uuid="GPU-2"),
+    ]
+    found = ceiling(points)
+    assert found is not None
+    # r1 chooses 30/70, worth 1.5 of 2.5 in r2; r2 chooses 70/30, worth 1.8 of 2.0 in r1.
+    assert found.mean_percent == pytest.approx(100 * (0.6 + 0.9) / 2)
+    assert found.worst_percent == pytest.approx(60)
+    assert (found.pairs, found.choices, found.other_card_pairs) == (1, 2, 1)
+    # Changes against 50/50: six times 0, 1 - 1.5 / 2 and 1 - 1.8 / 2.5; the 95 % lies between.
+    assert found.noise_percent == pytest.approx(100 * (0.25 + 0.65 * 0.03))
+
+
+def test_repeats_of_one_run_are_takes_too() -> None:
+    """A pair measured three times in one run gives six choices."""
+    found = ceiling([point for n in range(3) for point in nine(repeat=n)])
+    assert found is not None
+    assert (found.pairs, found.choices) == (1, 6)
+
+
+def test_one_take_has_no_ceiling() -> None:
+    """Noise that was not measured is not known, not 0."""
+    assert ceiling(nine()) is None
+
+
+def test_a_take_with_gaps_is_none() -> None:
+    """A second take of three splits cannot score a choice among nine."""
+    assert ceiling([*nine(), *nine(repeat=1)[:3]]) is None
+
+
+def test_a_split_missing_in_one_take_is_not_chosen() -> None:
+    """Only splits that both takes have are compared."""
+    flat = dict.fromkeys(range(10, 100, 10), 1.0)
+    first = nine({**flat, 10: 9.0, 80: 2.0})
+    second = [p for p in nine({**flat, 80: 2.0}, repeat=1) if p.share_a_percent != 10]
+    found = ceiling([*first, *second])
+    assert found is not None
+    assert found.mean_percent == 100
+
+
+def test_a_starved_job_does_not_break_the_ceiling() -> None:
+    """Where 50/50 starves a job, max-min is 0 there; the tie stays possible."""
+    one = nine(repeat=0)
+    other = [p for p in nine(repeat=1) if p.share_a_percent != 50] + [pair(rate_a=0.0, repeat=1)]
+    found = ceiling([*one, *other], "max-min")
+    assert found is not None
+    assert found.noise_percent == 100
+    assert found.tie < 1
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.floats(0, 1))
+def test_quantiles_lie_in_order_within_the_values(values: list[float], part: float) -> None:
+    """A quantile is never outside the values, and the ends are the ends."""
+    assert min(values) - 1e-6 <= quantile(values, part) <= max(values) + 1e-6
+    assert (quantile(values, 0), quantile(values, 1)) == (min(values), max(values))
+    assert quantile(values, part / 2) <= quantile(values, part) + 1e-6
+
+
+def test_a_quantile_by_hand() -> None:
+    """Interpolated between neighbours, whatever the order."""
+    values = [float(n) for n in range(11)]
+    random.Random(1).shuffle(values)
+    assert quantile(values, 0.1) == 1
+    assert quantile(values, 0.25) == 2.5

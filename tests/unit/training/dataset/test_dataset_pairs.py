@@ -1,0 +1,165 @@
+"""Pair points put together into measurements."""
+
+from typing import Any
+
+import pytest
+from simple_pairs import SHARES, SOLOS, nine, pair, solo
+
+from advisor.core.records import PairPoint
+from advisor_training.dataset.pairs import DISTURBED, LeftOut, Pair, make_pairs
+from advisor_training.dataset.split_kinds import kinds_of, split_text
+
+
+def only(points: list[PairPoint], **fields: Any) -> Pair:
+    """The one pair that the points make, with nothing left out."""
+    pairs, left_out = make_pairs(points, fields.get("solos", SOLOS))
+    assert left_out == []
+    assert len(pairs) == 1
+    return pairs[0]
+
+
+@pytest.mark.parametrize(
+    ("point", "kind"),
+    [
+        (pair(10, 90, units_a=12, units_b=118), "nine"),
+        (pair(50, 50, units_a=66, units_b=66), "nine"),
+        (pair(10, 91, units_a=12, units_b=120), "grid"),
+        (pair(11, 90, units_a=14, units_b=118), "grid"),
+        (pair(70, 70, units_a=92, units_b=92), "over-subscribed"),
+        (pair(55, 45, units_a=None, units_b=None), "other"),
+        (pair(30, 30, units_a=38, units_b=38), "other"),
+        (pair(100, 100, mode="uncapped", units_a=132, units_b=132), "uncapped"),
+        (pair(100, 100), "uncapped"),
+        (pair(100, 100, mode="time-sliced"), "time-sliced"),
+        (pair(30, 70, mode="cu_mask"), "nine"),
+    ],
+)
+def test_kinds_of_splits_are_told_apart(point: PairPoint, kind: str) -> None:
+    """Each split is compared with the right ones only; alone, a safe split is one of a grid."""
+    assert kinds_of([point]) == [kind]
+
+
+def test_repeats_give_medians() -> None:
+    """A window that went wrong once does not decide a split."""
+    points = [
+        point
+        for repeat, power_w in enumerate((100.0, 102.0, 500.0))
+        for point in nine(power_w=power_w, repeat=repeat)
+    ]
+    measurement = only(points).main
+    assert measurement.points == 27
+    assert measurement.equal.power_w == 102
+    assert [sorted(results) for results in measurement.repeats] == [
+        [(float(s), 100.0 - s) for s in SHARES]
+    ] * 3
+
+
+def test_cards_and_runs_stay_apart() -> None:
+    """Values of two cards or two runs never meet in one measurement; the fullest comes first."""
+    points = [
+        *nine(run="r1", power_w=100),
+        *nine(run="r2", power_w=200),
+        pair(100, 100, mode="uncapped", run="r2"),
+        *nine(run="r2", gpu_uuid="GPU-2", power_w=300),
+    ]
+    found = only(points)
+    assert [(m.run, m.gpu_uuid, m.equal.power_w) for m in found.measurements] == [
+        ("r2", "GPU-1", 200),
+        ("r1", "GPU-1", 100),
+        ("r2", "GPU-2", 300),
+    ]
+    assert found.main.uncapped is not None
+    assert found.measurements[1].uncapped is None
+
+
+def test_jobs_in_any_order_are_one_pair() -> None:
+    """Job b beside a is a beside b, with shares and rates that follow their job."""
+    points = [
+        pair(share, 100 - share, job_a="b", job_b="a", rate_a=share / 100, rate_b=0.25)
+        for share in SHARES
+    ]
+    measurement = only(points).main
+    assert (measurement.job_a, measurement.job_b) == ("a", "b")
+    result = measurement.nine[30, 70]
+    assert (result.rate_a, result.rate_b) == (0.25, 0.7)
+
+
+def test_a_job_beside_itself_has_five_splits() -> None:
+    """30/70 and 70/30 of one job are the same measurement, mirrored."""
+    points = nine(job_b="a")
+    measurement = only(points).main
+    assert sorted(measurement.nine) == [(10, 90), (20, 80), (30, 70), (40, 60), (50, 50)]
+    assert measurement.nine[30, 70].rate_a == pytest.approx(0.3)
+    half = only([point for point in points if point.share_a_percent <= 50]).main
+    assert half.nine == measurement.nine
+
+
+def test_exclusive_comes_from_the_solo_points() -> None:
+    """Half of each rate at the mean of the powers."""
+    solos = [solo("a", rate=4, power_w=300), solo("b", rate=10, power_w=500)]
+    turns = only(nine(), solos=solos).main.exclusive
+    assert (turns.rate_a, turns.rate_b, turns.power_w) == (2, 5, 400)
+
+
+def test_the_farther_solo_source_is_told() -> None:
+    """A pair is as well referenced as the worse of its jobs."""
+    solos = [solo("a", run="r1"), solo("b", gpu_uuid="GPU-2")]
+    assert only(nine(), solos=solos).main.solo_source == "same model"
+
+
+def test_two_splits_may_be_missing_three_not() -> None:
+    """Flagged points leave gaps; an oracle over too few splits would be none."""
+    assert len(only(nine()[2:]).main.nine) == 7
+    assert make_pairs(nine()[3:], SOLOS)[0] == []
+    assert make_pairs([p for p in nine(job_b="a") if p.share_a_percent in (50, 40)], SOLOS)[0] == []
+
+
+def test_what_is_left_out_is_counted_with_its_reason() -> None:
+    """Nothing disappears without a word."""
+    points = [
+        *nine(),
+        pair(rate_a=None, flags=("failed",), run="r2"),
+        pair(rate_b=None, run="r2"),
+        pair(power_w=None, run="r2"),
+        *nine(job_b="c"),
+        *[point for point in nine(run="r3") if point.share_a_percent != 50],
+    ]
+    pairs, left_out = make_pairs(points, SOLOS)
+    assert [(p.job_a, p.job_b, len(p.measurements)) for p in pairs] == [("a", "b", 1)]
+    assert left_out == [
+        LeftOut("no rates: a job of the pair failed", 2),
+        LeftOut("no reading of power", 1),
+        LeftOut("no solo point of c on the whole Card", 9),
+        LeftOut("without 50/50, or with too few of the nine splits in one run", 8),
+    ]
+    assert sum(item.points for item in left_out) + 9 == len(points)
+
+
+def test_a_starved_job_is_no_failed_one() -> None:
+    """A rate of 0 is a measurement."""
+    assert only(nine(rate_a=0.0)).main.equal.rate_a == 0
+
+
+def test_split_in_words() -> None:
+    """Shares read as people write them."""
+    assert split_text((10.0, 90.0)) == "10/90"
+    assert split_text((10.5, 89.5)) == "10.5/89.5"
+
+
+@pytest.mark.parametrize(("rate", "fits"), [(89.0, True), (87.0, False)])
+def test_a_disturbed_run_is_left_out(rate: float, fits: bool) -> None:
+    """A job that runs slower alone than it can does not tell how the pair shares the GPU."""
+    fast = solo("a", rate=100.0, gpu_uuid="GPU-2", run="other")
+    solos = [solo("a", rate=rate), fast, solo("b")]
+    pairs, left_out = make_pairs(nine(), solos)
+    assert [bool(pairs), *left_out] == ([True] if fits else [False, LeftOut(DISTURBED, 9)])
+
+
+def test_a_measurement_with_few_splits_is_there_where_it_is_asked_for() -> None:
+    """Each of its splits is as good as any other to learn from."""
+    few = [p for p in nine() if p.share_a_percent in (10, 50, 90)]
+    pairs, left_out = make_pairs(few, SOLOS, full=False)
+    assert left_out == []
+    assert not pairs[0].main.is_full
+    assert sorted(pairs[0].main.nine) == [(10, 90), (50, 50), (90, 10)]
+    assert make_pairs(few, SOLOS)[0] == []

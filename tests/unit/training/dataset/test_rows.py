@@ -1,0 +1,115 @@
+"""Measured pairs and profiles as arrays."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import synthetic_pairs as made_up
+from made_up_rows import solo_points
+
+from advisor.errors import InputError
+from advisor.predict.features import feature_names, matrix, side, speed_features
+from advisor.predict.profiles import make_profiles
+from advisor_training.dataset.pairs import make_pairs
+from advisor_training.dataset.rows import Rows, make_rows
+
+SOLOS = solo_points()
+PROFILES = make_profiles(SOLOS)
+
+
+def rows_of(*pairs: tuple[made_up.MadeUpJob, made_up.MadeUpJob]) -> Rows:
+    """Rows of pairs measured once."""
+    return make_rows(make_pairs(made_up.pair_points(pairs), SOLOS)[0], PROFILES)
+
+
+def test_a_row_for_each_split_that_is_learned_from() -> None:
+    """The nine and uncapped; neither time-sliced nor over-subscribed splits."""
+    rows = rows_of((made_up.CLIMBER, made_up.SITTER))
+    assert len(rows) == 10
+    assert rows.jobs == ["climber", "sitter"]
+    assert rows.share_a.tolist() == [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
+    assert rows.kind.tolist() == ["nine"] * 9 + ["uncapped"]
+    assert rows.gpu_model.tolist() == [made_up.GPU_MODEL] * 10
+
+
+def test_values_are_those_measured_and_those_alone() -> None:
+    """Speeds and power of the pair; rates alone at the share, and power without learning."""
+    rows = rows_of((made_up.CLIMBER, made_up.SITTER))
+    for row, share in enumerate(range(10, 100, 10)):
+        speed_a, speed_b, power_w = made_up.speeds_and_power(
+            made_up.CLIMBER, made_up.SITTER, "mps", share, 100 - share
+        )
+        assert rows.speed_a[row] == pytest.approx(speed_a)
+        assert rows.speed_b[row] == pytest.approx(speed_b)
+        assert rows.power_w[row] == pytest.approx(power_w)
+        assert rows.alone_a[row] == pytest.approx(made_up.CLIMBER.speed(share))
+        assert rows.alone_b[row] == pytest.approx(made_up.SITTER.speed(100 - share))
+    assert rows.solo_rate_a == pytest.approx(np.full(10, made_up.CLIMBER.rate))
+    assert rows.physical_w[0] == pytest.approx(80 + 400 * made_up.CLIMBER.speed(10) + 60, rel=0.01)
+
+
+def test_features_are_seen_from_each_job() -> None:
+    """The second job's features are the first job's with the jobs swapped."""
+    rows = rows_of((made_up.HOG, made_up.MIDDLE))
+    hog, middle = (PROFILES[name, made_up.GPU_MODEL] for name in ("hog", "middle"))
+    a, b = side(hog, rows.share_a), side(middle, rows.share_b)
+    np.testing.assert_array_equal(rows.features_a, matrix(speed_features(a, b)))
+    np.testing.assert_array_equal(rows.features_b, matrix(speed_features(b, a)))
+    speed_names, power_names = feature_names()
+    assert rows.features_a.shape == (10, len(speed_names))
+    assert rows.power_features.shape == (10, len(power_names))
+
+
+def test_rows_know_their_pair_and_measurement() -> None:
+    """Two runs of one pair are two measurements; splits are compared within one."""
+    points = [
+        *made_up.pair_points([(made_up.CLIMBER, made_up.SITTER)], run="first"),
+        *made_up.pair_points([(made_up.CLIMBER, made_up.SITTER)], run="second"),
+        *made_up.pair_points([(made_up.HOG, made_up.HOG)], run="first"),
+    ]
+    rows = make_rows(make_pairs(points, SOLOS)[0], PROFILES)
+    assert np.bincount(rows.pair).tolist() == [20, 6]
+    assert np.bincount(rows.measurement).tolist() == [10, 10, 6]
+
+
+def test_rows_of_a_job_and_a_part_of_them() -> None:
+    """A job is found on either side, and what is taken keeps all columns together."""
+    rows = rows_of((made_up.CLIMBER, made_up.SITTER), (made_up.HOG, made_up.CLIMBER))
+    assert rows.of("climber").all()
+    assert rows.of("hog").sum() == 10
+    part = rows.take(rows.of("hog"))
+    assert len(part) == 10
+    assert part.jobs == ["climber", "hog"]
+    np.testing.assert_array_equal(part.speed_a, rows.speed_a[rows.of("hog")])
+
+
+def test_pairs_without_a_profile_are_no_rows() -> None:
+    """A reference on the whole GPU is enough for a speed, but not for features."""
+    pairs, _ = make_pairs(made_up.pair_points(), SOLOS)
+    some = {key: profile for key, profile in PROFILES.items() if key[0] != "hog"}
+    rows = make_rows(pairs, some)
+    assert rows.jobs == ["climber", "middle", "sitter", "slow"]
+    with pytest.raises(InputError, match="no measured pair has profiles of both"):
+        make_rows(pairs, {})
+
+
+def test_profiles_take_doubtful_points_only_where_there_are_no_others() -> None:
+    """A share that failed its cross-check once is taken from its other window."""
+    solos = [p for p in SOLOS if p.job == "hog"]
+    wrong = [
+        dataclasses.replace(
+            p, rate=p.rate * 1.05, run="again", flags=("not-settled",), started_at="2026-02-01T00Z"
+        )
+        for p in solos
+    ]
+    only_doubtful = [p for p in solos if p.share_percent != 10]
+    profile = make_profiles([*only_doubtful, *wrong])["hog", made_up.GPU_MODEL]
+    assert profile.values["rate"][0] == pytest.approx(1.05 * solos[0].rate)
+    assert profile.values["rate"][1:] == pytest.approx([p.rate for p in solos[1:]])
+
+
+def test_a_job_without_the_whole_gpu_has_no_profile() -> None:
+    """Nor has one with the whole GPU alone."""
+    for kept in ({100.0}, {10.0, 50.0}):
+        solos = [p for p in SOLOS if p.job != "hog" or p.share_percent in kept]
+        assert ("hog", made_up.GPU_MODEL) not in make_profiles(solos)

@@ -1,0 +1,557 @@
+"""The evaluation: what is left out, choices and errors by hand, the check, the page."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import synthetic_pairs as made_up
+from made_up_rows import spy
+
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE, SplitResult
+from advisor.errors import InputError, ModelError, StoreError
+from advisor.predict.serving import Serving
+from advisor_training.dataset.rows import Rows
+from advisor_training.dataset_report.figures import to_svg
+from advisor_training.dataset_report.page_parts import make_folder
+from advisor_training.dataset_report.sentences import RAW_OBJECTIVE
+from advisor_training.evaluation import curve as evaluation_curve
+from advisor_training.evaluation.bars import bar_of, by_job
+from advisor_training.evaluation.check import (
+    TOLERANCES,
+    Kind,
+    bundled_figures,
+    check,
+    checked_figures,
+    worse_figures,
+)
+from advisor_training.evaluation.choices import (
+    QUESTIONS,
+    Choice,
+    Question,
+    choose,
+    choose_best,
+    choose_by_rule,
+    keys_of,
+)
+from advisor_training.evaluation.data import UNPROFILED, Data, launch_bound, make_data
+from advisor_training.evaluation.disturbed import learn_undisturbed, make_all_data
+from advisor_training.evaluation.errors import error, errors_of
+from advisor_training.evaluation.evaluate import planned_fits, run_evaluation
+from advisor_training.evaluation.limits import limit_rows
+from advisor_training.evaluation.methods import OURS, PAPER, PHYSICAL, ask, methods
+from advisor_training.evaluation.outcomes import figures_of
+from advisor_training.evaluation.values import Evaluation, to_json
+from advisor_training.evaluation_report.figures import figures
+from advisor_training.evaluation_report.report import write_evaluation
+from advisor_training.evaluation_report.sentences import said
+from advisor_training.learn import scoring
+from advisor_training.learn.learners import LEARNERS, Fitted, Predicted
+from advisor_training.learn.protocols import (
+    BOTH_UNSEEN,
+    BY_FAMILY,
+    BY_PAIR,
+    BY_RUN,
+    BY_WORKLOAD,
+    PROTOCOLS,
+    RANDOM_ROWS,
+    Answers,
+    draw_pairs,
+    draw_rows,
+    has_other_runs,
+)
+from advisor_training.learn.unseen import Unseen
+
+pytestmark = pytest.mark.figures
+
+OBJECTIVE = OBJECTIVES[PER_WATT_OBJECTIVE]
+QUESTION = Question(OBJECTIVE)
+
+
+def full_solo_points() -> list[Any]:
+    """Made-up jobs alone with every counter that is a feature."""
+    counters = dict.fromkeys(
+        (
+            "sm_clock_mhz", "job_cpu_percent", "sm_occupancy_percent", "fp32_active_percent",
+            "fp64_active_percent", "tensor_active_percent", "integer_active_percent",
+            "pcie_tx_mib_per_s", "pcie_rx_mib_per_s",
+        ),
+        10.0,
+    )  # fmt: skip
+    known = {**counters, "idle_power_w": made_up.IDLE_W, "power_limit_w": made_up.POWER_LIMIT_W}
+    return [dataclasses.replace(point, **known) for point in made_up.solo_points()]
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    points = [*made_up.pair_points(), *made_up.pair_points([(made_up.HOG, made_up.SLOW)], "again")]
+    return make_data(points, full_solo_points())
+
+
+@pytest.fixture(scope="module")
+def evaluation(data: Data) -> Evaluation:
+    return run_evaluation(data, quick=True, watch=lambda protocol, method: None)
+
+
+def knows_all(rows: Rows) -> Fitted:
+    """A learner that answers what was measured."""
+    return lambda asked: Predicted(asked.speed_a, asked.speed_b, asked.power_w)
+
+
+def answers_of(data: Data, protocol: str, learner: Callable[[Rows], Fitted]) -> Answers:
+    return PROTOCOLS[protocol].answer(data.rows, learner, lambda: None)
+
+
+def test_no_job_is_in_what_it_is_predicted_from(data: Data) -> None:
+    """By workload the left-out job, in the last protocol both jobs are unknown to the learner."""
+    seen: list[tuple[Rows, Rows]] = []
+    answers_of(data, BY_WORKLOAD, spy(seen))
+    assert [set(data.rows.jobs) - set(learned.jobs) for learned, _ in seen] == [
+        {job} for job in data.rows.jobs
+    ]
+    seen.clear()
+    answers_of(data, BOTH_UNSEEN, spy(seen))
+    assert len(seen) == 15
+    assert not any(set(learned.jobs) & set(asked.jobs) for learned, asked in seen)
+
+
+def test_no_pair_is_on_both_sides(data: Data) -> None:
+    """Both measurements of a pair stay together, and each row is asked for once."""
+    seen: list[tuple[Rows, Rows]] = []
+    found = answers_of(data, BY_PAIR, spy(seen))
+    assert not any(set(learned.pair) & set(asked.pair) for learned, asked in seen)
+    assert sorted(found.unseen.row) == list(range(len(data.rows)))
+
+
+def test_random_rows_are_the_papers(data: Data) -> None:
+    """Seven of ten subsets are learned from; choices see all rows, errors those left out."""
+    seen: list[tuple[Rows, Rows]] = []
+    found = answers_of(data, RANDOM_ROWS, spy(seen))
+    assert len(seen) == 10
+    n = len(data.rows)
+    assert all(abs(len(learned) / n - 0.7) < 0.02 for learned, _ in seen)
+    assert all(len(asked) == n for _, asked in seen)
+    assert found.tested.mean() == pytest.approx(0.3, abs=0.02)
+    draws = [*draw_rows(data.rows, 0.7, 2)]
+    assert (draws[0].learned != draws[1].learned).any()
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
+def test_drawn_pairs_are_whole(data: Data, part: float) -> None:
+    for draw in draw_pairs(data.rows, part, 3):
+        learned, asked = data.rows.pair[draw.learned], data.rows.pair[draw.asked]
+        assert len(set(learned)) == max(1, round(15 * part))
+        assert not set(learned) & set(asked)
+        assert draw.learned.sum() + draw.asked.sum() == len(data.rows)
+
+
+def test_who_knows_all_reaches_the_oracle(data: Data) -> None:
+    """Choices by the measured values are the oracle's, in both scopes; errors are 0."""
+    answers = answers_of(data, BY_WORKLOAD, knows_all)
+    for name in OBJECTIVES:
+        for scope in ("nine", "every way"):
+            found = choose(data, answers.unseen, Question(OBJECTIVES[name], scope), 0.0)
+            assert min(choice.fraction for choice in found) == pytest.approx(1)
+    errors = errors_of(data, answers, np.full(len(data.rows), True))
+    assert errors.speed
+    assert errors.speed.mean_percent == 0
+
+
+def test_choices_agree_with_the_training_scores(data: Data) -> None:
+    """The same fractions as training reports, by an objective that knows no raw rates."""
+    unseen = answers_of(data, BY_WORKLOAD, LEARNERS["linear"]).unseen
+    ours = [c.fraction for c in choose(data, unseen, QUESTION, 0.005)]
+    np.testing.assert_allclose(ours, scoring.fractions(data.rows, unseen, OBJECTIVE, 0.005))
+
+
+def test_a_choice_is_scored_by_what_was_measured(data: Data) -> None:
+    """Whoever expects most at 70/30 of climber and sitter gets what 70/30 is worth."""
+    number = next(n for n, m in enumerate(data.measurements) if (m.job_a, m.job_b)
+                  == ("climber", "sitter"))  # fmt: skip
+    row = np.flatnonzero((data.rows.measurement == number) & (data.rows.kind == "nine"))
+    wrong = np.where(data.rows.share_a[row] == 70, 2.0, 1.0)
+    power_w = np.full(len(row), 100.0)
+    unseen = Unseen(np.full(len(row), "x"), row, wrong, wrong, power_w, wrong, wrong)
+    (choice,) = choose(data, unseen, QUESTION, 0.0)
+    assert (choice.chosen, choice.oracle) == ("70/30", "10/90")
+    nine = data.measurements[number].nine
+    at, best = (OBJECTIVE.value(nine[split]) for split in ((70.0, 30.0), (10.0, 90.0)))
+    assert choice.fraction == pytest.approx(at / best)
+    assert choice.over["equal"] == pytest.approx(at / OBJECTIVE.value(nine[50.0, 50.0]))
+
+
+def test_rules_choose_without_a_model(data: Data) -> None:
+    """Each rule's value over its own baseline is 1; the larger rate gets 90 %."""
+    keys = keys_of(choose(data, answers_of(data, BY_WORKLOAD, knows_all).unseen,
+                          QUESTION, 0.0))  # fmt: skip
+    for rule in ("equal", "uncapped", "time-sliced", "exclusive"):
+        found = choose_by_rule(data, keys, rule, QUESTION)
+        assert len(found) == len(keys)
+        assert {round(choice.over[rule], 9) for choice in found} == {1}
+    chosen = {
+        (c.job_a, c.job_b): c.chosen for c in choose_by_rule(data, keys, "larger-rate", QUESTION)
+    }
+    assert chosen["climber", "sitter"] == "10/90"
+    assert chosen["hog", "slow"] == "90/10"
+    assert chosen["hog", "hog"] == "50/50"
+
+
+def made_choice(fraction: float, over_equal: float, job: str = "a") -> Choice:
+    return Choice(left_out=job, number=0, job_a=job, job_b="b", chosen="50/50", oracle="10/90",
+                  fraction=fraction, energy_saved=1 - 1 / over_equal, stp=over_equal,
+                  slower_speed=0.5, missed=None, over={"equal": over_equal})  # fmt: skip
+
+
+def test_figures_of_choices() -> None:
+    found = figures_of([made_choice(1.0, 1.5), made_choice(0.8, 1.1, "worst")])
+    assert found
+    assert (found.mean_percent, found.worst_percent) == (pytest.approx(90), 80)
+    assert found.p10_percent == pytest.approx(82)
+    assert found.worst_pair == ("worst", "b")
+    assert found.over["equal"].mean_percent == pytest.approx(30)
+    assert set(found.over) == {"equal"}
+    assert figures_of([]) is None
+
+
+def test_a_bar_is_the_gain_of_means() -> None:
+    """As in the paper: of the mean fractions, not the mean of the gains."""
+    found = bar_of([made_choice(1.0, 2.0), made_choice(0.9, 1.0)])
+    assert (found.fraction_percent, found.equal_percent) == (pytest.approx(95), pytest.approx(70))
+    assert found.gain_percent == pytest.approx(100 * (0.95 / 0.7 - 1))
+
+
+def test_errors_by_hand() -> None:
+    found = error(np.array([1.1, 2.0, 5.0]), np.array([1.0, 4.0, 0.0]))
+    assert found
+    assert (found.mean_percent, found.median_percent) == (pytest.approx(30), pytest.approx(30))
+    assert error(np.array([1.0]), np.array([0.0])) is None
+
+
+def test_the_rate_as_served_includes_the_profile(data: Data) -> None:
+    """A profile that is 10 % too fast costs the rate 10 %, and the relative speed nothing."""
+    faster = {
+        key: dataclasses.replace(p, values={**p.values, "rate": 1.1 * p.values["rate"]})
+        for key, p in data.profiles.items()
+    }
+    answers = answers_of(data, BY_WORKLOAD, knows_all)
+    found = errors_of(
+        dataclasses.replace(data, profiles=faster), answers, np.full(len(data.rows), True)
+    )
+    assert found.rate
+    assert found.speed
+    assert found.rate.mean_percent == pytest.approx(10)
+    assert found.speed.mean_percent == 0
+
+
+def test_own_and_neighbours_errors_are_apart(data: Data) -> None:
+    """A learner that is wrong about the first job only, by 20 %."""
+
+    def learn(rows: Rows) -> Fitted:
+        return lambda asked: Predicted(1.2 * asked.speed_a, asked.speed_b, asked.power_w)
+
+    unseen = answers_of(data, BY_WORKLOAD, learn).unseen
+    jobs = by_job(data, unseen, {PER_WATT_OBJECTIVE: choose(data, unseen, QUESTION, 0)})
+    found = {job.job: job for job in jobs}
+    # `climber` is the first of every pair by its name, `slow` the last but beside itself.
+    assert found["climber"].own
+    assert found["slow"].own
+    assert found["climber"].own.median_percent == pytest.approx(20)
+    assert found["slow"].own.median_percent == pytest.approx(0)
+    assert [job.sm_active_percent for job in jobs] == sorted(
+        (job.sm_active_percent for job in jobs), reverse=True
+    )
+
+
+def test_a_job_that_leaves_the_gpu_idle_is_launch_bound(data: Data) -> None:
+    bound = {name for (name, _), p in data.profiles.items() if launch_bound(p)}
+    assert bound == {"sitter"}
+    flagged = dataclasses.replace(data.profiles["hog", made_up.GPU_MODEL], flags=("cpu-bound",))
+    assert launch_bound(flagged)
+    assert data.with_launch_bound().sum() == 5
+
+
+def test_the_paper_answers_sums_only(data: Data) -> None:
+    """Its X1 + X2 comes from one learner, its sum of speeds from another; no single job."""
+    told = ask(methods(data)[PAPER], data, PROTOCOLS[BY_WORKLOAD].answer, lambda: None)
+    found = told.errors(data, np.asarray(data.rows.kind == "nine"))
+    assert (found.rate, found.speed) == (None, None)
+    for objective in (PER_WATT_OBJECTIVE, RAW_OBJECTIVE):
+        assert told.choices(data, objective)
+    assert told.speeds is not told.rates
+
+
+def test_planned_fits_are_the_fits_that_happen(data: Data) -> None:
+    done: list[tuple[str, str]] = []
+    run_evaluation(data, quick=True, watch=lambda p, m: done.append((p, m)))
+    planned = planned_fits(data, quick=True)
+    assert {step: done.count(step) for step in planned} == planned
+    assert len(done) == sum(planned.values()) == 10
+
+
+def test_the_curve_takes_its_fits_and_is_drawn(
+    data: Data, evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two parts, drawn once by rows and by pairs; more data does not make it worse."""
+    monkeypatch.setattr(evaluation_curve, "PARTS", (0.2, 0.9))
+    monkeypatch.setattr(evaluation_curve, "REPEATS", {"rows": 1, "pairs": 1})
+    linear, done = methods(data)["linear"], list[str]()
+    points = evaluation_curve.curve(data, [linear], lambda name: lambda: done.append(name))
+    assert evaluation_curve.curve_fits([linear]) == {"linear": len(done)} == {"linear": 4}
+    assert [(p.drawn, p.part_percent) for p in points] == [
+        ("rows", 20), ("rows", 90), ("pairs", 20), ("pairs", 90),
+    ]  # fmt: skip
+    few, most = points[0].errors.power, points[1].errors.power
+    assert few
+    assert most
+    assert most.mean_percent < few.mean_percent
+    names = {figure.name for figure in figures(evaluation)}
+    with_curve = figures(dataclasses.replace(evaluation, curve=tuple(points)))
+    added = [figure for figure in with_curve if figure.name not in names]
+    assert len(added) == 5
+    assert all("linear" in to_svg(figure) for figure in added)
+
+
+def test_jobs_without_a_profile_are_left_out_and_counted() -> None:
+    solos = [p for p in full_solo_points() if p.job != "slow" or p.share_percent == 100]
+    found = make_data(made_up.pair_points(), solos)
+    assert "slow" not in found.rows.jobs
+    assert len(found.measurements) == len(np.unique(found.rows.measurement)) == 10
+    assert [item.reason for item in found.left_out] == [UNPROFILED]
+
+
+def test_one_pair_alone_cannot_be_evaluated() -> None:
+    only = make_data(made_up.pair_points([(made_up.HOG, made_up.SLOW)]), full_solo_points())
+    with pytest.raises(InputError, match="cannot be left out"):
+        run_evaluation(only, quick=True, watch=lambda protocol, method: None)
+
+
+def test_the_model_beats_physics_where_physics_is_wrong(evaluation: Evaluation) -> None:
+    """Made-up jobs follow rules that can be learned: errors fall below the prior's."""
+    mean = {
+        row.method: row.errors.power.mean_percent
+        for row in evaluation.errors
+        if row.splits == "nine" and row.pairs == "all" and row.errors.power
+    }
+    assert mean[OURS] < mean[PHYSICAL]
+
+
+def worsened(figures: dict[Kind, dict[str, float]], kind: Kind, by: float) -> tuple[str, Any]:
+    """The figures with the first one of a kind worse by so many points."""
+    name = next(iter(figures[kind]))
+    step = by if kind == "error" else -by
+    return name, {**figures, kind: {**figures[kind], name: figures[kind][name] + step}}
+
+
+@pytest.mark.parametrize("kind", list(TOLERANCES))
+def test_a_worse_report_fails_the_check(evaluation: Evaluation, kind: Kind) -> None:
+    """Just within the tolerance passes; just beyond fails and says what, how much, what bound."""
+    figures = checked_figures(evaluation)
+    _, within = worsened(figures, kind, TOLERANCES[kind] - 0.01)
+    check(within, figures)
+    name, beyond = worsened(figures, kind, TOLERANCES[kind] + 0.01)
+    with pytest.raises(ModelError, match=re.escape(f"{kind} of {name} is")) as caught:
+        check(beyond, figures)
+    (found,) = worse_figures(beyond, figures)
+    assert f"{found.value:.2f} %" in str(caught.value)
+    assert f"{found.bound:.2f} %" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [None, float("nan")])
+def test_a_missing_figure_fails_the_check(evaluation: Evaluation, value: float | None) -> None:
+    figures = checked_figures(evaluation)
+    name = next(iter(figures["error"]))
+    found: dict[Kind, dict[str, float]]
+    found = {**figures, "error": {k: v for k, v in figures["error"].items() if k != name}}
+    if value is not None:
+        found["error"] = {**figures["error"], name: value}
+    with pytest.raises(ModelError, match=re.escape(name)):
+        check(found, figures)
+
+
+def test_better_figures_pass(evaluation: Evaluation) -> None:
+    figures = checked_figures(evaluation)
+    for kind in TOLERANCES:
+        check(worsened(figures, kind, -20)[1], figures)
+
+
+def test_the_bundled_figures_are_of_the_same_names(evaluation: Evaluation) -> None:
+    """So that none of them is compared with nothing."""
+    ours, bundled = checked_figures(evaluation), bundled_figures()
+    assert {kind: list(found) for kind, found in ours.items()} == {
+        kind: list(found) for kind, found in bundled.items()
+    }
+
+
+def test_json_has_all_but_the_rows(evaluation: Evaluation) -> None:
+    found = json.loads(to_json(evaluation))
+    assert found["schema"] == 2
+    assert set(found["protocols"]) == set(PROTOCOLS)
+    assert found["basis"]["pairs"] == 15
+    assert len(found["chosen"][PER_WATT_OBJECTIVE]) == len(evaluation.chosen[PER_WATT_OBJECTIVE])
+    assert "compared" not in found
+
+
+def test_the_page_needs_nothing_else(evaluation: Evaluation, tmp_path: Path) -> None:
+    """No outside hosts, each identity once, names as text, the paper's numbers on it."""
+    named = dataclasses.replace(evaluation.basis, gpu_models=("<script>x</script>",))
+    strange = dataclasses.replace(evaluation, basis=named)
+    page, image, *_ = write_evaluation(strange, tmp_path / "a")
+    text = page.read_text()
+    assert image.read_bytes().startswith(b"\x89PNG")
+    outside = re.findall(r'(?:src|href)="(?!#)[^"]*"|url\((?!#)[^)]*\)', text)
+    assert outside == []
+    identities = re.findall(r'\bid="([^"]*)"', text)
+    assert len(identities) == len(set(identities))
+    assert "<script>" not in text
+    assert all(escape(line) in text for line in said(strange))
+    assert "+35.0 %" in text
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="nothing can be written"):
+        make_folder(tmp_path / "file" / "x")
+
+
+def test_a_least_speed_is_kept_as_predicted_and_missed_as_measured(data: Data) -> None:
+    """Who knows all misses no limit; who expects twice the speed shares where a job starves."""
+    question = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", 0.45)
+    right = choose(data, answers_of(data, BY_WORKLOAD, knows_all).unseen, question, 0.0)
+    assert {choice.missed for choice in right} == {None, False}
+    assert all(choice.energy_saved >= 0 for choice in right if choice.chosen == "exclusive")
+
+    def hopes(rows: Rows) -> Fitted:
+        return lambda asked: Predicted(2 * asked.speed_a, 2 * asked.speed_b, asked.power_w)
+
+    unseen = answers_of(data, BY_WORKLOAD, hopes).unseen
+    unsure = dataclasses.replace(question, sure=False)
+    wrong = choose(data, unseen, unsure, 0.0)
+    assert True in {choice.missed for choice in wrong}
+    # The low ends know by the errors of other pairs that it hopes.
+    assert True not in {choice.missed for choice in choose(data, unseen, question, 0.0)}
+    found = figures_of(wrong)
+    assert found
+    assert found.missed
+    assert found.missed.value > 0
+
+
+def test_a_server_keeps_all_of_its_demand_or_has_a_gpu_of_its_own(data: Data) -> None:
+    """0.4 of its speed is enough for a job that can wait; a server that loses requests misses."""
+    question = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", 0.4)
+    serving = Serving(offered_rate=1.0, rate_noise=None, latency_p99_ms=())
+    a, b = data.profiles_of(data.measurements[0])
+    slow = SplitResult(
+        rate_a=0.9, rate_b=0.5, solo_rate_a=1.0, solo_rate_b=1.0,
+        solo_power_a_w=300.0, solo_power_b_w=300.0, power_w=300.0,
+    )  # fmt: skip
+    served = dataclasses.replace(a, serving=serving)
+    assert question.allows("50/50", slow, (a, b))
+    assert not question.allows("50/50", slow, (served, b))
+    assert question.allows("exclusive", slow, (served, b))
+    assert Question(OBJECTIVE).allows("50/50", slow, (served, b))
+
+
+def test_a_question_without_a_minimum_speed_holds_no_server_to_its_demand(data: Data) -> None:
+    """As the oracle of that question, which takes any way."""
+    unseen = answers_of(data, BY_WORKLOAD, knows_all).unseen
+    serving = Serving(offered_rate=1e9, rate_noise=None, latency_p99_ms=())
+    profiles = {key: dataclasses.replace(p, serving=serving) for key, p in data.profiles.items()}
+    servers = dataclasses.replace(data, profiles=profiles)
+    question = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way")
+    kept = dataclasses.replace(question, min_speed=0.4)
+    free = [choice.chosen for choice in choose(data, unseen, question, 0.0)]
+    assert [choice.chosen for choice in choose(servers, unseen, question, 0.0)] == free
+    assert [choice.chosen for choice in choose(servers, unseen, kept, 0.0)] != free
+
+
+def test_the_measured_best_is_never_beaten(data: Data) -> None:
+    """By its own question the oracle's fraction is 1 and what it saves at least 0."""
+    question = QUESTIONS[DEFAULT_OBJECTIVE]
+    keys = keys_of(choose(data, answers_of(data, BY_WORKLOAD, knows_all).unseen, question, 0.0))
+    best = choose_best(data, keys, question, question)
+    assert {choice.fraction for choice in best} == {1}
+    assert min(choice.energy_saved for choice in best) >= 0
+    others = choose_best(data, keys, QUESTION, question)
+    assert max(choice.fraction for choice in others if not choice.missed) <= 1 + 1e-9
+
+
+def test_figures_say_what_is_saved() -> None:
+    """Two choices: one saves a third, the other loses a quarter."""
+    found = figures_of([made_choice(1.0, 1.5), made_choice(0.8, 0.8)])
+    assert found
+    assert found.saved.value == pytest.approx(100 * (1 / 3 - 1 / 4) / 2)
+    assert found.loses.value == 50
+    assert found.stp.value == pytest.approx(1.15)
+    assert found.missed is None
+
+
+def test_a_family_is_left_out_whole(data: Data) -> None:
+    names = np.array(["bert-train", "bert-infer-b2", "triad", "gemm", "matmul-bf16", "fft"])
+    jobs = dict(zip(data.rows.jobs, names, strict=False))
+    rows = dataclasses.replace(
+        data.rows,
+        job_a=np.array([jobs[j] for j in data.rows.job_a.tolist()]),
+        job_b=np.array([jobs[j] for j in data.rows.job_b.tolist()]),
+    )
+    seen: list[tuple[Rows, Rows]] = []
+    PROTOCOLS[BY_FAMILY].answer(rows, spy(seen), lambda: None)
+    twins = {"bert-train", "bert-infer-b2"}
+    for learned, asked in seen:
+        assert not (set(learned.jobs) & twins) or not all(
+            twins & {a, b} for a, b in zip(asked.job_a.tolist(), asked.job_b.tolist(), strict=True)
+        )
+    assert len(seen) == PROTOCOLS[BY_FAMILY].fits(rows)
+
+
+def test_a_run_is_left_out_with_its_cards(data: Data) -> None:
+    """One run alone leaves nothing to learn from; of two runs on two cards the other one."""
+    alone = data.rows.take(data.rows.run == data.rows.run[0])
+    assert not has_other_runs(alone)
+    number = np.arange(len(data.rows)) % 2
+    rows = dataclasses.replace(
+        data.rows,
+        run=np.where(number, "second", "first"),
+        card=np.where(number, "GPU-2", "GPU-1"),
+    )
+    assert has_other_runs(rows)
+    seen: list[tuple[Rows, Rows]] = []
+    PROTOCOLS[BY_RUN].answer(rows, spy(seen), lambda: None)
+    assert all(not set(learned.card) & set(asked.card) for learned, asked in seen)
+    assert len(seen) == PROTOCOLS[BY_RUN].fits(rows) == 2 * len(rows.jobs)
+
+
+def test_disturbed_pairs_are_asked_for_and_not_learned_from() -> None:
+    """A run in which a job was slow alone is out of the data, and in that of all pairs."""
+    slow = [
+        dataclasses.replace(point, run="slow", gpu_uuid="GPU-slow", rate=0.5 * point.rate)
+        for point in full_solo_points()
+        if point.share_percent == 100
+    ]
+    again = [
+        dataclasses.replace(point, gpu_uuid="GPU-slow")
+        for point in made_up.pair_points([(made_up.HOG, made_up.SLOW)], "slow")
+    ]
+    points = [*made_up.pair_points(), *again]
+    clean = make_data(points, full_solo_points(), slow)
+    every = make_all_data(points, full_solo_points(), slow)
+    assert len(every.measurements) == len(clean.measurements) + 1
+    seen: list[tuple[Rows, Rows]] = []
+    learner = learn_undisturbed(spy(seen), every, clean)
+    answers = PROTOCOLS[BY_WORKLOAD].answer(every.rows, learner, lambda: None)
+    assert "slow" in set(every.rows.run[answers.unseen.row])
+    assert not any("slow" in set(learned.run) for learned, _ in seen)
+
+
+def test_low_ends_share_no_more_often_than_expected_speeds(data: Data) -> None:
+    told = ask(methods(data)["linear"], data, PROTOCOLS[BY_WORKLOAD].answer, lambda: None)
+    rows = list(limit_rows(data, BY_WORKLOAD, told))
+    assert [(row.min_speed, row.sure) for row in rows] == [
+        (0.4, False), (0.4, True), (0.5, False), (0.5, True),
+    ]  # fmt: skip
+    assert rows[1].shared.value <= rows[0].shared.value

@@ -1,0 +1,53 @@
+"""What choices by each objective and minimum speed come to."""
+
+from pathlib import Path
+from runpy import run_path
+
+import pytest
+from test_evaluate import full_solo_points, made_up
+
+from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor_training.evaluation.data import make_data
+from advisor_training.evaluation_report.question import ASKED, MIN_SPEEDS, ORACLE, Answer, answers
+
+SCRIPT = Path(__file__).parents[4] / "docs/measurements/question.py"
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Answer]:
+    return list(answers(make_data(made_up.pair_points(), full_solo_points())))
+
+
+def test_every_question_has_an_answer_by_each(found: list[Answer]) -> None:
+    asked = {(a.objective, a.min_speed, a.chosen_by) for a in found if a.objective}
+    assert asked == {
+        (objective, least, by)
+        for objective in ASKED
+        for least in MIN_SPEEDS
+        for by in (ORACLE, "model", "physics")
+    }
+    rules = {a.chosen_by for a in found if a.objective is None}
+    assert {"equal", "uncapped", "time-sliced", "exclusive"} <= rules
+
+
+def test_nobody_saves_more_than_who_knows_all(found: list[Answer]) -> None:
+    """At any minimum speed, among those that keep it; one after the other saves nothing."""
+    for least in MIN_SPEEDS:
+        its = [a for a in found if a.min_speed == least]
+        best = next(
+            a for a in its if (a.chosen_by, a.objective) == (ORACLE, DEFAULT_OBJECTIVE)
+        ).figures
+        assert best.loses.value == 0
+        for other in its:
+            missed = other.figures.missed
+            if missed is None or missed.value == 0:
+                assert other.figures.saved.value <= best.saved.value + 1e-9
+    exclusive = next(a for a in found if a.chosen_by == "exclusive").figures
+    assert (exclusive.saved.value, exclusive.stp.value) == (0, 1)
+
+
+def test_the_script_prints_a_cell_for_each_heading(found: list[Answer]) -> None:
+    script = run_path(str(SCRIPT))
+    lines = list(script["table"]("Made-up GPU", found))
+    assert len(lines) == len(found) + 3
+    assert {line.count("|") for line in lines[1:]} == {len(script["HEADINGS"]) + 1}

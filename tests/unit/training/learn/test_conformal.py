@@ -1,0 +1,197 @@
+"""Intervals that hold a stated part of the measured values of workloads that were not seen."""
+
+import dataclasses
+import math
+import random
+import statistics
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_rows import training_set
+
+from advisor.errors import InputError
+from advisor_training.dataset.rows import Rows
+from advisor_training.learn.conformal import (
+    UNCAPPED,
+    Residuals,
+    bounds_of,
+    efficiency_residuals,
+    intervals,
+    measured_coverage,
+    power_residuals,
+    share_names,
+    speed_residuals,
+)
+from advisor_training.learn.learners import LEARNERS
+from advisor_training.learn.unseen import Unseen, leave_one_job_out
+
+ROWS = training_set().rows
+
+
+def residuals(by_job: dict[str, list[float]], stratum: str = "50") -> Residuals:
+    """Residuals of jobs left out, each beside a job that was never left out."""
+    jobs = [job for job, values in by_job.items() for _ in values]
+    values = np.array([value for values in by_job.values() for value in values])
+    n = len(values)
+    return Residuals(values, np.array(jobs), np.full(n, "other"), np.full(n, stratum))
+
+
+def as_measured(rows: Rows, factor: float = 1.0) -> Unseen:
+    """Predictions of all rows, each job left out once, that are so many times what was measured."""
+    row = np.concatenate([np.flatnonzero(rows.of(job)) for job in rows.jobs])
+    left_out = np.concatenate([np.full(rows.of(job).sum(), job) for job in rows.jobs])
+    speeds = rows.speed_a[row] * factor, rows.speed_b[row] * factor
+    return Unseen(left_out, row, *speeds, rows.power_w[row] * factor, *speeds)
+
+
+def test_bounds_by_hand() -> None:
+    """40 % of 20 workloads, raised by a twentieth, are 42 %: from the 29th to the 71st part."""
+    values = [float(value) for value in range(100)]
+    dealt = {f"job-{number:02}": values[number::20] for number in range(20)}
+    bounds = bounds_of(residuals(dealt), coverage=0.4)["50"]
+    assert (bounds.low, bounds.high) == (29, 70)
+
+
+def test_a_workload_counts_once_however_many_rows_it_has() -> None:
+    """A thousand rows of one workload move the bounds no more than one row of it."""
+    others = {f"job-{n}": [n / 100, -n / 100] for n in range(20)}
+    once = bounds_of(residuals({**others, "loud": [5.0]}), coverage=0.7)
+    often = bounds_of(residuals({**others, "loud": [5.0] * 1000}), coverage=0.7)
+    assert once == often
+    assert once["50"].high < 0.2
+
+
+def test_few_workloads_give_the_extremes() -> None:
+    """With fewer than nine the level cannot be reached: nothing lies outside of what was seen."""
+    bounds = bounds_of(residuals({f"job-{n}": [float(n), -float(n)] for n in range(8)}))["50"]
+    assert (bounds.low, bounds.high) == (-7, 7)
+
+
+@given(st.lists(st.lists(st.floats(-1, 1), min_size=1, max_size=5), min_size=1, max_size=30))
+def test_bounds_hold_the_raised_level(jobs: list[list[float]]) -> None:
+    """The average workload has at least coverage x (1 + 1 / workloads) of its rows inside."""
+    made = residuals({str(number): values for number, values in enumerate(jobs)})
+    bounds = bounds_of(made, coverage=0.8)["50"]
+    inside = [statistics.mean(bounds.low <= v <= bounds.high for v in values) for values in jobs]
+    assert statistics.mean(inside) >= min(1, 0.8 * (1 + 1 / len(jobs))) - 1e-6
+    assert min(map(min, jobs)) <= bounds.low <= bounds.high <= max(map(max, jobs))
+
+
+def test_coverage_of_new_workloads() -> None:
+    """Of workloads drawn as the others were, about nine of ten rows lie inside, not fewer."""
+    dice = random.Random(0)
+
+    def workload() -> list[float]:
+        middle, width = dice.gauss(0, 0.1), dice.uniform(0.01, 0.2)
+        return [dice.gauss(middle, width) for _ in range(dice.choice((5, 50)))]
+
+    covered: list[float] = []
+    for _ in range(150):
+        bounds = bounds_of(residuals({str(n): workload() for n in range(28)}))["50"]
+        covered.append(statistics.mean(bounds.low <= v <= bounds.high for v in workload()))
+    assert 0.88 <= statistics.mean(covered) <= 0.95
+
+
+def test_measured_coverage_leaves_the_workload_out() -> None:
+    """A workload that is off by far is not covered by what it alone has shown."""
+    rows = {f"job-{n}": [-0.1, 0.1] for n in range(9)}
+    coverage = measured_coverage(residuals({**rows, "far": [9.0, 0.0]}))
+    assert coverage.overall == pytest.approx((9 + 0.5) / 10)
+    assert coverage.least == 0.5
+    assert coverage.strata == {"50": pytest.approx(0.95)}
+
+
+def test_measured_coverage_leaves_out_rows_beside_the_workload() -> None:
+    """What the tested job did to its neighbour would give away how the job behaves."""
+    made = residuals({"a": [-1.0, 1.0], "b": [-1.0, 1.0], "c": [0.5]})
+    beside = Residuals(made.values, made.left_out, np.array(["c"] * 4 + ["a"]), made.stratum)
+    # c is beside a and b in all their rows, so that nothing is left to calibrate on; a and b keep
+    # the rows of the other one.
+    coverage = measured_coverage(beside)
+    assert coverage.overall == 1
+    with pytest.raises(InputError, match="cannot be measured with 1 job"):
+        measured_coverage(residuals({"a": [0.0]}))
+
+
+def test_residuals_of_rows() -> None:
+    """The logarithm of measured over predicted, by the job's own share, with both jobs named."""
+    found = speed_residuals(ROWS, as_measured(ROWS, factor=0.5))
+    np.testing.assert_allclose(found.values, math.log(2))
+    n = len(found) // 2
+    assert set(found.stratum.tolist()) == {*map(str, range(10, 100, 10)), "uncapped"}
+    uncapped = found.stratum[:n] == "uncapped"
+    np.testing.assert_array_equal(found.stratum[n:] == "uncapped", uncapped)
+    shares = [float(s) for s in found.stratum[:n][~uncapped]]
+    others = [100 - float(s) for s in found.stratum[n:][~uncapped]]
+    assert shares == others
+    jobs = set(zip(found.left_out.tolist(), found.beside.tolist(), strict=True))
+    assert ("hog", "hog") in jobs
+    assert ("hog", "slow") in jobs
+    assert ("slow", "hog") in jobs
+    power = power_residuals(ROWS, as_measured(ROWS, factor=2))
+    np.testing.assert_allclose(power.values, -math.log(2))
+    assert set(power.stratum.tolist()) <= {"split", "at the power limit", "uncapped"}
+
+
+def test_intervals_as_a_manifest_has_them() -> None:
+    """Shares ascend, and 100 stands for uncapped."""
+    unseen = leave_one_job_out(ROWS, LEARNERS["physical"])
+    speed, power = speed_residuals(ROWS, unseen), power_residuals(ROWS, unseen)
+    found = intervals(speed, power, efficiency_residuals(ROWS, unseen))
+    assert [b.share_percent for b in found.speed] == [*range(10, 101, 10)]
+    assert found.coverage == 0.9
+    assert found.of_speed(100) == bounds_of(speed)["uncapped"]
+    assert found.power.split == bounds_of(power)["split"]
+
+
+def test_without_uncapped_points_there_are_no_intervals() -> None:
+    """What would be missing is said."""
+    nine = ROWS.take(ROWS.kind == "nine")
+    unseen = as_measured(nine)
+    with pytest.raises(InputError, match="no pair was measured uncapped"):
+        intervals(
+            speed_residuals(nine, unseen),
+            power_residuals(nine, unseen),
+            efficiency_residuals(nine, unseen),
+        )
+
+
+def test_shares_between_are_of_the_nearest_ten() -> None:
+    """Splits at safe counts of SMs: 11, 26, 47 and 54 %."""
+    names = share_names(np.array([10.0, 11, 26, 47, 54, 90, 97]))
+    assert names.tolist() == ["10", "10", "30", "50", "50", "90", "90"]
+
+
+def test_a_share_with_few_jobs_has_the_bounds_of_its_neighbours() -> None:
+    """Two jobs at 40 % say nothing of the worst in twenty: 30 % and 50 % do, with nine each."""
+    spread = {
+        "30": [-0.1 * n for n in range(9)], "40": [0.0, 0.1], "50": [0.1 * n for n in range(9)],
+        "60": [0.0], UNCAPPED: [0.0, 0.0],
+    }  # fmt: skip
+    values = [value for its in spread.values() for value in its]
+    jobs = np.array([str(n) for its in spread.values() for n in range(len(its))])
+    strata = np.array([name for name, its in spread.items() for _ in its])
+    found = bounds_of(Residuals(np.array(values), jobs, np.full(len(jobs), "other"), strata))
+    assert (found["30"].low, found["50"].high) == (pytest.approx(-0.8), pytest.approx(0.8))
+    assert (found["40"].low, found["40"].high) == (found["30"].low, found["50"].high)
+    assert found["60"] == found["50"]
+    assert (found[UNCAPPED].low, found[UNCAPPED].high) == (0, 0)
+
+
+def test_errors_of_servers_are_of_what_they_could_do() -> None:
+    """Where all was expected and served there is nothing to see; else the capacity was off."""
+    rows = dataclasses.replace(
+        ROWS,
+        speed_a=np.ones(len(ROWS)),
+        speed_b=np.full(len(ROWS), 0.8),
+        all_served_a=np.full(len(ROWS), 0.98),
+        all_served_b=np.full(len(ROWS), 0.98),
+    )
+    unseen = as_measured(rows, factor=1.6)
+    found = speed_residuals(rows, unseen)
+    assert len(found) == len(unseen)
+    np.testing.assert_allclose(found.values, -np.log(1.6))
+    # Served, though it was not expected: it could do that at least.
+    assert len(speed_residuals(rows, as_measured(rows, factor=0.5))) == 2 * len(unseen)

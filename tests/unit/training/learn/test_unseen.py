@@ -1,0 +1,93 @@
+"""Predictions of rows that the learner was not fitted to, and how they are scored."""
+
+import numpy as np
+import pytest
+from made_up_rows import training_set
+
+from advisor.core.objectives import OBJECTIVES
+from advisor.errors import InputError
+from advisor_training.dataset.rows import Rows
+from advisor_training.learn.learners import Fitted, Predicted
+from advisor_training.learn.scoring import fractions, power_errors, speed_errors
+from advisor_training.learn.unseen import Unseen, fold_by, leave_one_job_out
+
+ROWS = training_set().rows
+PER_WATT = OBJECTIVES["throughput-per-watt"]
+
+
+def knowing(rows: Rows) -> Fitted:
+    """A learner that knows what was measured, and tells how many rows it was fitted to."""
+
+    def predict(asked: Rows) -> Predicted:
+        return Predicted(asked.speed_a, asked.speed_b, asked.power_w + len(rows))
+
+    return predict
+
+
+def predictions(factor_at_50: float = 1.0) -> Unseen:
+    """What was measured, but for both speeds at 50/50, of every row once."""
+    factor = np.where(ROWS.share_a == 50, factor_at_50, 1.0)
+    n = len(ROWS)
+    speeds = ROWS.speed_a * factor, ROWS.speed_b * factor
+    return Unseen(np.full(n, "any"), np.arange(n), *speeds, ROWS.power_w, *speeds)
+
+
+def test_no_row_of_the_job_is_learned_from() -> None:
+    """Each job is tested on all its rows, by a learner that has all others and no more."""
+    told: list[tuple[str, int, int]] = []
+
+    def tell(name: str, done: int, total: int) -> None:
+        told.append((name, done, total))
+
+    unseen = leave_one_job_out(ROWS, knowing, progress=tell)
+    assert told == [(job, number, 5) for number, job in enumerate(ROWS.jobs, 1)]
+    for job in ROWS.jobs:
+        tests = unseen.left_out == job
+        np.testing.assert_array_equal(unseen.row[tests], np.flatnonzero(ROWS.of(job)))
+        others = np.count_nonzero(~ROWS.of(job))
+        np.testing.assert_allclose(unseen.power_w[tests] - ROWS.power_w[unseen.row[tests]], others)
+
+
+def test_groups_are_left_out_one_by_one() -> None:
+    """By pair every row is tested once."""
+    unseen = fold_by(ROWS, ROWS.pair, knowing)
+    assert sorted(unseen.row.tolist()) == [*range(len(ROWS))]
+    assert set(unseen.left_out.tolist()) == {str(pair) for pair in range(15)}
+    np.testing.assert_array_equal(unseen.speed_a, ROWS.speed_a[unseen.row])
+
+
+def test_what_cannot_be_left_out() -> None:
+    """A job that is in every row, and one that is in none."""
+    only = ROWS.take((ROWS.job_a == "climber") & (ROWS.job_b == "hog"))
+    with pytest.raises(InputError, match="climber cannot be left out"):
+        leave_one_job_out(only, knowing)
+    with pytest.raises(InputError, match="stranger cannot be left out"):
+        leave_one_job_out(ROWS, knowing, jobs=["stranger"])
+
+
+@pytest.mark.parametrize("name", sorted(OBJECTIVES))
+def test_who_knows_what_was_measured_chooses_the_best(name: str) -> None:
+    """One choice for each measurement, each worth all that there is."""
+    scores = fractions(ROWS, predictions(), OBJECTIVES[name], tie=0)
+    np.testing.assert_array_equal(scores, np.ones(15))
+
+
+def test_a_wrong_prediction_costs_what_was_measured() -> None:
+    """Who thinks 50/50 far better chooses it, and gets what it is worth."""
+    scores = fractions(ROWS, predictions(factor_at_50=9), PER_WATT, tie=0)
+    nine = ROWS.take(ROWS.kind == "nine")
+    worth = (nine.speed_a + nine.speed_b) / nine.power_w
+    at_50 = worth[nine.share_a == 50]
+    most = [worth[nine.measurement == number].max() for number in range(15)]
+    np.testing.assert_allclose(scores, at_50 / most)
+    assert scores.min() < 0.99
+
+
+def test_errors_are_relative_and_of_one_kind_of_split() -> None:
+    """First jobs, then second ones; uncapped rows apart."""
+    errors = speed_errors(ROWS, predictions(factor_at_50=1.5))
+    assert len(errors) == 2 * np.count_nonzero(ROWS.kind == "nine")
+    np.testing.assert_allclose(np.unique(errors.round(9)), [0, 0.5])
+    assert np.count_nonzero(errors > 0.4) == 2 * 15
+    assert speed_errors(ROWS, predictions(factor_at_50=1.5), "uncapped").max() == 0
+    assert power_errors(ROWS, predictions()).max() == 0

@@ -1,0 +1,1 @@
+"""What a dataset of pairs says: gains, groups, losses."""

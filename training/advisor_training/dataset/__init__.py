@@ -1,0 +1,1 @@
+"""Measured pairs as values and arrays."""

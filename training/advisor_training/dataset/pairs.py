@@ -1,0 +1,266 @@
+"""Pair points put together: what was measured of each pair, on which card and in which run."""
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from advisor.core.objectives import SplitResult, exclusive
+from advisor.core.records import REPLAY_SOURCE, PairPoint, SoloPoint
+from advisor_training.dataset.solo import (
+    LARGEST_SLOWDOWN,
+    SOLO_SOURCES,
+    SoloReference,
+    SoloSource,
+    solo_reference,
+    whole_gpu,
+)
+from advisor_training.dataset.split_kinds import (
+    EQUAL,
+    KINDS,
+    Kind,
+    Split,
+    is_full,
+    is_turned,
+    kinds_of,
+    split_of,
+)
+
+Results = Mapping[Split, SplitResult]
+
+DISTURBED = (
+    f"a job alone beside the pair ran over {LARGEST_SLOWDOWN:.0%} slower than in its fastest run"
+)
+"""Why a measurement on a disturbed host is left out."""
+
+NOT_FULL = "without 50/50, or with too few of the nine splits in one run"
+"""Why a measurement whose best split would be no oracle is left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One pair on one card in one run; splits are compared within one of these only.
+
+    Values are medians over repeats.
+
+    Attributes:
+        points: How many pair points it is made of.
+        solo_source: Where the solo rates come from; the farther one of the two jobs'.
+        exclusive: One after the other, from the solo points.
+        splits: What was measured, by kind of split and by shares.
+        repeats: The nine splits of each repeat by itself.
+    """
+
+    job_a: str
+    job_b: str
+    gpu_model: str
+    gpu_uuid: str
+    run: str
+    points: int
+    solo_source: SoloSource
+    exclusive: SplitResult
+    splits: Mapping[Kind, Results]
+    repeats: tuple[Results, ...]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough of the nine splits are there for their best to be an oracle."""
+        return is_full(self.nine, beside_itself=self.job_a == self.job_b)
+
+    @property
+    def nine(self) -> Results:
+        """The nine splits as they were measured in this run: see `split_kinds`.
+
+        In steps of 10, or at the safe counts nearest to those; some may be missing, and
+        50/50 where it is not full.
+        "The best of nine", the oracle, is the best of these: where pairs were measured at different
+        splits, each is compared with the best of its own. 50/50 is the same split in all of them.
+        Of a job beside itself these are 10/90..50/50, the others being the same again.
+        """
+        return self.splits["nine"]
+
+    @property
+    def equal(self) -> SplitResult:
+        """At 50/50."""
+        return self.nine[EQUAL]
+
+    @property
+    def uncapped(self) -> SplitResult | None:
+        """Under MPS without limits, if it was measured."""
+        return next(iter(self.splits["uncapped"].values()), None)
+
+    @property
+    def time_sliced(self) -> SplitResult | None:
+        """Without MPS, if it was measured."""
+        return next(iter(self.splits["time-sliced"].values()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """All measurements of two jobs on one GPU model, the one with the most points first."""
+
+    job_a: str
+    job_b: str
+    gpu_model: str
+    measurements: tuple[Measurement, ...]
+
+    @property
+    def main(self) -> Measurement:
+        """The one that stands for the pair, with its own nine; the others tell the noise."""
+        return self.measurements[0]
+
+    @property
+    def beside_itself(self) -> bool:
+        """Whether both jobs are the same one."""
+        return self.job_a == self.job_b
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LeftOut:
+    """Points that the analysis does not use, and why."""
+
+    reason: str
+    points: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A pair point with its jobs in the order of their names."""
+
+    kind: Kind
+    split: Split
+    repeat: int
+    rates: tuple[float, float]
+    power_w: float
+
+
+def make_pairs(
+    points: Iterable[PairPoint], solos: Iterable[SoloPoint], *, full: bool = True
+) -> tuple[list[Pair], list[LeftOut]]:
+    """The pairs by name, and what is left out.
+
+    Args:
+        points: Pairs at splits.
+        solos: The jobs alone; those on the whole GPU are the references.
+        full: Leave out measurements whose best split would be no oracle (`Measurement.is_full`).
+            Each split of the others can be learned from all the same.
+    """
+    left_out: Counter[str] = Counter()
+    references: dict[str, list[SoloPoint]] = {}
+    for solo in whole_gpu(solos):
+        references.setdefault(solo.job, []).append(solo)
+    pairs: dict[tuple[str, str, str], list[Measurement]] = {}
+    for group in _groups(_readable(points, left_out)):
+        made = _measurement(group, references)
+        if isinstance(made, str):
+            left_out[made] += len(group)
+        elif full and not made.is_full:
+            left_out[NOT_FULL] += len(group)
+        else:
+            pairs.setdefault((made.job_a, made.job_b, made.gpu_model), []).append(made)
+    return (
+        [Pair(*key, _fullest_first(found)) for key, found in sorted(pairs.items())],
+        sorted(LeftOut(reason, count) for reason, count in left_out.items()),
+    )
+
+
+def _readable(points: Iterable[PairPoint], left_out: Counter[str]) -> Iterator[PairPoint]:
+    for point in points:
+        if point.rate_a is None or point.rate_b is None:
+            left_out["no rates: a job of the pair failed"] += 1
+        elif not point.power_w:
+            left_out["no reading of power"] += 1
+        else:
+            yield point
+
+
+def _groups(points: Iterable[PairPoint]) -> list[list[PairPoint]]:
+    groups: dict[tuple[str, ...], list[PairPoint]] = {}
+    for point in points:
+        key = (*sorted(point.pair), point.gpu_model, point.gpu_uuid, point.run)
+        groups.setdefault(key, []).append(point)
+    return [group for _, group in sorted(groups.items())]
+
+
+def _fullest_first(found: Iterable[Measurement]) -> tuple[Measurement, ...]:
+    return tuple(sorted(found, key=lambda m: (-m.points, m.run, m.gpu_uuid)))
+
+
+def _measurement(
+    group: Sequence[PairPoint], references: Mapping[str, Sequence[SoloPoint]]
+) -> Measurement | str:
+    """The measurement that the points make, or why they make none."""
+    point = group[0]
+    job_a, job_b = sorted(point.pair)
+    # What a replay runs is a record of the job, so its hash tells nothing of the job's definition.
+    replayed = point.source == REPLAY_SOURCE
+    hashes = {} if replayed else {point.job_a: point.job_a_hash, point.job_b: point.job_b_hash}
+    solos: list[SoloReference] = []
+    for job in (job_a, job_b):
+        solo = solo_reference(
+            references.get(job, ()), hashes.get(job), point.gpu_model, point.gpu_uuid, point.run
+        )
+        if solo is None:
+            return f"no solo point of {job} on the whole {point.gpu_model}"
+        if solo.slowdown > LARGEST_SLOWDOWN:
+            return DISTURBED
+        solos.append(solo)
+    kinds = kinds_of(group)
+    readings = [_reading(point, kind) for point, kind in zip(group, kinds, strict=True)]
+    return _assembled(point, (job_a, job_b), readings, (solos[0], solos[1]))
+
+
+def _assembled(
+    point: PairPoint,
+    jobs: tuple[str, str],
+    readings: Sequence[_Reading],
+    solos: tuple[SoloReference, SoloReference],
+) -> Measurement:
+    nine = [reading for reading in readings if reading.kind == "nine"]
+    repeats = sorted({reading.repeat for reading in nine})
+    return Measurement(
+        job_a=jobs[0],
+        job_b=jobs[1],
+        gpu_model=point.gpu_model,
+        gpu_uuid=point.gpu_uuid,
+        run=point.run,
+        points=len(readings),
+        solo_source=max(solos, key=lambda solo: SOLO_SOURCES.index(solo.source)).source,
+        exclusive=exclusive(
+            solo_rate_a=solos[0].rate,
+            solo_rate_b=solos[1].rate,
+            solo_power_a_w=solos[0].power_w,
+            solo_power_b_w=solos[1].power_w,
+        ),
+        splits={k: _medians([r for r in readings if r.kind == k], solos) for k in KINDS},
+        repeats=tuple(_medians([r for r in nine if r.repeat == n], solos) for n in repeats),
+    )
+
+
+def _reading(point: PairPoint, kind: Kind) -> _Reading:
+    """The reading of a point, with its rates in the order of its split."""
+    rates = (point.rate_a or 0.0, point.rate_b or 0.0)
+    ordered = (rates[1], rates[0]) if is_turned(point) else rates
+    return _Reading(kind, split_of(point), point.repeat, ordered, point.power_w or 0.0)
+
+
+def _medians(
+    readings: Sequence[_Reading], solos: tuple[SoloReference, SoloReference]
+) -> dict[Split, SplitResult]:
+    """One result for each split: medians over its readings."""
+    splits = sorted({reading.split for reading in readings})
+    return {split: _median([r for r in readings if r.split == split], solos) for split in splits}
+
+
+def _median(
+    readings: Sequence[_Reading], solos: tuple[SoloReference, SoloReference]
+) -> SplitResult:
+    return SplitResult(
+        rate_a=statistics.median(reading.rates[0] for reading in readings),
+        rate_b=statistics.median(reading.rates[1] for reading in readings),
+        solo_rate_a=solos[0].rate,
+        solo_rate_b=solos[1].rate,
+        solo_power_a_w=solos[0].power_w,
+        solo_power_b_w=solos[1].power_w,
+        power_w=statistics.median(reading.power_w for reading in readings),
+    )

@@ -1,0 +1,200 @@
+"""Measured pairs and profiles as the arrays that learners take."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.errors import InputError
+from advisor.predict.features import (
+    Float32s,
+    matrix,
+    physical_power_w,
+    power_features,
+    power_limit_w,
+    prior_kept,
+    side,
+    speed_features,
+)
+from advisor.predict.profiles import Floats, Profile
+from advisor_training.dataset.pairs import Measurement, Pair
+from advisor_training.dataset.split_kinds import Kind, Split
+
+Names = npt.NDArray[np.str_]
+
+KINDS: tuple[Kind, ...] = ("nine", "uncapped")
+"""Kinds of split that are learned from; nine: in steps of 10 or at safe counts."""
+
+SOME = "some"
+"""Kind of rows at those of the nine splits of a measurement that are too few for an oracle: they
+are learned from, and neither choices nor errors are scored on them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Rows:
+    """Pairs at splits; every array has one entry for each row, shape (n,) unless said otherwise.
+
+    Attributes:
+        measurement: Number of the measurement that the row is of; splits are compared within one.
+        pair: Number of the pair; several measurements can be of one pair.
+        card: UUID of the GPU that it was measured on.
+        run: The run that it was measured in.
+        kind: "nine", "some" or "uncapped".
+        features_a: What a model sees of the first job beside the second, shape (n, speed features).
+        features_b: The same with the jobs swapped.
+        power_features: Shape (n, power features).
+        alone_a: Rate that the first job could reach alone at its share, for each one on the whole
+            GPU (`advisor.predict.capacity`).
+        all_served_a: Relative speed from which on the first job counts as serving all of its
+            demand: more it would do with more to do. Infinite for a job without a fixed demand.
+        prior: What a job keeps of that by `advisor.predict.features.prior_kept`.
+        physical_w: Power without learning, W.
+        speed_a: Measured relative speed of the first job.
+        power_w: Measured power, W.
+        solo_rate_a: Rate of the first job alone on the whole GPU, same card and run, per second.
+        solo_power_a_w: Power of the GPU meanwhile, W.
+        profile_power_a_w: The same in the job's profile, on whatever card that was measured.
+        power_limit_w: Limit of the card, W; infinite where it is not known.
+    """
+
+    job_a: Names
+    job_b: Names
+    gpu_model: Names
+    card: Names
+    run: Names
+    measurement: npt.NDArray[np.int64]
+    pair: npt.NDArray[np.int64]
+    kind: Names
+    share_a: Floats
+    share_b: Floats
+    features_a: Float32s
+    features_b: Float32s
+    power_features: Float32s
+    alone_a: Floats
+    alone_b: Floats
+    all_served_a: Floats
+    all_served_b: Floats
+    prior: Floats
+    physical_w: Floats
+    speed_a: Floats
+    speed_b: Floats
+    power_w: Floats
+    solo_rate_a: Floats
+    solo_rate_b: Floats
+    solo_power_a_w: Floats
+    solo_power_b_w: Floats
+    profile_power_a_w: Floats
+    profile_power_b_w: Floats
+    power_limit_w: Floats
+
+    def __len__(self) -> int:
+        return len(self.power_w)
+
+    @property
+    def jobs(self) -> list[str]:
+        """Names of all jobs, sorted."""
+        return sorted(set(self.job_a.tolist()) | set(self.job_b.tolist()))
+
+    def of(self, job: str) -> npt.NDArray[np.bool_]:
+        """Which rows have that job; shape (n,)."""
+        return (self.job_a == job) | (self.job_b == job)
+
+    def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Rows":
+        """The rows of a mask or of indices."""
+        fields = {f.name: getattr(self, f.name)[which] for f in dataclasses.fields(self)}
+        return Rows(**fields)
+
+
+def make_rows(pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile]) -> Rows:
+    """Rows of all measurements whose jobs have profiles at these shares.
+
+    Raises:
+        InputError: there is none.
+    """
+    blocks = list(_blocks(pairs, profiles))
+    if not blocks:
+        raise InputError(
+            "no measured pair has profiles of both its jobs",
+            fix="profile the jobs of the pairs: advisor profile JOB",
+        )
+    return Rows(**{name: np.concatenate([b[name] for b in blocks]) for name in blocks[0]})
+
+
+def profiled(pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile]) -> Iterator[Pair]:
+    """The pairs with those measurements only whose splits lie within the profiles of both jobs."""
+    for pair in pairs:
+        a = profiles.get((pair.job_a, pair.gpu_model))
+        b = profiles.get((pair.job_b, pair.gpu_model))
+        if a is None or b is None:
+            continue
+        within = tuple(m for m in pair.measurements if _is_within(m, a, b))
+        if within:
+            yield dataclasses.replace(pair, measurements=within)
+
+
+def _is_within(m: Measurement, a: Profile, b: Profile) -> bool:
+    return all(split[0] >= a.shares[0] and split[1] >= b.shares[0] for _, split in _splits(m))
+
+
+def _splits(m: Measurement) -> list[tuple[Kind, Split]]:
+    return [(kind, split) for kind in KINDS for split in m.splits[kind]]
+
+
+def _blocks(
+    pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile]
+) -> Iterator[dict[str, Any]]:
+    count = 0
+    for number, pair in enumerate(profiled(pairs, profiles)):
+        a, b = (profiles[job, pair.gpu_model] for job in (pair.job_a, pair.job_b))
+        for measurement in pair.measurements:
+            yield _block(measurement, a, b, {"measurement": count, "pair": number})
+            count += 1
+
+
+def _block(m: Measurement, a: Profile, b: Profile, numbers: Mapping[str, int]) -> dict[str, Any]:
+    """The arrays of one measurement."""
+    splits = _splits(m)
+    results = [m.splits[kind][split] for kind, split in splits]
+    share_a = np.array([split[0] for _, split in splits])
+    share_b = np.array([split[1] for _, split in splits])
+    own, other = side(a, share_a), side(b, share_b)
+    n = len(splits)
+    return {
+        "job_a": np.full(n, m.job_a),
+        "job_b": np.full(n, m.job_b),
+        "gpu_model": np.full(n, m.gpu_model),
+        "card": np.full(n, m.gpu_uuid),
+        "run": np.full(n, m.run),
+        **{name: np.full(n, number) for name, number in numbers.items()},
+        "kind": np.array([kind if m.is_full or kind != "nine" else SOME for kind, _ in splits]),
+        "share_a": share_a,
+        "share_b": share_b,
+        "features_a": matrix(speed_features(own, other)),
+        "features_b": matrix(speed_features(other, own)),
+        "power_features": matrix(power_features(own, other)),
+        "alone_a": own.capacity,
+        "alone_b": other.capacity,
+        "all_served_a": np.full(n, _all_served(a)),
+        "all_served_b": np.full(n, _all_served(b)),
+        "prior": prior_kept(own, other),
+        "physical_w": physical_power_w(own, other),
+        "speed_a": np.array([result.speed_a for result in results]),
+        "speed_b": np.array([result.speed_b for result in results]),
+        "power_w": np.array([result.power_w for result in results]),
+        "solo_rate_a": np.array([result.solo_rate_a for result in results]),
+        "solo_rate_b": np.array([result.solo_rate_b for result in results]),
+        "solo_power_a_w": np.array([result.solo_power_a_w for result in results]),
+        "solo_power_b_w": np.array([result.solo_power_b_w for result in results]),
+        "profile_power_a_w": np.full(n, a.whole_gpu_power_w),
+        "profile_power_b_w": np.full(n, b.whole_gpu_power_w),
+        "power_limit_w": np.full(n, power_limit_w(own, other)),
+    }
+
+
+def _all_served(profile: Profile) -> float:
+    serving = profile.serving
+    has_demand = serving is not None and serving.offered_rate is not None
+    return 1 - serving.tolerance if serving and has_demand else np.inf

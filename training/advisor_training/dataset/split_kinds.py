@@ -1,0 +1,128 @@
+"""What sort of split each pair point was measured at, and which splits are the nine of a pair.
+
+The nine splits are 10/90..90/10 in steps of 10. Where libraries compute wrong results at some
+counts of units, a campaign measures the nearest safe splits instead
+(advisor/validity/safe_splits.py); on
+H100 and H200 these are 10/90, 11/90, 26/54, 47/54, 50/50 and their mirror images. They differ by
+GPU model and by job, and some leave units idle, so they are recognised by what was measured and not
+by a list: where a pair was measured in one run on one card at no more than nine splits that use
+about the whole GPU, those are its nine. Where there are more, the nine are those in steps of 10,
+and the others are a finer grid.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, get_args
+
+from advisor.core.records import PairPoint
+
+Split = tuple[float, float]
+"""Shares asked for the first and the second job, percent."""
+
+Kind = Literal["nine", "grid", "over-subscribed", "other", "uncapped", "time-sliced"]
+"""nine: the nine splits of the pair, in steps of 10 or at safe counts. grid: exact counts of units
+that add up to the whole GPU, beside the nine. over-subscribed: shares of more than the GPU, such as
+70/70. other: shares of less than it."""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+EQUAL: Split = (50.0, 50.0)
+
+LARGEST_GAP = 0.25
+"""Part of the nine splits that may be missing, left out for a flag, before a pair is left out."""
+
+LEAST_ON_A_SIDE = 2
+"""Splits with the larger share for one job, and for the other. Any seven of the nine in steps of 10
+have them; what flags leave of a finer grid around the best split may not."""
+
+LEAST_USED = 0.75
+"""Part of the units that a split of the nine uses at least. The safe counts nearest to 30/70 on an
+H100, 34 and 70 SMs, use 79 % of them."""
+
+
+def kinds_of(points: Sequence[PairPoint]) -> list[Kind]:
+    """The kind of each point, in their order.
+
+    Args:
+        points: Of any pairs; those of one pair, card and run are looked at together.
+    """
+    groups: dict[tuple[str, ...], set[Split]] = {}
+    for point in points:
+        splits = groups.setdefault(_group(point), set())
+        if _uses_the_gpu(point):
+            splits.add(split_of(point))
+    own = {key for key, splits in groups.items() if _are_nine(splits, key[0] == key[1])}
+    return [
+        "nine" if _group(point) in own and _uses_the_gpu(point) else _by_itself(point)
+        for point in points
+    ]
+
+
+def is_full(splits: Iterable[Split], *, beside_itself: bool) -> bool:
+    """Whether 50/50 and enough of the nine splits are there for their best to be an oracle."""
+    present = set(splits)
+    sides = sum(a < b for a, b in present), sum(a > b for a, b in present)
+    return (
+        EQUAL in present
+        and len(present) >= how_many(beside_itself=beside_itself) * (1 - LARGEST_GAP)
+        and (beside_itself or min(sides) >= LEAST_ON_A_SIDE)
+    )
+
+
+def how_many(*, beside_itself: bool) -> int:
+    """How many splits the nine are: five of a job beside itself, where the others are the same."""
+    return 5 if beside_itself else 9
+
+
+def split_of(point: PairPoint) -> Split:
+    """Shares in the order of the jobs' names; of a job beside itself, the smaller share first.
+
+    A job at 90 % beside itself at 10 % is what it is at 10 % beside itself at 90 %.
+    """
+    shares = point.share_a_percent, point.share_b_percent
+    return (shares[1], shares[0]) if is_turned(point) else shares
+
+
+def is_turned(point: PairPoint) -> bool:
+    """Whether the point has its jobs in the other order than `split_of`."""
+    return (point.job_a, point.share_a_percent) > (point.job_b, point.share_b_percent)
+
+
+def split_text(split: Split) -> str:
+    """Shares as people write them."""
+    return f"{split[0]:g}/{split[1]:g}"
+
+
+def _group(point: PairPoint) -> tuple[str, ...]:
+    return (*sorted(point.pair), point.gpu_model, point.gpu_uuid, point.run)
+
+
+def _are_nine(splits: set[Split], beside_itself: bool) -> bool:
+    few = len(splits) <= how_many(beside_itself=beside_itself)
+    return few and is_full(splits, beside_itself=beside_itself)
+
+
+def _uses_the_gpu(point: PairPoint) -> bool:
+    """Whether both jobs have a limit, and together about the whole GPU but not more."""
+    if _by_itself(point) in ("uncapped", "time-sliced"):
+        return False
+    return LEAST_USED <= _used(point) <= 1
+
+
+def _used(point: PairPoint) -> float:
+    if point.units_total and point.units_a and point.units_b:
+        return (point.units_a + point.units_b) / point.units_total
+    return (point.share_a_percent + point.share_b_percent) / 100
+
+
+def _by_itself(point: PairPoint) -> Kind:
+    """The kind of a point without a look at the others of its run."""
+    if point.mode == "time-sliced":
+        return "time-sliced"
+    shares = (point.share_a_percent, point.share_b_percent)
+    if point.mode == "uncapped" or shares == (100, 100):
+        return "uncapped"
+    if sum(shares) == 100 and all(share % 10 == 0 for share in shares):
+        return "nine"
+    if point.units_total and (point.units_a or 0) + (point.units_b or 0) == point.units_total:
+        return "grid"
+    return "over-subscribed" if sum(shares) > 100 else "other"

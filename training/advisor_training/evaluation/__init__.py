@@ -1,0 +1,1 @@
+"""How good a model is for jobs, runs and cards that it has not seen."""

@@ -1,0 +1,67 @@
+"""How sure predictions are in an evaluation: intervals that know nothing of the pair asked for."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.core.interval import Interval
+from advisor.predict.profiles import Profile
+from advisor_models.intervals import Bounds
+from advisor_training.dataset.rows import Rows
+from advisor_training.learn.conformal import UNCAPPED, bounds_of, share_names, speed_residuals
+from advisor_training.learn.unseen import Unseen
+
+_UNKNOWN = Bounds(-math.inf, math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedBounds:
+    """Bounds of speeds by share.
+
+    Attributes:
+        known: By name of the share as in `advisor_training.learn.conformal`; the widest of them
+        hold for
+            a share that is not among them.
+    """
+
+    known: Mapping[str, Bounds]
+
+    def around(self, capacity: float, share_percent: float, profile: Profile) -> Interval:
+        """What is expected of a job that could reach a speed; a share of 100 is without limits."""
+        low, high = self._at(share_percent).factors
+        speed = Interval(capacity, capacity * low, capacity * high)
+        return profile.serving.served(speed) if profile.serving else speed
+
+    def _at(self, share_percent: float) -> Bounds:
+        (name,) = share_names(np.array([share_percent])) if share_percent < 100 else (UNCAPPED,)
+        every = self.known.values()
+        widest = (
+            Bounds(min(b.low for b in every), max(b.high for b in every)) if every else _UNKNOWN
+        )
+        return self.known.get(str(name), widest)
+
+
+NO_BOUNDS = SpeedBounds({UNCAPPED: Bounds(0.0, 0.0), "": Bounds(0.0, 0.0)})
+"""Every speed is what is expected."""
+
+
+def bounds_without(rows: Rows, unseen: Unseen, name: str, jobs: tuple[str, str]) -> SpeedBounds:
+    """Bounds of the errors of all pairs that have neither of two jobs.
+
+    Args:
+        rows: All rows.
+        unseen: Predictions of them, by what was left out.
+        name: What was left out for the choice that the bounds are for; errors of the same fit are
+            not used.
+        jobs: The two jobs.
+    """
+    a, b = rows.job_a[unseen.row], rows.job_b[unseen.row]
+    others = unseen.take((unseen.left_out != name) & ~np.isin(a, jobs) & ~np.isin(b, jobs))
+    # Jobs count the same. Where pairs or runs were left out, an error is of the first job.
+    is_job = np.isin(others.left_out, rows.jobs)
+    of_job = np.where(is_job, others.left_out, rows.job_a[others.row])
+    residuals = speed_residuals(rows, dataclasses.replace(others, left_out=of_job))
+    return SpeedBounds(bounds_of(residuals))

@@ -1,0 +1,299 @@
+"""The splits that predictions and simple rules choose, and what those are worth as measured."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, SplitResult
+from advisor.decide import recommend
+from advisor.decide.constraints import Limits, floor, misses
+from advisor.predict.predictions import Interval, Prediction, predict_exclusive
+from advisor.predict.profiles import Profile
+from advisor.predict.rules import rule_choices
+from advisor.settings import MIN_SPEED
+from advisor_training.analysis.gains import BASELINES
+from advisor_training.dataset.pairs import Measurement
+from advisor_training.dataset.split_kinds import EQUAL, split_text
+from advisor_training.evaluation.bounds import NO_BOUNDS, SpeedBounds, bounds_without
+from advisor_training.evaluation.data import Data
+from advisor_training.learn.unseen import Unseen
+
+Scope = Literal["nine", "nine or exclusive", "every way"]
+"""What is chosen from: the nine splits, as in the paper, those and exclusive, or uncapped too."""
+
+Key = tuple[str, int]
+"""What was left out, and the number of the measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked.
+
+    Attributes:
+        min_speed: Relative speed that each job keeps where they share, and a job with a fixed
+            demand all of it; 0: any.
+        sure: Whether the low ends of the intervals are to keep that, as `advisor recommend` has it,
+            or the expected values.
+    """
+
+    objective: Objective
+    scope: Scope = "nine"
+    min_speed: float = 0.0
+    sure: bool = True
+
+    def allows(self, name: str, result: SplitResult, jobs: tuple[Profile, Profile]) -> bool:
+        """Whether a way, as measured, keeps the minimum speeds; jobs that do not share always do.
+
+        They run one after the other, or each on a GPU of its own: the energy is the same.
+        """
+        if name == "exclusive" or not self.min_speed:
+            return True
+        limits = Limits(default_min_speed=self.min_speed)
+        speeds = result.speed_a, result.speed_b
+        return all(s >= floor(job, limits) for s, job in zip(speeds, jobs, strict=True))
+
+
+QUESTIONS: Mapping[str, Question] = MappingProxyType(
+    {
+        **{name: Question(objective) for name, objective in OBJECTIVES.items()},
+        DEFAULT_OBJECTIVE: Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", MIN_SPEED),
+    }
+)
+"""By objective: the default one as `advisor recommend` asks it, the others as the paper does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One choice, scored by what was measured.
+
+    Attributes:
+        left_out: What the learner had not seen.
+        number: Of the measurement.
+        chosen: Name of the way: shares such as "30/70", "uncapped", "time-sliced", "exclusive".
+        oracle: The best way of the scope that keeps the minimum speed as measured.
+        fraction: Value at the choice for each one of the oracle; above 1 where the choice is not
+            in the scope or does not keep the minimum speed.
+        energy_saved: For the same work, part of the energy of one after the other.
+        stp: Sum of the relative speeds.
+        slower_speed: Relative speed of the slower job.
+        missed: Whether a job is below the minimum speed that was asked for; None where none was
+            asked for, or the jobs do not share.
+        over: Value at the choice for each one of a baseline, by the baseline's name.
+    """
+
+    left_out: str
+    number: int
+    job_a: str
+    job_b: str
+    chosen: str
+    oracle: str
+    fraction: float
+    energy_saved: float
+    stp: float
+    slower_speed: float
+    missed: bool | None
+    over: Mapping[str, float]
+
+
+def choose(
+    data: Data,
+    unseen: Unseen,
+    question: Question,
+    tie: float,
+    judged_by: Question | None = None,
+) -> list[Choice]:
+    """What predictions choose, one choice for each thing left out and measurement.
+
+    Choices are made from what is known before: predicted relative speeds and power, and the
+    profiles' rates. Measurements in which nothing is worth anything are left out.
+
+    Args:
+        data: The measured pairs.
+        unseen: Predictions of their rows.
+        question: What is chosen by.
+        tie: As for `advisor.decide.recommend.choose`, which chooses.
+        judged_by: What the choice is scored by, where that is another question.
+    """
+    found = (
+        _scored(data, key, _pick(data, key, options, question, tie), judged_by or question)
+        for key, options in _expected(data, unseen, question)
+    )
+    return [choice for choice in found if choice]
+
+
+def choose_best(data: Data, keys: Iterable[Key], by: Question, judged_by: Question) -> list[Choice]:
+    """What somebody who knows every measured value chooses by one question, scored by another."""
+    found = (_scored(data, key, _best(data, key, by), judged_by) for key in keys)
+    return [choice for choice in found if choice]
+
+
+def choose_by_rule(data: Data, keys: Iterable[Key], rule: str, question: Question) -> list[Choice]:
+    """What a simple rule chooses, for the same measurements as `choose`, so that both compare.
+
+    Args:
+        data: The measured pairs.
+        keys: Left out, and the measurement's number.
+        rule: A name of `RULES`; measurements that lack what it chooses are left out.
+        question: What it is scored by.
+    """
+    named = ((key, RULES[rule](data, data.measurements[key[1]])) for key in keys)
+    found = (_scored(data, key, name, question) for key, name in named)
+    return [choice for choice in found if choice]
+
+
+def keys_of(choices: Iterable[Choice]) -> list[Key]:
+    """What the choices are of."""
+    return [(choice.left_out, choice.number) for choice in choices]
+
+
+def _larger_rate(data: Data, measurement: Measurement) -> str:
+    choice = rule_choices(*data.profiles_of(measurement), (), lambda found: found[0])["larger-rate"]
+    return split_text(choice[1]) if choice else ""
+
+
+RULES: Mapping[str, Callable[[Data, Measurement], str]] = MappingProxyType(
+    {
+        "equal": lambda data, measurement: split_text(EQUAL),
+        "uncapped": lambda data, measurement: "uncapped",
+        "time-sliced": lambda data, measurement: "time-sliced",
+        "exclusive": lambda data, measurement: "exclusive",
+        "larger-rate": _larger_rate,
+    }
+)
+"""Rules that need no model, as `advisor.predict.rules` names them: the way that each of them
+takes."""
+
+
+def _expected(
+    data: Data, unseen: Unseen, question: Question
+) -> Iterator[tuple[Key, dict[str, Prediction]]]:
+    """What is expected of each way, by its name, for each choice."""
+    tests: dict[Key, list[int]] = {}
+    numbers = data.rows.measurement[unseen.row].tolist()
+    for test, key in enumerate(zip(unseen.left_out.tolist(), numbers, strict=True)):
+        tests.setdefault(key, []).append(test)
+    for key, its in sorted(tests.items()):
+        if not data.measurements[key[1]].is_full:
+            continue
+        profiles = data.profiles_of(data.measurements[key[1]])
+        bounds = NO_BOUNDS
+        if question.min_speed and question.sure:
+            bounds = bounds_without(data.rows, unseen, key[0], (profiles[0].job, profiles[1].job))
+        named = (_prediction(data, unseen, test, profiles, bounds) for test in its)
+        options = {name: found for name, found in named if _in_scope(name, question.scope)}
+        if _in_scope("exclusive", question.scope):
+            options["exclusive"] = predict_exclusive(*profiles)
+        if options:
+            yield key, options
+
+
+def _prediction(
+    data: Data,
+    unseen: Unseen,
+    test: int,
+    profiles: tuple[Profile, Profile],
+    bounds: SpeedBounds,
+) -> tuple[str, Prediction]:
+    row = unseen.row[test]
+    uncapped = data.rows.kind[row] == "uncapped"
+    shares = float(data.rows.share_a[row]), float(data.rows.share_b[row])
+    a, b = profiles
+    prediction = Prediction(
+        way="uncapped" if uncapped else "split",
+        share_a_percent=shares[0],
+        share_b_percent=shares[1],
+        speed_a=bounds.around(float(unseen.capacity_a[test]), shares[0], a),
+        speed_b=bounds.around(float(unseen.capacity_b[test]), shares[1], b),
+        power_w=_exact(unseen.power_w[test]),
+        solo_rate_a=a.whole_gpu_rate,
+        solo_rate_b=b.whole_gpu_rate,
+        solo_power_a_w=a.whole_gpu_power_w,
+        solo_power_b_w=b.whole_gpu_power_w,
+    )
+    return "uncapped" if uncapped else split_text(shares), prediction
+
+
+def _exact(value: float) -> Interval:
+    return Interval(float(value), float(value), float(value))
+
+
+def _pick(
+    data: Data, key: Key, options: Mapping[str, Prediction], question: Question, tie: float
+) -> str:
+    """The name of the way that is recommended; of those that are allowed, if any is.
+
+    Jobs need not share: one that answers requests gets a GPU of its own then.
+    """
+    profiles = data.profiles_of(data.measurements[key[1]])
+    limits = Limits(default_min_speed=question.min_speed)
+    allowed = {
+        name: option
+        for name, option in options.items()
+        # Without a minimum speed a server may fall short as well, as the oracle has it.
+        if name == "exclusive" or not question.min_speed or not misses(option, *profiles, limits)
+    } or options
+    # Jobs of a measurement are in the order of their names, so nothing is mirrored.
+    value = question.objective.value
+    chosen = recommend.choose(allowed.values(), lambda p: value(p.result), tie, mirrored=False)
+    return next(name for name, option in allowed.items() if option is chosen)
+
+
+def _scored(data: Data, key: Key, name: str, question: Question) -> Choice | None:
+    """The choice of a way, None where it was not measured or nothing is worth anything."""
+    measurement = data.measurements[key[1]]
+    jobs = data.profiles_of(measurement)
+    result = dict(_measured(measurement)).get(name)
+    oracle, most = _oracle(measurement, question, jobs)
+    if result is None or most <= 0:
+        return None
+    value = question.objective.value(result)
+    asked = question.min_speed > 0 and name != "exclusive"
+    return Choice(
+        left_out=key[0],
+        number=key[1],
+        job_a=measurement.job_a,
+        job_b=measurement.job_b,
+        chosen=name,
+        oracle=oracle,
+        fraction=value / most,
+        energy_saved=result.energy_saved,
+        stp=result.stp,
+        slower_speed=min(result.speed_a, result.speed_b),
+        missed=not question.allows(name, result, jobs) if asked else None,
+        over={
+            baseline: value / worth
+            for baseline, find in BASELINES.items()
+            if (found := find(measurement)) and (worth := question.objective.value(found)) > 0
+        },
+    )
+
+
+def _best(data: Data, key: Key, question: Question) -> str:
+    measurement = data.measurements[key[1]]
+    return _oracle(measurement, question, data.profiles_of(measurement))[0]
+
+
+def _oracle(
+    measurement: Measurement, question: Question, jobs: tuple[Profile, Profile]
+) -> tuple[str, float]:
+    """The best way of the scope as measured, and its value; allowed ones first."""
+    within = {n: r for n, r in _measured(measurement) if _in_scope(n, question.scope)}
+    allowed = {n: r for n, r in within.items() if question.allows(n, r, jobs)} or within
+    values = {name: question.objective.value(result) for name, result in allowed.items()}
+    oracle = max(values, key=lambda name: values[name])
+    return oracle, values[oracle]
+
+
+def _measured(measurement: Measurement) -> Iterator[tuple[str, SplitResult]]:
+    """Every way that was measured, by name; exclusive comes from the jobs alone."""
+    for split, result in measurement.nine.items():
+        yield split_text(split), result
+    for name in ("uncapped", "time-sliced", "exclusive"):
+        if result := BASELINES[name](measurement):
+            yield name, result
+
+
+def _in_scope(name: str, scope: Scope) -> bool:
+    others = {"exclusive": scope != "nine", "uncapped": scope == "every way"}
+    return "/" in name or others.get(name, False)

@@ -1,0 +1,126 @@
+"""Measured pairs with all that an evaluation needs to know of them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.wording import count_of
+from advisor.errors import InputError
+from advisor.predict.profiles import Profile, make_profiles
+from advisor_models.intervals import NEAR_LIMIT
+from advisor_training.analysis.groups import Classes
+from advisor_training.dataset.pairs import LeftOut, Measurement, Pair, make_pairs
+from advisor_training.dataset.rows import Rows, make_rows
+from advisor_training.dataset.rows import profiled as with_profiles
+from advisor_training.dataset.solo import HIGH_PERCENT, job_classes, whole_gpu
+
+UNPROFILED = "a job of the pair has no profile that reaches down to its share"
+"""Why a measurement is not learned from."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Data:
+    """Pairs whose jobs have profiles.
+
+    Attributes:
+        measurements: In the order of their numbers in the rows; also those with too few splits for
+            an oracle (`Measurement.is_full`), which are learned from only.
+        profiles: By (job, GPU model).
+        classes: What each job uses of the GPU alone, by (GPU model, job).
+        left_out: Points that are not used, and why.
+    """
+
+    pairs: tuple[Pair, ...]
+    rows: Rows
+    measurements: tuple[Measurement, ...]
+    profiles: Mapping[tuple[str, str], Profile]
+    classes: Classes
+    left_out: tuple[LeftOut, ...]
+
+    def profiles_of(self, measurement: Measurement) -> tuple[Profile, Profile]:
+        """Profiles of the two jobs."""
+        model = measurement.gpu_model
+        return self.profiles[measurement.job_a, model], self.profiles[measurement.job_b, model]
+
+    def with_launch_bound(self) -> npt.NDArray[np.bool_]:
+        """Which measurements have a launch-bound job; shape (measurements,)."""
+        return np.array([any(map(launch_bound, self.profiles_of(m))) for m in self.measurements])
+
+    def at_power_limit(self) -> npt.NDArray[np.bool_]:
+        """Which rows were held back by the power limit, as measured; shape (rows,)."""
+        return self.rows.power_w >= NEAR_LIMIT * self.rows.power_limit_w
+
+
+def make_data(
+    points: Sequence[PairPoint],
+    profiled: Sequence[SoloPoint],
+    references: Sequence[SoloPoint] = (),
+    left_out: Sequence[LeftOut] = (),
+) -> Data:
+    """Pairs, rows and profiles of points.
+
+    Args:
+        points: Pairs at splits; those to be left out for their flags are left out already.
+        profiled: Jobs alone at all shares.
+        references: Jobs alone on the whole GPU in the runs of the pairs, if those are others.
+        left_out: What was left out before, for the report.
+
+    Raises:
+        InputError: no pair was measured well enough, or none has profiles of both its jobs.
+    """
+    solos = [*references, *profiled]
+    found, unused = make_pairs(points, solos, full=False)
+    if not found:
+        raise InputError(
+            f"none of {count_of(len(points), 'pair point')} can be learned from",
+            why="; ".join(f"{item.points}: {item.reason}" for item in (*left_out, *unused)),
+            fix="measure pairs at the nine splits, and their jobs alone: advisor colocate",
+        )
+    return data_of(found, make_profiles(profiled), solos, (*left_out, *unused))
+
+
+def data_of(
+    found: Sequence[Pair],
+    profiles: Mapping[tuple[str, str], Profile],
+    solos: Sequence[SoloPoint],
+    left_out: Sequence[LeftOut],
+) -> Data:
+    """Pairs that are made already, with their profiles.
+
+    Args:
+        found: The pairs.
+        profiles: By (job, GPU model).
+        solos: All jobs alone.
+        left_out: What is not among the pairs, and why.
+
+    Raises:
+        InputError: none of them has profiles of both its jobs.
+    """
+    rows = make_rows(found, profiles)
+    pairs = tuple(with_profiles(found, profiles))
+    missing = _points(found) - _points(pairs)
+    without = [LeftOut(UNPROFILED, missing)] if missing else []
+    return Data(
+        pairs=pairs,
+        rows=rows,
+        measurements=tuple(m for pair in pairs for m in pair.measurements),
+        profiles=profiles,
+        classes=job_classes(whole_gpu(solos)),
+        left_out=(*left_out, *without),
+    )
+
+
+def _points(pairs: Iterable[Pair]) -> int:
+    return sum(m.points for pair in pairs for m in pair.measurements)
+
+
+def launch_bound(profile: Profile) -> bool:
+    """Whether the job keeps the GPU waiting alone on all of it.
+
+    The kind `launch` of docs/colocate.md: flagged `cpu-bound`, or SMs active under half the time.
+    """
+    active = float(profile.values["sm_active_percent"][-1])
+    return "cpu-bound" in profile.flags or active < HIGH_PERCENT

@@ -1,0 +1,112 @@
+"""How far predictions lie from what was measured."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.predict.profiles import Floats
+from advisor_training.evaluation.data import Data
+from advisor_training.learn.protocols import Answers
+from advisor_training.learn.unseen import Mask, Unseen
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """Relative errors |predicted / measured - 1| in short, in percent."""
+
+    mean_percent: float
+    median_percent: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errors:
+    """Errors of one learner, each over all tested rows; None where it predicts no such thing.
+
+    Attributes:
+        rows: How many were tested.
+        rate: Rate of each job as it is served: the predicted relative speed times the rate of its
+            profile, against the rate measured beside the other job. It includes how far the
+            profile's day was from the pair's.
+        speed: Relative speed of each job, against the reference of the pair's own card and run.
+        power: Power of the GPU.
+        rates_sum: X1 + X2, what the paper predicts.
+        speeds_sum: Sum of the relative speeds.
+    """
+
+    rows: int
+    rate: Error | None
+    speed: Error | None
+    power: Error | None
+    rates_sum: Error | None
+    speeds_sum: Error | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """Expected and measured values of tested rows, each shape (n,)."""
+
+    speeds: tuple[Floats, Floats]
+    measured_speeds: tuple[Floats, Floats]
+    rates: tuple[Floats, Floats]
+    measured_rates: tuple[Floats, Floats]
+    power_w: Floats
+    measured_power_w: Floats
+
+
+def compare(data: Data, unseen: Unseen, which: Mask) -> Compared:
+    """Expected and measured values of some of the predictions.
+
+    Args:
+        data: The measured pairs.
+        unseen: Predictions of their rows.
+        which: Of the predictions; shape (n predictions,).
+    """
+    rows = data.rows.take(unseen.row[which])
+    speeds = unseen.speed_a[which], unseen.speed_b[which]
+    models = rows.gpu_model.tolist()
+    whole = [
+        np.array([data.profiles[key].whole_gpu_rate for key in zip(jobs, models, strict=True)])
+        for jobs in (rows.job_a.tolist(), rows.job_b.tolist())
+    ]
+    return Compared(
+        speeds,
+        (rows.speed_a, rows.speed_b),
+        (speeds[0] * whole[0], speeds[1] * whole[1]),
+        (rows.speed_a * rows.solo_rate_a, rows.speed_b * rows.solo_rate_b),
+        unseen.power_w[which],
+        rows.power_w,
+    )
+
+
+def errors_of(data: Data, answers: Answers, which: Mask, sums_only: bool = False) -> Errors:
+    """Errors over some of the tested rows.
+
+    Args:
+        data: The measured pairs.
+        answers: What a learner expects.
+        which: Of the rows of the data; shape (n rows,).
+        sums_only: The learner tells nothing of single jobs.
+    """
+    asked = answers.tested & which[answers.unseen.row]
+    found = compare(data, answers.unseen, asked)
+    both = [
+        (np.concatenate(found.rates), np.concatenate(found.measured_rates)),
+        (np.concatenate(found.speeds), np.concatenate(found.measured_speeds)),
+    ]
+    return Errors(
+        rows=int(asked.sum()),
+        rate=None if sums_only else error(*both[0]),
+        speed=None if sums_only else error(*both[1]),
+        power=error(found.power_w, found.measured_power_w),
+        rates_sum=error(np.add(*found.rates), np.add(*found.measured_rates)),
+        speeds_sum=error(np.add(*found.speeds), np.add(*found.measured_speeds)),
+    )
+
+
+def error(expected: Floats, measured: Floats) -> Error | None:
+    """The relative errors in short; values measured as 0 have none. None of no values."""
+    known = measured > 0
+    if not known.any():
+        return None
+    errors = 100 * np.abs(expected[known] / measured[known] - 1)
+    return Error(float(errors.mean()), float(np.median(errors)))

@@ -1,0 +1,302 @@
+"""The whole evaluation: every method under every protocol."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor_training.dataset.noise import noise_ceiling
+from advisor_training.evaluation.bars import bars_by_job, by_group, by_job
+from advisor_training.evaluation.choices import QUESTIONS, RULES, Choice, choose_by_rule, keys_of
+from advisor_training.evaluation.curve import curve, curve_fits
+from advisor_training.evaluation.data import Data
+from advisor_training.evaluation.disturbed import learn_undisturbed
+from advisor_training.evaluation.errors import compare
+from advisor_training.evaluation.limits import limit_rows
+from advisor_training.evaluation.methods import HEADLINE, OURS, PHYSICAL, Method, Told, ask, methods
+from advisor_training.evaluation.other_gpu import leave_gpus_out
+from advisor_training.evaluation.outcomes import figures_of
+from advisor_training.evaluation.values import (
+    Basis,
+    ChoiceRow,
+    ErrorRow,
+    Evaluation,
+    SeedFigures,
+    Some,
+)
+from advisor_training.learn import carrying_over
+from advisor_training.learn.calibration import calibrate, strictest
+from advisor_training.learn.conformal import COVERAGE
+from advisor_training.learn.learners import extra_trees, fit
+from advisor_training.learn.protocols import (
+    ALL_PAIRS,
+    BOTH_UNSEEN,
+    BY_FAMILY,
+    BY_GPU_MODEL,
+    BY_PAIR,
+    BY_RUN,
+    BY_WORKLOAD,
+    PROTOCOLS,
+    RANDOM_ROWS,
+    Tick,
+    has_other_runs,
+)
+from advisor_training.learn.unseen import Mask
+
+CURVE = "with more data"
+OTHER_GPU = "on another GPU model"
+OTHER_SEEDS = "by workload, other seeds"
+
+SEEDS = (1, 2, 3, 4)
+"""Seeds beside that of the model."""
+
+Watch: TypeAlias = Callable[[str, str], None]
+"""Takes the protocol and the method after each fit."""
+
+_Answers: TypeAlias = Mapping[tuple[str, str], Told]
+"""By protocol and method."""
+
+
+def run_evaluation(
+    data: Data, *, quick: bool, watch: Watch, every: Data | None = None
+) -> Evaluation:
+    """Run the protocols.
+
+    Args:
+        data: The measured pairs.
+        quick: The model and physics only, by workload, and what the intervals are made of.
+        watch: Told of every fit.
+        every: The same with disturbed pairs; None: these are not asked for.
+
+    Raises:
+        InputError: too few pairs to leave some out.
+    """
+    known = methods(data)
+    told = {
+        (protocol, name): ask(
+            known[name], data, PROTOCOLS[protocol].answer, _tick(watch, protocol, name)
+        )
+        for protocol, name in _asked(data, known, quick=quick)
+    }
+    disturbed = {} if quick or every is None else _all_pairs(data, every, known, watch)
+    ours = told[BY_WORKLOAD, OURS]
+    chosen = {name: ours.choices(data, name) for name in HEADLINE}
+    unseen = ours.speeds.unseen
+    return Evaluation(
+        quick=quick,
+        basis=_basis(data),
+        ceilings={o.name: noise_ceiling(data.pairs, o) for o in OBJECTIVES.values()},
+        choices=tuple(_choice_rows(data, told, every, disturbed)),
+        errors=tuple(_error_rows(data, told, every, disturbed)),
+        wanted_coverage=COVERAGE,
+        coverage=calibrate(data.rows, told[strictest(data.rows), OURS].speeds.unseen).held,
+        training_s={name: t.training_s for (p, name), t in told.items() if p == BY_WORKLOAD},
+        jobs=by_job(data, unseen, chosen),
+        job_gains={name: _job_gains(data, told, name) for name in HEADLINE},
+        groups=by_group(data, chosen),
+        curve=()
+        if quick
+        else tuple(curve(data, _curved(known), lambda name: _tick(watch, CURVE, name))),
+        **_other_gpus(data, quick, _tick(watch, OTHER_GPU, OURS)),
+        limits=tuple(
+            row
+            for (protocol, _), answers in told.items()
+            if not answers.method.sums_only and protocol not in (RANDOM_ROWS, BY_PAIR)
+            for row in limit_rows(data, protocol, answers)
+        ),
+        seeds=() if quick else tuple(_seeds(data, known[OURS], ours, watch)),
+        chosen={name: tuple(found) for name, found in chosen.items()},
+        compared=compare(data, unseen, (data.rows.kind == "nine")[unseen.row]),
+    )
+
+
+def planned_fits(
+    data: Data, *, quick: bool, every: Data | None = None
+) -> dict[tuple[str, str], int]:
+    """How many fits an evaluation takes, by protocol and method, in the order of its work."""
+    known = methods(data)
+    fits = {
+        (protocol, name): PROTOCOLS[protocol].fits(data.rows) * known[name].fits
+        for protocol, name in _asked(data, known, quick=quick)
+    }
+    if quick:
+        return fits
+    if every is not None:
+        fits |= {(ALL_PAIRS, name): len(every.rows.jobs) for name in (OURS, PHYSICAL)}
+    fits |= {(CURVE, name): n for name, n in curve_fits(_curved(known)).items()}
+    others = carrying_over.fits(data.rows)
+    fits |= {(OTHER_GPU, OURS): others} if others else {}
+    return fits | {(OTHER_SEEDS, OURS): len(SEEDS) * len(data.rows.jobs)}
+
+
+def _asked(data: Data, known: Mapping[str, Method], *, quick: bool) -> list[tuple[str, str]]:
+    """Which method is asked under which protocol; some need several runs or GPU models."""
+    if quick:
+        # Intervals are made of what the strictest protocol finds.
+        strictly = dict.fromkeys([(BY_WORKLOAD, OURS), (strictest(data.rows), OURS)])
+        return [*strictly, (BY_WORKLOAD, PHYSICAL)]
+    models = [BY_GPU_MODEL] if carrying_over.gpu_models(data.rows) else []
+    runs = [BY_RUN] if has_other_runs(data.rows) else []
+    strict = [(p, name) for p in (BOTH_UNSEEN, BY_FAMILY, *runs) for name in (OURS, PHYSICAL)]
+    shared = [(p, name) for p in (BY_WORKLOAD, *models, BY_PAIR, RANDOM_ROWS) for name in known]
+    return [*shared, *strict]
+
+
+def _all_pairs(
+    data: Data, every: Data, known: Mapping[str, Method], watch: Watch
+) -> dict[tuple[str, str], Told]:
+    """Disturbed pairs as well; they are not learned from."""
+    found: dict[tuple[str, str], Told] = {}
+    for name in (OURS, PHYSICAL):
+        learner = learn_undisturbed(known[name].by_speeds, every, data)
+        method = Method(name, learner, learner)
+        answer = PROTOCOLS[ALL_PAIRS].answer
+        found[ALL_PAIRS, name] = ask(method, every, answer, _tick(watch, ALL_PAIRS, name))
+    return found
+
+
+def _seeds(data: Data, method: Method, ours: Told, watch: Watch) -> Iterator[SeedFigures]:
+    """The model's own seed, then the others."""
+    yield _seed(data, 0, ours)
+    for seed in SEEDS:
+
+        def learner(rows: Any, seed: int = seed) -> Any:
+            return fit(lambda: extra_trees(seed), rows)
+
+        other = Method(method.name, learner, learner)
+        tick = _tick(watch, OTHER_SEEDS, method.name)
+        yield _seed(data, seed, ask(other, data, PROTOCOLS[BY_WORKLOAD].answer, tick))
+
+
+def _seed(data: Data, seed: int, told: Told) -> SeedFigures:
+    found = {name: figures_of(told.choices(data, name)) for name in HEADLINE}
+    known = {name: figures for name, figures in found.items() if figures}
+    return SeedFigures(
+        seed=seed,
+        saved_percent=known[DEFAULT_OBJECTIVE].saved.value,
+        fractions={name: figures.mean_percent for name, figures in known.items()},
+        errors=told.errors(data, np.asarray(data.rows.kind == "nine")),
+    )
+
+
+def _other_gpus(data: Data, quick: bool, tick: Tick) -> dict[str, Any]:
+    found = [] if quick else list(leave_gpus_out(data, tick))
+    return {
+        "gpus": tuple(figures for figures, _ in found),
+        "gpu_curve": tuple(point for _, points in found for point in points),
+    }
+
+
+def _curved(known: Mapping[str, Method]) -> list[Method]:
+    """Those that learn, so more data can help."""
+    return [method for name, method in known.items() if name != PHYSICAL]
+
+
+def _tick(watch: Watch, protocol: str, method: str) -> Tick:
+    return lambda: watch(protocol, method)
+
+
+def _subsets(data: Data, protocol: str) -> dict[Some, frozenset[int]]:
+    """Numbers of the measurements of each subset; under most protocols all of them only."""
+    bound = data.with_launch_bound()
+    every: dict[Some, frozenset[int]] = {"all": frozenset(range(len(bound)))}
+    if protocol != BY_WORKLOAD:
+        return every
+    return {
+        **every,
+        "with a launch-bound job": frozenset(np.flatnonzero(bound).tolist()),
+        "without": frozenset(np.flatnonzero(~bound).tolist()),
+    }
+
+
+def _choice_rows(
+    data: Data, told: _Answers, every: Data | None, disturbed: _Answers
+) -> Iterator[ChoiceRow]:
+    for (protocol, name), answers in told.items():
+        for objective in OBJECTIVES if protocol == BY_WORKLOAD else HEADLINE:
+            # A learner of sums does not know the slower job.
+            if not (answers.method.sums_only and objective == "max-min"):
+                found = answers.choices(data, objective)
+                yield from _rows(data, protocol, name, objective, found)
+    for (protocol, name), answers in disturbed.items():
+        for objective in HEADLINE:
+            assert every is not None
+            yield from _rows(every, protocol, name, objective, answers.choices(every, objective))
+    keys = keys_of(told[BY_WORKLOAD, OURS].choices(data, DEFAULT_OBJECTIVE))
+    for rule in RULES:
+        for objective, question in QUESTIONS.items():
+            found = choose_by_rule(data, keys, rule, question)
+            yield from _rows(data, BY_WORKLOAD, rule, objective, found)
+
+
+def _job_gains(data: Data, told: _Answers, objective: str) -> dict[str, tuple[float, ...]]:
+    """By method, for the jobs in whose pairs 50/50 is worth anything."""
+    found: dict[str, tuple[float, ...]] = {}
+    for (protocol, name), answers in told.items():
+        if protocol == BY_WORKLOAD:
+            bars = bars_by_job(data, {objective: answers.choices(data, objective)}).values()
+            gains = [bar[objective].gain_percent for bar in bars]
+            found[name] = tuple(gain for gain in gains if gain is not None)
+    return found
+
+
+def _rows(
+    data: Data, protocol: str, method: str, objective: str, found: Sequence[Choice]
+) -> Iterator[ChoiceRow]:
+    """A row for each subset of the pairs that has choices."""
+    for pairs, numbers in _subsets(data, protocol).items():
+        if figures := figures_of([choice for choice in found if choice.number in numbers]):
+            yield ChoiceRow(
+                protocol=protocol,
+                method=method,
+                objective=objective,
+                scope=QUESTIONS[objective].scope,
+                pairs=pairs,
+                figures=figures,
+            )
+
+
+def _error_rows(
+    data: Data, told: _Answers, every: Data | None, disturbed: _Answers
+) -> Iterator[ErrorRow]:
+    asked = [(data, step, answers) for step, answers in told.items()]
+    asked += [(every, step, answers) for step, answers in disturbed.items() if every]
+    for its, (protocol, name), answers in asked:
+        kinds = ("nine",) if answers.method.sums_only else ("nine", "uncapped")
+        for splits in kinds:
+            for pairs, mask in _row_subsets(its, protocol).items():
+                errors = answers.errors(its, (its.rows.kind == splits) & mask)
+                if errors.rows:
+                    yield ErrorRow(
+                        protocol=protocol, method=name, splits=splits, pairs=pairs, errors=errors
+                    )
+
+
+def _row_subsets(data: Data, protocol: str) -> dict[Some, Mask]:
+    """Which rows are in each subset; shape (rows,)."""
+    found: dict[Some, Mask] = {
+        name: np.isin(data.rows.measurement, [*numbers])
+        for name, numbers in _subsets(data, protocol).items()
+    }
+    limited = data.at_power_limit()
+    return {**found, "at the power limit": limited, "below the power limit": ~limited}
+
+
+def _basis(data: Data) -> Basis:
+    return Basis(
+        gpu_models=tuple(sorted({m.gpu_model for m in data.measurements})),
+        cards=len({m.gpu_uuid for m in data.measurements}),
+        jobs=len(data.rows.jobs),
+        pairs=len(data.pairs),
+        launch_bound_pairs=len(
+            {
+                (m.job_a, m.job_b, m.gpu_model)
+                for m, bound in zip(data.measurements, data.with_launch_bound(), strict=True)
+                if bound
+            }
+        ),
+        measurements=len(data.measurements),
+        splits=len(data.rows),
+        left_out=data.left_out,
+    )

@@ -1,0 +1,146 @@
+"""How good the model is on a GPU model that it has not learned from, and with few pairs of it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.decide.recommend import TIE
+from advisor_training.evaluation.choices import QUESTIONS, Choice, choose
+from advisor_training.evaluation.data import Data
+from advisor_training.evaluation.errors import Errors, errors_of
+from advisor_training.evaluation.methods import HEADLINE, OURS
+from advisor_training.evaluation.outcomes import ChoiceFigures, figures_of
+from advisor_training.learn.carrying_over import (
+    Added,
+    Carried,
+    add_pairs,
+    carry_over,
+    gpu_models,
+    parts_held,
+    widenings,
+)
+from advisor_training.learn.learners import LEARNERS, Learner
+from advisor_training.learn.protocols import Answers, Tick
+from advisor_training.learn.unseen import Mask, Unseen, joined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFigures:
+    """The model on a GPU model that it has not learned from, nor from the job on another one.
+
+    Attributes:
+        left_out: The GPU model.
+        learned_pairs: Pairs of the other GPU models.
+        pairs: Tested pairs.
+        fractions: Choices by objective.
+        errors: At the nine splits.
+        held: Parts of "speed" and "power" within the intervals of the other GPU models.
+        widening: How much wider those must be to hold what they promise, likewise.
+    """
+
+    left_out: str
+    learned_pairs: int
+    pairs: int
+    fractions: Mapping[str, ChoiceFigures]
+    errors: Errors
+    held: Mapping[str, float]
+    widening: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuCurvePoint:
+    """The model with some pairs of the GPU model that it has otherwise not learned from.
+
+    Attributes:
+        left_out: The GPU model.
+        added_pairs: Pairs of it that are learned from.
+        draws: Random draws of these; figures are over all of them.
+        fractions: Choices of all other pairs of it, by objective.
+        errors: Of these at the nine splits.
+        held: Parts of "speed" and "power" within the intervals of the other GPU models.
+    """
+
+    left_out: str
+    added_pairs: int
+    draws: int
+    fractions: Mapping[str, ChoiceFigures]
+    errors: Errors
+    held: Mapping[str, float]
+
+
+def leave_gpus_out(data: Data, tick: Tick) -> Iterator[tuple[GpuFigures, list[GpuCurvePoint]]]:
+    """Each GPU model left out, then with pairs of it added; nothing where there is one only.
+
+    Args:
+        data: The measured pairs.
+        tick: Called after each fit.
+    """
+    for name in gpu_models(data.rows):
+        yield leave_out(data, data.rows.gpu_model == name, name, LEARNERS[OURS], tick)
+
+
+def leave_out(
+    data: Data, mask: Mask, name: str, learner: Learner, tick: Tick
+) -> tuple[GpuFigures, list[GpuCurvePoint]]:
+    """Rows left out, then with pairs of them added.
+
+    Args:
+        data: The measured pairs.
+        mask: The rows, such as all of one GPU model; shape (n,).
+        name: What they are.
+        learner: What is fitted.
+        tick: Called after each fit.
+    """
+
+    def progress(what: str, done: int, total: int) -> None:
+        tick()
+
+    carried = carry_over(data.rows, mask, name, learner, progress)
+    added = add_pairs(data.rows, mask, learner, progress)
+    return _figures(data, carried), [_point(data, carried, pairs) for pairs in added]
+
+
+def choices(data: Data, unseen: Unseen, objective: str) -> list[Choice]:
+    """What predictions choose by an objective."""
+    return choose(data, unseen, QUESTIONS[objective], TIE)
+
+
+def _figures(data: Data, carried: Carried) -> GpuFigures:
+    unseen, rows = carried.unseen, data.rows
+    return GpuFigures(
+        left_out=carried.left_out,
+        learned_pairs=carried.learned_pairs,
+        pairs=len(np.unique(rows.pair[unseen.row])),
+        fractions=_fractions(data, unseen),
+        errors=_errors(data, unseen),
+        held=_named(parts_held(carried, rows, unseen)),
+        widening=_named(widenings(carried, rows)),
+    )
+
+
+def _point(data: Data, carried: Carried, added: Added) -> GpuCurvePoint:
+    unseen = joined(added.unseen)
+    parts = [parts_held(carried, data.rows, each) for each in added.unseen]
+    return GpuCurvePoint(
+        left_out=carried.left_out,
+        added_pairs=added.pairs,
+        draws=len(added.unseen),
+        fractions=_fractions(data, unseen),
+        errors=_errors(data, unseen),
+        held=_named(np.mean(parts, axis=0).tolist()),
+    )
+
+
+def _fractions(data: Data, unseen: Unseen) -> dict[str, ChoiceFigures]:
+    found = {name: figures_of(choices(data, unseen, name)) for name in HEADLINE}
+    return {name: figures for name, figures in found.items() if figures}
+
+
+def _errors(data: Data, unseen: Unseen) -> Errors:
+    answers = Answers(unseen, np.ones(len(unseen), dtype=bool))
+    return errors_of(data, answers, np.asarray(data.rows.kind == "nine"))
+
+
+def _named(both: Sequence[float]) -> dict[str, float]:
+    return {"speed": both[0], "power": both[1]}

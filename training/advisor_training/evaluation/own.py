@@ -1,0 +1,126 @@
+"""How well a model predicts pairs that were measured here: the model in use, not another fit."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.core.interval import Interval
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.decide.recommend import TIE
+from advisor.errors import InputError
+from advisor.predict.predictions import Prediction
+from advisor.predict.profiles import Floats
+from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_training.dataset.pairs import LeftOut
+from advisor_training.evaluation.data import Data
+from advisor_training.learn.scoring import fractions, power_errors, speed_errors
+from advisor_training.learn.unseen import Unseen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnEvaluation:
+    """What a model is worth on measured pairs; errors and fractions at the nine splits.
+
+    Attributes:
+        model: Version of the model.
+        splits: How many measured splits were predicted, uncapped ones among them.
+        known_jobs: Jobs of these pairs that the model may have learned from, by name: figures of
+            their pairs say less of jobs that are new to it.
+        new_gpu_models: GPU models that it has not seen.
+        oracle_percent: Measured worth of the split chosen by prediction, in percent of the best
+            measured one, mean over the measurements; `oracle_worst_percent` the least.
+        rate_coverage_percent: Measured rates within their intervals, at all splits.
+        coverage_percent: What the intervals promise.
+    """
+
+    model: str
+    objective: str
+    pairs: int
+    jobs: int
+    splits: int
+    known_jobs: tuple[str, ...]
+    new_gpu_models: tuple[str, ...]
+    oracle_percent: float
+    oracle_worst_percent: float
+    rate_mean_error_percent: float
+    rate_median_error_percent: float
+    power_mean_error_percent: float
+    rate_coverage_percent: float
+    power_coverage_percent: float
+    coverage_percent: float
+    left_out: tuple[LeftOut, ...]
+
+
+def evaluate_own(predictor: OnnxPredictor, data: Data) -> OwnEvaluation:
+    """Compare what a model predicts of measured pairs with what was measured.
+
+    Args:
+        predictor: The model as it answers.
+        data: Pairs and the profiles that it predicts from.
+
+    Raises:
+        InputError: a profile that the model cannot predict from, or no measured split is worth
+            anything.
+    """
+    predicted, manifest = _predict(predictor, data), predictor.manifest
+    speed_a = np.array([p.speed_a.value for p in predicted])
+    speed_b = np.array([p.speed_b.value for p in predicted])
+    unseen = Unseen(
+        np.full(len(predicted), manifest.version),
+        np.arange(len(predicted)),
+        speed_a,
+        speed_b,
+        np.array([p.power_w.value for p in predicted]),
+        capacity_a=speed_a,  # Capacities are asked for only where intervals are made.
+        capacity_b=speed_b,
+    )
+    rows = data.rows
+    scores = fractions(rows, unseen, OBJECTIVES[DEFAULT_OBJECTIVE], TIE)
+    if not len(scores):
+        raise InputError("no measured split did any work", fix="measure pairs: advisor colocate")
+    rates = speed_errors(rows, unseen)
+    held = (
+        *_within((p.speed_a for p in predicted), rows.speed_a),
+        *_within((p.speed_b for p in predicted), rows.speed_b),
+    )
+    return OwnEvaluation(
+        model=manifest.version,
+        objective=DEFAULT_OBJECTIVE,
+        pairs=len(data.pairs),
+        jobs=len(rows.jobs),
+        splits=len(rows),
+        known_jobs=tuple(sorted(set(rows.jobs) & set(manifest.dataset.jobs))),
+        new_gpu_models=tuple(sorted(set(rows.gpu_model.tolist()) - set(manifest.gpu_models))),
+        oracle_percent=_percent(scores.mean()),
+        oracle_worst_percent=_percent(scores.min()),
+        rate_mean_error_percent=_percent(rates.mean()),
+        rate_median_error_percent=_percent(np.median(rates)),
+        power_mean_error_percent=_percent(power_errors(rows, unseen).mean()),
+        rate_coverage_percent=_percent(np.mean(held)),
+        power_coverage_percent=_percent(
+            _within((p.power_w for p in predicted), rows.power_w).mean()
+        ),
+        coverage_percent=_percent(manifest.intervals.coverage),
+        left_out=data.left_out,
+    )
+
+
+def _predict(predictor: OnnxPredictor, data: Data) -> list[Prediction]:
+    """One prediction for each row."""
+    rows, found = data.rows, list[Prediction]()
+    for number, measurement in enumerate(data.measurements):
+        which = np.flatnonzero(rows.measurement == number)
+        splits = [(float(rows.share_a[row]), float(rows.share_b[row])) for row in which]
+        found += predictor.predict(*data.profiles_of(measurement), splits)
+    return found
+
+
+def _within(intervals: Iterable[Interval], measured: Floats) -> npt.NDArray[np.bool_]:
+    bounds = np.array([(interval.low, interval.high) for interval in intervals])
+    return (bounds[:, 0] <= measured) & (measured <= bounds[:, 1])
+
+
+def _percent(part: float | np.floating) -> float:
+    return round(100 * float(part), 3)

@@ -1,0 +1,152 @@
+"""What an evaluation found, as values and as JSON."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from advisor_training.dataset.noise import Ceiling
+from advisor_training.dataset.pairs import LeftOut
+from advisor_training.evaluation.bars import GroupFigures, JobFigures
+from advisor_training.evaluation.choices import Choice, Scope
+from advisor_training.evaluation.curve import CurvePoint
+from advisor_training.evaluation.errors import Compared, Errors
+from advisor_training.evaluation.limits import LimitRow
+from advisor_training.evaluation.other_gpu import GpuCurvePoint, GpuFigures
+from advisor_training.evaluation.outcomes import ChoiceFigures
+from advisor_training.learn.conformal import Coverage
+from advisor_training.learn.protocols import PROTOCOLS
+
+JSON_SCHEMA = 2
+"""Raised when a key of the JSON form changes its meaning or goes away."""
+
+Some: TypeAlias = Literal[
+    "all",
+    "with a launch-bound job",
+    "without",
+    "at the power limit",
+    "below the power limit",
+]
+"""Which pairs or rows: a launch-bound job measures a core of the CPU, which profiles cannot
+foresee, and at the limit the power is known beforehand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceRow:
+    """What one method's or rule's choices are worth.
+
+    Attributes:
+        protocol: What the method had seen; rules see nothing.
+        scope: What is chosen from, and what the oracle chooses from.
+        pairs: Which pairs.
+    """
+
+    protocol: str
+    method: str
+    objective: str
+    scope: Scope
+    pairs: Some
+    figures: ChoiceFigures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorRow:
+    """One method's errors.
+
+    Attributes:
+        splits: The nine splits, or "uncapped".
+    """
+
+    protocol: str
+    method: str
+    splits: Literal["nine", "uncapped"]
+    pairs: Some
+    errors: Errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedFigures:
+    """The model grown from another seed, by workload.
+
+    Attributes:
+        fractions: Mean fraction of the oracle by objective, percent.
+    """
+
+    seed: int
+    saved_percent: float
+    fractions: Mapping[str, float]
+    errors: Errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """What an evaluation rests on."""
+
+    gpu_models: tuple[str, ...]
+    cards: int
+    jobs: int
+    launch_bound_pairs: int
+    pairs: int
+    measurements: int
+    splits: int
+    left_out: tuple[LeftOut, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Everything that was found.
+
+    Attributes:
+        quick: Whether only the model and physics were asked, and not under every protocol.
+        ceilings: The noise ceiling by objective; None where no pair was measured twice.
+        wanted_coverage: What the intervals are made for.
+        coverage: What intervals of jobs that were left out, with run and cards where there are
+            several, hold of "speed", "power" and "efficiency".
+        training_s: Seconds of one fit to all jobs but one, by method.
+        jobs: The model's figures for each job that was left out.
+        job_gains: Gain over 50/50 of each job that was left out, in percent, by objective and by
+            method; the gain of means, as in figure 3 of the paper.
+        groups: The model's figures by what the two jobs use of the GPU.
+        gpus: The model on each GPU model that was left out; empty where there is one only, and
+            where the evaluation is quick. `gpu_curve` with ever more pairs of it likewise.
+        limits: How often a job is slower than it was to be.
+        seeds: What hangs on the seed; empty where the evaluation is quick.
+        chosen: The model's choices for jobs that were left out, by objective.
+        compared: The model's predictions of these, at the nine splits; not in the JSON form.
+    """
+
+    quick: bool
+    basis: Basis
+    ceilings: Mapping[str, Ceiling | None]
+    choices: tuple[ChoiceRow, ...]
+    errors: tuple[ErrorRow, ...]
+    wanted_coverage: float
+    coverage: Mapping[str, Coverage]
+    training_s: Mapping[str, float]
+    jobs: tuple[JobFigures, ...]
+    job_gains: Mapping[str, Mapping[str, tuple[float, ...]]]
+    groups: tuple[GroupFigures, ...]
+    curve: tuple[CurvePoint, ...]
+    gpus: tuple[GpuFigures, ...]
+    gpu_curve: tuple[GpuCurvePoint, ...]
+    limits: tuple[LimitRow, ...]
+    seeds: tuple[SeedFigures, ...]
+    chosen: Mapping[str, tuple[Choice, ...]]
+    compared: Compared
+
+
+def to_json(evaluation: Evaluation) -> str:
+    """The evaluation as JSON text."""
+    values = {
+        field.name: getattr(evaluation, field.name)
+        for field in dataclasses.fields(evaluation)
+        if field.name != "compared"
+    }
+    protocols = {name: protocol.meaning for name, protocol in PROTOCOLS.items()}
+    whole = {"schema": JSON_SCHEMA, "protocols": protocols, **values}
+    return json.dumps(whole, default=_fields, allow_nan=False)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}

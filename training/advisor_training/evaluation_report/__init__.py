@@ -1,0 +1,1 @@
+"""The report of an evaluation: sentences, tables, figures, pages."""

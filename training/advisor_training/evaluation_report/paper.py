@@ -1,0 +1,91 @@
+"""The paper's figures beside its method on our data and beside ours."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from advisor.core.objectives import PER_WATT_OBJECTIVE, RAW_OBJECTIVE
+from advisor_training.dataset import paper
+from advisor_training.dataset_report.html_tables import table
+from advisor_training.dataset_report.sentences import signed
+from advisor_training.evaluation.errors import Error
+from advisor_training.evaluation.methods import OURS, PAPER
+from advisor_training.evaluation.values import Evaluation
+from advisor_training.evaluation_report.tables import TextTable, find_choices
+from advisor_training.learn.protocols import BY_WORKLOAD, RANDOM_ROWS
+
+
+def paper_and_here(evaluation: Evaluation) -> Iterator[str]:
+    """The table, and what it rests on."""
+    found = comparison(evaluation)
+    yield (
+        f"<p>{escape(paper.TITLE)}: 121 pairs on a V100. Its method here: X1 + X2 and the power "
+        "from the sums and means of nine features of both jobs, scaled, with Extra Trees "
+        f"(sections 3.1, 3.2), on the {evaluation.basis.pairs} pairs of this page. For "
+        f"{PER_WATT_OBJECTIVE}, which the paper does not have, it predicts the sum of relative "
+        "speeds in the same way.</p>"
+    )
+    yield table(found.headings, found.rows)
+
+
+def comparison(evaluation: Evaluation) -> TextTable:
+    """Each number that the paper's text gives, and the same by its method and by ours here."""
+    return TextTable(
+        "The paper, its method here, and the model",
+        ("figure", "paper", "where", "its method here", "the model"),
+        [*_choice_rows(evaluation), *_job_rows(evaluation), *_error_rows(evaluation)],
+    )
+
+
+def _choice_rows(evaluation: Evaluation) -> Iterator[Sequence[str]]:
+    for objective in (RAW_OBJECTIVE, PER_WATT_OBJECTIVE):
+        raw = objective == RAW_OBJECTIVE
+        both = [find_choices(evaluation, method, objective) for method in (PAPER, OURS)]
+        below = [f"-{100 - f.mean_percent:.1f} %" if f else "-" for f in both]
+        over = [signed(f.over["equal"].mean_percent) if f else "-" for f in both]
+        figure = paper.BELOW_ORACLE
+        yield (
+            f"below the oracle, unseen job, {objective}",
+            f"-{figure.percent:.1f} %" if raw else "-",
+            figure.place if raw else "-",
+            *below,
+        )
+        yield (f"mean gain over 50/50 of pairs, {objective}", "-", "-", *over)
+
+
+def _job_rows(evaluation: Evaluation) -> Iterator[Sequence[str]]:
+    """Figure 3: over the jobs that were left out, each the gain of its pairs' means."""
+    for objective in (RAW_OBJECTIVE, PER_WATT_OBJECTIVE):
+        raw, gains = objective == RAW_OBJECTIVE, evaluation.job_gains[objective]
+        for figure, of in (
+            (paper.MEAN_GAIN, statistics.mean),
+            (paper.MOST_GAIN, max),
+            (paper.LEAST_GAIN, min),
+        ):
+            yield (
+                f"{figure.name}, by job, {objective}",
+                signed(figure.percent) if raw else "-",
+                figure.place if raw else "-",
+                *(signed(of(found)) if (found := gains.get(m)) else "-" for m in (PAPER, OURS)),
+            )
+
+
+def _error_rows(evaluation: Evaluation) -> Iterator[Sequence[str]]:
+    rows = {
+        (row.protocol, row.method): row.errors
+        for row in evaluation.errors
+        if (row.splits, row.pairs) == ("nine", "all")
+    }
+    for protocol, known in ((RANDOM_ROWS, True), (BY_WORKLOAD, False)):
+        both = [rows.get((protocol, method)) for method in (PAPER, OURS)]
+        if any(both):
+            sums = [_text(e.rates_sum) if e else "-" for e in both]
+            powers = [_text(e.power) if e else "-" for e in both]
+            said = ("below 10 %", "section 5.1, figure 1") if known else ("-", "-")
+            yield (f"mean error of X1 + X2, {protocol}", *said, *sums)
+            less = ("5 % to 10 % with X1 + X2", "section 1") if known else ("-", "-")
+            yield (f"mean error of the power, {protocol}", *less, *powers)
+
+
+def _text(error: Error | None) -> str:
+    return f"{error.mean_percent:.1f} %" if error else "-"

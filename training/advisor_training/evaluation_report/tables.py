@@ -1,0 +1,296 @@
+"""The evaluation as tables of texts, for the terminal and for the page."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor_training.evaluation.choices import QUESTIONS, RULES
+from advisor_training.evaluation.errors import Error, Errors
+from advisor_training.evaluation.methods import HEADLINE, OURS, PAPER, PHYSICAL
+from advisor_training.evaluation.outcomes import ChoiceFigures
+from advisor_training.evaluation.values import Evaluation
+from advisor_training.learn.bootstrap import Estimate
+from advisor_training.learn.protocols import BY_WORKLOAD, PROTOCOLS
+
+_OTHERS = [name for name in OBJECTIVES if name != DEFAULT_OBJECTIVE]
+
+_ORACLES = ("oracle", "oracle, per watt", "oracle, raw")
+"""Headings of the fractions by `HEADLINE`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """A table of texts; the first column names the row."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def printed_tables(evaluation: Evaluation) -> list[TextTable]:
+    """The tables of the terminal."""
+    found = [
+        unseen_jobs(evaluation),
+        by_objective(evaluation, HEADLINE[1:]),
+        protocols(evaluation),
+        limits(evaluation),
+        kinds(evaluation),
+        coverage(evaluation),
+        seeds(evaluation),
+    ]
+    return [table for table in found if table.rows]
+
+
+def unseen_jobs(evaluation: Evaluation) -> TextTable:
+    """Every method and rule by energy for the same work, a job left out at a time."""
+    found = [
+        (row.method, row.figures)
+        for row in evaluation.choices
+        if (row.protocol, row.objective, row.pairs) == (BY_WORKLOAD, DEFAULT_OBJECTIVE, "all")
+    ]
+    found.sort(key=lambda row: -row[1].saved.value)
+    least = QUESTIONS[DEFAULT_OBJECTIVE].min_speed
+    return TextTable(
+        "Jobs that were not seen: energy saved for the same work against one after the other, each "
+        f"job to keep {least:g} of its speed; means in % with 95 % intervals by job",
+        (
+            "method", "choices", "saved", "median", "lose", "STP", "slower job", "share",
+            "missed", "of the oracle", "worst",
+        ),
+        [(_who(method), *_choice_cells(figures)) for method, figures in found],
+    )  # fmt: skip
+
+
+def by_objective(evaluation: Evaluation, objectives: Sequence[str]) -> TextTable:
+    """Mean fraction of the oracle by other objectives, among the nine splits, any speed allowed."""
+    rows = [row for row in evaluation.choices if (row.protocol, row.pairs) == (BY_WORKLOAD, "all")]
+    cells = {(row.method, row.objective): str(row.figures.fraction) for row in rows}
+    ceilings = {name: evaluation.ceilings[name] for name in objectives}
+    noise = [f"{c.mean_percent:.2f}" if c else "-" for c in ceilings.values()]
+    return TextTable(
+        "Jobs that were not seen, by other objectives: mean fraction of the best of the nine "
+        "splits, whatever speed a job keeps, in % with 95 % intervals by job",
+        ("method", *objectives),
+        [
+            ("noise ceiling", *noise),
+            *(
+                (_who(method), *(cells.get((method, o), "-") for o in objectives))
+                for method in dict.fromkeys(row.method for row in rows)
+            ),
+        ],
+    )
+
+
+def other_objectives(evaluation: Evaluation) -> TextTable:
+    """The same by every objective but the default one."""
+    return by_objective(evaluation, _OTHERS)
+
+
+def protocols(evaluation: Evaluation) -> TextTable:
+    """Each method under each protocol: what it saves, and how far it is off."""
+    figures = {
+        (row.protocol, row.method, row.objective): row.figures
+        for row in evaluation.choices
+        if row.pairs == "all" and row.method not in RULES
+    }
+    errors = {
+        (row.protocol, row.method): row.errors
+        for row in evaluation.errors
+        if row.pairs == "all" and row.splits == "nine"
+    }
+    steps = [step for name in PROTOCOLS for step in errors if step[0] == name]
+    return TextTable(
+        "By what is left out of training: energy saved, choices that lose, fraction of the oracle, "
+        "and errors at the nine splits, mean | median, in %",
+        (
+            "left out, method",
+            "saved",
+            "lose",
+            *_ORACLES,
+            "rate",
+            "power",
+        ),
+        [
+            (
+                f"{protocol}, {method}",
+                *_short(figures.get((protocol, method, DEFAULT_OBJECTIVE))),
+                *(_mean_of(figures.get((protocol, method, name))) for name in HEADLINE),
+                *_error_cells(errors[protocol, method]),
+            )
+            for protocol, method in steps
+        ],
+    )
+
+
+def limits(evaluation: Evaluation) -> TextTable:
+    """How often a job is slower than it was to be, by what is left out of training."""
+    return TextTable(
+        "Minimum speeds that are missed, part of the choices that share, in % with 95 % intervals "
+        "by job: where the expected speed keeps it, and where the low end of its interval does, by "
+        "which is chosen",
+        ("left out, method", "each job keeps", "by", "share", "missed", "saved"),
+        [
+            (
+                f"{row.protocol}, {row.method}",
+                f"{row.min_speed:g}",
+                "low end" if row.sure else "expected",
+                f"{row.shared.value:.1f}",
+                str(row.missed or "-"),
+                str(row.saved),
+            )
+            for row in evaluation.limits
+            if (row.method == OURS or (row.method, row.protocol) == (PHYSICAL, BY_WORKLOAD))
+        ],
+    )
+
+
+def kinds(evaluation: Evaluation) -> TextTable:
+    """Launch-bound jobs, the power limit, uncapped: where errors come from."""
+    rows = [
+        r
+        for r in evaluation.errors
+        if r.protocol == BY_WORKLOAD and r.method in (OURS, PHYSICAL)
+        if r.splits == "nine" or (r.method, r.pairs) == (OURS, "all")
+    ]
+    return TextTable(
+        "Errors for jobs that were not seen, mean | median in %",
+        ("method, pairs or rows, splits", "rows", "rate", "power"),
+        [
+            (f"{r.method}, {r.pairs}, {r.splits}", str(r.errors.rows), *_error_cells(r.errors))
+            for r in rows
+        ],
+    )
+
+
+def coverage(evaluation: Evaluation) -> TextTable:
+    """How much the intervals hold of jobs that took no part in making them."""
+    names = [*dict.fromkeys(s for c in evaluation.coverage.values() for s in c.strata)]
+    return TextTable(
+        f"What intervals for {evaluation.wanted_coverage:.0%} hold of unseen jobs in other runs on "
+        "other cards, by share, in %",
+        ("of", "all", "worst job", *names),
+        [
+            (
+                name,
+                _percent(100 * found.overall),
+                _percent(100 * found.least),
+                *(_percent(100 * found.strata[s]) if s in found.strata else "-" for s in names),
+            )
+            for name, found in evaluation.coverage.items()
+        ],
+    )
+
+
+def seeds(evaluation: Evaluation) -> TextTable:
+    """What hangs on the seed of the trees."""
+    return TextTable(
+        f"{OURS} grown from other seeds, jobs that were not seen, in %",
+        ("seed", "saved", *_ORACLES, "rate", "power"),
+        [
+            (
+                str(found.seed),
+                _percent(found.saved_percent),
+                *(_percent(found.fractions[name]) for name in HEADLINE),
+                *_error_cells(found.errors),
+            )
+            for found in evaluation.seeds
+        ],
+    )
+
+
+def jobs(evaluation: Evaluation) -> TextTable:
+    """Each job that was left out, the one with the busiest SMs first."""
+    return TextTable(
+        f"{OURS}, by the job that was left out: fraction of the oracle and mean errors, in %",
+        (
+            "job", "SM active", "pairs", *HEADLINE, "own speed off by", "the other's", "power",
+        ),
+        [
+            (
+                f"{job.job}{' (launch-bound)' if job.launch_bound else ''}",
+                f"{job.sm_active_percent:.0f}",
+                str(job.bars[DEFAULT_OBJECTIVE].choices),
+                *(_percent(job.bars[o].fraction_percent) for o in HEADLINE),
+                *(_mean(error) for error in (job.own, job.beside, job.power)),
+            )
+            for job in evaluation.jobs
+        ],
+    )  # fmt: skip
+
+
+def worst_choices(evaluation: Evaluation, objective: str, count: int = 12) -> TextTable:
+    """The choices that lose most."""
+    worst = sorted(evaluation.chosen[objective], key=lambda choice: choice.fraction)[:count]
+    return TextTable(
+        f"The choices that lose most by {objective}, in %",
+        ("pair", "left out", "chosen", "oracle", "of the oracle", "energy saved"),
+        [
+            (
+                f"{choice.job_a} with {choice.job_b}",
+                choice.left_out,
+                choice.chosen,
+                choice.oracle,
+                _percent(100 * choice.fraction),
+                _percent(100 * choice.energy_saved),
+            )
+            for choice in worst
+        ],
+    )
+
+
+def find_choices(evaluation: Evaluation, method: str, objective: str) -> ChoiceFigures | None:
+    """A method's choices over all pairs, a job left out at a time; None where it was not asked."""
+    wanted = (BY_WORKLOAD, method, objective, "all")
+    return next(
+        (
+            row.figures
+            for row in evaluation.choices
+            if (row.protocol, row.method, row.objective, row.pairs) == wanted
+        ),
+        None,
+    )
+
+
+def _who(method: str) -> str:
+    return f"{method}'s method" if method == PAPER else method
+
+
+def _choice_cells(figures: ChoiceFigures) -> Iterator[str]:
+    yield str(figures.choices)
+    yield _short(figures)[0]
+    yield f"{figures.saved_median.value:.1f}"
+    yield f"{figures.loses.value:.0f}"
+    yield f"{figures.stp.value:.2f}"
+    yield f"{figures.slower.value:.0f}"
+    yield f"{figures.shared.value:.0f}"
+    yield _missed(figures.missed)
+    yield str(figures.fraction)
+    yield f"{figures.worst_percent:.1f}"
+
+
+def _missed(missed: Estimate | None) -> str:
+    return "-" if missed is None else f"{missed.value:.0f} [{missed.low:.0f} {missed.high:.0f}]"
+
+
+def _short(figures: ChoiceFigures | None) -> tuple[str, str]:
+    if figures is None:
+        return "-", "-"
+    saved = figures.saved
+    return f"{saved.value:.1f} [{saved.low:.1f} {saved.high:.1f}]", f"{figures.loses.value:.0f}"
+
+
+def _mean_of(figures: ChoiceFigures | None) -> str:
+    return _percent(figures.mean_percent) if figures else "-"
+
+
+def _error_cells(found: Errors) -> Iterator[str]:
+    for error in (found.rate, found.power):
+        yield f"{error.mean_percent:.1f} | {error.median_percent:.1f}" if error else "-"
+
+
+def _mean(error: Error | None) -> str:
+    return f"{error.mean_percent:.1f}" if error else "-"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.2f}"

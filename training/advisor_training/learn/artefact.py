@@ -1,0 +1,123 @@
+"""A fitted model as files: the graph that serving loads, and what stands beside it."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+from onnx import ModelProto, compose
+from skl2onnx import convert_sklearn  # pyright: ignore[reportUnknownVariableType]
+from skl2onnx.common.data_types import FloatTensorType
+
+from advisor.errors import ModelError, StoreError
+from advisor.files.whole_files import PUBLIC_FILE, replace_file
+from advisor_models.manifest import MODEL, Manifest, sha256, write_manifest
+from advisor_models.session import LOG_KEPT, LOG_POWER_RATIO, POWER, SPEED, Session
+from advisor_training.dataset.rows import Rows
+from advisor_training.learn.learners import Regressors
+
+REGRESSORS = "model.joblib"
+"""The regressors as scikit-learn has them, to train on and to look into: code, never served."""
+
+LARGEST_DIFFERENCE = 1e-5
+"""Between the logarithms that the graph and scikit-learn give. The graph adds single-precision
+numbers up, which differs by 1e-6; a row that takes another branch of a tree differs by far more."""
+
+
+def onnx_bytes(regressors: Regressors) -> bytes:
+    """One graph of both regressors; the same regressors give the same bytes.
+
+    Inputs `speed` (m, speed features) and `power` (n, power features), single precision; outputs
+    `log_kept` (m, 1) and `log_power_ratio` (n, 1).
+    """
+    graph = compose.merge_models(
+        _graph(regressors.speed, SPEED, LOG_KEPT),
+        _graph(regressors.power, POWER, LOG_POWER_RATIO),
+        io_map=[],
+        producer_name="advisor",
+    )
+    # The libraries keep these in a set, so that their order changes with the hashes of a process.
+    versions = sorted(graph.opset_import, key=lambda item: item.domain)
+    del graph.opset_import[:]
+    graph.opset_import.extend(versions)
+    return graph.SerializeToString(deterministic=True)
+
+
+def check_same(graph: bytes, regressors: Regressors, rows: Rows) -> float:
+    """The largest difference between the graph and the regressors over all rows.
+
+    Raises:
+        ModelError: it is above `LARGEST_DIFFERENCE`.
+    """
+    speed, power = np.concatenate([rows.features_a, rows.features_b]), rows.power_features
+    session = Session(graph, {SPEED: speed.shape[1], POWER: power.shape[1]})
+    found = np.concatenate(session(speed, power))
+    wanted = np.concatenate([regressors.speed.predict(speed), regressors.power.predict(power)])
+    largest = float(np.abs(found - wanted).max())
+    if largest > LARGEST_DIFFERENCE:
+        raise ModelError(
+            f"the ONNX graph differs from scikit-learn by {largest:.2g}",
+            why=f"up to {LARGEST_DIFFERENCE:g} of a logarithm is rounding",
+            fix="report this, with the versions of scikit-learn, skl2onnx and onnxruntime",
+        )
+    return largest
+
+
+def write_artefact(
+    folder: Path, regressors: Regressors, rows: Rows, manifest: Manifest, *, with_joblib: bool
+) -> Manifest:
+    """Write a model; the manifest comes last, so that files half written are no model.
+
+    Args:
+        folder: Made when needed; other files in it stay.
+        regressors: The model.
+        rows: What it was fitted to; the graph is checked on them.
+        manifest: All but `files`.
+        with_joblib: Write the regressors, too.
+
+    Returns:
+        The manifest as it was written.
+
+    Raises:
+        ModelError: the graph is not what scikit-learn says.
+        StoreError: the files cannot be written.
+    """
+    contents = {MODEL: onnx_bytes(regressors)}
+    check_same(contents[MODEL], regressors, rows)
+    if with_joblib:
+        contents[REGRESSORS] = _joblib_bytes(regressors)
+    written = replace(manifest, files={name: sha256(data) for name, data in contents.items()})
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in contents.items():
+            replace_file(folder / name, data, PUBLIC_FILE)
+        write_manifest(folder, written)
+    except OSError as error:
+        raise StoreError(
+            f"the model cannot be written to {folder}",
+            why=error.strerror or str(error),
+            fix="give another folder with --out",
+        ) from error
+    if not with_joblib:
+        # One of an older model would stand beside a manifest that does not know it.
+        (folder / REGRESSORS).unlink(missing_ok=True)
+    return written
+
+
+def _graph(regressor: Any, name: str, output: str) -> ModelProto:
+    """The graph of one regressor; what is inside is prefixed, so that two can be one."""
+    graph: Any = convert_sklearn(
+        regressor,
+        name=name,
+        initial_types=[(name, FloatTensorType([None, regressor.n_features_in_]))],
+        final_types=[(output, FloatTensorType([None, 1]))],
+    )
+    return compose.add_prefix(graph, f"{name}_", rename_inputs=False, rename_outputs=False)
+
+
+def _joblib_bytes(regressors: Regressors) -> bytes:
+    content, both = io.BytesIO(), {SPEED: regressors.speed, POWER: regressors.power}
+    joblib.dump(both, content, compress=3)  # pyright: ignore[reportUnknownMemberType]
+    return content.getvalue()

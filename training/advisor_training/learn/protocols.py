@@ -1,0 +1,250 @@
+"""What a learner may see before it is asked: the ways to part rows into learned and tested."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
+
+import numpy as np
+
+from advisor.errors import InputError
+from advisor_training.dataset.families import family_of
+from advisor_training.dataset.rows import Names, Rows
+from advisor_training.learn.learners import SEED, Learner
+from advisor_training.learn.unseen import (
+    Mask,
+    Progress,
+    Unseen,
+    fold_by,
+    joined,
+    leave_one_job_out,
+    predicted,
+)
+
+FOLDS = 10
+"""Groups of pairs, each left out once."""
+
+PAPER_PART = 0.7
+"""Part of the rows to learn from where the paper names one ("e.g., 70%", section 5.1)."""
+
+SUBSETS = 10
+"""Subsets that the paper deals its rows into, and draws from (section 5.1)."""
+
+PAPER_REPEATS = 10
+"""How often the paper repeats the drawing (section 5.1)."""
+
+Tick: TypeAlias = Callable[[], None]
+"""Called after each fit."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """What a learner expects of rows under a protocol.
+
+    Attributes:
+        unseen: The predictions; a split is chosen from all of them.
+        tested: Which of them are of rows that were not learned from: errors are of these; (n,).
+    """
+
+    unseen: Unseen
+    tested: Mask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draw:
+    """One fit: masks of the rows that it learns from, and of those that it is asked for."""
+
+    name: str
+    learned: Mask
+    asked: Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """One way to part rows.
+
+    Attributes:
+        meaning: What is left out of training, in words.
+        fits: How many fits it takes.
+        answer: Runs it.
+    """
+
+    name: str
+    meaning: str
+    fits: Callable[[Rows], int]
+    answer: Callable[[Rows, Learner, Tick], Answers]
+
+
+def answer_draws(rows: Rows, learner: Learner, draws: Iterator[Draw], tick: Tick) -> Answers:
+    """What a learner expects, fitted once for each draw.
+
+    Raises:
+        InputError: a draw has nothing to learn from, or there is none.
+    """
+    parts: list[Unseen] = []
+    tested: list[Mask] = []
+    for draw in draws:
+        if not draw.learned.any():
+            raise InputError(
+                f"there is nothing to learn from without {draw.name}",
+                fix="measure more pairs: advisor colocate",
+            )
+        parts.append(predicted(learner(rows.take(draw.learned)), rows, draw.asked, draw.name))
+        tested.append(~draw.learned[draw.asked])
+        tick()
+    return Answers(joined(parts), np.concatenate(tested))
+
+
+def draw_rows(rows: Rows, part: float, repeats: int) -> Iterator[Draw]:
+    """The paper's way: so many of ten random subsets of the rows, whatever pair they are of.
+
+    All rows are asked for, since a choice among the splits of a pair needs all of them.
+    """
+    random = np.random.default_rng(SEED)
+    for repeat in range(repeats):
+        subset = random.permutation(np.arange(len(rows)) % SUBSETS)
+        learned = subset < round(part * SUBSETS)
+        yield Draw(f"draw {repeat}", learned, np.ones(len(rows), dtype=bool))
+
+
+def draw_pairs(rows: Rows, part: float, repeats: int) -> Iterator[Draw]:
+    """So many of the pairs, each with all of its rows; the other pairs are asked for."""
+    random = np.random.default_rng(SEED)
+    pairs = np.unique(rows.pair)
+    for repeat in range(repeats):
+        chosen = random.permutation(pairs)[: max(1, round(part * len(pairs)))]
+        learned = np.isin(rows.pair, chosen)
+        yield Draw(f"draw {repeat}", learned, ~learned)
+
+
+def _unseen_pairs(rows: Rows) -> Iterator[Draw]:
+    """Each pair, learned from the pairs that have neither of its jobs."""
+    for pair in np.unique(rows.pair):
+        asked = rows.pair == pair
+        first = int(np.flatnonzero(asked)[0])
+        job_a, job_b = str(rows.job_a[first]), str(rows.job_b[first])
+        yield Draw(f"{job_a} and {job_b}", ~(rows.of(job_a) | rows.of(job_b)), asked)
+
+
+def _families(rows: Rows) -> Iterator[Draw]:
+    """Each family of jobs, learned from the pairs that have none of its jobs."""
+    families = np.array([[family_of(job) for job in jobs.tolist()]
+                         for jobs in (rows.job_a, rows.job_b)])  # fmt: skip
+    for family in np.unique(families):
+        asked = (families == family).any(axis=0)
+        yield Draw(str(family), ~asked, asked)
+
+
+def _runs_of_jobs(rows: Rows) -> Iterator[Draw]:
+    """Each job in each run, learned without the job, the run, and every card of that run."""
+    for job in rows.jobs:
+        for run in np.unique(rows.run[rows.of(job)]):
+            asked = rows.of(job) & (rows.run == run)
+            cards = np.unique(rows.card[rows.run == run])
+            learned = ~(rows.of(job) | (rows.run == run) | np.isin(rows.card, cards))
+            yield Draw(job, learned, asked)
+
+
+def has_other_runs(rows: Rows) -> bool:
+    """Whether each job of each run can be left out with the run and its cards."""
+    return all(draw.learned.any() for draw in _runs_of_jobs(rows))
+
+
+def _deal_pairs(rows: Rows) -> Names:
+    """The fold of each row: all rows of a pair are in the same one."""
+    pairs = np.unique(rows.pair)
+    order = np.random.default_rng(SEED).permutation(len(pairs)).tolist()
+    place = dict(zip(pairs.tolist(), order, strict=True))
+    return np.array([f"fold {place[pair] % FOLDS}" for pair in rows.pair.tolist()])
+
+
+def _by_workload(rows: Rows, learner: Learner, tick: Tick) -> Answers:
+    return _all_tested(leave_one_job_out(rows, learner, progress=_each(tick)))
+
+
+def _by_pair(rows: Rows, learner: Learner, tick: Tick) -> Answers:
+    return _all_tested(fold_by(rows, _deal_pairs(rows), learner, _each(tick)))
+
+
+def _each(tick: Tick) -> Progress:
+    def progress(name: str, done: int, total: int) -> None:
+        tick()
+
+    return progress
+
+
+def _all_tested(unseen: Unseen) -> Answers:
+    return Answers(unseen, np.ones(len(unseen), dtype=bool))
+
+
+BY_WORKLOAD = "by workload"
+BY_PAIR = "by pair"
+RANDOM_ROWS = "random rows"
+BOTH_UNSEEN = "both jobs unseen"
+BY_GPU_MODEL = "by GPU model"
+BY_FAMILY = "by family"
+BY_RUN = "by workload, run and card"
+ALL_PAIRS = "by workload, all pairs"
+
+PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
+    {
+        protocol.name: protocol
+        for protocol in (
+            Protocol(
+                BY_WORKLOAD,
+                "every pair of one job, for each job in turn",
+                lambda rows: len(rows.jobs),
+                _by_workload,
+            ),
+            Protocol(
+                BOTH_UNSEEN,
+                "every pair of either of the two jobs, for each pair in turn",
+                lambda rows: len(np.unique(rows.pair)),
+                lambda rows, learner, tick: answer_draws(rows, learner, _unseen_pairs(rows), tick),
+            ),
+            Protocol(
+                ALL_PAIRS,
+                "as by workload; disturbed pairs are asked for too, but not learned from",
+                lambda rows: len(rows.jobs),
+                _by_workload,
+            ),
+            Protocol(
+                BY_FAMILY,
+                "every pair of a family of jobs, such as bert-train, bert-infer and their batches "
+                "of two, for each family in turn",
+                lambda rows: sum(1 for _ in _families(rows)),
+                lambda rows, learner, tick: answer_draws(rows, learner, _families(rows), tick),
+            ),
+            Protocol(
+                BY_RUN,
+                "every pair of one job, and all that was measured in a run or on one of its cards, "
+                "for each job and run in turn, where there are several runs",
+                lambda rows: sum(1 for _ in _runs_of_jobs(rows)),
+                lambda rows, learner, tick: answer_draws(rows, learner, _runs_of_jobs(rows), tick),
+            ),
+            Protocol(
+                BY_GPU_MODEL,
+                "every pair on one GPU model, for each in turn, where there are two",
+                lambda rows: len(np.unique(rows.gpu_model)),
+                lambda rows, learner, tick: _all_tested(
+                    fold_by(rows, rows.gpu_model, learner, _each(tick))
+                ),
+            ),
+            Protocol(
+                BY_PAIR,
+                "a tenth of the pairs, their jobs seen beside others",
+                lambda rows: min(FOLDS, len(np.unique(rows.pair))),
+                _by_pair,
+            ),
+            Protocol(
+                RANDOM_ROWS,
+                "3 of 10 random splits, whatever their pair, as the paper does it",
+                lambda _: PAPER_REPEATS,
+                lambda rows, learner, tick: answer_draws(
+                    rows, learner, draw_rows(rows, PAPER_PART, PAPER_REPEATS), tick
+                ),
+            ),
+        )
+    }
+)
+"""Every protocol by name; the first one tells how well an unseen job is served."""

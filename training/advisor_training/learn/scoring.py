@@ -1,0 +1,101 @@
+"""How good predictions are: the value of the split they choose, and their relative errors."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.core.objectives import Candidate, Objective, SplitResult, best
+from advisor.predict.profiles import Floats
+from advisor_training.dataset.rows import Rows
+from advisor_training.learn.unseen import Unseen
+
+
+def fractions(rows: Rows, predicted: Unseen, objective: Objective, tie: float) -> Floats:
+    """Fraction of the oracle at the split that predictions choose among the nine.
+
+    The value measured at the chosen split for each one of the best measured value, both of one
+    measurement. 1 is the best possible.
+
+    Args:
+        rows: All rows.
+        predicted: Predictions of some of them. A measurement that was left out for two jobs
+            counts twice: once for each.
+        objective: What is maximised.
+        tie: As for `advisor.core.objectives.best`.
+
+    Returns:
+        One for each (left out, measurement) in `predicted`, ordered by those; shape (choices,).
+        Measurements in which no split is worth anything are not among them.
+    """
+    return np.array(
+        [
+            found
+            for tests in _choices(rows, predicted)
+            if (found := _fraction(rows, predicted, tests, objective, tie)) is not None
+        ]
+    )
+
+
+def speed_errors(rows: Rows, predicted: Unseen, kind: str = "nine") -> Floats:
+    """|predicted / measured - 1| of first jobs, then of second ones, at one kind of split.
+
+    A relative speed is a rate over a constant, so this is the relative error of the rates, too.
+    Rates measured as 0 have no relative error and are left out.
+    """
+    tests = rows.kind[predicted.row] == kind
+    row = predicted.row[tests]
+    measured = np.concatenate([rows.speed_a[row], rows.speed_b[row]])
+    expected = np.concatenate([predicted.speed_a[tests], predicted.speed_b[tests]])
+    return np.abs(expected[measured > 0] / measured[measured > 0] - 1)
+
+
+def power_errors(rows: Rows, predicted: Unseen, kind: str = "nine") -> Floats:
+    """|predicted / measured - 1| of the power at one kind of split."""
+    tests = rows.kind[predicted.row] == kind
+    return np.abs(predicted.power_w[tests] / rows.power_w[predicted.row[tests]] - 1)
+
+
+def measured_result(rows: Rows, row: int) -> SplitResult:
+    """What was measured of a row."""
+    return _result(rows, row, rows.speed_a[row], rows.speed_b[row], rows.power_w[row])
+
+
+def _choices(rows: Rows, predicted: Unseen) -> Iterator[list[int]]:
+    """Indices into the tests of the nine splits of each (left out, measurement)."""
+    groups: dict[tuple[str, int], list[int]] = {}
+    for test, (name, row) in enumerate(zip(predicted.left_out, predicted.row, strict=True)):
+        if rows.kind[row] == "nine":
+            groups.setdefault((str(name), int(rows.measurement[row])), []).append(test)
+    return (tests for _, tests in sorted(groups.items()))
+
+
+def _fraction(
+    rows: Rows, predicted: Unseen, tests: list[int], objective: Objective, tie: float
+) -> float | None:
+    values = {test: objective.value(measured_result(rows, predicted.row[test])) for test in tests}
+    candidates = {test: _candidate(rows, predicted, test) for test in tests}
+    chosen = best(candidates.values(), objective, tie)
+    most = max(values.values())
+    if most <= 0:
+        return None
+    return next(values[test] for test, c in candidates.items() if c is chosen) / most
+
+
+def _candidate(rows: Rows, predicted: Unseen, test: int) -> Candidate:
+    row = predicted.row[test]
+    speeds = predicted.speed_a[test], predicted.speed_b[test]
+    result = _result(rows, row, *speeds, predicted.power_w[test])
+    return Candidate(float(rows.share_a[row]), float(rows.share_b[row]), result)
+
+
+def _result(rows: Rows, row: int, speed_a: float, speed_b: float, power_w: float) -> SplitResult:
+    solo_a, solo_b = float(rows.solo_rate_a[row]), float(rows.solo_rate_b[row])
+    return SplitResult(
+        rate_a=float(speed_a) * solo_a,
+        rate_b=float(speed_b) * solo_b,
+        solo_rate_a=solo_a,
+        solo_rate_b=solo_b,
+        solo_power_a_w=float(rows.solo_power_a_w[row]),
+        solo_power_b_w=float(rows.solo_power_b_w[row]),
+        power_w=float(power_w),
+    )

@@ -1,0 +1,135 @@
+"""What a learner expects of rows that it was not fitted to."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.errors import InputError
+from advisor.predict.profiles import Floats
+from advisor_training.dataset.rows import Names, Rows
+from advisor_training.learn.learners import Fitted, Learner
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Takes what is left out, how many folds are done, and how many there are."""
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unseen:
+    """Predictions of rows by a learner that was fitted without them; each shape (n tests,).
+
+    Leaving out jobs, a row is tested once for each of its two jobs.
+
+    Attributes:
+        left_out: What was left out of the fit: the name of a job or of another group.
+        row: Index of the tested row.
+        speed_a: Expected relative speed of the first job; `speed_b` of the second.
+        power_w: Expected power, W.
+        capacity_a: `speed_a` as it would be if there were always something to do: above it where
+            the first job serves all of a fixed demand. `capacity_b` likewise.
+    """
+
+    left_out: Names
+    row: npt.NDArray[np.int64]
+    speed_a: Floats
+    speed_b: Floats
+    power_w: Floats
+    capacity_a: Floats
+    capacity_b: Floats
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def take(self, which: Mask) -> "Unseen":
+        """Those of a mask."""
+        return Unseen(*(getattr(self, field.name)[which] for field in dataclasses.fields(self)))
+
+
+def leave_one_job_out(
+    rows: Rows,
+    learner: Learner,
+    jobs: Iterable[str] | None = None,
+    progress: Progress | None = None,
+) -> Unseen:
+    """For each job, what a learner that never saw the job expects of every row with it.
+
+    Args:
+        rows: All rows.
+        learner: What is fitted, once for each job.
+        jobs: The jobs to leave out; all of them where None.
+        progress: Called after each fit.
+
+    Raises:
+        InputError: without a job there are no rows left to learn from, or there is no such job.
+    """
+    names = rows.jobs if jobs is None else list(jobs)
+    return _tested(rows, learner, [(job, rows.of(job)) for job in names], progress)
+
+
+def fold_by(
+    rows: Rows,
+    groups: npt.NDArray[Any],
+    learner: Learner,
+    progress: Progress | None = None,
+) -> Unseen:
+    """For each group, what a learner that was fitted to the other groups expects of it.
+
+    Args:
+        rows: All rows.
+        groups: The group of each row, such as `rows.pair`; shape (n,).
+        learner: What is fitted, once for each group.
+        progress: Called after each fit.
+
+    Raises:
+        InputError: there is one group only.
+    """
+    folds = [(str(group), groups == group) for group in np.unique(groups)]
+    return _tested(rows, learner, folds, progress)
+
+
+def predicted(fitted: Fitted, rows: Rows, mask: Mask, name: str) -> Unseen:
+    """What a fitted learner expects of the rows of a mask.
+
+    Args:
+        fitted: The learner.
+        rows: All rows.
+        mask: Those that it did not learn from; shape (n,).
+        name: What was left out.
+    """
+    tested = np.flatnonzero(mask)
+    found = fitted(rows.take(tested))
+    speeds = found.speed_a, found.speed_b
+    capacity = found.capacity or speeds
+    return Unseen(np.full(len(tested), name), tested, *speeds, found.power_w, *capacity)
+
+
+def joined(parts: Sequence[Unseen]) -> Unseen:
+    """Predictions one after the other."""
+    fields = (field.name for field in dataclasses.fields(Unseen))
+    return Unseen(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
+
+
+def _tested(
+    rows: Rows, learner: Learner, folds: Sequence[tuple[str, Mask]], progress: Progress | None
+) -> Unseen:
+    parts: list[Unseen] = []
+    for count, (name, mask) in enumerate(folds, 1):
+        parts.append(_fold(rows, learner, name, mask))
+        if progress is not None:
+            progress(name, count, len(folds))
+    return joined(parts)
+
+
+def _fold(rows: Rows, learner: Learner, name: str, mask: Mask) -> Unseen:
+    if not 0 < mask.sum() < len(rows):
+        raise InputError(
+            f"{name} cannot be left out",
+            why=f"it has {mask.sum()} of {len(rows)} rows",
+            fix="measure more pairs: advisor colocate",
+        )
+    return predicted(learner(rows.take(~mask)), rows, mask, name)
