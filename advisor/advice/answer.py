@@ -101,7 +101,7 @@ def to_json(given: Answer) -> dict[str, Any]:
 
 def _option(option: Option, r: Recommendation) -> dict[str, Any]:
     p = option.prediction
-    environments = option.environments
+    environments = r.environments(option)
     return {
         "name": option.name,
         "way": p.way,

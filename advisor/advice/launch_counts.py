@@ -2,32 +2,36 @@
 
 from pathlib import Path
 
-from advisor.core.gpu import WHOLE, units_for_percent
+from advisor.core.gpu import WHOLE, Vendor
+from advisor.core.units import UNIT_NAMES, units_for_share
 from advisor.launch.records.spec import Pair
 from advisor.validity.safe_counts import Safety
 from advisor.validity.safe_splits import check_shares, unchecked_texts, unsafe_texts
 from advisor_data.files.checked import checked_counts
 
 
-def over_subscribed(pair: Pair, units_total: int | None) -> tuple[str, ...]:
+def over_subscribed(
+    pair: Pair, units_total: int | None, vendor: Vendor = "nvidia"
+) -> tuple[str, ...]:
     """A word on limits that add up to more than the GPU.
 
     Args:
         pair: With its shares.
-        units_total: SMs of the GPU, where they are known.
+        units_total: SMs or CUs of the GPU, where they are known.
+        vendor: Of the GPU.
     """
     if pair.way != "split":
         return ()
-    shares = pair.shares_percent
+    shares, name = pair.shares_percent, UNIT_NAMES[vendor]
     if units_total:
-        units = [units_for_percent(share, units_total) for share in shares]
-        over = f"{sum(units)} of {units_total} SMs" if sum(units) > units_total else ""
+        units = [units_for_share(share, units_total, vendor) for share in shares]
+        over = f"{sum(units)} of {units_total} {name}" if sum(units) > units_total else ""
     else:
         # Exact counts are asked for as whole percentages, rounded up: two of them can reach 101.
         over = f"{sum(shares):g} %" if sum(shares) >= WHOLE + 2 else ""
     if not over:
         return ()
-    return (f"{pair.name} is over-subscribed: {over}, so the jobs compete for the SMs of both",)
+    return (f"{pair.name} is over-subscribed: {over}, so the jobs compete for the {name} of both",)
 
 
 def count_notes(pair: Pair, a: Safety, b: Safety, *, allow_unsafe: bool) -> tuple[str, ...]:

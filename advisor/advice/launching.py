@@ -11,6 +11,7 @@ from advisor.advice.launch_counts import count_notes, host_safety, over_subscrib
 from advisor.advice.wanted import WantedLaunch, WantedPair
 from advisor.core.gpu import WHOLE, Share
 from advisor.core.job import Job
+from advisor.core.units import vendor_of
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job
 from advisor.launch.records.folder import new_launch_id
@@ -34,6 +35,7 @@ def make_spec(wanted: WantedLaunch, settings: Settings) -> LaunchSpec:
         UnsafeCountError: a given split has a count of units at which results are wrong.
     """
     _check(wanted)
+    vendor = vendor_of(wanted.gpu_model or "")
     made = [_make_pair(pair, wanted, settings) for pair in wanted.pairs]
     return LaunchSpec(
         launch_id=new_launch_id(),
@@ -48,7 +50,7 @@ def make_spec(wanted: WantedLaunch, settings: Settings) -> LaunchSpec:
             dict.fromkeys(
                 note
                 for pair, notes in made
-                for note in (*over_subscribed(pair, wanted.units_total), *notes)
+                for note in (*over_subscribed(pair, wanted.units_total, vendor), *notes)
             )
         ),
     )

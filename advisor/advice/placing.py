@@ -10,7 +10,7 @@ from advisor.advice.answer import of_check
 from advisor.advice.gpu_warnings import gpu_warnings
 from advisor.advice.idle_power import with_idle_power
 from advisor.advice.known_profiles import Found, checked_on, find_profiles
-from advisor.core.gpu import PERCENTAGE, Share
+from advisor.core.units import split_environments, vendor_of
 from advisor.decide.constraints import Limits, floor, with_card_memory
 from advisor.decide.memory import check_jobs_fit, memory_unknown
 from advisor.place.first_come import first_come
@@ -58,13 +58,15 @@ class Planned:
     """The answer.
 
     Attributes:
+        units_total: SMs or CUs of a GPU; None: no profile has them.
         others: What simpler ways give, by what they do.
         bundled: Names of the jobs whose profile came with advisor.
-        warnings: What may be less certain than it looks, which counts of SMs are not used and why.
+        warnings: What may be less certain than it looks, which counts are not used and why.
     """
 
     wanted: Wanted
     gpu_model: str
+    units_total: int | None
     problem: Problem
     plan: Plan
     others: dict[str, Schedule]
@@ -140,6 +142,7 @@ def plan_by(
     return Planned(
         wanted=wanted,
         gpu_model=found.profiles[0].gpu_model,
+        units_total=next((p.units_total for p in found.profiles if p.units_total), None),
         problem=problem,
         plan=solve(problem, time_limit_s=wanted.time_limit_s),
         others=_others(problem),
@@ -194,11 +197,16 @@ def _others(problem: Problem) -> dict[str, Schedule]:
     return {name: found for name, found in others.items() if found}
 
 
-def environments(group: Group) -> list[dict[str, str]]:
-    """Variables that limit each job under MPS; none without limits."""
+def environments(planned: Planned, group: Group) -> list[dict[str, str]]:
+    """Variables that limit each job of a group; none without limits.
+
+    Raises:
+        InputError: an AMD GPU of which no profile has the number of CUs.
+    """
     if group.split is None:
         return [{} for _ in group.jobs]
-    return [{PERCENTAGE: str(Share(share))} for share in group.split]
+    vendor = vendor_of(planned.gpu_model)
+    return list(split_environments(*group.split, planned.units_total, vendor))
 
 
 def way(group: Group) -> str:
@@ -216,7 +224,7 @@ def to_json(planned: Planned) -> dict[str, Any]:
         "jobs": len(problem.queue),
         "idle_power_w": problem.idle_power_w,
         **_totals(found.schedule),
-        "groups": [_group(group, count) for group, count in planned.groups.items()],
+        "groups": [_group(planned, group, count) for group, count in planned.groups.items()],
         "schedule": schedule_rows(found.slots),
         "others": [
             {"way": name, **_totals(other), **_less(found.schedule, other)}
@@ -271,14 +279,14 @@ def _less(this: Schedule, other: Schedule) -> dict[str, float]:
     }
 
 
-def _group(group: Group, count: int) -> dict[str, Any]:
+def _group(planned: Planned, group: Group, count: int) -> dict[str, Any]:
     return {
         "count": count,
         "jobs": [job.name for job in group.jobs],
         "work_s": [job.work_s for job in group.jobs],
         "split": way(group),
         "shares_percent": list(group.split) if group.split else None,
-        "environments": environments(group),
+        "environments": environments(planned, group),
         "speeds": list(group.speeds),
         "times_s": list(group.times_s),
         "power_w": group.power_w,

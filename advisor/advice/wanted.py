@@ -29,7 +29,7 @@ class WantedLaunch:
         pairs: Run one after the other.
         gpu: Index or UUID of the GPU.
         gpu_model: Of that GPU, where it is known; None: the one that the profiles have in common.
-        units_total: SMs of that GPU, where they are known.
+        units_total: SMs or CUs of that GPU, where they are known.
         objective: Of recommended splits, as are all limits.
         min_speed: Minimum relative speed by name of job; counts in the pairs that have that job.
         max_p99_ms: Longest p99 latency by name of job; `default_max_p99_ms` of every other job

@@ -61,9 +61,12 @@ class Share:
 
     Attributes:
         percent: Percentage as handed to the driver, above 0 and at most 100.
+        upper: Counted from the last CU down, as the second job of a pair has it, so that two masks
+            do not overlap; MPS chooses the SMs itself.
     """
 
     percent: float
+    upper: bool = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.percent) and 0 < self.percent <= 100):

@@ -7,7 +7,6 @@ where mirror images are the same, the smaller share comes first.
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from advisor.core.gpu import SM_FLOOR, SM_QUANTUM, percent_for_units
 from advisor.core.interval import Interval
 from advisor.core.objectives import (
     DEFAULT_OBJECTIVE,
@@ -16,6 +15,7 @@ from advisor.core.objectives import (
     SplitResult,
     find_objective,
 )
+from advisor.core.units import UNIT_NAMES, unit_splits, vendor_of
 from advisor.decide.choice import choose
 from advisor.decide.constraints import check_limits, misses, with_card_memory
 from advisor.decide.memory import check_jobs_fit
@@ -77,7 +77,7 @@ def recommend(
 
     Raises:
         InputError: profiles of two GPU models, a limit for a job that is not there, a card too
-            small for one job alone, an unknown objective, or steps of two SMs on a GPU whose SMs
+            small for one job alone, an unknown objective, or steps of units on a GPU whose units
             are not known.
         NoSplitError: nothing keeps every limit, not even one after the other; or a job that cannot
             wait takes less energy on a GPU of its own.
@@ -126,12 +126,12 @@ def recommend(
 def candidate_splits(
     a: Profile, b: Profile, checked: CheckedCounts | None = None, *, fine: bool = False
 ) -> tuple[Split, ...]:
-    """The nine splits, or all in steps of two SMs, as far as the profiles reach.
+    """The nine splits, or all in steps of the GPU's quantum, as far as the profiles reach.
 
     In the place of a split with an unsafe count stands the nearest safe one.
 
     Raises:
-        InputError: steps of SMs on a GPU whose number of SMs is not known.
+        InputError: steps of units on a GPU whose number of units is not known.
     """
     splits = safe_pair_splits(a, b, _wanted_splits(a, b, fine=fine), checked)
     reached = (s for s in splits if s and s[0] >= a.shares[0] and s[1] >= b.shares[0])
@@ -151,7 +151,7 @@ def _candidates(splits: Iterable[Split]) -> list[Choice]:
 
 
 def _shares(rules: Mapping[str, Choice | None]) -> set[Split]:
-    """The splits that rules choose; with steps of two SMs they may be no candidates."""
+    """The splits that rules choose; with steps of units they may be no candidates."""
     return {choice[1] for choice in rules.values() if choice and choice[0] == "split"}
 
 
@@ -187,18 +187,14 @@ def _key(p: Prediction) -> Choice:
 
 
 def _unit_splits(a: Profile, b: Profile) -> tuple[Split, ...]:
-    total = a.units_total or b.units_total
+    total, vendor = a.units_total or b.units_total, vendor_of(a.gpu_model)
     if total is None:
         raise InputError(
-            f"the number of SMs of {a.gpu_model} is not known",
+            f"the number of {UNIT_NAMES[vendor]} of {a.gpu_model} is not known",
             why="no point of the profiles has units_total",
             fix="leave out the fine splits",
         )
-    together = total - total % SM_QUANTUM
-    return tuple(
-        (float(percent_for_units(units, total)), float(percent_for_units(together - units, total)))
-        for units in range(SM_FLOOR, together - SM_FLOOR + 1, SM_QUANTUM)
-    )
+    return unit_splits(total, vendor)
 
 
 def _check(a: Profile, b: Profile, request: Request) -> None:

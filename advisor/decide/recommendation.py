@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from advisor.core.finish import Work
-from advisor.core.gpu import PERCENTAGE, Share
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective
+from advisor.core.units import split_environments, vendor_of
 from advisor.decide.choice import evenness
 from advisor.decide.constraints import Limits, Miss
 from advisor.errors import InputError
@@ -25,7 +25,7 @@ class Request(Limits):
 
     Attributes:
         objective: Name of what is maximised.
-        fine: Every split of the GPU in steps of two SMs; else the nine splits.
+        fine: Every split of the GPU in steps of its quantum, such as two SMs; else the nine splits.
         tie: Relative distance to the best within which the more even split is taken.
         work: What is to be done until both have ended; None: both run on and on.
     """
@@ -64,15 +64,6 @@ class Option:
         p = self.prediction
         return f"{p.share_a_percent:g}/{p.share_b_percent:g}" if p.way == "split" else p.way
 
-    @property
-    def environments(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Variables that limit the first and the second job under MPS; none without limits."""
-        p = self.prediction
-        if p.way != "split":
-            return {}, {}
-        shares = Share(p.share_a_percent), Share(p.share_b_percent)
-        return {PERCENTAGE: str(shares[0])}, {PERCENTAGE: str(shares[1])}
-
     def gain_over(self, other: "Option") -> float:
         """Relative difference of the worth; 0.1 is a tenth more than the other's."""
         least = other.worth.value
@@ -108,6 +99,18 @@ class Recommendation:
     def profiles(self) -> tuple[Profile, Profile]:
         """Of both jobs."""
         return self.a, self.b
+
+    def environments(self, option: Option) -> tuple[dict[str, str], dict[str, str]]:
+        """Variables that limit the first and the second job; none without limits.
+
+        Raises:
+            InputError: an AMD GPU of which no profile has the number of CUs.
+        """
+        p, model = option.prediction, self.a.gpu_model
+        if p.way != "split":
+            return {}, {}
+        total = self.a.units_total or self.b.units_total
+        return split_environments(p.share_a_percent, p.share_b_percent, total, vendor_of(model))
 
 
 def is_mirrored(a: Profile, b: Profile) -> bool:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import WHOLE
 from advisor.core.records import SoloPoint
+from advisor.core.units import vendor_of
 from advisor.errors import InputError
 from advisor.predict.serving import Serving, serving_of
 from advisor.predict.smoothing import non_decreasing_rates
@@ -119,6 +120,7 @@ class Profile:
             host=host,
             right=self.right_units,
             wrong=self.wrong_units,
+            vendor=vendor_of(self.gpu_model),
         )
 
 

@@ -5,11 +5,12 @@ not at others. `advisor check` finds them out; what a job says of its own result
 """
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from advisor.core.gpu import SM_FLOOR, SM_QUANTUM
+from advisor.core.gpu import Vendor
+from advisor.core.units import grantable
 
 Counts: TypeAlias = tuple[int, int]
 """Units of the first and of the second job."""
@@ -36,7 +37,9 @@ class Safety:
     """What is known of the counts at which one job may run; by default nothing.
 
     Attributes:
-        units_total: SMs of the GPU; None where they are not known, and nothing is avoided then.
+        units_total: SMs or CUs of the GPU; None where they are not known, and nothing is avoided
+            then.
+        vendor: Of the GPU: it says which counts can be granted.
         host: What the check of this host found; None: there was none.
         right: Counts at which the job's own results were right; they go before the check.
         wrong: Counts at which its own results were wrong; they go before both.
@@ -46,6 +49,7 @@ class Safety:
     host: CheckedCounts | None = None
     right: frozenset[int] = field(default=frozenset())
     wrong: frozenset[int] = field(default=frozenset())
+    vendor: Vendor = "nvidia"
 
     @functools.cached_property
     def unsafe(self) -> frozenset[int]:
@@ -57,9 +61,9 @@ class Safety:
 
     @functools.cached_property
     def allowed(self) -> tuple[int, ...]:
-        """All counts that MPS grants and that are not unsafe, ascending."""
-        unsafe = self.unsafe
-        return tuple(units for units in grantable(self.units_total or 0) if units not in unsafe)
+        """All counts that can be granted and that are not unsafe, ascending."""
+        counts = grantable(self.units_total, self.vendor) if self.units_total else ()
+        return tuple(units for units in counts if units not in self.unsafe)
 
     def is_unchecked(self, units: int) -> bool:
         """Whether nobody has looked at results at this count; it is allowed all the same."""
@@ -75,11 +79,6 @@ class Safety:
         below = [count for count in self.allowed if count <= units]
         above = [count for count in self.allowed if count > units]
         return (*below[-1:], *above[:1])
-
-
-def grantable(units_total: int) -> Iterable[int]:
-    """Counts that MPS grants on a GPU of so many SMs, ascending."""
-    return sorted({*range(SM_FLOOR, units_total + 1, SM_QUANTUM), units_total} - {0})
 
 
 def safe_split(

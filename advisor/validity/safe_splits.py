@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from advisor.core.gpu import SM_QUANTUM, percent_for_units, units_for_percent
+from advisor.core.units import UNIT_NAMES, quantum, share_for_units, units_for_share
 from advisor.core.wording import in_ranges, listed
 from advisor.errors import UnsafeCountError
 from advisor.validity.safe_counts import Safety, safe_split
@@ -49,10 +49,13 @@ def safe_solo_shares(wanted: Sequence[float], safety: Safety) -> tuple[float, ..
     total = safety.units_total
     if total is None or not safety.unsafe:
         return tuple(wanted)
-    kept = {units_for_percent(share, total): share for share in wanted}
+    kept = {units_for_share(share, total, safety.vendor): share for share in wanted}
     counts = {safety.nearest(units) for units in kept} | (kept.keys() & {total})
     known = sorted(units for units in counts if units is not None)
-    return tuple(kept.get(units, float(percent_for_units(units, total))) for units in known)
+    return tuple(
+        kept[units] if units in kept else share_for_units(units, total, safety.vendor)
+        for units in known
+    )
 
 
 def unsafe_texts(*asked: tuple[float, Safety]) -> tuple[str, ...]:
@@ -61,9 +64,9 @@ def unsafe_texts(*asked: tuple[float, Safety]) -> tuple[str, ...]:
     for share, safety in asked:
         if units := _unsafe_units(share, safety):
             shares.setdefault(_cause(units, safety), {})[share] = units
-    total = next((safety.units_total for _, safety in asked if safety.units_total), None)
+    of_gpu = next((_of_gpu(safety) for _, safety in asked if safety.units_total), "")
     return tuple(
-        f"{listed(f'{share:g} % is {units}' for share, units in unsafe.items())} of {total} SMs, "
+        f"{listed(f'{share:g} % is {units}' for share, units in unsafe.items())} {of_gpu}, "
         f"at which {cause}"
         for cause, unsafe in shares.items()
     )
@@ -79,11 +82,11 @@ def check_shares(shares: Shares, a: Safety, b: Safety, *, mirrored: bool = False
     if not (found := unsafe_texts(*asked)):
         return
     (near,) = safe_shares([shares], a, b, mirrored=mirrored)
-    total = a.units_total or b.units_total or 0
+    split = _split_text(near, a if a.units_total else b) if near else ""
     raise UnsafeCountError(
         "; ".join(found),
         why=_wrong_text(*asked),
-        fix=f"take {_split_text(near, total)}, the nearest safe split, {ANYWAY}" if near else "",
+        fix=f"take {split}, the nearest safe split, {ANYWAY}" if split else "",
     )
 
 
@@ -96,10 +99,11 @@ def check_share(share_percent: float, safety: Safety) -> None:
     if not (found := unsafe_texts((share_percent, safety))):
         return
     near = listed(safety.around(_unsafe_units(share_percent, safety)))
+    counts = f"{near} {UNIT_NAMES[safety.vendor]}"
     raise UnsafeCountError(
         "; ".join(found),
         why=_wrong_text((share_percent, safety)),
-        fix=f"the nearest safe counts are {near} SMs (--units), {ANYWAY}" if near else "",
+        fix=f"the nearest safe counts are {counts} (--units), {ANYWAY}" if near else "",
     )
 
 
@@ -107,11 +111,13 @@ def avoided_texts(
     wanted: Iterable[Shares], jobs: tuple[str, str], a: Safety, b: Safety
 ) -> Iterator[str]:
     """Which counts of the wanted splits are not used, and why."""
-    total = a.units_total or b.units_total
-    if total is None:
+    known = a if a.units_total else b
+    if known.units_total is None:
         return
+    total, vendor = known.units_total, known.vendor
+    of_gpu, step = _of_gpu(known), quantum(total, vendor)
     sides = zip(*wanted, strict=True)
-    units = [sorted({units_for_percent(p, total) for p in side}) for side in sides]
+    units = [sorted({units_for_share(p, total, vendor) for p in side}) for side in sides]
     own: dict[str, list[int]] = {}
     by_host: set[int] = set()
     for job, counts, safety in zip(jobs, units, (a, b), strict=True):
@@ -119,11 +125,10 @@ def avoided_texts(
         own[job] = [count for count in unsafe if count in safety.wrong]
         by_host |= set(unsafe) - safety.wrong
     if by_host:
-        counts = in_ranges(sorted(by_host), SM_QUANTUM)
-        yield f"not used: {counts} of {total} SMs, at which {LIBRARIES}"
+        yield f"not used: {in_ranges(sorted(by_host), step)} {of_gpu}, at which {LIBRARIES}"
     for job, counts in own.items():
         if counts:
-            what = f"not used for {job}: {in_ranges(counts, SM_QUANTUM)} of {total} SMs"
+            what = f"not used for {job}: {in_ranges(counts, step)} {of_gpu}"
             yield f"{what}, at which its own results were wrong"
 
 
@@ -132,8 +137,10 @@ def unchecked_texts(shares: Shares, jobs: tuple[str, str], a: Safety, b: Safety)
     for job, share, safety in zip(jobs, shares, (a, b), strict=True):
         if safety.host is None or safety.units_total is None:
             continue
-        if safety.is_unchecked(units := units_for_percent(share, safety.units_total)):
-            yield f"at {units} SMs, which {job} gets, no result was checked: advisor check"
+        units = units_for_share(share, safety.units_total, safety.vendor)
+        if safety.is_unchecked(units):
+            at = f"at {units} {UNIT_NAMES[safety.vendor]}"
+            yield f"{at}, which {job} gets, no result was checked: advisor check"
 
 
 def moved_text(wanted: Sequence[float], safety: Safety) -> str:
@@ -142,25 +149,27 @@ def moved_text(wanted: Sequence[float], safety: Safety) -> str:
     used = safe_solo_shares(wanted, safety)
     if total is None or not (moved := [share for share in wanted if share not in used]):
         return ""
-    counts = [units_for_percent(share, total) for share in moved]
+    counts = [units_for_share(share, total, safety.vendor) for share in moved]
     causes = " or ".join(dict.fromkeys(_cause(units, safety) for units in counts))
-    instead = listed(units_for_percent(share, total) for share in used if share not in wanted)
+    new = (share for share in used if share not in wanted)
+    instead = listed(units_for_share(share, total, safety.vendor) for share in new)
     verb = "is" if len(moved) == 1 else "are"
     return (
-        f"{listed(f'{share:g}' for share in moved)} % {verb} {listed(counts)} of {total} SMs, "
-        f"at which {causes}; measured at {instead} SMs instead"
+        f"{listed(f'{share:g}' for share in moved)} % {verb} {listed(counts)} {_of_gpu(safety)}, "
+        f"at which {causes}; measured at {instead} {UNIT_NAMES[safety.vendor]} instead"
     )
 
 
 def _safe_shares(
     wanted: Shares, total: int, a: Safety, b: Safety, *, mirrored: bool
 ) -> Shares | None:
-    units = units_for_percent(wanted[0], total), units_for_percent(wanted[1], total)
+    vendor = (a if a.units_total else b).vendor
+    units = units_for_share(wanted[0], total, vendor), units_for_share(wanted[1], total, vendor)
     found = safe_split(units, total, a, b, mirrored=mirrored)
     if found is None:
         return None
     shares = (
-        share if count == asked else float(percent_for_units(count, total))
+        share if count == asked else share_for_units(count, total, vendor)
         for share, count, asked in zip(wanted, found, units, strict=True)
     )
     return next(shares), next(shares)
@@ -174,7 +183,7 @@ def _unsafe_units(share_percent: float, safety: Safety) -> int:
     """The count of a share, if it is unsafe; else 0."""
     if safety.units_total is None:
         return 0
-    units = units_for_percent(share_percent, safety.units_total)
+    units = units_for_share(share_percent, safety.units_total, safety.vendor)
     return units if units in safety.unsafe else 0
 
 
@@ -188,6 +197,11 @@ def _wrong_text(*asked: tuple[float, Safety]) -> str:
     return f"wrong were {listed([*list(names)[:_NAMED], *more])}" if names else ""
 
 
-def _split_text(shares: Shares, total: int) -> str:
-    counts = "+".join(str(units_for_percent(share, total)) for share in shares)
-    return f"{shares[0]:g}/{shares[1]:g} ({counts} SMs)"
+def _split_text(shares: Shares, known: Safety) -> str:
+    total, vendor = known.units_total or 0, known.vendor
+    counts = "+".join(str(units_for_share(share, total, vendor)) for share in shares)
+    return f"{shares[0]:g}/{shares[1]:g} ({counts} {UNIT_NAMES[vendor]})"
+
+
+def _of_gpu(safety: Safety) -> str:
+    return f"of {safety.units_total} {UNIT_NAMES[safety.vendor]}"

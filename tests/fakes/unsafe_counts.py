@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from advisor.core.units import grantable
 from advisor.validity.checks import CountCheck, keep_check
-from advisor.validity.safe_counts import CheckedCounts, grantable
+from advisor.validity.safe_counts import CheckedCounts
 
 SAFE_132 = frozenset(
     {8, 10, 12, 14, 16, 22, 30, 32, 34, 62, 64, 66, 70, 118, 120, 122, 124, 126, 128, 130, 132}

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from sleeper import sleeper
 
+from advisor.core.cu_mask import cus_for_percent
 from advisor.core.gpu import Gpu, Share
 from advisor.errors import LimitNotProvenError, PartitionError
 from advisor.runtime.backends.backend import Granted
-from advisor.runtime.backends.cu_mask import cus_for_percent
 from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
 from advisor.settings import read_settings
 from advisor_profiling.testbed.live import with_units

@@ -8,13 +8,17 @@ from rich.text import Text
 from advisor.advice.placing import Planned, environments, way
 from advisor.cli.shared.console import plain_console
 from advisor.core.durations import duration_text
-from advisor.core.gpu import PERCENTAGE
+from advisor.core.gpu import Vendor
+from advisor.core.units import vendor_of
 from advisor.core.wording import count_of
 from advisor.decide.reasons import percent
 from advisor.place.problem import Group
 from advisor.place.schedule import Schedule, Slot
 
 _WIDTH = 110
+
+_LIMITS: dict[Vendor, str] = {"nvidia": "MPS percentages", "amd": "HSA_CU_MASK"}
+"""What the first variable of a job's limit says."""
 
 _GPUS = 12
 """GPUs whose jobs are listed; there can be thousands, and --json has all."""
@@ -61,15 +65,16 @@ def _first_lines(planned: Planned) -> Iterator[str]:
 
 
 def _groups(planned: Planned) -> Table:
-    table = _table(("times", 1), ("jobs", 0), ("split", 1), ("MPS percentages", 1), ("speeds", 1))
+    limits = _LIMITS[vendor_of(planned.gpu_model)]
+    table = _table(("times", 1), ("jobs", 0), ("split", 1), (limits, 1), ("speeds", 1))
     for name in ("time", "W", "energy saved", "time saved"):
         table.add_column(name, justify="right")
     for group, count in planned.groups.items():
-        table.add_row(*map(Text, (str(count), *_cells(group))))
+        table.add_row(*map(Text, (str(count), *_cells(planned, group))))
     return table
 
 
-def _cells(group: Group) -> tuple[str, ...]:
+def _cells(planned: Planned, group: Group) -> tuple[str, ...]:
     names = " + ".join(job.name for job in group.jobs)
     time, power = duration_text(group.time_s), f"{group.power_w:.0f}"
     if group.split is None:
@@ -77,7 +82,7 @@ def _cells(group: Group) -> tuple[str, ...]:
     return (
         names,
         way(group),
-        " and ".join(environment[PERCENTAGE] for environment in environments(group)),
+        " and ".join(next(iter(limit.values())) for limit in environments(planned, group)),
         " and ".join(percent(speed) for speed in group.speeds),
         time,
         power,

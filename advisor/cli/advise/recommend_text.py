@@ -11,14 +11,32 @@ from advisor.advice.answer import Answer
 from advisor.cli.advise.recommend_ways import same_work_lines, way_name
 from advisor.cli.shared.chart import show_chart
 from advisor.cli.shared.console import plain_console
-from advisor.core.gpu import units_for_percent
+from advisor.core.gpu import Vendor
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective
+from advisor.core.units import UNIT_NAMES, units_for_share, vendor_of
 from advisor.decide.reasons import percent
 from advisor.decide.recommend import Option, Recommendation
 from advisor.predict.profiles import Profile
 
 _WIDTH = 100
+
+_UNCAPPED: dict[Vendor, str] = {
+    "nvidia": "start both as clients of one MPS daemon, without a percentage",
+    "amd": "start both, without CU masks",
+}
+
+_BY_HAND: dict[Vendor, tuple[str, ...]] = {
+    "nvidia": (
+        "both as clients of one MPS daemon (nvidia-cuda-mps-control -d, same user); without it",
+        "neither limit is in force",
+    ),
+    "amd": (
+        "both with ROCR_VISIBLE_DEVICES set to the one GPU that they share: others that a job sees",
+        "have no mask",
+    ),
+}
+"""What the variables of a split need to be in force."""
 
 
 def show(given: Answer, *, everything: bool) -> None:
@@ -83,8 +101,12 @@ def _headline(r: Recommendation) -> str:
 
 
 def _share(profile: Profile, share: float) -> str:
-    total = profile.units_total
-    units = f" ({units_for_percent(share, total)} of {total} SMs)" if total else ""
+    total, vendor = profile.units_total, vendor_of(profile.gpu_model)
+    units = (
+        f" ({units_for_share(share, total, vendor)} of {total} {UNIT_NAMES[vendor]})"
+        if total
+        else ""
+    )
     return f"{share:g} %{units}"
 
 
@@ -137,14 +159,13 @@ def _to_do(r: Recommendation) -> Iterator[str]:
         yield f"run {r.a.job}, and when it has ended {r.b.job}; each has the whole GPU"
         return
     if r.choice.prediction.way == "uncapped":
-        yield "start both as clients of one MPS daemon, without a percentage"
+        yield _UNCAPPED[vendor_of(r.a.gpu_model)]
         return
     yield f"advisor launch {r.a.job} {r.b.job} --split {r.choice.name}   # or by hand:"
-    for profile, environment in zip(r.profiles, r.choice.environments, strict=True):
+    for profile, environment in zip(r.profiles, r.environments(r.choice), strict=True):
         for name, value in environment.items():
             yield f"export {name}={value:<4} # in the shell that starts {profile.job}"
-    yield "both as clients of one MPS daemon (nvidia-cuda-mps-control -d, same user); without it"
-    yield "neither limit is in force"
+    yield from _BY_HAND[vendor_of(r.a.gpu_model)]
 
 
 def _other_objectives(r: Recommendation) -> Iterator[str]:

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 from advisor.core.durations import duration_text
 from advisor.core.finish import Finish
+from advisor.core.gpu import Vendor
+from advisor.core.units import vendor_of
 from advisor.decide.recommend import Option, Recommendation
 from advisor.decide.same_work import SameWork, same_work
 from advisor.predict.rules import MEANINGS
 
-_RULES = {"exclusive": "", "uncapped": "MPS without a percentage"}
-"""Where the name of the way says it all."""
+_UNCAPPED: dict[Vendor, str] = {"nvidia": "MPS without a percentage", "amd": "without CU masks"}
 
 
 def same_work_lines(r: Recommendation) -> Iterator[str]:
@@ -26,12 +27,14 @@ def _rows(r: Recommendation, found: SameWork) -> Iterator[tuple[str, Finish | No
     if found.restarted:
         yield "  restarted", found.restarted, "the one left over goes on without a limit"
     said = {r.choice.name}
+    # "one after the other" is said by its name alone.
+    rules = {**MEANINGS, "exclusive": "", "uncapped": _UNCAPPED[vendor_of(r.a.gpu_model)]}
     for name, finish in found.rules.items():
         option = r.rules[name]
         if option and option.name not in said:
             said.add(option.name)
             breaks = "; breaks a limit" if option.misses else ""
-            yield way_name(option), finish, f"{_RULES.get(name, MEANINGS[name])}{breaks}"
+            yield way_name(option), finish, f"{rules[name]}{breaks}"
 
 
 def way_name(option: Option) -> str:

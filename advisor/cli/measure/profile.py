@@ -19,13 +19,13 @@ from advisor.cli.measure.benches import (
 from advisor.cli.shared.chart import show_chart
 from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AllowUnsafe
-from advisor.core.gpu import Gpu, Share, percent_for_units
+from advisor.core.gpu import Gpu, Share, Vendor
 from advisor.core.job import Job, ProgressKind
 from advisor.core.records import SoloPoint
+from advisor.core.units import share_for_units
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job, inline_job
 from advisor.formats.rows import to_row
-from advisor.runtime.backends.cu_mask_backend import percent_for_cus
 from advisor.runtime.jobs.launcher import check_program
 from advisor.settings import Settings, read_settings
 from advisor.validity.degenerate import with_solo_flags
@@ -67,8 +67,9 @@ class Wanted:
                 raise InputError("without a limit 100 % is the only share", fix="use --mode mps")
             return (Share(100.0),)
         if self.units:
-            to_percent = percent_for_cus if mode == "cu_mask" else percent_for_units
-            return tuple(Share(to_percent(n, gpu.units_total or 0)) for n in self.units)
+            vendor: Vendor = "amd" if mode == "cu_mask" else "nvidia"
+            total = gpu.units_total or 0
+            return tuple(Share(share_for_units(n, total, vendor)) for n in self.units)
         return tuple(map(Share, self.shares))
 
 

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from advisor.core.gpu import MEMORY_PART, PERCENTAGE, Gpu, Share, units_for_percent
+from advisor.core.gpu import MEMORY_PART, Gpu, Share
+from advisor.core.units import share_environment, split_shares, units_for_share
 from advisor.formats.typed_json import to_plain
 from advisor.launch.records.spec import LaunchSpec, Pair
 from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
@@ -28,9 +29,10 @@ def plan_of(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> dict[str, 
 
 
 def units_of(share: Share, gpu: Gpu | None) -> int | None:
-    """SMs that a share will get; None where only the driver knows."""
-    total = gpu.units_total if gpu and gpu.vendor == "nvidia" else None
-    return units_for_percent(share.percent, total) if total else None
+    """SMs or CUs that a share will get; None where only the driver knows."""
+    if gpu is None or gpu.units_total is None:
+        return None
+    return units_for_share(share.percent, gpu.units_total, gpu.vendor)
 
 
 def limit_environment(
@@ -38,7 +40,8 @@ def limit_environment(
 ) -> dict[str, str]:
     """The variables of the limit, as the back-end will set them."""
     if gpu is None:
-        return {PERCENTAGE: str(share)} if pair.way == "split" else {}
+        # Which GPU it will be is not known: as MPS takes it.
+        return share_environment(share, None, "nvidia") if pair.way == "split" else {}
     if pair.way == "time-sliced":
         return UncappedBackend(gpu).environment(share)
     if gpu.vendor == "amd":
@@ -67,7 +70,7 @@ def _pair(pair: Pair, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
 
 
 def _job(pair: Pair, number: int, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
-    job, share = pair.jobs[number], Share(pair.shares_percent[number])
+    job, share = pair.jobs[number], split_shares(*pair.shares_percent)[number]
     return {
         "job": job.name,
         "rate_unit": job.progress.unit,

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from advisor.core.gpu import MEMORY_PART, Gpu, Share
+from advisor.core.gpu import MEMORY_PART, Gpu
+from advisor.core.units import split_shares
 from advisor.errors import AdvisorError, InputError, NoSplitError, SurvivorsError
 from advisor.launch.records.spec import Pair
 from advisor.runtime.backends.backend import Backend
@@ -50,11 +51,12 @@ def prove_pair(
     """
     backend.cap(pair.cap_percent)
     proven: list[Proven] = []
-    for job, share, folder in zip(pair.jobs, pair.shares_percent, folders, strict=True):
+    shares = split_shares(*pair.shares_percent)
+    for job, share, folder in zip(pair.jobs, shares, folders, strict=True):
         if missing := _missing_workdir(job.workdir):
             raise InputError(f"{job.name} cannot run in {missing}: there is no such folder")
         folder.mkdir(mode=0o700)
-        proven.append(prove(job, Share(share), backend, base, folder))
+        proven.append(prove(job, share, backend, base, folder))
     return proven[0], proven[1]
 
 

@@ -3,33 +3,18 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from advisor.core.cu_mask import refuse_if_skipped
 from advisor.core.gpu import Gpu, Share
-from advisor.errors import InputError, LimitNotProvenError, PartitionError
+from advisor.core.units import share_environment, units_for_share
+from advisor.errors import LimitNotProvenError, PartitionError
 from advisor.runtime.backends.backend import Granted, check_environments
-from advisor.runtime.backends.cu_mask import check_cus, cus_for_percent, mask_env, refuse_if_skipped
 from advisor.runtime.backends.limit import look_hip
 from advisor.runtime.host.processes import environment_of
-
-XCDS = {304: 8, 256: 8, 228: 6}
-"""XCDs of a device by its CUs: MI300X, MI350X and MI300A as one device; all others have one."""
-
-
-def percent_for_cus(cus: int, cus_total: int) -> float:
-    """The share for which exactly `cus` of `cus_total` CUs are masked in.
-
-    Raises:
-        InputError: no mask of that many can be made, or shares pass it over.
-    """
-    xcds = XCDS.get(cus_total, 1)
-    percent = 100 * check_cus(cus, cus_total, xcds) / cus_total
-    if (near := cus_for_percent(percent, cus_total, xcds)) != cus:
-        raise InputError(f"{cus} of {cus_total} CUs fill no whole rows", fix=f"ask for {near}")
-    return percent
 
 
 @dataclass(frozen=True, slots=True)
 class CuMaskBackend:
-    """The lowest CUs of one AMD GPU, evenly over its XCDs."""
+    """CUs of one AMD GPU from one end, evenly over its XCDs."""
 
     gpu: Gpu
     mode: str = "cu_mask"
@@ -37,7 +22,9 @@ class CuMaskBackend:
 
     def environment(self, share: Share) -> dict[str, str]:
         """Variables that hold a process to its CUs: both masks, so that one can be read back."""
-        return mask_env(range(self._cus(share)), self.gpu.index)
+        # By itself, so that no GPU that the process sees is left without a mask.
+        visible = {"ROCR_VISIBLE_DEVICES": str(self.gpu.index)}
+        return visible | share_environment(share, self._total, "amd")
 
     def cap(self, percent: int) -> None:
         """Masks are in the job alone."""
@@ -80,9 +67,12 @@ class CuMaskBackend:
         """Nothing was started."""
 
     def _cus(self, share: Share) -> int:
-        total = self.gpu.units_total
-        if total is None:
+        return units_for_share(share.percent, self._total, "amd")
+
+    @property
+    def _total(self) -> int:
+        if self.gpu.units_total is None:
             raise PartitionError(
                 f"the number of CUs of {self.gpu.model} is not known", fix="run `advisor doctor`"
             )
-        return cus_for_percent(share.percent, total, XCDS.get(total, 1))
+        return self.gpu.units_total

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.core.gpu import PERCENTAGE, Gpu, Share
+from advisor.core.gpu import Gpu, Share
+from advisor.core.units import share_environment
 from advisor.errors import LimitNotProvenError, PartitionError
 from advisor.files.safe_files import check_parents, private_folder
 from advisor.runtime.backends.backend import ComputingPids, Granted, Sight, check_environments
@@ -59,7 +60,7 @@ class MpsBackend:
         """Variables that make a process a client under `share`."""
         return {
             PIPE_DIRECTORY: str(self.control.pipe_dir),
-            PERCENTAGE: str(share),
+            **share_environment(share, self.gpu.units_total, "nvidia"),
             # By UUID: the daemon numbers its devices anew, so an index could miss.
             "CUDA_VISIBLE_DEVICES": self.gpu.uuid,
         }

@@ -39,7 +39,9 @@ function lines({ a, b }, option) {
   return [
     ...of(a, option.environment_a),
     ...of(b, option.environment_b),
-    "# both as clients of one MPS daemon",
+    "HSA_CU_MASK" in option.environment_a
+      ? "# both with ROCR_VISIBLE_DEVICES set to the one GPU that they share"
+      : "# both as clients of one MPS daemon",
   ];
 }
 

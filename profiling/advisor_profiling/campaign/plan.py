@@ -173,6 +173,10 @@ class _Past:
         self.kinds = kinds_of(self._solo)
         self._safety = functools.cache(of_job)
 
+    def two_ends(self, split: Split) -> bool:
+        """Whether the two jobs get CU masks, which must not overlap."""
+        return self._gpu.vendor == "amd" and split.mode == "mps"
+
     def safety(self, first: Job, second: Job) -> tuple[Safety, Safety]:
         """What is known of the counts at which two jobs may run."""
         return self._safety(first.name), self._safety(second.name)
@@ -256,7 +260,8 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
                     continue
                 used = splits_to_measure(wished, splits, wished in nominal, both, safety)
                 for split, repeat in itertools.product(used, range(wish.repeats)):
-                    target = pair(first, split.first, second, split.second, repeat)
+                    shares, apart = (split.first, split.second), past.two_ends(split)
+                    target = pair(first, shares[0], second, shares[1], repeat, two_ends=apart)
                     yield _Window(target, split.mode)
 
 

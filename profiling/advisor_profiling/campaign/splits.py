@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from advisor.core.gpu import Gpu, Share, percent_for_units
+from advisor.core.gpu import Gpu, Share
+from advisor.core.units import quantum, share_for_units
 from advisor.errors import InputError
-from advisor.runtime.backends.cu_mask_backend import percent_for_cus
 
 SplitMode = Literal["mps", "uncapped", "time-sliced"]
 
-_STEP = 2
-"""Units between two splits of the fine grid: MPS grants SMs in pairs."""
+_LEAST_REACH = 2
+"""Units that "around-best" must reach: with fewer it would be the best split alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class UnitSplit:
 
 @dataclass(frozen=True, slots=True)
 class AroundBest:
-    """Every second count of units up to `units` away from the best split measured so far."""
+    """Counts in steps of the GPU's quantum, up to `units` away from the best one so far."""
 
     units: int
 
@@ -80,7 +80,9 @@ class AroundBest:
 
     def on(self, gpu: Gpu, best: int) -> tuple[Split, ...]:
         """The splits in percent of `gpu`; at the best one the first job has `best` units."""
-        grid = range(best % _STEP, units_of(gpu), _STEP)
+        total = units_of(gpu)
+        step = quantum(total, gpu.vendor)
+        grid = range(best % step, total, step)
         near = [count for count in grid if abs(count - best) <= self.units]
         return tuple(split_of_units(count, gpu) for count in near if _grantable(count, gpu))
 
@@ -123,7 +125,7 @@ def read_split(text: str, where: str) -> tuple[SplitWish, ...]:
     if found := re.fullmatch(r"(\d{1,6}) ?\+ ?(\d{1,6}) units", text):
         return (UnitSplit(int(found[1]), int(found[2]), where),)
     found = re.fullmatch(r"around-best (\d{1,6})", text)
-    if found and int(found[1]) >= _STEP:
+    if found and int(found[1]) >= _LEAST_REACH:
         return (AroundBest(int(found[1])),)
     near = difflib.get_close_matches(text, [*_WORDS, "around-best 8"], n=1)
     raise InputError(
@@ -149,8 +151,9 @@ def split_of_units(first: int, gpu: Gpu) -> Split:
         InputError: the GPU cannot grant these counts.
     """
     total = units_of(gpu)
-    to_percent = percent_for_cus if gpu.vendor == "amd" else percent_for_units
-    return Split(Share(to_percent(first, total)), Share(to_percent(total - first, total)))
+    counts = first, total - first
+    a, b = (Share(share_for_units(units, total, gpu.vendor)) for units in counts)
+    return Split(a, b)
 
 
 def units_of(gpu: Gpu) -> int:

@@ -10,8 +10,9 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.core.gpu import SM_FLOOR, SM_QUANTUM, Gpu, percent_for_units
+from advisor.core.gpu import Gpu, percent_for_units
 from advisor.core.job import Job
+from advisor.core.units import grantable
 from advisor.errors import JobError
 from advisor.runtime.backends.backend import Backend
 from advisor.validity.checks import CountCheck
@@ -65,7 +66,7 @@ def counts_to_check(asked: Collection[int], gpu: Gpu) -> tuple[int, ...]:
     total = gpu.units_total or 0
     for count in asked:
         percent_for_units(count, total)
-    return tuple(sorted(set(asked))) or tuple(range(SM_FLOOR, total + 1, SM_QUANTUM))
+    return tuple(sorted(set(asked))) or grantable(total)
 
 
 def continues(kept: CountCheck, gpu: Gpu, libraries: Mapping[str, str]) -> bool:

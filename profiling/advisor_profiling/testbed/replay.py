@@ -13,6 +13,7 @@ from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
 from advisor.core.records import REPLAY_SOURCE, Counters, PairPoint, SoloPoint
 from advisor.core.results import NOTHING, Reported
+from advisor.core.units import vendor_of
 from advisor.errors import InputError, JobError
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime.backends.backend import Granted
@@ -208,6 +209,7 @@ class ReplayBench:
         self.gpu = Gpu(
             uuid=first.gpu_uuid,
             model=first.gpu_model,
+            vendor=vendor_of(first.gpu_model),
             units_total=first.units_total,
             power_limit_w=first.power_limit_w,
             driver=first.driver,

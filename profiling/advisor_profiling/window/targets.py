@@ -1,6 +1,6 @@
 """What is to be measured: which jobs run together, each at which share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.core.gpu import Share
 from advisor.core.job import Job
@@ -43,12 +43,31 @@ def solo(job: Job, share: Share, repeat: int = 0) -> Target:
     return Target((Runner(job, share),), repeat)
 
 
-def pair(job_a: Job, share_a: Share, job_b: Job, share_b: Share, repeat: int = 0) -> Target:
-    """Two jobs together; in the order of their names, alike ones in the order of their shares."""
+def pair(
+    job_a: Job,
+    share_a: Share,
+    job_b: Job,
+    share_b: Share,
+    repeat: int = 0,
+    *,
+    two_ends: bool = False,
+) -> Target:
+    """Two jobs together; in the order of their names, alike ones in the order of their shares.
+
+    Args:
+        job_a: One job.
+        share_a: Its share.
+        job_b: The other job.
+        share_b: Its share.
+        repeat: Which window of this pair it is.
+        two_ends: The second one's units are counted from the last down, as CU masks need it.
+    """
     first, second = sorted(
         (Runner(job_a, share_a), Runner(job_b, share_b)),
         key=lambda r: (r.job.name, r.share.percent),
     )
     if first == second:
         second = Runner(second.job, second.share, twin=1)
+    if two_ends:
+        second = replace(second, share=replace(second.share, upper=True))
     return Target((first, second), repeat)

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import SHARES, Physics, Scripted, profile
 
-from advisor.core.gpu import MEMORY_PART, PERCENTAGE, SM_FLOOR, units_for_percent
+from advisor.core.gpu import MEMORY_PART, PERCENTAGE, SM_FLOOR, Gpu, Share, units_for_percent
 from advisor.core.interval import Interval
 from advisor.core.objectives import OBJECTIVES
 from advisor.decide.choice import LEADS
@@ -20,7 +21,8 @@ from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import NINE, UNCAPPED, Prediction, Split
 from advisor.predict.profiles import Profile
 from advisor.predict.serving import Serving
-from advisor.runtime.backends import mps
+from advisor.runtime.backends.mps import MpsBackend
+from advisor.runtime.backends.mps_control import Control
 
 A, B = profile("fft"), profile("gemm")
 
@@ -102,7 +104,7 @@ def test_swapping_the_jobs_swaps_the_answer(a: Profile, b: Profile, request: Req
         assert (option and option.prediction) == (other and swapped(other.prediction))
 
     both(there.choice, back.choice)
-    assert there.choice.environments == back.choice.environments[::-1]
+    assert there.environments(there.choice) == back.environments(back.choice)[::-1]
     for name, option in there.rules.items():
         both(option, back.rules[name])
     for name, option in there.picks.items():
@@ -227,7 +229,7 @@ def test_uncapped_is_chosen_where_it_is_worth_enough_more() -> None:
     table = {UNCAPPED: (0.6, 0.6, 400.0), (20.0, 80.0): (0.3, 0.8, 400.0)}
     answer = recommend(A, B, Scripted(table), FREE)
     assert answer.choice.name == "uncapped"
-    assert answer.choice.environments == ({}, {})
+    assert answer.environments(answer.choice) == ({}, {})
     assert "a split does not pay: at best, with 20/80, it is worth 8.3 % less" in said(answer)
     assert "without limits either job can take what the other needs" in said(answer)
 
@@ -432,8 +434,11 @@ def test_requests_that_do_not_fit_the_jobs() -> None:
 def test_limits_are_set_as_the_back_end_sets_them() -> None:
     """What is printed to copy is what `advisor` itself gives to a job."""
     answer = recommend(A, B, Scripted(_PAYS), FREE)
-    assert answer.choice.environments == ({PERCENTAGE: "30"}, {PERCENTAGE: "70"})
-    assert mps.PERCENTAGE == PERCENTAGE
+    assert answer.environments(answer.choice) == ({PERCENTAGE: "30"}, {PERCENTAGE: "70"})
+    gpu = Gpu(uuid="GPU-1", model=A.gpu_model, units_total=132)
+    backend = MpsBackend(gpu, Control(Path("/nonexistent"), {}), owned=False)
+    for share, printed in zip((30, 70), answer.environments(answer.choice), strict=True):
+        assert printed.items() <= backend.environment(Share(share)).items()
 
 
 def test_starved_job_is_warned_of_below_three_tenths() -> None:

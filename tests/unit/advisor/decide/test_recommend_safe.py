@@ -8,6 +8,7 @@ from made_up_profiles import Physics, profile
 from unsafe_counts import UNSAFE_132, checked_132, checked_with
 
 from advisor.core.gpu import units_for_percent
+from advisor.core.units import grantable
 from advisor.decide.constraints import Limits
 from advisor.decide.recommend import Option, Recommendation, Request, candidate_splits, recommend
 from advisor.place.first_come import first_come
@@ -15,7 +16,7 @@ from advisor.place.options import predict_options
 from advisor.place.problem import JobType, QueuedJob, make_problem
 from advisor.place.solver import place
 from advisor.predict.profiles import Profile
-from advisor.validity.safe_counts import CheckedCounts, grantable
+from advisor.validity.safe_counts import CheckedCounts
 
 A, B = profile("fft"), profile("gemm")
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from unsafe_counts import SAFE_132, UNSAFE_132, checked_132, checked_with
 
 from advisor.core.gpu import percent_for_units, units_for_percent
-from advisor.validity.safe_counts import Safety, grantable, safe_split
+from advisor.core.units import grantable
+from advisor.validity.safe_counts import Safety, safe_split
 
 NINE = [(float(share), 100.0 - share) for share in range(10, 100, 10)]
 

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from unsafe_counts import UNSAFE_132, checked_132, checked_with
 
 from advisor.core.gpu import units_for_percent
+from advisor.core.units import grantable
 from advisor.errors import UnsafeCountError
-from advisor.validity.safe_counts import Safety, grantable
+from advisor.validity.safe_counts import Safety
 from advisor.validity.safe_splits import (
     avoided_texts,
     check_share,

@@ -9,6 +9,7 @@ from unsafe_counts import UNSAFE_132, checked_132
 from advisor.core.gpu import Gpu, Share, units_for_percent
 from advisor.core.job import Job
 from advisor.errors import UnsafeCountError
+from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
 from advisor_profiling.campaign import safe_plan
 from advisor_profiling.campaign.plan import Plan, Wish, Work, expand
 from advisor_profiling.campaign.safe_plan import Counts, check_asked_shares
@@ -32,6 +33,11 @@ def work(*splits: Any, counts: Counts = KNOWN, gpu: Gpu = H200, earlier: Any = (
     solo = [solo_point(name) for name in JOBS]
     plan = Plan("run", (Wish(splits=splits, pairs=PAIR),))
     return expand(plan, gpu, JOBS, earlier, solo, counts)
+
+
+def percents(found: Work) -> list[tuple[float, ...]]:
+    """Shares of each window under limits."""
+    return [tuple(runner.share.percent for runner in target.runners) for target in found.mps]
 
 
 def units(found: Work) -> list[tuple[int, ...]]:
@@ -92,4 +98,16 @@ def test_without_a_check_and_on_amd_nothing_is_moved() -> None:
     plain = work(*NINE, HAND, counts=Counts())
     assert plain.mps == work(*NINE, HAND, counts=Counts(allow_unsafe=True)).mps
     assert len(plain.mps) == 9
-    assert work(*NINE, counts=KNOWN, gpu=MI300X).mps == plain.mps
+    assert percents(work(*NINE, counts=KNOWN, gpu=MI300X)) == percents(plain)
+
+
+def test_on_amd_the_masks_of_a_window_do_not_overlap() -> None:
+    """Not at 50/50 either, nor where two alike run beside each other."""
+    for name in ("triad", "bert"):
+        plan = Plan("run", (Wish(splits=NINE, pairs=(("bert", name),)),))
+        for target in expand(plan, MI300X, JOBS, [], [solo_point(n) for n in JOBS], KNOWN).mps:
+            a, b = (CuMaskBackend(MI300X).environment(r.share) for r in target.runners)
+            masks = [int(found["ROC_GLOBAL_CU_MASK"], 16) for found in (a, b)]
+            assert masks[0] & masks[1] == 0
+            assert masks[0] | masks[1] == (1 << 304) - 1
+            assert target.runners[0] != target.runners[1]

@@ -28,7 +28,15 @@ from advisor.errors import InputError, LimitNotProvenError
 SHADER_ENGINES_PER_XCD = 4
 """As ROCr shows an MI300 XCD; a multiple of 4 per XCD loads its engines alike."""
 
+XCDS = {304: 8, 256: 8, 228: 6}
+"""XCDs of a device by its CUs: MI300X, MI350X and MI300A as one device; all others have one."""
+
 CuIds = tuple[int, ...]
+
+
+def xcds_of(cus_total: int) -> int:
+    """XCDs of a device with so many CUs."""
+    return XCDS.get(cus_total, 1)
 
 
 def cus_for_percent(percent: float, cus_total: int, xcds: int) -> int:
@@ -50,10 +58,23 @@ def cus_for_percent(percent: float, cus_total: int, xcds: int) -> int:
     exact = percent * cus_total / 100
     row = xcds * SHADER_ENGINES_PER_XCD
     whole_rows = _nearest(exact, row)
-    # 1e-6 keeps a count that came from a rounded percentage from slipping into the next row.
-    if xcds > 1 and whole_rows and abs(whole_rows - exact) < xcds - 1e-6:
+    # A count that came from a percentage of three decimals does not slip into the next row.
+    if xcds > 1 and whole_rows and abs(whole_rows - exact) < xcds - 0.01:
         return whole_rows
     return max(xcds, _nearest(exact, xcds))
+
+
+def percent_for_cus(cus: int, cus_total: int) -> float:
+    """The share for which exactly `cus` of `cus_total` CUs are masked in.
+
+    Raises:
+        InputError: no mask of that many can be made, or shares pass it over.
+    """
+    xcds = xcds_of(cus_total)
+    percent = 100 * check_cus(cus, cus_total, xcds) / cus_total
+    if (near := cus_for_percent(percent, cus_total, xcds)) != cus:
+        raise InputError(f"{cus} of {cus_total} CUs fill no whole rows", fix=f"ask for {near}")
+    return percent
 
 
 def check_cus(cus: int, cus_total: int, xcds: int) -> int:
@@ -84,26 +105,19 @@ def split_masks(first_cus: int, cus_total: int, xcds: int) -> tuple[CuIds, CuIds
     return tuple(range(first_cus)), tuple(range(first_cus, cus_total))
 
 
-def mask_env(cu_ids: Sequence[int], gpu_index: int) -> dict[str, str]:
-    """Variables that hold a process to `cu_ids` of one GPU.
+def mask_env(cu_ids: Sequence[int]) -> dict[str, str]:
+    """Variables that hold a process to `cu_ids` of the one GPU that it sees.
 
-    The process sees this GPU alone, so that no GPU is left without a mask; `HSA_CU_MASK` counts
-    the visible ones, which makes it number 0 there.
+    `HSA_CU_MASK` counts the visible GPUs, and one that it does not list is unrestricted: whoever
+    starts the process also shows it that GPU alone (`ROCR_VISIBLE_DEVICES`).
 
     Args:
         cu_ids: Bits of the mask.
-        gpu_index: The GPU as ROCr numbers it when `ROCR_VISIBLE_DEVICES` is not set.
 
     Raises:
         InputError: an id is negative or given twice, or there is none.
     """
-    if gpu_index < 0:
-        raise InputError(f"there is no GPU {gpu_index}")
-    return {
-        "ROCR_VISIBLE_DEVICES": str(gpu_index),
-        "HSA_CU_MASK": hsa_cu_mask(cu_ids),
-        "ROC_GLOBAL_CU_MASK": roc_global_cu_mask(cu_ids),
-    }
+    return {"HSA_CU_MASK": hsa_cu_mask(cu_ids), "ROC_GLOBAL_CU_MASK": roc_global_cu_mask(cu_ids)}
 
 
 def hsa_cu_mask(cu_ids: Sequence[int], visible_index: int = 0) -> str:

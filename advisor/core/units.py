@@ -1,0 +1,130 @@
+"""Units of a GPU by its vendor: what a share is granted, and the variables that ask for it. Pure.
+
+SMs under MPS (NVIDIA) and CUs behind a mask (AMD) come in steps of their own. Advice, launches and
+back-ends all ask here, so that what is printed to copy is what a job started by advisor gets.
+"""
+
+import re
+
+from advisor.core.cu_mask import cus_for_percent, mask_env, percent_for_cus, xcds_of
+from advisor.core.gpu import (
+    PERCENTAGE,
+    SM_FLOOR,
+    SM_QUANTUM,
+    Share,
+    Vendor,
+    percent_for_units,
+    units_for_percent,
+)
+from advisor.errors import InputError
+
+UNIT_NAMES: dict[Vendor, str] = {"nvidia": "SMs", "amd": "CUs"}
+
+_AMD = re.compile(r"\b(amd|instinct|radeon|mi[0-9]{2,3}[a-z]?)\b", re.IGNORECASE)
+"""Words of which AMD SMI's market names have one, such as "AMD Instinct MI300X"."""
+
+
+def vendor_of(gpu_model: str) -> Vendor:
+    """Who makes a GPU model, by the name that its driver gives it; NVIDIA where it says nothing."""
+    return "amd" if _AMD.search(gpu_model) else "nvidia"
+
+
+def quantum(units_total: int, vendor: Vendor) -> int:
+    """Units between two counts that can be granted: a pair of SMs, or one CU on each XCD."""
+    return xcds_of(units_total) if vendor == "amd" else SM_QUANTUM
+
+
+def grantable(units_total: int, vendor: Vendor = "nvidia") -> tuple[int, ...]:
+    """Counts that can be granted on a GPU of so many units, ascending; its last one is all."""
+    least = _least(units_total, vendor)
+    counts = {*range(least, units_total + 1, quantum(units_total, vendor)), units_total}
+    return tuple(sorted(counts - {0}))
+
+
+def units_for_share(percent: float, units_total: int, vendor: Vendor) -> int:
+    """Units that a share is granted.
+
+    Raises:
+        InputError: no such share, or a GPU that two jobs cannot share.
+    """
+    if vendor == "amd":
+        return cus_for_percent(percent, units_total, xcds_of(units_total))
+    return units_for_percent(percent, units_total)
+
+
+def share_for_units(units: int, units_total: int, vendor: Vendor) -> float:
+    """The percentage for which exactly `units` of `units_total` are granted.
+
+    Raises:
+        InputError: that count cannot be granted.
+    """
+    if vendor == "amd":
+        return percent_for_cus(units, units_total)
+    return float(percent_for_units(units, units_total))
+
+
+def unit_splits(units_total: int, vendor: Vendor) -> tuple[tuple[float, float], ...]:
+    """Every split of a GPU in steps of its quantum, percent, by the share of the first job."""
+    step, least = quantum(units_total, vendor), _least(units_total, vendor)
+    together = units_total - units_total % step
+    return tuple(
+        (
+            share_for_units(units, units_total, vendor),
+            share_for_units(together - units, units_total, vendor),
+        )
+        for units in range(least, together - least + 1, step)
+    )
+
+
+def share_environment(share: Share, units_total: int | None, vendor: Vendor) -> dict[str, str]:
+    """Variables that hold a process to its share; which GPU it sees is for others to say.
+
+    Args:
+        share: Of the units.
+        units_total: SMs or CUs of the GPU; NVIDIA's driver counts by itself and needs none.
+        vendor: Of the GPU.
+
+    Raises:
+        InputError: an AMD GPU of which the CUs are not known, or cannot be shared by two jobs.
+    """
+    if vendor == "nvidia":
+        return {PERCENTAGE: str(share)}
+    if units_total is None:
+        raise InputError(
+            "the number of CUs of the GPU is not known",
+            why="a CU mask names each CU that a job gets",
+            fix="run `advisor doctor`, or measure the jobs there: advisor profile",
+        )
+    cus = units_for_share(share.percent, units_total, vendor)
+    return mask_env(range(units_total - cus, units_total) if share.upper else range(cus))
+
+
+def split_shares(first: float, second: float) -> tuple[Share, Share]:
+    """Shares of two jobs on one GPU, percent; their CU masks begin at opposite ends.
+
+    Masks of shares that add up to 100 % or less have no CU in common.
+
+    Raises:
+        InputError: one is not possible.
+    """
+    return Share(first), Share(second, upper=True)
+
+
+def split_environments(
+    first: float, second: float, units_total: int | None, vendor: Vendor
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Variables of two jobs that share a GPU: see `split_shares` and `share_environment`.
+
+    Args:
+        first: Share of the first job, percent.
+        second: Share of the second job, percent.
+        units_total: SMs or CUs of the GPU.
+        vendor: Of the GPU.
+    """
+    shares = split_shares(first, second)
+    a, b = (share_environment(share, units_total, vendor) for share in shares)
+    return a, b
+
+
+def _least(units_total: int, vendor: Vendor) -> int:
+    return quantum(units_total, vendor) if vendor == "amd" else SM_FLOOR

@@ -1,0 +1,104 @@
+"""`advisor recommend` and `advisor place` with made-up profiles of an AMD GPU: CU masks."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from advisor.advice.placing import Wanted, environments, plan
+from advisor.cli.app import app
+from advisor.core.gpu import PERCENTAGE
+from advisor.decide.constraints import Limits
+from advisor.place.problem import QueuedJob
+from advisor.settings import read_settings
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.files.files import write_points
+
+PAIR = ("gemm", "triad")
+MI300X = "AMD Instinct MI300X"
+
+
+@pytest.fixture
+def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Points of two bundled jobs under the name of a GPU of which nothing else is known."""
+    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
+    file = tmp_path / "solo.jsonl"
+    write_points(
+        file,
+        [
+            replace(p, gpu_model=MI300X, units_total=304, units_granted=None, mode="cu_mask")
+            for p in bundled_solo_points()
+            if p.job in PAIR and p.gpu_model == "NVIDIA H200"
+        ],
+    )
+    return file
+
+
+def command(*options: str) -> str:
+    """What it prints."""
+    done = CliRunner().invoke(app, options, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def overlap(a: dict[str, str], b: dict[str, str]) -> int:
+    """CUs that both masks have."""
+    one, other = (int(found["ROC_GLOBAL_CU_MASK"], 16) for found in (a, b))
+    return (one & other).bit_count()
+
+
+def test_recommend_gives_masks(profiles: Path) -> None:
+    """In each candidate as JSON, and in the lines to copy."""
+    options = ("recommend", *PAIR, "--profiles", str(profiles), "--min-speed", "0.1")
+    answer = json.loads(command(*options, "--json"))
+    assert answer["gpu_model"] == MI300X
+    splits = [o for o in answer["candidates"] if o["way"] == "split"]
+    assert splits
+    for option in splits:
+        a, b = option["environment_a"], option["environment_b"]
+        assert set(a) == set(b) == {"HSA_CU_MASK", "ROC_GLOBAL_CU_MASK"}
+        assert overlap(a, b) == 0
+    text = command(*options)
+    assert PERCENTAGE not in text
+    assert "MPS" not in text
+    assert answer["choice"]["way"] == "split"
+    assert f"export HSA_CU_MASK={answer['choice']['environment_a']['HSA_CU_MASK']}" in text
+    assert "of 304 CUs)" in text.splitlines()[0]
+    assert "ROCR_VISIBLE_DEVICES" in text
+
+
+def test_place_gives_masks(profiles: Path) -> None:
+    """In each group that shares a GPU, as JSON and in the table."""
+    jobs = [f"{job}:2" for job in PAIR]
+    options = ("place", *jobs, "--gpus", "1", "--profiles", str(profiles), "--min-speed", "0.1")
+    found = json.loads(command(*options, "--json"))
+    shared = [group for group in found["groups"] if group["shares_percent"]]
+    assert shared
+    for group in shared:
+        assert overlap(*group["environments"]) == 0
+    text = command(*options)
+    a, b = shared[0]["environments"]
+    assert f"{a['HSA_CU_MASK']} and {b['HSA_CU_MASK']}" in text
+    assert "MPS percentages" not in text
+
+
+def test_library_gives_the_same_masks(profiles: Path) -> None:
+    """What a program that imports advisor is given."""
+    wanted = Wanted(
+        queue=[QueuedJob(name, 3600.0) for name in PAIR],
+        gpus=1,
+        objective="energy-efficiency",
+        limits=Limits(default_min_speed=0.1),
+        gpu_model=None,
+        profiles=profiles,
+        time_limit_s=10,
+    )
+    planned = plan(wanted, read_settings())
+    (group,) = planned.groups
+    assert planned.units_total == 304
+    assert group.split is not None
+    a, b = environments(planned, group)
+    assert overlap(a, b) == 0
