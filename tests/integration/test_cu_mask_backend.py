@@ -10,13 +10,20 @@ from sleeper import sleeper
 
 from advisor.core.cu_mask import cus_for_percent
 from advisor.core.gpu import Gpu, Share
+from advisor.core.job import Job
+from advisor.core.units import split_environments
 from advisor.errors import LimitNotProvenError, PartitionError
+from advisor.launch.records.spec import LaunchSpec, Pair
+from advisor.launch.start.plan import plan_of
+from advisor.launch.start.starting import prove_pair
 from advisor.runtime.backends.backend import Granted
 from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
 from advisor.settings import read_settings
 from advisor_profiling.testbed.live import with_units
 
 SOURCE = Path(__file__).parents[1] / "fakes/hip/fake_hip.c"
+JOB = Job(name="job", command=("true",))
+
 MI300X = Gpu(uuid="GPU-a", model="MI300X", vendor="amd", index=3, units_total=304)
 
 
@@ -56,6 +63,29 @@ def test_process_sees_its_own_gpu_alone() -> None:
         "HSA_CU_MASK": "0:0-31",
         "ROC_GLOBAL_CU_MASK": "0xffffffff",
     }
+
+
+@pytest.mark.parametrize("split", [(30.0, 70.0), (50.0, 50.0), (20.0, 20.0)])
+def test_launched_pair_has_masks_that_do_not_overlap(
+    hip: Path, tmp_path: Path, split: tuple[float, float]
+) -> None:
+    """Both proven as a launch proves them, with what the dry run and the advice show."""
+    pair = Pair(
+        job_a=JOB, job_b=JOB, way="split", share_a_percent=split[0], share_b_percent=split[1]
+    )
+    base = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(hip)}
+    folders = tmp_path / "a", tmp_path / "b"
+    proven = prove_pair(pair, CuMaskBackend(MI300X), base, folders)
+    masks = [int(one.environment["ROC_GLOBAL_CU_MASK"], 16) for one in proven]
+    assert masks[0] & masks[1] == 0
+    assert [mask.bit_count() for mask in masks] == [one.granted.units for one in proven]
+    spec = LaunchSpec(launch_id="x", gpu="3", pairs=(pair,), when_one_ends="keep")
+    shown = plan_of(spec, MI300X, read_settings({"HOME": str(tmp_path)}))["pairs"][0]["jobs"]
+    advised = split_environments(*split, 304, "amd")
+    for one, job, limits in zip(proven, shown, advised, strict=True):
+        assert job["units"] == one.granted.units
+        assert job["environment"].items() <= one.environment.items()
+        assert job["environment"] == {"ROCR_VISIBLE_DEVICES": "3", **limits}
 
 
 def test_ignored_mask_is_refused(hip: Path) -> None:
