@@ -104,13 +104,23 @@ def test_measured_coverage_leaves_the_workload_out() -> None:
 
 
 def test_measured_coverage_leaves_out_rows_beside_the_workload() -> None:
-    """What the tested job did to its neighbour would give away how the job behaves."""
+    """What the tested job did to its neighbours would give away how the job behaves."""
+    # Nine jobs are off by far beside "far" alone, and "far" is off as far.
+    jobs = [f"job-{n}" for n in range(9)]
+    values = np.array([-0.1, 0.1, 9.0] * 9 + [9.0])
+    left_out = np.array([*np.repeat(jobs, 3), "far"])
+    beside = np.array(["other", "other", "far"] * 9 + ["other"])
+    made = Residuals(values, left_out, beside, np.full(len(values), "50"))
+    coverage = measured_coverage(made)
+    assert coverage.least == 0
+    assert coverage.overall == pytest.approx(9 / 10)
+
+
+def test_coverage_needs_rows_without_the_tested_job() -> None:
+    """A job that is beside all others in all their rows is not counted; one job is too few."""
     made = residuals({"a": [-1.0, 1.0], "b": [-1.0, 1.0], "c": [0.5]})
     beside = Residuals(made.values, made.left_out, np.array(["c"] * 4 + ["a"]), made.stratum)
-    # c is beside a and b in all their rows, so that nothing is left to calibrate on; a and b keep
-    # the rows of the other one.
-    coverage = measured_coverage(beside)
-    assert coverage.overall == 1
+    assert measured_coverage(beside).overall == 1
     with pytest.raises(InputError, match="cannot be measured with 1 job"):
         measured_coverage(residuals({"a": [0.0]}))
 
