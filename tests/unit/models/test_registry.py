@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import small_model
@@ -192,12 +193,37 @@ def test_unknown_versions(added: Registry, version: str) -> None:
 
 
 def test_damaged_is_not_promoted(added: Registry) -> None:
-    """A version that was damaged on disk, or is of other features, does not become the champion."""
+    """A version that was damaged on disk does not become the champion."""
     added.promote("v1")
     (added.folder("v2") / MODEL).write_bytes(b"other")
     with pytest.raises(ModelError, match="SHA-256"):
         added.promote("v2")
     assert added.champion() == "v1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"speed_features": ("x",), "speed_ranges": ((0.0, 1.0),)}, "trained on other features"),
+        ({"model": b"no graph"}, "no ONNX graph"),
+    ],
+)
+def test_what_cannot_be_opened_is_not_used(
+    added: Registry, changes: dict[str, Any], why: str
+) -> None:
+    """A whole version that this installation cannot predict with is not promoted or gone back to.
+
+    It came in with another advisor or onnxruntime: its files have the hashes of its manifest.
+    """
+    added.promote("v1")
+    added.promote("v2")
+    for version in ("v1", "v3"):
+        save_model(added.folder(version), version=version, **changes)
+    with pytest.raises(ModelError, match=why):
+        added.promote("v3")
+    with pytest.raises(ModelError, match=why):
+        added.rollback()
+    assert [change.version for change in added.history()] == ["v1", "v2"]
 
 
 def test_damaged_is_not_gone_back_to(added: Registry) -> None:
