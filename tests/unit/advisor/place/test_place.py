@@ -1,10 +1,12 @@
 """A queue to its end: every job is done, energy adds up, and no plan is worse than not sharing."""
 
 import dataclasses
+import importlib
 import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,7 @@ from advisor.place.problem import (
     make_problem,
 )
 from advisor.place.schedule import Run, Schedule, schedule, slots
-from advisor.place.solver import alone, place
+from advisor.place.solver import LEAST_S, alone, place
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, make_profile
 from advisor.predict.rules import physical_predictions
@@ -496,6 +498,47 @@ def test_time_limit_gives_what_is_known() -> None:
     assert sequential is not None
     assert hurried.schedule.energy_j <= sequential.schedule.energy_j
     assert not place(problem).timed_out
+
+
+class Programs:
+    """HiGHS, with the time that each program was given; those that find nothing say so."""
+
+    def __init__(self, *, finds: bool = True) -> None:
+        self.given_s: list[float] = []
+        self._finds = finds
+        self._solve: Any = importlib.import_module("scipy.optimize").milp
+
+    def __call__(self, *args: Any, options: dict[str, Any], **kwargs: Any) -> Any:
+        self.given_s.append(options["time_limit"])
+        done = self._solve(*args, options=options, **kwargs)
+        return done if self._finds else SimpleNamespace(x=None)
+
+
+def test_each_program_gets_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long one takes, all of them end by the limit; out of time none but one is begun."""
+    programs = Programs()
+    monkeypatch.setattr("scipy.optimize.milp", programs)
+    problem = problem_of({"a": 20, "b": 20}, 4)
+    place(problem, time_limit_s=30)
+    assert len(programs.given_s) > 5
+    assert all(after < before <= 30 for before, after in itertools.pairwise(programs.given_s))
+    programs.given_s.clear()
+    assert place(problem, time_limit_s=0).timed_out
+    assert programs.given_s == [LEAST_S]
+
+
+def test_a_program_that_finds_nothing_in_time_leaves_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That plan needs no search; where a job may not run alone there is none, and it is said."""
+    monkeypatch.setattr("scipy.optimize.milp", Programs(finds=False))
+    problem = problem_of({"a": 2, "b": 2}, 1)
+    found, sequential = place(problem, time_limit_s=0), alone(problem)
+    assert sequential is not None
+    assert (found.slots, found.schedule) == (sequential.slots, sequential.schedule)
+    limits = Limits(default_min_speed=0, max_power_w=650)
+    with pytest.raises(InputError, match="no plan was found in time"):
+        place(problem_of({"a": 4}, 1, alone_w=700.0, limits=limits), time_limit_s=0)
 
 
 @pytest.mark.parametrize(
