@@ -1,0 +1,53 @@
+"""Proof of a limit: what a process under a share sees is what the share must give, or no proof."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.core.gpu import SM_FLOOR, Gpu, Share, units_for_percent
+from advisor.errors import LimitNotProvenError
+from advisor.runtime.backends.backend import Granted
+from advisor.runtime.backends.limit import Seen, check_granted
+
+UUID = "GPU-1"
+PIPES = Path("/run/advisor/mps")
+
+
+def granted(percent: float, units: int, *, total: int = 132, mps: bool = True) -> Granted:
+    """What is proven where a process saw so many SMs."""
+    gpu = Gpu(uuid=UUID, model="Card", units_total=total)
+    return check_granted(gpu, Share(percent), Seen(UUID, units, mps), PIPES)
+
+
+@given(st.integers(9, 100), st.integers(40, 200), st.integers(1, 200))
+def test_only_the_count_of_the_share_is_a_proof(percent: int, total: int, units: int) -> None:
+    """Fewer SMs than asked for are refused as more are: the job would be measured at neither."""
+    expected = units_for_percent(percent, total)
+    assert granted(percent, expected, total=total) == Granted(expected, mps=True)
+    if units != expected and expected > SM_FLOOR:
+        with pytest.raises(LimitNotProvenError, match=f"is {expected}, but a process saw {units}"):
+            granted(percent, units, total=total)
+
+
+def test_one_pair_of_sms_fewer_is_refused() -> None:
+    """The lower percentage of a daemon shows first as one pair less."""
+    with pytest.raises(LimitNotProvenError, match="50 % of 132 SMs is 66, but a process saw 64"):
+        granted(50, 64)
+
+
+def test_below_the_floor_a_gpu_may_grant_what_was_asked() -> None:
+    """4 % of 132 SMs are 4 where there is no floor of 8; more than 8 is no limit of 4 %."""
+    assert granted(4, 4).units == 4
+    with pytest.raises(LimitNotProvenError):
+        granted(4, SM_FLOOR + 2)
+
+
+def test_without_a_server_or_the_gpu_there_is_no_proof() -> None:
+    """The driver falls back to the whole GPU without a word, and a daemon may serve another one."""
+    with pytest.raises(LimitNotProvenError, match="MPS is not in force"):
+        granted(100, 132, mps=False)
+    gpu = Gpu(uuid=UUID, model="Card", units_total=132)
+    with pytest.raises(LimitNotProvenError, match="would not see GPU GPU-1"):
+        check_granted(gpu, Share(50), None, PIPES)
