@@ -45,7 +45,9 @@ def test_an_hour_of_each_by_hand() -> None:
     lifted = finish(shared, work)
     assert lifted.time_s == pytest.approx(2.2 * HOUR_S)
     assert lifted.energy_j / HOUR_S == pytest.approx(2 * 500 + 0.2 * 600)
-    assert one_after_the_other(shared, work).energy_j / HOUR_S == pytest.approx(750)
+    alone = one_after_the_other(shared, work)
+    assert alone.energy_j / HOUR_S == pytest.approx(750)
+    assert alone.shared_s == 0
 
 
 @given(results, st.floats(1, 1e5))
@@ -91,10 +93,12 @@ def test_a_job_without_work_is_over_at_once() -> None:
     """The other one is alone from the start."""
     alone = finish(result(0.5, 0.5, 400), Work(HOUR_S, 0))
     assert (alone.shared_s, alone.time_s, alone.energy_j) == (0, HOUR_S, 150 * HOUR_S)
+    other = finish(result(0.5, 0.5, 400), Work(0, HOUR_S))
+    assert (other.shared_s, other.time_s, other.energy_j) == (0, HOUR_S, 600 * HOUR_S)
 
 
 @pytest.mark.parametrize("work", [(0, 0), (-1, 5), (math.nan, 1), (math.inf, 1)])
 def test_what_is_no_work_is_refused(work: tuple[float, float]) -> None:
-    """Nothing, less than nothing and for ever."""
-    with pytest.raises(InputError, match="no work"):
+    """Nothing, less than nothing and for ever; the message shows how a time is written."""
+    with pytest.raises(InputError, match=r"no work.*3h or 90min"):
         Work(*work)

@@ -77,6 +77,20 @@ def test_names_and_default() -> None:
         find_objective("speed")
 
 
+@pytest.mark.parametrize(
+    ("asked", "near"),
+    [
+        ("throughput-per-wat", "throughput-per-watt or raw-throughput-per-watt"),
+        ("delay", "energy-delay"),
+        ("enegy-delay", "energy-delay"),
+    ],
+)
+def test_a_name_that_is_nearly_one_is_asked_back(asked: str, near: str) -> None:
+    """A part of a name, or one with a slip in it, brings the names that were meant."""
+    with pytest.raises(InputError, match=rf"did you mean {near}\? Else give one of"):
+        find_objective(asked)
+
+
 @given(results, objectives)
 def test_swapping_the_jobs_changes_nothing(result: SplitResult, name: str) -> None:
     """Which job is written first is no property of a split."""
@@ -229,10 +243,19 @@ def test_a_tie_goes_to_the_more_even_split() -> None:
     assert best([uneven, even], throughput, tie=0.01) is uneven
 
 
+def test_of_equally_even_splits_the_larger_value_is_taken() -> None:
+    """A tie lets the more even split win; between 30/70 and 70/30 it decides nothing."""
+    throughput = OBJECTIVES["throughput"]
+    less = Candidate(30, 70, replace(BY_HAND, rate_a=50, rate_b=250))
+    more = Candidate(70, 30, replace(BY_HAND, rate_a=51, rate_b=250))
+    assert best([less, more], throughput, tie=0.03) is more
+    assert best([less, replace(more, result=less.result)], throughput, tie=0.03) is less
+
+
 @pytest.mark.parametrize("tie", [-0.1, 1.0, math.nan])
 def test_an_impossible_tie_is_refused(tie: float) -> None:
     """A tie of 1 would make every split equal."""
-    with pytest.raises(InputError, match="tie"):
+    with pytest.raises(InputError, match=r"a tie of .* give 0 up to below 1"):
         best([Candidate(50, 50, BY_HAND)], OBJECTIVES["throughput"], tie)
 
 
@@ -248,5 +271,5 @@ def test_no_candidate_is_refused() -> None:
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
 def test_what_is_divided_by_is_above_zero(name: str, value: float) -> None:
     """A missing solo rate or power written as 0 is named, not divided by."""
-    with pytest.raises(InputError, match=name):
+    with pytest.raises(InputError, match=f"{name} is .*objectives divide by it"):
         replace(BY_HAND, **{name: value})
