@@ -102,7 +102,10 @@ def safe_split(
     Returns:
         None where no two allowed counts fit on the GPU.
     """
-    return _nearest_pair(wanted, units_total, a.allowed, b.allowed, mirrored)
+    # Of a job whose number of SMs is not known nothing is avoided.
+    every = tuple(grantable(units_total))
+    allowed_a, allowed_b = (every if s.units_total is None else s.allowed for s in (a, b))
+    return _nearest_pair(wanted, units_total, allowed_a, allowed_b, mirrored)
 
 
 # The same few splits are asked for with every pair of jobs.

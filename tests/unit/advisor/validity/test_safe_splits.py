@@ -133,3 +133,25 @@ def test_counts_that_nobody_checked_are_named() -> None:
         "at 52 SMs, which b gets, no result was checked: advisor check"
     ]
     assert not list(unchecked_texts((50, 40), ("a", "b"), Safety(), Safety(units_total=132)))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_is_known_of_one_job_holds_beside_one_of_which_nothing_is(first: bool) -> None:
+    """A profile without the number of SMs must not let its neighbour run at an unsafe count."""
+    pair = (KNOWN, Safety()) if first else (Safety(), KNOWN)
+    asked = (70.0, 20.0) if first else (20.0, 70.0)
+    (found,) = safe_shares([asked], *pair)
+    assert found
+    assert units_for_percent(found[0 if first else 1], 132) not in UNSAFE_132
+    assert safe_shares([(50, 50)], *pair) == ((50, 50),)
+    with pytest.raises(UnsafeCountError, match=r"70 % is 92 of 132 SMs.*the nearest safe split"):
+        check_shares(asked, *pair)
+    assert list(avoided_texts([asked], ("a", "b"), *pair)) == [
+        f"not used: 92 of 132 SMs, at which {LIBRARIES}"
+    ]
+    few = Safety(units_total=132, host=checked_with(132, frozenset({8}), checked=frozenset({8})))
+    unchecked = (few, Safety()) if first else (Safety(), few)
+    name = "a" if first else "b"
+    assert list(unchecked_texts(asked, ("a", "b"), *unchecked)) == [
+        f"at 92 SMs, which {name} gets, no result was checked: advisor check"
+    ]
