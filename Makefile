@@ -19,7 +19,7 @@ APT := export DEBIAN_FRONTEND=noninteractive; apt-get update -qq && \
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test nightly check check-model gpu lock clean debian
+.PHONY: help run test nightly mutants check check-model gpu lock clean debian
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,12 @@ test: $(STAMP) debian  ## Run every test that needs no GPU; ARGS go to pytest
 
 nightly: $(STAMP) debian  ## Run the tests that take too long for every change
 	$(BIN)/pytest -n 6 --dist worksteal -m nightly $(ARGS)
+
+mutants: $(STAMP)  ## Break the core in one place at a time; ARGS="advisor.core.gpu*" for one module
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"  # knows --group
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group mutants
+	$(BIN)/mutmut run --max-children 1 $(ARGS)
+	@$(BIN)/mutmut results | sed '/not checked/d'
 
 check: $(STAMP)  ## Lint, format, module names, types, import rule
 	$(BIN)/ruff check .
@@ -57,7 +63,7 @@ lock:  ## Write requirements/dev.txt anew from pyproject.toml
 	rm -rf $(LOCK_VENV)
 
 clean:  ## Remove the virtual environments and everything that was built
-	rm -rf $(VENV) .venv .venv-* build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv .venv-* build dist mutants .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Debian's python3 cannot make a venv before python3-venv is there. A venv that was made only in
