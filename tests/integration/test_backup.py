@@ -241,7 +241,7 @@ def test_a_bad_copy_is_refused_before_anything_changes(
 KILLED = """
 import os, signal, sys, time
 from pathlib import Path
-from advisor_data import backup
+from advisor_data.service import backup
 copy = backup._copy
 def slow(source, target):
     print("copying", flush=True)
@@ -279,7 +279,7 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from advisor.errors import StoreError
-from advisor_data import backup
+from advisor_data.service import backup
 copy, copies = backup._copy, []
 def limited(source, target):
     copies.append(target)

@@ -55,5 +55,5 @@ def test_tables_and_lines_hold_markup_as_text(
 def test_no_command_has_a_console_of_its_own() -> None:
     """Each would have to switch markup off by itself."""
     folder = Path(__file__).parents[2] / "advisor" / "cli"
-    own = {p.name for p in folder.glob("*.py") if re.search(r"\bConsole\(", p.read_text())}
+    own = {p.name for p in folder.rglob("*.py") if re.search(r"\bConsole\(", p.read_text())}
     assert own == {"console.py"}

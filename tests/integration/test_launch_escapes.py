@@ -22,7 +22,9 @@ from launched import (
     stop,
 )
 
+from advisor.launch.supervisor import guard
 from advisor.runtime.host.processes import marked_pids, wait_until
+from advisor_profiling import SUPERVISOR
 
 RUNS = ("--split", "30/70")
 LIMITS = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_VISIBLE_DEVICES")
@@ -139,7 +141,7 @@ def freezer(host: FakeHost) -> Generator[Path]:
 
 def watchers(host: FakeHost) -> dict[str, list[int]]:
     """Supervisors, guards and shims of a host."""
-    words = {"supervisor": "cli.supervise", "guard": "launch.guard", "shim": "shim.py"}
+    words = {"supervisor": SUPERVISOR, "guard": guard.__name__, "shim": "shim.py"}
     commands = processes_of(host)
     return {
         kind: [pid for pid, command in commands.items() if word in command]
@@ -150,9 +152,9 @@ def watchers(host: FakeHost) -> dict[str, list[int]]:
 def test_guard_that_is_killed_is_replaced(jobs: FakeHost) -> None:
     """And the launch says so."""
     name = detached(jobs, "one", "two", *RUNS)
-    (guard,) = watchers(jobs)["guard"]
-    os.kill(guard, signal.SIGKILL)
-    assert wait_until(lambda: watchers(jobs)["guard"] not in ([], [guard]), 10)
+    (first,) = watchers(jobs)["guard"]
+    os.kill(first, signal.SIGKILL)
+    assert wait_until(lambda: watchers(jobs)["guard"] not in ([], [first]), 10)
     status = stop(jobs, name)
     assert status["state"] == "stopped"
     assert any("guard" in text for text in status["warnings"]), status["warnings"]

@@ -54,14 +54,17 @@ def command(monkeypatch: pytest.MonkeyPatch, home: Path, *options: str) -> Any:
 @pytest.mark.parametrize(
     ("constraints", "options"),
     [
-        ({"min_speed": {"server": 0.5}}, ["--min-speed", "server=0.5"]),
         (
-            {"max_p99_ms": 80, "min_speed": {"server": 0.5}},
-            ["--max-p99", "80ms", "--min-speed", "server=0.5"],
+            {"min_speed": {"server": 0.5, "triad": 0.3}},
+            ["--min-speed", "server=0.5", "--min-speed", "triad=0.3"],
         ),
         (
-            {"max_p99_ms": {"server": 80}, "min_speed": {"server": 0.5}},
-            ["--max-p99", "server=0.08s", "--min-speed", "server=0.5"],
+            {"max_p99_ms": 80, "min_speed": {"server": 0.5, "triad": 0.3}},
+            ["--max-p99", "80ms", "--min-speed", "server=0.5", "--min-speed", "triad=0.3"],
+        ),
+        (
+            {"max_p99_ms": {"server": 80}, "min_speed": {"server": 0.5, "triad": 0.3}},
+            ["--max-p99", "server=0.08s", "--min-speed", "server=0.5", "--min-speed", "triad=0.3"],
         ),
     ],
 )
