@@ -112,6 +112,7 @@ def test_where_nobody_listens_nothing_happens(tmp_path: Path) -> None:
         told.ready("listens")
         told.turn()
         told.stopping()
+    assert not list(tmp_path.iterdir())
 
 
 def test_jobs_do_not_speak_for_the_service() -> None:

@@ -51,8 +51,10 @@ def recorded() -> Iterator[dict[str, Any]]:
     """What was observed in each launch."""
     yield from json.loads((MEASUREMENTS / "launch-pairs.json").read_text("utf-8"))
     for launch in json.loads((MEASUREMENTS / "same-work.json").read_text("utf-8")):
-        # Every job reported its results at its count, and they were right.
-        yield {**launch["observed"], "door": "command", "jobs_at_unsafe_counts": []}
+        seen = launch["observed"]
+        # Jobs that reported right results at a count are safe there, whatever libraries do.
+        if seen["results_a"] == seen["results_b"] == "right":
+            yield {**seen, "door": "command", "jobs_at_unsafe_counts": []}
 
 
 def compared(o: dict[str, Any], predictor: OnnxPredictor) -> Iterator[Told]:
