@@ -307,21 +307,12 @@ def test_unclear_or_faulty_wishes_are_refused_before_anything_starts(jobs: FakeH
         ((plan, "--run", "../../x"), "cannot name a run"),
         ((plan, "--repeats", "1"), "--repeats beside a plan file"),
         ((plan, "--splits", "nine"), "--splits beside a plan file"),
-        ((plan, "--suggest", "2"), "a plan file beside --suggest"),
-        (("--among", "one", "--suggest", "2"), "--among beside --suggest"),
+        ((plan, "--sample", "2"), "--sample beside a plan file"),
     ):
         done = jobs.advisor("colocate", *options)
         assert done.returncode == 2, (options, done.stderr)
         assert message in done.stderr
     assert exported(jobs) == []
-
-
-def test_suggested_plan_can_be_carried_out(jobs: FakeHost) -> None:
-    """What is printed is a plan file, and all its jobs are there."""
-    text = jobs.advisor("colocate", "--suggest", "6", "--run", "mine").stdout
-    answer = colocate(jobs, write_plan(jobs, text), "--dry-run")
-    assert answer["run"] == "mine"
-    assert answer["windows"] > 6 * 5
 
 
 def wait_for(process: subprocess.Popen[str], start: str) -> None:

@@ -37,7 +37,6 @@ from advisor_data import Store
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_profiling.campaign.colocation import Campaign, Report, carry_out
 from advisor_profiling.campaign.outcome import Cost
-from advisor_profiling.campaign.plan_file import to_yaml
 from advisor_profiling.campaign.safe_plan import counts_on
 from advisor_profiling.campaign.sweep import new_run
 from advisor_profiling.reports import campaign as pair_report
@@ -83,9 +82,6 @@ def colocate(
         bool, typer.Option("--dry-run", help="Only say what would be measured, and how long")
     ] = False,
     allow_unsafe: AllowUnsafe = False,
-    suggest: Annotated[
-        int | None, typer.Option(min=1, help="Only print a plan of so many pairs of all jobs")
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Result as JSON on stdout")] = False,
 ) -> None:
     """Measure pairs of jobs on one GPU at splits: both rates, and the power of both.
@@ -97,11 +93,6 @@ def colocate(
     gpus, part = _gpus(gpu), _part(shard)
     check_replay(gpus, noise, source)
     jobs = _jobs(settings, gpus[0], noise, console)
-    if suggest is not None:
-        with open_points(settings, gpus[0]) as store:
-            solo = [*_bundled_solo(), *store.solo_points()]
-        typer.echo(to_yaml(wanted.suggestion(suggest, jobs, solo)), nl=False)
-        return
     chosen = wanted.plan(jobs)
     with stoppable(console), open_points(settings, gpus[0]) as store:
         campaign = Campaign(

@@ -1,16 +1,13 @@
 """What `advisor colocate` is to measure, as its options tell it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.core.job import Job
-from advisor.core.records import SoloPoint
 from advisor.errors import InputError
-from advisor_profiling.campaign.pairing import kinds_of
 from advisor_profiling.campaign.plan import Plan
 from advisor_profiling.campaign.plan_file import load_plan, plan_from_options, run_name
-from advisor_profiling.campaign.plan_file import suggest as suggested_plan
 
 DEFAULT_SPLITS = "nine,uncapped"
 
@@ -47,17 +44,6 @@ class Wanted:
             raise InputError(f"{given} beside a plan file", fix="write it into the plan")
         plan = load_plan(self.file, jobs)
         return plan if self.run is None else replace(plan, name=run_name(self.run))
-
-    def suggestion(self, pairs: int, jobs: Mapping[str, Job], solo: Sequence[SoloPoint]) -> Plan:
-        """A plan of jobs of every kind, as far as solo points tell the kinds.
-
-        Raises:
-            InputError: the options tell what to measure, too.
-        """
-        if given := self._given("file", "among", "pairs", "splits", "sample", "repeats"):
-            raise InputError(f"{given} beside --suggest", why="it chooses jobs and splits itself")
-        name = "suggested" if self.run is None else run_name(self.run)
-        return suggested_plan(jobs, kinds_of(solo), pairs, name)
 
     def _given(self, *names: str) -> str:
         """Those of these options that were given."""

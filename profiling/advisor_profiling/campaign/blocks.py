@@ -1,10 +1,8 @@
 """Cuts a campaign into blocks: clients that are started together, and the windows between them."""
 
-import itertools
 import random
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from advisor.core.gpu import Share
 from advisor.errors import InputError
@@ -24,8 +22,6 @@ _NOISY = 0.4
 limit, or bound by launches, take longer to fall."""
 
 _FULL = Share(100.0)
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +71,7 @@ def cut(
     """
     order, chance = sorted(dict.fromkeys(targets), key=_place), random.Random(seed)
     chance.shuffle(order)
-    packed = map(_block, pack(order, max_clients, memory_mib, chance))
-    blocks = _chained(packed, lambda block: block.kept)
+    blocks = _chained(map(_block, pack(order, max_clients, memory_mib)))
     if alone:
         blocks = [_with_references(b, number, profiles) for number, b in enumerate(blocks)]
     return [_shuffled(block, f"{seed} {number}") for number, block in enumerate(blocks)]
@@ -96,8 +91,8 @@ def shard(blocks: Sequence[Block], index: int, count: int) -> list[Block]:
     """The `index`-th (from 1) of `count` parts that can be measured side by side.
 
     Windows of one pair stay on one card: blocks that share a pair come in one part. Parts take
-    about equally long, and so do their n-th blocks, since the GPUs of a host start their blocks
-    together.
+    about equally long. Each begins with its longest block, since the GPUs of a host start their
+    blocks together.
 
     Raises:
         InputError: there is no such part.
@@ -110,11 +105,8 @@ def shard(blocks: Sequence[Block], index: int, count: int) -> list[Block]:
         least = taken_s.index(min(taken_s))
         parts[least] += unit
         taken_s[least] += _alone_s(unit)
-    by_length = [sorted(part, key=lambda block: _alone_s([block]), reverse=True) for part in parts]
-    rounds: list[tuple[Block | None, ...]] = list(itertools.zip_longest(*by_length))
-    full = min(map(len, by_length))
-    ordered = _chained(rounds[:full], _kept_in_place) + rounds[full:]
-    return [block for blocks in ordered if (block := blocks[index - 1]) is not None]
+    longest_first = sorted(parts[index - 1], key=lambda block: _alone_s([block]), reverse=True)
+    return _chained(longest_first)
 
 
 def estimate_s(blocks: Iterable[Block], rules: WindowRules) -> float:
@@ -161,19 +153,14 @@ def _references_first(targets: Sequence[Target]) -> list[Target]:
     return [*first.values(), *(t for t in targets if first.get(t.jobs) != t)]
 
 
-def _chained(items: Iterable[_T], kept: Callable[[_T], frozenset[object]]) -> list[_T]:
+def _chained(blocks: Iterable[Block]) -> list[Block]:
     """The first, then always the one that needs most of what the one before keeps."""
-    left = [(kept(item), item) for item in items]
-    chain = [left.pop(0)] if left else []
+    left, kept, chain = list(blocks), frozenset[Runner](), list[Block]()
     while left:
-        in_common = [len(chain[-1][0] & ready) for ready, _ in left]
+        in_common = [len(kept & block.kept) for block in left]
         chain.append(left.pop(in_common.index(max(in_common))))
-    return [item for _, item in chain]
-
-
-def _kept_in_place(blocks: Iterable[Block | None]) -> frozenset[object]:
-    """The clients that each part keeps from its block of a round."""
-    return frozenset((n, r) for n, block in enumerate(blocks) if block for r in block.kept)
+        kept = chain[-1].kept
+    return chain
 
 
 def _units(blocks: Iterable[Block]) -> list[list[Block]]:

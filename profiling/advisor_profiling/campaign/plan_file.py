@@ -1,4 +1,4 @@
-"""Plans from YAML files, from command-line options or suggested, and back to YAML.
+"""Plans from YAML files or from command-line options, and back to YAML.
 
     name: h200-pairs
     measure:
@@ -20,9 +20,9 @@ import yaml
 
 from advisor.errors import InputError
 from advisor.formats import yaml_fields as read
-from advisor_profiling.campaign.pairing import Kind, Pair, all_pairs, cliques
+from advisor_profiling.campaign.pairing import Pair, all_pairs
 from advisor_profiling.campaign.plan import Plan, Wish, no_such_job
-from advisor_profiling.campaign.splits import NINE, UNCAPPED, SplitWish, read_split, write_splits
+from advisor_profiling.campaign.splits import SplitWish, read_split, write_splits
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NAME_RULE = "letters, digits, '.', '_' and '-', the first a letter or digit, at most 100"
@@ -101,31 +101,6 @@ def run_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise InputError(f"{name!r} cannot name a run", fix=f"use {_NAME_RULE}")
     return name
-
-
-def suggest(
-    jobs: Iterable[str], kinds: Mapping[str, Kind], pairs: int, name: str = "suggested"
-) -> Plan:
-    """A plan of at least `pairs` pairs of which few clients have to be started.
-
-    Groups of four jobs, so that all shares of a group are clients at once; each job meets jobs of
-    every kind and itself. Where more than half of all pairs are wanted, a balanced sample.
-
-    Args:
-        jobs: Names.
-        kinds: What bounds them; those without one count as a kind of their own.
-        pairs: How many; where there are fewer, all of them.
-        name: The run's name; the same name suggests the same pairs.
-    """
-    names, splits = tuple(sorted(set(jobs))), (*NINE, UNCAPPED)
-    most = len(all_pairs(names))
-    if 2 * pairs <= most:
-        for rounds in range(1, len(names)):
-            groups = _until(cliques(names, kinds, seed=name, rounds=rounds), pairs)
-            if groups:
-                return Plan(name, tuple(Wish(among=group, splits=splits) for group in groups))
-    drawn = pairs if pairs < most else None
-    return Plan(name, (Wish(among=names, sample=drawn, splits=splits),))
 
 
 def to_yaml(plan: Plan) -> str:

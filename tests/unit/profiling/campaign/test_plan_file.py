@@ -7,22 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planned import H200, jobs
 
 from advisor.core.gpu import Share
 from advisor.errors import InputError
-from advisor_data.files.bundled import bundled_solo_points
-from advisor_profiling.campaign.blocks import cut
-from advisor_profiling.campaign.pairing import Pair, all_pairs, kinds_of
 from advisor_profiling.campaign.plan import Plan, Wish, expand
 from advisor_profiling.campaign.plan_file import (
     load_plan,
     plan_from_options,
     run_name,
-    suggest,
     to_yaml,
 )
 from advisor_profiling.campaign.splits import (
@@ -329,38 +324,3 @@ def test_name_of_a_run_is_no_path(name: str) -> None:
     assert run_name("night.2") == "night.2"
     with pytest.raises(InputError, match="cannot name a run"):
         run_name(name)
-
-
-def pairs_of(plan: Plan, names: list[str]) -> set[Pair]:
-    """The pairs that a plan measures."""
-    work = expand(plan, H200, jobs(names), [], [])
-    return {(t.runners[0].job.name, t.runners[1].job.name) for t in work.mps}
-
-
-@given(count=st.integers(1, 12), part=st.floats(0, 1.2), seed=st.sampled_from(["a", "b"]))
-def test_suggestion_has_the_pairs_asked_for(count: int, part: float, seed: str) -> None:
-    """At least as many pairs as asked, or all there are, and less than a group more."""
-    names = [f"j{number:02}" for number in range(count)]
-    most = len(all_pairs(names))
-    wanted = max(1, round(part * most))
-    plan = suggest(names, {}, wanted, seed)
-    assert min(wanted, most) <= len(pairs_of(plan, names)) < min(wanted, most) + 10
-    assert plan == suggest(names[::-1], {}, wanted, seed)
-
-
-def test_suggestion_for_the_measured_jobs(tmp_path: Path) -> None:
-    """120 pairs of 35 jobs: every job with every kind, in as many blocks as there are groups."""
-    kinds = kinds_of(p for p in bundled_solo_points() if p.gpu_model == "NVIDIA H200")
-    names = sorted(kinds)
-    plan = suggest(names, kinds, 120)
-    pairs = pairs_of(plan, names)
-    assert 120 <= len(pairs) < 130
-    for name in names:
-        partners = {other for pair in pairs if name in pair for other in pair}
-        assert {kinds[other] for other in partners} == {"compute", "memory", "launch"}
-    work = expand(plan, H200, jobs(names), [], [])
-    assert len(cut(work.mps, 48, None, plan.name)) == len(plan.wishes)
-    path = tmp_path / "plan.yaml"
-    path.write_text(to_yaml(plan))
-    assert load_plan(path, names) == plan
-    assert len(yaml.safe_load(path.read_text())["measure"]) == len(plan.wishes)
