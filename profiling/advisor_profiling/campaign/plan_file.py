@@ -20,7 +20,7 @@ import yaml
 
 from advisor.errors import InputError
 from advisor.formats import yaml_fields as read
-from advisor_profiling.campaign.pairing import Pair, all_pairs
+from advisor_profiling.campaign.pairing import Pair
 from advisor_profiling.campaign.plan import Plan, Wish, no_such_job
 from advisor_profiling.campaign.splits import SplitWish, read_split, write_splits
 
@@ -199,17 +199,6 @@ def _pair_option(text: str) -> Pair:
     if len(names) != 2 or not all(names):
         raise InputError(f"--pairs: expected two jobs such as bert-train+triad, got {text!r}")
     return names[0], names[1]
-
-
-def _until(groups: Iterable[tuple[str, ...]], pairs: int) -> list[tuple[str, ...]]:
-    """The first groups that hold that many pairs; none where all of them hold fewer."""
-    found, taken = set[Pair](), list[tuple[str, ...]]()
-    for group in groups:
-        found.update(all_pairs(group))
-        taken.append(group)
-        if len(found) >= pairs:
-            return taken
-    return []
 
 
 def _entry(wish: Wish) -> dict[str, Any]:
