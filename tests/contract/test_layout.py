@@ -57,7 +57,7 @@ HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas", "matplotlib")
     [
         ("advisor", (*HEAVY, "pynvml", "numpy", "pyarrow")),
         ("advisor_profiling, advisor_data", HEAVY),
-        ("advisor_training.dataset_report.report", HEAVY),
+        ("advisor_training.analysis.analysis", HEAVY),
         ("advisor_models.registry", (*HEAVY, "joblib")),
         ("advisor.cli", (*HEAVY, "numpy", "onnxruntime", "advisor_data")),
         (
@@ -66,8 +66,7 @@ HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas", "matplotlib")
             HEAVY,
         ),
         (
-            "advisor.cli.measure.doctor, advisor.cli.manage.jobs, advisor.cli.manage.data, "
-            "advisor.cli.learn.report",
+            "advisor.cli.measure.doctor, advisor.cli.manage.jobs, advisor.cli.manage.data",
             HEAVY,
         ),
     ],

@@ -16,18 +16,17 @@ from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AsJson, PairPoints, SoloPoints, WithBundled
 from advisor.core.wording import count_of
 from advisor.errors import InputError
-from advisor_training.dataset_report.figures import check_installed
-from advisor_training.dataset_report.page_parts import make_folder
 from advisor_training.evaluation.check import bundled_figures, check, checked_figures
 from advisor_training.evaluation.data import make_data
 from advisor_training.evaluation.disturbed import make_all_data
 from advisor_training.evaluation.evaluate import Watch, planned_fits, run_evaluation
 from advisor_training.evaluation.methods import methods
 from advisor_training.evaluation.values import Evaluation, to_json
-from advisor_training.evaluation_report.gpu_tables import gpu_tables
-from advisor_training.evaluation_report.report import write_evaluation
-from advisor_training.evaluation_report.sentences import said
-from advisor_training.evaluation_report.tables import TextTable, printed_tables
+from advisor_training.reports.document import make_folder
+from advisor_training.reports.evaluation_gpu_tables import gpu_tables
+from advisor_training.reports.evaluation_report import write_evaluation
+from advisor_training.reports.evaluation_sentences import said
+from advisor_training.reports.evaluation_tables import TextTable, printed_tables
 
 _WIDTH = 140
 
@@ -61,7 +60,6 @@ def evaluate(
             raise InputError("--own goes with --pairs and --solo only", fix="leave the rest away")
         show_own(pairs, solo, as_json=as_json)
         return
-    check_installed()
     make_folder(out)
     quick = quick or against
     measured = read_measured(pairs, solo, with_bundled=with_bundled)

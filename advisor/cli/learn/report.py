@@ -25,9 +25,8 @@ from advisor_data.files.dataset import select
 from advisor_training.analysis.analysis import Analysis, ObjectiveReport, analyse, to_json
 from advisor_training.analysis.gains import BASELINES, Gain
 from advisor_training.dataset.pairs import LeftOut
-from advisor_training.dataset_report import sentences
-from advisor_training.dataset_report.figures import check_installed
-from advisor_training.dataset_report.report import write_report
+from advisor_training.reports import dataset_sentences as sentences
+from advisor_training.reports.dataset_report import write_report
 
 app = typer.Typer(help="Pages made from measurements.", no_args_is_help=True)
 
@@ -51,7 +50,6 @@ def dataset(
     as_json: AsJson = False,
 ) -> None:
     """When does an uneven split pay? Writes dataset.html and dataset.png."""
-    check_installed()
     points = read_kind(pairs, PairPoint) if pairs else bundled_pair_points()
     solos = with_solo_flags(read_kind(solo, SoloPoint) if solo else _bundled_alone())
     analysis = _analyse(with_pair_flags(points, solos), solos, flagged=flagged)

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable
-from html import escape
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,16 @@ import pytest
 import synthetic_pairs as made_up
 from made_up_rows import spy
 
-from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE, SplitResult
+from advisor.core.objectives import (
+    DEFAULT_OBJECTIVE,
+    OBJECTIVES,
+    PER_WATT_OBJECTIVE,
+    RAW_OBJECTIVE,
+    SplitResult,
+)
 from advisor.errors import InputError, ModelError, StoreError
 from advisor.predict.serving import Serving
 from advisor_training.dataset.rows import Rows
-from advisor_training.dataset_report.figures import to_svg
-from advisor_training.dataset_report.page_parts import make_folder
-from advisor_training.dataset_report.sentences import RAW_OBJECTIVE
 from advisor_training.evaluation import curve as evaluation_curve
 from advisor_training.evaluation.bars import bar_of, by_job
 from advisor_training.evaluation.check import (
@@ -47,9 +50,6 @@ from advisor_training.evaluation.limits import limit_rows
 from advisor_training.evaluation.methods import OURS, PAPER, PHYSICAL, ask, methods
 from advisor_training.evaluation.outcomes import figures_of
 from advisor_training.evaluation.values import Evaluation, to_json
-from advisor_training.evaluation_report.figures import figures
-from advisor_training.evaluation_report.report import write_evaluation
-from advisor_training.evaluation_report.sentences import said
 from advisor_training.learn import scoring
 from advisor_training.learn.learners import LEARNERS, Fitted, Predicted
 from advisor_training.learn.protocols import (
@@ -66,6 +66,10 @@ from advisor_training.learn.protocols import (
     has_other_runs,
 )
 from advisor_training.learn.unseen import Unseen
+from advisor_training.reports.document import make_folder, to_svg
+from advisor_training.reports.evaluation_figures import figures
+from advisor_training.reports.evaluation_report import write_evaluation
+from advisor_training.reports.evaluation_sentences import said
 
 pytestmark = pytest.mark.figures
 
@@ -408,7 +412,7 @@ def test_the_page_needs_nothing_else(evaluation: Evaluation, tmp_path: Path) -> 
     identities = re.findall(r'\bid="([^"]*)"', text)
     assert len(identities) == len(set(identities))
     assert "<script>" not in text
-    assert all(escape(line) in text for line in said(strange))
+    assert all(line in unescape(text) for line in said(strange))
     assert "+35.0 %" in text
     assert "prefers-color-scheme: dark" in text
 

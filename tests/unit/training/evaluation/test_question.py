@@ -2,23 +2,24 @@
 
 from pathlib import Path
 from runpy import run_path
+from typing import Any
 
 import pytest
 from test_evaluate import full_solo_points, made_up
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor_training.evaluation.data import make_data
-from advisor_training.evaluation_report.question import ASKED, MIN_SPEEDS, ORACLE, Answer, answers
 
-SCRIPT = Path(__file__).parents[4] / "docs/measurements/question.py"
+SCRIPT = run_path(str(Path(__file__).parents[4] / "docs/measurements/question.py"))
+ASKED, MIN_SPEEDS, ORACLE = (SCRIPT[name] for name in ("ASKED", "MIN_SPEEDS", "ORACLE"))
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Answer]:
-    return list(answers(make_data(made_up.pair_points(), full_solo_points())))
+def found() -> list[Any]:
+    return list(SCRIPT["answers"](make_data(made_up.pair_points(), full_solo_points())))
 
 
-def test_every_question_has_an_answer_by_each(found: list[Answer]) -> None:
+def test_every_question_has_an_answer_by_each(found: list[Any]) -> None:
     asked = {(a.objective, a.min_speed, a.chosen_by) for a in found if a.objective}
     assert asked == {
         (objective, least, by)
@@ -30,7 +31,7 @@ def test_every_question_has_an_answer_by_each(found: list[Answer]) -> None:
     assert {"equal", "uncapped", "time-sliced", "exclusive"} <= rules
 
 
-def test_nobody_saves_more_than_who_knows_all(found: list[Answer]) -> None:
+def test_nobody_saves_more_than_who_knows_all(found: list[Any]) -> None:
     """At any minimum speed, among those that keep it; one after the other saves nothing."""
     for least in MIN_SPEEDS:
         its = [a for a in found if a.min_speed == least]
@@ -46,8 +47,7 @@ def test_nobody_saves_more_than_who_knows_all(found: list[Answer]) -> None:
     assert (exclusive.saved.value, exclusive.stp.value) == (0, 1)
 
 
-def test_the_script_prints_a_cell_for_each_heading(found: list[Answer]) -> None:
-    script = run_path(str(SCRIPT))
-    lines = list(script["table"]("Made-up GPU", found))
+def test_the_script_prints_a_cell_for_each_heading(found: list[Any]) -> None:
+    lines = list(SCRIPT["table"]("Made-up GPU", found))
     assert len(lines) == len(found) + 3
-    assert {line.count("|") for line in lines[1:]} == {len(script["HEADINGS"]) + 1}
+    assert {line.count("|") for line in lines[1:]} == {len(SCRIPT["HEADINGS"]) + 1}

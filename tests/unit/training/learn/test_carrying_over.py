@@ -21,9 +21,6 @@ from advisor_training.evaluation.evaluate import OTHER_GPU, planned_fits, run_ev
 from advisor_training.evaluation.methods import OURS
 from advisor_training.evaluation.other_gpu import leave_gpus_out
 from advisor_training.evaluation.values import Evaluation, to_json
-from advisor_training.evaluation_report.gpu_tables import gpu_tables
-from advisor_training.evaluation_report.page import to_html
-from advisor_training.evaluation_report.sentences import other_gpus, said
 from advisor_training.learn.carrying_over import (
     DRAWS,
     add_pairs,
@@ -35,6 +32,9 @@ from advisor_training.learn.carrying_over import (
 from advisor_training.learn.conformal import COVERAGE, Residuals, held, widening
 from advisor_training.learn.learners import LEARNERS, Fitted, Predicted
 from advisor_training.learn.protocols import BY_GPU_MODEL, PROTOCOLS
+from advisor_training.reports.evaluation_gpu_tables import gpu_tables
+from advisor_training.reports.evaluation_report import page as to_html
+from advisor_training.reports.evaluation_sentences import other_gpus, said
 
 pytestmark = pytest.mark.figures
 

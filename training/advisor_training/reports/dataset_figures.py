@@ -1,17 +1,24 @@
-"""What each figure of the report draws into its axes; nothing here loads matplotlib."""
+"""The figures of a dataset of pairs: captions, and what each draws into its axes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, RAW_OBJECTIVE
+from advisor.core.wording import count_of
 from advisor_training.analysis.analysis import Analysis, PairReport
 from advisor_training.analysis.gains import LARGER_SHARES, Bin
 from advisor_training.analysis.groups import GroupRow
-from advisor_training.dataset_report.sentences import pair_count, signed
-
-BLUE, ORANGE, GREEN, RED, GREY = "#2b83ba", "#e08214", "#1b9e77", "#d7301f", "#8c8c8c"
-"""Dark and light enough for both backgrounds, and apart for colour-blind readers."""
+from advisor_training.reports.document import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    RED,
+    Figure,
+    Ink,
+    signed,
+)
 
 BEST_OF_NINE = "best of nine"
 
@@ -25,15 +32,47 @@ _SHORT = {"HH": "compute + memory", "HL": "compute", "LH": "memory", "LL": "ligh
 """What a job of the class uses half of the GPU's time or more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ink:
-    """Colours of what is no data: text and axes, and faint lines."""
+_WHEN = (
+    f"When an uneven split pays, by {DEFAULT_OBJECTIVE}: a dot is a pair at its best of the nine "
+    "splits, a bar the mean. Rows: what each job keeps busy alone for half of the time or more, "
+    "SMs (compute) or the memory interface (memory); light: neither."
+)
+_GAINS = (
+    "Each pair at its best of the nine splits and at the other ways to share, against 50/50 (0 %), "
+    f"by {DEFAULT_OBJECTIVE}; pairs in the order of their gain."
+)
+_GAINS_RAW = f"The same by {RAW_OBJECTIVE}, the paper's objective, which adds up unlike units."
+_BEST_SPLITS = (
+    "How many pairs have their best split where. Busier is the job with the higher SM activity "
+    "alone; either: a job beside itself, or no such counter."
+)
+_GROUPS = (
+    "Mean gain over 50/50 by what the two jobs use of the GPU: compute, then memory, high (H) or "
+    "low (L). The paper's bars are its model's splits on a V100, where its text gives a number; "
+    "ours are the best of nine."
+)
+_IN_THE_BAND = "In the grey band a difference is no more than noise."
+_NOISE_NOT_KNOWN = "How much of a gain is noise is not known: no pair was measured twice."
+_TIES = "What is within the noise of the best counts for the more even split."
 
-    text: str
-    faint: str
+
+def figures(analysis: Analysis) -> tuple[Figure, ...]:
+    """The figures, the most telling one first."""
+    known = analysis.objectives[DEFAULT_OBJECTIVE].ceiling is not None
+    noise = _IN_THE_BAND if known else _NOISE_NOT_KNOWN
+    ties = f" {_TIES}" if known else ""
+    gains = partial(_draw_gains, analysis, DEFAULT_OBJECTIVE)
+    raw = partial(_draw_gains, analysis, RAW_OBJECTIVE)
+    return (
+        Figure("when", f"{_WHEN} {noise}", partial(_draw_when, analysis), 0.62, wide=True),
+        Figure("gains", f"{_GAINS} {noise}", gains, 0.62),
+        Figure("gains-raw", _GAINS_RAW, raw, 0.62),
+        Figure("best-splits", f"{_BEST_SPLITS}{ties}", partial(_draw_best_splits, analysis), 0.55),
+        Figure("groups", _GROUPS, partial(_draw_groups, analysis), 0.9),
+    )
 
 
-def draw_when(axes: Any, ink: Ink, analysis: Analysis) -> None:
+def _draw_when(analysis: Analysis, axes: Any, ink: Ink) -> None:
     """The gain of every pair, in a row for each group, coloured by who gets the larger share."""
     report = analysis.objectives[DEFAULT_OBJECTIVE]
     rows = sorted((row for row in report.groups if row.pairs), key=lambda row: -_mean(row))
@@ -68,7 +107,7 @@ def favours(pair: PairReport) -> str:
     return {"to_busier": _TO_BUSIER, "to_other": _TO_LIGHTER}.get(found.direction, _EITHER)
 
 
-def draw_gains(axes: Any, ink: Ink, analysis: Analysis, objective: str) -> None:
+def _draw_gains(analysis: Analysis, objective: str, axes: Any, ink: Ink) -> None:
     """Every pair at its best of nine and at the other ways to share, in the order of the gain."""
     values = [pair.objectives[objective] for pair in analysis.pairs]
     ordered = sorted(
@@ -89,12 +128,12 @@ def draw_gains(axes: Any, ink: Ink, analysis: Analysis, objective: str) -> None:
         axes.axhspan(-noise, noise, color=GREY, alpha=0.25, linewidth=0, label="noise")
     axes.axhline(0, color=ink.text, linewidth=0.8)
     axes.set_xticks([])
-    axes.set_xlabel(f"{pair_count(len(ordered))}, by gain", color=ink.text)
+    axes.set_xlabel(f"{count_of(len(ordered), 'pair')}, by gain", color=ink.text)
     axes.set_ylabel(f"{objective}\nagainst 50/50, %", color=ink.text)
     _legend(axes, ink)
 
 
-def draw_best_splits(axes: Any, ink: Ink, analysis: Analysis) -> None:
+def _draw_best_splits(analysis: Analysis, axes: Any, ink: Ink) -> None:
     """How many pairs have their best split where, a row for each objective."""
     names = [*analysis.objectives]
     rows = [_counts(report.best_splits) for report in analysis.objectives.values()]
@@ -126,7 +165,7 @@ def _counts(bins: Sequence[Bin]) -> list[int]:
     ]
 
 
-def draw_groups(axes: Any, ink: Ink, analysis: Analysis) -> None:
+def _draw_groups(analysis: Analysis, axes: Any, ink: Ink) -> None:
     """The mean gain of each of the paper's groups, the paper's beside ours."""
     raw = analysis.objectives[RAW_OBJECTIVE].groups
     default = analysis.objectives[DEFAULT_OBJECTIVE].groups
@@ -151,7 +190,7 @@ def draw_groups(axes: Any, ink: Ink, analysis: Analysis) -> None:
 def _group_label(row: GroupRow) -> str:
     doubt = "" if row.paper_certain else "?"
     number = f"paper's group {row.paper_number}{doubt}" if row.paper_number else "not in the paper"
-    return f"{row.classes[0]} with {row.classes[1]}, {pair_count(row.pairs)}\n{number}"
+    return f"{row.classes[0]} with {row.classes[1]}, {count_of(row.pairs, 'pair')}\n{number}"
 
 
 def _legend(axes: Any, ink: Ink, place: str = "best") -> None:
@@ -174,4 +213,4 @@ def _mean(row: GroupRow) -> float:
 
 def _row_label(row: GroupRow) -> str:
     first, second = (_SHORT[code] for code in row.classes)
-    return f"{first}\nwith {second}, {pair_count(row.pairs)}"
+    return f"{first}\nwith {second}, {count_of(row.pairs, 'pair')}"

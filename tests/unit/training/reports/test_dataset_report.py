@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,16 +15,15 @@ from advisor.core.records import PairPoint
 from advisor.errors import InputError, StoreError
 from advisor_training.analysis.analysis import Analysis, analyse, to_json
 from advisor_training.dataset.pairs import LeftOut
-from advisor_training.dataset_report import drawings, figures
-from advisor_training.dataset_report.page import to_html
-from advisor_training.dataset_report.report import write_report
-from advisor_training.dataset_report.sentences import (
+from advisor_training.reports import dataset_figures, document
+from advisor_training.reports.dataset_report import page as to_html
+from advisor_training.reports.dataset_report import write_report
+from advisor_training.reports.dataset_sentences import (
     axis_sentence,
     headline,
     not_measured,
     replay_note,
     said,
-    signed,
     solo_sentence,
     where_it_pays,
     where_sharing_loses,
@@ -271,7 +269,7 @@ def test_dots_are_coloured_by_who_gets_more() -> None:
         (nine(FLAT), "50/50 is as good"),
         (nine({**FLAT, 80: 1.5}, job_b="a"), "a job beside itself, or not known"),
     ):
-        assert drawings.favours(analyse(points, solos).pairs[0]) == label
+        assert dataset_figures.favours(analyse(points, solos).pairs[0]) == label
 
 
 def test_sentences_about_sources(analysis: Analysis) -> None:
@@ -288,8 +286,8 @@ def test_sentences_about_sources(analysis: Analysis) -> None:
 
 def test_nothing_known_is_a_dash() -> None:
     """A number that is not there is not 0."""
-    assert signed(None) == "-"
-    assert signed(-3.14) == "-3.1 %"
+    assert document.signed(None) == "-"
+    assert document.signed(-3.14) == "-3.1 %"
 
 
 class _Reader(HTMLParser):
@@ -347,8 +345,8 @@ def test_the_page_follows_the_reader(page: str) -> None:
     """Dark and light, narrow and wide; figures take the page's colours."""
     assert "prefers-color-scheme: dark" in page
     assert 'name="viewport"' in page
-    assert figures.SVG_INK.text not in page
-    assert figures.SVG_INK.faint not in page
+    assert document.SVG_INK.text not in page
+    assert document.SVG_INK.faint not in page
     texts = re.findall(r"<text [^>]*>", page)
     assert texts
     assert all("fill: currentColor" in text for text in texts)
@@ -412,23 +410,15 @@ def test_a_folder_that_cannot_be_made_is_named(
 ) -> None:
     """The message names the folder and the option."""
 
-    def draw_nothing(_analysis: Analysis) -> bytes:
+    def draw_nothing(*_given: object) -> bytes:
         return b""
 
     # What is drawn does not matter here, and drawing is slow.
-    monkeypatch.setattr("advisor_training.dataset_report.report.to_png", draw_nothing)
-    monkeypatch.setattr("advisor_training.dataset_report.page.figures", draw_nothing)
+    monkeypatch.setattr("advisor_training.reports.dataset_report.to_png", draw_nothing)
+    monkeypatch.setattr("advisor_training.reports.dataset_report.figures", draw_nothing)
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match=r"file/report.*--out"):
         write_report(analysis, tmp_path / "file" / "report")
-
-
-def test_without_matplotlib_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The extra to install stands in the message."""
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(InputError, match=r"matplotlib.*sm-advisor\[train\]"):
-        figures.check_installed()
 
 
 def _keys(value: dict[str, Any]) -> set[str]:

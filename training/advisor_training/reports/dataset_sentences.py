@@ -8,6 +8,7 @@ from advisor_training.analysis.analysis import Analysis, ObjectiveReport
 from advisor_training.analysis.gains import Gain
 from advisor_training.analysis.groups import GroupRow, group_text
 from advisor_training.dataset.solo import HIGH_PERCENT
+from advisor_training.reports.document import signed
 
 FEW_PAIRS = 3
 """A group with fewer pairs is in the table, but no sentence is made of it."""
@@ -17,7 +18,7 @@ def headline(analysis: Analysis) -> str:
     """Whether an uneven split pays, and how much."""
     report = analysis.objectives[DEFAULT_OBJECTIVE]
     over = gain_over(report, "equal")
-    pays = f"{report.uneven_pays_pairs} of {pair_count(len(analysis.pairs))}"
+    pays = f"{report.uneven_pays_pairs} of {count_of(len(analysis.pairs), 'pair')}"
     unknown = "" if report.ceiling else " (by any amount: the noise is not known)"
     return (
         f"An uneven split beats 50/50{beyond_noise(report)} in {pays}{unknown}. The best of the "
@@ -48,7 +49,7 @@ def who_gets_more(analysis: Analysis) -> str:
         return ""
     return (
         f"Where it pays, the larger share goes to the job that keeps fewer SMs busy alone in "
-        f"{pair_count(lighter)}, to the busier one in {busier}."
+        f"{count_of(lighter, 'pair')}, to the busier one in {busier}."
     )
 
 
@@ -69,7 +70,7 @@ def who_pays(analysis: Analysis) -> str:
 def where_sharing_loses(analysis: Analysis) -> str:
     """How many pairs are better off one after the other."""
     report = analysis.objectives[DEFAULT_OBJECTIVE]
-    count, pairs = len(report.losses) or "none", pair_count(len(analysis.pairs))
+    count, pairs = len(report.losses) or "none", count_of(len(analysis.pairs), "pair")
     return (
         f"In {count} of {pairs} one after the other beats every shared split"
         f"{beyond_noise(report)}, per joule."
@@ -128,7 +129,7 @@ def ceiling_sentence(report: ObjectiveReport) -> str:
         return f"{report.name}: not known, since no pair was measured twice."
     return (
         f"{report.name}: {ceiling.mean_percent:.2f} % of the best on average over "
-        f"{ceiling.choices} choices, from {pair_count(ceiling.pairs)} measured repeatedly"
+        f"{ceiling.choices} choices, from {count_of(ceiling.pairs, 'pair')} measured repeatedly"
         f"{_other_cards(ceiling.other_card_pairs)}."
     )
 
@@ -162,23 +163,8 @@ def gain_over(report: ObjectiveReport, baseline: str) -> Gain:
     return next(gain for gain in report.gains if gain.baseline == baseline)
 
 
-def signed(percent: float | None) -> str:
-    """A gain or a loss; "-" where there is none."""
-    return "-" if percent is None else f"{percent:+.1f} %"
-
-
-def part(percent: float | None) -> str:
-    """A part of something; "-" where there is none."""
-    return "-" if percent is None else f"{percent:.0f} %"
-
-
-def pair_count(count: int) -> str:
-    """So many pairs."""
-    return count_of(count, "pair")
-
-
 def _group(row: GroupRow) -> str:
-    over = pair_count(row.pairs)
+    over = count_of(row.pairs, "pair")
     return f"{group_text(row.classes)} ({signed(row.mean_percent)} over {over})"
 
 

@@ -5,9 +5,9 @@ from advisor.core.wording import count_of
 from advisor_training.evaluation.choices import QUESTIONS
 from advisor_training.evaluation.methods import HEADLINE, OURS, PAPER, PHYSICAL
 from advisor_training.evaluation.values import Evaluation
-from advisor_training.evaluation_report.tables import find_choices
 from advisor_training.learn.bootstrap import Estimate
 from advisor_training.learn.protocols import BY_WORKLOAD
+from advisor_training.reports.evaluation_tables import find_choices
 
 
 def headline(evaluation: Evaluation) -> str:

@@ -2,30 +2,15 @@
 
 import statistics
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from advisor.core.objectives import PER_WATT_OBJECTIVE, RAW_OBJECTIVE
 from advisor_training.dataset import paper
-from advisor_training.dataset_report.html_tables import table
-from advisor_training.dataset_report.sentences import signed
 from advisor_training.evaluation.errors import Error
 from advisor_training.evaluation.methods import OURS, PAPER
 from advisor_training.evaluation.values import Evaluation
-from advisor_training.evaluation_report.tables import TextTable, find_choices
 from advisor_training.learn.protocols import BY_WORKLOAD, RANDOM_ROWS
-
-
-def paper_and_here(evaluation: Evaluation) -> Iterator[str]:
-    """The table, and what it rests on."""
-    found = comparison(evaluation)
-    yield (
-        f"<p>{escape(paper.TITLE)}: 121 pairs on a V100. Its method here: X1 + X2 and the power "
-        "from the sums and means of nine features of both jobs, scaled, with Extra Trees "
-        f"(sections 3.1, 3.2), on the {evaluation.basis.pairs} pairs of this page. For "
-        f"{PER_WATT_OBJECTIVE}, which the paper does not have, it predicts the sum of relative "
-        "speeds in the same way.</p>"
-    )
-    yield table(found.headings, found.rows)
+from advisor_training.reports.document import signed
+from advisor_training.reports.evaluation_tables import TextTable, find_choices
 
 
 def comparison(evaluation: Evaluation) -> TextTable:

@@ -1,0 +1,181 @@
+"""What every report is made of: figures, one HTML page, one image, and its files."""
+
+import importlib
+import io
+import re
+import textwrap
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from advisor.core.wording import count_of
+from advisor.errors import StoreError
+from advisor.files.whole_files import PUBLIC_FILE, replace_file
+
+# Their types are known in part only.
+_rc_context: Any = importlib.import_module("matplotlib").rc_context
+_Canvas: Any = importlib.import_module("matplotlib.figure").Figure
+
+BLUE, ORANGE, GREEN, RED, GREY = "#2b83ba", "#e08214", "#1b9e77", "#d7301f", "#8c8c8c"
+"""Dark and light enough for both backgrounds, and apart for colour-blind readers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ink:
+    """Colours of what is no data: text and axes, and faint lines."""
+
+    text: str
+    faint: str
+
+
+PAPER_INK = Ink("#1b1f24", "#d5d9de")
+
+SVG_INK = Ink("#010203", "#040506")
+"""Stand-ins; the page puts its own colours in their place, which follow the reader's choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of a report.
+
+    Attributes:
+        name: For identities in the page.
+        caption: What it shows and how to read it.
+        draw: Draws it into axes of matplotlib.
+        height: Of its width.
+        wide: It has a row of the image for itself.
+    """
+
+    name: str
+    caption: str
+    draw: Callable[[Any, Ink], None]
+    height: float
+    wide: bool = False
+
+    @property
+    def svg(self) -> Markup:
+        """An element with the page's colours, and identities that no other figure has."""
+        svg = to_svg(self)
+        svg = svg.replace(SVG_INK.text, "currentColor").replace(SVG_INK.faint, "var(--faint)")
+        svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+        svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{self.name}-", svg)
+        label = f'<svg role="img" aria-label="{escape(self.caption)}" '
+        return Markup(svg.replace("<svg ", label, 1))
+
+
+def signed(percent: float | None) -> str:
+    """A gain or a loss; "-" where there is none."""
+    return "-" if percent is None else f"{percent:+.1f} %"
+
+
+def part(percent: float | None) -> str:
+    """A part of something; "-" where there is none."""
+    return "-" if percent is None else f"{percent:.0f} %"
+
+
+def to_html(template: str, **values: Any) -> str:
+    """A page that needs nothing else, from one of the templates."""
+    room = Environment(
+        loader=PackageLoader("advisor_training.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: dict[str, Any] = room.filters
+    filters |= {"signed": signed, "part": part, "count_of": count_of}
+    return room.get_template(template).render(values)
+
+
+def to_svg(figure: Figure) -> str:
+    """The figure as an SVG element without a background."""
+    width_in = 5.4 if figure.wide else 4.6
+    with _rc_context({"svg.fonttype": "none", "svg.hashsalt": "advisor", "font.size": 8.5}):
+        canvas = _Canvas(figsize=(width_in, width_in * figure.height), layout="constrained")
+        _draw(figure, canvas.add_subplot(), SVG_INK)
+        sink = io.StringIO()
+        canvas.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
+    text = sink.getvalue()
+    return text[text.index("<svg") :]
+
+
+def to_png(sentences: Iterable[str], figures: Sequence[Figure]) -> bytes:
+    """All figures, two in a row but for the wide ones, and the sentences above them."""
+    rows = _rows(figures)
+    heights = [max(figure.height for figure in row) for row in rows]
+    places = [[row[0].name, row[-1].name if len(row) > 1 or row[0].wide else "."] for row in rows]
+    with _rc_context({"font.size": 10}):
+        canvas = _Canvas(figsize=(14, 7 * sum(heights) + 2), layout="constrained")
+        canvas.set_facecolor("white")
+        lines = [line for text in sentences for line in textwrap.wrap(text, 145)]
+        canvas.suptitle("\n".join(lines), fontsize=12, color=PAPER_INK.text, ha="left", x=0.02)
+        mosaic = canvas.subplot_mosaic(places, height_ratios=heights)
+        for figure in figures:
+            axes = mosaic[figure.name]
+            _draw(figure, axes, PAPER_INK)
+            caption = "\n".join(textwrap.wrap(figure.caption, 140 if figure.wide else 62))
+            axes.set_title(caption, fontsize=9, loc="left", color=PAPER_INK.text, pad=26)
+        sink = io.BytesIO()
+        canvas.savefig(sink, format="png", dpi=100, metadata={"Software": None})
+    return sink.getvalue()
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder: before minutes of work, not after.
+
+    Raises:
+        StoreError: it cannot be made.
+    """
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def write_files(contents: Mapping[str, bytes], folder: Path) -> tuple[Path, ...]:
+    """Write files by name into the folder, which is made when needed.
+
+    Raises:
+        StoreError: the files cannot be written.
+    """
+    make_folder(folder)
+    with _writing(folder):
+        return tuple(
+            replace_file(folder / name, data, PUBLIC_FILE) for name, data in contents.items()
+        )
+
+
+def _rows(figures: Iterable[Figure]) -> list[list[Figure]]:
+    rows = list[list[Figure]]()
+    for figure in figures:
+        beside = rows and len(rows[-1]) == 1 and not (figure.wide or rows[-1][0].wide)
+        if beside:
+            rows[-1].append(figure)
+        else:
+            rows.append([figure])
+    return rows
+
+
+def _draw(figure: Figure, axes: Any, ink: Ink) -> None:
+    axes.patch.set_alpha(0)
+    axes.tick_params(colors=ink.text)
+    axes.grid(visible=False)
+    for name, side in axes.spines.items():
+        side.set_color(ink.faint)
+        side.set_visible(name in ("left", "bottom"))
+    figure.draw(axes, ink)
+
+
+@contextmanager
+def _writing(folder: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"nothing can be written to {folder}",
+            why=error.strerror or str(error),
+            fix="give another folder with --out",
+        ) from error
