@@ -144,23 +144,6 @@ def writing_private(path: Path, mode: str = "wb") -> Generator[IO[Any]]:
         yield file
 
 
-def read_whole(path: Path, most_bytes: int) -> bytes:
-    """What a regular file holds; links are followed, since nothing but its content is used.
-
-    Raises:
-        OSError: it cannot be read, is no regular file, or larger than `most_bytes`.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        # Read to the limit, whatever its size is said to be: it may grow.
-        data = file.read(most_bytes + 1)
-    if len(data) > most_bytes:
-        raise OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes", str(path))
-    return data
-
-
 def others_write_to(folder: Path) -> bool:
     """Whether somebody who is neither root nor we may put files into a folder that is there.
 

@@ -7,7 +7,6 @@ once.
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from advisor.errors import ModelError
-from advisor.files.safe_files import read_whole
+from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.typed_json import parse, to_plain
 from advisor_models.intervals import Intervals, Widening
 from advisor_models.other_gpu import OtherGpu
@@ -147,12 +146,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """
     text = json.dumps(to_plain(manifest), indent=1).encode() + b"\n"
     _parsed(folder / MANIFEST, text)
-    draft = folder / f".{MANIFEST}.{os.getpid()}.part"
-    with draft.open("wb") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(folder / MANIFEST)
+    replace_file(folder / MANIFEST, text, PUBLIC_FILE)
 
 
 def sha256(data: bytes) -> str:

@@ -10,7 +10,6 @@ Without a promotion the champion is the model that comes with the package.
 """
 
 import fcntl
-import os
 import re
 import shutil
 from collections.abc import Generator
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from advisor.errors import InputError, ModelError
 from advisor.files.safe_files import private_folder, writing_private
+from advisor.files.whole_files import PUBLIC_FILE, replace_file, sync_folder
 from advisor_models.history import Action, Change, append, read_history, standing
 from advisor_models.manifest import (
     MANIFEST,
@@ -200,7 +200,7 @@ class Registry:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         change = Change(now, action, version, self.champion(), manifest.figures)
         append(self._folder / "history.jsonl", change)
-        _sync_folder(self._folder)
+        sync_folder(self._folder)
 
     def _bundled_folder(self) -> Path:
         if not (self._bundled / MANIFEST).is_file():
@@ -238,27 +238,10 @@ def _write(artefact: Artefact, target: Path) -> None:
     try:
         draft.mkdir()
         for name, data in artefact.files.items():
-            _write_synced(draft / name, data)
+            replace_file(draft / name, data, PUBLIC_FILE)
         write_manifest(draft, artefact.manifest)
-        _sync_folder(draft)
         draft.rename(target)
     except OSError:
         shutil.rmtree(draft, ignore_errors=True)
         raise
-    _sync_folder(target.parent)
-
-
-def _write_synced(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes the names in a folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(target.parent)

@@ -96,7 +96,7 @@ class LaunchFolder:
         Raises:
             OSError: it cannot be written; the status before stays.
         """
-        replace_file(self.path / "status.json", dumps(status))
+        replace_file(self.path / "status.json", dumps(status), durable=status.over)
 
     def keep_reserve(self) -> None:
         """Keep room on the disk; where there is none, nothing happens."""

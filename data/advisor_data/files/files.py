@@ -3,16 +3,15 @@
 import csv
 import io
 import json
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from advisor.core.observations import Record
 from advisor.core.records import SoloPoint
 from advisor.errors import InputError, StoreError
-from advisor.files.safe_files import read_whole
+from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.rows import column_types, record_from_row, to_row
 from advisor_data.files import parquet
 from advisor_data.files.csv_cells import from_cell, to_cells
@@ -40,22 +39,14 @@ def write_points(path: Path, points: Iterable[Record]) -> None:
     encode, _ = _format(path)
     ready = checked(points)
     data = encode(_only_kind(path, ready), ready)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with draft.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        replace_file(path, data, PUBLIC_FILE)
     except OSError as error:
         raise StoreError(
             f"{path} cannot be written",
             why=error.strerror or str(error),
             fix="free space or give another place; what stood there is unchanged",
         ) from error
-    finally:
-        with suppress(OSError):
-            draft.unlink()
 
 
 def read_points(path: Path) -> list[Record]:

@@ -1,6 +1,5 @@
 """Copies of an SQLite database while others use it, and back again; all of it or nothing."""
 
-import os
 import sqlite3
 import tempfile
 import time
@@ -12,6 +11,7 @@ from urllib.parse import quote
 from sqlalchemy import Engine, make_url, update
 
 from advisor.errors import InputError, StoreError
+from advisor.files.whole_files import sync_folder
 from advisor_data.store.schema import schema_state
 from advisor_data.store.sql_engine import address, make_engine, migrate, sqlite_path, store_errors
 from advisor_data.store.store import FILES_PREFIX, default_url
@@ -53,7 +53,7 @@ def back_up(url: str | None, home: Path, file: Path) -> int:
             _check_whole(copy, source)
         draft.chmod(0o600)  # it names tokens, and who did what
         draft.replace(file)
-        _sync(file.parent)
+        sync_folder(file.parent)
         return file.stat().st_size
 
 
@@ -228,11 +228,3 @@ def _errors(file: Path) -> Generator[None]:
             why=error.strerror or str(error) if isinstance(error, OSError) else str(error),
             fix="free space, wait for other writers, or give another place; nothing was changed",
         ) from error
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

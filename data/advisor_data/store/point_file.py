@@ -11,7 +11,8 @@ from typing import Generic
 
 from advisor.core.observations import Record
 from advisor.errors import InputError, StoreError
-from advisor.files.safe_files import PRIVATE_FILE, make_folder, writing_private
+from advisor.files.safe_files import PRIVATE_FILE, make_folder
+from advisor.files.whole_files import replace_file, sync_folder
 from advisor.formats.rows import P, from_row, to_row
 from advisor_data.store.lines import json_row, warn_torn, whole_lines
 
@@ -157,16 +158,7 @@ def _append(descriptor: int, path: Path, start: int, lines: list[bytes]) -> None
 
 def _replace(path: Path, points: Iterable[Record]) -> None:
     """Put a new file in the place of one whose lock is held."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with writing_private(draft) as file:
-            file.writelines(json.dumps(to_row(point)).encode() + b"\n" for point in points)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-        _sync_folder(path.parent)
-    finally:
-        draft.unlink(missing_ok=True)
+    replace_file(path, b"".join(json.dumps(to_row(p)).encode() + b"\n" for p in points))
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -192,7 +184,7 @@ def _locked(path: Path, flags: int, lock: int) -> Generator[int]:
         descriptor = _open_locked(path, flags, lock)
         try:
             if is_new:
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
             yield descriptor
         finally:
             os.close(descriptor)
@@ -210,15 +202,6 @@ def _open_locked(path: Path, flags: int, lock: int) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes the name of a new file survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
         os.close(descriptor)
 
 

@@ -15,7 +15,6 @@ from advisor.files.safe_files import (
     open_file,
     private_file,
     private_folder,
-    read_whole,
     writing_private,
 )
 
@@ -135,19 +134,6 @@ def test_an_open_file_is_emptied_only_after_it_was_looked_at(tmp_path: Path) -> 
     with writing_private(path) as file:
         file.write(b"!")
     assert path.read_text() == "!"
-
-
-def test_a_read_has_an_end(tmp_path: Path) -> None:
-    """Nothing waits for a FIFO, and nothing larger than meant is read."""
-    os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(OSError, match="no regular file"):
-        read_whole(tmp_path / "fifo", 10)
-    with (tmp_path / "sparse").open("wb") as file:
-        file.truncate(1 << 40)
-    with pytest.raises(OSError, match="larger than 10 bytes"):
-        read_whole(tmp_path / "sparse", 10)
-    (tmp_path / "ten").write_text("0123456789")
-    assert read_whole(tmp_path / "ten", 10) == b"0123456789"
 
 
 # two users
