@@ -19,7 +19,6 @@ devices of the process (clr, rocclr/utils/flags.hpp). Both are given.
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 
 from advisor.core.gpu import Share
@@ -30,8 +29,6 @@ SHADER_ENGINES_PER_XCD = 4
 
 XCDS = {304: 8, 256: 8, 228: 6}
 """XCDs of a device by its CUs: MI300X, MI350X and MI300A as one device; all others have one."""
-
-CuIds = tuple[int, ...]
 
 
 def xcds_of(cus_total: int) -> int:
@@ -94,17 +91,6 @@ def check_cus(cus: int, cus_total: int, xcds: int) -> int:
     )
 
 
-def split_masks(first_cus: int, cus_total: int, xcds: int) -> tuple[CuIds, CuIds]:
-    """Ids of the CUs of two jobs: the first `first_cus`, and all others.
-
-    Raises:
-        InputError: one of the two would be without a CU on some XCD.
-    """
-    check_cus(first_cus, cus_total, xcds)
-    check_cus(cus_total - first_cus, cus_total, xcds)
-    return tuple(range(first_cus)), tuple(range(first_cus, cus_total))
-
-
 def mask_env(cu_ids: Sequence[int]) -> dict[str, str]:
     """Variables that hold a process to `cu_ids` of the one GPU that it sees.
 
@@ -137,24 +123,6 @@ def roc_global_cu_mask(cu_ids: Sequence[int]) -> str:
     return hex(sum(1 << cu for cu in _checked(cu_ids)))
 
 
-def parse_hsa_cu_mask(text: str) -> dict[int, CuIds]:
-    """CU ids of each visible GPU that a mask lists; stricter than ROCr, which fails open.
-
-    Raises:
-        InputError: syntax that is not `GPU:CUS[;GPU:CUS]` with ids and rising ranges, or an id
-            that is given twice.
-    """
-    if not re.fullmatch(_MASK, text):
-        raise InputError(f"{text!r} is no CU mask", fix='write it as "0:0-31,40;1:0-15"')
-    found: dict[int, CuIds] = {}
-    for part in text.split(";"):
-        gpu, cus = part.split(":")
-        if int(gpu) in found:
-            raise InputError(f"GPU {gpu} stands twice in {text!r}")
-        found[int(gpu)] = tuple(_checked([cu for item in cus.split(",") for cu in _range(item)]))
-    return found
-
-
 def refuse_if_skipped(env: Mapping[str, str]) -> None:
     """Make sure that ROCr will apply the mask.
 
@@ -169,19 +137,6 @@ def refuse_if_skipped(env: Mapping[str, str]) -> None:
             why="with it ROCr ignores HSA_CU_MASK and the job gets the whole GPU",
             fix="unset HSA_CU_MASK_SKIP_INIT",
         )
-
-
-_RANGE = "[0-9]{1,5}(-[0-9]{1,5})?"
-_SET = f"[0-9]{{1,3}}:{_RANGE}(,{_RANGE})*"
-_MASK = f"{_SET}(;{_SET})*"
-
-
-def _range(item: str) -> range:
-    low, _, high = item.partition("-")
-    found = range(int(low), int(high or low) + 1)
-    if not found:
-        raise InputError(f"the range {item} runs backwards")
-    return found
 
 
 def _checked(cu_ids: Sequence[int]) -> list[int]:
