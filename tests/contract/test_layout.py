@@ -57,7 +57,6 @@ HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas", "matplotlib")
     [
         ("advisor", (*HEAVY, "pynvml", "numpy", "pyarrow")),
         ("advisor_profiling, advisor_data", HEAVY),
-        ("advisor_training.analysis.analysis", HEAVY),
         ("advisor_models.registry", (*HEAVY, "joblib")),
         ("advisor.cli", (*HEAVY, "numpy", "onnxruntime", "advisor_data")),
         (

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import pandas as pd
+
 from advisor.core.objectives import Objective, SplitResult
 from advisor_training.dataset.noise import best_split, worse
 from advisor_training.dataset.pairs import Measurement, Pair, Results
@@ -134,11 +136,16 @@ def gain(pairs: Iterable[Pair], objective: Objective, baseline: str, tie: float)
 
 def job_gains(pairs: Sequence[Pair], objective: Objective) -> JobGains | None:
     """The gain over 50/50 by job; None where 50/50 is worth nothing everywhere."""
-    of_job: dict[tuple[str, str], list[float]] = {}
-    for pair in pairs:
-        for job in {pair.job_a, pair.job_b}:
-            of_job.setdefault((pair.gpu_model, job), []).append(equal_of_oracle(pair, objective))
-    gains = [g for parts in of_job.values() if (g := gain_of_means(parts)) is not None]
+    parts = pd.DataFrame(
+        [
+            (pair.gpu_model, job, equal_of_oracle(pair, objective))
+            for pair in pairs
+            for job in {pair.job_a, pair.job_b}
+        ],
+        columns=["gpu_model", "job", "equal_of_oracle"],
+    )
+    by_job = parts.groupby(["gpu_model", "job"])["equal_of_oracle"].agg(gain_of_means)
+    gains = by_job.dropna().tolist()
     if not gains:
         return None
     return JobGains(

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 
 from advisor.errors import ModelError
 from advisor_training.evaluation.methods import OURS, PHYSICAL
-from advisor_training.evaluation.values import Evaluation
+from advisor_training.evaluation.values import Evaluation, errors_of_all_pairs
 from advisor_training.learn.protocols import BY_WORKLOAD
 
 Kind = Literal["fraction of oracle", "error", "coverage"]
@@ -109,9 +109,8 @@ def _fractions(evaluation: Evaluation) -> Iterator[tuple[str, float]]:
 
 
 def _errors(evaluation: Evaluation) -> Iterator[tuple[str, float]]:
-    for row in evaluation.errors:
-        quick = row.protocol == BY_WORKLOAD and row.pairs == "all" and row.splits == "nine"
-        if quick and row.method in (OURS, PHYSICAL):
-            for name, error in (("rates", row.errors.rate), ("power", row.errors.power)):
+    for method, errors in errors_of_all_pairs(evaluation)[BY_WORKLOAD].items():
+        if method in (OURS, PHYSICAL):
+            for name, error in (("rates", errors.rate), ("power", errors.power)):
                 if error:
-                    yield f"{row.method}, {name}", error.mean_percent
+                    yield f"{method}, {name}", error.mean_percent

@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+
+import pandas as pd
 
 from advisor_training.dataset.noise import Ceiling
 from advisor_training.dataset.pairs import LeftOut
@@ -16,7 +18,7 @@ from advisor_training.evaluation.limits import LimitRow
 from advisor_training.evaluation.other_gpu import GpuCurvePoint, GpuFigures
 from advisor_training.evaluation.outcomes import ChoiceFigures
 from advisor_training.learn.conformal import Coverage
-from advisor_training.learn.protocols import PROTOCOLS
+from advisor_training.learn.protocols import BY_WORKLOAD, PROTOCOLS
 
 JSON_SCHEMA = 2
 """Raised when a key of the JSON form changes its meaning or goes away."""
@@ -136,6 +138,25 @@ class Evaluation:
     compared: Compared
 
 
+def figures_of_all_pairs(evaluation: Evaluation) -> "pd.Series[Any]":
+    """`ChoiceFigures` over all pairs, by protocol, method and objective."""
+    rows = _table(ChoiceRow, evaluation.choices)
+    index = ["protocol", "method", "objective"]
+    return rows[rows["pairs"] == "all"].set_index(index)["figures"]
+
+
+def errors_of_all_pairs(evaluation: Evaluation) -> "pd.Series[Any]":
+    """`Errors` of all pairs at the nine splits, by protocol and method."""
+    rows = _table(ErrorRow, evaluation.errors)
+    its = (rows["pairs"] == "all") & (rows["splits"] == "nine")
+    return rows[its].set_index(["protocol", "method"])["errors"]
+
+
+def find_choices(evaluation: Evaluation, method: str, objective: str) -> ChoiceFigures | None:
+    """A method's choices over all pairs, a job left out at a time; None where it was not asked."""
+    return figures_of_all_pairs(evaluation).get((BY_WORKLOAD, method, objective))
+
+
 def to_json(evaluation: Evaluation) -> str:
     """The evaluation as JSON text."""
     values = {
@@ -146,6 +167,13 @@ def to_json(evaluation: Evaluation) -> str:
     protocols = {name: protocol.meaning for name, protocol in PROTOCOLS.items()}
     whole = {"schema": JSON_SCHEMA, "protocols": protocols, **values}
     return json.dumps(whole, default=_fields, allow_nan=False)
+
+
+def _table(kind: type[Any], rows: Iterable[Any]) -> pd.DataFrame:
+    """Dataclasses as rows, a column for each field."""
+    names = [field.name for field in dataclasses.fields(kind)]
+    records = [[getattr(row, name) for name in names] for row in rows]
+    return pd.DataFrame.from_records(records, columns=names)
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from advisor.core.objectives import PER_WATT_OBJECTIVE, RAW_OBJECTIVE
 from advisor_training.dataset import paper
 from advisor_training.evaluation.errors import Error
 from advisor_training.evaluation.methods import OURS, PAPER
-from advisor_training.evaluation.values import Evaluation
+from advisor_training.evaluation.values import Evaluation, errors_of_all_pairs, find_choices
 from advisor_training.learn.protocols import BY_WORKLOAD, RANDOM_ROWS
 from advisor_training.reports.document import signed
-from advisor_training.reports.evaluation_tables import TextTable, find_choices
+from advisor_training.reports.evaluation_tables import TextTable
 
 
 def comparison(evaluation: Evaluation) -> TextTable:
@@ -56,11 +56,7 @@ def _job_rows(evaluation: Evaluation) -> Iterator[Sequence[str]]:
 
 
 def _error_rows(evaluation: Evaluation) -> Iterator[Sequence[str]]:
-    rows = {
-        (row.protocol, row.method): row.errors
-        for row in evaluation.errors
-        if (row.splits, row.pairs) == ("nine", "all")
-    }
+    rows = errors_of_all_pairs(evaluation)
     for protocol, known in ((RANDOM_ROWS, True), (BY_WORKLOAD, False)):
         both = [rows.get((protocol, method)) for method in (PAPER, OURS)]
         if any(both):

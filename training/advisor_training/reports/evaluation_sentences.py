@@ -4,10 +4,9 @@ from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.wording import count_of
 from advisor_training.evaluation.choices import QUESTIONS
 from advisor_training.evaluation.methods import HEADLINE, OURS, PAPER, PHYSICAL
-from advisor_training.evaluation.values import Evaluation
+from advisor_training.evaluation.values import Evaluation, errors_of_all_pairs, find_choices
 from advisor_training.learn.bootstrap import Estimate
 from advisor_training.learn.protocols import BY_WORKLOAD
-from advisor_training.reports.evaluation_tables import find_choices
 
 
 def headline(evaluation: Evaluation) -> str:
@@ -44,11 +43,7 @@ def compared(evaluation: Evaluation) -> str:
 
 def accuracy(evaluation: Evaluation) -> str:
     """How far the model's numbers lie from the measured ones, and how often the intervals hold."""
-    errors = next(
-        row.errors
-        for row in evaluation.errors
-        if (row.protocol, row.method, row.splits, row.pairs) == (BY_WORKLOAD, OURS, "nine", "all")
-    )
+    errors = errors_of_all_pairs(evaluation)[BY_WORKLOAD, OURS]
     parts = [
         f"{words} by {error.mean_percent:.1f} % (median {error.median_percent:.1f} %)"
         for words, error in (("rates", errors.rate), ("power", errors.power))

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
-from advisor_training.evaluation.choices import QUESTIONS, RULES
+from advisor_training.evaluation.choices import QUESTIONS
 from advisor_training.evaluation.errors import Error, Errors
 from advisor_training.evaluation.methods import HEADLINE, OURS, PAPER, PHYSICAL
 from advisor_training.evaluation.outcomes import ChoiceFigures
-from advisor_training.evaluation.values import Evaluation
+from advisor_training.evaluation.values import Evaluation, errors_of_all_pairs, figures_of_all_pairs
 from advisor_training.learn.bootstrap import Estimate
 from advisor_training.learn.protocols import BY_WORKLOAD, PROTOCOLS
 
@@ -43,12 +43,10 @@ def printed_tables(evaluation: Evaluation) -> list[TextTable]:
 
 def unseen_jobs(evaluation: Evaluation) -> TextTable:
     """Every method and rule by energy for the same work, a job left out at a time."""
-    found = [
-        (row.method, row.figures)
-        for row in evaluation.choices
-        if (row.protocol, row.objective, row.pairs) == (BY_WORKLOAD, DEFAULT_OBJECTIVE, "all")
-    ]
-    found.sort(key=lambda row: -row[1].saved.value)
+    found = figures_of_all_pairs(evaluation).xs(
+        (BY_WORKLOAD, DEFAULT_OBJECTIVE), level=("protocol", "objective")
+    )
+    best_first = sorted(found.items(), key=lambda row: -row[1].saved.value)
     least = QUESTIONS[DEFAULT_OBJECTIVE].min_speed
     return TextTable(
         "Jobs that were not seen: energy saved for the same work against one after the other, each "
@@ -57,27 +55,21 @@ def unseen_jobs(evaluation: Evaluation) -> TextTable:
             "method", "choices", "saved", "median", "lose", "STP", "slower job", "share",
             "missed", "of the oracle", "worst",
         ),
-        [(_who(method), *_choice_cells(figures)) for method, figures in found],
+        [(_who(str(method)), *_choice_cells(figures)) for method, figures in best_first],
     )  # fmt: skip
 
 
 def by_objective(evaluation: Evaluation, objectives: Sequence[str]) -> TextTable:
     """Mean fraction of the oracle by other objectives, among the nine splits, any speed allowed."""
-    rows = [row for row in evaluation.choices if (row.protocol, row.pairs) == (BY_WORKLOAD, "all")]
-    cells = {(row.method, row.objective): str(row.figures.fraction) for row in rows}
+    cells = figures_of_all_pairs(evaluation)[BY_WORKLOAD].map(_fraction).unstack(sort=False)
+    rows = cells.reindex(columns=[*objectives]).fillna("-").itertuples()
     ceilings = {name: evaluation.ceilings[name] for name in objectives}
     noise = [f"{c.mean_percent:.2f}" if c else "-" for c in ceilings.values()]
     return TextTable(
         "Jobs that were not seen, by other objectives: mean fraction of the best of the nine "
         "splits, whatever speed a job keeps, in % with 95 % intervals by job",
         ("method", *objectives),
-        [
-            ("noise ceiling", *noise),
-            *(
-                (_who(method), *(cells.get((method, o), "-") for o in objectives))
-                for method in dict.fromkeys(row.method for row in rows)
-            ),
-        ],
+        [("noise ceiling", *noise), *((_who(str(method)), *row) for method, *row in rows)],
     )
 
 
@@ -88,28 +80,12 @@ def other_objectives(evaluation: Evaluation) -> TextTable:
 
 def protocols(evaluation: Evaluation) -> TextTable:
     """Each method under each protocol: what it saves, and how far it is off."""
-    figures = {
-        (row.protocol, row.method, row.objective): row.figures
-        for row in evaluation.choices
-        if row.pairs == "all" and row.method not in RULES
-    }
-    errors = {
-        (row.protocol, row.method): row.errors
-        for row in evaluation.errors
-        if row.pairs == "all" and row.splits == "nine"
-    }
-    steps = [step for name in PROTOCOLS for step in errors if step[0] == name]
+    figures, errors = figures_of_all_pairs(evaluation), errors_of_all_pairs(evaluation)
+    steps = [step for name in PROTOCOLS for step in errors.index if step[0] == name]
     return TextTable(
         "By what is left out of training: energy saved, choices that lose, fraction of the oracle, "
         "and errors at the nine splits, mean | median, in %",
-        (
-            "left out, method",
-            "saved",
-            "lose",
-            *_ORACLES,
-            "rate",
-            "power",
-        ),
+        ("left out, method", "saved", "lose", *_ORACLES, "rate", "power"),
         [
             (
                 f"{protocol}, {method}",
@@ -238,17 +214,8 @@ def worst_choices(evaluation: Evaluation, objective: str, count: int = 12) -> Te
     )
 
 
-def find_choices(evaluation: Evaluation, method: str, objective: str) -> ChoiceFigures | None:
-    """A method's choices over all pairs, a job left out at a time; None where it was not asked."""
-    wanted = (BY_WORKLOAD, method, objective, "all")
-    return next(
-        (
-            row.figures
-            for row in evaluation.choices
-            if (row.protocol, row.method, row.objective, row.pairs) == wanted
-        ),
-        None,
-    )
+def _fraction(figures: ChoiceFigures) -> str:
+    return str(figures.fraction)
 
 
 def _who(method: str) -> str:
