@@ -1,6 +1,6 @@
 """The whole evaluation: every method under every protocol."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -8,22 +8,18 @@ import numpy as np
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor_training.dataset.noise import noise_ceiling
 from advisor_training.evaluation.bars import bars_by_job, by_group, by_job
-from advisor_training.evaluation.choices import QUESTIONS, RULES, Choice, choose_by_rule, keys_of
 from advisor_training.evaluation.curve import curve, curve_fits
 from advisor_training.evaluation.data import Data
 from advisor_training.evaluation.disturbed import learn_undisturbed
 from advisor_training.evaluation.errors import compare
-from advisor_training.evaluation.limits import limit_rows
 from advisor_training.evaluation.methods import HEADLINE, OURS, PHYSICAL, Method, Told, ask, methods
 from advisor_training.evaluation.other_gpu import leave_gpus_out
 from advisor_training.evaluation.outcomes import figures_of
+from advisor_training.evaluation.rows import AllTold, choice_rows, error_rows, limit_rows
 from advisor_training.evaluation.values import (
     Basis,
-    ChoiceRow,
-    ErrorRow,
     Evaluation,
     SeedFigures,
-    Some,
 )
 from advisor_training.learn import carrying_over
 from advisor_training.learn.calibration import calibrate, strictest
@@ -42,7 +38,6 @@ from advisor_training.learn.protocols import (
     Tick,
     has_other_runs,
 )
-from advisor_training.learn.unseen import Mask
 
 CURVE = "with more data"
 OTHER_GPU = "on another GPU model"
@@ -53,9 +48,6 @@ SEEDS = (1, 2, 3, 4)
 
 Watch: TypeAlias = Callable[[str, str], None]
 """Takes the protocol and the method after each fit."""
-
-_Answers: TypeAlias = Mapping[tuple[str, str], Told]
-"""By protocol and method."""
 
 
 def run_evaluation(
@@ -87,8 +79,8 @@ def run_evaluation(
         quick=quick,
         basis=_basis(data),
         ceilings={o.name: noise_ceiling(data.pairs, o) for o in OBJECTIVES.values()},
-        choices=tuple(_choice_rows(data, told, every, disturbed)),
-        errors=tuple(_error_rows(data, told, every, disturbed)),
+        choices=tuple(choice_rows(data, told, every, disturbed)),
+        errors=tuple(error_rows(data, told, every, disturbed)),
         wanted_coverage=COVERAGE,
         coverage=calibrate(data.rows, told[strictest(data.rows), OURS].speeds.unseen).held,
         training_s={name: t.training_s for (p, name), t in told.items() if p == BY_WORKLOAD},
@@ -197,40 +189,7 @@ def _tick(watch: Watch, protocol: str, method: str) -> Tick:
     return lambda: watch(protocol, method)
 
 
-def _subsets(data: Data, protocol: str) -> dict[Some, frozenset[int]]:
-    """Numbers of the measurements of each subset; under most protocols all of them only."""
-    bound = data.with_launch_bound()
-    every: dict[Some, frozenset[int]] = {"all": frozenset(range(len(bound)))}
-    if protocol != BY_WORKLOAD:
-        return every
-    return {
-        **every,
-        "with a launch-bound job": frozenset(np.flatnonzero(bound).tolist()),
-        "without": frozenset(np.flatnonzero(~bound).tolist()),
-    }
-
-
-def _choice_rows(
-    data: Data, told: _Answers, every: Data | None, disturbed: _Answers
-) -> Iterator[ChoiceRow]:
-    for (protocol, name), answers in told.items():
-        for objective in OBJECTIVES if protocol == BY_WORKLOAD else HEADLINE:
-            # A learner of sums does not know the slower job.
-            if not (answers.method.sums_only and objective == "max-min"):
-                found = answers.choices(data, objective)
-                yield from _rows(data, protocol, name, objective, found)
-    for (protocol, name), answers in disturbed.items():
-        for objective in HEADLINE:
-            assert every is not None
-            yield from _rows(every, protocol, name, objective, answers.choices(every, objective))
-    keys = keys_of(told[BY_WORKLOAD, OURS].choices(data, DEFAULT_OBJECTIVE))
-    for rule in RULES:
-        for objective, question in QUESTIONS.items():
-            found = choose_by_rule(data, keys, rule, question)
-            yield from _rows(data, BY_WORKLOAD, rule, objective, found)
-
-
-def _job_gains(data: Data, told: _Answers, objective: str) -> dict[str, tuple[float, ...]]:
+def _job_gains(data: Data, told: AllTold, objective: str) -> dict[str, tuple[float, ...]]:
     """By method, for the jobs in whose pairs 50/50 is worth anything."""
     found: dict[str, tuple[float, ...]] = {}
     for (protocol, name), answers in told.items():
@@ -239,48 +198,6 @@ def _job_gains(data: Data, told: _Answers, objective: str) -> dict[str, tuple[fl
             gains = [bar[objective].gain_percent for bar in bars]
             found[name] = tuple(gain for gain in gains if gain is not None)
     return found
-
-
-def _rows(
-    data: Data, protocol: str, method: str, objective: str, found: Sequence[Choice]
-) -> Iterator[ChoiceRow]:
-    """A row for each subset of the pairs that has choices."""
-    for pairs, numbers in _subsets(data, protocol).items():
-        if figures := figures_of([choice for choice in found if choice.number in numbers]):
-            yield ChoiceRow(
-                protocol=protocol,
-                method=method,
-                objective=objective,
-                scope=QUESTIONS[objective].scope,
-                pairs=pairs,
-                figures=figures,
-            )
-
-
-def _error_rows(
-    data: Data, told: _Answers, every: Data | None, disturbed: _Answers
-) -> Iterator[ErrorRow]:
-    asked = [(data, step, answers) for step, answers in told.items()]
-    asked += [(every, step, answers) for step, answers in disturbed.items() if every]
-    for its, (protocol, name), answers in asked:
-        kinds = ("nine",) if answers.method.sums_only else ("nine", "uncapped")
-        for splits in kinds:
-            for pairs, mask in _row_subsets(its, protocol).items():
-                errors = answers.errors(its, (its.rows.kind == splits) & mask)
-                if errors.rows:
-                    yield ErrorRow(
-                        protocol=protocol, method=name, splits=splits, pairs=pairs, errors=errors
-                    )
-
-
-def _row_subsets(data: Data, protocol: str) -> dict[Some, Mask]:
-    """Which rows are in each subset; shape (rows,)."""
-    found: dict[Some, Mask] = {
-        name: np.isin(data.rows.measurement, [*numbers])
-        for name, numbers in _subsets(data, protocol).items()
-    }
-    limited = data.at_power_limit()
-    return {**found, "at the power limit": limited, "below the power limit": ~limited}
 
 
 def _basis(data: Data) -> Basis:

@@ -4,67 +4,24 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import pandas as pd
 
 from advisor_training.dataset.noise import Ceiling
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.evaluation.bars import GroupFigures, JobFigures
-from advisor_training.evaluation.choices import Choice, Scope
+from advisor_training.evaluation.choices import Choice
 from advisor_training.evaluation.curve import CurvePoint
 from advisor_training.evaluation.errors import Compared, Errors
-from advisor_training.evaluation.limits import LimitRow
 from advisor_training.evaluation.other_gpu import GpuCurvePoint, GpuFigures
 from advisor_training.evaluation.outcomes import ChoiceFigures
+from advisor_training.evaluation.rows import ChoiceRow, ErrorRow, LimitRow
 from advisor_training.learn.conformal import Coverage
 from advisor_training.learn.protocols import BY_WORKLOAD, PROTOCOLS
 
 JSON_SCHEMA = 2
 """Raised when a key of the JSON form changes its meaning or goes away."""
-
-Some: TypeAlias = Literal[
-    "all",
-    "with a launch-bound job",
-    "without",
-    "at the power limit",
-    "below the power limit",
-]
-"""Which pairs or rows: a launch-bound job measures a core of the CPU, which profiles cannot
-foresee, and at the limit the power is known beforehand."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceRow:
-    """What one method's or rule's choices are worth.
-
-    Attributes:
-        protocol: What the method had seen; rules see nothing.
-        scope: What is chosen from, and what the oracle chooses from.
-        pairs: Which pairs.
-    """
-
-    protocol: str
-    method: str
-    objective: str
-    scope: Scope
-    pairs: Some
-    figures: ChoiceFigures
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorRow:
-    """One method's errors.
-
-    Attributes:
-        splits: The nine splits, or "uncapped".
-    """
-
-    protocol: str
-    method: str
-    splits: Literal["nine", "uncapped"]
-    pairs: Some
-    errors: Errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

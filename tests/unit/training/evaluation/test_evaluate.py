@@ -46,9 +46,9 @@ from advisor_training.evaluation.data import UNPROFILED, Data, launch_bound, mak
 from advisor_training.evaluation.disturbed import learn_undisturbed, make_all_data
 from advisor_training.evaluation.errors import error, errors_of
 from advisor_training.evaluation.evaluate import planned_fits, run_evaluation
-from advisor_training.evaluation.limits import limit_rows
 from advisor_training.evaluation.methods import OURS, PAPER, PHYSICAL, ask, methods
 from advisor_training.evaluation.outcomes import figures_of
+from advisor_training.evaluation.rows import limit_rows
 from advisor_training.evaluation.values import Evaluation, to_json
 from advisor_training.learn import scoring
 from advisor_training.learn.learners import LEARNERS, Fitted, Predicted

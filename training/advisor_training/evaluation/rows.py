@@ -1,0 +1,201 @@
+"""The rows of an evaluation: what choices are worth, how far predictions are off, limits missed."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor_training.evaluation.choices import (
+    QUESTIONS,
+    RULES,
+    Choice,
+    Question,
+    Scope,
+    choose,
+    choose_by_rule,
+    keys_of,
+)
+from advisor_training.evaluation.data import Data
+from advisor_training.evaluation.errors import Errors
+from advisor_training.evaluation.methods import HEADLINE, OURS, Told
+from advisor_training.evaluation.outcomes import ChoiceFigures, figures_of
+from advisor_training.learn.bootstrap import Estimate
+from advisor_training.learn.protocols import BY_WORKLOAD
+from advisor_training.learn.unseen import Mask
+
+AllTold: TypeAlias = Mapping[tuple[str, str], Told]
+"""By protocol and method."""
+
+LEAST_SPEEDS = (0.4, 0.5)
+"""The default, and "both keep half of their speed"."""
+
+
+Some: TypeAlias = Literal[
+    "all",
+    "with a launch-bound job",
+    "without",
+    "at the power limit",
+    "below the power limit",
+]
+"""Which pairs or rows: a launch-bound job measures a core of the CPU, which profiles cannot
+foresee, and at the limit the power is known beforehand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceRow:
+    """What one method's or rule's choices are worth.
+
+    Attributes:
+        protocol: What the method had seen; rules see nothing.
+        scope: What is chosen from, and what the oracle chooses from.
+        pairs: Which pairs.
+    """
+
+    protocol: str
+    method: str
+    objective: str
+    scope: Scope
+    pairs: Some
+    figures: ChoiceFigures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorRow:
+    """One method's errors.
+
+    Attributes:
+        splits: The nine splits, or "uncapped".
+    """
+
+    protocol: str
+    method: str
+    splits: Literal["nine", "uncapped"]
+    pairs: Some
+    errors: Errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitRow:
+    """Choices by energy for the same work that keep a minimum speed as predicted.
+
+    Attributes:
+        min_speed: What each job is to keep, as measured.
+        sure: Whether a split is chosen where the low ends of the intervals keep that, as
+            `advisor recommend` has it, or where the expected speeds do.
+        shared: Choices that are not one after the other, percent.
+        missed: Of these, those with a job below the minimum speed as measured, percent.
+        saved: Energy saved, percent.
+    """
+
+    protocol: str
+    method: str
+    min_speed: float
+    sure: bool
+    shared: Estimate
+    missed: Estimate | None
+    saved: Estimate
+
+
+def choice_rows(
+    data: Data, told: AllTold, every: Data | None, disturbed: AllTold
+) -> Iterator[ChoiceRow]:
+    """What each method and rule chooses, by objective and for each subset of the pairs.
+
+    Args:
+        data: The measured pairs.
+        told: Answers by protocol and method.
+        every: The same with disturbed pairs; None: nothing was asked about them.
+        disturbed: Answers about those.
+    """
+    for (protocol, name), answers in told.items():
+        for objective in OBJECTIVES if protocol == BY_WORKLOAD else HEADLINE:
+            # A learner of sums does not know the slower job.
+            if not (answers.method.sums_only and objective == "max-min"):
+                found = answers.choices(data, objective)
+                yield from _rows(data, protocol, name, objective, found)
+    for (protocol, name), answers in disturbed.items():
+        for objective in HEADLINE:
+            assert every is not None
+            yield from _rows(every, protocol, name, objective, answers.choices(every, objective))
+    keys = keys_of(told[BY_WORKLOAD, OURS].choices(data, DEFAULT_OBJECTIVE))
+    for rule in RULES:
+        for objective, question in QUESTIONS.items():
+            found = choose_by_rule(data, keys, rule, question)
+            yield from _rows(data, BY_WORKLOAD, rule, objective, found)
+
+
+def error_rows(
+    data: Data, told: AllTold, every: Data | None, disturbed: AllTold
+) -> Iterator[ErrorRow]:
+    """How far each method is off, for each subset of the rows; arguments as of `choice_rows`."""
+    asked = [(data, step, answers) for step, answers in told.items()]
+    asked += [(every, step, answers) for step, answers in disturbed.items() if every]
+    for its, (protocol, name), answers in asked:
+        kinds = ("nine",) if answers.method.sums_only else ("nine", "uncapped")
+        for splits in kinds:
+            for pairs, mask in _row_subsets(its, protocol).items():
+                errors = answers.errors(its, (its.rows.kind == splits) & mask)
+                if errors.rows:
+                    yield ErrorRow(
+                        protocol=protocol, method=name, splits=splits, pairs=pairs, errors=errors
+                    )
+
+
+def limit_rows(data: Data, protocol: str, told: Told) -> Iterator[LimitRow]:
+    """One for each minimum speed, by expected speeds and by the low ends of their intervals."""
+    for least, sure in itertools.product(LEAST_SPEEDS, (False, True)):
+        wanted = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
+        asked = told.method.asks(replace(wanted, sure=sure))
+        chosen = choose(data, told.speeds.unseen, asked, told.method.tie, wanted)
+        if found := figures_of(chosen):
+            yield LimitRow(
+                protocol=protocol,
+                method=told.method.name,
+                min_speed=least,
+                sure=sure,
+                shared=found.shared,
+                missed=found.missed,
+                saved=found.saved,
+            )
+
+
+def _subsets(data: Data, protocol: str) -> dict[Some, frozenset[int]]:
+    """Numbers of the measurements of each subset; under most protocols all of them only."""
+    bound = data.with_launch_bound()
+    every: dict[Some, frozenset[int]] = {"all": frozenset(range(len(bound)))}
+    if protocol != BY_WORKLOAD:
+        return every
+    return {
+        **every,
+        "with a launch-bound job": frozenset(np.flatnonzero(bound).tolist()),
+        "without": frozenset(np.flatnonzero(~bound).tolist()),
+    }
+
+
+def _rows(
+    data: Data, protocol: str, method: str, objective: str, found: Sequence[Choice]
+) -> Iterator[ChoiceRow]:
+    """A row for each subset of the pairs that has choices."""
+    for pairs, numbers in _subsets(data, protocol).items():
+        if figures := figures_of([choice for choice in found if choice.number in numbers]):
+            yield ChoiceRow(
+                protocol=protocol,
+                method=method,
+                objective=objective,
+                scope=QUESTIONS[objective].scope,
+                pairs=pairs,
+                figures=figures,
+            )
+
+
+def _row_subsets(data: Data, protocol: str) -> dict[Some, Mask]:
+    """Which rows are in each subset; shape (rows,)."""
+    found: dict[Some, Mask] = {
+        name: np.isin(data.rows.measurement, [*numbers])
+        for name, numbers in _subsets(data, protocol).items()
+    }
+    limited = data.at_power_limit()
+    return {**found, "at the power limit": limited, "below the power limit": ~limited}
