@@ -6,9 +6,9 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
 from typing import Any, TypeVar, get_args
 
+from advisor.core.moments import is_utc
 from advisor.core.observations import OBSERVATION_WORDS, Observation, Record
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.results import Verdict
@@ -171,7 +171,7 @@ def _check_range(name: str, value: Any) -> None:
         raise InputError(f"{name} is {value!r}", fix=f"one of {', '.join(get_args(Verdict))}")
     if name in _SHARES and not 0 < value <= 100:
         raise InputError(f"{name} is {value}", fix="give a share above 0 and at most 100")
-    if name == "started_at" and not _is_utc(str(value)):
+    if name == "started_at" and not is_utc(str(value)):
         raise InputError(
             f"started_at is {value!r}, not a moment in UTC",
             fix="write it as 2026-01-31T12:00:00+00:00",
@@ -213,10 +213,3 @@ def _check_order(point: Observation) -> None:
             why="an observation is written in one way only: its jobs in the order of their names",
             fix="swap the two jobs with all that belongs to them: shares, units, rates",
         )
-
-
-def _is_utc(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).utcoffset() == timedelta(0)
-    except ValueError:
-        return False

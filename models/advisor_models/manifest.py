@@ -10,9 +10,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
 
+from advisor.core.moments import is_utc
+from advisor.core.names import NAME
 from advisor.errors import ModelError
 from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.typed_json import parse, to_plain
@@ -34,7 +35,6 @@ RETRAIN = "train one with this version: advisor train"
 NEGLIGIBLE_PERCENT = 1.0
 """A measured rate repeats no better, so a smaller error is none."""
 
-_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -160,7 +160,7 @@ def check_version(version: str) -> str:
     Raises:
         ModelError: it cannot.
     """
-    if version == BUNDLED_NAME or not _VERSION.fullmatch(version):
+    if version == BUNDLED_NAME or not NAME.fullmatch(version):
         raise ModelError(
             f"{version!r} is no version of a model",
             why="a version is letters, digits, dots and dashes, and bundled is the package's own",
@@ -261,7 +261,7 @@ def _faults(m: Manifest) -> dict[str, bool]:
     ordered = [(b.low, b.high) for b in known if b is not None]
     return {
         f"schema is {m.schema}": m.schema != SCHEMA,
-        f"created_at is {m.created_at!r}, not a moment in UTC": not _is_utc(m.created_at),
+        f"created_at is {m.created_at!r}, not a moment in UTC": not is_utc(m.created_at),
         "gpu_models is empty": not m.gpu_models,
         "a feature has no range, or a range no feature": (
             len(m.speed_features) != len(m.speed_ranges)
@@ -286,11 +286,4 @@ def _faults(m: Manifest) -> dict[str, bool]:
 
 def _is_name(name: str) -> bool:
     """Whether it names a file of the same folder, on any system; the manifest names not itself."""
-    return bool(_VERSION.fullmatch(name)) and name != MANIFEST
-
-
-def _is_utc(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).utcoffset() == timedelta(0)
-    except ValueError:
-        return False
+    return bool(NAME.fullmatch(name)) and name != MANIFEST

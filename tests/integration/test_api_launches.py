@@ -21,8 +21,9 @@ from launch_server import LaunchServer, launch_server, make_tokens, state_of
 from launched import detached, no_leftovers, processes_of
 from postgres import Server
 
+from advisor.core.moments import now
 from advisor.formats.typed_json import to_plain
-from advisor.launch.records.folder import LaunchFolder, new_launch_id, now
+from advisor.launch.records.folder import LaunchFolder, new_launch_id
 from advisor.launch.records.status import LaunchStatus
 from advisor.runtime.host.processes import wait_until
 from advisor_data.service.state import LaunchRow

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AsJson
+from advisor.core.moments import now
 from advisor.settings import read_settings
 from advisor_data.store.store import need_sql
 
@@ -95,9 +96,8 @@ def _state() -> "Generator[ServiceState]":
 def _note(state: "ServiceState", action: str, name: str) -> None:
     from advisor_data.service.state import AuditEntry
 
-    at = datetime.now(UTC).isoformat(timespec="milliseconds")
     who = f"user id {os.getuid()}"
-    state.audit(AuditEntry(at=at, who=who, action=action, subject=name, outcome="ok"))
+    state.audit(AuditEntry(at=now(), who=who, action=action, subject=name, outcome="ok"))
 
 
 def _plain(token: "Token") -> dict[str, object]:

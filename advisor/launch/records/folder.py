@@ -23,10 +23,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
 
+from advisor.core.moments import now, to_text
 from advisor.errors import BusyError, InputError
 from advisor.files.home import open_home
+from advisor.files.locks import try_lock
 from advisor.files.safe_files import PRIVATE_FILE, private_folder, writing_private
 from advisor.files.whole_files import replace_file
 from advisor.formats.typed_json import parse, to_plain
@@ -139,7 +140,7 @@ class LaunchFolder:
         """
         with writing_private(self.path / "alive") as file:
             # Locked before it is claimed: who sees the claim sees the lock.
-            if not wait_until(lambda: _lock(file), _READERS_S):
+            if not wait_until(lambda: try_lock(file), _READERS_S):
                 raise self._has_one()
             try:
                 (self.path / "claim").touch(PRIVATE_FILE, exist_ok=False)
@@ -152,7 +153,7 @@ class LaunchFolder:
             made_s = (self.path / "spec.json").stat().st_mtime
         except OSError:
             return now()
-        return _iso(datetime.fromtimestamp(made_s, UTC))
+        return to_text(datetime.fromtimestamp(made_s, UTC))
 
     def _has_one(self) -> BusyError:
         return BusyError(
@@ -214,23 +215,6 @@ def list_folders(root: Path) -> list[LaunchFolder]:
 def new_launch_id() -> str:
     """A name that sorts by time, such as 20260131-120000-3f2a91."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-
-
-def now() -> str:
-    """This moment, ISO 8601, UTC."""
-    return _iso(datetime.now(UTC))
-
-
-def _iso(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds")
-
-
-def _lock(file: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def dumps(value: object) -> bytes:

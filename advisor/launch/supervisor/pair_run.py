@@ -7,6 +7,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from advisor.core.moments import to_exact_text
 from advisor.core.observations import Observation
 from advisor.errors import AdvisorError, JobError
 from advisor.launch.monitor.drift import Drift
@@ -94,7 +95,7 @@ class PairRun:
             self._board.warn("the guard of this launch was killed or hung; another one watches now")
 
     def _watch(self, jobs: tuple[RunningJob, RunningJob], backend: Backend, guard: Guard) -> Ending:
-        started_at = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        started_at = to_exact_text(datetime.now(UTC))
         watch = Watch(self._pair, jobs, backend, self._stage.meter, self._spec)
         drift = Drift(self._pair)
         self._show(watch, "running")

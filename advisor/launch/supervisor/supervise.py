@@ -5,9 +5,10 @@ import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from advisor.core.moments import now
 from advisor.errors import AdvisorError
 from advisor.launch.records.board import Board, waiting
-from advisor.launch.records.folder import LaunchFolder, now
+from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import LaunchStatus, State
 from advisor.launch.start.starting import check_memory

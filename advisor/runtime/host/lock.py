@@ -5,7 +5,6 @@ group whose folder root has made for that (deploy/advisor.tmpfiles.conf). Users 
 meet on the GPU: who else computes there is asked of the driver before anything starts.
 """
 
-import fcntl
 import os
 import re
 import stat
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from advisor.errors import BusyError
+from advisor.files.locks import try_lock
 from advisor.files.safe_files import check_parents, open_file, private_folder, writing_private
 
 _GROUP_FILE = 0o660
@@ -35,10 +35,8 @@ def gpu_lock(folder: Path, gpu_uuid: str, launch_id: str = "") -> Generator[None
         UnsafeFileError: others than we, or our group, could hold it.
     """
     with open_lock(folder, f"{gpu_uuid[-12:]}.lock") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise _busy(gpu_uuid, file.read()) from error
+        if not try_lock(file):
+            raise _busy(gpu_uuid, file.read())
         write_holder(file, launch_id)
         yield
 

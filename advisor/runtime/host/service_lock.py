@@ -1,6 +1,5 @@
 """A home as one service has it: for itself alone, and under a name that its launches carry."""
 
-import fcntl
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -8,6 +7,7 @@ from pathlib import Path
 
 from advisor.errors import BusyError
 from advisor.files.home import open_home
+from advisor.files.locks import try_lock
 from advisor.files.safe_files import writing_private
 from advisor.files.whole_files import replace_file
 from advisor.runtime.host.lock import write_holder
@@ -27,14 +27,12 @@ def serving_home(home: Path) -> Generator[str]:
         UnsafeFileError: the home belongs to another user, or cannot be closed to others.
     """
     with writing_private(open_home(home) / _LOCK, "r+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not try_lock(file):
             raise BusyError(
                 f"the home {home} has a service already, process {file.read() or 'unknown'}",
                 why="two would take each other's launches for their own",
                 fix="stop that one, or give this one a home of its own: ADVISOR_HOME",
-            ) from error
+            )
         write_holder(file)
         yield _name_of(home)
 

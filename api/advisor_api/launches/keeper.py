@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
 
+from advisor.core.moments import to_text
 from advisor.errors import AdvisorError, BusyError, InputError, StoreError
 from advisor.launch.records.folder import LaunchFolder, dumps, list_folders
 from advisor_api.http.errors import LOG
@@ -234,7 +235,7 @@ def _row_for(folder: LaunchFolder, home: str) -> LaunchRow:
         status=dumps(status).decode(),
         asked_by=spec.asked_by,
         request_hash=sha256(text.encode()).hexdigest(),
-        created_at=datetime.fromtimestamp(_made_at(folder), UTC).isoformat(timespec="milliseconds"),
+        created_at=to_text(datetime.fromtimestamp(_made_at(folder), UTC)),
         updated_at=status.updated_at,
         home=home,
     )

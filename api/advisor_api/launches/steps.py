@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from advisor.core.gpu import Gpu
+from advisor.core.moments import now
 from advisor.errors import BusyError, UnsafeFileError
 from advisor.formats.typed_json import parse
 from advisor.launch.records.board import Board
-from advisor.launch.records.folder import LaunchFolder, create_folder, dumps, now
+from advisor.launch.records.folder import LaunchFolder, create_folder, dumps
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import OVER, LaunchStatus, State
 from advisor.launch.start.spawn import spawn_supervisor

@@ -2,11 +2,11 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Annotated, TypeAlias, cast
 
 from fastapi import Depends, Request
 
+from advisor.core.moments import now
 from advisor.errors import StoreError
 from advisor_api.http.access import Caller
 from advisor_api.http.errors import LOG, fault_of
@@ -52,7 +52,7 @@ class Audit:
     def _record(self, action: str, subject: str, outcome: str) -> None:
         self._state.audit(
             AuditEntry(
-                at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+                at=now(),
                 who=self._caller.name,
                 action=action,
                 subject=subject,

@@ -5,11 +5,12 @@ import re
 import secrets
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal, cast
 
 from sqlalchemy import Connection, RowMapping, select, update
 
+from advisor.core.moments import now, to_text
 from advisor.errors import InputError
 from advisor_data.store.sql_engine import insert_new
 from advisor_data.store.tables import tokens
@@ -45,7 +46,7 @@ class Token:
 
     def lives(self) -> bool:
         """Neither revoked nor expired."""
-        return self.revoked_at is None and (self.expires_at is None or self.expires_at > _now())
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > now())
 
 
 def new_token(name: str, scopes: Collection[str], expires_at: str | None) -> Token:
@@ -66,7 +67,7 @@ def new_token(name: str, scopes: Collection[str], expires_at: str | None) -> Tok
         )
     end = None if expires_at is None else _moment(expires_at)
     in_order: tuple[Scope, ...] = tuple(scope for scope in SCOPES if scope in scopes)
-    token = Token(name=name, scopes=in_order, created_at=_now(), expires_at=end)
+    token = Token(name=name, scopes=in_order, created_at=now(), expires_at=end)
     if not token.lives():
         raise InputError(f"the token would have expired at {end}", fix="give a moment to come")
     return token
@@ -126,7 +127,7 @@ def revoke(connection: Connection, name: str) -> None:
         InputError: no living token has that name.
     """
     living = (tokens.c.name == name) & tokens.c.revoked_at.is_(None)
-    if not connection.execute(update(tokens).where(living).values(revoked_at=_now())).rowcount:
+    if not connection.execute(update(tokens).where(living).values(revoked_at=now())).rowcount:
         raise InputError(f"there is no living token {name!r}", fix="list them: advisor tokens list")
 
 
@@ -152,16 +153,8 @@ def _moment(text: str) -> str:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
             raise ValueError(text)
-        return _form(moment)
+        return to_text(moment)
     except (ValueError, OverflowError) as error:
         raise InputError(
             f"{text!r} is no moment in UTC", fix="write it as 2026-01-31T12:00:00+00:00"
         ) from error
-
-
-def _now() -> str:
-    return _form(datetime.now(UTC))
-
-
-def _form(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds")

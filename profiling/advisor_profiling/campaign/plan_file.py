@@ -10,7 +10,6 @@ docs/colocate.md has every key and word. A fault names its line, its key and wha
 
 import hashlib
 import itertools
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,14 +17,12 @@ from typing import Any, Literal
 
 import yaml
 
+from advisor.core.names import NAME, RULE
 from advisor.errors import InputError
 from advisor.formats import yaml_fields as read
 from advisor_profiling.campaign.pairing import Pair
 from advisor_profiling.campaign.plan import Plan, Wish, no_such_job
 from advisor_profiling.campaign.splits import SplitWish, read_split, write_splits
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_NAME_RULE = "letters, digits, '.', '_' and '-', the first a letter or digit, at most 100"
 
 
 def load_plan(path: Path, jobs: Collection[str]) -> Plan:
@@ -46,8 +43,8 @@ def load_plan(path: Path, jobs: Collection[str]) -> Plan:
     }
     fields = read.record(root, readers, required=("measure",))
     name = fields.get("name", path.stem)
-    if not _NAME.fullmatch(name):
-        raise root.fault(f"{name!r} cannot name a run", fix=f"add a name: {_NAME_RULE}")
+    if not NAME.fullmatch(name):
+        raise root.fault(f"{name!r} cannot name a run", fix=f"add a name: {RULE}")
     return Plan(name, fields["measure"], fields.get("profiles", False))
 
 
@@ -98,8 +95,8 @@ def run_name(name: str) -> str:
     Raises:
         InputError: it cannot name a run.
     """
-    if not _NAME.fullmatch(name):
-        raise InputError(f"{name!r} cannot name a run", fix=f"use {_NAME_RULE}")
+    if not NAME.fullmatch(name):
+        raise InputError(f"{name!r} cannot name a run", fix=f"use {RULE}")
     return name
 
 
@@ -114,8 +111,8 @@ def to_yaml(plan: Plan) -> str:
 
 def _name(field: read.Field) -> str:
     name = read.text(field)
-    if not _NAME.fullmatch(name):
-        raise field.expected(_NAME_RULE)
+    if not NAME.fullmatch(name):
+        raise field.expected(RULE)
     return name
 
 

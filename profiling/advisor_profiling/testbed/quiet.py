@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Protocol
 
+from advisor.files.locks import try_lock
 from advisor.runtime.host.lock import open_lock
 
 _POLL_S = 0.02
@@ -80,9 +81,6 @@ def _wait_until_free(file: IO[str]) -> None:
 
 def _free(file: IO[str]) -> bool:
     """Whether nobody else holds the file; asks without keeping it."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    fcntl.flock(file, fcntl.LOCK_UN)
-    return True
+    if free := try_lock(file):
+        fcntl.flock(file, fcntl.LOCK_UN)
+    return free

@@ -4,6 +4,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from advisor.core.moments import to_exact_text
+
 
 class Clock(Protocol):
     """Where a measurement gets its time from."""
@@ -31,7 +33,7 @@ class LiveClock:
         time.sleep(duration_s)
 
     def utc(self) -> str:
-        return _iso(datetime.now(UTC))
+        return to_exact_text(datetime.now(UTC))
 
 
 class VirtualClock:
@@ -48,8 +50,4 @@ class VirtualClock:
         self._now_s += duration_s
 
     def utc(self) -> str:
-        return _iso(self._start + timedelta(seconds=self._now_s))
-
-
-def _iso(moment: datetime) -> str:
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+        return to_exact_text(self._start + timedelta(seconds=self._now_s))
