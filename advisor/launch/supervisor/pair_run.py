@@ -95,7 +95,7 @@ class PairRun:
 
     def _watch(self, jobs: tuple[RunningJob, RunningJob], backend: Backend, guard: Guard) -> Ending:
         started_at = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        watch = Watch(self._pair, jobs, backend, self._stage.meter, self._spec)
+        watch = Watch(self._pair, jobs, backend, self._stage.source, self._spec)
         drift = Drift(self._pair)
         self._show(watch, "running")
         ending = Ending.FAILED
