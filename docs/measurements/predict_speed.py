@@ -70,7 +70,8 @@ def measure(trees: int, rows: Rows, jobs: list[Profile]) -> dict[str, list[float
     graph = onnx_bytes(regressors)
     predictor = load(graph)
     # Another pair each time, as a scheduler asks; a new job is one whose profile was just read.
-    pairs = itertools.cycle(itertools.product(jobs, jobs))
+    of_one_gpu = [(a, b) for a in jobs for b in jobs if a.gpu_model == b.gpu_model]
+    pairs = itertools.cycle(of_one_gpu)
     asked = features(jobs[0], jobs[1])
     session = Session(graph, [Port(h.name, h.output, asked[h.name].shape[1]) for h in HEADS])
     parts: dict[str, Callable[[], object]] = {
