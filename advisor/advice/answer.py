@@ -95,7 +95,7 @@ def to_json(given: Answer) -> dict[str, Any]:
         "reasons": list(r.reasons),
         "warnings": list(r.warnings),
         "model": {"version": model.version, "gpu_models": list(model.gpu_models)},
-        "coverage": model.intervals.coverage,
+        "coverage": model.coverage,
     }
 
 

@@ -167,7 +167,7 @@ def _with_forecast(pair: Pair, expected: Prediction, manifest: Manifest, found: 
         solo_rate_a=expected.solo_rate_a,
         solo_rate_b=expected.solo_rate_b,
         work_per_joule=expected.worth(OBJECTIVES[PER_WATT_OBJECTIVE]),
-        coverage=manifest.intervals.coverage,
+        coverage=manifest.coverage,
         energy_saved=_finite(expected.energy_saved),
         rest_energy_saved_a=_rest(found.a, pair.share_a_percent, expected.way),
         rest_energy_saved_b=_rest(found.b, pair.share_b_percent, expected.way),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from advisor.core.wording import count_of
+from advisor.core.wording import count_of, listed
 from advisor.predict.profiles import Profile
 from advisor_models.manifest import Manifest
 from advisor_models.other_gpu import MOST_PAIRS, OtherGpu
@@ -36,12 +36,10 @@ def _not_seen(manifest: Manifest, profiles: Sequence[Profile]) -> str:
 
 
 def _width(known: OtherGpu) -> str:
-    if known.speed_widening == known.power_widening == 1:
+    if all(factor == 1 for factor in known.widening.values()):
         return f"intervals are no wider, since leaving out the {_left_out(known)} took none"
-    widths = (
-        f"intervals are {known.speed_widening:.2g} times as wide for speeds and "
-        f"{known.power_widening:.2g} times for power, "
-    )
+    factors = [f"{factor:.2g} times for {name}" for name, factor in known.widening.items()]
+    widths = f"intervals are wider: {listed(factors)}, "
     if known.left_out:
         return f"{widths}which leaving out the {_left_out(known)} took"
     return f"{widths}somewhat more than leaving out cards of one GPU model took"

@@ -16,7 +16,7 @@ in percent of what the GPU has. Traffic over PCIe is absolute: the link is the h
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -176,8 +176,8 @@ def power_features(a: Side, b: Side) -> dict[str, Floats]:
 
 
 @functools.cache
-def feature_names() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the speed features and of the power features, in the order of the columns."""
+def feature_names_of(features: Callable[[Side, Side], Mapping[str, Floats]]) -> tuple[str, ...]:
+    """Names of the features that a function makes, in the order of the columns."""
     ones = np.ones(2)
     profile = Profile(
         job="",
@@ -193,7 +193,7 @@ def feature_names() -> tuple[tuple[str, ...], tuple[str, ...]]:
         flags=(),
     )
     any_side = side(profile, profile.shares)
-    return tuple(speed_features(any_side, any_side)), tuple(power_features(any_side, any_side))
+    return tuple(features(any_side, any_side))
 
 
 def matrix(features: Mapping[str, Floats]) -> Float32s:

@@ -15,10 +15,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
-from advisor.predict.features import matrix, power_features, side, speed_features
+from advisor.predict.features import Float32s, side
 from advisor.predict.predictions import NINE, UNCAPPED
 from advisor.predict.profiles import Profile, make_profiles
 from advisor_data.files.bundled import (
@@ -27,10 +26,11 @@ from advisor_data.files.bundled import (
     bundled_solo_points,
 )
 from advisor_data.files.dataset import select
+from advisor_models.heads import HEADS, inputs_of
 from advisor_models.manifest import MODEL, read_manifest, sha256, write_manifest
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_models.registry import BUNDLED
-from advisor_models.session import POWER, SPEED, Session
+from advisor_models.session import Port, Session
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.dataset.rows import Rows, make_rows
 from advisor_training.learn.artefact import onnx_bytes
@@ -56,7 +56,7 @@ def main() -> None:
     profiles = make_profiles(solos)
     pairs, _ = make_pairs(points, [*bundled_reference_points(), *solos])
     rows = make_rows(pairs, profiles)
-    jobs = list(profiles.values())
+    jobs = [profile for profile in profiles.values() if profile.shares[0] <= 10]
     print(f"{len(SPLITS)} splits of a pair, {len(jobs)} jobs; microseconds: smallest, median")
     for trees in (TREES, 300):
         for name, times in measure(trees, rows, jobs).items():
@@ -70,17 +70,18 @@ def measure(trees: int, rows: Rows, jobs: list[Profile]) -> dict[str, list[float
     graph = onnx_bytes(regressors)
     predictor = load(graph)
     # Another pair each time, as a scheduler asks; a new job is one whose profile was just read.
-    pairs = itertools.cycle(itertools.product(jobs, jobs))
-    speed, power = features(jobs[0], jobs[1])
-    session = Session(graph, {SPEED: speed.shape[1], POWER: power.shape[1]})
+    of_one_gpu = [(a, b) for a in jobs for b in jobs if a.gpu_model == b.gpu_model]
+    pairs = itertools.cycle(of_one_gpu)
+    asked = features(jobs[0], jobs[1])
+    session = Session(graph, [Port(h.name, h.output, asked[h.name].shape[1]) for h in HEADS])
     parts: dict[str, Callable[[], object]] = {
         "features alone": lambda: features(*next(pairs)),
-        "ONNX alone": lambda: session(speed, power),
+        "ONNX alone": lambda: session(asked),
         "whole prediction": lambda: predictor.predict(*next(pairs), SPLITS),
         "whole prediction, two new jobs": lambda: predictor.predict(
             *map(replace, next(pairs)), SPLITS
         ),
-        "scikit-learn alone, one thread": lambda: plain(regressors, speed, power),
+        "scikit-learn alone, one thread": lambda: plain(regressors, asked),
     }
     times: dict[str, list[float]] = {name: [] for name in parts}
     for turn in range(TURNS):
@@ -113,16 +114,15 @@ def load(graph: bytes) -> OnnxPredictor:
         return OnnxPredictor(folder)
 
 
-def features(a: Profile, b: Profile) -> tuple[np.ndarray, np.ndarray]:
-    """What a model sees: of speed, both directions, and of power."""
+def features(a: Profile, b: Profile) -> dict[str, Float32s]:
+    """What each head sees: of speed, both directions."""
     own, other = side(a, [x for x, _ in SPLITS]), side(b, [y for _, y in SPLITS])
-    both = matrix(speed_features(own, other)), matrix(speed_features(other, own))
-    return np.concatenate(both), matrix(power_features(own, other))
+    return {head.name: inputs_of(head, own, other).features for head in HEADS}
 
 
-def plain(regressors: Regressors, speed: np.ndarray, power: np.ndarray) -> object:
+def plain(regressors: Regressors, asked: dict[str, Float32s]) -> object:
     """The same rows by scikit-learn."""
-    return regressors.speed.predict(speed), regressors.power.predict(power)
+    return [regressors.by_head[name].predict(rows) for name, rows in asked.items()]
 
 
 main()

@@ -17,10 +17,13 @@ from advisor.core.names import NAME
 from advisor.errors import ModelError
 from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.typed_json import parse, to_plain
-from advisor_models.intervals import Intervals, Widening
+from advisor_models.intervals import Bounds
+from advisor_models.made_from import DatasetFacts, LearnerSettings
+from advisor_models.manifest_2 import as_schema_3
 from advisor_models.other_gpu import OtherGpu
+from advisor_models.trained_head import TrainedHead, faults
 
-SCHEMA = 2
+SCHEMA = 3
 MANIFEST = "manifest.json"
 MODEL = "model.onnx"
 
@@ -38,35 +41,6 @@ NEGLIGIBLE_PERCENT = 1.0
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetFacts:
-    """What a model was trained on.
-
-    Attributes:
-        sha256: Of the points.
-        cards: GPUs that they were measured on.
-    """
-
-    sha256: str
-    pair_points: int
-    pairs: int
-    jobs: tuple[str, ...]
-    cards: int
-
-
-@dataclass(frozen=True, slots=True)
-class LearnerSettings:
-    """How the trees were grown."""
-
-    trees: int
-    least_in_leaf: int
-    part_of_features: float
-    seed: int
-
-
-Range = tuple[float, float]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """All that is known of a model.
@@ -75,12 +49,16 @@ class Manifest:
         schema: Of the manifest itself.
         created_at: ISO 8601, UTC.
         gpu_models: GPU models whose pairs it has seen.
-        speed_features: Names in the order of the columns; `power_features` likewise.
         fill: Value of a profile column for profiles that lack it.
-        speed_ranges: Smallest and largest value of each feature in training; `power_ranges`
-            likewise.
+        coverage: Part of the measured values that the intervals are to hold.
+        heads: What it predicts.
+        efficiency: Bounds of `energy-efficiency` at splits; None where they are not known. Power in
+            watts differs from card to card, which energy for the same work hardly does: cards that
+            draw more draw more for each job alone, too. So it has bounds of its own errors, not
+            those of speeds and power together, which count the card twice.
         other_gpu: How much wider the intervals are for a GPU model that it has not seen.
-        no_counters: How much wider they are for profiles without counters; None: not known.
+        no_counters: By head, how much wider they are for profiles without counters; None: not
+            known.
         figures: Of its evaluation, by name.
         libraries: Versions that made it, by name.
         files: SHA-256 of each file beside the manifest, by name.
@@ -91,19 +69,25 @@ class Manifest:
     learner: str
     created_at: str
     gpu_models: tuple[str, ...]
-    speed_features: tuple[str, ...]
-    power_features: tuple[str, ...]
     fill: Mapping[str, float]
-    speed_ranges: tuple[Range, ...]
-    power_ranges: tuple[Range, ...]
-    intervals: Intervals
+    coverage: float
+    heads: tuple[TrainedHead, ...]
+    efficiency: Bounds | None
     other_gpu: OtherGpu
-    no_counters: Widening | None
+    no_counters: Mapping[str, float] | None
     dataset: DatasetFacts
     figures: Mapping[str, float]
     settings: LearnerSettings
     libraries: Mapping[str, str]
     files: Mapping[str, str]
+
+    def head(self, name: str) -> TrainedHead:
+        """The head of that name.
+
+        Raises:
+            KeyError: the model has none.
+        """
+        return {head.name: head for head in self.heads}[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +157,11 @@ def check_intervals(manifest: Manifest) -> None:
     """A model whose intervals hold most of what they promise.
 
     Raises:
-        ModelError: of rates or of powers they held less than half of it, for jobs left out, and
-            the mean error was above `NEGLIGIBLE_PERCENT`.
+        ModelError: of one head they held less than half of it, for jobs left out, and the mean
+            error was above `NEGLIGIBLE_PERCENT`.
     """
-    promised = 100 * manifest.intervals.coverage
-    for what in ("rate", "power"):
+    promised = 100 * manifest.coverage
+    for what in (figure_word(head.name) for head in manifest.heads):
         held = manifest.figures.get(f"{what}_coverage_percent", promised)
         error = manifest.figures.get(f"{what}_mean_error_percent", 0.0)
         if held < promised / 2 and error > NEGLIGIBLE_PERCENT:
@@ -188,6 +172,11 @@ def check_intervals(manifest: Manifest) -> None:
                 fix="learn from more pairs: advisor colocate, then advisor train; the bundled ones "
                 "help: advisor train --with-bundled",
             )
+
+
+def figure_word(head: str) -> str:
+    """What the figures call a head: errors of speeds are errors of the rates that were measured."""
+    return "rate" if head == "speed" else head
 
 
 def _content(path: Path, expected: str) -> bytes:
@@ -218,9 +207,7 @@ def _manifest(path: Path) -> Manifest:
 
 def _parsed(path: Path, text: bytes) -> Manifest:
     try:
-        # Before anything else: a newer manifest has other fields.
-        _check_schema(text)
-        manifest = parse(Manifest, text)
+        manifest = _of_schema(_schema(text), text)
         _check(manifest)
     except ValueError as error:
         raise ModelError(
@@ -230,17 +217,24 @@ def _parsed(path: Path, text: bytes) -> Manifest:
     return manifest
 
 
-def _check_schema(text: bytes) -> None:
+def _schema(text: bytes) -> int | None:
+    """The schema that a text claims; None where it claims none: `parse` says what is wrong."""
     try:
         schema = json.loads(text)["schema"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return  # `parse` says what is wrong
-    if isinstance(schema, int) and schema > SCHEMA:
+        return None
+    return schema if isinstance(schema, int) else None
+
+
+def _of_schema(schema: int | None, text: bytes) -> Manifest:
+    """Other schemas have other fields, so the schema is looked at before anything else."""
+    if schema is not None and schema > SCHEMA:
         raise ModelError(
             f"the model's manifest has schema {schema}",
             why=f"this version reads up to {SCHEMA}",
             fix="install a newer sm-advisor",
         )
+    return parse(Manifest, as_schema_3(text) if schema == 2 else text)
 
 
 def _check(manifest: Manifest) -> None:
@@ -255,33 +249,30 @@ def _check(manifest: Manifest) -> None:
 
 
 def _faults(m: Manifest) -> dict[str, bool]:
-    shares = [bounds.share_percent for bounds in m.intervals.speed]
-    power = m.intervals.power
-    known = (*m.intervals.speed, power.split, power.uncapped, power.limited, m.intervals.efficiency)
-    ordered = [(b.low, b.high) for b in known if b is not None]
+    names = [head.name for head in m.heads]
+    widenings = [w for w in (m.other_gpu.widening, m.no_counters) if w is not None]
+    efficiency = m.efficiency or Bounds(0.0, 0.0)
     return {
         f"schema is {m.schema}": m.schema != SCHEMA,
         f"created_at is {m.created_at!r}, not a moment in UTC": not is_utc(m.created_at),
         "gpu_models is empty": not m.gpu_models,
-        "a feature has no range, or a range no feature": (
-            len(m.speed_features) != len(m.speed_ranges)
-            or len(m.power_features) != len(m.power_ranges)
+        f"heads are {', '.join(names) or 'none'}": len(names) != len(set(names)) or not names,
+        **{name: wrong for head in m.heads for name, wrong in faults(head).items()},
+        "of the efficiency, a low is above its high": efficiency.low > efficiency.high,
+        f"coverage is {m.coverage}": not 0 < m.coverage < 1,
+        "intervals are widened of other heads than there are": any(
+            set(widening) != set(names) for widening in widenings
         ),
-        "a low is above its high": any(
-            low > high for low, high in (*ordered, *m.speed_ranges, *m.power_ranges)
-        ),
-        f"coverage is {m.intervals.coverage}": not 0 < m.intervals.coverage < 1,
-        "the shares of the intervals do not ascend": not shares or shares != sorted(set(shares)),
-        "the intervals of another GPU model are narrower": (
-            min(m.other_gpu.speed_widening, m.other_gpu.power_widening) < 1
-        ),
-        "the intervals of profiles without counters are narrower": (
-            m.no_counters is not None and min(m.no_counters.speed, m.no_counters.power) < 1
-        ),
+        "the intervals of another GPU model are narrower": _narrower(m.other_gpu.widening),
+        "the intervals of profiles without counters are narrower": _narrower(m.no_counters or {}),
         f"{MODEL} has no hash": MODEL not in m.files,
         "a file has a path for a name": any(not _is_name(name) for name in m.files),
         "a hash is no SHA-256": any(not _SHA256.fullmatch(h) for h in m.files.values()),
     }
+
+
+def _narrower(widening: Mapping[str, float]) -> bool:
+    return any(factor < 1 for factor in widening.values())
 
 
 def _is_name(name: str) -> bool:

@@ -1,64 +1,21 @@
 """The predictor that is served: a model's ONNX graph between the features and the predictions."""
 
 import functools
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
-import numpy as np
-
+from advisor.core.interval import Interval
 from advisor.errors import InputError, ModelError
-from advisor.predict.features import (
-    Float32s,
-    Side,
-    feature_names,
-    matrix,
-    physical_power_w,
-    power_features,
-    power_limit_w,
-    prior_kept,
-    side,
-    speed_features,
-)
-from advisor.predict.predictions import UNCAPPED, Interval, Prediction, Split
-from advisor.predict.profiles import COLUMNS, NEEDED, Floats, Profile, filled
-from advisor_models.intervals import Intervals
-from advisor_models.manifest import MODEL, RETRAIN, Manifest, Range, read_artefact
-from advisor_models.session import POWER, SPEED, Session
+from advisor.predict.features import Side, feature_names_of, side
+from advisor.predict.predictions import UNCAPPED, Prediction, Split
+from advisor.predict.profiles import COLUMNS, NEEDED, Profile, filled
+from advisor_models.heads import HEADS, POWER, SPEED, Head
+from advisor_models.manifest import MODEL, RETRAIN, Manifest, read_artefact
+from advisor_models.served_head import Asked, ServedHead, Values
+from advisor_models.session import Port, Session
 
-OUTSIDE = 0.05
-"""A feature is outside what the model has seen when it lies further beyond its range than this part
-of the range."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Inputs:
-    """A pair at splits as the graph takes it, and `prior_kept`, shape (n,)."""
-
-    a: Side
-    b: Side
-    kept: Floats
-    speed: Float32s
-    power: Float32s
-
-
-class _Bounds:
-    """Factors of the intervals, worked out once for each share."""
-
-    def __init__(self, intervals: Intervals) -> None:
-        def speed(share_percent: float) -> tuple[float, float]:
-            return intervals.of_speed(share_percent).factors
-
-        self.speed = functools.lru_cache(maxsize=1024)(speed)
-        self._power = intervals.power
-        self.efficiency = intervals.efficiency.factors if intervals.efficiency else None
-
-    def power(self, split: Split, power_w: float, limit_w: float) -> tuple[float, float]:
-        """Those of the power at a split, by the expected power and the limit."""
-        if split == UNCAPPED:
-            return self._power.uncapped.factors
-        return self._power.at(power_w, limit_w).factors
+_Factors: TypeAlias = tuple[float, float]
 
 
 class OnnxPredictor:
@@ -70,26 +27,27 @@ class OnnxPredictor:
 
     Args:
         folder: The model's folder.
+        heads: What this version can predict; a model may have fewer of them.
 
     Attributes:
         manifest: What is known of the model.
 
     Raises:
-        ModelError: the folder is not whole, or was made for other features than this version's.
+        ModelError: the folder is not whole, or was made for other heads or features than this
+            version's.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, heads: Sequence[Head] = HEADS) -> None:
         artefact = read_artefact(folder)
         self.manifest: Manifest = artefact.manifest
-        _check_features(self.manifest)
-        self._bounds = {
-            (seen, whole): _Bounds(_intervals(self.manifest, seen=seen, whole=whole))
-            for seen in (True, False)
-            for whole in (True, False)
+        known = {head.name: head for head in heads}
+        _check_heads(self.manifest, known)
+        _check_fill(self.manifest)
+        self._heads = {
+            h.name: ServedHead(known[h.name], self.manifest) for h in self.manifest.heads
         }
-        names = {SPEED: self.manifest.speed_features, POWER: self.manifest.power_features}
-        columns = {name: len(features) for name, features in names.items()}
-        self._session = Session(artefact.files[MODEL], columns)
+        ports = [Port(h.name, h.output, len(h.features)) for h in self.manifest.heads]
+        self._session = Session(artefact.files[MODEL], ports)
         # Whoever places jobs asks for many pairs of few jobs, at the same splits.
         self._side = functools.lru_cache(maxsize=512)(self._new_side)
 
@@ -101,20 +59,27 @@ class OnnxPredictor:
         """
         if not splits:
             return []
-        bounds = self._bounds_of(a, b)
-        inputs = self._inputs(a, b, splits)
-        log_kept, log_ratio = self._session(inputs.speed, inputs.power)
-        n = len(splits)
-        return _predictions(
-            a,
-            b,
-            splits,
-            speeds_a=_scaled(log_kept[:n], inputs.kept * inputs.a.capacity),
-            speeds_b=_scaled(log_kept[n:], inputs.kept * inputs.b.capacity),
-            powers_w=_scaled(log_ratio, physical_power_w(inputs.a, inputs.b)),
-            limit_w=power_limit_w(inputs.a, inputs.b),
-            bounds=bounds,
-        )
+        values = self.values(a, b, splits)
+        efficiency = self._efficiency(a, b)
+        return [
+            _prediction(a, b, split, speeds, power, efficiency)
+            for split, *speeds, power in zip(
+                splits, *values[SPEED.name], *values[POWER.name], strict=True
+            )
+        ]
+
+    def values(self, a: Profile, b: Profile, splits: Sequence[Split]) -> dict[str, Values]:
+        """What each head says of two jobs at splits.
+
+        Raises:
+            InputError: the profiles are of two GPU models, or a share lies outside of one.
+        """
+        asked = self._asked(a, b, splits)
+        inputs = {name: head.inputs(*asked.sides) for name, head in self._heads.items()}
+        logs = self._session({name: its.features for name, its in inputs.items()})
+        return {
+            name: head.values(inputs[name], logs[name], asked) for name, head in self._heads.items()
+        }
 
     def extrapolation(self, a: Profile, b: Profile, splits: Sequence[Split]) -> list[str]:
         """Names of the features of the pair that lie outside of what the model has seen.
@@ -122,60 +87,81 @@ class OnnxPredictor:
         Raises:
             InputError: as for `predict`.
         """
-        inputs = self._inputs(a, b, splits)
-        manifest = self.manifest
-        outside = [
-            *_outside(manifest.speed_features, manifest.speed_ranges, inputs.speed),
-            *_outside(manifest.power_features, manifest.power_ranges, inputs.power),
-        ]
-        return list(dict.fromkeys(outside))  # some features are of both
+        sides = self._sides(a, b, splits)
+        outside = (head.outside(head.inputs(*sides).features) for head in self._heads.values())
+        # Some features are of several heads.
+        return list(dict.fromkeys(name for names in outside for name in names))
 
     def missing_columns(self, a: Profile, b: Profile) -> list[str]:
         """Columns that one of the profiles lacks, which are taken as they usually are."""
         return sorted({*a.missing, *b.missing})
 
-    def _bounds_of(self, a: Profile, b: Profile) -> "_Bounds":
-        """The bounds for the pair's GPU model."""
+    def _known(self, a: Profile, b: Profile) -> tuple[bool, bool]:
+        """Whether the pair's GPU model was seen, and whether the profiles have every column."""
         if a.gpu_model != b.gpu_model:
             raise InputError(
                 f"{a.job} was profiled on {a.gpu_model} and {b.job} on {b.gpu_model}",
                 why="a pair shares one GPU",
                 fix="give two profiles of one GPU model",
             )
-        seen = a.gpu_model in self.manifest.gpu_models
-        return self._bounds[seen, not self.missing_columns(a, b)]
+        return a.gpu_model in self.manifest.gpu_models, not self.missing_columns(a, b)
+
+    def _efficiency(self, a: Profile, b: Profile) -> _Factors | None:
+        """Factors of `energy-efficiency` at splits; speeds and power are both in it."""
+        bounds, manifest, both = self.manifest.efficiency, self.manifest, (SPEED.name, POWER.name)
+        if bounds is None:
+            return None
+        seen, whole = self._known(a, b)
+        if not seen:
+            bounds = bounds.wider(max(manifest.other_gpu.widening[name] for name in both))
+        if not whole and manifest.no_counters is not None:
+            bounds = bounds.wider(max(manifest.no_counters[name] for name in both))
+        return bounds.factors
 
     def _new_side(self, profile: Profile, shares: tuple[float, ...]) -> Side:
         return side(filled(profile, self.manifest.fill), shares)
 
-    def _inputs(self, a: Profile, b: Profile, splits: Sequence[Split]) -> _Inputs:
+    def _sides(self, a: Profile, b: Profile, splits: Sequence[Split]) -> tuple[Side, Side]:
         own = self._side(a, tuple(share for share, _ in splits))
-        other = self._side(b, tuple(share for _, share in splits))
-        both = matrix(speed_features(own, other)), matrix(speed_features(other, own))
-        power = matrix(power_features(own, other))
-        return _Inputs(own, other, prior_kept(own, other), np.concatenate(both), power)
+        return own, self._side(b, tuple(share for _, share in splits))
+
+    def _asked(self, a: Profile, b: Profile, splits: Sequence[Split]) -> Asked:
+        seen, whole = self._known(a, b)
+        return Asked(self._sides(a, b, splits), splits, seen, whole)
 
 
-def _intervals(manifest: Manifest, *, seen: bool, whole: bool) -> Intervals:
-    """Bounds by whether the GPU model was seen, and whether the profiles have every column."""
-    intervals, other, missing = manifest.intervals, manifest.other_gpu, manifest.no_counters
-    if not seen:
-        wide = intervals.wider(speed=other.speed_widening, power=other.power_widening)
-        intervals = wide.without_limit()
-    if not whole and missing is not None:
-        intervals = intervals.wider(speed=missing.speed, power=missing.power)
-    return intervals
-
-
-def _check_features(manifest: Manifest) -> None:
-    names = feature_names()
-    if names != (manifest.speed_features, manifest.power_features):
-        changed = {*sum(names, ())} ^ {*manifest.speed_features, *manifest.power_features}
+def _check_heads(manifest: Manifest, known: dict[str, Head]) -> None:
+    """A model has speed and power, and nothing that this version would feed with something else."""
+    names = [head.name for head in manifest.heads]
+    if unknown := sorted(set(names) - known.keys()):
         raise ModelError(
-            f"the model {manifest.version} was trained on other features",
-            why=f"they differ in {', '.join(sorted(changed)) or 'their order'}",
-            fix=f"{RETRAIN}; or take the one that came with it: advisor models promote bundled",
+            f"the model {manifest.version} predicts {', '.join(unknown)}",
+            why="this version does not know what that is made from",
+            fix=f"install a newer sm-advisor, or {RETRAIN}",
         )
+    if missing := sorted({SPEED.name, POWER.name} - set(names)):
+        raise ModelError(
+            f"the model {manifest.version} has no {' and no '.join(missing)}", fix=RETRAIN
+        )
+    for trained in manifest.heads:
+        head = known[trained.name]
+        features = feature_names_of(head.features_of)
+        if trained.features != features:
+            changed = {*features} ^ {*trained.features}
+            raise _other(manifest, f"they differ in {', '.join(sorted(changed)) or 'their order'}")
+        if (trained.of, trained.unit, trained.prior) != (head.of, head.unit, head.prior):
+            raise _other(manifest, f"its {head.name} is learned over another prior")
+
+
+def _other(manifest: Manifest, why: str) -> ModelError:
+    return ModelError(
+        f"the model {manifest.version} was trained on other features",
+        why=why,
+        fix=f"{RETRAIN}; or take the one that came with it: advisor models promote bundled",
+    )
+
+
+def _check_fill(manifest: Manifest) -> None:
     if gaps := sorted(set(COLUMNS) - set(NEEDED) - manifest.fill.keys()):
         raise ModelError(
             f"the model {manifest.version} cannot fill in {', '.join(gaps)}",
@@ -184,53 +170,28 @@ def _check_features(manifest: Manifest) -> None:
         )
 
 
-def _predictions(
+def _prediction(
     a: Profile,
     b: Profile,
-    splits: Sequence[Split],
-    *,
-    speeds_a: Sequence[float],
-    speeds_b: Sequence[float],
-    powers_w: Sequence[float],
-    limit_w: float,
-    bounds: _Bounds,
-) -> list[Prediction]:
-    return [
-        Prediction(
-            way="uncapped" if split == UNCAPPED else "split",
-            share_a_percent=split[0],
-            share_b_percent=split[1],
-            speed_a=_served(a, _around(speed_a, bounds.speed(split[0]))),
-            speed_b=_served(b, _around(speed_b, bounds.speed(split[1]))),
-            power_w=_around(power_w, bounds.power(split, power_w, limit_w)),
-            solo_rate_a=a.whole_gpu_rate,
-            solo_rate_b=b.whole_gpu_rate,
-            solo_power_a_w=a.whole_gpu_power_w,
-            solo_power_b_w=b.whole_gpu_power_w,
-            efficiency_factors=None if split == UNCAPPED else bounds.efficiency,
-        )
-        for split, speed_a, speed_b, power_w in zip(
-            splits, speeds_a, speeds_b, powers_w, strict=True
-        )
-    ]
+    split: Split,
+    speeds: Sequence[Interval],
+    power_w: Interval,
+    efficiency: _Factors | None,
+) -> Prediction:
+    return Prediction(
+        way="uncapped" if split == UNCAPPED else "split",
+        share_a_percent=split[0],
+        share_b_percent=split[1],
+        speed_a=_served(a, speeds[0]),
+        speed_b=_served(b, speeds[1]),
+        power_w=power_w,
+        solo_rate_a=a.whole_gpu_rate,
+        solo_rate_b=b.whole_gpu_rate,
+        solo_power_a_w=a.whole_gpu_power_w,
+        solo_power_b_w=b.whole_gpu_power_w,
+        efficiency_factors=None if split == UNCAPPED else efficiency,
+    )
 
 
 def _served(profile: Profile, speed: Interval) -> Interval:
     return profile.serving.served(speed) if profile.serving else speed
-
-
-def _scaled(logs: Sequence[float], factors: Floats) -> list[float]:
-    # One by one: where a value stands in an array may change the last bit of numpy's exp.
-    return [math.exp(log) * f for log, f in zip(logs, factors.tolist(), strict=True)]
-
-
-def _around(value: float, factors: tuple[float, float]) -> Interval:
-    return Interval(value, value * factors[0], value * factors[1])
-
-
-def _outside(names: Sequence[str], ranges: Sequence[Range], rows: Float32s) -> list[str]:
-    low, high = np.array(ranges).T
-    # A feature that was the same in all rows has no width; rounding is no extrapolation.
-    reach = OUTSIDE * (high - low) + 1e-6 * np.maximum(np.abs(low), np.abs(high))
-    found = ((rows < low - reach) | (rows > high + reach)).any(axis=0)
-    return [name for name, is_outside in zip(names, found, strict=True) if is_outside]

@@ -1,7 +1,8 @@
 """The ONNX graph of a model as a typed function: the only place that calls onnxruntime."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -9,9 +10,6 @@ import numpy as np
 from advisor.errors import ModelError
 from advisor.predict.features import Float32s
 from advisor_models.manifest import RETRAIN
-
-SPEED, POWER = "speed", "power"
-LOG_KEPT, LOG_POWER_RATIO = "log_kept", "log_power_ratio"
 
 _NO_LOG = 4
 
@@ -26,18 +24,33 @@ _FAILURES = tuple(
 """Everything onnxruntime raises of itself; its exceptions have no common base of their own."""
 
 
+@dataclass(frozen=True, slots=True)
+class Port:
+    """Where a head enters and leaves the graph.
+
+    Attributes:
+        name: Of the input, and of the head.
+        output: Name of the output.
+        columns: Features of the input.
+    """
+
+    name: str
+    output: str
+    columns: int
+
+
 class Session:
-    """Two regressors in one graph.
+    """One regressor for each head in one graph.
 
     Args:
         model: The graph as ONNX.
-        columns: Features of the input `speed` and of the input `power`.
+        ports: All inputs and outputs that it must have.
 
     Raises:
         ModelError: no ONNX graph, other inputs or outputs than these, or it cannot run.
     """
 
-    def __init__(self, model: bytes, columns: Mapping[str, int]) -> None:
+    def __init__(self, model: bytes, ports: Sequence[Port]) -> None:
         try:
             self._session: Any = _ort.InferenceSession(
                 model, _options(), providers=["CPUExecutionProvider"]
@@ -46,28 +59,34 @@ class Session:
             raise _wrong("the model is no ONNX graph that can be loaded", error) from error
         inputs = {i.name: (i.type, i.shape[1:]) for i in self._session.get_inputs()}
         outputs = {o.name for o in self._session.get_outputs()}
-        wanted = {name: ("tensor(float)", [count]) for name, count in columns.items()}
-        if inputs != wanted or outputs != {LOG_KEPT, LOG_POWER_RATIO}:
+        wanted = {port.name: ("tensor(float)", [port.columns]) for port in ports}
+        if inputs != wanted or outputs != {port.output for port in ports}:
             raise _wrong(f"the model takes {inputs} and gives {sorted(outputs)}")
-        # Two rows for one: an output of a fixed or of another length shows here, not in a request.
-        self(np.zeros((2, columns[SPEED]), np.float32), np.zeros((1, columns[POWER]), np.float32))
+        self._outputs = {port.name: port.output for port in ports}
+        # Another number of rows for each: an output of a fixed or of another length shows here, not
+        # in a request.
+        numbers = range(len(ports) + 1, 1, -1)
+        self({p.name: np.zeros((n, p.columns), np.float32) for n, p in zip(numbers, ports)})  # noqa: B905
 
-    def __call__(self, speed: Float32s, power: Float32s) -> tuple[list[float], list[float]]:
-        """Logarithms for each row of `speed` and for each row of `power`.
+    def __call__(self, rows: Mapping[str, Float32s]) -> dict[str, list[float]]:
+        """Logarithms for each row, by head.
+
+        Args:
+            rows: Features by head, shape (n, features); every head must be asked.
 
         Raises:
             ModelError: the graph gave something else than one finite number for each row.
         """
         try:
-            found = self._session.run([LOG_KEPT, LOG_POWER_RATIO], {SPEED: speed, POWER: power})
+            found = self._session.run([self._outputs[name] for name in rows], dict(rows))
         except _FAILURES as error:
             raise _wrong("the model cannot be run", error) from error
-        kept, ratio = cast("list[Float32s]", found)
-        if kept.shape != (len(speed), 1) or ratio.shape != (len(power), 1):
-            raise _wrong(f"the model gave shapes {kept.shape} and {ratio.shape}")
-        if not (np.isfinite(kept).all() and np.isfinite(ratio).all()):
+        answers = dict(zip(rows, cast("list[Float32s]", found), strict=True))
+        if any(answers[name].shape != (len(asked), 1) for name, asked in rows.items()):
+            raise _wrong(f"the model gave shapes {[a.shape for a in answers.values()]}")
+        if not all(np.isfinite(answer).all() for answer in answers.values()):
             raise _wrong("the model gave a number that is not finite")
-        return kept[:, 0].tolist(), ratio[:, 0].tolist()
+        return {name: answer[:, 0].tolist() for name, answer in answers.items()}
 
 
 def _options() -> Any:

@@ -50,7 +50,7 @@ def supervise(folder: Path) -> None:
 
 @contextmanager
 def _open_stage(launch: LaunchFolder, spec: LaunchSpec, settings: Settings) -> Generator[Stage]:
-    """The GPU, its meter and its lock, for this process alone."""
+    """The GPU, its telemetry and its lock, for this process alone."""
     gpu = find_gpu(spec.gpu)
     with gpu_lock(settings.lock_dir, gpu.uuid, spec.launch_id):
         gpu = with_units(gpu, settings)
@@ -69,7 +69,7 @@ def _open_stage(launch: LaunchFolder, spec: LaunchSpec, settings: Settings) -> G
         try:
             yield Stage(
                 gpu=gpu,
-                meter=source,
+                source=source,
                 environment=environment,
                 open_backend=backend_of,
                 guard=guard,

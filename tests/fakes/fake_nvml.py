@@ -14,7 +14,8 @@ Keys of the host (`write(...)`): gpu_count 1, driver 580.00.00, init (only for e
 
 Keys of a GPU (`write(gpu=N, ...)`): uuid GPU-00000000-0000-0000-0000-<N, 12 digits>,
 name "Fake H200", power_mw 80000, power_instant (only errors: 3 is a GPU without the instant
-field), power_usage (only errors), energy_mj (default: integrates power_mw in ticks of 0.1 s,
+field), power_usage (only errors), power_memory_average_mw and power_memory_instant_mw (not
+supported), energy_mj (default: integrates power_mw in ticks of 0.1 s,
 each process for itself),
 sm_clock_mhz 1980, mem_clock_mhz 3201, temperature_c 40, memory_total_mib 143771, memory_used_mib
 600, power_limit_mw 700000, throttle 0 (mask), throttle_old (mask under the older name, absent),

@@ -3,11 +3,12 @@
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
 import synthetic_pairs as made_up
 
 from advisor.core.records import SoloPoint
 from advisor_training.dataset.rows import Rows
-from advisor_training.learn.learners import Fitted, Predicted
+from advisor_training.learn.learners import Fitted, Predicted, as_predicted
 from advisor_training.train import TrainingSet, make_training_set
 
 
@@ -22,13 +23,19 @@ def training_set() -> TrainingSet:
     return make_training_set(made_up.pair_points(), solo_points())
 
 
+def measured(rows: Rows, speed: float = 1.0, power: float = 1.0) -> Predicted:
+    """A prediction that is so many times what was measured."""
+    speeds = np.column_stack([rows.speed_a, rows.speed_b])
+    return as_predicted(speed * speeds, power * rows.power_w)
+
+
 def spy(seen: list[tuple[Rows, Rows]]) -> Callable[[Rows], Fitted]:
     """A learner that knows everything and notes what it learned from and what it was asked."""
 
     def learn(rows: Rows) -> Fitted:
         def predict(asked: Rows) -> Predicted:
             seen.append((rows, asked))
-            return Predicted(asked.speed_a, asked.speed_b, asked.power_w)
+            return measured(asked)
 
         return predict
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from advisor.core.gpu import Gpu
 from advisor.core.records import Counters
-from advisor_profiling.telemetry.source import GpuState
+from advisor.core.telemetry import COUNTERS, ENERGY_GPU, POWER_GPU, Channel, Readings, channels_of
 from advisor_profiling.window.clock import VirtualClock
 
 GPU = Gpu(uuid="GPU-1", model="Test GPU", units_total=132, memory_mib=1000)
@@ -27,10 +27,21 @@ class ScriptedSource:
     def __post_init__(self) -> None:
         self._ticks, self._energy_j = 0, 0.0
 
-    def power_w(self) -> float | None:
-        return self.power(self.clock.now_s())
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        return channels_of((POWER_GPU, ENERGY_GPU, *COUNTERS))
 
-    def energy_j(self) -> float | None:
+    def read(self, names: Collection[str]) -> Readings:
+        return {name: self._reading(name) for name in names}
+
+    def _reading(self, name: str) -> float | None:
+        if name == POWER_GPU:
+            return self.power(self.clock.now_s())
+        if name == ENERGY_GPU:
+            return self._counted_j()
+        return getattr(self.counters, COUNTERS[name]) if name in COUNTERS else None
+
+    def _counted_j(self) -> float | None:
         while (self._ticks + 1) * 0.1 <= self.clock.now_s():
             power_w = (self.counter_power or self.power)(self._ticks * 0.1)
             if power_w is None:
@@ -39,17 +50,14 @@ class ScriptedSource:
             self._ticks += 1
         return self._energy_j
 
-    def state(self) -> GpuState:
-        return GpuState(throttle_reasons=self.throttle(self.clock.now_s()))
+    def throttle_reasons(self) -> tuple[str, ...] | None:
+        return self.throttle(self.clock.now_s())
 
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:
         return None
 
-    def start_counters(self) -> None:
+    def start_window(self) -> None:
         pass
-
-    def read_counters(self) -> Counters:
-        return self.counters
 
     def close(self) -> None:
         pass

@@ -11,7 +11,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 
 from advisor.predict.features import (
     Float32s,
-    feature_names,
+    feature_names_of,
     matrix,
     power_features,
     side,
@@ -19,16 +19,19 @@ from advisor.predict.features import (
 )
 from advisor.predict.predictions import NINE, UNCAPPED, Split
 from advisor.predict.profiles import COLUMNS, Floats, Profile
-from advisor_models.intervals import Bounds, Intervals, PowerBounds, ShareBounds
+from advisor_models.heads import HEADS, Head
+from advisor_models.intervals import SPLIT, Bounds
+from advisor_models.intervals import UNCAPPED as WITHOUT_LIMITS
+from advisor_models.made_from import DatasetFacts, LearnerSettings
 from advisor_models.manifest import (
     MODEL,
-    DatasetFacts,
-    LearnerSettings,
+    SCHEMA,
     Manifest,
     sha256,
     write_manifest,
 )
 from advisor_models.other_gpu import OtherGpu
+from advisor_models.trained_head import TrainedHead
 from advisor_training.learn.artefact import onnx_bytes
 from advisor_training.learn.learners import Regressors
 
@@ -36,6 +39,12 @@ GPU_MODEL = "Card"
 SHARES = tuple(float(share) for share in range(10, 101, 10))
 SPLITS: tuple[Split, ...] = (*NINE, UNCAPPED)
 LIMIT_W = 700.0
+
+SPEED_BOUNDS = {
+    WITHOUT_LIMITS if share == 100 else f"{share:g}": Bounds(-0.01 * share, 0.005 * share)
+    for share in SHARES
+}
+POWER_BOUNDS = {SPLIT: Bounds(-0.1, 0.05), WITHOUT_LIMITS: Bounds(-0.2, 0.3)}
 
 
 def make_profile(job: str = "job", seed: int = 0, **changes: Any) -> Profile:
@@ -91,7 +100,7 @@ def regressors(trees: int = 5) -> Regressors:
     ]
     for regressor, rows in zip(made, training_rows(), strict=True):
         regressor.fit(rows, random.normal(-0.1, 0.2, len(rows)))
-    return Regressors(made[0], made[1])
+    return Regressors({"speed": made[0], "power": made[1]})
 
 
 @functools.cache
@@ -102,25 +111,20 @@ def graph() -> bytes:
 
 def make_manifest(files: Mapping[str, bytes], **changes: Any) -> Manifest:
     """A manifest of the small model beside these files."""
-    speed, power = training_rows()
-    names = feature_names()
     made = Manifest(
-        schema=2,
+        schema=SCHEMA,
         version="20260131-aaaaaa",
         learner="extra-trees",
         created_at="2026-01-31T12:00:00+00:00",
         gpu_models=(GPU_MODEL,),
-        speed_features=names[0],
-        power_features=names[1],
         fill=dict.fromkeys(COLUMNS[2:], 7.5),
-        speed_ranges=_ranges(speed),
-        power_ranges=_ranges(power),
-        intervals=Intervals(
-            0.9,
-            tuple(ShareBounds(share, -0.01 * share, 0.005 * share) for share in SHARES),
-            PowerBounds(Bounds(-0.1, 0.05), Bounds(-0.2, 0.3)),
+        coverage=0.9,
+        heads=(
+            _head(HEADS[0], training_rows()[0], SPEED_BOUNDS),
+            _head(HEADS[1], training_rows()[1], POWER_BOUNDS),
         ),
-        other_gpu=OtherGpu(2.0, 3.0, (), None),
+        efficiency=None,
+        other_gpu=OtherGpu({"speed": 2.0, "power": 3.0}, (), None),
         no_counters=None,
         dataset=DatasetFacts("0" * 64, 640, 64, ("job0", "job1"), 1),
         figures={"fraction_of_oracle": 0.995, "rate_mape": 0.059},
@@ -131,6 +135,12 @@ def make_manifest(files: Mapping[str, bytes], **changes: Any) -> Manifest:
     return dataclasses.replace(made, **changes)
 
 
+def changed_head(name: str, **changes: Any) -> tuple[TrainedHead, ...]:
+    """The heads of the small model, one of them with other fields."""
+    heads = make_manifest({}).heads
+    return tuple(dataclasses.replace(h, **changes) if h.name == name else h for h in heads)
+
+
 def save_model(folder: Path, model: bytes | None = None, **changes: Any) -> Path:
     """The small model, or other bytes for its graph, in a folder of its own."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -139,6 +149,20 @@ def save_model(folder: Path, model: bytes | None = None, **changes: Any) -> Path
         (folder / name).write_bytes(data)
     write_manifest(folder, make_manifest(files, **changes))
     return folder
+
+
+def _head(head: Head, rows: Float32s, intervals: Mapping[str, Bounds]) -> TrainedHead:
+    return TrainedHead(
+        name=head.name,
+        of=head.of,
+        target=head.target,
+        unit=head.unit,
+        prior=head.prior,
+        output=head.output,
+        features=feature_names_of(head.features_of),
+        ranges=_ranges(rows),
+        intervals=intervals,
+    )
 
 
 def _ranges(rows: Float32s) -> tuple[tuple[float, float], ...]:

@@ -48,7 +48,18 @@ def test_host_with_everything(host: FakeHost) -> None:
     assert found["gpu 0"]["found"] == f"Fake H200, {UUID}, driver 580.00.00"
     assert found["gpu 0 SMs"]["found"] == "132 SMs"
     assert found["gpu 0 energy"]["found"].startswith("counter ")
+    assert found["gpu 0 telemetry"]["found"].startswith("power.gpu (instant, W), energy.gpu (total")
+    assert "power.memory" not in found["gpu 0 telemetry"]["found"]
     assert found["mps"]["found"].endswith("version 13000")
+
+
+def test_power_of_the_memory_is_named_where_the_card_has_it(host: FakeHost) -> None:
+    """As on H100: the average of a second."""
+    (host.folder / "nvml" / "gpu0").mkdir(parents=True, exist_ok=True)
+    (host.folder / "nvml" / "gpu0" / "power_memory_average_mw").write_text("49992")
+    done = host.advisor("doctor", "--json", ADVISOR_DCGM_URL=NOWHERE)
+    found = {row["check"]: row["found"] for row in json.loads(done.stdout)}
+    assert "power.memory (mean, W)" in found["gpu 0 telemetry"]
 
 
 def test_broken_host(host: FakeHost) -> None:

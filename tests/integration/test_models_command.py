@@ -94,7 +94,10 @@ def test_show() -> None:
     found = answer("show", "20260201-first")
     assert (found["model"], found["champion"]) == ("20260201-first", False)
     assert found["version"] == "20260201-first"
-    assert found["intervals"]["power"]["split"] == {"low": -0.1, "high": 0.05}
+    power = found["heads"][1]
+    assert (power["name"], power["unit"]) == ("power", "W")
+    assert power["intervals"]["split"] == {"low": -0.1, "high": 0.05}
+    assert "predicts speed (50 features), power (32 features)" in text
     assert set(found["files"]) == {MODEL}
 
 

@@ -19,8 +19,9 @@ import two_cards
 import advisor_models
 from advisor.cli.app import main
 from advisor.cli.learn.measured import read_measured
-from advisor.predict.features import feature_names
+from advisor.predict.features import feature_names_of
 from advisor_data.files.files import write_points
+from advisor_models.heads import HEADS
 from advisor_models.manifest import read_artefact, read_manifest
 from advisor_training.learn.artefact import onnx_bytes
 from advisor_training.learn.learners import extra_trees, fit
@@ -112,10 +113,9 @@ def test_two_gpu_models_tell_of_a_third(data: Path, run: Run) -> None:
     assert done.returncode == 0, done.stderr
     other = read_manifest(data / "model").other_gpu
     assert other.left_out == (two_cards.OTHER_MODEL,)
-    assert min(other.speed_widening, other.power_widening) >= 1
+    assert min(other.widening.values()) >= 1
     assert json.loads(done.stdout)["other_gpu"] == {
-        "speed_widening": other.speed_widening,
-        "power_widening": other.power_widening,
+        "widening": dict(other.widening),
         "left_out": [two_cards.OTHER_MODEL],
         "pairs_to_par": other.pairs_to_par,
     }
@@ -176,7 +176,7 @@ def test_idle_power_that_nobody_measured_is_asked_for(data: Path, run: Run) -> N
     one = [dataclasses.replace(p, idle_power_w=80.0) if p.job == "hog" else p for p in solos]
     made_from = make_training_set(made_up.pair_points(), one)
     assert made_from.fill["idle_power_w"] == 80
-    assert not np.isnan(made_from.rows.physical_w).any()
+    assert not np.isnan(made_from.rows.heads["power"].prior).any()
 
 
 def test_bundled_model_is_of_the_bundled_points() -> None:
@@ -186,7 +186,8 @@ def test_bundled_model_is_of_the_bundled_points() -> None:
     artefact = read_artefact(BUNDLED)
     manifest = artefact.manifest
     assert manifest.dataset == made_from.facts
-    assert (manifest.speed_features, manifest.power_features) == feature_names()
+    for trained, head in zip(manifest.heads, HEADS, strict=True):
+        assert (trained.name, trained.features) == (head.name, feature_names_of(head.features_of))
     assert dict(manifest.fill) == made_from.fill
     if manifest.libraries == {name: metadata.version(name) for name in LIBRARIES}:
         again = onnx_bytes(fit(extra_trees, made_from.rows))

@@ -16,10 +16,14 @@ from advisor.core.wording import listed
 from advisor.decide.recommend import TIE
 from advisor.errors import InputError
 from advisor.formats.rows import to_row
-from advisor.predict.features import Float32s, feature_names
+from advisor.predict.features import Float32s, feature_names_of
 from advisor.predict.profiles import COLUMNS, IDLE, Profile, filled
-from advisor_models.manifest import SCHEMA, DatasetFacts, LearnerSettings, Manifest, Range
+from advisor_models.heads import HEADS, Head
+from advisor_models.made_from import DatasetFacts, LearnerSettings
+from advisor_models.manifest import SCHEMA, Manifest, figure_word
 from advisor_models.other_gpu import OtherGpu
+from advisor_models.trained_head import Range, TrainedHead
+from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.dataset.rows import Rows, make_rows
 from advisor_training.evaluation.data import make_data
@@ -32,8 +36,9 @@ from advisor_training.learn.calibration import (
     without_counters,
 )
 from advisor_training.learn.carrying_over import learn_other_gpu
+from advisor_training.learn.conformal import COVERAGE
+from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
 from advisor_training.learn.learners import (
-    LEARNERS,
     LEAST_IN_LEAF,
     PART_OF_FEATURES,
     SEED,
@@ -43,7 +48,7 @@ from advisor_training.learn.learners import (
     fit,
 )
 from advisor_training.learn.protocols import BY_WORKLOAD
-from advisor_training.learn.scoring import fractions, power_errors, speed_errors
+from advisor_training.learn.scoring import fractions, head_errors, speed_errors
 from advisor_training.learn.unseen import Progress, Unseen, leave_one_job_out
 
 LEARNER = "extra-trees"
@@ -104,6 +109,7 @@ def make_training_set(
     profiled: Sequence[SoloPoint],
     references: Sequence[SoloPoint] = (),
     left_out: Sequence[LeftOut] = (),
+    heads: Sequence[Head] = HEADS,
 ) -> TrainingSet:
     """Rows of points, in whatever order they come.
 
@@ -112,6 +118,7 @@ def make_training_set(
         profiled: Jobs alone at all shares.
         references: Jobs alone on the whole GPU in the runs of the pairs, if those are others.
         left_out: What was left out before.
+        heads: What is to be learned.
 
     Raises:
         InputError: no measured pair has profiles of both its jobs, or no profile has the idle
@@ -122,11 +129,11 @@ def make_training_set(
     fill = _usual([data.profiles[key] for key in sorted(used)])
     profiles = {key: filled(data.profiles[key], fill) for key in used}
     every = [*points, *profiled, *references]
-    rows = make_rows(data.pairs, profiles)
+    rows = make_rows(data.pairs, profiles, heads)
     blind = {key: filled(without_counters(data.profiles[key]), fill) for key in used}
     return TrainingSet(
         rows=rows,
-        blind=make_rows(data.pairs, blind),
+        blind=make_rows(data.pairs, blind, heads),
         fill=fill,
         facts=DatasetFacts(
             sha256=dataset_sha256(every),
@@ -140,13 +147,19 @@ def make_training_set(
     )
 
 
-def fit_model(rows: Rows, progress: Progress | None = None, blind: Rows | None = None) -> Trained:
+def fit_model(
+    rows: Rows,
+    progress: Progress | None = None,
+    blind: Rows | None = None,
+    learners: Sequence[HeadLearner] = HEAD_LEARNERS,
+) -> Trained:
     """Fit the model, and know its errors; the same rows give the same trees.
 
     Args:
         rows: Of three jobs at least.
         progress: Called after each fit.
         blind: The same rows for profiles without counters; None: what these cost is not known.
+        learners: Of the heads.
 
     Raises:
         InputError: too few jobs.
@@ -158,50 +171,57 @@ def fit_model(rows: Rows, progress: Progress | None = None, blind: Rows | None =
             fix="measure pairs with another job, or add the bundled points: --with-bundled",
         )
     started = time.perf_counter()
-    learner = LEARNERS[LEARNER]
+
+    def learner(some: Rows) -> Regressors:
+        return fit(extra_trees, some, learners)
+
     unseen = leave_one_job_out(rows, learner, progress=progress)
     strict = left_out(rows, learner) if strictest(rows) != BY_WORKLOAD else unseen
     asked_blind = ask_blind(rows, blind, learner) if blind is not None else None
-    calibrated = calibrate(rows, strict, asked_blind)
-    other_gpu = learn_other_gpu(rows, LEARNERS[LEARNER], progress)
+    calibrated = calibrate(rows, strict, asked_blind, learners)
+    other_gpu = learn_other_gpu(rows, learner, progress, learners)
     fitting = time.perf_counter()
-    regressors = fit(extra_trees, rows)
+    regressors = learner(rows)
     done = time.perf_counter()
     return Trained(
         regressors=regressors,
         unseen=unseen,
         calibrated=calibrated,
         other_gpu=other_gpu,
-        figures=_figures(rows, unseen, calibrated),
+        figures=_figures(rows, unseen, calibrated, learners),
         fit_s=done - fitting,
         total_s=done - started,
     )
 
 
-def make_manifest(made_from: TrainingSet, trained: Trained, created_at: datetime) -> Manifest:
+def make_manifest(
+    made_from: TrainingSet,
+    trained: Trained,
+    created_at: datetime,
+    heads: Sequence[Head] = HEADS,
+) -> Manifest:
     """All that is known of the model, but for its files.
 
     Args:
         made_from: What it was trained on.
         trained: The model.
         created_at: In UTC.
+        heads: What it predicts.
     """
     rows = made_from.rows
     settings = LearnerSettings(TREES, LEAST_IN_LEAF, PART_OF_FEATURES, SEED)
-    speed_features, power_features = feature_names()
-    recipe = json.dumps([made_from.facts.sha256, repr(settings), speed_features, power_features])
+    names = [feature_names_of(head.features_of) for head in heads]
+    recipe = json.dumps([made_from.facts.sha256, repr(settings), *names])
     return Manifest(
         schema=SCHEMA,
         version=f"{created_at:%Y%m%d}-{hashlib.sha256(recipe.encode()).hexdigest()[:6]}",
         learner=LEARNER,
         created_at=created_at.isoformat(timespec="seconds"),
         gpu_models=tuple(sorted(set(rows.gpu_model.tolist()))),
-        speed_features=speed_features,
-        power_features=power_features,
         fill=made_from.fill,
-        speed_ranges=_ranges(np.concatenate([rows.features_a, rows.features_b])),
-        power_ranges=_ranges(rows.power_features),
-        intervals=trained.calibrated.intervals,
+        coverage=COVERAGE,
+        heads=tuple(_trained_head(head, rows, trained.calibrated) for head in heads),
+        efficiency=trained.calibrated.efficiency,
         other_gpu=trained.other_gpu,
         no_counters=trained.calibrated.no_counters,
         dataset=made_from.facts,
@@ -231,31 +251,44 @@ def _usual(profiles: Sequence[Profile]) -> dict[str, float]:
     return {name: float(np.median(v)) if len(v) else 0.0 for name, v in known.items()}
 
 
+def _trained_head(head: Head, rows: Rows, calibrated: Calibrated) -> TrainedHead:
+    return TrainedHead(
+        name=head.name,
+        of=head.of,
+        target=head.target,
+        unit=head.unit,
+        prior=head.prior,
+        output=head.output,
+        features=feature_names_of(head.features_of),
+        ranges=_ranges(flat(rows.heads[head.name].features)),
+        intervals=calibrated.intervals[head.name],
+    )
+
+
 def _ranges(features: Float32s) -> tuple[Range, ...]:
     least, most = features.min(axis=0), features.max(axis=0)
     return tuple((float(low), float(high)) for low, high in zip(least, most, strict=True))
 
 
-def _figures(rows: Rows, unseen: Unseen, calibrated: Calibrated) -> dict[str, float]:
+def _figures(
+    rows: Rows, unseen: Unseen, calibrated: Calibrated, learners: Sequence[HeadLearner]
+) -> dict[str, float]:
     """For jobs that were left out, at the nine splits where nothing else is said."""
     found: dict[str, float] = {}
     for name in SCORED:
         scores = fractions(rows, unseen, OBJECTIVES[name], TIE)
         word = f"oracle_{name.replace('-', '_')}"
-        found[f"{word}_percent"] = 100 * float(scores.mean())
-        found[f"{word}_p10_percent"] = 100 * float(np.quantile(scores, 0.1))
-        found[f"{word}_worst_percent"] = 100 * float(scores.min())
-    errors = speed_errors(rows, unseen)
-    found |= {
-        "rate_mean_error_percent": 100 * float(errors.mean()),
-        "rate_median_error_percent": 100 * float(np.median(errors)),
-        "power_mean_error_percent": 100 * float(power_errors(rows, unseen).mean()),
-        "uncapped_rate_mean_error_percent": 100
-        * float(speed_errors(rows, unseen, "uncapped").mean()),
-        "uncapped_power_mean_error_percent": 100
-        * float(power_errors(rows, unseen, "uncapped").mean()),
-        "rate_coverage_percent": 100 * calibrated.held["speed"].overall,
-        "power_coverage_percent": 100 * calibrated.held["power"].overall,
-        "efficiency_coverage_percent": 100 * calibrated.held["efficiency"].overall,
-    }
-    return {name: round(value, 3) for name, value in found.items()}
+        found[f"{word}"] = float(scores.mean())
+        found[f"{word}_p10"] = float(np.quantile(scores, 0.1))
+        found[f"{word}_worst"] = float(scores.min())
+    rates, uncapped = speed_errors(rows, unseen), speed_errors(rows, unseen, "uncapped")
+    found |= {"rate_mean_error": float(rates.mean()), "rate_median_error": float(np.median(rates))}
+    others = [learner for learner in learners if learner.head.name != "speed"]
+    for each in others:
+        found[f"{each.head.name}_mean_error"] = float(head_errors(rows, unseen, each).mean())
+    found["uncapped_rate_mean_error"] = float(uncapped.mean())
+    for each in others:
+        errors = head_errors(rows, unseen, each, "uncapped")
+        found[f"uncapped_{each.head.name}_mean_error"] = float(errors.mean())
+    held = {f"{figure_word(n)}_coverage": part.overall for n, part in calibrated.held.items()}
+    return {f"{name}_percent": round(100 * v, 3) for name, v in (found | held).items()}

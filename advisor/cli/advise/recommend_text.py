@@ -46,7 +46,7 @@ def show(given: Answer, *, everything: bool) -> None:
     # Lines to copy and headings are never cut off: on a narrow terminal they wrap.
     console.width = max(console.width, _WIDTH)
     console.print(Text(_headline(r), style="bold"))
-    for line in (*_first_lines(r), *_sure(r, model.intervals.coverage)):
+    for line in (*_first_lines(r), *_sure(r, model.coverage)):
         console.print(Text(f"  {line}"), soft_wrap=True)
     _list(console, "how", " ", tuple(_to_do(r)))
     for line in same_work_lines(r):

@@ -167,7 +167,9 @@ def _lines(item: Listed, m: Manifest) -> Iterator[str]:
         f"learned from {count_of(m.dataset.pairs, 'pair')} ({m.dataset.pair_points} points) of "
         f"{jobs} on {cards}: {', '.join(m.gpu_models)}"
     )
-    yield f"intervals are to hold {100 * m.intervals.coverage:g} % of the measured values"
+    heads = (f"{head.name} ({count_of(len(head.features), 'feature')})" for head in m.heads)
+    yield f"predicts {', '.join(heads)}"
+    yield f"intervals are to hold {100 * m.coverage:g} % of the measured values"
     yield f"libraries: {', '.join(f'{n} {v}' for n, v in m.libraries.items())}"
     yield from (f"{name}: sha256 {hash_}" for name, hash_ in m.files.items())
 

@@ -176,15 +176,15 @@ def _lines(made_from: TrainingSet, trained: Trained, manifest: Manifest) -> Iter
         f"(median {figure['rate_median_error_percent']:.1f} %), "
         f"power by {figure['power_mean_error_percent']:.1f} %"
     )
-    coverage = f"{manifest.intervals.coverage:.0%}"
+    coverage = f"{manifest.coverage:.0%}"
     yield (
         f"  intervals for {coverage} hold {figure['rate_coverage_percent']:.1f} % of the rates "
         f"and {figure['power_coverage_percent']:.1f} % of the powers of jobs in other runs"
     )
-    other = manifest.other_gpu
+    widening = [f"{w:g} times for {name}" for name, w in manifest.other_gpu.widening.items()]
     yield (
-        f"  for a GPU model that is not among {', '.join(manifest.gpu_models)}, they are "
-        f"{other.speed_widening:g} and {other.power_widening:g} times as wide"
+        f"  for a GPU model that is not among {', '.join(manifest.gpu_models)}, they are wider: "
+        f"{listed(widening)}"
     )
     yield f"fitted in {trained.fit_s:.1f} s; {trained.total_s:.1f} s with leaving jobs out"
     yield f"model {manifest.version}"

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from advisor.launch.monitor.meter import Energy, Meter
+from advisor.core.telemetry import Source
+from advisor.launch.monitor.energy import Energy
 from advisor.launch.monitor.pace import Pace
 from advisor.launch.monitor.watched import RECENT_S, Watched
 from advisor.launch.records.spec import Pair
@@ -17,7 +18,7 @@ class Account:
     Args:
         pair: What runs, with what its profiles know.
         jobs: Both.
-        meter: Of their GPU.
+        source: Telemetry of their GPU.
         now_s: The moment of the opening.
 
     Attributes:
@@ -29,9 +30,9 @@ class Account:
     """
 
     def __init__(
-        self, pair: Pair, jobs: tuple[Watched, Watched], meter: Meter, now_s: float
+        self, pair: Pair, jobs: tuple[Watched, Watched], source: Source, now_s: float
     ) -> None:
-        self._pair, self._jobs, self._energy = pair, jobs, Energy(meter)
+        self._pair, self._jobs, self._energy = pair, jobs, Energy(source)
         self._begun_s = self._last_s = now_s
         self._recent_j, self._settled_j = Pace(RECENT_S), Pace()
         self._first_j = self._energy.read(now_s)

@@ -5,10 +5,10 @@ import time
 from typing import Never
 
 from advisor.core.results import read_first
+from advisor.core.telemetry import Source
 from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
 from advisor.launch.monitor.account import Account
 from advisor.launch.monitor.limit_watch import LimitWatch, broken
-from advisor.launch.monitor.meter import Meter
 from advisor.launch.monitor.watched import Watched, relative
 from advisor.launch.records.spec import LaunchSpec, Pair
 from advisor.launch.start.starting import end_jobs
@@ -37,7 +37,7 @@ class Watch:
         pair: What runs.
         jobs: The same, ready at their gates.
         backend: What limits them.
-        meter: Of their GPU.
+        source: Telemetry of their GPU.
         spec: When a job hangs, and what to do when one ends.
 
     Attributes:
@@ -52,7 +52,7 @@ class Watch:
         pair: Pair,
         jobs: tuple[RunningJob, RunningJob],
         backend: Backend,
-        meter: Meter,
+        source: Source,
         spec: LaunchSpec,
     ) -> None:
         self._pair, self._backend, self._spec = pair, backend, spec
@@ -63,7 +63,7 @@ class Watch:
             Watched(jobs[1], self.begun_s, pair.solo_rate_b, read_first(pair.reported_b)),
         )
         self._alarms: list[str] = []
-        self.account = Account(pair, self.jobs, meter, self.begun_s)
+        self.account = Account(pair, self.jobs, source, self.begun_s)
         self.first_ended: tuple[int, ...] = ()
         self.limit_broken = False
         self._silent = False

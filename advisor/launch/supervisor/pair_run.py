@@ -96,7 +96,7 @@ class PairRun:
 
     def _watch(self, jobs: tuple[RunningJob, RunningJob], backend: Backend, guard: Guard) -> Ending:
         started_at = to_exact_text(datetime.now(UTC))
-        watch = Watch(self._pair, jobs, backend, self._stage.meter, self._spec)
+        watch = Watch(self._pair, jobs, backend, self._stage.source, self._spec)
         drift = Drift(self._pair)
         self._show(watch, "running")
         ending = Ending.FAILED

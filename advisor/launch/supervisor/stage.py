@@ -6,7 +6,7 @@ from typing import Protocol
 
 from advisor.core.gpu import Gpu
 from advisor.core.observations import Observation
-from advisor.launch.monitor.meter import Meter
+from advisor.core.telemetry import Source
 from advisor.launch.records.spec import LaunchWay
 from advisor.runtime.backends.backend import Backend
 
@@ -31,6 +31,7 @@ class Stage:
     """A GPU that is held for one launch.
 
     Attributes:
+        source: Telemetry of the GPU.
         environment: Of jobs, without limits and without secrets.
         open_backend: What enforces the shares of a pair; closed with each pair.
         guard: Watches over the jobs that this back-end limits.
@@ -38,7 +39,7 @@ class Stage:
     """
 
     gpu: Gpu
-    meter: Meter
+    source: Source
     environment: Mapping[str, str]
     open_backend: Callable[[LaunchWay], Backend]
     guard: Callable[[Backend], Guard]

@@ -44,11 +44,12 @@ async function section(title, make) {
   }
 }
 
-function summary({ version, learner, created_at: made, gpu_models: gpus, dataset }) {
+function summary({ version, learner, created_at: made, gpu_models: gpus, heads, dataset }) {
   return facts([
     ["Version", version],
     ["Made", moment(made)],
     ["Learner", learner],
+    ["Predicts", heads.map(({ name, unit }) => (unit === "1" ? name : `${name}, ${unit}`)).join("; ")],
     ["GPU models", gpus.join(", "), `${dataset.cards} cards`],
     ["Pairs", number(dataset.pairs), `${number(dataset.pair_points)} points`],
     ["Jobs", number(dataset.jobs.length)],

@@ -29,7 +29,7 @@ def figures(m: Manifest) -> list[tuple[str, str]]:
         ("error of the rates", rates),
         ("error of the power", f"mean {f['power_mean_error_percent']}"),
         ("without limits", uncapped),
-        (f"intervals for {100 * m.intervals.coverage:g} % hold", held),
+        (f"intervals for {100 * m.coverage:g} % hold", held),
     ]
 
 

@@ -18,6 +18,7 @@ from sklearn.svm import SVR
 
 from advisor.core.objectives import OBJECTIVES
 from advisor.decide.recommend import TIE
+from advisor.predict.features import feature_names_of
 from advisor.predict.profiles import Floats
 from advisor_data.files.bundled import (
     bundled_pair_points,
@@ -25,13 +26,16 @@ from advisor_data.files.bundled import (
     bundled_solo_points,
 )
 from advisor_data.files.dataset import select
+from advisor_models.heads import SPEED
+from advisor_training.dataset.head_rows import HeadRows, flat
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.data import Data, make_data
+from advisor_training.learn.head_learners import LEAST_SPEED
 from advisor_training.learn.learners import (
-    LEAST_SPEED,
     Fitted,
     Learner,
     Predicted,
+    as_predicted,
     extra_trees,
     fit,
     physical,
@@ -73,8 +77,8 @@ def where(data: Data, found: Unseen) -> None:
     row = found.row[tests]
     errors = np.concatenate(
         [
-            np.abs(found.speed_a[tests] / rows.speed_a[row] - 1),
-            np.abs(found.speed_b[tests] / rows.speed_b[row] - 1),
+            np.abs(found.speed[tests, 0] / rows.speed_a[row] - 1),
+            np.abs(found.speed[tests, 1] / rows.speed_b[row] - 1),
         ]
     )
     launch = np.tile(data.with_launch_bound()[rows.measurement[row]], 2)
@@ -115,12 +119,7 @@ def _mixed(rows: Rows) -> Fitted:
 
     def predict(some: Rows) -> Predicted:
         a, b = trees(some), physics(some)
-        return Predicted(
-            *(
-                (5 * getattr(a, name) + getattr(b, name)) / 6
-                for name in ("speed_a", "speed_b", "power_w")
-            )
-        )
+        return as_predicted((5 * a.speed + b.speed) / 6, (5 * a.power_w + b.power_w) / 6)
 
     return predict
 
@@ -138,19 +137,23 @@ def _slowdown(rows: Rows) -> Fitted:
 def _fitted_to(
     rows: Rows, to: Callable[[Floats], Floats], back: Callable[[Floats], Floats]
 ) -> Fitted:
-    both = np.concatenate([rows.features_a, rows.features_b])
-    speeds = np.concatenate([rows.speed_a, rows.speed_b])
-    kept = np.maximum(speeds, LEAST_SPEED) / np.concatenate([rows.alone_a, rows.alone_b])
-    speed, model = extra_trees().fit(both, to(kept)), fit(extra_trees, rows)
+    seen = rows.heads["speed"]
+    speeds = np.maximum(np.concatenate([rows.speed_a, rows.speed_b]), LEAST_SPEED)
+    kept = speeds / flat(_alone(seen))
+    speed, model = extra_trees().fit(flat(seen.features), to(kept)), fit(extra_trees, rows)
 
     def predict(some: Rows) -> Predicted:
-        return Predicted(
-            back(speed.predict(some.features_a)) * some.alone_a,
-            back(speed.predict(some.features_b)) * some.alone_b,
-            model(some).power_w,
-        )
+        asked = some.heads["speed"]
+        parts = [back(speed.predict(part)) for part in np.moveaxis(asked.features, 1, 0)]
+        return as_predicted(np.column_stack(parts) * _alone(asked), model(some).power_w)
 
     return predict
+
+
+def _alone(seen: HeadRows) -> Floats:
+    """Relative rates alone at the share: the prior without what the jobs take from each other."""
+    place = feature_names_of(SPEED.features_of).index("prior_kept")
+    return seen.prior / seen.features[:, :, place]
 
 
 def _support_vectors() -> Any:

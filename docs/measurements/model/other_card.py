@@ -8,7 +8,7 @@ bootstrap over measured pairs. Takes about a minute for each GPU model on one co
 
 Without files, and where all points are of one GPU model, each run is left out with every point of
 its cards: the nearest thing to another GPU that there is, and where the widening of
-`advisor_models.other_gpu.ONE_GPU_MODEL` comes from.
+`advisor_training.learn.head_learners` comes from.
 """
 
 import sys
@@ -27,7 +27,7 @@ from advisor_training.learn.carrying_over import (
     add_pairs,
     carry_over,
     gpu_models,
-    parts_held,
+    mean_held,
     widenings,
 )
 from advisor_training.learn.learners import LEARNERS
@@ -55,7 +55,7 @@ def main() -> None:
     print("|" + " --- |" * (4 + len(HEADINGS)))
     for name, carried in found.items():
         pairs = len(np.unique(data.rows.pair[carried.unseen.row]))
-        wider = " and ".join(f"{factor:.2f}" for factor in widenings(carried, data.rows))
+        wider = " and ".join(f"{w:.2f}" for w in widenings(carried, data.rows).values())
         cells = cells_of(data, carried, [carried.unseen])
         print(f"| {name} | {carried.learned_pairs} | {pairs} | {' | '.join(cells)} | {wider} |")
     print(f"\n| left out | pairs added | {' | '.join(HEADINGS)} |")
@@ -81,18 +81,18 @@ def cells_of(data: Data, carried: Carried, draws: "list[Unseen] | tuple[Unseen, 
     row = unseen.row[nine]
     rates = [
         np.abs(expected[nine] / measured[row] - 1)
-        for expected, measured in ((unseen.speed_a, rows.speed_a), (unseen.speed_b, rows.speed_b))
+        for expected, measured in zip(unseen.speed.T, (rows.speed_a, rows.speed_b), strict=True)
     ]
     both = np.concatenate(rates)
     known = np.isfinite(both)
     power = np.abs(unseen.power_w[nine] / rows.power_w[row] - 1)
     pairs = rows.pair[row]
-    held = np.mean([parts_held(carried, rows, each) for each in draws], axis=0)
+    held = mean_held(carried, rows, draws)
     return [
         *(fraction(data, unseen, objective) for objective in SCORED),
         interval(both[known], np.tile(pairs, 2)[known]),
         interval(power, pairs),
-        *(f"{100 * part:.1f}" for part in held),
+        *(f"{100 * part:.1f}" for part in held.values()),
     ]
 
 

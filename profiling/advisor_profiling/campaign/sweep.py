@@ -9,6 +9,7 @@ from datetime import datetime
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
 from advisor.core.records import SoloPoint
+from advisor.core.telemetry import MEMORY_USED
 from advisor.errors import LimitBrokenError, LimitNotProvenError
 from advisor_data import Store
 from advisor_profiling.campaign.blocks import cut
@@ -110,7 +111,7 @@ def free_memory_mib(bench: Bench) -> float | None:
     """Memory of the GPU that nobody uses; None where its size is not known."""
     if bench.gpu.memory_mib is None:
         return None
-    return bench.gpu.memory_mib - (bench.source.state().memory_used_mib or 0)
+    return bench.gpu.memory_mib - (bench.source.read((MEMORY_USED,))[MEMORY_USED] or 0)
 
 
 def _idle_again(bench: Bench, rules: WindowRules, before_w: float | None) -> float | None:

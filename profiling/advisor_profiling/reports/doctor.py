@@ -10,6 +10,7 @@ from typing import Literal
 
 from advisor.core.flags import COUNTER_BOUND
 from advisor.core.gpu import Gpu
+from advisor.core.telemetry import COUNTERS, Channel
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
 from advisor.extras import lacking
@@ -232,12 +233,19 @@ def _telemetry(gpu: Gpu) -> Iterable[Finding]:
         # Nobody counts steps here: two seconds of whatever runs, without waiting for it to settle.
         watch = Watch(counts=(), source=source, clock=LiveClock())
         window = measure(watch, WindowRules(least_s=2, most_s=2, settle_most_s=0))
+        yield _channels(gpu, source.channels)
         yield _energy(gpu, window)
         yield _counters(gpu, window)
     except AdvisorError as error:
         yield _missing(f"gpu {gpu.index} NVML", error)
     finally:
         source.close()
+
+
+def _channels(gpu: Gpu, channels: Iterable[Channel]) -> Finding:
+    """What is read of the GPU; counters have a line of their own."""
+    shown = [f"{c.name} ({c.kind}, {c.unit})" for c in channels if c.name not in COUNTERS]
+    return Finding(f"gpu {gpu.index} telemetry", "ok", ", ".join(shown))
 
 
 def _energy(gpu: Gpu, window: Window) -> Finding:

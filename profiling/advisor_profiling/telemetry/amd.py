@@ -9,13 +9,23 @@ the time in which the graphics engine did anything, so it is not given under tha
 import contextlib
 import importlib
 import io
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from advisor.core.gpu import Gpu
-from advisor.core.records import Counters
+from advisor.core.telemetry import (
+    CLOCK_MEMORY,
+    CLOCK_SM,
+    ENERGY_GPU,
+    MEMORY_USED,
+    POWER_GPU,
+    POWER_LIMIT,
+    TEMPERATURE_GPU,
+    Channel,
+    Readings,
+    channels_of,
+)
 from advisor.errors import SourceError
-from advisor_profiling.telemetry.source import GpuState
 
 THROTTLE_REASONS: dict[str, str] = {
     "active_ppt_pwr": "power-cap",
@@ -25,6 +35,9 @@ THROTTLE_REASONS: dict[str, str] = {
     "active_hbm_thrm": "memory-thermal",
 }
 """Fields of amdsmi_get_violation_status (MI300 and newer) that make a window not comparable."""
+
+_MEMORY_BUSY = "counter.memory_busy"
+"""As the memory controller says at the moment: no mean over a window."""
 
 _NOT_AVAILABLE = frozenset({2, 3, 40, 43, 52})
 """amdsmi_status_t: not supported, not yet implemented, no data, unexpected data, no such file."""
@@ -68,38 +81,33 @@ class AmdSource:
         except SourceError:
             self._smi.close()
             raise
+        self._readers: dict[str, Callable[[], float | None]] = {
+            POWER_GPU: self._power_w,
+            ENERGY_GPU: self._energy_j,
+            CLOCK_SM: lambda: self._clock_mhz(0),
+            CLOCK_MEMORY: lambda: self._clock_mhz(1),
+            TEMPERATURE_GPU: self._temperature_c,
+            MEMORY_USED: lambda: _number(self._read("amdsmi_get_gpu_vram_usage"), "vram_used"),
+            POWER_LIMIT: lambda: _positive(self._read("amdsmi_get_power_info"), "power_limit"),
+            _MEMORY_BUSY: lambda: _number(self._read("amdsmi_get_gpu_activity"), "umc_activity"),
+        }
 
     @property
     def gpu(self) -> Gpu:
         return self._gpu
 
-    def power_w(self) -> float | None:
-        """Power of the socket; MI300 has the current one, MI200 only an average."""
-        power = self._read("amdsmi_get_power_info")
-        keys = ("current_socket_power", "average_socket_power", "socket_power")
-        return next((w for w in (_positive(power, key) for key in keys) if w is not None), None)
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        usual = channels_of(name for name in self._readers if name != _MEMORY_BUSY)
+        return (*usual, Channel(_MEMORY_BUSY))
 
-    def energy_j(self) -> float | None:
-        """Accumulator times resolution, which is in microjoules."""
-        energy = self._read("amdsmi_get_energy_count")
-        ticks = _positive(energy, "energy_accumulator")
-        resolution_uj = _positive(energy, "counter_resolution")
-        return None if ticks is None or resolution_uj is None else ticks * resolution_uj / 1e6
+    def read(self, names: Collection[str]) -> Readings:
+        """Memory activity is what the memory controller says at the time of this call."""
+        readers = self._readers
+        return {name: readers[name]() if name in readers else None for name in names}
 
-    def state(self) -> GpuState:
-        clocks, temperatures = self._smi.clock_types, self._smi.temperature_types
-        now = self._smi.current_temperature
-        # MI300 has no edge sensor; where there are both, the hot spot is what throttles.
-        hot, edge = (self._read("amdsmi_get_temp_metric", t, now) for t in temperatures)
-        sm_clock, memory_clock = (self._read("amdsmi_get_clock_info", c) for c in clocks)
-        return GpuState(
-            sm_clock_mhz=_number(sm_clock, "clk"),
-            memory_clock_mhz=_number(memory_clock, "clk"),
-            temperature_c=_first(hot, edge),
-            memory_used_mib=_number(self._read("amdsmi_get_gpu_vram_usage"), "vram_used"),
-            power_limit_w=_positive(self._read("amdsmi_get_power_info"), "power_limit"),
-            throttle_reasons=_violations(self._read("amdsmi_get_violation_status")),
-        )
+    def throttle_reasons(self) -> tuple[str, ...] | None:
+        return _violations(self._read("amdsmi_get_violation_status"))
 
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:
         """VRAM of these processes, MiB; None when AMD SMI names none of them."""
@@ -107,16 +115,34 @@ class AmdSource:
         used = [float(p["memory_usage"]["vram_mem"]) for p in running if p["pid"] in pids]
         return sum(used) / 2**20 if used else None
 
-    def start_counters(self) -> None:
+    def start_window(self) -> None:
         """AMD SMI averages by itself."""
-
-    def read_counters(self) -> Counters:
-        """Only `memory_busy_percent`, as the memory controller says at the time of this call."""
-        activity = self._read("amdsmi_get_gpu_activity")
-        return Counters(memory_busy_percent=_number(activity, "umc_activity"))
 
     def close(self) -> None:
         self._smi.close()
+
+    def _power_w(self) -> float | None:
+        """Power of the socket; MI300 has the current one, MI200 only an average."""
+        power = self._read("amdsmi_get_power_info")
+        keys = ("current_socket_power", "average_socket_power", "socket_power")
+        return next((w for w in (_positive(power, key) for key in keys) if w is not None), None)
+
+    def _energy_j(self) -> float | None:
+        """Accumulator times resolution, which is in microjoules."""
+        energy = self._read("amdsmi_get_energy_count")
+        ticks = _positive(energy, "energy_accumulator")
+        resolution_uj = _positive(energy, "counter_resolution")
+        return None if ticks is None or resolution_uj is None else ticks * resolution_uj / 1e6
+
+    def _temperature_c(self) -> float | None:
+        """MI300 has no edge sensor; where there are both, the hot spot is what throttles."""
+        now = self._smi.current_temperature
+        types = self._smi.temperature_types
+        return _first(*(self._read("amdsmi_get_temp_metric", kind, now) for kind in types))
+
+    def _clock_mhz(self, number: int) -> float | None:
+        kind = self._smi.clock_types[number]
+        return _number(self._read("amdsmi_get_clock_info", kind), "clk")
 
     def _read(self, function: str, *arguments: Any) -> Any | None:
         return self._smi.reading(function, self._device, *arguments)

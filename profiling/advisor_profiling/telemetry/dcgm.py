@@ -12,11 +12,16 @@ import requests
 import urllib3
 
 from advisor.core.gpu import Gpu
-from advisor.core.records import Counters
+from advisor.core.telemetry import ENERGY_GPU, Channel, Readings, channels_of
 from advisor.errors import SourceError
-from advisor_profiling.telemetry.dcgm_text import COUNTERS, csv_lines, missing_counters, values_of
+from advisor_profiling.telemetry.dcgm_text import (
+    COUNTERS,
+    THROTTLE_MASK,
+    csv_lines,
+    missing_counters,
+    values_of,
+)
 from advisor_profiling.telemetry.nvml import throttle_names
-from advisor_profiling.telemetry.source import GpuState
 
 _FASTER = "start it with `-c 1000` (or DCGM_EXPORTER_INTERVAL=1000)"
 _CONNECT_S, _READ_S = 2.0, 5.0
@@ -65,41 +70,38 @@ class DcgmSource:
     def gpu(self) -> Gpu:
         return self._gpu
 
-    def power_w(self) -> float | None:
-        return self._now().get("power_w")
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        return channels_of(name for name in self._values if name != THROTTLE_MASK)
 
-    def energy_j(self) -> float | None:
-        return self._now().get("energy_j")
+    def read(self, names: Collection[str]) -> Readings:
+        """Counters are averages of the collections that appeared since `start_window`.
 
-    def state(self) -> GpuState:
+        The first of them began before the window, so it counts only when it is the only one.
+
+        Raises:
+            SourceError: counters are asked for and none appeared.
+        """
         values = self._now()
-        mask = values.get("throttle_mask")
-        return GpuState(
-            sm_clock_mhz=values.get("sm_clock_mhz"),
-            memory_clock_mhz=values.get("memory_clock_mhz"),
-            temperature_c=values.get("temperature_c"),
-            memory_used_mib=values.get("memory_used_mib"),
-            power_limit_w=values.get("power_limit_w"),
-            throttle_reasons=None if mask is None else throttle_names(int(mask)),
-        )
+        means = self._means() if any(name in COUNTERS for name in names) else {}
+        return {name: means[name] if name in means else values.get(name) for name in names}
+
+    def throttle_reasons(self) -> tuple[str, ...] | None:
+        mask = self._now().get(THROTTLE_MASK)
+        return None if mask is None else throttle_names(int(mask))
 
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:
         """None: the exporter does not know processes."""
         return None
 
-    def start_counters(self) -> None:
+    def start_window(self) -> None:
         self._now()
         self._window = []
 
-    def read_counters(self) -> Counters:
-        """Averages of the collections that appeared since `start_counters`.
+    def close(self) -> None:
+        self._session.close()
 
-        The first of them began before the window, so it counts only when it is the only one.
-
-        Raises:
-            SourceError: none appeared.
-        """
-        self._now()
+    def _means(self) -> dict[str, float | None]:
         if not self._window:
             raise SourceError(
                 f"the exporter at {self._url} collected nothing within the window",
@@ -107,11 +109,7 @@ class DcgmSource:
                 fix=f"{_FASTER} and choose a longer window",
             )
         collected = self._window[1:] or self._window
-        means = {name: _mean(name, collected) for name in COUNTERS}
-        return Counters(**means)
-
-    def close(self) -> None:
-        self._session.close()
+        return {name: _mean(name, collected) for name in COUNTERS}
 
     def _now(self) -> dict[str, float]:
         now_s = self._clock()
@@ -126,7 +124,7 @@ class DcgmSource:
         return self._values
 
     def _check_fresh(self, unchanged_s: float) -> None:
-        intervals = 3 if "energy_j" in self._values else 10
+        intervals = 3 if ENERGY_GPU in self._values else 10
         if unchanged_s >= intervals * self.interval_s:
             raise SourceError(
                 f"the exporter at {self._url} has said the same for {unchanged_s:.1f} s",
@@ -207,7 +205,7 @@ def _check_counters(text: str) -> None:
 
 
 def _fingerprint(values: dict[str, float]) -> object:
-    return values.get("energy_j", values)
+    return values.get(ENERGY_GPU, values)
 
 
 def _mean(name: str, collected: list[dict[str, float]]) -> float | None:

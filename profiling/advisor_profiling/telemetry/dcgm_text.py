@@ -13,6 +13,15 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from advisor.core.gpu import Gpu
+from advisor.core.telemetry import (
+    CLOCK_MEMORY,
+    CLOCK_SM,
+    ENERGY_GPU,
+    MEMORY_USED,
+    POWER_GPU,
+    POWER_LIMIT,
+    TEMPERATURE_GPU,
+)
 from advisor.errors import SourceError
 
 
@@ -33,24 +42,27 @@ _BYTES = 1 / 2**20  # bytes per second to MiB per second
 _MILLI = 1 / 1000  # mJ to J
 
 COUNTERS: dict[str, Field] = {
-    "sm_active_percent": Field(("PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO"), _RATIO),
-    "sm_occupancy_percent": Field(("PROF_SM_OCCUPANCY", "PROF_SM_OCCUPANCY_RATIO"), _RATIO),
-    "fp32_active_percent": Field(("PROF_PIPE_FP32_ACTIVE", "PROF_FP32_UTIL_RATIO"), _RATIO),
-    "fp64_active_percent": Field(("PROF_PIPE_FP64_ACTIVE", "PROF_FP64_UTIL_RATIO"), _RATIO),
-    "fp16_active_percent": Field(("PROF_PIPE_FP16_ACTIVE", "PROF_FP16_UTIL_RATIO"), _RATIO),
-    "tensor_active_percent": Field(("PROF_PIPE_TENSOR_ACTIVE", "PROF_TENSOR_UTIL_RATIO"), _RATIO),
-    "integer_active_percent": Field(("PROF_PIPE_INT_ACTIVE", "PROF_INT_UTIL_RATIO"), _RATIO),
-    "dram_active_percent": Field(("PROF_DRAM_ACTIVE", "PROF_DRAM_UTIL_RATIO"), _RATIO),
-    "memory_busy_percent": Field(("DEV_MEM_COPY_UTIL",)),
-    "pcie_tx_mib_per_s": Field(("PROF_PCIE_TX_BYTES",), _BYTES),
-    "pcie_rx_mib_per_s": Field(("PROF_PCIE_RX_BYTES",), _BYTES),
-    "nvlink_tx_mib_per_s": Field(("PROF_NVLINK_TX_BYTES",), _BYTES),
-    "nvlink_rx_mib_per_s": Field(("PROF_NVLINK_RX_BYTES",), _BYTES),
+    "counter.sm_active": Field(("PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO"), _RATIO),
+    "counter.sm_occupancy": Field(("PROF_SM_OCCUPANCY", "PROF_SM_OCCUPANCY_RATIO"), _RATIO),
+    "counter.fp32_active": Field(("PROF_PIPE_FP32_ACTIVE", "PROF_FP32_UTIL_RATIO"), _RATIO),
+    "counter.fp64_active": Field(("PROF_PIPE_FP64_ACTIVE", "PROF_FP64_UTIL_RATIO"), _RATIO),
+    "counter.fp16_active": Field(("PROF_PIPE_FP16_ACTIVE", "PROF_FP16_UTIL_RATIO"), _RATIO),
+    "counter.tensor_active": Field(("PROF_PIPE_TENSOR_ACTIVE", "PROF_TENSOR_UTIL_RATIO"), _RATIO),
+    "counter.integer_active": Field(("PROF_PIPE_INT_ACTIVE", "PROF_INT_UTIL_RATIO"), _RATIO),
+    "counter.dram_active": Field(("PROF_DRAM_ACTIVE", "PROF_DRAM_UTIL_RATIO"), _RATIO),
+    "counter.memory_busy": Field(("DEV_MEM_COPY_UTIL",)),
+    "counter.pcie_tx": Field(("PROF_PCIE_TX_BYTES",), _BYTES),
+    "counter.pcie_rx": Field(("PROF_PCIE_RX_BYTES",), _BYTES),
+    "counter.nvlink_tx": Field(("PROF_NVLINK_TX_BYTES",), _BYTES),
+    "counter.nvlink_rx": Field(("PROF_NVLINK_RX_BYTES",), _BYTES),
 }
+
+THROTTLE_MASK = "throttle mask"
+"""A value that is no channel: reasons are named."""
 
 STATE: dict[str, Field] = {
     # The instant fields first; the others are an average over 1 s on most GPUs.
-    "power_w": Field(
+    POWER_GPU: Field(
         (
             "DEV_POWER_USAGE_INSTANT",
             "DEV_BOARD_POWER_RAW_WATTS",
@@ -58,21 +70,21 @@ STATE: dict[str, Field] = {
             "DEV_BOARD_POWER_WATTS",
         )
     ),
-    "energy_j": Field(("DEV_TOTAL_ENERGY_CONSUMPTION",), _MILLI),
-    "sm_clock_mhz": Field(("DEV_SM_CLOCK",)),
-    "memory_clock_mhz": Field(("DEV_MEM_CLOCK",)),
-    "temperature_c": Field(("DEV_GPU_TEMP", "DEV_GPU_TEMP_CELSIUS")),
-    "memory_used_mib": Field(("DEV_FB_USED",)),
-    "power_limit_w": Field(("DEV_ENFORCED_POWER_LIMIT", "DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS")),
-    "throttle_mask": Field(("DEV_CLOCKS_EVENT_REASONS", "DEV_CLOCK_THROTTLE_REASONS")),
+    ENERGY_GPU: Field(("DEV_TOTAL_ENERGY_CONSUMPTION",), _MILLI),
+    CLOCK_SM: Field(("DEV_SM_CLOCK",)),
+    CLOCK_MEMORY: Field(("DEV_MEM_CLOCK",)),
+    TEMPERATURE_GPU: Field(("DEV_GPU_TEMP", "DEV_GPU_TEMP_CELSIUS")),
+    MEMORY_USED: Field(("DEV_FB_USED",)),
+    POWER_LIMIT: Field(("DEV_ENFORCED_POWER_LIMIT", "DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS")),
+    THROTTLE_MASK: Field(("DEV_CLOCKS_EVENT_REASONS", "DEV_CLOCK_THROTTLE_REASONS")),
 }
 
 OFF_BY_DEFAULT: dict[str, str] = {
-    "sm_active_percent": "The ratio of cycles an SM has at least 1 warp assigned.",
-    "sm_occupancy_percent": "The ratio of number of warps resident on an SM.",
-    "fp64_active_percent": "Ratio of cycles the fp64 pipes are active.",
-    "fp32_active_percent": "Ratio of cycles the fp32 pipes are active.",
-    "fp16_active_percent": "Ratio of cycles the fp16 pipes are active.",
+    "counter.sm_active": "The ratio of cycles an SM has at least 1 warp assigned.",
+    "counter.sm_occupancy": "The ratio of number of warps resident on an SM.",
+    "counter.fp64_active": "Ratio of cycles the fp64 pipes are active.",
+    "counter.fp32_active": "Ratio of cycles the fp32 pipes are active.",
+    "counter.fp16_active": "Ratio of cycles the fp16 pipes are active.",
 }
 """Counters that the exporter's default CSV leaves out, with the help text of their line."""
 

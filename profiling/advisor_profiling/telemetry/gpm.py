@@ -7,27 +7,27 @@ of two samples are those of `nvmlGpmMetricId_t` and `nvmlGpmMetricsGet` in NVIDI
 
 import math
 import time
+from collections.abc import Collection
 from typing import Any
 
-from advisor.core.records import Counters
 from advisor_profiling.telemetry.nvml_errors import call, metrics_request, reading
 
-METRICS: dict[int, str] = {
-    2: "sm_active_percent",
-    3: "sm_occupancy_percent",
-    4: "integer_active_percent",
-    5: "tensor_active_percent",
-    10: "dram_active_percent",
-    11: "fp64_active_percent",
-    12: "fp32_active_percent",
-    13: "fp16_active_percent",
-    20: "pcie_tx_mib_per_s",
-    21: "pcie_rx_mib_per_s",
+METRICS: dict[str, int] = {
+    "counter.sm_active": 2,
+    "counter.sm_occupancy": 3,
+    "counter.integer_active": 4,
+    "counter.tensor_active": 5,
+    "counter.dram_active": 10,
+    "counter.fp64_active": 11,
+    "counter.fp32_active": 12,
+    "counter.fp16_active": 13,
+    "counter.pcie_tx": 20,
+    "counter.pcie_rx": 21,
     # Received comes first here, unlike everywhere else.
-    60: "nvlink_rx_mib_per_s",
-    61: "nvlink_tx_mib_per_s",
+    "counter.nvlink_rx": 60,
+    "counter.nvlink_tx": 61,
 }
-"""GPM metric number to column."""
+"""Channel to GPM metric number."""
 
 _LEAST_S = 0.11
 """Two samples must be more than 100 ms apart."""
@@ -48,19 +48,25 @@ class Gpm:
         self._started_s = 0.0
         self.start()
 
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """What it can give; nothing on GPUs without GPM."""
+        return tuple(METRICS) if self._samples else ()
+
     def start(self) -> None:
         """Take the first sample."""
         if self._samples:
             call("nvmlGpmSampleGet", self._device, self._samples[0])
             self._started_s = time.monotonic()
 
-    def read(self) -> Counters:
+    def read(self, names: Collection[str]) -> dict[str, float | None]:
         """Averages since the first sample; waits until that is more than 100 ms ago."""
-        if not self._samples:
-            return Counters()
+        wanted = [name for name in names if name in self.channels]
+        if not wanted:
+            return {}
         time.sleep(max(0.0, self._started_s + _LEAST_S - time.monotonic()))
         call("nvmlGpmSampleGet", self._device, self._samples[1])
-        return Counters(**_metrics(*self._samples))
+        return _metrics(wanted, *self._samples)
 
     def close(self) -> None:
         """Free the samples."""
@@ -69,15 +75,14 @@ class Gpm:
         self._samples = []
 
 
-def _metrics(first: Any, second: Any) -> dict[str, float | None]:
+def _metrics(names: list[str], first: Any, second: Any) -> dict[str, float | None]:
     request = metrics_request()
     request.sample1, request.sample2 = first, second
-    request.numMetrics = len(METRICS)
-    for position, metric in enumerate(METRICS):
-        request.metrics[position].metricId = metric
+    request.numMetrics = len(names)
+    for position, name in enumerate(names):
+        request.metrics[position].metricId = METRICS[name]
     call("nvmlGpmMetricsGet", request)
-    answers = [request.metrics[position] for position in range(len(METRICS))]
-    return {name: _value(answer) for name, answer in zip(METRICS.values(), answers, strict=True)}
+    return {name: _value(request.metrics[position]) for position, name in enumerate(names)}
 
 
 def _value(answer: Any) -> float | None:

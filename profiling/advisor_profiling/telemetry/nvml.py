@@ -4,22 +4,26 @@ What each call means is in NVIDIA's NVML API reference; sensor behaviour is from
 Armour, "Part-time Power Measurements" (SC24, arXiv 2312.02741).
 """
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection
 from typing import Any
 
 from advisor.core.gpu import Gpu
-from advisor.core.records import Counters
+from advisor.core.telemetry import (
+    CLOCK_MEMORY,
+    CLOCK_SM,
+    ENERGY_GPU,
+    MEMORY_USED,
+    POWER_GPU,
+    POWER_LIMIT,
+    TEMPERATURE_GPU,
+    Channel,
+    Readings,
+    channels_of,
+)
 from advisor.errors import SourceError
 from advisor_profiling.telemetry.gpm import Gpm
-from advisor_profiling.telemetry.nvml_errors import (
-    NOT_AVAILABLE,
-    call,
-    nvml_error,
-    nvml_session,
-    reading,
-)
-from advisor_profiling.telemetry.source import GpuState
+from advisor_profiling.telemetry.nvml_errors import call, nvml_session, reading
+from advisor_profiling.telemetry.nvml_fields import AVERAGED_S, PowerFields
 
 THROTTLE_REASONS: dict[int, str] = {
     0x04: "sw-power-cap",
@@ -30,8 +34,8 @@ THROTTLE_REASONS: dict[int, str] = {
 }
 """Clocks event reasons (nvml.h, nvmlClocksEventReason*) that make a window not comparable."""
 
-_POWER_INSTANT = 186
-"""NVML_FI_DEV_POWER_INSTANT, mW."""
+_MEMORY_BUSY = Channel("counter.memory_busy", "mean", 1.0)
+"""NVML samples memory activity by itself over 1/6 s to 1 s, by product (`nvmlUtilization_t`)."""
 
 _COMPUTE_MODES = ("default", "exclusive-thread", "prohibited", "exclusive-process")
 _MIB = 2**20
@@ -93,38 +97,39 @@ class NvmlSource:
         try:
             self._device = _find(str(uuid_or_index))
             self._gpu = _describe(self._device)
-            self._has_instant = self._field(_POWER_INSTANT) is not None
+            self._power = PowerFields(self._device)
             self._gpm = Gpm(self._device)
         except SourceError:
             call("nvmlShutdown")
             raise
-        self.name = "nvml" if self._has_instant else "nvml-power-usage"
+        has_instant = any(channel.name == POWER_GPU for channel in self._power.channels)
+        self.name = "nvml" if has_instant else "nvml-power-usage"
+        self._readers = _READERS | {_MEMORY_BUSY.name: _memory_busy_percent}
+        if not has_instant:
+            self._readers[POWER_GPU] = _power_usage_w
+        self.channels = (
+            *self._power.channels,
+            *(() if has_instant else (Channel(POWER_GPU, "mean", AVERAGED_S),)),
+            *channels_of(_READERS),
+            _MEMORY_BUSY,
+            *channels_of(self._gpm.channels),
+        )
 
     @property
     def gpu(self) -> Gpu:
         return self._gpu
 
-    def power_w(self) -> float | None:
-        if self._has_instant:
-            return _scaled(self._field(_POWER_INSTANT), 1000)
-        return _scaled(reading("nvmlDeviceGetPowerUsage", self._device), 1000)
+    def read(self, names: Collection[str]) -> Readings:
+        """Means since `start_window` are GPM's, which are read last: it may have to wait."""
+        alone = {name: self._readers[name](self._device) for name in names if name in self._readers}
+        power = self._power.read(names)
+        return dict.fromkeys(names) | alone | power | self._gpm.read(names)
 
-    def energy_j(self) -> float | None:
-        return _scaled(reading("nvmlDeviceGetTotalEnergyConsumption", self._device), 1000)
-
-    def state(self) -> GpuState:
-        memory = reading("nvmlDeviceGetMemoryInfo", self._device)
+    def throttle_reasons(self) -> tuple[str, ...] | None:
         mask = reading("nvmlDeviceGetCurrentClocksEventReasons", self._device)
         if mask is None:  # the name before driver 535
             mask = reading("nvmlDeviceGetCurrentClocksThrottleReasons", self._device)
-        return GpuState(
-            sm_clock_mhz=_scaled(reading("nvmlDeviceGetClockInfo", self._device, 1)),
-            memory_clock_mhz=_scaled(reading("nvmlDeviceGetClockInfo", self._device, 2)),
-            temperature_c=_scaled(reading("nvmlDeviceGetTemperature", self._device, 0)),
-            memory_used_mib=None if memory is None else memory.used / _MIB,
-            power_limit_w=_power_limit_w(self._device),
-            throttle_reasons=None if mask is None else throttle_names(mask),
-        )
+        return None if mask is None else throttle_names(mask)
 
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:
         """GPU memory of these processes, MPS clients or not; None when NVML names none of them.
@@ -139,31 +144,14 @@ class NvmlSource:
             return None
         return sum(used.values()) / _MIB
 
-    def start_counters(self) -> None:
+    def start_window(self) -> None:
         self._gpm.start()
-
-    def read_counters(self) -> Counters:
-        """GPM averages; `memory_busy_percent` is no average over the window.
-
-        NVML samples memory activity by itself over 1/6 s to 1 s, by product
-        (`nvmlUtilization_t`); its value at the time of this call is given.
-        """
-        busy = reading("nvmlDeviceGetUtilizationRates", self._device)
-        memory_busy_percent = None if busy is None else float(busy.memory)
-        return replace(self._gpm.read(), memory_busy_percent=memory_busy_percent)
 
     def close(self) -> None:
         try:
             self._gpm.close()
         finally:
             call("nvmlShutdown")
-
-    def _field(self, field: int) -> int | None:
-        values = reading("nvmlDeviceGetFieldValues", self._device, [field])
-        code = 3 if values is None else values[0].nvmlReturn
-        if code and code not in NOT_AVAILABLE:
-            raise nvml_error(f"field {field}", code)
-        return None if code or values is None else int(values[0].value.uiVal)
 
 
 def _find(name: str) -> Any:
@@ -194,3 +182,32 @@ def _power_limit_w(device: Any) -> float | None:
 
 def _scaled(value: int | None, per_unit: int = 1) -> float | None:
     return None if value is None else value / per_unit
+
+
+def _power_usage_w(device: Any) -> float | None:
+    return _scaled(reading("nvmlDeviceGetPowerUsage", device), 1000)
+
+
+def _energy_j(device: Any) -> float | None:
+    return _scaled(reading("nvmlDeviceGetTotalEnergyConsumption", device), 1000)
+
+
+def _memory_used_mib(device: Any) -> float | None:
+    memory = reading("nvmlDeviceGetMemoryInfo", device)
+    return None if memory is None else memory.used / _MIB
+
+
+def _memory_busy_percent(device: Any) -> float | None:
+    busy = reading("nvmlDeviceGetUtilizationRates", device)
+    return None if busy is None else float(busy.memory)
+
+
+_READERS: dict[str, Callable[[Any], float | None]] = {
+    ENERGY_GPU: _energy_j,
+    CLOCK_SM: lambda device: _scaled(reading("nvmlDeviceGetClockInfo", device, 1)),
+    CLOCK_MEMORY: lambda device: _scaled(reading("nvmlDeviceGetClockInfo", device, 2)),
+    TEMPERATURE_GPU: lambda device: _scaled(reading("nvmlDeviceGetTemperature", device, 0)),
+    MEMORY_USED: _memory_used_mib,
+    POWER_LIMIT: _power_limit_w,
+}
+"""Channels that are a call each."""

@@ -9,13 +9,13 @@ from typing import Protocol
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
 from advisor.core.results import Reported
+from advisor.core.telemetry import Source
 from advisor.runtime.backends.backend import Backend, Granted
 from advisor.runtime.host.cores import physical_cores, plan_cores
 from advisor.runtime.host.processes import pin
 from advisor.runtime.jobs.computing import check_limits
 from advisor.runtime.jobs.launcher import prove
 from advisor.runtime.jobs.running_job import RunningJob
-from advisor_profiling.telemetry.source import Source
 from advisor_profiling.testbed.quiet import Quiet
 from advisor_profiling.window.clock import Clock, LiveClock
 from advisor_profiling.window.targets import Target

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from advisor.core.gpu import Gpu
+from advisor.core.telemetry import Source
 from advisor.errors import BusyError, InputError, SourceError
 from advisor.files.home import open_home
 from advisor.runtime.backends.backend import Backend
@@ -19,7 +20,6 @@ from advisor.runtime.host.processes import MPS_SERVER, name_of, wait_until
 from advisor.runtime.jobs.launcher import end_leftovers
 from advisor.settings import Settings
 from advisor_profiling.telemetry import amd, dcgm, nvml
-from advisor_profiling.telemetry.source import Source
 from advisor_profiling.testbed.bench import LiveBench
 from advisor_profiling.testbed.quiet import HostQuiet
 

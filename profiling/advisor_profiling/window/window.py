@@ -9,12 +9,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from advisor.core.records import Counters
+from advisor.core.telemetry import (
+    CLOCK_MEMORY,
+    CLOCK_SM,
+    COUNTERS,
+    ENERGY_GPU,
+    POWER_GPU,
+    POWER_LIMIT,
+    TEMPERATURE_GPU,
+    Readings,
+    Source,
+    counters_of,
+)
 from advisor.runtime.jobs.reports import percentile_ms
-from advisor_profiling.telemetry.source import GpuState, Source
 from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.estimate import Estimate, mean_estimate, rate_estimate
 from advisor_profiling.window.rules import WindowRules
 
+_STATE = (CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, POWER_LIMIT)
 _STATE_INTERVAL_S = 0.25
 _TICK_TIMEOUT_S = 0.5
 
@@ -101,7 +113,8 @@ class _Log:
     begun_s: float
     steps: list["_Steps"]
     power: list[tuple[float, float]] = field(default_factory=list)
-    states: list[GpuState] = field(default_factory=list)
+    states: list[Readings] = field(default_factory=list)
+    reasons: list[tuple[str, ...] | None] = field(default_factory=list)
     next_power_s: float = 0.0
     next_state_s: float = 0.0
     next_check_s: float = 0.0
@@ -112,11 +125,11 @@ def measure(watch: Watch, rules: WindowRules) -> Window:
     settle_s, settled = _settle(watch, rules)
     started_at = watch.clock.utc()
     before = _tick(watch, lambda: watch.clock.sleep(0.001))
-    watch.source.start_counters()
+    watch.source.start_window()
     log, answered = _begin(watch), _read(watch.latencies)
     while not _known(log, watch.clock.now_s(), rules):
         _look(log, watch, rules)
-    counters = watch.source.read_counters()
+    counters = counters_of(watch.source.read(COUNTERS))
     after = _tick(watch, lambda: _look(log, watch, rules))
     states = log.states
     histograms = zip(answered, _read(watch.latencies), strict=True)
@@ -130,11 +143,11 @@ def measure(watch: Watch, rules: WindowRules) -> Window:
         power=mean_estimate(log.power),
         counter_power_w=_counter_power(before, after),
         counters=counters,
-        sm_clock_mhz=_mean([s.sm_clock_mhz for s in states]),
-        memory_clock_mhz=_mean([s.memory_clock_mhz for s in states]),
-        temperature_c=states[-1].temperature_c,
-        power_limit_w=states[-1].power_limit_w,
-        throttle_reasons=_reasons(states),
+        sm_clock_mhz=_mean([s[CLOCK_SM] for s in states]),
+        memory_clock_mhz=_mean([s[CLOCK_MEMORY] for s in states]),
+        temperature_c=states[-1][TEMPERATURE_GPU],
+        power_limit_w=states[-1][POWER_LIMIT],
+        throttle_reasons=_all_of(log.reasons),
     )
 
 
@@ -167,11 +180,12 @@ def _look(log: _Log, watch: Watch, rules: WindowRules) -> None:
         steps.look(now_s)
     if now_s >= log.next_power_s:
         log.next_power_s = now_s + watch.source.interval_s
-        if (power_w := watch.source.power_w()) is not None:
+        if (power_w := watch.source.read((POWER_GPU,))[POWER_GPU]) is not None:
             log.power.append((now_s, power_w))
     if now_s >= log.next_state_s:
         log.next_state_s = now_s + _STATE_INTERVAL_S
-        log.states.append(watch.source.state())
+        log.states.append(watch.source.read(_STATE))
+        log.reasons.append(watch.source.throttle_reasons())
         watch.check()
     watch.clock.sleep(rules.poll_s)
 
@@ -242,11 +256,11 @@ def _exact(estimate: Estimate | None, rules: WindowRules) -> bool:
 
 def _tick(watch: Watch, meanwhile: Callable[[], None]) -> tuple[float, float] | None:
     """Time and reading of the energy counter at its next tick; None when it does not move."""
-    first, begun_s = watch.source.energy_j(), watch.clock.now_s()
+    first, begun_s = _energy_j(watch), watch.clock.now_s()
     timeout_s = max(_TICK_TIMEOUT_S, 2.5 * watch.source.interval_s)
     while first is not None and watch.clock.now_s() - begun_s < timeout_s:
         meanwhile()
-        energy_j = watch.source.energy_j()
+        energy_j = _energy_j(watch)
         if energy_j is not None and energy_j != first:
             return watch.clock.now_s(), energy_j
     return None
@@ -265,6 +279,10 @@ def _mean(values: list[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _reasons(states: list[GpuState]) -> tuple[str, ...] | None:
-    known = [s.throttle_reasons for s in states if s.throttle_reasons is not None]
-    return tuple(sorted({reason for reasons in known for reason in reasons})) if known else None
+def _all_of(reasons: list[tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    known = [names for names in reasons if names is not None]
+    return tuple(sorted({name for names in known for name in names})) if known else None
+
+
+def _energy_j(watch: Watch) -> float | None:
+    return watch.source.read((ENERGY_GPU,))[ENERGY_GPU]

@@ -166,7 +166,15 @@ int nvmlDeviceGetFieldValues(Device *device, int count, FieldValue *values) {
     int code = device_number(device, "field_values", 0, &ignored);
     for (int i = 0; code == OK && i < count; i++) {
         values[i].result = NOT_SUPPORTED;
-        if (values[i].id != 186) continue;
+        if (values[i].scope == 2) {
+            const char *key = values[i].id == 186 ? "power_memory_instant_mw" : "power_memory_average_mw";
+            double mw = 0;
+            int result = device_number(device, key, -1, &mw);
+            if (mw < 0) continue;
+            values[i].value.u = (unsigned)mw;
+            values[i].result = (unsigned)result;
+        }
+        if (values[i].id != 186 || values[i].scope) continue;
         int result = device_number(device, "power_instant", 0, &ignored);
         if (!result) result = device_unsigned(device, "power_mw", 80000, &values[i].value.u);
         values[i].result = (unsigned)result;

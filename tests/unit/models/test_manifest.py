@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import ModelError
-from advisor_models.intervals import Bounds, Intervals, PowerBounds, ShareBounds
+from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, Bounds, at_share, of_pair, wider
 from advisor_models.manifest import (
     MANIFEST,
     MODEL,
@@ -103,7 +103,7 @@ def test_every_cut_manifest_is_refused(model: Path) -> None:
         (b"NaN", "NaN is no JSON"),
         (b"[" * 100_000, "brackets"),
         (b'{"schema": 1, "schema": 1}', "twice: schema"),
-        (b'{"schema": 1}', "missing: created_at"),
+        (b'{"schema": 1}', "missing: coverage, created_at"),
     ],
 )
 def test_no_manifest(model: Path, text: bytes, why: str) -> None:
@@ -116,7 +116,12 @@ def test_no_manifest(model: Path, text: bytes, why: str) -> None:
 EDITS: list[tuple[Edit, str]] = [
     (lambda m: m.update(extra=1), "unknown: extra"),
     (lambda m: m.pop("fill"), "missing: fill"),
-    (lambda m: m["intervals"]["power"].pop("split"), r"missing: intervals\.power\.split"),
+    (lambda m: m["heads"][1]["intervals"].pop("split"), "intervals of power are of uncapped"),
+    (lambda m: m["heads"][0]["intervals"].update(split={"low": 0, "high": 0}), "of speed are of"),
+    (lambda m: m["heads"][0]["intervals"].clear(), "intervals of speed are of nothing"),
+    (lambda m: m["heads"][0].update(of="card"), "of is none of job, pair"),
+    (lambda m: m["heads"].append(m["heads"][0]), "heads are speed, power, speed"),
+    (lambda m: m.update(heads=[]), "heads are none"),
     (lambda m: m.update(schema="1"), "schema is no whole number"),
     (lambda m: m.update(schema=True), "schema is no whole number"),
     (lambda m: m.update(schema=0), "schema is 0"),
@@ -127,17 +132,19 @@ EDITS: list[tuple[Edit, str]] = [
     (lambda m: m["fill"].update(sm_clock_mhz=math.inf), "Infinity is no JSON"),
     (lambda m: m["fill"].update(sm_clock_mhz=10**400), "finite"),
     (lambda m: m["fill"].update(sm_clock_mhz="7"), r"fill\.sm_clock_mhz is no finite number"),
-    (lambda m: m["speed_ranges"].pop(), "a feature has no range"),
-    (lambda m: m["power_features"].append("more"), "a feature has no range"),
-    (lambda m: m["power_ranges"][0].append(1.0), r"power_ranges\[0\] has 3 values, not 2"),
-    (lambda m: m["power_ranges"][0].reverse(), "a low is above its high"),
-    (lambda m: m["intervals"].update(coverage=1.0), "coverage is 1.0"),
-    (lambda m: m["other_gpu"].update(power_widening=0.9), "another GPU model are narrower"),
+    (lambda m: m["heads"][0]["ranges"].pop(), "a feature of speed has no range"),
+    (lambda m: m["heads"][1]["features"].append("more"), "a feature of power has no range"),
+    (lambda m: m["heads"][1]["ranges"][0].append(1.0), r"ranges\[0\] has 3 values, not 2"),
+    (lambda m: m["heads"][1]["ranges"][0].reverse(), "of power, a low is above its high"),
+    (lambda m: m.update(coverage=1.0), "coverage is 1.0"),
+    (lambda m: m.update(efficiency={"low": 1, "high": 0}), "efficiency, a low is above"),
+    (lambda m: m["other_gpu"]["widening"].update(power=0.9), "another GPU model are narrower"),
+    (lambda m: m["other_gpu"]["widening"].pop("power"), "widened of other heads"),
+    (lambda m: m.update(no_counters={"speed": 0.9, "power": 1}), "without counters are narrower"),
+    (lambda m: m.update(no_counters={"speed": 1.5}), "widened of other heads"),
     (lambda m: m["other_gpu"].update(pairs_to_par=2.5), "pairs_to_par is no whole number"),
     (lambda m: m.pop("other_gpu"), "missing: other_gpu"),
-    (lambda m: m["intervals"].update(speed=[]), "do not ascend"),
-    (lambda m: m["intervals"]["speed"].reverse(), "do not ascend"),
-    (lambda m: m["intervals"]["speed"][0].update(low=9.0), "a low is above its high"),
+    (lambda m: m["heads"][0]["intervals"]["10"].update(low=9.0), "of speed, a low is above"),
     (lambda m: m.update(created_at="yesterday"), "not a moment in UTC"),
     (lambda m: m.update(created_at="2026-01-31T12:00:00+01:00"), "not a moment in UTC"),
     (lambda m: m.update(files={}), r"model\.onnx has no hash"),
@@ -167,8 +174,8 @@ def test_names_of_files_stay_in_the_folder(model: Path, name: str) -> None:
 
 def test_newer_schema_says_what_to_do(model: Path) -> None:
     """A newer manifest has fields that this version cannot know; it is not called damaged."""
-    edited(model, lambda m: m.update(schema=3, more={"deep": []}))
-    with pytest.raises(ModelError, match=r"has schema 3\. .*install a newer sm-advisor"):
+    edited(model, lambda m: m.update(schema=4, more={"deep": []}))
+    with pytest.raises(ModelError, match=r"has schema 4\. .*install a newer sm-advisor"):
         read_manifest(model)
 
 
@@ -192,11 +199,8 @@ def test_versions_can_be_folders(text: str) -> None:
     assert not version.startswith(".")
 
 
-INTERVALS = Intervals(
-    0.9,
-    (ShareBounds(10, -0.5, 0.1), ShareBounds(20, -0.1, 0.3), ShareBounds(100, -0.2, 0.2)),
-    PowerBounds(Bounds(-0.1, 0.1), Bounds(0.1, 0.2)),
-)
+SPEED = {"10": Bounds(-0.5, 0.1), "20": Bounds(-0.1, 0.3), UNCAPPED: Bounds(-0.2, 0.2)}
+POWER = {SPLIT: Bounds(-0.1, 0.1), UNCAPPED: Bounds(0.1, 0.2)}
 
 
 @pytest.mark.parametrize(
@@ -212,14 +216,22 @@ INTERVALS = Intervals(
 )
 def test_bounds_at_a_share(share: float, low: float, high: float) -> None:
     """Between two shares the wider bounds count; beyond the last limit its own, never uncapped."""
-    assert INTERVALS.of_speed(share) == Bounds(low, high)
+    assert at_share(SPEED, share) == Bounds(low, high)
+
+
+def test_bounds_of_a_pair() -> None:
+    """Those of the power limit only where the card is at it, and where they are known."""
+    limited = {**POWER, LIMITED: Bounds(-0.01, 0.01)}
+    assert of_pair(limited, uncapped=False, at_limit=True) == Bounds(-0.01, 0.01)
+    assert of_pair(limited, uncapped=False, at_limit=False) == POWER[SPLIT]
+    assert of_pair(limited, uncapped=True, at_limit=True) == POWER[UNCAPPED]
+    assert of_pair(POWER, uncapped=False, at_limit=True) == POWER[SPLIT]
 
 
 def test_wider_bounds_hold_what_the_others_hold() -> None:
     """Also where both bounds are on one side of the prediction."""
-    wide = INTERVALS.wider(speed=4, power=2)
-    assert wide.of_speed(10) == Bounds(-2.0, 0.4)
-    assert wide.power.uncapped == Bounds(0.1, 0.4)
+    assert at_share(wider(SPEED, 4), 10) == Bounds(-2.0, 0.4)
+    assert wider(POWER, 2)[UNCAPPED] == Bounds(0.1, 0.4)
 
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:

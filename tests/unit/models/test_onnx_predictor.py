@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, load_from_string
 from sklearn.ensemble import ExtraTreesRegressor
-from small_model import SPLITS, make_profile, save_model, without
+from small_model import SPLITS, changed_head, make_profile, save_model, without
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor.errors import InputError, ModelError
@@ -29,7 +29,7 @@ from advisor.predict.predictions import UNCAPPED, Interval, Prediction, Predicto
 from advisor.predict.profiles import Profile
 from advisor.predict.serving import Serving
 from advisor_models import manifest
-from advisor_models.intervals import Bounds, PowerBounds, Widening
+from advisor_models.intervals import LIMITED, Bounds
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_training.learn.artefact import onnx_bytes
 from advisor_training.learn.learners import Regressors
@@ -50,13 +50,13 @@ def predictor(folder: Path) -> OnnxPredictor:
 def test_same_as_scikit_learn(predictor: OnnxPredictor) -> None:
     """Speeds and power are what the regressors say, put together as the learner puts them."""
     own, other = (side(p, [s[i] for s in SPLITS]) for i, p in enumerate((A, B)))
-    made = small_model.regressors()
+    made = small_model.regressors().by_head
     expected_a = (
-        np.exp(made.speed.predict(matrix(speed_features(own, other))))
+        np.exp(made["speed"].predict(matrix(speed_features(own, other))))
         * prior_kept(own, other)
         * own.relative_rate
     )
-    ratio = np.exp(made.power.predict(matrix(power_features(own, other))))
+    ratio = np.exp(made["power"].predict(matrix(power_features(own, other))))
     found = predictor.predict(A, B, SPLITS)
     assert [p.speed_a.value for p in found] == pytest.approx(expected_a.tolist(), rel=1e-5)
     expected_w = (ratio * physical_power_w(own, other)).tolist()
@@ -169,12 +169,13 @@ def test_extrapolation_begins_at_5_percent_of_the_range(
     tmp_path: Path, beyond: float, outside: bool
 ) -> None:
     """A little beyond is no extrapolation."""
-    names = small_model.make_manifest({}).power_features
-    place = names.index("relative_physical_power")
+    known = small_model.make_manifest({}).head("power")
+    place = known.features.index("relative_physical_power")
     power = float(physical_power_w(side(A, [50]), side(B, [50]))[0]) / small_model.LIMIT_W
-    ranges = list(small_model.make_manifest({}).power_ranges)
+    ranges = list(known.ranges)
     ranges[place] = (power - 0.1 * (1 + beyond), power - 0.1 * beyond)
-    made = OnnxPredictor(save_model(tmp_path / "m", power_ranges=tuple(ranges)))
+    heads = changed_head("power", ranges=tuple(ranges))
+    made = OnnxPredictor(save_model(tmp_path / "m", heads=heads))
     assert made.extrapolation(A, B, [(50.0, 50.0)]) == ["relative_physical_power"] * outside
 
 
@@ -182,7 +183,7 @@ def test_another_gpu_model_has_wider_bounds(predictor: OnnxPredictor) -> None:
     """Profiles that are the same have the same answer; the manifest says how much wider."""
     a, b = (dataclasses.replace(p, gpu_model="Other") for p in (A, B))
     other = predictor.manifest.other_gpu
-    assert (other.speed_widening, other.power_widening) == (2, 3)
+    assert other.widening == {"speed": 2, "power": 3}
     for known, found in zip(
         predictor.predict(A, B, SPLITS), predictor.predict(a, b, SPLITS), strict=True
     ):
@@ -233,7 +234,7 @@ def test_share_outside_the_profile(predictor: OnnxPredictor) -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"speed_features": ("x", "y")}, "differ in .*own_relative_rate.* x, y"),
+        ({"features": ("x", "y")}, "differ in .*own_relative_rate.* x, y"),
         ({"reverse": True}, "differ in their order"),
         ({"extra": "own_more"}, "differ in own_more"),
         ({"fill": {}}, "cannot fill in .*dram_active_percent"),
@@ -241,13 +242,14 @@ def test_share_outside_the_profile(predictor: OnnxPredictor) -> None:
 )
 def test_other_features_are_refused(tmp_path: Path, changes: dict[str, Any], why: str) -> None:
     """A model of another version's features is to be trained anew, not fed with other columns."""
-    made = small_model.make_manifest({})
+    features = small_model.make_manifest({}).head("speed").features
     if changes.pop("reverse", False):
-        changes["speed_features"] = tuple(reversed(made.speed_features))
+        changes["features"] = tuple(reversed(features))
     if name := changes.pop("extra", None):
-        changes["speed_features"] = (*made.speed_features, name)
-    if "speed_features" in changes:
-        changes["speed_ranges"] = ((0.0, 1.0),) * len(changes["speed_features"])
+        changes["features"] = (*features, name)
+    if names := changes.pop("features", None):
+        ranges = ((0.0, 1.0),) * len(names)
+        changes["heads"] = changed_head("speed", features=names, ranges=ranges)
     with pytest.raises(ModelError, match=why) as failed:
         OnnxPredictor(save_model(tmp_path / "m", **changes))
     assert "advisor train" in str(failed.value)
@@ -285,7 +287,7 @@ def test_graph_of_other_columns_is_refused(tmp_path: Path) -> None:
     ("outputs", "why"),
     [
         (("log_kept", "something"), r"gives \['log_kept', 'something'\]"),
-        (("log_kept", "log_power_ratio"), r"the model gave shapes \(2, \d+\)"),
+        (("log_kept", "log_power_ratio"), r"the model gave shapes \[\(3, \d+\)"),
     ],
 )
 def test_graph_with_other_outputs_is_refused(
@@ -312,13 +314,12 @@ def narrow() -> Regressors:
     made: list[Any] = [ExtraTreesRegressor(1), ExtraTreesRegressor(1)]
     for regressor in made:
         regressor.fit(np.eye(3), np.arange(3.0))
-    return Regressors(*made)
+    return Regressors(dict(zip(("speed", "power"), made, strict=True)))
 
 
 def copying(*outputs: str) -> bytes:
     """A graph whose outputs are its inputs."""
-    made = small_model.make_manifest({})
-    columns = {"speed": len(made.speed_features), "power": len(made.power_features)}
+    columns = {head.name: len(head.features) for head in small_model.make_manifest({}).heads}
     values = [
         (helper.make_node("Identity", [name], [output]), floats(name, n), floats(output, n))
         for (name, n), output in zip(columns.items(), outputs, strict=True)
@@ -360,15 +361,11 @@ def wider_than(found: Interval, other: Interval) -> float:
     return math.log(found.high / found.low) / math.log(other.high / other.low)
 
 
-def with_intervals(folder: Path, **changes: Any) -> OnnxPredictor:
-    known = small_model.make_manifest({}).intervals
-    return OnnxPredictor(save_model(folder, intervals=dataclasses.replace(known, **changes)))
-
-
 def test_at_the_power_limit_the_power_is_known(tmp_path: Path) -> None:
     """Bounds of the limit where a card is expected at it, those of other splits below."""
-    power = PowerBounds(Bounds(-0.1, 0.05), Bounds(-0.2, 0.3), Bounds(-0.01, 0.01))
-    known = with_intervals(tmp_path / "model", power=power)
+    intervals = {**small_model.POWER_BOUNDS, LIMITED: Bounds(-0.01, 0.01)}
+    heads = changed_head("power", intervals=intervals)
+    known = OnnxPredictor(save_model(tmp_path / "model", heads=heads))
     seen: set[bool] = set()
     for limit_w in (100.0, 200.0, 300.0, 400.0, 2000.0):
         a, b = (dataclasses.replace(p, power_limit_w=limit_w) for p in (A, B))
@@ -381,13 +378,13 @@ def test_at_the_power_limit_the_power_is_known(tmp_path: Path) -> None:
     model = {"gpu_model": "Another GPU", "power_limit_w": 100.0}
     a, b = (dataclasses.replace(p, **model) for p in (A, B))
     (other,) = known.predict(a, b, [(30.0, 70.0)])
-    wide = known.manifest.other_gpu.power_widening
+    wide = known.manifest.other_gpu.widening["power"]
     assert other.power_w.low == pytest.approx(other.power_w.value * math.exp(-0.1 * wide))
 
 
 def test_energy_saved_has_bounds_of_its_own(tmp_path: Path, predictor: OnnxPredictor) -> None:
     """Closer than those of speeds and power together; none of its own without limits."""
-    known = with_intervals(tmp_path / "model", efficiency=Bounds(-0.02, 0.03))
+    known = OnnxPredictor(save_model(tmp_path / "model", efficiency=Bounds(-0.02, 0.03)))
     split, uncapped = known.predict(A, B, [(30.0, 70.0), UNCAPPED])
     objective = OBJECTIVES[DEFAULT_OBJECTIVE]
     worth = split.worth(objective)
@@ -404,7 +401,7 @@ def test_energy_saved_has_bounds_of_its_own(tmp_path: Path, predictor: OnnxPredi
 
 def test_bounds_are_wider_without_counters(tmp_path: Path, predictor: OnnxPredictor) -> None:
     """By the factors of the manifest, where either profile lacks a column."""
-    widening = Widening(speed=1.5, power=1.25)
+    widening = {"speed": 1.5, "power": 1.25}
     known = OnnxPredictor(save_model(tmp_path / "model", no_counters=widening))
     blind = without(A, "dram_active_percent")
     for first in (A, blind):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import small_model
-from small_model import SPLITS, make_profile, save_model
+from small_model import SPLITS, changed_head, make_profile, save_model
 
 from advisor.errors import ModelError
 from advisor_models.manifest import MANIFEST, MODEL, read_manifest
@@ -204,7 +204,10 @@ def test_damaged_is_not_promoted(added: Registry) -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"speed_features": ("x",), "speed_ranges": ((0.0, 1.0),)}, "trained on other features"),
+        (
+            {"heads": changed_head("speed", features=("x",), ranges=((0.0, 1.0),))},
+            "trained on other features",
+        ),
         ({"model": b"no graph"}, "no ONNX graph"),
     ],
 )

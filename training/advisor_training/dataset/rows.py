@@ -1,7 +1,7 @@
 """Measured pairs and profiles as the arrays that learners take."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,17 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.errors import InputError
-from advisor.predict.features import (
-    Float32s,
-    matrix,
-    physical_power_w,
-    power_features,
-    power_limit_w,
-    prior_kept,
-    side,
-    speed_features,
-)
+from advisor.predict.features import power_limit_w, side
 from advisor.predict.profiles import Floats, Profile
+from advisor_models.heads import HEADS, Head
+from advisor_training.dataset.head_rows import HeadRows, head_rows
 from advisor_training.dataset.pairs import Measurement, Pair
 from advisor_training.dataset.split_kinds import Kind, Split
 
@@ -43,15 +36,9 @@ class Rows:
         card: UUID of the GPU that it was measured on.
         run: The run that it was measured in.
         kind: "nine", "some" or "uncapped".
-        features_a: What a model sees of the first job beside the second, shape (n, speed features).
-        features_b: The same with the jobs swapped.
-        power_features: Shape (n, power features).
-        alone_a: Rate that the first job could reach alone at its share, for each one on the whole
-            GPU (`advisor.predict.capacity`).
+        heads: What each head of a model sees, and what it is learned over.
         all_served_a: Relative speed from which on the first job counts as serving all of its
             demand: more it would do with more to do. Infinite for a job without a fixed demand.
-        prior: What a job keeps of that by `advisor.predict.features.prior_kept`.
-        physical_w: Power without learning, W.
         speed_a: Measured relative speed of the first job.
         power_w: Measured power, W.
         solo_rate_a: Rate of the first job alone on the whole GPU, same card and run, per second.
@@ -70,15 +57,9 @@ class Rows:
     kind: Names
     share_a: Floats
     share_b: Floats
-    features_a: Float32s
-    features_b: Float32s
-    power_features: Float32s
-    alone_a: Floats
-    alone_b: Floats
+    heads: Mapping[str, HeadRows]
     all_served_a: Floats
     all_served_b: Floats
-    prior: Floats
-    physical_w: Floats
     speed_a: Floats
     speed_b: Floats
     power_w: Floats
@@ -104,23 +85,32 @@ class Rows:
 
     def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Rows":
         """The rows of a mask or of indices."""
-        fields = {f.name: getattr(self, f.name)[which] for f in dataclasses.fields(self)}
-        return Rows(**fields)
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        heads = {name: seen.take(which) for name, seen in fields.pop("heads").items()}
+        return Rows(heads=heads, **{name: values[which] for name, values in fields.items()})
 
 
-def make_rows(pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile]) -> Rows:
-    """Rows of all measurements whose jobs have profiles at these shares.
+def make_rows(
+    pairs: Iterable[Pair],
+    profiles: Mapping[tuple[str, str], Profile],
+    heads: Sequence[Head] = HEADS,
+) -> Rows:
+    """Rows of all measurements whose jobs have profiles at these shares, as these heads see them.
 
     Raises:
         InputError: there is none.
     """
-    blocks = list(_blocks(pairs, profiles))
+    blocks = list(_blocks(pairs, profiles, heads))
     if not blocks:
         raise InputError(
             "no measured pair has profiles of both its jobs",
             fix="profile the jobs of the pairs: advisor profile JOB",
         )
-    return Rows(**{name: np.concatenate([b[name] for b in blocks]) for name in blocks[0]})
+    seen = [block.pop("heads") for block in blocks]
+    return Rows(
+        heads={h.name: HeadRows.joined([each[h.name] for each in seen]) for h in heads},
+        **{name: np.concatenate([b[name] for b in blocks]) for name in blocks[0]},
+    )
 
 
 def profiled(pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile]) -> Iterator[Pair]:
@@ -144,18 +134,25 @@ def _splits(m: Measurement) -> list[tuple[Kind, Split]]:
 
 
 def _blocks(
-    pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile]
+    pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile], heads: Sequence[Head]
 ) -> Iterator[dict[str, Any]]:
     count = 0
     for number, pair in enumerate(profiled(pairs, profiles)):
         a, b = (profiles[job, pair.gpu_model] for job in (pair.job_a, pair.job_b))
         for measurement in pair.measurements:
-            yield _block(measurement, a, b, {"measurement": count, "pair": number})
+            numbers = {"measurement": count, "pair": number}
+            yield _block(measurement, (a, b), numbers, heads)
             count += 1
 
 
-def _block(m: Measurement, a: Profile, b: Profile, numbers: Mapping[str, int]) -> dict[str, Any]:
+def _block(
+    m: Measurement,
+    profiles: tuple[Profile, Profile],
+    numbers: Mapping[str, int],
+    heads: Sequence[Head],
+) -> dict[str, Any]:
     """The arrays of one measurement."""
+    a, b = profiles
     splits = _splits(m)
     results = [m.splits[kind][split] for kind, split in splits]
     share_a = np.array([split[0] for _, split in splits])
@@ -172,15 +169,9 @@ def _block(m: Measurement, a: Profile, b: Profile, numbers: Mapping[str, int]) -
         "kind": np.array([kind if m.is_full or kind != "nine" else SOME for kind, _ in splits]),
         "share_a": share_a,
         "share_b": share_b,
-        "features_a": matrix(speed_features(own, other)),
-        "features_b": matrix(speed_features(other, own)),
-        "power_features": matrix(power_features(own, other)),
-        "alone_a": own.capacity,
-        "alone_b": other.capacity,
+        "heads": {head.name: head_rows(head, own, other) for head in heads},
         "all_served_a": np.full(n, _all_served(a)),
         "all_served_b": np.full(n, _all_served(b)),
-        "prior": prior_kept(own, other),
-        "physical_w": physical_power_w(own, other),
         "speed_a": np.array([result.speed_a for result in results]),
         "speed_b": np.array([result.speed_b for result in results]),
         "power_w": np.array([result.power_w for result in results]),

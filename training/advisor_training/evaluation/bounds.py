@@ -9,9 +9,10 @@ import numpy as np
 
 from advisor.core.interval import Interval
 from advisor.predict.profiles import Profile
-from advisor_models.intervals import Bounds
+from advisor_models.intervals import UNCAPPED, Bounds
 from advisor_training.dataset.rows import Rows
-from advisor_training.learn.conformal import UNCAPPED, bounds_of, share_names, speed_residuals
+from advisor_training.learn.conformal import bounds_of, residuals_of, share_names
+from advisor_training.learn.head_learners import SPEED_LEARNER
 from advisor_training.learn.unseen import Unseen
 
 _UNKNOWN = Bounds(-math.inf, math.inf)
@@ -63,5 +64,5 @@ def bounds_without(rows: Rows, unseen: Unseen, name: str, jobs: tuple[str, str])
     # Jobs count the same. Where pairs or runs were left out, an error is of the first job.
     is_job = np.isin(others.left_out, rows.jobs)
     of_job = np.where(is_job, others.left_out, rows.job_a[others.row])
-    residuals = speed_residuals(rows, dataclasses.replace(others, left_out=of_job))
+    residuals = residuals_of(rows, dataclasses.replace(others, left_out=of_job), SPEED_LEARNER)
     return SpeedBounds(bounds_of(residuals))

@@ -199,12 +199,13 @@ def _prediction(
     uncapped = data.rows.kind[row] == "uncapped"
     shares = float(data.rows.share_a[row]), float(data.rows.share_b[row])
     a, b = profiles
+    capacity = unseen.heads["speed"][test].tolist()
     prediction = Prediction(
         way="uncapped" if uncapped else "split",
         share_a_percent=shares[0],
         share_b_percent=shares[1],
-        speed_a=bounds.around(float(unseen.capacity_a[test]), shares[0], a),
-        speed_b=bounds.around(float(unseen.capacity_b[test]), shares[1], b),
+        speed_a=bounds.around(capacity[0], shares[0], a),
+        speed_b=bounds.around(capacity[1], shares[1], b),
         power_w=_exact(unseen.power_w[test]),
         solo_rate_a=a.whole_gpu_rate,
         solo_rate_b=b.whole_gpu_rate,

@@ -62,7 +62,7 @@ def compare(data: Data, unseen: Unseen, which: Mask) -> Compared:
         which: Of the predictions; shape (n predictions,).
     """
     rows = data.rows.take(unseen.row[which])
-    speeds = unseen.speed_a[which], unseen.speed_b[which]
+    speeds = unseen.speed[which, 0], unseen.speed[which, 1]
     models = rows.gpu_model.tolist()
     whole = [
         np.array([data.profiles[key].whole_gpu_rate for key in zip(jobs, models, strict=True)])

@@ -1,6 +1,6 @@
 """How good the model is on a GPU model that it has not learned from, and with few pairs of it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from advisor_training.learn.carrying_over import (
     add_pairs,
     carry_over,
     gpu_models,
+    mean_held,
     parts_held,
     widenings,
 )
@@ -114,21 +115,20 @@ def _figures(data: Data, carried: Carried) -> GpuFigures:
         pairs=len(np.unique(rows.pair[unseen.row])),
         fractions=_fractions(data, unseen),
         errors=_errors(data, unseen),
-        held=_named(parts_held(carried, rows, unseen)),
-        widening=_named(widenings(carried, rows)),
+        held=parts_held(carried, rows, unseen),
+        widening=widenings(carried, rows),
     )
 
 
 def _point(data: Data, carried: Carried, added: Added) -> GpuCurvePoint:
     unseen = joined(added.unseen)
-    parts = [parts_held(carried, data.rows, each) for each in added.unseen]
     return GpuCurvePoint(
         left_out=carried.left_out,
         added_pairs=added.pairs,
         draws=len(added.unseen),
         fractions=_fractions(data, unseen),
         errors=_errors(data, unseen),
-        held=_named(np.mean(parts, axis=0).tolist()),
+        held=mean_held(carried, data.rows, added.unseen),
     )
 
 
@@ -140,7 +140,3 @@ def _fractions(data: Data, unseen: Unseen) -> dict[str, ChoiceFigures]:
 def _errors(data: Data, unseen: Unseen) -> Errors:
     answers = Answers(unseen, np.ones(len(unseen), dtype=bool))
     return errors_of(data, answers, np.asarray(data.rows.kind == "nine"))
-
-
-def _named(both: Sequence[float]) -> dict[str, float]:
-    return {"speed": both[0], "power": both[1]}

@@ -15,6 +15,7 @@ from advisor.predict.profiles import Floats
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.evaluation.data import Data
+from advisor_training.learn.learners import as_predicted
 from advisor_training.learn.scoring import fractions, power_errors, speed_errors
 from advisor_training.learn.unseen import Unseen
 
@@ -65,16 +66,13 @@ def evaluate_own(predictor: OnnxPredictor, data: Data) -> OwnEvaluation:
             anything.
     """
     predicted, manifest = _predict(predictor, data), predictor.manifest
-    speed_a = np.array([p.speed_a.value for p in predicted])
-    speed_b = np.array([p.speed_b.value for p in predicted])
     unseen = Unseen(
         np.full(len(predicted), manifest.version),
         np.arange(len(predicted)),
-        speed_a,
-        speed_b,
-        np.array([p.power_w.value for p in predicted]),
-        capacity_a=speed_a,  # Capacities are asked for only where intervals are made.
-        capacity_b=speed_b,
+        as_predicted(
+            np.array([(p.speed_a.value, p.speed_b.value) for p in predicted]),
+            np.array([p.power_w.value for p in predicted]),
+        ),
     )
     rows = data.rows
     scores = fractions(rows, unseen, OBJECTIVES[DEFAULT_OBJECTIVE], TIE)
@@ -102,7 +100,7 @@ def evaluate_own(predictor: OnnxPredictor, data: Data) -> OwnEvaluation:
         power_coverage_percent=_percent(
             _within((p.power_w for p in predicted), rows.power_w).mean()
         ),
-        coverage_percent=_percent(manifest.intervals.coverage),
+        coverage_percent=_percent(manifest.coverage),
         left_out=data.left_out,
     )
 

@@ -1,6 +1,8 @@
 """A fitted model as files: the graph that serving loads, and what stands beside it."""
 
+import functools
 import io
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,10 @@ from skl2onnx.common.data_types import FloatTensorType
 
 from advisor.errors import ModelError, StoreError
 from advisor.files.whole_files import PUBLIC_FILE, replace_file
+from advisor_models.heads import HEADS, Head
 from advisor_models.manifest import MODEL, Manifest, sha256, write_manifest
-from advisor_models.session import LOG_KEPT, LOG_POWER_RATIO, POWER, SPEED, Session
+from advisor_models.session import Port, Session
+from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.learners import Regressors
 
@@ -26,17 +30,16 @@ LARGEST_DIFFERENCE = 1e-5
 numbers up, which differs by 1e-6; a row that takes another branch of a tree differs by far more."""
 
 
-def onnx_bytes(regressors: Regressors) -> bytes:
-    """One graph of both regressors; the same regressors give the same bytes.
+def onnx_bytes(regressors: Regressors, heads: Sequence[Head] = HEADS) -> bytes:
+    """One graph of all regressors; the same regressors give the same bytes.
 
-    Inputs `speed` (m, speed features) and `power` (n, power features), single precision; outputs
-    `log_kept` (m, 1) and `log_power_ratio` (n, 1).
+    An input for each head, with the head's name, shape (rows, features), single precision; an
+    output for each head, shape (rows, 1).
     """
-    graph = compose.merge_models(
-        _graph(regressors.speed, SPEED, LOG_KEPT),
-        _graph(regressors.power, POWER, LOG_POWER_RATIO),
-        io_map=[],
-        producer_name="advisor",
+    graphs = [_graph(regressors.by_head[head.name], head) for head in heads]
+    graph = functools.reduce(
+        lambda one, more: compose.merge_models(one, more, io_map=[], producer_name="advisor"),
+        graphs,
     )
     # The libraries keep these in a set, so that their order changes with the hashes of a process.
     versions = sorted(graph.opset_import, key=lambda item: item.domain)
@@ -45,17 +48,18 @@ def onnx_bytes(regressors: Regressors) -> bytes:
     return graph.SerializeToString(deterministic=True)
 
 
-def check_same(graph: bytes, regressors: Regressors, rows: Rows) -> float:
+def check_same(
+    graph: bytes, regressors: Regressors, rows: Rows, heads: Sequence[Head] = HEADS
+) -> float:
     """The largest difference between the graph and the regressors over all rows.
 
     Raises:
         ModelError: it is above `LARGEST_DIFFERENCE`.
     """
-    speed, power = np.concatenate([rows.features_a, rows.features_b]), rows.power_features
-    session = Session(graph, {SPEED: speed.shape[1], POWER: power.shape[1]})
-    found = np.concatenate(session(speed, power))
-    wanted = np.concatenate([regressors.speed.predict(speed), regressors.power.predict(power)])
-    largest = float(np.abs(found - wanted).max())
+    asked = {head.name: flat(rows.heads[head.name].features) for head in heads}
+    found = Session(graph, [Port(h.name, h.output, asked[h.name].shape[1]) for h in heads])(asked)
+    wanted = {name: regressors.by_head[name].predict(features) for name, features in asked.items()}
+    largest = max(float(np.abs(found[name] - wanted[name]).max()) for name in asked)
     if largest > LARGEST_DIFFERENCE:
         raise ModelError(
             f"the ONNX graph differs from scikit-learn by {largest:.2g}",
@@ -66,7 +70,13 @@ def check_same(graph: bytes, regressors: Regressors, rows: Rows) -> float:
 
 
 def write_artefact(
-    folder: Path, regressors: Regressors, rows: Rows, manifest: Manifest, *, with_joblib: bool
+    folder: Path,
+    regressors: Regressors,
+    rows: Rows,
+    manifest: Manifest,
+    *,
+    with_joblib: bool,
+    heads: Sequence[Head] = HEADS,
 ) -> Manifest:
     """Write a model; the manifest comes last, so that files half written are no model.
 
@@ -76,6 +86,7 @@ def write_artefact(
         rows: What it was fitted to; the graph is checked on them.
         manifest: All but `files`.
         with_joblib: Write the regressors, too.
+        heads: What it predicts.
 
     Returns:
         The manifest as it was written.
@@ -84,8 +95,8 @@ def write_artefact(
         ModelError: the graph is not what scikit-learn says.
         StoreError: the files cannot be written.
     """
-    contents = {MODEL: onnx_bytes(regressors)}
-    check_same(contents[MODEL], regressors, rows)
+    contents = {MODEL: onnx_bytes(regressors, heads)}
+    check_same(contents[MODEL], regressors, rows, heads)
     if with_joblib:
         contents[REGRESSORS] = _joblib_bytes(regressors)
     written = replace(manifest, files={name: sha256(data) for name, data in contents.items()})
@@ -106,18 +117,18 @@ def write_artefact(
     return written
 
 
-def _graph(regressor: Any, name: str, output: str) -> ModelProto:
-    """The graph of one regressor; what is inside is prefixed, so that two can be one."""
+def _graph(regressor: Any, head: Head) -> ModelProto:
+    """The graph of one regressor; what is inside is prefixed, so that several can be one."""
     graph: Any = convert_sklearn(
         regressor,
-        name=name,
-        initial_types=[(name, FloatTensorType([None, regressor.n_features_in_]))],
-        final_types=[(output, FloatTensorType([None, 1]))],
+        name=head.name,
+        initial_types=[(head.name, FloatTensorType([None, regressor.n_features_in_]))],
+        final_types=[(head.output, FloatTensorType([None, 1]))],
     )
-    return compose.add_prefix(graph, f"{name}_", rename_inputs=False, rename_outputs=False)
+    return compose.add_prefix(graph, f"{head.name}_", rename_inputs=False, rename_outputs=False)
 
 
 def _joblib_bytes(regressors: Regressors) -> bytes:
-    content, both = io.BytesIO(), {SPEED: regressors.speed, POWER: regressors.power}
-    joblib.dump(both, content, compress=3)  # pyright: ignore[reportUnknownMemberType]
+    content, by_head = io.BytesIO(), dict(regressors.by_head)
+    joblib.dump(by_head, content, compress=3)  # pyright: ignore[reportUnknownMemberType]
     return content.getvalue()

@@ -3,39 +3,36 @@
 A user's profile is of one card and day, and the launch of another. So a job is left out together
 with each run and every card of that run: between-card differences of power at the same rate, the
 errors of profiles and of the days are all in what is left of the errors. Where all points are of
-one run, only the job can be left out, and what other cards draw is put in from `CARD_SPREAD`.
+one run, only the job can be left out, and what other cards draw is put in from
+`HeadLearner.card_spread`.
 
 Energy for the same work is a ratio of powers of one card, which a card that draws more for
 everything does not change. Its bounds are made of its own errors and get no such term.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.predict.profiles import COLUMNS, NEEDED, Profile
-from advisor_models.intervals import Bounds, Intervals, Widening
+from advisor_models.intervals import SPLIT, Bounds, Strata
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.conformal import (
-    COVERAGE,
     Coverage,
+    Residuals,
     bounds_of,
     efficiency_residuals,
     intervals,
     measured_coverage,
-    power_residuals,
-    speed_residuals,
+    residuals_of,
     widening,
 )
+from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
 from advisor_training.learn.learners import Learner
 from advisor_training.learn.protocols import BY_RUN, BY_WORKLOAD, PROTOCOLS, has_other_runs
 from advisor_training.learn.unseen import Unseen, joined, predicted
-
-CARD_SPREAD = 0.035
-"""Standard deviation between cards of the log power of one job alone at the same rate, below the
-power limit: inference and benchmarks on 11 cards of H200, 1.4 % between jobs of one card taken off
-(docs/measurements/model/card_spread.py)."""
 
 _NORMAL_90 = 1.645
 
@@ -45,13 +42,17 @@ class Calibrated:
     """Intervals, and what they hold of jobs that took no part in making them.
 
     Attributes:
-        held: Of "speed", "power" and "efficiency".
-        no_counters: How much wider they must be for profiles without counters; None: not tried.
+        intervals: By head.
+        efficiency: Bounds of `energy-efficiency` at splits; None: no split was measured.
+        held: By head, and of "efficiency".
+        no_counters: By head, how much wider they must be for profiles without counters; None: not
+            tried.
     """
 
-    intervals: Intervals
+    intervals: dict[str, Strata]
+    efficiency: Bounds | None
     held: dict[str, Coverage]
-    no_counters: Widening | None
+    no_counters: dict[str, float] | None
 
 
 def strictest(rows: Rows) -> str:
@@ -59,40 +60,53 @@ def strictest(rows: Rows) -> str:
     return BY_RUN if has_other_runs(rows) else BY_WORKLOAD
 
 
-def calibrate(rows: Rows, unseen: Unseen, blind: Unseen | None = None) -> Calibrated:
+def calibrate(
+    rows: Rows,
+    unseen: Unseen,
+    blind: Unseen | None = None,
+    learners: Sequence[HeadLearner] = HEAD_LEARNERS,
+) -> Calibrated:
     """Intervals from the errors of what was left out.
 
     Args:
         rows: All rows.
         unseen: Predictions under the `strictest` protocol.
         blind: Predictions of the same rows for profiles without counters.
+        learners: Of the heads.
 
     Raises:
         InputError: no pair was measured uncapped, or there are too few jobs.
     """
-    residuals = {
-        "speed": speed_residuals(rows, unseen),
-        "power": power_residuals(rows, unseen),
-        "efficiency": efficiency_residuals(rows, unseen),
-    }
-    found = intervals(residuals["speed"], residuals["power"], residuals["efficiency"])
+    errors = {learner.head.name: residuals_of(rows, unseen, learner) for learner in learners}
+    efficiency = efficiency_residuals(rows, unseen)
     return Calibrated(
-        intervals=found if has_other_runs(rows) else with_card_term(found),
-        held={name: measured_coverage(found) for name, found in residuals.items()},
-        no_counters=_blind_widening(rows, unseen, blind) if blind is not None else None,
+        intervals={x.head.name: _intervals(rows, errors[x.head.name], x) for x in learners},
+        efficiency=bounds_of(efficiency).get(SPLIT),
+        held={n: measured_coverage(e) for n, e in {**errors, "efficiency": efficiency}.items()},
+        no_counters=None
+        if blind is None
+        else {
+            x.head.name: _blind_widening(errors[x.head.name], residuals_of(rows, blind, x))
+            for x in learners
+        },
     )
 
 
-def with_card_term(found: Intervals) -> Intervals:
-    """Bounds of power below the limit for a profile and a launch on two cards.
+def with_card_term(found: Strata, card_spread: float) -> Strata:
+    """Bounds below the power limit for a profile and a launch on two cards.
 
     The spread of a difference of two cards, added to the errors as what does not hang on them. At
     the limit all cards draw the same.
+
+    Args:
+        found: Of a head of the pair.
+        card_spread: Standard deviation between cards of the logarithm; 0 changes nothing.
     """
-    term = _NORMAL_90 * math.sqrt(2) * CARD_SPREAD
-    split = found.power.split
-    wide = Bounds(-math.hypot(min(split.low, 0), term), math.hypot(max(split.high, 0), term))
-    return replace(found, power=replace(found.power, split=wide))
+    if not card_spread:
+        return found
+    term = _NORMAL_90 * math.sqrt(2) * card_spread
+    low, high = min(found[SPLIT].low, 0), max(found[SPLIT].high, 0)
+    return {**found, SPLIT: Bounds(-math.hypot(low, term), math.hypot(high, term))}
 
 
 def left_out(rows: Rows, learner: Learner) -> Unseen:
@@ -126,10 +140,10 @@ def ask_blind(rows: Rows, blind: Rows, learner: Learner) -> Unseen:
     )
 
 
-def _blind_widening(rows: Rows, unseen: Unseen, blind: Unseen) -> Widening:
-    speed = bounds_of(speed_residuals(rows, unseen), COVERAGE)
-    power = bounds_of(power_residuals(rows, unseen), COVERAGE)
-    return Widening(
-        speed=round(widening(speed_residuals(rows, blind), speed), 3),
-        power=round(widening(power_residuals(rows, blind), power), 3),
-    )
+def _intervals(rows: Rows, errors: Residuals, learner: HeadLearner) -> Strata:
+    found = intervals(errors, learner)
+    return found if has_other_runs(rows) else with_card_term(found, learner.card_spread)
+
+
+def _blind_widening(errors: Residuals, blind: Residuals) -> float:
+    return round(widening(blind, bounds_of(errors)), 3)

@@ -5,26 +5,24 @@ model: what is asked is what somebody with a new job on a new GPU asks. Interval
 other GPU models, made without the one left out as in `conformal`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.errors import InputError
-from advisor_models.intervals import Bounds
-from advisor_models.other_gpu import MOST_PAIRS, ONE_GPU_MODEL, OtherGpu
+from advisor_models.intervals import LIMITED, SPLIT, Strata
+from advisor_models.other_gpu import MOST_PAIRS, OtherGpu
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.conformal import (
     COVERAGE,
-    LIMITED,
-    SPLIT,
     Residuals,
     bounds_of,
     held,
-    power_residuals,
-    speed_residuals,
+    residuals_of,
     widening,
 )
+from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
 from advisor_training.learn.learners import SEED, Learner
 from advisor_training.learn.unseen import Mask, Progress, Unseen, joined, predicted
 
@@ -48,18 +46,25 @@ class Carried:
     Attributes:
         left_out: Its name.
         unseen: Predictions of its rows, each row tested once for each of its jobs.
-        bounds: Of speeds, by share, and of power, by way, from the other GPU models.
+        bounds: By head, from the other GPU models.
         learned_pairs: Pairs of the other GPU models.
+        learners: Of the heads.
     """
 
     left_out: str
     unseen: Unseen
-    bounds: tuple[Mapping[str, Bounds], Mapping[str, Bounds]]
+    bounds: Mapping[str, Strata]
     learned_pairs: int
+    learners: Sequence[HeadLearner]
 
 
 def carry_over(
-    rows: Rows, mask: Mask, name: str, learner: Learner, progress: Progress | None = None
+    rows: Rows,
+    mask: Mask,
+    name: str,
+    learner: Learner,
+    progress: Progress | None = None,
+    learners: Sequence[HeadLearner] = HEAD_LEARNERS,
 ) -> Carried:
     """Leave rows out, and each job as well.
 
@@ -70,6 +75,7 @@ def carry_over(
         learner: What is fitted: once for each job of the other rows, and once more where the rows
             left out have jobs of their own.
         progress: Called after each fit.
+        learners: Of the heads.
 
     Raises:
         InputError: nothing is left to learn from.
@@ -96,12 +102,13 @@ def carry_over(
         fitted = learner(rows.take(~mask))
         tested += [predicted(fitted, rows, mask & rows.of(job), job) for job in own]
     known = joined(rest)
-    power = bounds_of(power_residuals(rows, known))
-    if limited := power.pop(LIMITED, None):
-        power.setdefault(SPLIT, limited)
-    bounds = bounds_of(speed_residuals(rows, known)), power
-    pairs = len(np.unique(rows.pair[~mask]))
-    return Carried(left_out=name, unseen=joined(tested), bounds=bounds, learned_pairs=pairs)
+    return Carried(
+        left_out=name,
+        unseen=joined(tested),
+        bounds={x.head.name: _without_limit(residuals_of(rows, known, x)) for x in learners},
+        learned_pairs=len(np.unique(rows.pair[~mask])),
+        learners=learners,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -156,26 +163,34 @@ def fits(rows: Rows) -> int:
     return count
 
 
-def residuals_of(rows: Rows, unseen: Unseen) -> tuple[Residuals, Residuals]:
-    """Of speeds, and of power; of that all splits alike, as `Intervals.without_limit` has it."""
-    power = power_residuals(rows, unseen)
-    splits = np.where(power.stratum == LIMITED, SPLIT, power.stratum)
-    return speed_residuals(rows, unseen), replace(power, stratum=splits)
+def parts_held(carried: Carried, rows: Rows, unseen: Unseen) -> dict[str, float]:
+    """By head, the part within the intervals of the other GPU models."""
+    return {
+        name: held(found, carried.bounds[name])
+        for name, found in _residuals(carried, rows, unseen).items()
+    }
 
 
-def parts_held(carried: Carried, rows: Rows, unseen: Unseen) -> tuple[float, float]:
-    """Parts of speeds and of power within the intervals of the other GPU models."""
-    speed, power = residuals_of(rows, unseen)
-    return held(speed, carried.bounds[0]), held(power, carried.bounds[1])
+def mean_held(carried: Carried, rows: Rows, draws: Sequence[Unseen]) -> dict[str, float]:
+    """The same, the mean over draws."""
+    parts = [parts_held(carried, rows, unseen) for unseen in draws]
+    return {name: float(np.mean([part[name] for part in parts])) for name in carried.bounds}
 
 
-def widenings(carried: Carried, rows: Rows) -> tuple[float, float]:
-    """How much wider the intervals of speeds and of power must be to hold what they promise."""
-    speed, power = residuals_of(rows, carried.unseen)
-    return widening(speed, carried.bounds[0]), widening(power, carried.bounds[1])
+def widenings(carried: Carried, rows: Rows) -> dict[str, float]:
+    """By head, how much wider the intervals must be to hold what they promise."""
+    return {
+        name: widening(found, carried.bounds[name])
+        for name, found in _residuals(carried, rows, carried.unseen).items()
+    }
 
 
-def learn_other_gpu(rows: Rows, learner: Learner, progress: Progress | None = None) -> OtherGpu:
+def learn_other_gpu(
+    rows: Rows,
+    learner: Learner,
+    progress: Progress | None = None,
+    learners: Sequence[HeadLearner] = HEAD_LEARNERS,
+) -> OtherGpu:
     """What the rows tell of GPU models that are not among them.
 
     Those are left out in turn that have at most half of the pairs: the model learns from more than
@@ -185,16 +200,16 @@ def learn_other_gpu(rows: Rows, learner: Learner, progress: Progress | None = No
         rows: All rows.
         learner: The model's.
         progress: Called after each fit.
+        learners: Of the heads.
     """
     names = [name for name in gpu_models(rows) if _is_small(rows, name)]
     if not names:
-        return ONE_GPU_MODEL
-    found = [carry_over(rows, rows.gpu_model == n, n, learner, progress) for n in names]
+        return OtherGpu({x.head.name: x.one_gpu_widening for x in learners}, (), MOST_PAIRS)
+    found = [carry_over(rows, rows.gpu_model == n, n, learner, progress, learners) for n in names]
     wider = [widenings(carried, rows) for carried in found]
     par = [_pairs_to_par(rows, carried, learner, progress) for carried in found]
     return OtherGpu(
-        speed_widening=round(max(speed for speed, _ in wider), 3),
-        power_widening=round(max(power for _, power in wider), 3),
+        widening={x.head.name: round(max(w[x.head.name] for w in wider), 3) for x in learners},
         left_out=tuple(names),
         pairs_to_par=None if None in par else max(n for n in par if n is not None),
     )
@@ -206,10 +221,24 @@ def _pairs_to_par(
     """The smallest number of pairs with which the intervals hold what they promise."""
     mask = rows.gpu_model == carried.left_out
     for added in add_pairs(rows, mask, learner, progress):
-        parts = np.mean([parts_held(carried, rows, unseen) for unseen in added.unseen], axis=0)
-        if min(parts) >= COVERAGE:
+        if min(mean_held(carried, rows, added.unseen).values()) >= COVERAGE:
             return added.pairs
     return None
+
+
+def _residuals(carried: Carried, rows: Rows, unseen: Unseen) -> dict[str, Residuals]:
+    """By head; all splits alike, since whether another GPU model is at its limit is not known."""
+    found = {x.head.name: residuals_of(rows, unseen, x) for x in carried.learners}
+    return {
+        name: replace(each, stratum=np.where(each.stratum == LIMITED, SPLIT, each.stratum))
+        for name, each in found.items()
+    }
+
+
+def _without_limit(residuals: Residuals) -> Strata:
+    bounds = bounds_of(residuals)
+    limited = bounds.pop(LIMITED, None)
+    return bounds if limited is None else {SPLIT: limited, **bounds}
 
 
 def _is_small(rows: Rows, gpu_model: str) -> bool:

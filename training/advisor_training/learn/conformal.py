@@ -23,12 +23,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.gpu import WHOLE
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
-from advisor_models.intervals import NEAR_LIMIT, Bounds, Intervals, PowerBounds, ShareBounds
+from advisor_models.intervals import LIMITED, NEAR_LIMIT, SPLIT, UNCAPPED, Bounds
+from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.rows import Names, Rows
-from advisor_training.learn.learners import LEAST_SPEED
+from advisor_training.learn.head_learners import LEAST_SPEED, HeadLearner
 from advisor_training.learn.unseen import Unseen
 
 COVERAGE = 0.9
@@ -36,10 +36,6 @@ COVERAGE = 0.9
 LEAST_BOUND = 0.01
 """A bound nearer to the prediction than 1 %, or on the other side of it, counts as this far away
 where it is asked how much further it must be."""
-
-UNCAPPED = "uncapped"
-SPLIT = "split"
-LIMITED = "at the power limit"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,8 +46,8 @@ class Residuals:
         values: The logarithms.
         left_out: Job that the learner had not seen.
         beside: The other job of the pair; the same one, of a job beside itself.
-        stratum: What has an interval of its own: of speeds the job's share to the nearest 10 %,
-            "10" to "90", or "uncapped"; of power "split", "at the power limit" or "uncapped".
+        stratum: What has an interval of its own (`advisor_models.intervals`); of a job its share to
+            the nearest 10 %.
     """
 
     values: Floats
@@ -84,39 +80,24 @@ class Coverage:
     least: float
 
 
-def speed_residuals(rows: Rows, unseen: Unseen) -> Residuals:
-    """Of the first jobs' relative speeds, then of the second ones'.
+def residuals_of(rows: Rows, unseen: Unseen, learner: HeadLearner) -> Residuals:
+    """Of one head; first of all first jobs, then of all second ones.
 
     Of jobs with a fixed demand they are of what the jobs could do, to which bounds are put before
     the demand is (`advisor.predict.serving.Serving.served`). Where all of it was expected and
-    served, an
-    error is not to be seen, and there is none.
+    served, an error is not to be seen, and there is none.
     """
-    row = unseen.row
-    measured = np.concatenate([rows.speed_a[row], rows.speed_b[row]])
-    expected = np.concatenate([unseen.capacity_a, unseen.capacity_b])
-    all_served = np.concatenate([rows.all_served_a[row], rows.all_served_b[row]])
-    shares = np.concatenate([rows.share_a[row], rows.share_b[row]])
+    measured = flat(learner.measured(rows)[unseen.row])
+    predicted = unseen.heads[learner.head.name]
+    expected, parts = flat(predicted), predicted.shape[1]
+    all_served = flat(learner.all_served(rows)[unseen.row])
     found = Residuals(
-        np.log(np.maximum(measured, LEAST_SPEED) / expected),
-        np.tile(unseen.left_out, 2),
-        np.tile(_beside(rows, unseen), 2),
-        np.where(np.tile(rows.kind[row] == UNCAPPED, 2), UNCAPPED, share_names(shares)),
+        np.log(np.maximum(measured, learner.least) / expected),
+        np.tile(unseen.left_out, parts),
+        np.tile(_beside(rows, unseen), parts),
+        _strata(rows, unseen, learner),
     )
     return found.take(np.minimum(measured, expected) < all_served)
-
-
-def power_residuals(rows: Rows, unseen: Unseen) -> Residuals:
-    """Of the power; whether a card is at its limit is told from what is expected."""
-    row = unseen.row
-    limited = unseen.power_w >= NEAR_LIMIT * rows.power_limit_w[row]
-    split = np.where(limited, LIMITED, SPLIT)
-    return Residuals(
-        np.log(rows.power_w[row] / unseen.power_w),
-        unseen.left_out,
-        _beside(rows, unseen),
-        np.where(rows.kind[row] == UNCAPPED, UNCAPPED, split),
-    )
 
 
 def efficiency_residuals(rows: Rows, unseen: Unseen) -> Residuals:
@@ -129,8 +110,9 @@ def efficiency_residuals(rows: Rows, unseen: Unseen) -> Residuals:
     measured = (
         rows.speed_a[row] * rows.solo_power_a_w[row] + rows.speed_b[row] * rows.solo_power_b_w[row]
     ) / rows.power_w[row]
+    speed_a, speed_b = unseen.speed.T
     expected = (
-        unseen.speed_a * rows.profile_power_a_w[row] + unseen.speed_b * rows.profile_power_b_w[row]
+        speed_a * rows.profile_power_a_w[row] + speed_b * rows.profile_power_b_w[row]
     ) / unseen.power_w
     return Residuals(
         np.log(np.maximum(measured, LEAST_SPEED) / expected),
@@ -161,30 +143,22 @@ def bounds_of(residuals: Residuals, coverage: float = COVERAGE) -> dict[str, Bou
     return found | {s: _of_nearest(s, enough) for s in few}
 
 
-def intervals(
-    speed: Residuals, power: Residuals, efficiency: Residuals, coverage: float = COVERAGE
-) -> Intervals:
-    """The intervals of all three, as a model's manifest has them.
+def intervals(residuals: Residuals, learner: HeadLearner) -> dict[str, Bounds]:
+    """The intervals of a head by stratum, as a model's manifest has them.
 
     Raises:
         InputError: no pair was measured uncapped.
     """
-    speeds, powers = bounds_of(speed, coverage), bounds_of(power, coverage)
-    limited = powers.get(LIMITED)
-    if limited is not None:
-        powers.setdefault(SPLIT, limited)  # cards that never were below their limit
-    if missing := {SPLIT, UNCAPPED} - powers.keys():
+    found = bounds_of(residuals)
+    if learner.head.of == "pair" and LIMITED in found:
+        found.setdefault(SPLIT, found[LIMITED])  # cards that never were below their limit
+    wanted = {UNCAPPED} if learner.head.of == "job" else {SPLIT, UNCAPPED}
+    if missing := wanted - found.keys():
         raise InputError(
             f"no pair was measured {', '.join(sorted(missing))}",
             fix="measure pairs at the nine splits and uncapped: advisor colocate",
         )
-    shares = {WHOLE if name == UNCAPPED else float(name): b for name, b in speeds.items()}
-    return Intervals(
-        coverage,
-        tuple(ShareBounds(share, b.low, b.high) for share, b in sorted(shares.items())),
-        PowerBounds(powers[SPLIT], powers[UNCAPPED], limited),
-        bounds_of(efficiency, coverage).get(SPLIT),
-    )
+    return dict(sorted(found.items()))
 
 
 def held(residuals: Residuals, bounds: Mapping[str, Bounds]) -> float:
@@ -259,6 +233,20 @@ def _weights(residuals: Residuals) -> Floats:
     """Of each residual: jobs count the same, however many rows they have; adds up to 1."""
     _, job, rows_of_job = np.unique(residuals.left_out, return_inverse=True, return_counts=True)
     return 1 / (len(rows_of_job) * rows_of_job[job])
+
+
+def _strata(rows: Rows, unseen: Unseen, learner: HeadLearner) -> Names:
+    """Of each residual; whether a card is at its limit is told from what is expected."""
+    row = unseen.row
+    uncapped = rows.kind[row] == UNCAPPED
+    if learner.head.of == "job":
+        shares = share_names(np.concatenate([rows.share_a[row], rows.share_b[row]]))
+        return np.where(np.tile(uncapped, 2), UNCAPPED, shares)
+    split = np.full(len(row), SPLIT, dtype=object)
+    if learner.head.limit_of is not None:
+        expected = unseen.heads[learner.head.name][:, 0]
+        split = np.where(expected >= NEAR_LIMIT * rows.power_limit_w[row], LIMITED, SPLIT)
+    return np.where(uncapped, UNCAPPED, split).astype(str)
 
 
 def _beside(rows: Rows, unseen: Unseen) -> Names:

@@ -1,10 +1,6 @@
-"""What learns from measured pairs, by name: the model, what it is compared with, and physics.
+"""What learns from measured pairs, by name: the model, what it is compared with, and physics."""
 
-Each learns the logarithm of what a job keeps of its rate at the share, over the prior, and the
-logarithm of the power over the physical one. Logarithms, since errors count relative to the value.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -16,7 +12,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from advisor.predict.profiles import Floats
+from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.rows import Rows
+from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
 
 TREES = 60
 """A hundred reach the same fraction of the oracle, within what another seed changes, and take
@@ -26,25 +24,24 @@ LEAST_IN_LEAF = 4
 PART_OF_FEATURES = 0.5
 SEED = 0
 
-LEAST_SPEED = 1e-4
-"""Relative speeds below are taken as this, so that a starved job has a logarithm."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Predicted:
-    """What a learner expects of rows, each shape (n,).
+    """What a learner expects of n rows.
 
     Attributes:
-        speed_a: Relative speed of the first job; `speed_b` of the second.
-        power_w: Power, W.
-        capacity: Both speeds as they would be if there were always something to do; None: a
-            learner that does not tell them from the speeds.
+        speed: Relative speed of each job, shape (n, 2).
+        heads: What each head says, shape (n, parts): "power" in W, and "speed" as it would be if
+            there were always something to do, where the learner tells that from the speeds.
     """
 
-    speed_a: Floats
-    speed_b: Floats
-    power_w: Floats
-    capacity: tuple[Floats, Floats] | None = None
+    speed: Floats
+    heads: Mapping[str, Floats]
+
+    @property
+    def power_w(self) -> Floats:
+        """Power of the GPU, W; shape (n,)."""
+        return self.heads["power"][:, 0]
 
 
 Fitted: TypeAlias = Callable[[Rows], Predicted]
@@ -53,52 +50,48 @@ Learner: TypeAlias = Callable[[Rows], Fitted]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Regressors:
-    """The two regressors of a model, as scikit-learn has them."""
+    """The regressors of a model by head, as scikit-learn has them."""
 
-    speed: Any
-    power: Any
+    by_head: Mapping[str, Any]
 
     def __call__(self, rows: Rows) -> Predicted:
         """Expected speeds and power of rows."""
-        return served(
-            rows,
-            np.exp(self.speed.predict(rows.features_a)) * rows.prior * rows.alone_a,
-            np.exp(self.speed.predict(rows.features_b)) * rows.prior * rows.alone_b,
-            np.exp(self.power.predict(rows.power_features)) * rows.physical_w,
-        )
+        return served(rows, {name: self._values(name, rows) for name in self.by_head})
+
+    def _values(self, head: str, rows: Rows) -> Floats:
+        seen = rows.heads[head]
+        parts = np.moveaxis(seen.features, 1, 0)
+        # One by one: where a value stands in an array may change the last bit of numpy's exp.
+        return np.stack([np.exp(self.by_head[head].predict(p)) for p in parts], 1) * seen.prior
 
 
-def served(rows: Rows, capacity_a: Floats, capacity_b: Floats, power_w: Floats) -> Predicted:
+def as_predicted(speed: Floats, power_w: Floats) -> Predicted:
+    """Speeds of jobs with always something to do, shape (n, 2), and the power, shape (n,)."""
+    return Predicted(speed, {"speed": speed, "power": power_w[:, None]})
+
+
+def served(rows: Rows, heads: Mapping[str, Floats]) -> Predicted:
     """Speeds by what jobs could do: a job with a fixed demand does no more than that."""
-    speed_a = np.where(np.isfinite(rows.all_served_a), np.minimum(capacity_a, 1), capacity_a)
-    speed_b = np.where(np.isfinite(rows.all_served_b), np.minimum(capacity_b, 1), capacity_b)
-    return Predicted(speed_a, speed_b, power_w, (capacity_a, capacity_b))
+    capacity = heads["speed"]
+    has_demand = np.isfinite(np.column_stack([rows.all_served_a, rows.all_served_b]))
+    return Predicted(np.where(has_demand, np.minimum(capacity, 1), capacity), heads)
 
 
-def speed_targets(rows: Rows) -> Floats:
-    """What the speed regressor learns: of all first jobs, then of all second ones; (2n,)."""
-    speeds = np.concatenate([rows.speed_a, rows.speed_b])
-    alone = np.concatenate([rows.alone_a, rows.alone_b]) * np.tile(rows.prior, 2)
-    return np.log(np.maximum(speeds, LEAST_SPEED) / alone)
-
-
-def power_targets(rows: Rows) -> Floats:
-    """What the power regressor learns; shape (n,)."""
-    return np.log(rows.power_w / rows.physical_w)
-
-
-def fit(make: Callable[[], Any], rows: Rows) -> Regressors:
-    """Two regressors of one kind, fitted to rows.
+def fit(
+    make: Callable[[], Any], rows: Rows, learners: Sequence[HeadLearner] = HEAD_LEARNERS
+) -> Regressors:
+    """Regressors of one kind, one for each head, fitted to rows.
 
     Of a job that served all of its demand a row only says that it could do no less, so speeds are
     learned from the others.
     """
-    speed, power = make(), make()
-    features = np.concatenate([rows.features_a, rows.features_b])
-    short = np.concatenate([rows.speed_a < rows.all_served_a, rows.speed_b < rows.all_served_b])
-    speed.fit(features[short], speed_targets(rows)[short])
-    power.fit(rows.power_features, power_targets(rows))
-    return Regressors(speed, power)
+    return Regressors({learner.head.name: _fitted(make(), rows, learner) for learner in learners})
+
+
+def _fitted(regressor: Any, rows: Rows, learner: HeadLearner) -> Any:
+    told = learner.is_told(rows)
+    features = flat(rows.heads[learner.head.name].features)
+    return regressor.fit(features[told], learner.targets(rows)[told])
 
 
 def extra_trees(seed: int = SEED) -> Any:
@@ -124,12 +117,7 @@ def physical(rows: Rows) -> Fitted:
     Rates alone at the shares, less what the supply of bandwidth and power takes (`prior_kept`);
     both powers less one idle power, up to the limit.
     """
-
-    def predict(rows: Rows) -> Predicted:
-        kept = rows.prior
-        return served(rows, kept * rows.alone_a, kept * rows.alone_b, rows.physical_w)
-
-    return predict
+    return lambda rows: served(rows, {name: seen.prior for name, seen in rows.heads.items()})
 
 
 LEARNERS: Mapping[str, Learner] = MappingProxyType(

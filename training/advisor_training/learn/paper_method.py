@@ -24,7 +24,7 @@ from sklearn.preprocessing import MinMaxScaler
 
 from advisor.predict.profiles import Floats, Profile
 from advisor_training.dataset.rows import Rows
-from advisor_training.learn.learners import SEED, Fitted, Learner, Predicted
+from advisor_training.learn.learners import SEED, Fitted, Learner, Predicted, as_predicted
 
 Target = Literal["speeds", "rates"]
 """What is summed and predicted: the relative speeds, or X1 + X2 as in the paper."""
@@ -63,7 +63,7 @@ class _Models:
             for side in _SIDES
         ]  # fmt: skip
         power_w = self.power.predict(_gpu_metrics(rows, self.profiles))
-        return Predicted(speeds[0], speeds[1], power_w)
+        return as_predicted(np.column_stack(speeds), power_w)
 
 
 def paper_learner(profiles: Profiles, target: Target) -> Learner:

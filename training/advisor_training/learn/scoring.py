@@ -1,12 +1,14 @@
 """How good predictions are: the value of the split they choose, and their relative errors."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from advisor.core.objectives import Candidate, Objective, SplitResult, best
 from advisor.predict.profiles import Floats
+from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.rows import Rows
+from advisor_training.learn.head_learners import POWER_LEARNER, HeadLearner
 from advisor_training.learn.unseen import Unseen
 
 
@@ -45,19 +47,25 @@ def speed_errors(rows: Rows, predicted: Unseen, kind: str = "nine") -> Floats:
     tests = rows.kind[predicted.row] == kind
     row = predicted.row[tests]
     measured = np.concatenate([rows.speed_a[row], rows.speed_b[row]])
-    expected = np.concatenate([predicted.speed_a[tests], predicted.speed_b[tests]])
+    expected = flat(predicted.speed[tests])
     return np.abs(expected[measured > 0] / measured[measured > 0] - 1)
+
+
+def head_errors(rows: Rows, predicted: Unseen, learner: HeadLearner, kind: str = "nine") -> Floats:
+    """|predicted / measured - 1| of a head at one kind of split, part by part."""
+    tests = rows.kind[predicted.row] == kind
+    measured = flat(learner.measured(rows)[predicted.row[tests]])
+    return np.abs(flat(predicted.heads[learner.head.name][tests]) / measured - 1)
 
 
 def power_errors(rows: Rows, predicted: Unseen, kind: str = "nine") -> Floats:
     """|predicted / measured - 1| of the power at one kind of split."""
-    tests = rows.kind[predicted.row] == kind
-    return np.abs(predicted.power_w[tests] / rows.power_w[predicted.row[tests]] - 1)
+    return head_errors(rows, predicted, POWER_LEARNER, kind)
 
 
 def measured_result(rows: Rows, row: int) -> SplitResult:
     """What was measured of a row."""
-    return _result(rows, row, rows.speed_a[row], rows.speed_b[row], rows.power_w[row])
+    return _result(rows, row, (rows.speed_a[row], rows.speed_b[row]), rows.power_w[row])
 
 
 def _choices(rows: Rows, predicted: Unseen) -> Iterator[list[int]]:
@@ -83,16 +91,15 @@ def _fraction(
 
 def _candidate(rows: Rows, predicted: Unseen, test: int) -> Candidate:
     row = predicted.row[test]
-    speeds = predicted.speed_a[test], predicted.speed_b[test]
-    result = _result(rows, row, *speeds, predicted.power_w[test])
+    result = _result(rows, row, predicted.speed[test], predicted.power_w[test])
     return Candidate(float(rows.share_a[row]), float(rows.share_b[row]), result)
 
 
-def _result(rows: Rows, row: int, speed_a: float, speed_b: float, power_w: float) -> SplitResult:
+def _result(rows: Rows, row: int, speeds: Sequence[float] | Floats, power_w: float) -> SplitResult:
     solo_a, solo_b = float(rows.solo_rate_a[row]), float(rows.solo_rate_b[row])
     return SplitResult(
-        rate_a=float(speed_a) * solo_a,
-        rate_b=float(speed_b) * solo_b,
+        rate_a=float(speeds[0]) * solo_a,
+        rate_b=float(speeds[1]) * solo_b,
         solo_rate_a=solo_a,
         solo_rate_b=solo_b,
         solo_power_a_w=float(rows.solo_power_a_w[row]),

@@ -1,7 +1,6 @@
 """What a learner expects of rows that it was not fitted to."""
 
-import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
 from advisor_training.dataset.rows import Names, Rows
-from advisor_training.learn.learners import Fitted, Learner
+from advisor_training.learn.learners import Fitted, Learner, Predicted
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Takes what is left out, how many folds are done, and how many there are."""
@@ -21,33 +20,42 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unseen:
-    """Predictions of rows by a learner that was fitted without them; each shape (n tests,).
+    """Predictions of n rows by a learner that was fitted without them.
 
     Leaving out jobs, a row is tested once for each of its two jobs.
 
     Attributes:
-        left_out: What was left out of the fit: the name of a job or of another group.
-        row: Index of the tested row.
-        speed_a: Expected relative speed of the first job; `speed_b` of the second.
-        power_w: Expected power, W.
-        capacity_a: `speed_a` as it would be if there were always something to do: above it where
-            the first job serves all of a fixed demand. `capacity_b` likewise.
+        left_out: What was left out of the fit, the name of a job or of another group; shape (n,).
+        row: Index of the tested row; shape (n,).
+        predicted: What was expected of it.
     """
 
     left_out: Names
     row: npt.NDArray[np.int64]
-    speed_a: Floats
-    speed_b: Floats
-    power_w: Floats
-    capacity_a: Floats
-    capacity_b: Floats
+    predicted: Predicted
 
     def __len__(self) -> int:
         return len(self.row)
 
+    @property
+    def speed(self) -> Floats:
+        """Expected relative speed of each job; shape (n, 2)."""
+        return self.predicted.speed
+
+    @property
+    def heads(self) -> Mapping[str, Floats]:
+        """What each head says; shape (n, parts)."""
+        return self.predicted.heads
+
+    @property
+    def power_w(self) -> Floats:
+        """Expected power, W; shape (n,)."""
+        return self.predicted.power_w
+
     def take(self, which: Mask) -> "Unseen":
         """Those of a mask."""
-        return Unseen(*(getattr(self, field.name)[which] for field in dataclasses.fields(self)))
+        heads = {name: values[which] for name, values in self.heads.items()}
+        return Unseen(self.left_out[which], self.row[which], Predicted(self.speed[which], heads))
 
 
 def leave_one_job_out(
@@ -102,16 +110,17 @@ def predicted(fitted: Fitted, rows: Rows, mask: Mask, name: str) -> Unseen:
         name: What was left out.
     """
     tested = np.flatnonzero(mask)
-    found = fitted(rows.take(tested))
-    speeds = found.speed_a, found.speed_b
-    capacity = found.capacity or speeds
-    return Unseen(np.full(len(tested), name), tested, *speeds, found.power_w, *capacity)
+    return Unseen(np.full(len(tested), name), tested, fitted(rows.take(tested)))
 
 
 def joined(parts: Sequence[Unseen]) -> Unseen:
     """Predictions one after the other."""
-    fields = (field.name for field in dataclasses.fields(Unseen))
-    return Unseen(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
+    heads = {n: np.concatenate([part.heads[n] for part in parts]) for n in parts[0].heads}
+    return Unseen(
+        np.concatenate([part.left_out for part in parts]),
+        np.concatenate([part.row for part in parts]),
+        Predicted(np.concatenate([part.speed for part in parts]), heads),
+    )
 
 
 def _tested(

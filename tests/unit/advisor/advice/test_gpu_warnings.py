@@ -6,7 +6,7 @@ import pytest
 from small_model import make_manifest, make_profile
 
 from advisor.advice.gpu_warnings import gpu_warnings
-from advisor_models.other_gpu import ONE_GPU_MODEL, OtherGpu
+from advisor_models.other_gpu import MOST_PAIRS, OtherGpu
 
 A, B = make_profile("a", 1, gpu_model="New"), make_profile("b", 2, gpu_model="New")
 
@@ -22,9 +22,9 @@ def test_a_known_gpu_needs_no_words() -> None:
 
 def test_names_the_card_the_models_the_width_and_the_command() -> None:
     """As far as it is known from one GPU model."""
-    (text,) = warnings_of(ONE_GPU_MODEL)
+    (text,) = warnings_of(OtherGpu({"speed": 2.0, "power": 1.5}, (), MOST_PAIRS))
     assert text == (
-        "the model has not seen the New, only Card: intervals are 2 times as wide for speeds and "
+        "the model has not seen the New, only Card: intervals are wider: 2 times for speed and "
         "1.5 times for power, somewhat more than leaving out cards of one GPU model took. About "
         "20 pairs measured there, and none need be wider: advisor colocate --among a,b; "
         "docs/training.md says how to learn from them"
@@ -42,15 +42,15 @@ def test_names_the_card_the_models_the_width_and_the_command() -> None:
 )
 def test_width_from_gpu_models_that_were_left_out(pairs: int | None, said: str) -> None:
     """Which ones, and how many pairs it took."""
-    (text,) = warnings_of(OtherGpu(1.25, 1.0, ("X", "Y"), pairs))
-    assert "1.2 times as wide for speeds and 1 times for power" in text
+    (text,) = warnings_of(OtherGpu({"speed": 1.25, "power": 1.0}, ("X", "Y"), pairs))
+    assert "1.2 times for speed and 1 times for power" in text
     assert "which leaving out the X or the Y took" in text
     assert said in text
 
 
 def test_no_wider_intervals_are_said_to_be_so() -> None:
     """Where those of the others held what they promise."""
-    (text,) = warnings_of(OtherGpu(1.0, 1.0, ("X",), 0))
+    (text,) = warnings_of(OtherGpu({"speed": 1.0, "power": 1.0}, ("X",), 0))
     assert "only Card: intervals are no wider, since leaving out the X took none. It took" in text
 
 

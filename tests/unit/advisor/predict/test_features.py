@@ -14,7 +14,7 @@ from advisor.predict.features import (
     FULL_BANDWIDTH_PERCENT,
     bandwidth_factor,
     demanded_power_w,
-    feature_names,
+    feature_names_of,
     full_power_w,
     matrix,
     physical_power_w,
@@ -93,9 +93,11 @@ def test_a_split_does_not_depend_on_the_others() -> None:
 def test_names_are_those_of_every_profile() -> None:
     """Names and order do not depend on the job, and each stands for one column."""
     a, b = side(make_profile("a", 1), [30.0]), side(make_profile("b", 2), [70.0])
-    assert feature_names() == (tuple(speed_features(a, b)), tuple(power_features(a, b)))
-    assert all(len(names) == len(set(names)) for names in feature_names())
-    assert matrix(speed_features(a, b)).shape == (1, len(feature_names()[0]))
+    for features in (speed_features, power_features):
+        names = feature_names_of(features)
+        assert names == tuple(features(a, b))
+        assert len(names) == len(set(names))
+        assert matrix(features(a, b)).shape == (1, len(names))
 
 
 def test_matrix_columns_stand_in_order() -> None:

@@ -64,38 +64,38 @@ def ask(rocm: Path) -> Ask:
 
 def test_readings_have_our_units(ask: Ask) -> None:
     """Energy is ticks times microjoules; clocks, heat, memory and limit are as on the card."""
-    power_w, energy_j, state = ask(
-        "s = AmdSource('uuid-1'); show([s.power_w(), s.energy_j(), s.state()])"
-    )
-    assert power_w == 420
-    assert energy_j == pytest.approx(15.3)
-    assert state == {
-        "sm_clock_mhz": 2100,
-        "memory_clock_mhz": 1300,
-        "temperature_c": 58,
-        "memory_used_mib": 283,
-        "power_limit_w": 750,
-        "throttle_reasons": None,
+    script = "s = AmdSource('uuid-1'); names = [c.name for c in s.channels]"
+    found, reasons = ask(f"{script}; show([s.read(names), s.throttle_reasons()])")
+    assert found == {
+        "power.gpu": 420,
+        "energy.gpu": pytest.approx(15.3),
+        "clock.sm": 2100,
+        "clock.memory": 1300,
+        "temperature.gpu": 58,
+        "memory.used": 283,
+        "power.limit": 750,
+        "counter.memory_busy": 37,
     }
+    assert reasons is None
 
 
 def test_power_is_the_field_that_the_generation_has(ask: Ask) -> None:
     """MI200 has only the average, MI300 only the current power; "N/A" is never a number."""
-    assert ask("show(AmdSource('uuid-1').power_w())", MI200) == 310
-    assert ask("show(AmdSource('uuid-1').power_w())", MI300) == 420
+    assert ask("show(AmdSource('uuid-1').read(['power.gpu'])['power.gpu'])", MI200) == 310
+    assert ask("show(AmdSource('uuid-1').read(['power.gpu'])['power.gpu'])", MI300) == 420
 
 
 def test_partition_without_sensors_has_no_power(ask: Ask) -> None:
     """Zero watts or joules from a partition without sensors is None."""
-    script = "s = AmdSource('uuid-1'); show([s.power_w(), s.energy_j()])"
-    assert ask(script, OTHER_PARTITION) == [None, None]
+    script = "s = AmdSource('uuid-1'); show(s.read(['power.gpu', 'energy.gpu']))"
+    assert ask(script, OTHER_PARTITION) == {"power.gpu": None, "energy.gpu": None}
 
 
 def test_only_the_counter_that_means_the_same_is_given(ask: Ask) -> None:
     """Memory activity is given; graphics activity is not passed off as SM activity."""
-    script = "s = AmdSource('uuid-1'); s.start_counters(); show(s.read_counters())"
-    counters = ask(script)
-    assert {k: v for k, v in counters.items() if v is not None} == {"memory_busy_percent": 37}
+    script = "s = AmdSource('uuid-1'); s.start_window(); show(s.read(COUNTERS))"
+    counters = ask("from advisor.core.telemetry import COUNTERS; " + script)
+    assert {k: v for k, v in counters.items() if v is not None} == {"counter.memory_busy": 37}
 
 
 def test_violations_become_throttle_reasons(ask: Ask) -> None:
@@ -106,7 +106,7 @@ s, answers = AmdSource("uuid-1"), []
 for power, heat in [(True, False), (False, "N/A"), ("N/A", "N/A")]:
     status = {"active_ppt_pwr": power, "active_hbm_thrm": heat}
     amdsmi.amdsmi_get_violation_status = lambda device, status=status: status
-    answers.append(s.state().throttle_reasons)
+    answers.append(s.throttle_reasons())
 show(answers)
 """
     assert ask(script) == [["power-cap"], [], None]

@@ -26,28 +26,30 @@ GPU = Gpu(uuid=UUID, model="NVIDIA H200")
 ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 SM_ACTIVE = "DCGM_FI_PROF_SM_ACTIVE"
 
+POWER = ("power.gpu",)
+
 EXPECTED = {
-    "sm_active_percent": 50,
-    "sm_occupancy_percent": 25,
-    "fp32_active_percent": 2,
-    "fp64_active_percent": 1,
-    "fp16_active_percent": 3,
-    "tensor_active_percent": 12.5,
-    "integer_active_percent": 6.25,
-    "dram_active_percent": 75,
-    "memory_busy_percent": 33,
-    "pcie_tx_mib_per_s": 1,
-    "pcie_rx_mib_per_s": 2,
-    "nvlink_tx_mib_per_s": 3,
-    "nvlink_rx_mib_per_s": 4,
-    "power_w": 250.5,
-    "energy_j": 7.5,
-    "sm_clock_mhz": 1410,
-    "memory_clock_mhz": 2619,
-    "temperature_c": 61,
-    "memory_used_mib": 2048,
-    "power_limit_w": 700,
-    "throttle_mask": 4,
+    "counter.sm_active": 50,
+    "counter.sm_occupancy": 25,
+    "counter.fp32_active": 2,
+    "counter.fp64_active": 1,
+    "counter.fp16_active": 3,
+    "counter.tensor_active": 12.5,
+    "counter.integer_active": 6.25,
+    "counter.dram_active": 75,
+    "counter.memory_busy": 33,
+    "counter.pcie_tx": 1,
+    "counter.pcie_rx": 2,
+    "counter.nvlink_tx": 3,
+    "counter.nvlink_rx": 4,
+    "power.gpu": 250.5,
+    "energy.gpu": 7.5,
+    "clock.sm": 1410,
+    "clock.memory": 2619,
+    "temperature.gpu": 61,
+    "memory.used": 2048,
+    "power.limit": 700,
+    "throttle mask": 4,
 }
 
 
@@ -67,7 +69,7 @@ def test_both_generations_of_names_mean_the_same(values: dict[str, float]) -> No
 def test_instant_power_wins_over_the_average() -> None:
     """Where the exporter shows both, the instant reading is the power."""
     both = CLASSIC | {"DCGM_FI_DEV_POWER_USAGE_INSTANT": 300.0}
-    assert values_of(text(both), GPU)["power_w"] == 300
+    assert values_of(text(both), GPU)["power.gpu"] == 300
 
 
 @pytest.mark.parametrize("spell", [str.lower, str.upper, str.title])
@@ -81,15 +83,15 @@ def test_rows_of_other_gpus_do_not_count() -> None:
     """Only the rows with this UUID count, even when another GPU has this index."""
     other = LABELS | {"UUID": "GPU-other"}
     rows = text({SM_ACTIVE: 0.9}, other) + text({SM_ACTIVE: 0.5}, LABELS | {"gpu": "7"})
-    assert values_of(rows, GPU) == {"sm_active_percent": 50}
+    assert values_of(rows, GPU) == {"counter.sm_active": 50}
 
 
 def test_index_decides_where_rows_have_no_uuid() -> None:
     """Rows without a UUID are matched by their gpu label."""
     rows = text({SM_ACTIVE: 0.5}, {"gpu": "0"}, {"gpu": "1"})
-    assert values_of(rows, GPU) == {"sm_active_percent": 50}
+    assert values_of(rows, GPU) == {"counter.sm_active": 50}
     assert values_of(rows.replace('"1"} 0.5', '"1"} 0.25'), Gpu(uuid="x", model="", index=1)) == {
-        "sm_active_percent": 25
+        "counter.sm_active": 25
     }
 
 
@@ -97,20 +99,20 @@ def test_index_decides_where_rows_have_no_uuid() -> None:
 def test_repeated_rows_of_pods_count_once(pods: int, value: float) -> None:
     """A value repeated for each pod on a GPU, replicas included, is neither summed nor lost."""
     labels = [LABELS | {"pod": f"p{n}", "UUID": f"{UUID}::{n}"} for n in range(pods)]
-    assert values_of(text({SM_ACTIVE: value}, *labels), GPU) == {"sm_active_percent": value * 100}
+    assert values_of(text({SM_ACTIVE: value}, *labels), GPU) == {"counter.sm_active": value * 100}
 
 
 def test_values_that_differ_by_pod_are_left_out() -> None:
     """With virtual GPUs the used memory is a process's; that is not given as the GPU's."""
     first, second = (text({"DCGM_FI_DEV_FB_USED": v}, LABELS | {"pod": f"{v}"}) for v in (1, 2))
-    assert values_of(first + second + text({SM_ACTIVE: 0.5}), GPU) == {"sm_active_percent": 50}
+    assert values_of(first + second + text({SM_ACTIVE: 0.5}), GPU) == {"counter.sm_active": 50}
 
 
 def test_rows_of_mig_instances_are_not_the_gpu() -> None:
     """Rows of instances are left out, and refused when there is nothing else."""
     mig = LABELS | {"GPU_I_ID": "3", "GPU_I_PROFILE": "1g.18gb"}
     rows = text({SM_ACTIVE: 0.9}, mig)
-    assert values_of(rows + text({SM_ACTIVE: 0.5}), GPU) == {"sm_active_percent": 50}
+    assert values_of(rows + text({SM_ACTIVE: 0.5}), GPU) == {"counter.sm_active": 50}
     with pytest.raises(SourceError, match="only rows of MIG instances"):
         values_of(rows, GPU)
 
@@ -132,7 +134,7 @@ def test_value_that_is_no_reading_is_an_error(value: str) -> None:
 def test_blank_values_are_missing(blank: str) -> None:
     """DCGM's numbers for "no value" are missing readings, not huge ones."""
     shown = values_of(text({SM_ACTIVE: blank, "DCGM_FI_DEV_SM_CLOCK": 1410}), GPU)
-    assert shown == {"sm_clock_mhz": 1410}
+    assert shown == {"clock.sm": 1410}
 
 
 @given(st.text(max_size=200))
@@ -200,10 +202,11 @@ def collect(server: Exporter, clock: Clock, energy_mj: float, sm_active: float) 
 
 def test_readings_come_from_the_exporter(source: DcgmSource) -> None:
     """Power, energy and state have our units; a mask becomes names."""
-    assert (source.power_w(), source.energy_j(), source.gpu) == (250.5, 7.5, GPU)
-    state = source.state()
-    assert (state.sm_clock_mhz, state.memory_used_mib, state.power_limit_w) == (1410, 2048, 700)
-    assert state.throttle_reasons == ("sw-power-cap",)
+    found = source.read(("power.gpu", "energy.gpu", "clock.sm", "memory.used", "power.limit"))
+    assert [*found.values()] == [250.5, 7.5, 1410, 2048, 700]
+    assert source.gpu == GPU
+    assert source.throttle_reasons() == ("sw-power-cap",)
+    assert {channel.name for channel in source.channels} == EXPECTED.keys() - {"throttle mask"}
     assert source.processes_memory_mib([1]) is None
 
 
@@ -211,8 +214,10 @@ def test_fields_that_are_not_shown_are_none(server: Exporter) -> None:
     """A value that the exporter does not show is None, never 0."""
     server.text = text({k: v for k, v in CLASSIC.items() if "_PROF_" in k})
     source = DcgmSource(server.url, GPU)
-    state = source.state()
-    assert (source.power_w(), source.energy_j(), state.throttle_reasons) == (None, None, None)
+    names = ("power.gpu", "energy.gpu", "power.memory")
+    assert source.read(names) == dict.fromkeys(names)
+    assert not {channel.name for channel in source.channels} & {*names}
+    assert source.throttle_reasons() is None
     source.close()
 
 
@@ -222,8 +227,8 @@ def test_exporter_is_asked_once_per_interval(
     """However often power is read, HTTP is asked once a second."""
     for step in range(100):
         clock.now_s = 100 + step * 0.02
-        source.power_w()
-        source.state()
+        source.read(POWER)
+        source.throttle_reasons()
     assert server.requests == 2
 
 
@@ -232,28 +237,28 @@ def test_counters_average_what_was_collected_in_the_window(
 ) -> None:
     """The collection that began before the window is left out, a repeated one counts once."""
     collect(server, clock, 8000, 0.9)
-    source.start_counters()
+    source.start_window()
     for energy_mj, sm_active in [(9000, 0.1), (10000, 0.2), (10000, 0.2), (11000, 0.4)]:
         collect(server, clock, energy_mj, sm_active)
-        source.power_w()
-    counters = source.read_counters()
-    assert counters.sm_active_percent == pytest.approx(30)
-    assert counters.dram_active_percent == pytest.approx(75)
-    assert source.read_counters() == counters
+        source.read(POWER)
+    counters = source.read(COUNTERS)
+    assert counters["counter.sm_active"] == pytest.approx(30)
+    assert counters["counter.dram_active"] == pytest.approx(75)
+    assert source.read(COUNTERS) == counters
 
 
 def test_single_collection_counts(server: Exporter, clock: Clock, source: DcgmSource) -> None:
     """When only one collection fell into the window it is the answer."""
-    source.start_counters()
+    source.start_window()
     collect(server, clock, 9000, 0.1)
-    assert source.read_counters().sm_active_percent == pytest.approx(10)
+    assert source.read(COUNTERS)["counter.sm_active"] == pytest.approx(10)
 
 
 def test_window_without_a_collection_is_an_error(source: DcgmSource) -> None:
     """A window shorter than the interval is refused instead of repeating older values."""
-    source.start_counters()
+    source.start_window()
     with pytest.raises(SourceError, match=r"nothing within the window.*-c 1000"):
-        source.read_counters()
+        source.read(COUNTERS)
 
 
 @pytest.mark.parametrize(("hidden", "after_s"), [((), 3), ((ENERGY,), 10)])
@@ -264,10 +269,10 @@ def test_exporter_that_repeats_itself_is_too_slow(
     server.text = text({k: v for k, v in CLASSIC.items() if k not in hidden})
     source = DcgmSource(server.url, GPU, 1.0, clock)
     clock.now_s += after_s - 0.5
-    source.power_w()
+    source.read(POWER)
     clock.now_s += 1
     with pytest.raises(SourceError, match="-c 1000"):
-        source.power_w()
+        source.read(POWER)
     source.close()
 
 
@@ -307,7 +312,7 @@ def test_faults_of_the_exporter_are_named(
     server.fault = fault
     clock.now_s += 1
     with pytest.raises(SourceError, match=says):
-        source.power_w()
+        source.read(POWER)
 
 
 def test_exporter_that_is_not_there_is_named() -> None:

@@ -15,7 +15,10 @@ UUID = "GPU-00000000-0000-0000-0000-000000000000"
 _PROLOGUE = """
 import dataclasses, json, os, pathlib, sys, time
 from advisor.errors import AdvisorError
+from advisor.core.telemetry import COUNTERS
 from advisor_profiling.telemetry.nvml import NvmlSource, list_gpus
+def one(source, name):
+    return source.read([name])[name]
 state = pathlib.Path(os.environ["FAKE_NVML_DIR"]) / "gpu0"
 def put(key, value):
     state.mkdir(parents=True, exist_ok=True)
@@ -75,50 +78,55 @@ def test_source_is_found_by_index_and_uuid(nvml: FakeNvml, ask: Ask, name: str) 
     """A source watches the GPU that was named, not the first one."""
     nvml.write(gpu_count=2)
     nvml.write(gpu=1, power_mw=123_000)
-    assert ask(f"s = NvmlSource({name!r}); show([s.gpu.index, s.power_w()])") == [1, 123.0]
+    assert ask(f"s = NvmlSource({name!r}); show([s.gpu.index, one(s, 'power.gpu')])") == [1, 123.0]
 
 
 def test_readings_have_our_units(nvml: FakeNvml, ask: Ask) -> None:
     """Milliwatts, millijoules and bytes become W, J and MiB."""
     nvml.write(gpu=0, power_mw=250_500, energy_mj=7500, sm_clock_mhz=1410, temperature_c=61)
     nvml.write(gpu=0, mem_clock_mhz=2619, memory_used_mib=2048)
-    power_w, energy_j, state = ask(
-        "s = NvmlSource(0); show([s.power_w(), s.energy_j(), s.state()])"
-    )
-    assert (power_w, energy_j) == (250.5, 7.5)
-    assert state == {
-        "sm_clock_mhz": 1410.0,
-        "memory_clock_mhz": 2619.0,
-        "temperature_c": 61.0,
-        "memory_used_mib": 2048.0,
-        "power_limit_w": 700.0,
-        "throttle_reasons": [],
+    script = "s = NvmlSource(0); names = [c.name for c in s.channels]"
+    found, reasons = ask(f"{script}; show([s.read(names), s.throttle_reasons()])")
+    assert {name: value for name, value in found.items() if "counter." not in name} == {
+        "power.gpu": 250.5,
+        "energy.gpu": 7.5,
+        "clock.sm": 1410.0,
+        "clock.memory": 2619.0,
+        "temperature.gpu": 61.0,
+        "memory.used": 2048.0,
+        "power.limit": 700.0,
     }
+    assert reasons == []
 
 
 def test_only_reasons_that_slow_the_gpu_are_named(nvml: FakeNvml, ask: Ask) -> None:
     """Idle (0x1) and a set clock (0x2) are not throttling; power caps and heat are."""
     nvml.write(gpu=0, throttle=0x1 | 0x2 | 0x4 | 0x40)
-    assert ask("show(NvmlSource(0).state().throttle_reasons)") == ["sw-power-cap", "hw-thermal"]
+    assert ask("show(NvmlSource(0).throttle_reasons())") == ["sw-power-cap", "hw-thermal"]
 
 
 def test_throttling_is_read_under_its_older_name(nvml: FakeNvml, ask: Ask) -> None:
     """A driver before 535 answers only to the older call."""
     nvml.write(gpu=0, throttle=error(13), throttle_old=0x8)
-    assert ask("show(NvmlSource(0).state().throttle_reasons)") == ["hw-slowdown"]
+    assert ask("show(NvmlSource(0).throttle_reasons())") == ["hw-slowdown"]
 
 
 def test_average_power_only_without_the_instant_field(nvml: FakeNvml, ask: Ask) -> None:
     """PowerUsage is read only where the instant field is not supported, and the name says so."""
     nvml.write(gpu=0, power_usage=error(4))
-    assert ask("s = NvmlSource(0); show([s.name, s.power_w()])") == ["nvml", 80.0]
+    assert ask("s = NvmlSource(0); show([s.name, one(s, 'power.gpu')])") == ["nvml", 80.0]
     nvml.write(gpu=0, power_usage=0, power_instant=error(3))
-    assert ask("s = NvmlSource(0); show([s.name, s.power_w()])") == ["nvml-power-usage", 80.0]
+    assert ask("s = NvmlSource(0); show([s.name, one(s, 'power.gpu')])") == [
+        "nvml-power-usage",
+        80.0,
+    ]
 
 
 def test_kind_of_power_is_decided_once(ask: Ask) -> None:
     """An instant field that vanishes gives None, never silently the average."""
-    script = "s = NvmlSource(0); put('power_instant', 'error 3'); show([s.name, s.power_w()])"
+    script = (
+        "s = NvmlSource(0); put('power_instant', 'error 3'); show([s.name, one(s, 'power.gpu')])"
+    )
     assert ask(script) == ["nvml", None]
 
 
@@ -127,61 +135,140 @@ def test_unsupported_readings_are_none(nvml: FakeNvml, ask: Ask) -> None:
     missing = ("sm_clock_mhz", "mem_clock_mhz", "temperature_c", "memory_used_mib")
     nvml.write(gpu=0, **dict.fromkeys([*missing, "power_limit_mw", "throttle"], error(3)))
     nvml.write(gpu=0, energy_mj=error(3), memory_busy=error(21), mig=error(3))
-    script = "s = NvmlSource(0); show([s.energy_j(), s.gpu.mig, s.state(), s.read_counters()])"
-    energy_j, mig, state, counters = ask(script)
-    assert energy_j is None
-    assert mig is None
-    assert set(state.values()) == {None}
-    assert counters["memory_busy_percent"] is None
+    names = "[c.name for c in s.channels if c.kind != 'mean'] + ['counter.memory_busy', 'nothing']"
+    script = f"s = NvmlSource(0); show([s.gpu.mig, s.throttle_reasons(), s.read({names})])"
+    mig, reasons, found = ask(script)
+    assert (mig, reasons) == (None, None)
+    assert found.pop("power.gpu") == 80
+    assert set(found) >= {"energy.gpu", "clock.sm", "memory.used", "counter.memory_busy", "nothing"}
+    assert set(found.values()) == {None}
 
 
 def test_every_counter_is_its_own_metric(ask: Ask) -> None:
-    """Each column has the metric of its number; NVLink's receive is 60, its send 61."""
-    assert ask("show(NvmlSource(0).read_counters())") == {
-        "sm_active_percent": 12,
-        "sm_occupancy_percent": 13,
-        "integer_active_percent": 14,
-        "tensor_active_percent": 15,
-        "dram_active_percent": 20,
-        "fp64_active_percent": 21,
-        "fp32_active_percent": 22,
-        "fp16_active_percent": 23,
-        "memory_busy_percent": 30,
-        "pcie_tx_mib_per_s": 1020,
-        "pcie_rx_mib_per_s": 1021,
-        "nvlink_rx_mib_per_s": 1060,
-        "nvlink_tx_mib_per_s": 1061,
+    """Each channel has the metric of its number; NVLink's receive is 60, its send 61."""
+    assert ask("show(NvmlSource(0).read(COUNTERS))") == {
+        "counter.sm_active": 12,
+        "counter.sm_occupancy": 13,
+        "counter.integer_active": 14,
+        "counter.tensor_active": 15,
+        "counter.dram_active": 20,
+        "counter.fp64_active": 21,
+        "counter.fp32_active": 22,
+        "counter.fp16_active": 23,
+        "counter.memory_busy": 30,
+        "counter.pcie_tx": 1020,
+        "counter.pcie_rx": 1021,
+        "counter.nvlink_rx": 1060,
+        "counter.nvlink_tx": 1061,
     }
 
 
 def test_counters_that_the_driver_refuses_are_none(nvml: FakeNvml, ask: Ask) -> None:
     """One refused or undefined metric is None and the others stay."""
     nvml.write(gpu=0, gpm_2=error(3), gpm_60=error(2), gpm_10="nan")
-    counters = ask("show(NvmlSource(0).read_counters())")
+    counters = ask("show(NvmlSource(0).read(COUNTERS))")
     missing = {name for name, value in counters.items() if value is None}
-    assert missing == {"sm_active_percent", "nvlink_rx_mib_per_s", "dram_active_percent"}
+    assert missing == {"counter.sm_active", "counter.nvlink_rx", "counter.dram_active"}
+
+
+MEMORY_POWER = """
+s = NvmlSource(0)
+found = [[c.kind, c.window_s, c.unit] for c in s.channels if c.name == "power.memory"]
+show([found, s.read(["power.memory", "power.gpu"])])
+"""
+
+
+def test_power_of_the_memory_is_a_channel_where_the_card_has_it(nvml: FakeNvml, ask: Ask) -> None:
+    """The average of a second on H100; the instant one is preferred."""
+    nvml.write(gpu=0, power_memory_average_mw=49_992)
+    found, readings = ask(MEMORY_POWER)
+    assert found == [["mean", 1.0, "W"]]
+    assert readings == {"power.memory": 49.992, "power.gpu": 80.0}
+    nvml.write(gpu=0, power_memory_instant_mw=51_000)
+    assert ask(MEMORY_POWER) == [
+        [["instant", None, "W"]],
+        {"power.memory": 51.0, "power.gpu": 80.0},
+    ]
+
+
+@pytest.mark.parametrize("answer", [error(3), error(2), error(13), 0])
+def test_no_power_of_the_memory_is_never_0(nvml: FakeNvml, ask: Ask, answer: int | str) -> None:
+    """Not supported, an unknown scope, an old driver, and a scope without a sensor."""
+    nvml.write(gpu=0, power_memory_average_mw=answer, power_memory_instant_mw=answer)
+    assert ask(MEMORY_POWER) == [[], {"power.memory": None, "power.gpu": 80.0}]
+
+
+def test_power_of_the_memory_that_is_lost_is_none(nvml: FakeNvml, ask: Ask) -> None:
+    """A sensor that stops answering takes nothing else with it."""
+    nvml.write(gpu=0, power_memory_average_mw=49_992)
+    gone = "put('power_memory_average_mw', 'error 3'); show(s.read(['power.memory', 'power.gpu']))"
+    assert ask(f"s = NvmlSource(0); {gone}") == {"power.memory": None, "power.gpu": 80.0}
+
+
+COUNTING = """
+import pynvml
+called, pointer = [], pynvml._nvmlGetFunctionPointer
+def counted(name):
+    called.append(name)
+    return pointer(name)
+s = NvmlSource(0)
+pynvml._nvmlGetFunctionPointer = counted
+def calls(look):
+    called.clear()
+    look()
+    return list(called)
+"""
+
+
+def test_a_look_costs_no_more_calls_than_there_are_sensors(nvml: FakeNvml, ask: Ask) -> None:
+    """One for the power, also with the memory's beside it; four for the state, one for reasons."""
+    nvml.write(gpu=0, power_memory_average_mw=49_992)
+    state = "['clock.sm', 'clock.memory', 'temperature.gpu', 'power.limit']"
+    looks = ["s.read(['power.gpu'])", "s.read(['power.gpu', 'power.memory'])",
+             "s.read(['energy.gpu'])", f"s.read({state})", "s.throttle_reasons()"]  # fmt: skip
+    shown = ", ".join(f"calls(lambda: {look})" for look in looks)
+    power, both, energy, rest, reasons = ask(f"{COUNTING}\nshow([{shown}])")
+    assert power == both == ["nvmlDeviceGetFieldValues"]
+    assert energy == ["nvmlDeviceGetTotalEnergyConsumption"]
+    assert sorted(rest) == [
+        "nvmlDeviceGetClockInfo",
+        "nvmlDeviceGetClockInfo",
+        "nvmlDeviceGetEnforcedPowerLimit",
+        "nvmlDeviceGetTemperature",
+    ]
+    assert reasons == ["nvmlDeviceGetCurrentClocksEventReasons"]
+
+
+def test_counters_are_one_sample_and_one_question(ask: Ask) -> None:
+    """However many of them are asked for."""
+    expected = ["nvmlGpmSampleGet", "nvmlGpmMetricsGet"]
+    few = "calls(lambda: s.read(['counter.sm_active']))"
+    every = "calls(lambda: s.read(COUNTERS))"
+    found = ask(f"{COUNTING}\nshow([{few}, {every}])")
+    assert found == [expected, ["nvmlDeviceGetUtilizationRates", *expected]]
 
 
 @pytest.mark.parametrize("support", [0, error(3), error(13)])
 def test_gpu_without_gpm_has_no_counters(nvml: FakeNvml, ask: Ask, support: int | str) -> None:
     """Before Hopper, or with an old driver, only the busy time of memory is there."""
     nvml.write(gpu=0, gpm_support=support)
-    counters = ask("s = NvmlSource(0); s.start_counters(); show(s.read_counters())")
-    assert {name for name, value in counters.items() if value is not None} == {
-        "memory_busy_percent"
-    }
+    script = "s = NvmlSource(0); s.start_window(); show([s.read(COUNTERS), s.channels])"
+    counters, channels = ask(script)
+    known = {name for name, value in counters.items() if value is not None}
+    assert known == {"counter.memory_busy"}
+    assert {c["name"] for c in channels if c["name"] in counters} == known
 
 
 def test_counters_can_be_read_again(ask: Ask) -> None:
     """Reading twice, at once after the start, keeps the samples more than 100 ms apart."""
     script = """
 s = NvmlSource(0)
-s.start_counters()
-first = s.read_counters()
+s.start_window()
+first = one(s, "counter.sm_active")
 put("gpm_2", 77)
-again = s.read_counters()
+again = one(s, "counter.sm_active")
 s.close()
-show([first.sm_active_percent, again.sm_active_percent])
+show([first, again])
 """
     assert ask(script) == [12.0, 77.0]
 
@@ -191,9 +278,9 @@ def test_energy_ticks_and_follows_power(ask: Ask) -> None:
     script = """
 put("power_mw", 200_000)
 s = NvmlSource(0)
-seen, end = [s.energy_j()], time.monotonic() + 0.55
+seen, end = [one(s, 'energy.gpu')], time.monotonic() + 0.55
 while time.monotonic() < end:
-    seen.append(s.energy_j())
+    seen.append(one(s, 'energy.gpu'))
 show([round(b - a, 3) for a, b in zip(seen, seen[1:]) if b != a])
 """
     steps = ask(script)
@@ -236,10 +323,14 @@ def test_driver_that_does_not_start_says_what_to_do(
     assert says in answer["text"]
 
 
-@pytest.mark.parametrize("reading", ["power_w", "energy_j", "state", "read_counters"])
+@pytest.mark.parametrize(
+    "reading",
+    ["read(['power.gpu'])", "read(['energy.gpu'])", "read(['clock.sm'])", "throttle_reasons()",
+     "read(COUNTERS)"],
+)  # fmt: skip
 def test_lost_gpu_is_an_error_in_every_reading(ask: Ask, reading: str) -> None:
     """A GPU that falls off the bus is an error with advice, never a missing value."""
-    answer = ask(f"s = NvmlSource(0); put('every', 'error 15'); show(s.{reading}())")
+    answer = ask(f"s = NvmlSource(0); put('every', 'error 15'); show(s.{reading})")
     assert answer["error"] == "source"
     assert "dmesg" in answer["text"]
 
@@ -258,7 +349,7 @@ def test_counters_without_permission_are_refused_at_once(nvml: FakeNvml, ask: As
 
 def test_closed_source_answers_nothing(ask: Ask) -> None:
     """A reading after close is an error."""
-    assert "closed" in ask("s = NvmlSource(0); s.close(); show(s.power_w())")["text"]
+    assert "closed" in ask("s = NvmlSource(0); s.close(); show(one(s, 'power.gpu'))")["text"]
 
 
 def test_no_library_says_that_the_driver_is_missing() -> None:

@@ -15,6 +15,7 @@ from watching import Watching
 
 from advisor.core.gpu import Share
 from advisor.core.records import Counters, SoloPoint
+from advisor.core.telemetry import ENERGY_GPU, POWER_GPU
 from advisor.errors import InputError, JobError
 from advisor_data.store.file_store import FileStore
 from advisor_profiling.campaign.blocks import Block
@@ -85,9 +86,9 @@ def test_any_rate_and_power_come_back(rate: float, power_w: float) -> None:
     bench = ReplayBench([recorded(50.0, rate=rate, power_w=power_w)])
     client = bench.start(bench.jobs()["gemm"], Share(50))
     client.go()
-    before = client.count(), bench.source.energy_j()
+    before = client.count(), bench.source.read((ENERGY_GPU,))[ENERGY_GPU]
     bench.clock.sleep(10.0)
-    after = client.count(), bench.source.energy_j()
+    after = client.count(), bench.source.read((ENERGY_GPU,))[ENERGY_GPU]
     assert before[1] is not None
     assert after[1] is not None
     assert after[0] - before[0] == pytest.approx(10 * rate)
@@ -210,7 +211,7 @@ def show(bench: ReplayBench, seats: Sequence[Seat], times: int = 1) -> list[Show
         before = [client.count() for client in clients]
         bench.clock.sleep(1.0)
         rates = [client.count() - begun for client, begun in zip(clients, before, strict=True)]
-        shown.append((tuple(rates), bench.source.power_w()))
+        shown.append((tuple(rates), bench.source.read((POWER_GPU,))[POWER_GPU]))
         for client in clients:
             client.hold()
     return shown
@@ -236,10 +237,10 @@ def test_job_goes_on_alone_when_its_partner_stops() -> None:
     """What plays is always the window of exactly those that run."""
     bench = ReplayBench(ALONE, TOGETHER)
     first, second = (bench.start(bench.jobs()[job], Share(s)) for job, s in THIRTY_SEVENTY)
-    readings: list[float | None] = [bench.source.power_w()]
+    readings: list[float | None] = [bench.source.read((POWER_GPU,))[POWER_GPU]]
     for step in (first.go, second.go, first.stop, second.hold):
         step()
-        readings.append(bench.source.power_w())
+        readings.append(bench.source.read((POWER_GPU,))[POWER_GPU])
     assert readings == [76, 100 + 5 * 30, 500, 100 + 5 * 70, 76]
 
 
@@ -252,7 +253,7 @@ def test_split_without_a_record_is_refused_by_its_name() -> None:
         second.go(1)
     first.hold()
     second.hold()
-    assert bench.source.power_w() == 76
+    assert bench.source.read((POWER_GPU,))[POWER_GPU] == 76
     assert show(bench, THIRTY_SEVENTY) == [(pytest.approx((30, 700)), 500)]
 
 

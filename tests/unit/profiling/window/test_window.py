@@ -3,11 +3,11 @@ import random
 from pathlib import Path
 
 import pytest
+from recorded_trace import TraceSource
 from scripted import ScriptedSource
 
 from advisor.errors import JobError
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
-from advisor_profiling.telemetry.trace import TraceSource
 from advisor_profiling.window.clock import VirtualClock
 from advisor_profiling.window.rules import WindowRules
 from advisor_profiling.window.window import Latency, Watch, measure, measure_idle

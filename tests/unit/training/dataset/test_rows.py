@@ -8,8 +8,9 @@ import synthetic_pairs as made_up
 from made_up_rows import solo_points
 
 from advisor.errors import InputError
-from advisor.predict.features import feature_names, matrix, side, speed_features
+from advisor.predict.features import Side, matrix, power_features, prior_kept, side, speed_features
 from advisor.predict.profiles import make_profiles
+from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.dataset.rows import Rows, make_rows
 
@@ -20,6 +21,12 @@ PROFILES = make_profiles(SOLOS)
 def rows_of(*pairs: tuple[made_up.MadeUpJob, made_up.MadeUpJob]) -> Rows:
     """Rows of pairs measured once."""
     return make_rows(make_pairs(made_up.pair_points(pairs), SOLOS)[0], PROFILES)
+
+
+def sides(rows: Rows, first: str, second: str) -> tuple[Side, Side]:
+    """Both jobs at the shares of the rows."""
+    a, b = (PROFILES[name, made_up.GPU_MODEL] for name in (first, second))
+    return side(a, rows.share_a), side(b, rows.share_b)
 
 
 def test_a_row_for_each_split_that_is_learned_from() -> None:
@@ -35,6 +42,7 @@ def test_a_row_for_each_split_that_is_learned_from() -> None:
 def test_values_are_those_measured_and_those_alone() -> None:
     """Speeds and power of the pair; rates alone at the share, and power without learning."""
     rows = rows_of((made_up.CLIMBER, made_up.SITTER))
+    kept = prior_kept(*sides(rows, "climber", "sitter"))
     for row, share in enumerate(range(10, 100, 10)):
         speed_a, speed_b, power_w = made_up.speeds_and_power(
             made_up.CLIMBER, made_up.SITTER, "mps", share, 100 - share
@@ -42,22 +50,22 @@ def test_values_are_those_measured_and_those_alone() -> None:
         assert rows.speed_a[row] == pytest.approx(speed_a)
         assert rows.speed_b[row] == pytest.approx(speed_b)
         assert rows.power_w[row] == pytest.approx(power_w)
-        assert rows.alone_a[row] == pytest.approx(made_up.CLIMBER.speed(share))
-        assert rows.alone_b[row] == pytest.approx(made_up.SITTER.speed(100 - share))
+        alone = made_up.CLIMBER.speed(share), made_up.SITTER.speed(100 - share)
+        np.testing.assert_allclose(rows.heads["speed"].prior[row], np.array(alone) * kept[row])
     assert rows.solo_rate_a == pytest.approx(np.full(10, made_up.CLIMBER.rate))
-    assert rows.physical_w[0] == pytest.approx(80 + 400 * made_up.CLIMBER.speed(10) + 60, rel=0.01)
+    both_w = 80 + 400 * made_up.CLIMBER.speed(10) + 60
+    assert rows.heads["power"].prior[0] == pytest.approx(both_w, rel=0.01)
 
 
 def test_features_are_seen_from_each_job() -> None:
     """The second job's features are the first job's with the jobs swapped."""
     rows = rows_of((made_up.HOG, made_up.MIDDLE))
-    hog, middle = (PROFILES[name, made_up.GPU_MODEL] for name in ("hog", "middle"))
-    a, b = side(hog, rows.share_a), side(middle, rows.share_b)
-    np.testing.assert_array_equal(rows.features_a, matrix(speed_features(a, b)))
-    np.testing.assert_array_equal(rows.features_b, matrix(speed_features(b, a)))
-    speed_names, power_names = feature_names()
-    assert rows.features_a.shape == (10, len(speed_names))
-    assert rows.power_features.shape == (10, len(power_names))
+    a, b = sides(rows, "hog", "middle")
+    speed, power = rows.heads["speed"].features, rows.heads["power"].features
+    np.testing.assert_array_equal(speed[:, 0], matrix(speed_features(a, b)))
+    np.testing.assert_array_equal(speed[:, 1], matrix(speed_features(b, a)))
+    np.testing.assert_array_equal(power[:, 0], matrix(power_features(a, b)))
+    np.testing.assert_array_equal(flat(speed), np.concatenate([speed[:, 0], speed[:, 1]]))
 
 
 def test_rows_know_their_pair_and_measurement() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import synthetic_pairs as made_up
-from made_up_rows import spy
+from made_up_rows import measured, spy
 
 from advisor.core.objectives import (
     DEFAULT_OBJECTIVE,
@@ -51,7 +51,7 @@ from advisor_training.evaluation.outcomes import figures_of
 from advisor_training.evaluation.rows import limit_rows
 from advisor_training.evaluation.values import Evaluation, to_json
 from advisor_training.learn import scoring
-from advisor_training.learn.learners import LEARNERS, Fitted, Predicted
+from advisor_training.learn.learners import LEARNERS, Fitted, as_predicted
 from advisor_training.learn.protocols import (
     BOTH_UNSEEN,
     BY_FAMILY,
@@ -104,7 +104,7 @@ def evaluation(data: Data) -> Evaluation:
 
 def knows_all(rows: Rows) -> Fitted:
     """A learner that answers what was measured."""
-    return lambda asked: Predicted(asked.speed_a, asked.speed_b, asked.power_w)
+    return measured
 
 
 def answers_of(data: Data, protocol: str, learner: Callable[[Rows], Fitted]) -> Answers:
@@ -180,7 +180,8 @@ def test_a_choice_is_scored_by_what_was_measured(data: Data) -> None:
     row = np.flatnonzero((data.rows.measurement == number) & (data.rows.kind == "nine"))
     wrong = np.where(data.rows.share_a[row] == 70, 2.0, 1.0)
     power_w = np.full(len(row), 100.0)
-    unseen = Unseen(np.full(len(row), "x"), row, wrong, wrong, power_w, wrong, wrong)
+    expected = as_predicted(np.column_stack([wrong, wrong]), power_w)
+    unseen = Unseen(np.full(len(row), "x"), row, expected)
     (choice,) = choose(data, unseen, QUESTION, 0.0)
     assert (choice.chosen, choice.oracle) == ("70/30", "10/90")
     nine = data.measurements[number].nine
@@ -256,7 +257,9 @@ def test_own_and_neighbours_errors_are_apart(data: Data) -> None:
     """A learner that is wrong about the first job only, by 20 %."""
 
     def learn(rows: Rows) -> Fitted:
-        return lambda asked: Predicted(1.2 * asked.speed_a, asked.speed_b, asked.power_w)
+        return lambda asked: as_predicted(
+            np.column_stack([1.2 * asked.speed_a, asked.speed_b]), asked.power_w
+        )
 
     unseen = answers_of(data, BY_WORKLOAD, learn).unseen
     jobs = by_job(data, unseen, {PER_WATT_OBJECTIVE: choose(data, unseen, QUESTION, 0)})
@@ -431,7 +434,7 @@ def test_a_least_speed_is_kept_as_predicted_and_missed_as_measured(data: Data) -
     assert all(choice.energy_saved >= 0 for choice in right if choice.chosen == "exclusive")
 
     def hopes(rows: Rows) -> Fitted:
-        return lambda asked: Predicted(2 * asked.speed_a, 2 * asked.speed_b, asked.power_w)
+        return lambda asked: measured(asked, speed=2)
 
     unseen = answers_of(data, BY_WORKLOAD, hopes).unseen
     unsure = dataclasses.replace(question, sure=False)

@@ -9,10 +9,10 @@ from made_up_rows import training_set
 
 from advisor.core.interval import Interval
 from advisor.predict.serving import Serving
-from advisor_models.intervals import Bounds
+from advisor_models.intervals import UNCAPPED, Bounds
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.bounds import NO_BOUNDS, SpeedBounds, bounds_without
-from advisor_training.learn.conformal import UNCAPPED
+from advisor_training.learn.learners import as_predicted
 from advisor_training.learn.unseen import Unseen
 
 pytestmark = pytest.mark.figures
@@ -27,7 +27,7 @@ def too_high(rows: Rows, jobs: tuple[str, str], factor: float) -> Unseen:
     far = np.isin(rows.job_a, jobs) | np.isin(rows.job_b, jobs)
     by = np.where(far, factor, 1.0)
     speeds = rows.speed_a * by, rows.speed_b * by
-    return Unseen(rows.job_a, row, *speeds, rows.power_w, *speeds)
+    return Unseen(rows.job_a, row, as_predicted(np.column_stack(speeds), rows.power_w))
 
 
 def test_errors_of_neither_job_are_in_the_bounds() -> None:

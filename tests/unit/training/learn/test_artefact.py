@@ -18,6 +18,7 @@ from advisor.predict.predictions import NINE
 from advisor.predict.profiles import make_profiles
 from advisor_models.manifest import Manifest, read_artefact, sha256
 from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_training.dataset.head_rows import flat
 from advisor_training.learn.artefact import (
     LARGEST_DIFFERENCE,
     check_same,
@@ -51,7 +52,7 @@ def test_a_graph_of_other_trees_is_refused() -> None:
     other = fit(lambda: extra_trees().set_params(random_state=1), ROWS)
     with pytest.raises(ModelError, match="the ONNX graph differs from scikit-learn"):
         check_same(onnx_bytes(other), REGRESSORS, ROWS)
-    half = Regressors(REGRESSORS.speed, other.power)
+    half = Regressors({**REGRESSORS.by_head, "power": other.by_head["power"]})
     with pytest.raises(ModelError):
         check_same(onnx_bytes(half), REGRESSORS, ROWS)
 
@@ -70,7 +71,8 @@ def test_other_hashes_of_a_process_give_the_same_bytes() -> None:
         "from advisor_training.learn.learners import Regressors\n"
         "x = np.arange(40, dtype=np.float32).reshape(20, 2)\n"
         "trees = Trees(2, random_state=0).fit(x, x[:, 0])\n"
-        "print(hashlib.sha256(onnx_bytes(Regressors(trees, trees))).hexdigest())"
+        "both = Regressors({'speed': trees, 'power': trees})\n"
+        "print(hashlib.sha256(onnx_bytes(both)).hexdigest())"
     )
     found = {
         subprocess.run(
@@ -93,8 +95,8 @@ def test_what_is_served_is_what_was_trained(tmp_path: Path) -> None:
     served = OnnxPredictor(tmp_path).predict(a, b, NINE)
     rows = ROWS.take((ROWS.job_a == "hog") & (ROWS.job_b == "slow") & (ROWS.kind == "nine"))
     expected = REGRESSORS(rows)
-    np.testing.assert_allclose([p.speed_a.value for p in served], expected.speed_a, rtol=1e-5)
-    np.testing.assert_allclose([p.speed_b.value for p in served], expected.speed_b, rtol=1e-5)
+    speeds = [(p.speed_a.value, p.speed_b.value) for p in served]
+    np.testing.assert_allclose(speeds, expected.speed, rtol=1e-5)
     np.testing.assert_allclose([p.power_w.value for p in served], expected.power_w, rtol=1e-5)
 
 
@@ -112,8 +114,9 @@ def test_the_trees_can_be_looked_into(tmp_path: Path) -> None:
     """The joblib file holds the two regressors of scikit-learn."""
     write(tmp_path, with_joblib=True)
     loaded: Any = joblib.load(tmp_path / "model.joblib")  # pyright: ignore[reportUnknownMemberType]
+    features = flat(ROWS.heads["power"].features)
     np.testing.assert_array_equal(
-        loaded["power"].predict(ROWS.power_features), REGRESSORS.power.predict(ROWS.power_features)
+        loaded["power"].predict(features), REGRESSORS.by_head["power"].predict(features)
     )
 
 

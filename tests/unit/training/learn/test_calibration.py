@@ -3,12 +3,11 @@
 import dataclasses
 
 import numpy as np
-import pytest
-from made_up_rows import solo_points, spy, training_set
+from made_up_rows import measured, solo_points, spy, training_set
 from synthetic_pairs import GPU_MODEL
 
 from advisor.predict.profiles import make_profiles
-from advisor_models.intervals import Bounds, Intervals, PowerBounds, ShareBounds
+from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, Bounds
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.calibration import (
     ask_blind,
@@ -19,7 +18,8 @@ from advisor_training.learn.calibration import (
     without_counters,
 )
 from advisor_training.learn.conformal import efficiency_residuals
-from advisor_training.learn.learners import LEARNERS
+from advisor_training.learn.head_learners import HEAD_LEARNERS
+from advisor_training.learn.learners import LEARNERS, Predicted
 from advisor_training.learn.protocols import BY_RUN, BY_WORKLOAD
 from advisor_training.learn.unseen import Unseen
 
@@ -30,8 +30,7 @@ ROWS = SET.rows
 def as_measured(rows: Rows, power: float = 1.0) -> Unseen:
     row = np.concatenate([np.flatnonzero(rows.of(job)) for job in rows.jobs])
     names = np.concatenate([np.full(rows.of(job).sum(), job) for job in rows.jobs])
-    speeds = rows.speed_a[row], rows.speed_b[row]
-    return Unseen(names, row, *speeds, power * rows.power_w[row], *speeds)
+    return Unseen(names, row, measured(rows.take(row), power=power))
 
 
 def test_a_card_that_draws_more_for_everything_saves_the_same() -> None:
@@ -47,17 +46,15 @@ def test_a_card_that_draws_more_for_everything_saves_the_same() -> None:
 
 
 def test_the_card_term_is_in_watts_below_the_limit_only() -> None:
-    bounds = Intervals(
-        0.9,
-        (ShareBounds(50, -0.1, 0.1), ShareBounds(100, -0.2, 0.2)),
-        PowerBounds(Bounds(-0.03, 0.04), Bounds(-0.2, 0.1), Bounds(-0.01, 0.01)),
-        Bounds(-0.05, 0.06),
-    )
-    wide = with_card_term(bounds)
-    assert wide.power.split.low < -0.08
-    assert wide.power.split.high > 0.08
-    assert dataclasses.replace(wide.power, split=bounds.power.split) == bounds.power
-    assert (wide.speed, wide.efficiency) == (bounds.speed, bounds.efficiency)
+    bounds = {
+        SPLIT: Bounds(-0.03, 0.04), UNCAPPED: Bounds(-0.2, 0.1), LIMITED: Bounds(-0.01, 0.01)
+    }  # fmt: skip
+    wide = with_card_term(bounds, 0.035)
+    assert wide[SPLIT].low < -0.08
+    assert wide[SPLIT].high > 0.08
+    assert {**wide, SPLIT: bounds[SPLIT]} == bounds
+    assert with_card_term(bounds, 0.0) == bounds
+    assert [each.card_spread for each in HEAD_LEARNERS] == [0.0, 0.035]
 
 
 def test_several_runs_are_left_out_one_run_gets_the_card_term() -> None:
@@ -69,7 +66,7 @@ def test_several_runs_are_left_out_one_run_gets_the_card_term() -> None:
     assert strictest(two) == BY_RUN
     learner = LEARNERS["linear"]
     one_run = calibrate(ROWS, left_out(ROWS, learner))
-    assert one_run.intervals.power.split.low < -0.08
+    assert one_run.intervals["power"][SPLIT].low < -0.08
     assert set(one_run.held) == {"speed", "power", "efficiency"}
     assert one_run.no_counters is None
 
@@ -81,15 +78,16 @@ def test_profiles_without_counters_make_intervals_wider() -> None:
     assert len(seen) == len(ROWS.jobs)
     assert not any(set(learned.jobs) & {str(name)} for (learned, _), name in zip(
         seen, ROWS.jobs, strict=True))  # fmt: skip
-    off = dataclasses.replace(asked, capacity_a=10 * asked.capacity_a, power_w=3 * asked.power_w)
+    heads = {"speed": [10, 1] * asked.heads["speed"], "power": 3 * asked.heads["power"]}
+    off = dataclasses.replace(asked, predicted=Predicted(asked.speed, heads))
     unseen = left_out(ROWS, LEARNERS["extra-trees"])
     exact = calibrate(ROWS, unseen, asked).no_counters
     found = calibrate(ROWS, unseen, off).no_counters
     assert exact
     assert found
-    assert (exact.speed, exact.power) == (1, 1)
-    assert found.speed > 1
-    assert found.power > 1
+    assert exact == {"speed": 1, "power": 1}
+    assert found["speed"] > 1
+    assert found["power"] > 1
 
 
 def test_what_a_profile_keeps_without_counters() -> None:
@@ -99,12 +97,3 @@ def test_what_a_profile_keeps_without_counters() -> None:
     assert np.isnan(blind.values["dram_active_percent"]).all()
     np.testing.assert_array_equal(blind.values["rate"], profile.values["rate"])
     assert set(blind.missing) == set(blind.values) - {"rate", "power_w"}
-
-
-@pytest.mark.parametrize(("power_w", "limited"), [(500.0, False), (679.0, True), (700.0, True)])
-def test_bounds_of_power_by_the_limit(power_w: float, limited: bool) -> None:
-    split, at_limit = Bounds(-0.1, 0.1), Bounds(-0.01, 0.01)
-    power = PowerBounds(split, Bounds(-0.2, 0.2), at_limit)
-    assert power.at(power_w, 700) == (at_limit if limited else split)
-    assert power.at(power_w, float("inf")) == split
-    assert PowerBounds(split, split).at(power_w, 700) == split

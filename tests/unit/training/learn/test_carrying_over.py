@@ -14,7 +14,7 @@ from made_up_rows import spy
 
 from advisor.errors import InputError
 from advisor_models.intervals import Bounds
-from advisor_models.other_gpu import ONE_GPU_MODEL
+from advisor_models.other_gpu import MOST_PAIRS, OtherGpu
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.data import Data, make_data
 from advisor_training.evaluation.evaluate import OTHER_GPU, planned_fits, run_evaluation
@@ -30,7 +30,7 @@ from advisor_training.learn.carrying_over import (
     learn_other_gpu,
 )
 from advisor_training.learn.conformal import COVERAGE, Residuals, held, widening
-from advisor_training.learn.learners import LEARNERS, Fitted, Predicted
+from advisor_training.learn.learners import LEARNERS, Fitted, Predicted, as_predicted
 from advisor_training.learn.protocols import BY_GPU_MODEL, PROTOCOLS
 from advisor_training.reports.evaluation_gpu_tables import gpu_tables
 from advisor_training.reports.evaluation_report import page as to_html
@@ -117,15 +117,15 @@ def test_twin_card_is_no_other_card() -> None:
     here, twin = data.rows.take(~there), data.rows.take(there)
     fitted = LEARNERS[OURS](here)
     expected, found = fitted(here), fitted(twin)
-    np.testing.assert_allclose(found.speed_a, expected.speed_a, rtol=1e-6)
-    np.testing.assert_allclose(found.speed_b, expected.speed_b, rtol=1e-6)
+    np.testing.assert_allclose(found.speed, expected.speed, rtol=1e-6)
     np.testing.assert_allclose(found.power_w, two_cards.WATTS * expected.power_w, rtol=1e-6)
 
 
 def test_one_gpu_model_tells_nothing_of_another(one: Data) -> None:
     """Nothing is fitted for it, and a stated factor stands in."""
     seen: list[tuple[Rows, Rows]] = []
-    assert learn_other_gpu(one.rows, spy(seen)) == ONE_GPU_MODEL
+    stated = OtherGpu({"speed": 2.0, "power": 1.5}, (), MOST_PAIRS)
+    assert learn_other_gpu(one.rows, spy(seen)) == stated
     assert not seen
     assert gpu_models(one.rows) == []
     assert fits(one.rows) == 0
@@ -137,7 +137,7 @@ def test_what_the_smaller_part_says_counts(both: Data) -> None:
     """The GPU model with most pairs is not left out, since little would be left to learn from."""
     found = learn_other_gpu(both.rows, spy([]))
     assert found.left_out == (two_cards.OTHER_MODEL,)
-    assert (found.speed_widening, found.power_widening, found.pairs_to_par) == (1, 1, 0)
+    assert (found.widening, found.pairs_to_par) == ({"speed": 1, "power": 1}, 0)
 
 
 def test_a_wrong_learner_needs_wider_intervals_and_pairs(both: Data) -> None:
@@ -148,14 +148,15 @@ def test_a_wrong_learner_needs_wider_intervals_and_pairs(both: Data) -> None:
 
         def predict(asked: Rows) -> Predicted:
             off = np.where(np.isin(asked.gpu_model, known), 1.0, 1.1)
-            return Predicted(asked.speed_a * off, asked.speed_b * off, asked.power_w * off)
+            speeds = np.column_stack([asked.speed_a, asked.speed_b])
+            return as_predicted(speeds * off[:, None], asked.power_w * off)
 
         return predict
 
     found = learn_other_gpu(both.rows, learn)
     # Residuals of log 1.1 against bounds that are 1 % at least.
-    assert found.speed_widening == pytest.approx(np.log(1.1) / 0.01, abs=1e-3)
-    assert found.power_widening == pytest.approx(np.log(1.1) / 0.01, abs=1e-3)
+    needed = pytest.approx(np.log(1.1) / 0.01, abs=1e-3)
+    assert found.widening == {"speed": needed, "power": needed}
     assert found.pairs_to_par == 2
 
 

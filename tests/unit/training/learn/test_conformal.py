@@ -9,21 +9,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_rows import training_set
+from made_up_rows import measured, training_set
 
 from advisor.errors import InputError
+from advisor_models.intervals import UNCAPPED
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.conformal import (
-    UNCAPPED,
     Residuals,
     bounds_of,
-    efficiency_residuals,
     intervals,
     measured_coverage,
-    power_residuals,
+    residuals_of,
     share_names,
-    speed_residuals,
 )
+from advisor_training.learn.head_learners import HEAD_LEARNERS, POWER_LEARNER, SPEED_LEARNER
 from advisor_training.learn.learners import LEARNERS
 from advisor_training.learn.unseen import Unseen, leave_one_job_out
 
@@ -42,8 +41,7 @@ def as_measured(rows: Rows, factor: float = 1.0) -> Unseen:
     """Predictions of all rows, each job left out once, that are so many times what was measured."""
     row = np.concatenate([np.flatnonzero(rows.of(job)) for job in rows.jobs])
     left_out = np.concatenate([np.full(rows.of(job).sum(), job) for job in rows.jobs])
-    speeds = rows.speed_a[row] * factor, rows.speed_b[row] * factor
-    return Unseen(left_out, row, *speeds, rows.power_w[row] * factor, *speeds)
+    return Unseen(left_out, row, measured(rows.take(row), factor, factor))
 
 
 def test_bounds_by_hand() -> None:
@@ -127,7 +125,7 @@ def test_coverage_needs_rows_without_the_tested_job() -> None:
 
 def test_residuals_of_rows() -> None:
     """The logarithm of measured over predicted, by the job's own share, with both jobs named."""
-    found = speed_residuals(ROWS, as_measured(ROWS, factor=0.5))
+    found = residuals_of(ROWS, as_measured(ROWS, factor=0.5), SPEED_LEARNER)
     np.testing.assert_allclose(found.values, math.log(2))
     n = len(found) // 2
     assert set(found.stratum.tolist()) == {*map(str, range(10, 100, 10)), "uncapped"}
@@ -140,32 +138,28 @@ def test_residuals_of_rows() -> None:
     assert ("hog", "hog") in jobs
     assert ("hog", "slow") in jobs
     assert ("slow", "hog") in jobs
-    power = power_residuals(ROWS, as_measured(ROWS, factor=2))
+    power = residuals_of(ROWS, as_measured(ROWS, factor=2), POWER_LEARNER)
     np.testing.assert_allclose(power.values, -math.log(2))
     assert set(power.stratum.tolist()) <= {"split", "at the power limit", "uncapped"}
 
 
 def test_intervals_as_a_manifest_has_them() -> None:
-    """Shares ascend, and 100 stands for uncapped."""
+    """Shares ascend, and what is without limits is beside them."""
     unseen = leave_one_job_out(ROWS, LEARNERS["physical"])
-    speed, power = speed_residuals(ROWS, unseen), power_residuals(ROWS, unseen)
-    found = intervals(speed, power, efficiency_residuals(ROWS, unseen))
-    assert [b.share_percent for b in found.speed] == [*range(10, 101, 10)]
-    assert found.coverage == 0.9
-    assert found.of_speed(100) == bounds_of(speed)["uncapped"]
-    assert found.power.split == bounds_of(power)["split"]
+    speed, power = (residuals_of(ROWS, unseen, each) for each in HEAD_LEARNERS)
+    found = intervals(speed, SPEED_LEARNER)
+    assert list(found) == [*map(str, range(10, 91, 10)), UNCAPPED]
+    assert found[UNCAPPED] == bounds_of(speed)["uncapped"]
+    assert intervals(power, POWER_LEARNER)["split"] == bounds_of(power)["split"]
 
 
 def test_without_uncapped_points_there_are_no_intervals() -> None:
     """What would be missing is said."""
     nine = ROWS.take(ROWS.kind == "nine")
     unseen = as_measured(nine)
-    with pytest.raises(InputError, match="no pair was measured uncapped"):
-        intervals(
-            speed_residuals(nine, unseen),
-            power_residuals(nine, unseen),
-            efficiency_residuals(nine, unseen),
-        )
+    for each in HEAD_LEARNERS:
+        with pytest.raises(InputError, match="no pair was measured uncapped"):
+            intervals(residuals_of(nine, unseen, each), each)
 
 
 def test_shares_between_are_of_the_nearest_ten() -> None:
@@ -200,8 +194,9 @@ def test_errors_of_servers_are_of_what_they_could_do() -> None:
         all_served_b=np.full(len(ROWS), 0.98),
     )
     unseen = as_measured(rows, factor=1.6)
-    found = speed_residuals(rows, unseen)
+    found = residuals_of(rows, unseen, SPEED_LEARNER)
     assert len(found) == len(unseen)
     np.testing.assert_allclose(found.values, -np.log(1.6))
     # Served, though it was not expected: it could do that at least.
-    assert len(speed_residuals(rows, as_measured(rows, factor=0.5))) == 2 * len(unseen)
+    half = as_measured(rows, factor=0.5)
+    assert len(residuals_of(rows, half, SPEED_LEARNER)) == 2 * len(unseen)

@@ -79,11 +79,11 @@ def test_it_gives_back_the_sums_that_it_learned(data: Data) -> None:
     """Asked for rows that it has learned, full-grown trees know their sums and power."""
     nine = data.rows.take(data.rows.kind == "nine")
     speeds = paper_learner(data.profiles, "speeds")(data.rows)(nine)
-    np.testing.assert_allclose(speeds.speed_a + speeds.speed_b, nine.speed_a + nine.speed_b)
+    np.testing.assert_allclose(speeds.speed.sum(axis=1), nine.speed_a + nine.speed_b)
     np.testing.assert_allclose(speeds.power_w, nine.power_w)
     rates = paper_learner(data.profiles, "rates")(data.rows)(nine)
     np.testing.assert_allclose(
-        rates.speed_a * nine.solo_rate_a + rates.speed_b * nine.solo_rate_b,
+        rates.speed[:, 0] * nine.solo_rate_a + rates.speed[:, 1] * nine.solo_rate_b,
         nine.speed_a * nine.solo_rate_a + nine.speed_b * nine.solo_rate_b,
     )
 

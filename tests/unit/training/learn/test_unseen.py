@@ -7,7 +7,7 @@ from made_up_rows import training_set
 from advisor.core.objectives import OBJECTIVES
 from advisor.errors import InputError
 from advisor_training.dataset.rows import Rows
-from advisor_training.learn.learners import Fitted, Predicted
+from advisor_training.learn.learners import Fitted, Predicted, as_predicted
 from advisor_training.learn.scoring import fractions, power_errors, speed_errors
 from advisor_training.learn.unseen import Unseen, fold_by, leave_one_job_out
 
@@ -19,7 +19,8 @@ def knowing(rows: Rows) -> Fitted:
     """A learner that knows what was measured, and tells how many rows it was fitted to."""
 
     def predict(asked: Rows) -> Predicted:
-        return Predicted(asked.speed_a, asked.speed_b, asked.power_w + len(rows))
+        speeds = np.column_stack([asked.speed_a, asked.speed_b])
+        return as_predicted(speeds, asked.power_w + len(rows))
 
     return predict
 
@@ -28,8 +29,8 @@ def predictions(factor_at_50: float = 1.0) -> Unseen:
     """What was measured, but for both speeds at 50/50, of every row once."""
     factor = np.where(ROWS.share_a == 50, factor_at_50, 1.0)
     n = len(ROWS)
-    speeds = ROWS.speed_a * factor, ROWS.speed_b * factor
-    return Unseen(np.full(n, "any"), np.arange(n), *speeds, ROWS.power_w, *speeds)
+    speeds = np.column_stack([ROWS.speed_a * factor, ROWS.speed_b * factor])
+    return Unseen(np.full(n, "any"), np.arange(n), as_predicted(speeds, ROWS.power_w))
 
 
 def test_no_row_of_the_job_is_learned_from() -> None:
@@ -53,7 +54,7 @@ def test_groups_are_left_out_one_by_one() -> None:
     unseen = fold_by(ROWS, ROWS.pair, knowing)
     assert sorted(unseen.row.tolist()) == [*range(len(ROWS))]
     assert set(unseen.left_out.tolist()) == {str(pair) for pair in range(15)}
-    np.testing.assert_array_equal(unseen.speed_a, ROWS.speed_a[unseen.row])
+    np.testing.assert_array_equal(unseen.speed[:, 0], ROWS.speed_a[unseen.row])
 
 
 def test_what_cannot_be_left_out() -> None:

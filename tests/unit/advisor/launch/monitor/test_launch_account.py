@@ -1,5 +1,6 @@
 """Energy for the same work of a launched pair: together, after one job has ended, to the end."""
 
+from collections.abc import Collection
 from types import SimpleNamespace
 from typing import cast
 
@@ -10,9 +11,9 @@ from hypothesis import strategies as st
 from advisor.core.finish import Rest, Work, finish, one_after_the_other
 from advisor.core.job import Job
 from advisor.core.objectives import SplitResult
+from advisor.core.telemetry import POWER_GPU, Readings, Source
 from advisor.errors import SourceError
 from advisor.launch.monitor.account import Account, energy_saved
-from advisor.launch.monitor.meter import Meter
 from advisor.launch.monitor.watched import Watched
 from advisor.launch.records.spec import LaunchWay, Pair
 from advisor.runtime.jobs.running_job import RunningJob
@@ -33,19 +34,18 @@ def pair(
 
 
 class Run:
-    """Two jobs and a meter whose readings a test sets; ten looks a second."""
+    """Two jobs and a source whose readings a test sets; ten looks a second."""
 
     def __init__(self, of: Pair, *, metered: bool = True) -> None:
         self.now_s, self.total_j, self.metered = 0.0, 0.0, metered
         self._steps = {A.name: 0.0, B.name: 0.0}
         self.jobs = (self._watched(A), self._watched(B))
-        self.account = Account(of, self.jobs, cast("Meter", self), 0.0)
+        self.account = Account(of, self.jobs, cast("Source", self), 0.0)
 
-    def power_w(self) -> float | None:
-        raise SourceError("no power")
-
-    def energy_j(self) -> float | None:
-        return self.total_j if self.metered else None
+    def read(self, names: Collection[str]) -> Readings:
+        if POWER_GPU in names:
+            raise SourceError("no power")
+        return dict.fromkeys(names, self.total_j if self.metered else None)
 
     def go_on(self, seconds: float, speed_a: float, speed_b: float, power_w: float) -> None:
         """Both run, or the one that is not over."""
@@ -106,7 +106,7 @@ def test_it_is_what_the_arithmetic_of_two_jobs_to_their_end_says(
 
 
 def test_what_is_not_known_is_none() -> None:
-    """Without a meter, or a profile of either job, nothing is said; never 0."""
+    """Without energy, or a profile of either job, nothing is said; never 0."""
     for run in (Run(pair(), metered=False), Run(pair(solo_power_b_w=None))):
         run.go_on(20, 0.5, 0.5, 400)
         run.jobs[1].end("finished")

@@ -1,6 +1,8 @@
 """What a launch adds up: paces, energy, how far off a prediction is, and the swapped record."""
 
+from collections.abc import Collection
 from dataclasses import asdict, replace
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -9,9 +11,10 @@ from hypothesis import strategies as st
 from advisor.core.interval import Interval
 from advisor.core.job import Job, Progress
 from advisor.core.observations import Observation
+from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, Source
 from advisor.errors import SourceError
 from advisor.launch.monitor.drift import MARGIN, is_far
-from advisor.launch.monitor.meter import Energy
+from advisor.launch.monitor.energy import Energy
 from advisor.launch.monitor.pace import Pace
 from advisor.launch.monitor.watch import work_per_joule
 from advisor.launch.records.spec import Pair
@@ -21,24 +24,24 @@ RATES = st.floats(0.01, 1e6)
 STEPS_S = st.floats(0.05, 2)
 
 
-class Meter:
-    """Readings that a test sets; an error where it says so."""
+class Sensor:
+    """A source whose readings a test sets; an error where it says so."""
 
     def __init__(self) -> None:
         self.power: float | None = None
         self.counter: float | None = None
         self.fails = False
 
-    def power_w(self) -> float | None:
-        return self._read(self.power)
-
-    def energy_j(self) -> float | None:
-        return self._read(self.counter)
-
-    def _read(self, value: float | None) -> float | None:
+    def read(self, names: Collection[str]) -> Readings:
         if self.fails:
             raise SourceError("the GPU fell off the bus")
-        return value
+        known = {POWER_GPU: self.power, ENERGY_GPU: self.counter}
+        return {name: known[name] for name in names}
+
+    @property
+    def energy(self) -> Energy:
+        """What adds it up."""
+        return Energy(cast("Source", self))
 
 
 @given(RATES, st.lists(STEPS_S, min_size=2, max_size=60), st.sampled_from([None, 5.0]))
@@ -97,20 +100,20 @@ def test_nothing_is_known_before_the_total_moves() -> None:
 @given(st.lists(st.floats(0, 1000), min_size=1), st.floats(0, 1e9))
 def test_counter_adds_up_from_wherever_it_stood(grown_j: list[float], first_j: float) -> None:
     """What the card drew before is nobody's here."""
-    meter = Meter()
-    energy, meter.counter = Energy(meter), first_j
+    sensor = Sensor()
+    energy, sensor.counter = sensor.energy, first_j
     assert energy.read(0) == 0
     for number, more_j in enumerate(grown_j, 1):
-        meter.counter += more_j
+        sensor.counter += more_j
         energy.read(number)
-    assert energy.read(len(grown_j)) == pytest.approx(meter.counter - first_j, abs=1e-3)
+    assert energy.read(len(grown_j)) == pytest.approx(sensor.counter - first_j, abs=1e-3)
 
 
 @given(st.floats(1, 1000), st.lists(STEPS_S, min_size=1))
 def test_power_is_integrated_without_a_counter(power_w: float, steps_s: list[float]) -> None:
     """Energy is power times time."""
-    meter, now_s = Meter(), 0.0
-    energy, meter.power = Energy(meter), power_w
+    sensor, now_s = Sensor(), 0.0
+    energy, sensor.power = sensor.energy, power_w
     energy.read(0)
     for step_s in steps_s:
         now_s += step_s
@@ -118,16 +121,16 @@ def test_power_is_integrated_without_a_counter(power_w: float, steps_s: list[flo
     assert energy.read(now_s) == pytest.approx(power_w * now_s)
 
 
-def test_meter_that_fails_for_a_while_is_bridged() -> None:
+def test_source_that_fails_for_a_while_is_bridged() -> None:
     """The counter went on; a reset of the driver loses nothing that was counted."""
-    meter = Meter()
-    energy = Energy(meter)
+    sensor = Sensor()
+    energy = sensor.energy
     assert energy.read(0) is None
     for counter_j, fails, expected_j in (
         (100, False, 0), (150, False, 50), (170, True, 50), (190, False, 90), (5, False, 90),
         (15, False, 100),
     ):  # fmt: skip
-        meter.counter, meter.fails = counter_j, fails
+        sensor.counter, sensor.fails = counter_j, fails
         assert energy.read(1) == expected_j
 
 

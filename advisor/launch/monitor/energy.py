@@ -1,31 +1,18 @@
-"""What a launch draws: power and energy of its GPU, from whoever can read them."""
+"""What a launch draws: the energy of its GPU."""
 
-from typing import Protocol
-
+from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Source
 from advisor.errors import AdvisorError
-
-
-class Meter(Protocol):
-    """Reads one GPU; None is a reading that is not available."""
-
-    def power_w(self) -> float | None:
-        """Instant power, W."""
-        ...
-
-    def energy_j(self) -> float | None:
-        """Energy counter since any fixed moment, J."""
-        ...
 
 
 class Energy:
     """Energy since the first reading, J: by the counter, else integrated from the power.
 
-    A meter that fails for a while leaves a gap that the counter bridges; without a counter the gap
+    A source that fails for a while leaves a gap that the counter bridges; without a counter the gap
     is not counted.
     """
 
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
+    def __init__(self, source: Source) -> None:
+        self._source = source
         self._total_j: float | None = None
         self._counter_j: float | None = None
         self._power: tuple[float, float] | None = None
@@ -33,8 +20,8 @@ class Energy:
     def read(self, now_s: float) -> float | None:
         """Energy so far, J; None before anything could be read."""
         try:
-            counter_j = self._meter.energy_j()
-            power_w = None if counter_j is not None else self._meter.power_w()
+            counter_j = self._source.read((ENERGY_GPU,))[ENERGY_GPU]
+            power_w = None if counter_j is not None else self._source.read((POWER_GPU,))[POWER_GPU]
         except AdvisorError:
             # Telemetry that fails is no reason to lose sight of the jobs.
             counter_j = power_w = None
@@ -47,7 +34,7 @@ class Energy:
         return self._total_j
 
     def _count(self, counter_j: float) -> None:
-        # It begins anew with the driver.
+        # It starts again with the driver.
         grown_j = counter_j - self._counter_j if self._counter_j is not None else 0.0
         self._total_j = (self._total_j or 0.0) + max(0.0, grown_j)
         self._counter_j, self._power = counter_j, None

@@ -1,0 +1,143 @@
+"""Telemetry of one GPU: what a source can give, as named channels with units.
+
+Measuring and launching read the same sources by the same names; a new sensor is one more channel.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Final, Literal, Protocol, TypeAlias
+
+from advisor.core.gpu import Gpu
+from advisor.core.records import Counters
+
+POWER_GPU: Final = "power.gpu"
+POWER_MEMORY: Final = "power.memory"
+POWER_LIMIT: Final = "power.limit"
+ENERGY_GPU: Final = "energy.gpu"
+CLOCK_SM: Final = "clock.sm"
+CLOCK_MEMORY: Final = "clock.memory"
+TEMPERATURE_GPU: Final = "temperature.gpu"
+MEMORY_USED: Final = "memory.used"
+
+_ENDS = {"_percent": "%", "_mib_per_s": "MiB/s"}
+"""How columns of counters end, and their units."""
+
+
+def _counter(column: str) -> tuple[str, str]:
+    end = next(end for end in _ENDS if column.endswith(end))
+    return f"counter.{column.removesuffix(end)}", _ENDS[end]
+
+
+COUNTERS: Mapping[str, str] = MappingProxyType(
+    {_counter(field.name)[0]: field.name for field in fields(Counters)}
+)
+"""Channels of hardware counters, such as `counter.sm_active`, and the column of each."""
+
+UNITS: Mapping[str, str] = MappingProxyType(
+    {
+        POWER_GPU: "W",
+        POWER_MEMORY: "W",
+        POWER_LIMIT: "W",
+        ENERGY_GPU: "J",
+        CLOCK_SM: "MHz",
+        CLOCK_MEMORY: "MHz",
+        TEMPERATURE_GPU: "°C",
+        MEMORY_USED: "MiB",
+        **dict(_counter(field.name) for field in fields(Counters)),
+    }
+)
+"""Every channel by name, and its unit."""
+
+Kind = Literal["instant", "mean", "total"]
+"""What a reading is: of the moment, a mean over a window, or a total that only grows."""
+
+Readings: TypeAlias = Mapping[str, float | None]
+"""Values by channel; None where a reading is not available."""
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One quantity that a source can give.
+
+    Attributes:
+        name: One of `UNITS`.
+        kind: What a reading is.
+        window_s: Over how long a mean is at most; None: since `Source.start_window`.
+    """
+
+    name: str
+    kind: Kind = "instant"
+    window_s: float | None = None
+
+    @property
+    def unit(self) -> str:
+        """Of the readings."""
+        return UNITS[self.name]
+
+
+class Source(Protocol):
+    """Telemetry of one GPU, live or replayed."""
+
+    @property
+    def name(self) -> str:
+        """Short name that points carry in `source`, such as "nvml"."""
+        ...
+
+    @property
+    def interval_s(self) -> float:
+        """How often a new power reading can appear; reading faster repeats values."""
+        ...
+
+    @property
+    def gpu(self) -> Gpu:
+        """The GPU that is watched."""
+        ...
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """What it can give on this GPU."""
+        ...
+
+    def read(self, names: Collection[str]) -> Readings:
+        """A value for each name, in as few calls as the source needs.
+
+        None for channels that this GPU does not have, and for readings that fail alone.
+
+        Raises:
+            SourceError: the GPU or the source is gone, or counters were not collected.
+        """
+        ...
+
+    def throttle_reasons(self) -> tuple[str, ...] | None:
+        """Active reasons that make a window not comparable (power cap, thermal, hardware slowdown).
+
+        None when they cannot be read.
+        """
+        ...
+
+    def processes_memory_mib(self, pids: Collection[int]) -> float | None:
+        """GPU memory of the processes together, MiB; None where it is not known."""
+        ...
+
+    def start_window(self) -> None:
+        """Begin the window of the means without a window of their own."""
+        ...
+
+    def close(self) -> None:
+        """Free what the source holds; it answers nothing afterwards."""
+        ...
+
+
+def channels_of(names: Iterable[str]) -> tuple[Channel, ...]:
+    """Channels of the usual kind: totals of energy, means of counters, all others of the moment."""
+    return tuple(Channel(name, _usual(name)) for name in names)
+
+
+def counters_of(readings: Readings) -> Counters:
+    """The columns of points from readings of `COUNTERS`."""
+    return Counters(**{column: readings.get(name) for name, column in COUNTERS.items()})
+
+
+def _usual(name: str) -> Kind:
+    return "total" if name == ENERGY_GPU else "mean" if name in COUNTERS else "instant"

@@ -1,0 +1,108 @@
+"""What this version can predict of a pair: one declaration for each head.
+
+A new head is one more `Head` here and one `HeadLearner` in `advisor_training.learn.head_learners`;
+rows, the graph, intervals, the manifest and the predictor go by these.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from advisor.predict.features import (
+    Float32s,
+    Side,
+    matrix,
+    physical_power_w,
+    power_features,
+    power_limit_w,
+    speed_features,
+)
+from advisor.predict.profiles import Floats
+from advisor_models.trained_head import Of
+
+Features: TypeAlias = dict[str, Floats]
+"""By name, in the order of the columns; each shape (n,)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Head:
+    """A quantity of a pair at splits, learned as the logarithm of its distance to a prior.
+
+    Attributes:
+        name: As in the manifest, and of the graph's input.
+        of: What it has a value of: for "job" the functions are called from each job's side.
+        target: What is predicted, in words.
+        unit: Of the target and the prior.
+        prior: What `prior_of` gives, in words; another prior needs other words, since a model that
+            was trained over one must not be used with the other.
+        output: Name of the graph's output.
+        features_of: What the model sees of the first side beside the second.
+        prior_of: The target without learning, shape (n,); the features are given so that nothing is
+            worked out twice.
+        limit_of: What holds the target back: at 97 % of it the intervals "at the power limit" hold.
+            Infinite where it is not known; None: nothing does.
+    """
+
+    name: str
+    of: Of
+    target: str
+    unit: str
+    prior: str
+    output: str
+    features_of: Callable[[Side, Side], Features]
+    prior_of: Callable[[Side, Side, Features], Floats]
+    limit_of: Callable[[Side, Side], float] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """What a head takes of a pair at n splits: a part for each job, or one of the pair.
+
+    Attributes:
+        features: All of the first part, then all of the second; shape (parts x n, features).
+        priors: Of each part, shape (n,).
+    """
+
+    features: Float32s
+    priors: tuple[Floats, ...]
+
+
+def inputs_of(head: Head, a: Side, b: Side) -> Inputs:
+    """What a head takes of two jobs at their shares."""
+    sides = ((a, b), (b, a)) if head.of == "job" else ((a, b),)
+    features = [head.features_of(*two) for two in sides]
+    priors = [head.prior_of(*two, f) for two, f in zip(sides, features, strict=True)]
+    return Inputs(np.concatenate([*map(matrix, features)]), tuple(priors))
+
+
+def _kept_of_capacity(own: Side, _: Side, features: Mapping[str, Floats]) -> Floats:
+    return features["prior_kept"] * own.capacity
+
+
+SPEED = Head(
+    name="speed",
+    of="job",
+    target="relative speed of a job that always has something to do",
+    unit="1",
+    prior="prior_kept x relative rate alone at the share",
+    output="log_kept",
+    features_of=speed_features,
+    prior_of=_kept_of_capacity,
+)
+
+POWER = Head(
+    name="power",
+    of="pair",
+    target="power of the GPU",
+    unit="W",
+    prior="both powers less one idle power, up to the limit",
+    output="log_power_ratio",
+    features_of=power_features,
+    prior_of=lambda a, b, _: physical_power_w(a, b),
+    limit_of=power_limit_w,
+)
+
+HEADS = (SPEED, POWER)
+"""All heads of this version; every model has these two."""

@@ -1,0 +1,134 @@
+"""A head of a loaded model: from the graph's answers to values with intervals."""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from advisor.core.interval import Interval
+from advisor.predict.features import Float32s, Side
+from advisor.predict.predictions import UNCAPPED, Split
+from advisor.predict.profiles import Floats
+from advisor_models.heads import Head, Inputs, inputs_of
+from advisor_models.intervals import LIMITED, NEAR_LIMIT, at_share, of_pair, wider
+from advisor_models.manifest import Manifest
+from advisor_models.trained_head import Range, TrainedHead
+
+OUTSIDE = 0.05
+"""A feature is outside what the model has seen when it lies further beyond its range than this part
+of the range."""
+
+Values: TypeAlias = tuple[list[Interval], ...]
+"""For each part, a job or the pair, one value for each split."""
+
+_Factors = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """Two jobs at splits, and how well the model knows them.
+
+    Attributes:
+        sides: Both jobs at their shares.
+        splits: The same shares.
+        seen: The model has seen the GPU model.
+        whole: The profiles have every column.
+    """
+
+    sides: tuple[Side, Side]
+    splits: Sequence[Split]
+    seen: bool
+    whole: bool
+
+
+class ServedHead:
+    """One head between the sides of a pair and its values.
+
+    Args:
+        head: What this version knows of it.
+        manifest: Of the model.
+    """
+
+    def __init__(self, head: Head, manifest: Manifest) -> None:
+        self.head = head
+        self.trained: TrainedHead = manifest.head(head.name)
+        known = {(seen, whole) for seen in (True, False) for whole in (True, False)}
+        self._factors = {
+            key: _factors(self.trained, manifest, seen=key[0], whole=key[1]) for key in known
+        }
+
+    def inputs(self, a: Side, b: Side) -> Inputs:
+        """What the head takes of two jobs at their shares."""
+        return inputs_of(self.head, a, b)
+
+    def values(self, inputs: Inputs, logs: Sequence[float], asked: Asked) -> Values:
+        """What the graph's answers mean.
+
+        Args:
+            inputs: What the graph was given.
+            logs: What it answered, one for each row of the features.
+            asked: What it was asked for.
+        """
+        n, factors = len(asked.splits), self._factors[asked.seen, asked.whole]
+        limit = NEAR_LIMIT * (self.head.limit_of(*asked.sides) if self.head.limit_of else math.inf)
+        return tuple(
+            [
+                _around(value, factors(split, part, value >= limit))
+                for split, value in zip(
+                    asked.splits, _scaled(logs[part * n : (part + 1) * n], prior), strict=True
+                )
+            ]
+            for part, prior in enumerate(inputs.priors)
+        )
+
+    def outside(self, rows: Float32s) -> list[str]:
+        """Features that lie outside of what the model has seen."""
+        return _outside(self.trained.features, self.trained.ranges, rows)
+
+
+def _factors(
+    trained: TrainedHead, manifest: Manifest, *, seen: bool, whole: bool
+) -> Callable[[Split, int, bool], _Factors]:
+    """Factors of the intervals, worked out once for each stratum."""
+    strata = trained.intervals
+    if not seen:
+        # Whether another GPU model is at its limit is not known beforehand.
+        strata = {name: bounds for name, bounds in strata.items() if name != LIMITED}
+        strata = wider(strata, manifest.other_gpu.widening[trained.name])
+    if not whole and manifest.no_counters is not None:
+        strata = wider(strata, manifest.no_counters[trained.name])
+
+    @functools.lru_cache(maxsize=1024)
+    def of_share(share_percent: float) -> _Factors:
+        return at_share(strata, share_percent).factors
+
+    @functools.cache
+    def of_split(uncapped: bool, at_limit: bool) -> _Factors:
+        return of_pair(strata, uncapped=uncapped, at_limit=at_limit).factors
+
+    def of(split: Split, part: int, at_limit: bool) -> _Factors:
+        if trained.of == "job":
+            return of_share(split[part])
+        return of_split(split == UNCAPPED, at_limit)
+
+    return of
+
+
+def _scaled(logs: Sequence[float], factors: Floats) -> list[float]:
+    # One by one: where a value stands in an array may change the last bit of numpy's exp.
+    return [math.exp(log) * f for log, f in zip(logs, factors.tolist(), strict=True)]
+
+
+def _around(value: float, factors: _Factors) -> Interval:
+    return Interval(value, value * factors[0], value * factors[1])
+
+
+def _outside(names: Sequence[str], ranges: Sequence[Range], rows: Float32s) -> list[str]:
+    low, high = np.array(ranges).T
+    # A feature that was the same in all rows has no width; rounding is no extrapolation.
+    reach = OUTSIDE * (high - low) + 1e-6 * np.maximum(np.abs(low), np.abs(high))
+    found = ((rows < low - reach) | (rows > high + reach)).any(axis=0)
+    return [name for name, is_outside in zip(names, found, strict=True) if is_outside]

@@ -1,0 +1,83 @@
+"""How each head of a model is learned: the second half of its declaration.
+
+A head learns the logarithm of what was measured over its prior. Logarithms, since errors count
+relative to the value.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.predict.profiles import Floats
+from advisor_models.heads import POWER, SPEED, Head
+from advisor_training.dataset.head_rows import flat
+from advisor_training.dataset.rows import Rows
+
+LEAST_SPEED = 1e-4
+"""Relative speeds below are taken as this, so that a starved job has a logarithm."""
+
+CARD_SPREAD = 0.035
+"""Standard deviation between cards of the log power of one job alone at the same rate, below the
+power limit: inference and benchmarks on 11 cards of H200, 1.4 % between jobs of one card taken off
+(docs/measurements/model/card_spread.py)."""
+
+
+def _never(rows: Rows) -> Floats:
+    return np.full((len(rows), 1), np.inf)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class HeadLearner:
+    """What a head is learned from, and how sure it is where the rows do not tell.
+
+    Attributes:
+        head: What is learned.
+        measured: What was measured of it in rows; shape (n, parts).
+        all_served: From which value on a measured one only says that it could be no less: such rows
+            are not learned from, and have no error where so much was expected; shape (n, parts).
+        least: Measured values below are taken as this.
+        card_spread: Standard deviation between cards of the logarithm, below the power limit, where
+            the rows have no other card to show it; 0: cards do not differ.
+        one_gpu_widening: How much wider intervals are taken to be for other GPU models where the
+            rows are of one. Leaving out a run of the H200 with all its cards, and the job as well,
+            the worst of the runs takes intervals 1.61 times as wide for speeds and 1.32 times for
+            power, and 20 of its pairs until none need be wider. Rounded up to halves: a card of
+            another model differs from these more than they do from each other.
+            docs/measurements/model/other_card.py prints these.
+    """
+
+    head: Head
+    measured: Callable[[Rows], Floats]
+    all_served: Callable[[Rows], Floats] = _never
+    least: float = 0.0
+    card_spread: float = 0.0
+    one_gpu_widening: float = 2.0
+
+    def targets(self, rows: Rows) -> Floats:
+        """What a regressor learns, part by part; shape (parts x n,)."""
+        values = np.maximum(flat(self.measured(rows)), self.least)
+        return np.log(values / flat(rows.heads[self.head.name].prior))
+
+    def is_told(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Which of the targets are known, part by part; shape (parts x n,)."""
+        return flat(self.measured(rows) < self.all_served(rows))
+
+
+SPEED_LEARNER = HeadLearner(
+    head=SPEED,
+    measured=lambda rows: np.column_stack([rows.speed_a, rows.speed_b]),
+    all_served=lambda rows: np.column_stack([rows.all_served_a, rows.all_served_b]),
+    least=LEAST_SPEED,
+)
+
+POWER_LEARNER = HeadLearner(
+    head=POWER,
+    measured=lambda rows: rows.power_w[:, None],
+    card_spread=CARD_SPREAD,
+    one_gpu_widening=1.5,
+)
+
+HEAD_LEARNERS = (SPEED_LEARNER, POWER_LEARNER)
+"""Of all heads that a model is trained with."""
