@@ -89,6 +89,12 @@ class ErrorAnswer(BaseModel):
     error: ErrorFields
 
 
+ERROR_ANSWERS: dict[int | str, dict[str, Any]] = {
+    "default": {"model": ErrorAnswer, "description": "Why there is no answer"}
+}
+"""How the description of a route says so."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """An error as a caller sees it; `headers` are those that its status asks for."""
