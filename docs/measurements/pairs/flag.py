@@ -32,7 +32,8 @@ def flag(folder: Path) -> None:
 
 
 def _points(folder: Path, name: str) -> Sequence[Point]:
-    return [unflagged(point) for point in read_points(folder / f"{name}.jsonl")]
+    found = read_points(folder / f"{name}.jsonl")
+    return [unflagged(point) for point in found if isinstance(point, SoloPoint | PairPoint)]
 
 
 if __name__ == "__main__":
