@@ -2,31 +2,27 @@
 
 Each job is in one group: a matching of jobs, in which a job may stay alone. Energy of a group does
 not depend on where and when it runs, so an integer program over kinds of jobs finds the cheapest
-matching (HiGHS in SciPy). Idle GPUs draw power until the last job has ended, and that depends on
-how the groups fit on the GPUs. So the program is solved for several makespans: no group may take
-longer, and all of them must fit on the GPUs. Each answer is scheduled, and the best schedule is
-taken. One after the other is among them, and what ends later than that is left out: no plan takes
-more energy, or longer.
+matching (HiGHS). Idle GPUs draw power until the last job has ended, and that depends on how the
+groups fit on the GPUs. So the program is solved for several makespans: no group may take longer,
+and all of them must fit on the GPUs. Each answer is scheduled, and the best schedule is taken. One
+after the other is among them, and what ends later than that is left out: no plan takes more energy,
+or longer.
 """
 
-import importlib
 import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from advisor.errors import InputError, NoSplitError
-from advisor.place.groups import ALONE, Groups, make_groups
+from advisor.place.groups import Groups, make_groups
 from advisor.place.options import Ints
 from advisor.place.problem import Group, Problem, alone_group
+from advisor.place.programs import cheapest
 from advisor.place.schedule import Schedule, Slot, schedule, slots
 from advisor.predict.profiles import Floats
-
-GAP = 1e-4
-"""Relative distance from its bound at which an integer program ends."""
 
 MAKESPANS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6)
 """Makespans that are tried, relative to that of the jobs one after the other."""
@@ -131,45 +127,7 @@ def _gpus_used(time_s: Floats, makespan_s: float) -> Iterator[Floats]:
 
 
 def _matching(groups: Groups, cost: Floats, used: Floats | None, ends: float) -> Ints | None:
-    """The cheapest way to have each job in one group; None where none was found.
-
-    Args:
-        groups: To choose from.
-        cost: Of each group.
-        used: What part of a GPU each group takes; None: it does not matter.
-        ends: `time.monotonic` at which the search ends.
-    """
-    optimize = _scipy("optimize")
-    kept = np.flatnonzero(np.isfinite(cost if used is None else used))
-    if not len(kept):
-        return None
-    counts = np.array(list(groups.problem.kinds.values()))
-    constraints = [optimize.LinearConstraint(_jobs(groups)[:, kept], counts, counts)]
-    if used is not None:
-        row = _scipy("sparse").csr_array(used[kept][None, :])
-        constraints.append(optimize.LinearConstraint(row, ub=groups.problem.gpus))
-    done = optimize.milp(
-        cost[kept],
-        integrality=np.ones(len(kept)),
-        constraints=constraints,
-        options={"time_limit": max(ends - time.monotonic(), LEAST_S), "mip_rel_gap": GAP},
-    )
-    if done.x is None:
-        return None
-    chosen = np.zeros(len(cost), dtype=np.int64)
-    chosen[kept] = np.round(done.x)
-    return chosen
-
-
-def _jobs(groups: Groups) -> Any:
-    """Jobs of each kind that a group takes: sparse, shape (kinds, groups)."""
-    columns = np.arange(len(groups.first))
-    shared = groups.second != ALONE
-    # Entries of one place are added up: a job beside its like takes two of its kind.
-    row = np.append(groups.first, groups.second[shared])
-    column = np.append(columns, columns[shared])
-    shape = len(groups.kinds), len(columns)
-    return _scipy("sparse").csr_array((np.ones(len(row)), (row, column)), shape=shape)
+    return cheapest(groups, cost, used, max(ends - time.monotonic(), LEAST_S))
 
 
 def _groups(groups: Groups, chosen: Ints) -> list[Group]:
@@ -193,8 +151,3 @@ def _no_plan(problem: Problem, *, timed_out: bool) -> Exception:
         why=f"{', '.join(lost)} may not run alone, and has not enough jobs to share with",
         fix="loosen --max-power, --memory or --min-speed",
     )
-
-
-def _scipy(part: str) -> Any:
-    """A part of SciPy, which has no types."""
-    return importlib.import_module(f"scipy.{part}")

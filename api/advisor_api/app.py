@@ -8,10 +8,10 @@ from fastapi import FastAPI
 import advisor
 from advisor.settings import Settings
 from advisor_api.engine.metrics import Metrics
-from advisor_api.http.access import say_where_no_token_is_needed
-from advisor_api.http.errors import ErrorAnswer, answer_errors
+from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate
 from advisor_api.http.options import ServeOptions
+from advisor_api.http.routing import add_routes
 from advisor_api.launches.keeper import keeping
 from advisor_api.routes import (
     audit,
@@ -24,7 +24,6 @@ from advisor_api.routes import (
     profiles,
     recommendations,
 )
-from advisor_api.service.quick import QuickRecommendations
 from advisor_api.service.service import open_service
 
 OPENAPI = "/v1/openapi.json"
@@ -53,14 +52,11 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
         redirect_slashes=False,
         # Our own metrics say it all; nothing is sent to whatever the environment names.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
-        responses={"default": {"model": ErrorAnswer, "description": "Why there is no answer"}},
     )
     app.state.metrics = metrics
-    # The last one that is added is the first one that a request meets.
-    app.add_middleware(QuickRecommendations)
     app.add_middleware(Gate, options=options, metrics=metrics)
     answer_errors(app)
-    for module in (
+    modules = (
         recommendations,
         placements,
         profiles,
@@ -70,7 +66,6 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
         audit,
         health,
         pages,
-    ):
-        say_where_no_token_is_needed(module.router.routes)
-        app.include_router(module.router)
+    )
+    add_routes(app, (module.router for module in modules))
     return app

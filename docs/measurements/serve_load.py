@@ -1,6 +1,7 @@
 """How many recommendations a second `advisor serve` answers, beside an empty FastAPI endpoint.
 
     .venv/bin/python docs/measurements/serve_load.py [--seconds 10] [--minutes 5] [--database URL]
+    .venv/bin/python docs/measurements/serve_load.py --beside CHECKOUT [--rounds 5] [--seconds 3]
 
 Starts the service on a free port with a new home, so with the bundled profiles and model, and an
 empty FastAPI endpoint in another process. Each is loaded with 1, 16 and 64 connections, the load
@@ -9,6 +10,10 @@ come. Requests go over all pairs of the bundled jobs by three objectives, 1,890 
 is asked once before, so that what is measured are warm profiles and answers. Then pairs whose
 answers are not kept: limits that never come again. `--minutes` adds a soak, with the memory of the
 service before and after each quarter of it. `--database` keeps the points in PostgreSQL.
+
+`--beside` compares with the code of another checkout: both services are loaded in turns. Medians of
+the rounds are printed, of requests a second and of the service's CPU time for each, and ratios with
+the smallest and largest.
 """
 
 import argparse
@@ -21,6 +26,7 @@ import re
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -31,6 +37,9 @@ from pathlib import Path
 from typing import IO
 
 from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points
+
+HERE = Path(__file__).resolve().parents[2]
+COMPONENTS = (".", "profiling", "training", "models", "data", "api")
 
 CONNECTIONS = (1, 16, 64)
 OBJECTIVES = ("throughput-per-watt", "raw-throughput-per-watt", "max-min")
@@ -87,7 +96,62 @@ def main() -> None:
     if not shutil.which("wrk"):
         sys.exit("the load generator wrk is not here: apt-get install wrk")
     with tempfile.TemporaryDirectory(prefix="advisor-load-") as folder:
-        _measure(Path(folder), options)
+        if options.beside:
+            _compare(Path(folder), options)
+        else:
+            _measure(Path(folder), options)
+
+
+def _compare(folder: Path, options: argparse.Namespace) -> None:
+    bodies = _bodies()
+    kept = folder / "bodies"
+    kept.write_text("\n".join(bodies) + "\n")
+    warm, cold = (script % (kept, PATH) + DONE for script in (WARM, COLD))
+    loads = {f"kept, {n} connections": (warm, n) for n in CONNECTIONS}
+    loads[f"not kept, {MIDDLE} connections"] = cold, MIDDLE
+    for name in ("other", "this"):
+        (folder / name).mkdir()
+    with (
+        _service(folder / "other", None, options.beside.resolve()) as other,
+        _service(folder / "this", None) as this,
+    ):
+        for url, _ in (other, this):
+            _warm_up(url, bodies)
+        print("| | other, 1/s | this, 1/s | ratio | other, µs | this, µs | ratio |")
+        print("| --- | --- | --- | --- | --- | --- | --- |")
+        for name, (script, n) in loads.items():
+            load = functools.partial(_rate_and_cost, folder / "load.lua", script, n)
+            rounds = [[load(*one, options.seconds) for one in (other, this)]
+                      for _ in range(options.rounds)]  # fmt: skip
+            cells = [*_cells(rounds, 0), *_cells(rounds, 1)]
+            print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def _cells(rounds: list[list[tuple[float, float]]], which: int) -> list[str]:
+    before, after = ([one[side][which] for one in rounds] for side in (0, 1))
+    ratios = sorted(b / a for a, b in zip(before, after, strict=True))
+    middle = statistics.median(ratios)
+    return [
+        *(f"{statistics.median(found):,.0f}" for found in (before, after)),
+        f"{middle:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})",
+    ]
+
+
+def _rate_and_cost(
+    lua: Path, script: str, connections: int, url: str, pid: int, seconds: int
+) -> tuple[float, float]:
+    """Requests a second, and microseconds of the service's CPU time for each."""
+    begun_s = _cpu_s(pid)
+    lines = _lines(lua, url, script, connections, seconds)
+    took_s = _cpu_s(pid) - begun_s
+    [per_s] = [line.split()[1] for line in lines if line.startswith("Requests/sec")]
+    [count] = [found[1] for line in lines if (found := re.search(r"(\d+) requests, 0 err", line))]
+    return float(per_s), 1e6 * took_s / int(count)
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _measure(folder: Path, options: argparse.Namespace) -> None:
@@ -116,6 +180,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=int, default=10, help="of each measurement")
     parser.add_argument("--minutes", type=int, default=0, help="of a soak afterwards")
+    parser.add_argument("--beside", type=Path, help="a checkout to compare with")
+    parser.add_argument("--rounds", type=int, default=5, help="of the comparison")
     parser.add_argument("--database", help="URL of a database; else SQLite in the new home")
     return parser.parse_args()
 
@@ -146,25 +212,30 @@ def _ask(url: str, body: str) -> bytes:
 
 def _load(lua: Path, what: str, url: str, script: str, connections: int, seconds: int) -> None:
     """Load with one of `wrk`'s scripts, and print its lines that count."""
-    lua.write_text(script)
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(lua), url]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
     print(f"{what}:", flush=True)
-    for line in done.stdout.splitlines():
+    for line in _lines(lua, url, script, connections, seconds):
         if line.startswith(("Requests/sec", "p50", "  Socket errors", "  Non-2xx")):
             print(f"    {line.strip()}", flush=True)
 
 
+def _lines(lua: Path, url: str, script: str, connections: int, seconds: int) -> list[str]:
+    lua.write_text(script)
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(lua), url]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
 @contextlib.contextmanager
-def _service(home: Path, database: str | None) -> Generator[tuple[str, int]]:
+def _service(home: Path, database: str | None, checkout: Path = HERE) -> Generator[tuple[str, int]]:
     more = {"ADVISOR_HOME": str(home / "home")}
+    more["PYTHONPATH"] = os.pathsep.join(str(checkout / folder) for folder in COMPONENTS)
     more |= {"ADVISOR_DATABASE_URL": database} if database else {}
     if database:
         subprocess.run(_advisor("data", "migrate"), env=os.environ | more, check=True)
     # One line for each request goes to a file, as where it runs as a service.
     with (home / "log").open("wb") as log:
         command = _advisor("serve", "--port", "0", "--requests-per-s", "1000000")
-        with _running(command, os.environ | more, log) as process:
+        with _running(command, os.environ | more, log, checkout) as process:
             yield _address(process), process.pid
 
 
@@ -196,10 +267,15 @@ def _empty() -> Generator[str]:
 
 @contextlib.contextmanager
 def _running(
-    command: Sequence[str], environment: Mapping[str, str], log: IO[bytes] | None
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    log: IO[bytes] | None,
+    folder: Path | None = None,
 ) -> Generator[subprocess.Popen[bytes]]:
     """A process that is ended after the block; its errors go to `log`, else where ours go."""
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log) as process:
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=log, cwd=folder
+    ) as process:
         try:
             yield process
         finally:

@@ -58,7 +58,7 @@ def test_wheel_has_the_pages(wheel: Path) -> None:
 
 def test_wheel_has_the_measurements(wheel: Path) -> None:
     """Replays and the report work where the package was installed; the data brings its card."""
-    files = {"solo.parquet", "references.parquet", "pairs.parquet", "README.md"}
+    files = {"solo.jsonl", "references.jsonl", "pairs.jsonl", "README.md"}
     assert {f"advisor_data/bundled/{name}" for name in files} <= set(_names(wheel))
 
 

@@ -42,7 +42,7 @@ def built(folder: Path, points: list[PairPoint], solos: list[SoloPoint]) -> list
     write_points(folder / "s.csv", solos)
     done = bundle(folder / "into", folder / "p.jsonl", folder / "s.csv")
     assert done.returncode == 0, done.stderr
-    return [p for p in read_points(folder / "into/pairs.parquet") if isinstance(p, PairPoint)]
+    return [p for p in read_points(folder / "into/pairs.jsonl") if isinstance(p, PairPoint)]
 
 
 def test_the_same_points_give_the_same_bytes(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_the_same_points_give_the_same_bytes(tmp_path: Path) -> None:
     mixed = random.Random(1).sample(pairs, len(pairs))
     write_points(tmp_path / "one.csv", mixed[:15])
     write_points(tmp_path / "two.parquet", mixed[10:])
-    names = ("pairs.parquet", "references.parquet", "solo.parquet", "README.md")
+    names = ("pairs.jsonl", "references.jsonl", "solo.jsonl", "README.md")
     first, other, again = (tmp_path / name for name in ("first", "other", "again"))
     assert bundle(first, tmp_path / "pairs.jsonl", tmp_path / "solos.jsonl").returncode == 0
     files = (tmp_path / name for name in ("solos.jsonl", "two.parquet", "one.csv"))
@@ -69,7 +69,7 @@ def test_pairs_that_are_not_whole_are_left_out(tmp_path: Path) -> None:
     torn = [p for p in made_up.pair_points(PAIRS[:1], gpu_uuid="GPU-2") if p.share_a_percent != 70]
     write_points(tmp_path / "all.parquet", [*whole, *torn])
     done = bundle(tmp_path / "into", tmp_path / "all.parquet")
-    assert sorted(read_points(tmp_path / "into/pairs.parquet"), key=str) == sorted(whole, key=str)
+    assert sorted(read_points(tmp_path / "into/pairs.jsonl"), key=str) == sorted(whole, key=str)
     assert f"{len(torn)} of 1 pairs that are not whole left out" in done.stdout
     assert f"{len(torn)} of climber + sitter (first, GPU-2)" in done.stdout
 
@@ -90,7 +90,7 @@ def test_five_splits_of_a_job_beside_itself_are_whole(tmp_path: Path) -> None:
         done = bundle(tmp_path / "less", tmp_path / "less.csv")
         assert done.returncode == 1
         assert "nothing to bundle: 6 of 1 pairs that are not whole left out" in done.stderr
-        assert not (tmp_path / "less/pairs.parquet").exists()
+        assert not (tmp_path / "less/pairs.jsonl").exists()
 
 
 def test_other_splits_stay_where_the_pair_is_whole_on_the_card(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_references_are_those_of_the_pairs_runs(tmp_path: Path) -> None:
         *made_up.solo_points(run="first", gpu_uuid="GPU-without-pairs"),
     ]
     built(tmp_path, made_up.pair_points(PAIRS), [p for p in solos if p.share_percent == 100])
-    kept = read_points(tmp_path / "into/references.parquet")
+    kept = read_points(tmp_path / "into/references.jsonl")
     assert {(to_row(p)["run"], to_row(p)["gpu_uuid"]) for p in kept} == {("first", "GPU-made-up-0")}
     assert sorted(p.job for p in kept if isinstance(p, SoloPoint)) == sorted(
         job.name for job in made_up.JOBS
@@ -134,7 +134,7 @@ def test_whole_sweeps_of_the_pairs_runs_are_profiles(tmp_path: Path) -> None:
         *(p for p in made_up.solo_points(run="first") if p.job != "hog" or p.share_percent >= 50),
     ]
     built(tmp_path, made_up.pair_points(PAIRS), solos)
-    files = (read_points(tmp_path / f"into/{name}.parquet") for name in ("solo", "references"))
+    files = (read_points(tmp_path / f"into/{name}.jsonl") for name in ("solo", "references"))
     rows = (map(to_row, points) for points in files)
     profiles, references = (
         {(row["job"], row["run"]) for row in found if row["gpu_model"] == made_up.GPU_MODEL}
@@ -152,16 +152,16 @@ def test_two_values_of_one_measurement_are_refused(tmp_path: Path) -> None:
     done = bundle(tmp_path / "into", tmp_path / "a.csv", tmp_path / "b.csv")
     assert done.returncode == 1
     assert "b.csv has a measurement that another file has with other values" in done.stderr
-    assert not (tmp_path / "into/pairs.parquet").exists()
+    assert not (tmp_path / "into/pairs.jsonl").exists()
 
 
 def test_the_card_counts_what_is_bundled(tmp_path: Path) -> None:
     """Built anew from what is bundled, the points and the data card are the ones that lie there."""
-    done = bundle(tmp_path, BUNDLED / "pairs.parquet", BUNDLED / "references.parquet")
+    done = bundle(tmp_path, BUNDLED / "pairs.jsonl", BUNDLED / "references.jsonl")
     assert done.returncode == 0, done.stderr
     remedy = f"run: {SCRIPT.relative_to(ROOT)} with all files of points"
     assert (tmp_path / "README.md").read_text() == (BUNDLED / "README.md").read_text(), remedy
-    for name in ("pairs.parquet", "references.parquet"):
+    for name in ("pairs.jsonl", "references.jsonl"):
         assert read_points(tmp_path / name) == read_points(BUNDLED / name), remedy
 
 

@@ -16,14 +16,13 @@ from advisor.core.flags import DEGENERATE, UNREAD
 from advisor.core.records import PairPoint, SoloPoint
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.files.files import read_points, write_points
-from advisor_data.files.parquet import decode
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "docs/measurements/pairs/flag.py"
 BUNDLED = ROOT / "data/advisor_data/bundled"
 P = TypeVar("P", bound=SoloPoint | PairPoint)
 
-FILES = ("solo.parquet", "pairs.parquet", "references.parquet")
+FILES = ("solo.jsonl", "pairs.jsonl", "references.jsonl")
 
 PAIR = ("fft", "resnet50-train")
 BAD_SHARES = {20, 40, 60, 70, 80}
@@ -143,10 +142,10 @@ def test_the_script_flags_the_bundled_files_and_changes_nothing_else(tmp_path: P
     """From files without the flags it makes the bundled ones, byte for byte, whenever it runs."""
     for name in (*FILES, "README.md"):
         shutil.copy(BUNDLED / name, tmp_path)
-    for name in ("pairs.parquet", "references.parquet"):
+    for name in ("pairs.jsonl", "references.jsonl"):
         points = [p for p in read_points(BUNDLED / name) if isinstance(p, SoloPoint | PairPoint)]
         write_points(tmp_path / name, [unflagged([p])[0] for p in points])
-    assert (tmp_path / "pairs.parquet").read_bytes() != (BUNDLED / "pairs.parquet").read_bytes()
+    assert (tmp_path / "pairs.jsonl").read_bytes() != (BUNDLED / "pairs.jsonl").read_bytes()
     for _ in range(2):
         subprocess.run([sys.executable, SCRIPT, tmp_path], check=True, timeout=100)
         for name in (*FILES, "README.md"):
@@ -157,8 +156,8 @@ def test_every_row_keeps_its_other_columns(tmp_path: Path) -> None:
     """Other flags among them, whatever the order of the columns was."""
     for name in (*FILES, "README.md"):
         shutil.copy(BUNDLED / name, tmp_path)
-    before = list(decode((BUNDLED / "solo.parquet").read_bytes()))
-    stripped = [p for p in read_points(BUNDLED / "solo.parquet") if isinstance(p, SoloPoint)]
-    write_points(tmp_path / "solo.parquet", unflagged(stripped))
+    before = (BUNDLED / "solo.jsonl").read_bytes()
+    stripped = [p for p in read_points(BUNDLED / "solo.jsonl") if isinstance(p, SoloPoint)]
+    write_points(tmp_path / "solo.jsonl", unflagged(stripped))
     subprocess.run([sys.executable, SCRIPT, tmp_path], check=True, timeout=100)
-    assert list(decode((tmp_path / "solo.parquet").read_bytes())) == before
+    assert (tmp_path / "solo.jsonl").read_bytes() == before

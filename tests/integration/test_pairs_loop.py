@@ -148,9 +148,7 @@ def test_the_loop_of_a_replay(user: User, tmp_path: Path) -> None:
 def test_the_loop_of_the_bundled_points(user: User, tmp_path: Path) -> None:
     """From the bundled data, and through a store from its export, comes the same report."""
     given = user.json("report", "dataset")
-    files = [
-        str(BUNDLED / name) for name in ("pairs.parquet", "references.parquet", "solo.parquet")
-    ]
+    files = [str(BUNDLED / name) for name in ("pairs.jsonl", "references.jsonl", "solo.jsonl")]
     counts = user.json("data", "import", *files)
     assert counts["new"] == counts["read"]
     user.advisor("data", "export", str(tmp_path / "pairs.csv"), "--kind", "pairs")

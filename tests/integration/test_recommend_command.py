@@ -295,5 +295,14 @@ def test_answer_loads_only_what_it_needs() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     exit_code, *modules = done.stdout.split()
     assert exit_code == "0"
-    slow = {"sqlalchemy", "sklearn", "scipy", "matplotlib", "plotext", "requests", "yaml"}
+    slow = {
+        "sqlalchemy",
+        "sklearn",
+        "pyarrow",
+        "highspy",
+        "matplotlib",
+        "plotext",
+        "requests",
+        "yaml",
+    }
     assert not slow & set(modules)

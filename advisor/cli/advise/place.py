@@ -100,7 +100,7 @@ def _queue(texts: Sequence[str], file: Path | None, work: Sequence[str]) -> "lis
 
 
 def _check_installed() -> None:
-    needed = ("numpy", "onnxruntime", "scipy")
+    needed = ("highspy", "numpy", "onnxruntime")
     if missing := [name for name in needed if not importlib.util.find_spec(name)]:
         raise InputError(
             f"placing jobs needs {' and '.join(missing)}, which are not installed",

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cachetools import LRUCache
+
 from advisor.advice.answer import Answer, answer_by, to_json
 from advisor.advice.known_profiles import Found, Known, known_profiles, on_one_gpu, unknown_job
 from advisor.advice.placing import Planned, Wanted, plan_by
@@ -23,7 +25,6 @@ from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_api.engine import bundled
 from advisor_api.engine.job_rows import Jobs
-from advisor_api.engine.lru import Lru
 from advisor_data import Store
 from advisor_data.files.checked import ChecksStamp, checked_counts, checks_stamp
 from advisor_models.manifest import Manifest
@@ -102,12 +103,14 @@ class _Kept:
     change: int
     promotions: tuple[int, int, int]
     checks: ChecksStamp
-    profiles: Lru[str, Known]
+    profiles: LRUCache[str, Known]
     predictor: OnnxPredictor | None
     checked: dict[str, CheckedCounts | None] = field(
         default_factory=dict[str, CheckedCounts | None]
     )
-    answers: Lru[Asked, bytes] = field(default_factory=lambda: Lru(MOST_ANSWER_BYTES, len))
+    answers: LRUCache[Asked, bytes] = field(
+        default_factory=lambda: LRUCache(MOST_ANSWER_BYTES, getsizeof=len)
+    )
 
 
 class Engine:
@@ -134,7 +137,7 @@ class Engine:
         self._store, self._registry, self._change_count = store, registry, change_count
         self._home, self._min_speed = settings.home, settings.min_speed
         self.jobs = Jobs(settings.jobs_dir, store)
-        self._kept = _Kept(-1, (-1, -1, -1), (), Lru(MOST_JOBS), None)
+        self._kept = _Kept(-1, (-1, -1, -1), (), LRUCache(MOST_JOBS), None)
         self._fresh_until = self._looked_at = self._changed_at = float("-inf")
         self._look: asyncio.Task[None] | None = None
         self._loading, self._opening = asyncio.Lock(), asyncio.Lock()
@@ -162,7 +165,7 @@ class Engine:
             return text
         self.misses += 1
         text = encoded(to_json(await self._answer(kept, asked)))
-        kept.answers.put(asked, text)
+        kept.answers[asked] = text
         return text
 
     async def answer(self, asked: Asked) -> Answer:
@@ -235,7 +238,7 @@ class Engine:
             if lacking := [name for name in here if name not in loaded]:
                 loaded |= await asyncio.to_thread(self._load, lacking)
             for name, of_job in loaded.items():
-                kept.profiles.put(name, of_job)
+                kept.profiles[name] = of_job
         return loaded
 
     def _load(self, names: Sequence[str]) -> dict[str, Known]:
@@ -287,7 +290,7 @@ class Engine:
         old = self._kept
         if (change, promotions, checks) == (old.change, old.promotions, old.checks):
             return
-        profiles = old.profiles if change == old.change else Lru[str, Known](MOST_JOBS)
+        profiles = old.profiles if change == old.change else LRUCache[str, Known](MOST_JOBS)
         predictor = old.predictor if promotions == old.promotions else None
         self._kept = _Kept(change, promotions, checks, profiles, predictor)
 

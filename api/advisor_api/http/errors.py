@@ -12,13 +12,16 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
+from starlette.types import Scope
 
 from advisor.errors import AdvisorError
-from advisor_api.http.allow import allowed_methods
 
 LOG = logging.getLogger("advisor.service")
 
 METHOD_NOT_ALLOWED = 405
+
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 _STATUS_OF_CODE = {
     "bad-input": 422,
@@ -89,6 +92,12 @@ class ErrorAnswer(BaseModel):
     error: ErrorFields
 
 
+ERROR_ANSWERS: dict[int | str, dict[str, Any]] = {
+    "default": {"model": ErrorAnswer, "description": "Why there is no answer"}
+}
+"""How the description of a route says so."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """An error as a caller sees it; `headers` are those that its status asks for."""
@@ -146,13 +155,22 @@ async def _answer(request: Request, error: Exception) -> Response:
     log_fault(error, fault, request_id)
     headers = dict(fault.headers)
     if fault.status == METHOD_NOT_ALLOWED:
-        headers["Allow"] = allowed_methods(request.app, request.scope)
+        headers["Allow"] = ", ".join(_allowed_methods(request.app, request.scope))
     return Response(
         error_body(fault, request_id),
         status_code=fault.status,
         headers=headers,
         media_type="application/json",
     )
+
+
+def _allowed_methods(app: FastAPI, scope: Scope) -> list[str]:
+    """All methods of a path (RFC 9110, section 15.5.6); a route knows its own alone."""
+    return [
+        method
+        for method in _METHODS
+        if any(r.matches({**scope, "method": method})[0] is Match.FULL for r in app.routes)
+    ]
 
 
 def _fault_of_ours(error: AdvisorError) -> Fault:

@@ -10,6 +10,8 @@ _LONGEST = 80
 
 
 async def _known_query(request: Request) -> None:
+    if not request.scope["query_string"]:
+        return
     route: Any = request.scope["route"]
     known = set(_parameters(route.dependant))
     given = [name for name, _ in request.query_params.multi_items()]

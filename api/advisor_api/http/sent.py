@@ -1,7 +1,6 @@
 """Bodies as routes take them: long ones are read in a thread, and few of many faults are named."""
 
-import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
 
 from fastapi.exceptions import RequestValidationError
@@ -9,6 +8,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from advisor_api.engine.long_work import in_thread
 from advisor_api.http.body import LONG_BYTES
@@ -32,7 +32,11 @@ class SentRoute(APIRoute):
             body = await request.body()
             if not body:  # told as a field that is missing
                 return await answer(request)
-            value, fault = await _read(kind, body)
+            value, fault = None, None
+            try:
+                value = await _read(kind, body)
+            except RequestValidationError as error:
+                fault = error
             try:
                 return await answer(_Sent(request, value))
             except RequestValidationError as other:
@@ -40,6 +44,45 @@ class SentRoute(APIRoute):
                 raise fault or other from None
 
         return handler
+
+
+class DirectRoute(APIRoute):
+    """A route that calls its endpoint itself, with the body and what its dependencies give.
+
+    To find the parameters of an endpoint takes FastAPI longer than all else that an answer takes
+    which is kept as bytes. Such a route is described, found and refused as any other; its endpoint
+    is a coroutine that has a body, no parameters of the path, the query or the head, and no
+    dependencies that have some.
+    """
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["method"] not in self.methods:
+            await super().handle(scope, receive, send)  # refused
+            return
+        values = await self._given(Request(scope, receive))
+        [field] = self.dependant.body_params
+        kind = cast("type[BaseModel]", field.field_info.annotation)
+        values[field.name] = await _read(kind, await _whole(receive))
+        response: Response = await self.endpoint(**values)
+        await response(scope, receive, send)
+
+    async def _given(self, request: Request) -> dict[str, Any]:
+        """What the dependencies give, by the names of parameters."""
+        values: dict[str, Any] = {}
+        for wanted in self.dependant.dependencies:
+            value = await cast("Callable[[Request], Awaitable[Any]]", wanted.call)(request)
+            if wanted.name:
+                values[wanted.name] = value
+        return values
+
+
+async def _whole(receive: Receive) -> bytes:
+    """The body, which the gate hands over in one piece."""
+    body: bytes = (await receive()).get("body", b"")
+    if not body:
+        raise RequestValidationError([{"loc": ("body",), "msg": "Field required"}])
+    return body
 
 
 class _Sent(Request):
@@ -50,13 +93,10 @@ class _Sent(Request):
         self._body, self._json = b"read", value
 
 
-async def _read(kind: type[M], body: bytes) -> tuple[M | None, RequestValidationError | None]:
-    try:
-        if len(body) > LONG_BYTES:
-            return await in_thread(parsed, kind, body), None
-        return parsed(kind, body), None
-    except RequestValidationError as fault:
-        return None, fault
+async def _read(kind: type[M], body: bytes) -> M:
+    if len(body) > LONG_BYTES:
+        return await in_thread(parsed, kind, body)
+    return parsed(kind, body)
 
 
 def parsed(kind: type[M], body: bytes) -> M:
@@ -66,12 +106,9 @@ def parsed(kind: type[M], body: bytes) -> M:
         RequestValidationError: it is no JSON, or not what the model asks for.
     """
     try:
-        return kind.model_validate(json.loads(body))
+        return kind.model_validate_json(body)
     except ValidationError as error:
         raise faults_of(error) from error
-    except (ValueError, RecursionError) as error:
-        fault = {"loc": ("body",), "msg": f"it is no JSON that can be read: {error}"}
-        raise RequestValidationError([fault]) from error
 
 
 def faults_of(error: ValidationError) -> RequestValidationError:

@@ -11,7 +11,8 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from advisor_api.engine.lru import Lru
+from cachetools import LRUCache
+
 from advisor_api.http.limits import Buckets
 from advisor_data.service.state import Token
 
@@ -43,8 +44,8 @@ class TokenCache:
     def __init__(self, find: Callable[[Collection[str]], Mapping[str, Token]]) -> None:
         self._find = find
         # Apart, so that guesses push no good one out.
-        self._good = Lru[bytes, _Looked](_KEPT)
-        self._bad = Lru[bytes, _Looked](_KEPT)
+        self._good = LRUCache[bytes, _Looked](_KEPT)
+        self._bad = LRUCache[bytes, _Looked](_KEPT)
         self._wrong = Buckets(_WRONG_PER_S, _WRONG_BURST)
         self._waiting = dict[str, asyncio.Future[_Looked]]()
         self._reader: asyncio.Task[None] | None = None
@@ -74,8 +75,8 @@ class TokenCache:
 
     def _keep(self, key: bytes, known: _Looked) -> None:
         ours, other = (self._good, self._bad) if known[1] else (self._bad, self._good)
-        other.drop(key)
-        ours.put(key, known)
+        other.pop(key, None)
+        ours[key] = known
 
     async def _looked_up(self, secret: str) -> _Looked:
         if secret not in self._waiting:

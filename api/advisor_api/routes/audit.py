@@ -2,16 +2,16 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from advisor.formats.typed_json import to_plain
 from advisor_api.http.access import Admin
-from advisor_api.http.query import KNOWN_QUERY
+from advisor_api.http.routing import v1_router
 from advisor_api.schemas.answers import AuditAnswer
 from advisor_api.schemas.requests import LimitInQuery
 from advisor_api.service.service import ServiceOf
 
-router = APIRouter(prefix="/v1", tags=["audit"], dependencies=[KNOWN_QUERY])
+router = v1_router("audit")
 
 _LARGEST_NUMBER = 2**63 - 1
 

@@ -2,13 +2,12 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 from fastapi.responses import Response
 
 from advisor_api.engine.engine import encoded
 from advisor_api.http.access import Launcher, Reader
-from advisor_api.http.query import KNOWN_QUERY
-from advisor_api.http.sent import SentRoute
+from advisor_api.http.routing import v1_router
 from advisor_api.launches import launching
 from advisor_api.launches.answers import LaunchesAnswer, PlanAnswer
 from advisor_api.launches.view import LaunchView, shown
@@ -23,9 +22,7 @@ from advisor_api.schemas.requests import LimitInQuery
 from advisor_api.service.audit import Audited
 from advisor_api.service.service import Service, ServiceOf
 
-router = APIRouter(
-    prefix="/v1", tags=["launches"], dependencies=[KNOWN_QUERY], route_class=SentRoute
-)
+router = v1_router("launches")
 
 
 async def _launching(_: Launcher, service: ServiceOf) -> Service:

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from fastapi import APIRouter
 from fastapi.responses import Response
 
 from advisor_api.http.access import Admin, Reader
-from advisor_api.http.query import KNOWN_QUERY
+from advisor_api.http.routing import v1_router
 from advisor_api.schemas.answers import ChampionAnswer, ModelAnswer, ModelsAnswer
 from advisor_api.schemas.requests import LimitInQuery, VersionInPath
 from advisor_api.service import models
@@ -14,7 +13,7 @@ from advisor_api.service.audit import Audited
 from advisor_api.service.profiles import changing
 from advisor_api.service.service import ServiceOf
 
-router = APIRouter(prefix="/v1", tags=["models"], dependencies=[KNOWN_QUERY])
+router = v1_router("models")
 
 
 @router.get("/models", response_model=ModelsAnswer)

@@ -2,13 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import Response
 
 from advisor.core.observations import Observation
 from advisor_api.http.access import Reader, Writer
-from advisor_api.http.query import KNOWN_QUERY
-from advisor_api.http.sent import SentRoute
+from advisor_api.http.routing import v1_router
 from advisor_api.schemas.answers import ObservationsAnswer, TakenIn
 from advisor_api.schemas.lists import SpanOfObservations, long_json
 from advisor_api.schemas.records import ObservationsRequest
@@ -17,9 +16,7 @@ from advisor_api.service import profiles
 from advisor_api.service.audit import Audited
 from advisor_api.service.service import ServiceOf
 
-router = APIRouter(
-    prefix="/v1", tags=["observations"], dependencies=[KNOWN_QUERY], route_class=SentRoute
-)
+router = v1_router("observations")
 
 
 @router.post("/observations", response_model=TakenIn)

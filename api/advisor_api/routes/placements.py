@@ -1,21 +1,18 @@
 """A queue of jobs on several GPUs."""
 
-from fastapi import APIRouter
 from fastapi.responses import Response
 
 from advisor.advice.placing import to_json
 from advisor_api.engine.long_work import in_thread
 from advisor_api.http.access import Reader
-from advisor_api.http.query import KNOWN_QUERY
-from advisor_api.http.sent import SentRoute
+from advisor_api.http.routing import v1_router
+from advisor_api.http.sent import DirectRoute
 from advisor_api.schemas.answers import PlacementAnswer
 from advisor_api.schemas.lists import long_json
 from advisor_api.schemas.requests import PlacementRequest
 from advisor_api.service.service import ServiceOf
 
-router = APIRouter(
-    prefix="/v1", tags=["placements"], dependencies=[KNOWN_QUERY], route_class=SentRoute
-)
+router = v1_router("placements", DirectRoute)
 
 
 @router.post("/placements", response_model=PlacementAnswer)

@@ -2,12 +2,11 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import Response
 
 from advisor_api.http.access import Reader, Writer
-from advisor_api.http.query import KNOWN_QUERY
-from advisor_api.http.sent import SentRoute
+from advisor_api.http.routing import v1_router
 from advisor_api.schemas.answers import (
     Deleted,
     JobsAnswer,
@@ -23,9 +22,7 @@ from advisor_api.service import profiles
 from advisor_api.service.audit import Audited
 from advisor_api.service.service import ServiceOf
 
-router = APIRouter(
-    prefix="/v1", tags=["profiles"], dependencies=[KNOWN_QUERY], route_class=SentRoute
-)
+router = v1_router("profiles")
 
 
 @router.get("/jobs", response_model=JobsAnswer)

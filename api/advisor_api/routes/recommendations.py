@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 from pydantic import ValidationError
 
@@ -12,17 +11,15 @@ from advisor.errors import AdvisorError
 from advisor_api.engine.engine import Engine, encoded
 from advisor_api.http.access import Reader
 from advisor_api.http.errors import fault_of
-from advisor_api.http.query import KNOWN_QUERY
-from advisor_api.http.sent import SentRoute, faults_of
+from advisor_api.http.routing import v1_router
+from advisor_api.http.sent import DirectRoute, faults_of
 from advisor_api.schemas.answers import BatchAnswer, RecommendationAnswer
 from advisor_api.schemas.requests import BatchRequest, RecommendationRequest
 from advisor_api.service.service import ServiceOf
 
 JSON = "application/json"
 
-router = APIRouter(
-    prefix="/v1", tags=["recommendations"], dependencies=[KNOWN_QUERY], route_class=SentRoute
-)
+router = v1_router("recommendations", DirectRoute)
 
 
 @router.post("/recommendations", response_model=RecommendationAnswer)

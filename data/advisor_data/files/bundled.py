@@ -16,9 +16,8 @@ def bundled_solo_points() -> list[SoloPoint]:
 
     Raises:
         StoreError: the installation lacks the file.
-        InputError: pyarrow is not installed.
     """
-    return _points("solo.parquet", SoloPoint, "measurements")
+    return _points("solo.jsonl", SoloPoint, "measurements")
 
 
 def bundled_pair_points() -> list[PairPoint]:
@@ -26,9 +25,8 @@ def bundled_pair_points() -> list[PairPoint]:
 
     Raises:
         StoreError: the installation lacks the file.
-        InputError: pyarrow is not installed.
     """
-    return _points("pairs.parquet", PairPoint, "measured pairs")
+    return _points("pairs.jsonl", PairPoint, "measured pairs")
 
 
 def bundled_reference_points() -> list[SoloPoint]:
@@ -38,9 +36,8 @@ def bundled_reference_points() -> list[SoloPoint]:
 
     Raises:
         StoreError: the installation lacks the file.
-        InputError: pyarrow is not installed.
     """
-    return _points("references.parquet", SoloPoint, "references of the pairs")
+    return _points("references.jsonl", SoloPoint, "references of the pairs")
 
 
 def _points(name: str, kind: type[P], content: str) -> list[P]:

@@ -83,5 +83,5 @@ def _load(name: str) -> Any:
         raise InputError(
             "Parquet needs pyarrow, which is not installed",
             why=str(error),
-            fix="pip install 'sm-advisor[data]', or use .csv",
+            fix="pip install 'sm-advisor[parquet]', or use .csv or .jsonl",
         ) from error

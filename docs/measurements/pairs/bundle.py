@@ -15,7 +15,7 @@ and `results-unread` are worked out here; left out are:
 
 Solo points at 100 % are the references of the pairs. Jobs that a run measured alone at smaller
 shares as well (`profiles: true`), at about as many as its other jobs, get a profile: their points
-are added to those of solo.parquet, the references among them.
+are added to those of solo.jsonl, the references among them.
 """
 
 import argparse
@@ -82,9 +82,9 @@ def bundle(files: Iterable[Path], into: Path) -> None:
     kept = with_unread_flags(with_pair_flags(found, profiles))
     card = into / "README.md"
     text = renewed(card.read_text("utf-8"), kept, references, profiles)
-    write_points(into / "solo.parquet", profiles)
-    write_points(into / "pairs.parquet", kept)
-    write_points(into / "references.parquet", in_order(references))
+    write_points(into / "solo.jsonl", profiles)
+    write_points(into / "pairs.jsonl", kept)
+    write_points(into / "references.jsonl", in_order(references))
     card.write_text(text, "utf-8")
     print(f"{len(kept)} pair points kept, {left_out(pairs, kept)}")
     others = len(solos) - len(references) - len(new)

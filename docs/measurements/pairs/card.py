@@ -47,14 +47,14 @@ def basis(pairs: Sequence[PairPoint], references: Sequence[SoloPoint]) -> str:
     names = {point.pair for point in pairs}
     started = sorted(point.started_at for point in (*pairs, *references))
     rows = [
-        ("pair points (`pairs.parquet`)", str(len(pairs))),
+        ("pair points (`pairs.jsonl`)", str(len(pairs))),
         ("of them without rates, since a job failed", str(sum(p.rate_a is None for p in pairs))),
         ("pairs", str(len(names))),
         ("of them a job beside itself", str(sum(a == b for a, b in names))),
         ("of them in more than one run", str(len(repeated(pairs)))),
         ("of them with a job at the paper's batch 2", str(sum(has_batch_2(n) for n in names))),
         ("jobs", str(len(jobs_of(pairs)))),
-        ("references (`references.parquet`)", str(len(references))),
+        ("references (`references.jsonl`)", str(len(references))),
         ("cards", ", ".join(counted(sorted((p.gpu_model, p.gpu_uuid) for p in pairs)))),
         ("driver", ", ".join(sorted({p.driver or "not known" for p in pairs}))),
         ("points of each run", listed(Counter(p.run for p in pairs))),

@@ -1,12 +1,10 @@
 """A queue to its end: every job is done, energy adds up, and no plan is worse than not sharing."""
 
 import dataclasses
-import importlib
 import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,6 +29,7 @@ from advisor.place.problem import (
     alone_group,
     make_problem,
 )
+from advisor.place.programs import cheapest
 from advisor.place.schedule import Run, Schedule, schedule, slots
 from advisor.place.solver import LEAST_S, alone, place
 from advisor.predict.predictions import Prediction
@@ -506,18 +505,17 @@ class Programs:
     def __init__(self, *, finds: bool = True) -> None:
         self.given_s: list[float] = []
         self._finds = finds
-        self._solve: Any = importlib.import_module("scipy.optimize").milp
 
-    def __call__(self, *args: Any, options: dict[str, Any], **kwargs: Any) -> Any:
-        self.given_s.append(options["time_limit"])
-        done = self._solve(*args, options=options, **kwargs)
-        return done if self._finds else SimpleNamespace(x=None)
+    def __call__(self, *args: Any) -> Any:
+        self.given_s.append(args[-1])
+        found = cheapest(*args)
+        return found if self._finds else None
 
 
 def test_each_program_gets_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long one takes, all of them end by the limit; out of time none but one is begun."""
     programs = Programs()
-    monkeypatch.setattr("scipy.optimize.milp", programs)
+    monkeypatch.setattr("advisor.place.solver.cheapest", programs)
     problem = problem_of({"a": 20, "b": 20}, 4)
     place(problem, time_limit_s=30)
     assert len(programs.given_s) > 5
@@ -531,7 +529,7 @@ def test_a_program_that_finds_nothing_in_time_leaves_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """That plan needs no search; where a job may not run alone there is none, and it is said."""
-    monkeypatch.setattr("scipy.optimize.milp", Programs(finds=False))
+    monkeypatch.setattr("advisor.place.solver.cheapest", Programs(finds=False))
     problem = problem_of({"a": 2, "b": 2}, 1)
     found, sequential = place(problem, time_limit_s=0), alone(problem)
     assert sequential is not None

@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from advisor.core.records import SoloPoint
 from advisor.errors import BusyError, InputError, StoreError
 from advisor.settings import read_settings
 from advisor_api.engine import engine as engine_module
 from advisor_api.engine.engine import Asked, Engine
-from advisor_api.engine.lru import Lru
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_models.registry import Registry
@@ -193,29 +190,3 @@ def test_placements_wait_in_a_short_line(engine: Engine, monkeypatch: pytest.Mon
     found = run(work)
     assert sum(isinstance(error, BusyError) for error in found) == 3
     assert running[1] <= engine_module.PLACEMENTS_AT_ONCE
-
-
-@given(st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=12)), max_size=60))
-def test_memory_is_bounded_and_keeps_the_newest(writes: list[tuple[int, bytes]]) -> None:
-    """Whatever is kept, its weight is counted right and never above the bound."""
-    kept = Lru[int, bytes](20, len)
-    last: dict[int, bytes] = {}
-    for key, value in writes:
-        kept.put(key, value)
-        last[key] = value
-        assert kept.weighs <= 20
-        assert kept.get(key) == value
-    known = {key: value for key in last if (value := kept.get(key)) is not None}
-    assert known.items() <= last.items()
-    assert kept.weighs == sum(map(len, known.values()))
-
-
-def test_what_was_used_last_stays() -> None:
-    """A value that is asked for again outlives older and newer ones that are not."""
-    kept = Lru[str, int](2)
-    kept.put("a", 1)
-    kept.put("b", 2)
-    kept.get("a")
-    kept.put("c", 3)
-    assert (kept.get("a"), kept.get("b"), kept.get("c")) == (1, None, 3)
-    assert len(kept) == 2

@@ -358,7 +358,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     write_points(tmp_path / "p.csv", [point()])
     assert read_points(tmp_path / "p.csv") == [point()]
-    with pytest.raises(InputError, match=r"pip install 'sm-advisor\[data\]'"):
+    with pytest.raises(InputError, match=r"pip install 'sm-advisor\[parquet\]'"):
         write_points(tmp_path / "p.parquet", [point()])
 
 
@@ -371,19 +371,19 @@ def test_bundled_points_are_read_from_the_package(
         return tmp_path / package
 
     monkeypatch.setattr(bundled.resources, "files", package_files)
-    with pytest.raises(StoreError, match=r"bundled/solo\.parquet"):
+    with pytest.raises(StoreError, match=r"bundled/solo\.jsonl"):
         bundled_solo_points()
-    with pytest.raises(StoreError, match=r"bundled/pairs\.parquet .*the measured pairs"):
+    with pytest.raises(StoreError, match=r"bundled/pairs\.jsonl .*the measured pairs"):
         bundled_pair_points()
-    with pytest.raises(StoreError, match=r"bundled/references\.parquet"):
+    with pytest.raises(StoreError, match=r"bundled/references\.jsonl"):
         bundled_reference_points()
     (tmp_path / "advisor_data" / "bundled").mkdir(parents=True)
-    write_points(tmp_path / "advisor_data" / "bundled" / "solo.parquet", [point()])
+    write_points(tmp_path / "advisor_data" / "bundled" / "solo.jsonl", [point()])
     assert bundled_solo_points() == [point()]
     alone = dataclasses.replace(point(), run="campaign")
-    write_points(tmp_path / "advisor_data" / "bundled" / "references.parquet", [alone])
+    write_points(tmp_path / "advisor_data" / "bundled" / "references.jsonl", [alone])
     assert bundled_reference_points() == [alone]
-    write_points(tmp_path / "advisor_data" / "bundled" / "pairs.parquet", [pair_point()])
+    write_points(tmp_path / "advisor_data" / "bundled" / "pairs.jsonl", [pair_point()])
     assert bundled_pair_points() == [pair_point()]
 
 
