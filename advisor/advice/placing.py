@@ -10,7 +10,8 @@ from advisor.advice.answer import of_check
 from advisor.advice.gpu_warnings import gpu_warnings
 from advisor.advice.idle_power import with_idle_power
 from advisor.advice.known_profiles import Found, checked_on, find_profiles
-from advisor.core.units import split_environments, vendor_of
+from advisor.core.split import Split, split_environments
+from advisor.core.units import vendor_of
 from advisor.decide.constraints import Limits, floor, with_card_memory
 from advisor.decide.memory import check_jobs_fit, memory_unknown
 from advisor.place.first_come import first_come
@@ -206,7 +207,7 @@ def environments(planned: Planned, group: Group) -> list[dict[str, str]]:
     if group.split is None:
         return [{} for _ in group.jobs]
     vendor = vendor_of(planned.gpu_model)
-    return list(split_environments(*group.split, planned.units_total, vendor))
+    return list(split_environments(Split(group.split), planned.units_total, vendor))
 
 
 def way(group: Group) -> str:

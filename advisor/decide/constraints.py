@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from advisor.core.cards import card_memory_mib, check_card_memory
 from advisor.core.gpu import MEMORY_PART, WHOLE
+from advisor.core.memory import MemoryFit
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
@@ -209,13 +210,10 @@ def _hot(who: str, power_w: float, limits: Limits) -> Iterator[Miss]:
 
 
 def _crowded(prediction: Prediction, a: Profile, b: Profile, limits: Limits) -> Iterator[Miss]:
-    if prediction.way == "exclusive" or limits.memory_mib is None:
-        return
-    needed_mib = (a.memory_used_mib or 0) + (b.memory_used_mib or 0)
-    most_mib = MEMORY_PART * limits.memory_mib
-    if needed_mib > most_mib:
+    memory = MemoryFit((a.memory_used_mib, b.memory_used_mib), limits.memory_mib)
+    if prediction.way != "exclusive" and memory.most_mib is not None and memory.is_too_much:
         text = (
-            f"both need {needed_mib:.0f} MiB of memory, {most_mib:.0f} MiB are there "
+            f"both need {memory.needed_mib:.0f} MiB of memory, {memory.most_mib:.0f} MiB are there "
             f"({100 * MEMORY_PART:g} % of the card)"
         )
-        yield Miss(text, needed_mib / most_mib - 1)
+        yield Miss(text, memory.needed_mib / memory.most_mib - 1)

@@ -15,7 +15,8 @@ from advisor.core.objectives import (
     SplitResult,
     find_objective,
 )
-from advisor.core.units import UNIT_NAMES, unit_splits, vendor_of
+from advisor.core.split import fine_splits
+from advisor.core.units import UNIT_NAMES, vendor_of
 from advisor.decide.choice import choose
 from advisor.decide.constraints import check_limits, misses, with_card_memory
 from advisor.decide.memory import check_jobs_fit
@@ -194,7 +195,7 @@ def _unit_splits(a: Profile, b: Profile) -> tuple[Split, ...]:
             why="no point of the profiles has units_total",
             fix="leave out the fine splits",
         )
-    return unit_splits(total, vendor)
+    return tuple((s.shares[0], s.shares[1]) for s in fine_splits(total, vendor))
 
 
 def _check(a: Profile, b: Profile, request: Request) -> None:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from advisor.core.finish import Work
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective
-from advisor.core.units import split_environments, vendor_of
+from advisor.core.split import Split, split_environments
+from advisor.core.units import vendor_of
 from advisor.decide.choice import evenness
 from advisor.decide.constraints import Limits, Miss
 from advisor.errors import InputError
@@ -110,7 +111,9 @@ class Recommendation:
         if p.way != "split":
             return {}, {}
         total = self.a.units_total or self.b.units_total
-        return split_environments(p.share_a_percent, p.share_b_percent, total, vendor_of(model))
+        split = Split((p.share_a_percent, p.share_b_percent))
+        a, b = split_environments(split, total, vendor_of(model))
+        return a, b
 
 
 def is_mirrored(a: Profile, b: Profile) -> bool:

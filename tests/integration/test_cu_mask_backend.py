@@ -11,7 +11,7 @@ from sleeper import sleeper
 from advisor.core.cu_mask import cus_for_percent
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
-from advisor.core.units import split_environments
+from advisor.core.split import Split, split_environments
 from advisor.errors import LimitNotProvenError, PartitionError
 from advisor.launch.records.spec import LaunchSpec, Pair
 from advisor.launch.start.plan import plan_of
@@ -81,7 +81,7 @@ def test_launched_pair_has_masks_that_do_not_overlap(
     assert [mask.bit_count() for mask in masks] == [one.granted.units for one in proven]
     spec = LaunchSpec(launch_id="x", gpu="3", pairs=(pair,), when_one_ends="keep")
     shown = plan_of(spec, MI300X, read_settings({"HOME": str(tmp_path)}))["pairs"][0]["jobs"]
-    advised = split_environments(*split, 304, "amd")
+    advised = split_environments(Split(split), 304, "amd")
     for one, job, limits in zip(proven, shown, advised, strict=True):
         assert job["units"] == one.granted.units
         assert job["environment"].items() <= one.environment.items()

@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from advisor.core.gpu import MEMORY_PART, Gpu, Share
-from advisor.core.units import share_environment, split_shares, units_for_share
+from advisor.core.gpu import Gpu, Share
+from advisor.core.memory import MemoryFit
+from advisor.core.split import Split, split_shares
+from advisor.core.units import share_environment, units_for_share
 from advisor.formats.typed_json import to_plain
 from advisor.launch.records.spec import LaunchSpec, Pair
 from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
@@ -52,11 +54,8 @@ def limit_environment(
 
 def memory_fit(pair: Pair, gpu: Gpu | None) -> dict[str, Any]:
     """Memory that the jobs need and may fill, MiB; `fits` is None where that is not known."""
-    needs = [job.memory_mib for job in pair.jobs]
-    known = [need for need in needs if need is not None]
-    most = MEMORY_PART * gpu.memory_mib if gpu and gpu.memory_mib else None
-    fits = None if most is None or len(known) < len(needs) else sum(known) <= most
-    return {"needs_mib": needs, "most_mib": most, "fits": fits}
+    found = MemoryFit(tuple(job.memory_mib for job in pair.jobs), gpu.memory_mib if gpu else None)
+    return {"needs_mib": list(found.needs_mib), "most_mib": found.most_mib, "fits": found.fits}
 
 
 def _pair(pair: Pair, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
@@ -70,7 +69,7 @@ def _pair(pair: Pair, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
 
 
 def _job(pair: Pair, number: int, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
-    job, share = pair.jobs[number], split_shares(*pair.shares_percent)[number]
+    job, share = pair.jobs[number], split_shares(Split(pair.shares_percent))[number]
     return {
         "job": job.name,
         "rate_unit": job.progress.unit,

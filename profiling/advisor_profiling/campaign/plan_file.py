@@ -18,11 +18,12 @@ from typing import Any, Literal
 
 import yaml
 
+from advisor.core.split import NINE, UNCAPPED
 from advisor.errors import InputError
 from advisor.formats import yaml_fields as read
 from advisor_profiling.campaign.pairing import Kind, Pair, all_pairs, cliques
 from advisor_profiling.campaign.plan import Plan, Wish, no_such_job
-from advisor_profiling.campaign.splits import NINE, UNCAPPED, SplitWish, read_split, write_splits
+from advisor_profiling.campaign.splits import SplitWish, read_split, write_splits
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NAME_RULE = "letters, digits, '.', '_' and '-', the first a letter or digit, at most 100"
