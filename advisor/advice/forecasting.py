@@ -11,12 +11,13 @@ from advisor.advice.wanted import WantedLaunch
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
+from advisor.core.split import Sharing
 from advisor.core.wording import less_or_more
 from advisor.decide.recommend import Recommendation, Request
-from advisor.decide.recommendation import is_mirrored, nearest
+from advisor.decide.recommendation import nearest
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
 from advisor.launch.records.spec import Forecast, Pair
-from advisor.predict.predictions import Prediction, Way
+from advisor.predict.predictions import Prediction, are_mirrored
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
 from advisor_models.manifest import Manifest
@@ -46,14 +47,14 @@ def recommended(
     )
     given = answer(found, request, settings)
     choice = given.recommendation.choice.prediction
-    if choice.way == "exclusive":
+    if choice.split.sharing == "exclusive":
         raise _better_apart(given.recommendation)
     pair = Pair(
         job_a=job_a,
         job_b=job_b,
-        way=choice.way,
-        share_a_percent=choice.share_a_percent,
-        share_b_percent=choice.share_b_percent,
+        way="split" if choice.split.is_limited else "uncapped",
+        share_a_percent=choice.split.shares[0],
+        share_b_percent=choice.split.shares[1],
     )
     known = _with_profiles(pair, found)
     return _with_forecast(known, choice, given.manifest, found), given.recommendation.warnings
@@ -74,11 +75,11 @@ def with_forecast(
         found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
     except (InputError, StoreError) as error:
         both = host_safety(settings.home, wanted.gpu_model, wanted.units_total)
-        notes = count_notes(pair, *both, allow_unsafe=allow)
+        notes = count_notes(pair, both, allow_unsafe=allow)
         return pair, (f"no forecast: {error}", *notes)
     checked = checked_on(found, settings)
-    a, b = found.a.safety(checked), found.b.safety(checked)
-    notes = count_notes(pair, a, b, allow_unsafe=allow)
+    safeties = [profile.safety(checked) for profile in found.profiles]
+    notes = count_notes(pair, safeties, allow_unsafe=allow)
     known, why_not = _expected(_with_profiles(pair, found), found, wanted, settings)
     return known, (*why_not, *notes)
 
@@ -91,7 +92,7 @@ def _expected(
         return pair, ("no forecast: models do not predict jobs that take turns",)
     try:
         predictor = Registry(settings.home / "models").open_champion()
-        (expected,) = predictor.predict(found.a, found.b, [pair.shares_percent])
+        (expected,) = predictor.predict(found.profiles, [pair.split])
     except (InputError, ModelError) as error:
         return pair, (f"no forecast: {error}",)
     warnings = tuple(gpu_warnings(predictor.manifest, found.profiles))
@@ -105,18 +106,19 @@ def _default_p99_ms(wanted: WantedLaunch, found: Found) -> float | None:
 
 
 def _better_apart(r: Recommendation) -> NoSplitError:
-    splits = [o for o in r.candidates if o.prediction.way != "exclusive" and not o.misses]
+    jobs, model = " and ".join(p.job for p in r.profiles), r.profiles[0].gpu_model
+    splits = [o for o in r.candidates if o.sharing != "exclusive" and not o.misses]
     near = max(splits, key=lambda option: option.worth.value, default=None)
     if near is None:
-        kept = nearest(r.candidates[:-1], mirrored=is_mirrored(r.a, r.b))
+        kept = nearest(r.candidates[:-1], mirrored=are_mirrored(r.profiles))
         return NoSplitError(
-            f"no split of {r.a.job} and {r.b.job} on the {r.a.gpu_model} keeps the limits",
+            f"no split of {jobs} on the {model} keeps the limits",
             why=f"nearest is {kept.name}: {'; '.join(miss.text for miss in kept.misses)}",
             fix="run one after the other, or loosen that limit",
         )
     saved = near.prediction.result.energy_saved
     return NoSplitError(
-        f"{r.a.job} and {r.b.job} should not share the {r.a.gpu_model}",
+        f"{jobs} should not share the {model}",
         why=f"at best, with {near.name}, the same work takes {less_or_more(saved)} energy than one "
         f"after the other (objective {r.objective.name})",
         fix=f"run one after the other, or share it anyway: --split {near.name}",
@@ -161,16 +163,16 @@ def _with_memory(job: Job, used_mib: float | None) -> Job:
 def _with_forecast(pair: Pair, expected: Prediction, manifest: Manifest, found: Found) -> Pair:
     forecast = Forecast(
         model_version=manifest.version,
-        rate_a=expected.rate_a,
-        rate_b=expected.rate_b,
+        rate_a=expected.parts[0].rate,
+        rate_b=expected.parts[1].rate,
         power_w=expected.power_w,
-        solo_rate_a=expected.solo_rate_a,
-        solo_rate_b=expected.solo_rate_b,
+        solo_rate_a=expected.parts[0].solo_rate,
+        solo_rate_b=expected.parts[1].solo_rate,
         work_per_joule=expected.worth(OBJECTIVES[PER_WATT_OBJECTIVE]),
         coverage=manifest.intervals.coverage,
         energy_saved=_finite(expected.energy_saved),
-        rest_energy_saved_a=_rest(found.a, pair.share_a_percent, expected.way),
-        rest_energy_saved_b=_rest(found.b, pair.share_b_percent, expected.way),
+        rest_energy_saved_a=_rest(found.a, pair.share_a_percent, expected.split.sharing),
+        rest_energy_saved_b=_rest(found.b, pair.share_b_percent, expected.split.sharing),
     )
     return replace(pair, forecast=forecast)
 
@@ -180,9 +182,9 @@ def _finite(found: Interval) -> Interval | None:
     return found if all(map(math.isfinite, (found.low, found.value, found.high))) else None
 
 
-def _rest(profile: Profile, share_percent: float, way: Way) -> float | None:
+def _rest(profile: Profile, share_percent: float, sharing: Sharing) -> float | None:
     """What a job saves when it goes on under its limit, against the same work on the whole GPU."""
-    if way != "split":
+    if sharing != "limited":
         return 0.0
     at = profile.at([share_percent])
     alone_w = float(at["rate"][0]) / profile.whole_gpu_rate * profile.whole_gpu_power_w

@@ -101,7 +101,7 @@ def _make_pair(
             ) from error
         given = _given(job_a, job_b, pair.split)
         both = host_safety(settings.home, wanted.gpu_model, wanted.units_total)
-        notes = count_notes(given, *both, allow_unsafe=wanted.allow_unsafe)
+        notes = count_notes(given, both, allow_unsafe=wanted.allow_unsafe)
         return given, ("no forecast: numpy is not installed", *notes)
     if pair.split is None:
         return forecasting.recommended(job_a, job_b, wanted, settings)

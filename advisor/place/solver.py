@@ -163,12 +163,10 @@ def _matching(groups: Groups, cost: Floats, used: Floats | None, ends: float) ->
 
 def _jobs(groups: Groups) -> Any:
     """Jobs of each kind that a group takes: sparse, shape (kinds, groups)."""
-    columns = np.arange(len(groups.first))
-    shared = groups.second != ALONE
     # Entries of one place are added up: a job beside its like takes two of its kind.
-    row = np.append(groups.first, groups.second[shared])
-    column = np.append(columns, columns[shared])
-    shape = len(groups.kinds), len(columns)
+    member, column = np.nonzero(groups.members != ALONE)
+    row = groups.members[member, column]
+    shape = len(groups.kinds), groups.members.shape[1]
     return _scipy("sparse").csr_array((np.ones(len(row)), (row, column)), shape=shape)
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
-from advisor.predict.features import matrix, power_features, side, speed_features
-from advisor.predict.predictions import NINE, UNCAPPED
+from advisor.core.split import NINE, UNCAPPED
+from advisor.predict.features import beside, matrix, power_features, side, speed_features
 from advisor.predict.profiles import Profile, make_profiles
 from advisor_data.files.bundled import (
     bundled_pair_points,
@@ -76,9 +76,9 @@ def measure(trees: int, rows: Rows, jobs: list[Profile]) -> dict[str, list[float
     parts: dict[str, Callable[[], object]] = {
         "features alone": lambda: features(*next(pairs)),
         "ONNX alone": lambda: session(speed, power),
-        "whole prediction": lambda: predictor.predict(*next(pairs), SPLITS),
+        "whole prediction": lambda: predictor.predict(next(pairs), SPLITS),
         "whole prediction, two new jobs": lambda: predictor.predict(
-            *map(replace, next(pairs)), SPLITS
+            list(map(replace, next(pairs))), SPLITS
         ),
         "scikit-learn alone, one thread": lambda: plain(regressors, speed, power),
     }
@@ -115,9 +115,9 @@ def load(graph: bytes) -> OnnxPredictor:
 
 def features(a: Profile, b: Profile) -> tuple[np.ndarray, np.ndarray]:
     """What a model sees: of speed, both directions, and of power."""
-    own, other = side(a, [x for x, _ in SPLITS]), side(b, [y for _, y in SPLITS])
-    both = matrix(speed_features(own, other)), matrix(speed_features(other, own))
-    return np.concatenate(both), matrix(power_features(own, other))
+    sides = [side(p, [split.shares[n] for split in SPLITS]) for n, p in enumerate((a, b))]
+    both = [matrix(speed_features(one, beside(sides, n))) for n, one in enumerate(sides)]
+    return np.concatenate(both), matrix(power_features(sides))
 
 
 def plain(regressors: Regressors, speed: np.ndarray, power: np.ndarray) -> object:

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from advisor.core.interval import Interval
+from advisor.core.split import Split, check_advised
 from advisor.errors import InputError, ModelError
 from advisor.predict.features import (
     Float32s,
     Side,
+    beside,
     feature_names,
     matrix,
     physical_power_w,
@@ -21,7 +24,7 @@ from advisor.predict.features import (
     side,
     speed_features,
 )
-from advisor.predict.predictions import UNCAPPED, Interval, Prediction, Split
+from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import COLUMNS, NEEDED, Floats, Profile, filled
 from advisor_models.intervals import Intervals
 from advisor_models.manifest import MODEL, RETRAIN, Manifest, Range, read_artefact
@@ -34,10 +37,9 @@ of the range."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Inputs:
-    """A pair at splits as the graph takes it, and `prior_kept`, shape (n,)."""
+    """Jobs at splits as the graph takes them, and `prior_kept`, shape (n,)."""
 
-    a: Side
-    b: Side
+    sides: tuple[Side, ...]
     kept: Floats
     speed: Float32s
     power: Float32s
@@ -56,7 +58,7 @@ class _Bounds:
 
     def power(self, split: Split, power_w: float, limit_w: float) -> tuple[float, float]:
         """Those of the power at a split, by the expected power and the limit."""
-        if split == UNCAPPED:
+        if not split.is_limited:
             return self._power.uncapped.factors
         return self._power.at(power_w, limit_w).factors
 
@@ -93,36 +95,37 @@ class OnnxPredictor:
         # Whoever places jobs asks for many pairs of few jobs, at the same splits.
         self._side = functools.lru_cache(maxsize=512)(self._new_side)
 
-    def predict(self, a: Profile, b: Profile, splits: Sequence[Split]) -> list[Prediction]:
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         """One prediction for each split, in their order.
 
         Raises:
-            InputError: the profiles are of two GPU models, or a share lies outside of one.
+            InputError: not two profiles, those of two GPU models, or a share outside of one.
         """
         if not splits:
             return []
-        bounds = self._bounds_of(a, b)
-        inputs = self._inputs(a, b, splits)
+        bounds = self._bounds_of(profiles)
+        inputs = self._inputs(profiles, splits)
         log_kept, log_ratio = self._session(inputs.speed, inputs.power)
         n = len(splits)
         return _predictions(
-            a,
-            b,
+            profiles,
             splits,
-            speeds_a=_scaled(log_kept[:n], inputs.kept * inputs.a.capacity),
-            speeds_b=_scaled(log_kept[n:], inputs.kept * inputs.b.capacity),
-            powers_w=_scaled(log_ratio, physical_power_w(inputs.a, inputs.b)),
-            limit_w=power_limit_w(inputs.a, inputs.b),
+            speeds=[
+                _scaled(log_kept[k * n : (k + 1) * n], inputs.kept * one.capacity)
+                for k, one in enumerate(inputs.sides)
+            ],
+            powers_w=_scaled(log_ratio, physical_power_w(inputs.sides)),
+            limit_w=power_limit_w(inputs.sides),
             bounds=bounds,
         )
 
-    def extrapolation(self, a: Profile, b: Profile, splits: Sequence[Split]) -> list[str]:
-        """Names of the features of the pair that lie outside of what the model has seen.
+    def extrapolation(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[str]:
+        """Names of the features of the jobs that lie outside of what the model has seen.
 
         Raises:
             InputError: as for `predict`.
         """
-        inputs = self._inputs(a, b, splits)
+        inputs = self._inputs(profiles, splits)
         manifest = self.manifest
         outside = [
             *_outside(manifest.speed_features, manifest.speed_ranges, inputs.speed),
@@ -130,30 +133,34 @@ class OnnxPredictor:
         ]
         return list(dict.fromkeys(outside))  # some features are of both
 
-    def missing_columns(self, a: Profile, b: Profile) -> list[str]:
+    def missing_columns(self, profiles: Sequence[Profile]) -> list[str]:
         """Columns that one of the profiles lacks, which are taken as they usually are."""
-        return sorted({*a.missing, *b.missing})
+        return sorted({name for profile in profiles for name in profile.missing})
 
-    def _bounds_of(self, a: Profile, b: Profile) -> "_Bounds":
-        """The bounds for the pair's GPU model."""
-        if a.gpu_model != b.gpu_model:
+    def _bounds_of(self, profiles: Sequence[Profile]) -> "_Bounds":
+        """The bounds for the jobs' GPU model."""
+        check_advised(len(profiles))
+        models = dict.fromkeys(profile.gpu_model for profile in profiles)
+        if len(models) > 1:
             raise InputError(
-                f"{a.job} was profiled on {a.gpu_model} and {b.job} on {b.gpu_model}",
-                why="a pair shares one GPU",
-                fix="give two profiles of one GPU model",
+                " and ".join(f"{p.job} was profiled on {p.gpu_model}" for p in profiles),
+                why="jobs share one GPU",
+                fix="give profiles of one GPU model",
             )
-        seen = a.gpu_model in self.manifest.gpu_models
-        return self._bounds[seen, not self.missing_columns(a, b)]
+        seen = profiles[0].gpu_model in self.manifest.gpu_models
+        return self._bounds[seen, not self.missing_columns(profiles)]
 
     def _new_side(self, profile: Profile, shares: tuple[float, ...]) -> Side:
         return side(filled(profile, self.manifest.fill), shares)
 
-    def _inputs(self, a: Profile, b: Profile, splits: Sequence[Split]) -> _Inputs:
-        own = self._side(a, tuple(share for share, _ in splits))
-        other = self._side(b, tuple(share for _, share in splits))
-        both = matrix(speed_features(own, other)), matrix(speed_features(other, own))
-        power = matrix(power_features(own, other))
-        return _Inputs(own, other, prior_kept(own, other), np.concatenate(both), power)
+    def _inputs(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> _Inputs:
+        sides = tuple(
+            self._side(profile, tuple(split.shares[k] for split in splits))
+            for k, profile in enumerate(profiles)
+        )
+        speed = [matrix(speed_features(one, beside(sides, k))) for k, one in enumerate(sides)]
+        power = matrix(power_features(sides))
+        return _Inputs(sides, prior_kept(sides), np.concatenate(speed), power)
 
 
 def _intervals(manifest: Manifest, *, seen: bool, whole: bool) -> Intervals:
@@ -185,32 +192,26 @@ def _check_features(manifest: Manifest) -> None:
 
 
 def _predictions(
-    a: Profile,
-    b: Profile,
+    profiles: Sequence[Profile],
     splits: Sequence[Split],
     *,
-    speeds_a: Sequence[float],
-    speeds_b: Sequence[float],
+    speeds: Sequence[Sequence[float]],
     powers_w: Sequence[float],
     limit_w: float,
     bounds: _Bounds,
 ) -> list[Prediction]:
     return [
         Prediction(
-            way="uncapped" if split == UNCAPPED else "split",
-            share_a_percent=split[0],
-            share_b_percent=split[1],
-            speed_a=_served(a, _around(speed_a, bounds.speed(split[0]))),
-            speed_b=_served(b, _around(speed_b, bounds.speed(split[1]))),
+            split=split,
+            parts=tuple(
+                predicted_part(profile, _served(profile, _around(speed, bounds.speed(share))))
+                for profile, speed, share in zip(profiles, of_split, split.shares, strict=True)
+            ),
             power_w=_around(power_w, bounds.power(split, power_w, limit_w)),
-            solo_rate_a=a.whole_gpu_rate,
-            solo_rate_b=b.whole_gpu_rate,
-            solo_power_a_w=a.whole_gpu_power_w,
-            solo_power_b_w=b.whole_gpu_power_w,
-            efficiency_factors=None if split == UNCAPPED else bounds.efficiency,
+            efficiency_factors=bounds.efficiency if split.is_limited else None,
         )
-        for split, speed_a, speed_b, power_w in zip(
-            splits, speeds_a, speeds_b, powers_w, strict=True
+        for split, power_w, of_split in zip(
+            splits, powers_w, zip(*speeds, strict=True), strict=True
         )
     ]
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from advisor.core.interval import Interval
 from advisor.core.job import Job
+from advisor.core.split import Split
 
 WhenOneEnds = Literal["keep", "stop"]
 """The other job goes on under its limit, or is stopped. Nothing is started in its place; the next
@@ -86,6 +87,11 @@ class Pair:
     def shares_percent(self) -> tuple[float, float]:
         """Of both."""
         return self.share_a_percent, self.share_b_percent
+
+    @property
+    def split(self) -> Split:
+        """How the jobs share the GPU."""
+        return Split(self.shares_percent, "limited" if self.way == "split" else self.way)
 
     @property
     def cap_percent(self) -> int:

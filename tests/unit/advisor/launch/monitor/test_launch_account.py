@@ -6,10 +6,10 @@ from typing import cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_results import pair_result
 
 from advisor.core.finish import Rest, Work, finish, one_after_the_other
 from advisor.core.job import Job
-from advisor.core.objectives import SplitResult
 from advisor.errors import SourceError
 from advisor.launch.monitor.account import Account, energy_saved
 from advisor.launch.monitor.meter import Meter
@@ -93,11 +93,11 @@ def test_it_is_what_the_arithmetic_of_two_jobs_to_their_end_says(
     run.go_on(first_s, speed_a, speed_b, power_w)
     run.jobs[0].end("finished")
     run.go_on(rest_s, 0, rest, rest_w)
-    result = SplitResult(
+    result = pair_result(
         rate_a=speed_a, rate_b=speed_b, solo_rate_a=1, solo_rate_b=1, solo_power_a_w=150,
         solo_power_b_w=600, power_w=power_w,
     )  # fmt: skip
-    work = Work(speed_a * first_s, speed_b * first_s + rest * rest_s)
+    work = Work((speed_a * first_s, speed_b * first_s + rest * rest_s))
     whole = finish(result, work, (Rest(1, 1), Rest(rest, rest_w)))
     saved = 1 - whole.energy_j / one_after_the_other(result, work).energy_j
     assert run.account.overlap_s + run.account.rest_s == pytest.approx(whole.time_s)
