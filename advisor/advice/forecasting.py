@@ -1,6 +1,7 @@
 """What the model in use says of a pair that is to be launched: its split, or what to expect."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from advisor.advice.answer import answer
@@ -16,7 +17,7 @@ from advisor.core.wording import less_or_more
 from advisor.decide.recommend import Recommendation, Request
 from advisor.decide.recommendation import nearest
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
-from advisor.launch.records.spec import Forecast, Pair
+from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, Pair
 from advisor.predict.predictions import Prediction, are_mirrored
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
@@ -25,16 +26,16 @@ from advisor_models.registry import Registry
 
 
 def recommended(
-    job_a: Job, job_b: Job, wanted: WantedLaunch, settings: Settings
+    jobs: Sequence[Job], wanted: WantedLaunch, settings: Settings
 ) -> tuple[Pair, tuple[str, ...]]:
-    """Two jobs at the split that is worth most, and what the recommendation warns of.
+    """Jobs at the split that is worth most, and what the recommendation warns of.
 
     Raises:
         InputError: a job has no profile.
         ModelError: there is no model, or it is damaged.
         NoSplitError: nothing keeps every limit, or the jobs should not share.
     """
-    names = (job_a.name, job_b.name)
+    names = [job.name for job in jobs]
     found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
     request = Request(
         objective=wanted.objective,
@@ -49,13 +50,7 @@ def recommended(
     choice = given.recommendation.choice.prediction
     if choice.split.sharing == "exclusive":
         raise _better_apart(given.recommendation)
-    pair = Pair(
-        job_a=job_a,
-        job_b=job_b,
-        way="split" if choice.split.is_limited else "uncapped",
-        share_a_percent=choice.split.shares[0],
-        share_b_percent=choice.split.shares[1],
-    )
+    pair = Pair(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
     known = _with_profiles(pair, found)
     return _with_forecast(known, choice, given.manifest, found), given.recommendation.warnings
 
@@ -69,7 +64,7 @@ def with_forecast(
         StoreError: what the check of the GPU model found cannot be read.
         UnsafeCountError: the split has an unsafe count, and that was not asked for.
     """
-    names = (pair.job_a.name, pair.job_b.name)
+    names = [job.name for job in pair.jobs]
     allow = wanted.allow_unsafe
     try:
         found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
@@ -88,7 +83,7 @@ def _expected(
     pair: Pair, found: Found, wanted: WantedLaunch, settings: Settings
 ) -> tuple[Pair, tuple[str, ...]]:
     """The pair with its forecast, or why there is none."""
-    if pair.way == "time-sliced":
+    if pair.split.sharing == "time-sliced":
         return pair, ("no forecast: models do not predict jobs that take turns",)
     try:
         predictor = Registry(settings.home / "models").open_champion()
@@ -127,18 +122,17 @@ def _better_apart(r: Recommendation) -> NoSplitError:
 
 def _with_profiles(pair: Pair, found: Found) -> Pair:
     """The pair with what its profiles know: rates alone, and memory that its files do not tell."""
-    return replace(
-        pair,
-        job_a=_with_memory(pair.job_a, found.a.memory_used_mib),
-        job_b=_with_memory(pair.job_b, found.b.memory_used_mib),
-        solo_rate_a=found.a.whole_gpu_rate,
-        solo_rate_b=found.b.whole_gpu_rate,
-        share_rate_a=_share_rate(found.a, pair.share_a_percent),
-        share_rate_b=_share_rate(found.b, pair.share_b_percent),
-        solo_power_a_w=found.a.whole_gpu_power_w,
-        solo_power_b_w=found.b.whole_gpu_power_w,
-        reported_a=_reported(pair.job_a, found.a),
-        reported_b=_reported(pair.job_b, found.b),
+    of_jobs = zip(pair.parts, found.profiles, pair.split.shares, strict=True)
+    return replace(pair, parts=tuple(_with_profile(*known) for known in of_jobs))
+
+
+def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> LaunchPart:
+    return LaunchPart(
+        job=_with_memory(part.job, profile.memory_used_mib),
+        solo_rate=profile.whole_gpu_rate,
+        share_rate=_share_rate(profile, share_percent),
+        solo_power_w=profile.whole_gpu_power_w,
+        reported=_reported(part.job, profile),
     )
 
 
@@ -161,18 +155,21 @@ def _with_memory(job: Job, used_mib: float | None) -> Job:
 
 
 def _with_forecast(pair: Pair, expected: Prediction, manifest: Manifest, found: Found) -> Pair:
+    of_jobs = zip(expected.parts, found.profiles, expected.split.shares, strict=True)
     forecast = Forecast(
         model_version=manifest.version,
-        rate_a=expected.parts[0].rate,
-        rate_b=expected.parts[1].rate,
+        jobs=tuple(
+            JobForecast(
+                rate=part.rate,
+                solo_rate=part.solo_rate,
+                rest_energy_saved=_rest(profile, share, expected.split.sharing),
+            )
+            for part, profile, share in of_jobs
+        ),
         power_w=expected.power_w,
-        solo_rate_a=expected.parts[0].solo_rate,
-        solo_rate_b=expected.parts[1].solo_rate,
         work_per_joule=expected.worth(OBJECTIVES[PER_WATT_OBJECTIVE]),
         coverage=manifest.intervals.coverage,
         energy_saved=_finite(expected.energy_saved),
-        rest_energy_saved_a=_rest(found.a, pair.share_a_percent, expected.split.sharing),
-        rest_energy_saved_b=_rest(found.b, pair.share_b_percent, expected.split.sharing),
     )
     return replace(pair, forecast=forecast)
 

@@ -21,9 +21,9 @@ def over_subscribed(
         units_total: SMs or CUs of the GPU, where they are known.
         vendor: Of the GPU.
     """
-    if pair.way != "split":
+    if not pair.split.is_limited:
         return ()
-    shares, name = pair.shares_percent, UNIT_NAMES[vendor]
+    shares, name = pair.split.shares, UNIT_NAMES[vendor]
     if units_total:
         units = [units_for_share(share, units_total, vendor) for share in shares]
         over = f"{sum(units)} of {units_total} {name}" if sum(units) > units_total else ""
@@ -32,7 +32,7 @@ def over_subscribed(
         over = f"{sum(shares):g} %" if sum(shares) >= WHOLE + 2 else ""
     if not over:
         return ()
-    return (f"{pair.name} is over-subscribed: {over}, so the jobs compete for the {name} of both",)
+    return (f"{pair.split} is over-subscribed: {over}, so the jobs compete for the {name} of both",)
 
 
 def count_notes(pair: Pair, safeties: Sequence[Safety], *, allow_unsafe: bool) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def count_notes(pair: Pair, safeties: Sequence[Safety], *, allow_unsafe: bool) -
     Raises:
         UnsafeCountError: a count is unsafe, and that was not asked for.
     """
-    if pair.way != "split":
+    if not pair.split.is_limited:
         return ()
     names = [job.name for job in pair.jobs]
     if not allow_unsafe:

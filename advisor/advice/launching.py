@@ -4,6 +4,7 @@ Nothing here loads numpy: a node without it can launch at a split that is given.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from advisor.core.units import vendor_of
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job
 from advisor.launch.records.folder import new_launch_id
-from advisor.launch.records.spec import LaunchSpec, LaunchWay, Pair
+from advisor.launch.records.spec import LaunchPart, LaunchSpec, Pair
 from advisor.settings import Settings
 
 
@@ -89,7 +90,8 @@ def _make_pair(
     pair: WantedPair, wanted: WantedLaunch, settings: Settings
 ) -> tuple[Pair, tuple[str, ...]]:
     """The pair, and what is to be said of it."""
-    job_a, job_b = (_frozen(name, settings) for name in (pair.job_a, pair.job_b))
+    check_advised(len(pair.jobs))
+    jobs = [_frozen(name, settings) for name in pair.jobs]
     try:
         from advisor.advice import forecasting
     except ImportError as error:
@@ -99,26 +101,17 @@ def _make_pair(
                 why=str(error),
                 fix="pip install 'sm-advisor[advise]', or give --split",
             ) from error
-        given = _given(job_a, job_b, pair.split)
+        given = _given(jobs, pair.split)
         both = host_safety(settings.home, wanted.gpu_model, wanted.units_total)
         notes = count_notes(given, both, allow_unsafe=wanted.allow_unsafe)
         return given, ("no forecast: numpy is not installed", *notes)
     if pair.split is None:
-        return forecasting.recommended(job_a, job_b, wanted, settings)
-    return forecasting.with_forecast(_given(job_a, job_b, pair.split), wanted, settings)
+        return forecasting.recommended(jobs, wanted, settings)
+    return forecasting.with_forecast(_given(jobs, pair.split), wanted, settings)
 
 
-def _given(job_a: Job, job_b: Job, split: str) -> Pair:
-    given = parse_launch_split(split)
-    way: LaunchWay = "split" if given.is_limited else "time-sliced"
-    way = "uncapped" if given.sharing == "uncapped" else way
-    return Pair(
-        job_a=job_a,
-        job_b=job_b,
-        way=way,
-        share_a_percent=given.shares[0],
-        share_b_percent=given.shares[1],
-    )
+def _given(jobs: Sequence[Job], split: str) -> Pair:
+    return Pair(split=parse_launch_split(split), parts=tuple(LaunchPart(job=job) for job in jobs))
 
 
 def _frozen(name: str, settings: Settings) -> Job:

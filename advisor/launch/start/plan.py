@@ -3,8 +3,9 @@
 from typing import Any
 
 from advisor.core.gpu import Gpu, Share
+from advisor.core.job import Job
 from advisor.core.memory import MemoryFit
-from advisor.core.split import Split, split_shares
+from advisor.core.split import split_shares
 from advisor.core.units import share_environment, units_for_share
 from advisor.formats.typed_json import to_plain
 from advisor.launch.records.spec import LaunchSpec, Pair
@@ -43,8 +44,8 @@ def limit_environment(
     """The variables of the limit, as the back-end will set them."""
     if gpu is None:
         # Which GPU it will be is not known: as MPS takes it.
-        return share_environment(share, None, "nvidia") if pair.way == "split" else {}
-    if pair.way == "time-sliced":
+        return share_environment(share, None, "nvidia") if pair.split.is_limited else {}
+    if pair.split.sharing == "time-sliced":
         return UncappedBackend(gpu).environment(share)
     if gpu.vendor == "amd":
         return CuMaskBackend(gpu).environment(share)
@@ -60,16 +61,18 @@ def memory_fit(pair: Pair, gpu: Gpu | None) -> dict[str, Any]:
 
 def _pair(pair: Pair, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
     return {
-        "split": pair.name,
-        "way": pair.way,
-        "jobs": [_job(pair, number, gpu, settings) for number in (0, 1)],
+        "split": str(pair.split),
+        "sharing": pair.split.sharing,
+        "jobs": [
+            _job(pair, job, share, gpu, settings)
+            for job, share in zip(pair.jobs, split_shares(pair.split), strict=True)
+        ],
         "memory": memory_fit(pair, gpu),
         "forecast": to_plain(pair.forecast),
     }
 
 
-def _job(pair: Pair, number: int, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
-    job, share = pair.jobs[number], split_shares(Split(pair.shares_percent))[number]
+def _job(pair: Pair, job: Job, share: Share, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
     return {
         "job": job.name,
         "rate_unit": job.progress.unit,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from advisor.core.gpu import Gpu
 from advisor.core.memory import MemoryFit
-from advisor.core.split import Split, split_shares
+from advisor.core.split import split_shares
 from advisor.errors import InputError, NoSplitError, SurvivorsError
 from advisor.launch.records.spec import Pair
 from advisor.runtime.backends.backend import Backend
@@ -42,9 +42,9 @@ def check_memory(pair: Pair, gpu: Gpu) -> None:
 
 
 def prove_pair(
-    pair: Pair, backend: Backend, base: Mapping[str, str], folders: tuple[Path, Path]
-) -> tuple[Proven, Proven]:
-    """Prove both limits; nothing has been started when this returns or raises.
+    pair: Pair, backend: Backend, base: Mapping[str, str], folders: Iterable[Path]
+) -> tuple[Proven, ...]:
+    """Prove all limits; nothing has been started when this returns or raises.
 
     Raises:
         LimitNotProvenError: one is not in force.
@@ -52,24 +52,24 @@ def prove_pair(
     """
     backend.cap(pair.cap_percent)
     proven: list[Proven] = []
-    shares = split_shares(Split(pair.shares_percent))
+    shares = split_shares(pair.split)
     for job, share, folder in zip(pair.jobs, shares, folders, strict=True):
         if missing := _missing_workdir(job.workdir):
             raise InputError(f"{job.name} cannot run in {missing}: there is no such folder")
         folder.mkdir(mode=0o700)
         proven.append(prove(job, share, backend, base, folder))
-    return proven[0], proven[1]
+    return tuple(proven)
 
 
 def start_pair(
     proven: Iterable[Proven], beat: Callable[[], object], stop_asked: Callable[[], bool]
-) -> tuple[RunningJob, RunningJob]:
-    """Start both jobs and wait until both are warm and seen under their limits.
+) -> tuple[RunningJob, ...]:
+    """Start all jobs and wait until all are warm and seen under their limits.
 
     Jobs with a gate stand at it when this returns.
 
     Args:
-        proven: Both.
+        proven: All of them.
         beat: Called again and again.
         stop_asked: Asked again and again.
 
@@ -93,7 +93,7 @@ def start_pair(
     except BaseException as error:
         end_jobs(jobs, error)
         raise
-    return jobs[0], jobs[1]
+    return tuple(jobs)
 
 
 def end_jobs(jobs: Iterable[RunningJob], cause: BaseException | None = None) -> None:

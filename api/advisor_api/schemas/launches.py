@@ -107,7 +107,7 @@ class LaunchRequest(Strict):
         by_job_ms, for_all_ms = limits.longest_p99_ms
         self._check_names(by_job_ms, "latency")
         return WantedLaunch(
-            pairs=tuple(WantedPair(job_a=a, job_b=b, split=self.split) for a, b in self.pairs),
+            pairs=tuple(WantedPair(jobs=jobs, split=self.split) for jobs in self.pairs),
             gpu=gpu.uuid,
             gpu_model=gpu.model,
             units_total=gpu.units_total,
