@@ -133,7 +133,7 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     )
     assert seen["energy_saved"] == pytest.approx(1 - seen["power_w"] / alone_w)
     assert seen["predicted_energy_saved"] == forecast["energy_saved"]["value"]
-    assert forecast["rest_energy_saved_a"] is not None
+    assert forecast["jobs"][0]["rest_energy_saved"] is not None
     # The fake job runs at another rate and power than the recorded one.
     for quantity in ("rate of triad", "power"):
         said = [text for text in last["warnings"] if text.startswith(quantity)]

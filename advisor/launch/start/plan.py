@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from advisor.core.cards import MemoryFit
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
-from advisor.core.memory import MemoryFit
 from advisor.core.split import split_shares
 from advisor.core.units import share_environment, units_for_share
 from advisor.formats.typed_json import to_plain
