@@ -64,7 +64,7 @@ def answer_by(
         NoSplitError: nothing keeps every limit.
     """
     found, assumed = with_idle_power(found, predictor.manifest.fill)
-    given = recommend(found.a, found.b, predictor, request, checked)
+    given = recommend(found.profiles, predictor, request, checked)
     more = (*_of_model(predictor, given), *of_check(found, checked), *_of_input(found), *assumed)
     given = dataclasses.replace(given, warnings=(*given.warnings, *more))
     return Answer(given, predictor.manifest)
@@ -76,13 +76,13 @@ def to_json(given: Answer) -> dict[str, Any]:
     # What a rule chooses is nearly always a candidate too, and writing options is what takes long.
     shown = {id(o): _option(o, r) for o in (*r.candidates, *filter(None, r.rules.values()))}
     return {
-        "job_a": r.a.job,
-        "job_b": r.b.job,
-        "gpu_model": r.a.gpu_model,
-        "rate_unit_a": r.a.rate_unit,
-        "rate_unit_b": r.b.rate_unit,
-        "alone_a": _alone(r.a),
-        "alone_b": _alone(r.b),
+        "job_a": r.profiles[0].job,
+        "job_b": r.profiles[1].job,
+        "gpu_model": r.profiles[0].gpu_model,
+        "rate_unit_a": r.profiles[0].rate_unit,
+        "rate_unit_b": r.profiles[1].rate_unit,
+        "alone_a": _alone(r.profiles[0]),
+        "alone_b": _alone(r.profiles[1]),
         "objective": r.objective.name,
         "choice": shown[id(r.choice)],
         "candidates": [shown[id(option)] for option in r.candidates],
@@ -104,15 +104,15 @@ def _option(option: Option, r: Recommendation) -> dict[str, Any]:
     environments = r.environments(option)
     return {
         "name": option.name,
-        "way": p.way,
-        "share_a_percent": p.share_a_percent,
-        "share_b_percent": p.share_b_percent,
+        "way": "split" if p.split.is_limited else p.split.sharing,
+        "share_a_percent": p.split.shares[0],
+        "share_b_percent": p.split.shares[1],
         "environment_a": environments[0],
         "environment_b": environments[1],
-        "rate_a": _number(p.rate_a),
-        "rate_b": _number(p.rate_b),
-        "speed_a": _number(p.speed_a),
-        "speed_b": _number(p.speed_b),
+        "rate_a": _number(p.parts[0].rate),
+        "rate_b": _number(p.parts[1].rate),
+        "speed_a": _number(p.parts[0].speed),
+        "speed_b": _number(p.parts[1].speed),
         "power_w": _number(p.power_w),
         "energy_saved": _number(p.energy_saved),
         "stp": _number(p.stp),
@@ -133,8 +133,8 @@ def _alone(profile: Profile) -> dict[str, float | None]:
 def _same_work(r: Recommendation) -> dict[str, Any]:
     found = same_work(r)
     return {
-        "work_a_s": found.work.a_s,
-        "work_b_s": found.work.b_s,
+        "work_a_s": found.work.alone_s[0],
+        "work_b_s": found.work.alone_s[1],
         "choice": _finish(found.choice),
         "restarted": _finish(found.restarted),
         "rules": {name: _finish(finish) for name, finish in found.rules.items()},
@@ -151,12 +151,11 @@ def _number(interval: Interval) -> dict[str, float]:
 
 
 def _of_model(predictor: OnnxPredictor, given: Recommendation) -> Iterator[str]:
-    a, b, p = given.a, given.b, given.choice.prediction
-    yield from gpu_warnings(predictor.manifest, (a, b))
-    if p.way == "exclusive":
+    split = given.choice.prediction.split
+    yield from gpu_warnings(predictor.manifest, given.profiles)
+    if split.sharing == "exclusive":
         return
-    split = (p.share_a_percent, p.share_b_percent)
-    if outside := predictor.extrapolation(a, b, [split]):
+    if outside := predictor.extrapolation(given.profiles, [split]):
         more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
         yield f"unlike anything the model has seen in {', '.join(outside[:_NAMED])}{more}"
 

@@ -1,6 +1,7 @@
 """What the model in use says of a pair that is to be launched: its split, or what to expect."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from advisor.advice.answer import answer
@@ -11,12 +12,13 @@ from advisor.advice.wanted import WantedLaunch
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
+from advisor.core.split import Sharing
 from advisor.core.wording import less_or_more
 from advisor.decide.recommend import Recommendation, Request
-from advisor.decide.recommendation import is_mirrored, nearest
+from advisor.decide.recommendation import nearest
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
-from advisor.launch.records.spec import Forecast, Pair
-from advisor.predict.predictions import Prediction, Way
+from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, Pair
+from advisor.predict.predictions import Prediction, are_mirrored
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
 from advisor_models.manifest import Manifest
@@ -24,16 +26,16 @@ from advisor_models.registry import Registry
 
 
 def recommended(
-    job_a: Job, job_b: Job, wanted: WantedLaunch, settings: Settings
+    jobs: Sequence[Job], wanted: WantedLaunch, settings: Settings
 ) -> tuple[Pair, tuple[str, ...]]:
-    """Two jobs at the split that is worth most, and what the recommendation warns of.
+    """Jobs at the split that is worth most, and what the recommendation warns of.
 
     Raises:
         InputError: a job has no profile.
         ModelError: there is no model, or it is damaged.
         NoSplitError: nothing keeps every limit, or the jobs should not share.
     """
-    names = (job_a.name, job_b.name)
+    names = [job.name for job in jobs]
     found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
     request = Request(
         objective=wanted.objective,
@@ -46,15 +48,9 @@ def recommended(
     )
     given = answer(found, request, settings)
     choice = given.recommendation.choice.prediction
-    if choice.way == "exclusive":
+    if choice.split.sharing == "exclusive":
         raise _better_apart(given.recommendation)
-    pair = Pair(
-        job_a=job_a,
-        job_b=job_b,
-        way=choice.way,
-        share_a_percent=choice.share_a_percent,
-        share_b_percent=choice.share_b_percent,
-    )
+    pair = Pair(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
     known = _with_profiles(pair, found)
     return _with_forecast(known, choice, given.manifest, found), given.recommendation.warnings
 
@@ -68,17 +64,17 @@ def with_forecast(
         StoreError: what the check of the GPU model found cannot be read.
         UnsafeCountError: the split has an unsafe count, and that was not asked for.
     """
-    names = (pair.job_a.name, pair.job_b.name)
+    names = [job.name for job in pair.jobs]
     allow = wanted.allow_unsafe
     try:
         found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
     except (InputError, StoreError) as error:
         both = host_safety(settings.home, wanted.gpu_model, wanted.units_total)
-        notes = count_notes(pair, *both, allow_unsafe=allow)
+        notes = count_notes(pair, both, allow_unsafe=allow)
         return pair, (f"no forecast: {error}", *notes)
     checked = checked_on(found, settings)
-    a, b = found.a.safety(checked), found.b.safety(checked)
-    notes = count_notes(pair, a, b, allow_unsafe=allow)
+    safeties = [profile.safety(checked) for profile in found.profiles]
+    notes = count_notes(pair, safeties, allow_unsafe=allow)
     known, why_not = _expected(_with_profiles(pair, found), found, wanted, settings)
     return known, (*why_not, *notes)
 
@@ -87,11 +83,11 @@ def _expected(
     pair: Pair, found: Found, wanted: WantedLaunch, settings: Settings
 ) -> tuple[Pair, tuple[str, ...]]:
     """The pair with its forecast, or why there is none."""
-    if pair.way == "time-sliced":
+    if pair.split.sharing == "time-sliced":
         return pair, ("no forecast: models do not predict jobs that take turns",)
     try:
         predictor = Registry(settings.home / "models").open_champion()
-        (expected,) = predictor.predict(found.a, found.b, [pair.shares_percent])
+        (expected,) = predictor.predict(found.profiles, [pair.split])
     except (InputError, ModelError) as error:
         return pair, (f"no forecast: {error}",)
     warnings = tuple(gpu_warnings(predictor.manifest, found.profiles))
@@ -105,18 +101,19 @@ def _default_p99_ms(wanted: WantedLaunch, found: Found) -> float | None:
 
 
 def _better_apart(r: Recommendation) -> NoSplitError:
-    splits = [o for o in r.candidates if o.prediction.way != "exclusive" and not o.misses]
+    jobs, model = " and ".join(p.job for p in r.profiles), r.profiles[0].gpu_model
+    splits = [o for o in r.candidates if o.sharing != "exclusive" and not o.misses]
     near = max(splits, key=lambda option: option.worth.value, default=None)
     if near is None:
-        kept = nearest(r.candidates[:-1], mirrored=is_mirrored(r.a, r.b))
+        kept = nearest(r.candidates[:-1], mirrored=are_mirrored(r.profiles))
         return NoSplitError(
-            f"no split of {r.a.job} and {r.b.job} on the {r.a.gpu_model} keeps the limits",
+            f"no split of {jobs} on the {model} keeps the limits",
             why=f"nearest is {kept.name}: {'; '.join(miss.text for miss in kept.misses)}",
             fix="run one after the other, or loosen that limit",
         )
     saved = near.prediction.result.energy_saved
     return NoSplitError(
-        f"{r.a.job} and {r.b.job} should not share the {r.a.gpu_model}",
+        f"{jobs} should not share the {model}",
         why=f"at best, with {near.name}, the same work takes {less_or_more(saved)} energy than one "
         f"after the other (objective {r.objective.name})",
         fix=f"run one after the other, or share it anyway: --split {near.name}",
@@ -125,18 +122,17 @@ def _better_apart(r: Recommendation) -> NoSplitError:
 
 def _with_profiles(pair: Pair, found: Found) -> Pair:
     """The pair with what its profiles know: rates alone, and memory that its files do not tell."""
-    return replace(
-        pair,
-        job_a=_with_memory(pair.job_a, found.a.memory_used_mib),
-        job_b=_with_memory(pair.job_b, found.b.memory_used_mib),
-        solo_rate_a=found.a.whole_gpu_rate,
-        solo_rate_b=found.b.whole_gpu_rate,
-        share_rate_a=_share_rate(found.a, pair.share_a_percent),
-        share_rate_b=_share_rate(found.b, pair.share_b_percent),
-        solo_power_a_w=found.a.whole_gpu_power_w,
-        solo_power_b_w=found.b.whole_gpu_power_w,
-        reported_a=_reported(pair.job_a, found.a),
-        reported_b=_reported(pair.job_b, found.b),
+    of_jobs = zip(pair.parts, found.profiles, pair.split.shares, strict=True)
+    return replace(pair, parts=tuple(_with_profile(*known) for known in of_jobs))
+
+
+def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> LaunchPart:
+    return LaunchPart(
+        job=_with_memory(part.job, profile.memory_used_mib),
+        solo_rate=profile.whole_gpu_rate,
+        share_rate=_share_rate(profile, share_percent),
+        solo_power_w=profile.whole_gpu_power_w,
+        reported=_reported(part.job, profile),
     )
 
 
@@ -159,18 +155,21 @@ def _with_memory(job: Job, used_mib: float | None) -> Job:
 
 
 def _with_forecast(pair: Pair, expected: Prediction, manifest: Manifest, found: Found) -> Pair:
+    of_jobs = zip(expected.parts, found.profiles, expected.split.shares, strict=True)
     forecast = Forecast(
         model_version=manifest.version,
-        rate_a=expected.rate_a,
-        rate_b=expected.rate_b,
+        jobs=tuple(
+            JobForecast(
+                rate=part.rate,
+                solo_rate=part.solo_rate,
+                rest_energy_saved=_rest(profile, share, expected.split.sharing),
+            )
+            for part, profile, share in of_jobs
+        ),
         power_w=expected.power_w,
-        solo_rate_a=expected.solo_rate_a,
-        solo_rate_b=expected.solo_rate_b,
         work_per_joule=expected.worth(OBJECTIVES[PER_WATT_OBJECTIVE]),
         coverage=manifest.coverage,
         energy_saved=_finite(expected.energy_saved),
-        rest_energy_saved_a=_rest(found.a, pair.share_a_percent, expected.way),
-        rest_energy_saved_b=_rest(found.b, pair.share_b_percent, expected.way),
     )
     return replace(pair, forecast=forecast)
 
@@ -180,9 +179,9 @@ def _finite(found: Interval) -> Interval | None:
     return found if all(map(math.isfinite, (found.low, found.value, found.high))) else None
 
 
-def _rest(profile: Profile, share_percent: float, way: Way) -> float | None:
+def _rest(profile: Profile, share_percent: float, sharing: Sharing) -> float | None:
     """What a job saves when it goes on under its limit, against the same work on the whole GPU."""
-    if way != "split":
+    if sharing != "limited":
         return 0.0
     at = profile.at([share_percent])
     alone_w = float(at["rate"][0]) / profile.whole_gpu_rate * profile.whole_gpu_power_w

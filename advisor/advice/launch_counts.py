@@ -1,12 +1,13 @@
 """Whether a split that was asked for may be launched: only at safe counts, unless as asked."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from advisor.core.gpu import WHOLE, Vendor
 from advisor.core.units import UNIT_NAMES, units_for_share
 from advisor.launch.records.spec import Pair
 from advisor.validity.safe_counts import Safety
-from advisor.validity.safe_splits import check_shares, unchecked_texts, unsafe_texts
+from advisor.validity.safe_splits import check_split, unchecked_texts, unsafe_texts
 from advisor_data.files.checked import checked_counts
 
 
@@ -20,9 +21,9 @@ def over_subscribed(
         units_total: SMs or CUs of the GPU, where they are known.
         vendor: Of the GPU.
     """
-    if pair.way != "split":
+    if not pair.split.is_limited:
         return ()
-    shares, name = pair.shares_percent, UNIT_NAMES[vendor]
+    shares, name = pair.split.shares, UNIT_NAMES[vendor]
     if units_total:
         units = [units_for_share(share, units_total, vendor) for share in shares]
         over = f"{sum(units)} of {units_total} {name}" if sum(units) > units_total else ""
@@ -31,30 +32,29 @@ def over_subscribed(
         over = f"{sum(shares):g} %" if sum(shares) >= WHOLE + 2 else ""
     if not over:
         return ()
-    return (f"{pair.name} is over-subscribed: {over}, so the jobs compete for the {name} of both",)
+    return (f"{pair.split} is over-subscribed: {over}, so the jobs compete for the {name} of both",)
 
 
-def count_notes(pair: Pair, a: Safety, b: Safety, *, allow_unsafe: bool) -> tuple[str, ...]:
+def count_notes(pair: Pair, safeties: Sequence[Safety], *, allow_unsafe: bool) -> tuple[str, ...]:
     """What is to be said of the counts of a pair.
 
     Args:
         pair: At the split that was asked for.
-        a: What is known of the first job.
-        b: What is known of the second job.
+        safeties: What is known of each job.
         allow_unsafe: Whether whoever asked wants it at unsafe counts, too.
 
     Raises:
         UnsafeCountError: a count is unsafe, and that was not asked for.
     """
-    if pair.way != "split":
+    if not pair.split.is_limited:
         return ()
-    names = pair.job_a.name, pair.job_b.name
+    names = [job.name for job in pair.jobs]
     if not allow_unsafe:
-        check_shares(pair.shares_percent, a, b, mirrored=names[0] > names[1])
-    unsafe = unsafe_texts((pair.share_a_percent, a), (pair.share_b_percent, b))
+        check_split(pair.split, safeties, mirrored=names[0] > names[-1])
+    unsafe = unsafe_texts(*zip(pair.split.shares, safeties, strict=True))
     return (
         *(f"{text}: launched as asked, and watched" for text in unsafe),
-        *unchecked_texts(pair.shares_percent, names, a, b),
+        *unchecked_texts(pair.split, names, safeties),
     )
 
 

@@ -4,21 +4,20 @@ Nothing here loads numpy: a node without it can launch at a split that is given.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from advisor.advice.launch_counts import count_notes, host_safety, over_subscribed
 from advisor.advice.wanted import WantedLaunch, WantedPair
-from advisor.core.gpu import WHOLE, Share
 from advisor.core.job import Job
+from advisor.core.split import Split, check_advised, parse_split
 from advisor.core.units import vendor_of
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job
 from advisor.launch.records.folder import new_launch_id
-from advisor.launch.records.spec import LaunchSpec, LaunchWay, Pair
+from advisor.launch.records.spec import LaunchPart, LaunchSpec, Pair
 from advisor.settings import Settings
-
-_WAYS: tuple[LaunchWay, ...] = ("uncapped", "time-sliced")
 
 
 def make_spec(wanted: WantedLaunch, settings: Settings) -> LaunchSpec:
@@ -63,30 +62,20 @@ def _stops(wanted: WantedLaunch) -> bool:
     return any(pair.split is None for pair in wanted.pairs)
 
 
-def parse_split(text: str) -> tuple[LaunchWay, float, float]:
-    """`30/70`, `uncapped` or `time-sliced`, as a way and two shares in percent.
+def parse_launch_split(text: str) -> Split:
+    """A split at which two jobs can be launched.
 
     Raises:
-        InputError: it is none of these.
+        InputError: it is none, is not for two jobs, or lets one wait until the other has ended.
     """
-    for way in _WAYS:
-        if text == way:
-            return way, WHOLE, WHOLE
-    first, slash, second = text.partition("/")
-    try:
-        shares = Share(float(first)), Share(float(second))
-    except ValueError as error:
-        raise _no_split(text) from error
-    if not slash:
-        raise _no_split(text)
-    return "split", shares[0].percent, shares[1].percent
-
-
-def _no_split(text: str) -> InputError:
-    return InputError(
-        f"{text!r} is no split",
-        fix="write two percentages such as 30/70, or uncapped, or time-sliced",
-    )
+    split = parse_split(text)
+    check_advised(len(split.shares))
+    if split.sharing == "exclusive":
+        raise InputError(
+            "jobs that run one after the other are no launch of a pair",
+            fix="start each alone, or give shares such as 30/70",
+        )
+    return split
 
 
 def _check(wanted: WantedLaunch) -> None:
@@ -101,7 +90,8 @@ def _make_pair(
     pair: WantedPair, wanted: WantedLaunch, settings: Settings
 ) -> tuple[Pair, tuple[str, ...]]:
     """The pair, and what is to be said of it."""
-    job_a, job_b = (_frozen(name, settings) for name in (pair.job_a, pair.job_b))
+    check_advised(len(pair.jobs))
+    jobs = [_frozen(name, settings) for name in pair.jobs]
     try:
         from advisor.advice import forecasting
     except ImportError as error:
@@ -111,18 +101,17 @@ def _make_pair(
                 why=str(error),
                 fix="pip install 'sm-advisor[advise]', or give --split",
             ) from error
-        given = _given(job_a, job_b, pair.split)
+        given = _given(jobs, pair.split)
         both = host_safety(settings.home, wanted.gpu_model, wanted.units_total)
-        notes = count_notes(given, *both, allow_unsafe=wanted.allow_unsafe)
+        notes = count_notes(given, both, allow_unsafe=wanted.allow_unsafe)
         return given, ("no forecast: numpy is not installed", *notes)
     if pair.split is None:
-        return forecasting.recommended(job_a, job_b, wanted, settings)
-    return forecasting.with_forecast(_given(job_a, job_b, pair.split), wanted, settings)
+        return forecasting.recommended(jobs, wanted, settings)
+    return forecasting.with_forecast(_given(jobs, pair.split), wanted, settings)
 
 
-def _given(job_a: Job, job_b: Job, split: str) -> Pair:
-    way, share_a, share_b = parse_split(split)
-    return Pair(job_a=job_a, job_b=job_b, way=way, share_a_percent=share_a, share_b_percent=share_b)
+def _given(jobs: Sequence[Job], split: str) -> Pair:
+    return Pair(split=parse_launch_split(split), parts=tuple(LaunchPart(job=job) for job in jobs))
 
 
 def _frozen(name: str, settings: Settings) -> Job:

@@ -10,7 +10,8 @@ from advisor.advice.answer import of_check
 from advisor.advice.gpu_warnings import gpu_warnings
 from advisor.advice.idle_power import with_idle_power
 from advisor.advice.known_profiles import Found, checked_on, find_profiles
-from advisor.core.units import split_environments, vendor_of
+from advisor.core.split import NINE, split_environments
+from advisor.core.units import vendor_of
 from advisor.decide.constraints import Limits, floor, with_card_memory
 from advisor.decide.memory import check_jobs_fit, memory_unknown
 from advisor.place.first_come import first_come
@@ -19,7 +20,6 @@ from advisor.place.problem import Group, JobType, Problem, QueuedJob, make_probl
 from advisor.place.schedule import Run, Schedule, Slot
 from advisor.place.solver import Plan, alone
 from advisor.place.solver import place as solve
-from advisor.predict.predictions import NINE
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
@@ -155,7 +155,7 @@ def plan_by(
 def _avoided(found: Found, checked: CheckedCounts | None) -> Iterator[str]:
     """Which counts of the nine splits no pair gets, or one job does not, and why."""
     for p in found.profiles:
-        yield from avoided_texts(NINE, (p.job, p.job), p.safety(checked), p.safety(checked))
+        yield from avoided_texts(NINE, [p.job] * 2, [p.safety(checked)] * 2)
 
 
 def _limits(limits: Limits, profiles: Sequence[Profile]) -> Limits:
@@ -206,12 +206,12 @@ def environments(planned: Planned, group: Group) -> list[dict[str, str]]:
     if group.split is None:
         return [{} for _ in group.jobs]
     vendor = vendor_of(planned.gpu_model)
-    return list(split_environments(*group.split, planned.units_total, vendor))
+    return list(split_environments(group.split, planned.units_total, vendor))
 
 
 def way(group: Group) -> str:
     """Shares as people write them, or `alone`."""
-    return f"{group.split[0]:g}/{group.split[1]:g}" if group.split else "alone"
+    return str(group.split) if group.split else "alone"
 
 
 def to_json(planned: Planned) -> dict[str, Any]:
@@ -285,7 +285,7 @@ def _group(planned: Planned, group: Group, count: int) -> dict[str, Any]:
         "jobs": [job.name for job in group.jobs],
         "work_s": [job.work_s for job in group.jobs],
         "split": way(group),
-        "shares_percent": list(group.split) if group.split else None,
+        "shares_percent": list(group.split.shares) if group.split else None,
         "environments": environments(planned, group),
         "speeds": list(group.speeds),
         "times_s": list(group.times_s),

@@ -10,14 +10,13 @@ from advisor.launch.records.spec import HANG_S, WhenOneEnds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedPair:
-    """Two jobs of the folder of jobs, by name.
+    """Jobs of the folder of jobs that are to share the GPU, by name.
 
     Attributes:
         split: `30/70`, `uncapped` or `time-sliced`; None: the recommended one.
     """
 
-    job_a: str
-    job_b: str
+    jobs: tuple[str, ...]
     split: str | None = None
 
 

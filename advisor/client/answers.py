@@ -272,7 +272,7 @@ class PlannedPair:
     """Two jobs and how they would share the GPU; `split` is as people write it."""
 
     split: str
-    way: str
+    sharing: str
     jobs: tuple[PlannedJob, ...]
     forecast: Forecast | None
 

@@ -1,9 +1,11 @@
-"""How much memory a card has: by its model, or as somebody wrote it down."""
+"""Memory of cards: how much one has, and whether jobs fit into it together. Pure."""
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
+from advisor.core.gpu import MEMORY_PART
 from advisor.errors import InputError
 
 MEMORY_MIB: Mapping[str, int] = MappingProxyType(
@@ -63,3 +65,38 @@ def check_card_memory(memory_mib: float) -> None:
             why="a number without a unit is in MiB",
             fix="give the memory of the card, such as 143771 MiB: --memory 143771 or 80GiB",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFit:
+    """Memory that jobs need and may fill, MiB.
+
+    Attributes:
+        needs_mib: Of each job; None where it is not known.
+        card_mib: Memory of the card; None: not known.
+    """
+
+    needs_mib: tuple[float | None, ...]
+    card_mib: float | None
+
+    @property
+    def needed_mib(self) -> float:
+        """Of all jobs of which it is known."""
+        return sum(need or 0 for need in self.needs_mib)
+
+    @property
+    def most_mib(self) -> float | None:
+        """What jobs may fill of the card, all together."""
+        return None if self.card_mib is None else MEMORY_PART * self.card_mib
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether what is known does not fit; jobs of unknown need are taken to need nothing."""
+        return self.most_mib is not None and self.needed_mib > self.most_mib
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether all fit; None where a need or the card is not known."""
+        if self.most_mib is None or None in self.needs_mib:
+            return None
+        return not self.is_too_much

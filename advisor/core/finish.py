@@ -1,10 +1,12 @@
-"""Two jobs until both are done: how long that takes and what energy. Pure arithmetic.
+"""Jobs until all are done: how long that takes and what energy. Pure arithmetic.
 
-When the first job has ended the other goes on alone: under its limit, which MPS cannot lift from a
-running client, or on the whole GPU, when it is restarted without one.
+When the first of two jobs has ended the other goes on alone: under its limit, which MPS cannot lift
+from a running client, or on the whole GPU, when it is restarted without one. Of more jobs those
+that are left go on one after the other.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.core.objectives import SplitResult
@@ -15,21 +17,20 @@ from advisor.errors import InputError
 class Work:
     """What is to be done, in seconds that it takes each job alone on the whole GPU."""
 
-    a_s: float
-    b_s: float
+    alone_s: tuple[float, ...]
 
     def __post_init__(self) -> None:
         # "not at least 0" is true of NaN as well.
-        if not (self.a_s >= 0 and self.b_s >= 0 and 0 < self.a_s + self.b_s < math.inf):
+        if not (all(s >= 0 for s in self.alone_s) and 0 < sum(self.alone_s) < math.inf):
             raise InputError(
-                f"{self.a_s:g} s and {self.b_s:g} s are no work",
+                f"{' and '.join(f'{s:g} s' for s in self.alone_s)} are no work",
                 fix="give the time that each job takes alone, such as 3h or 90min",
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What a job does once the other has ended: relative speed, and power of the GPU."""
+    """What a job does once the others have ended: relative speed, and power of the GPU."""
 
     speed: float
     power_w: float
@@ -37,10 +38,10 @@ class Rest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """Both jobs from start to end.
+    """All jobs from start to end.
 
     Attributes:
-        time_s: Until both are done; infinite where one never is.
+        time_s: Until all are done; infinite where one never is.
         energy_j: Of the GPU in that time.
         shared_s: Until the first one is done.
     """
@@ -50,21 +51,21 @@ class Finish:
     shared_s: float
 
 
-def finish(result: SplitResult, work: Work, rests: tuple[Rest, Rest] | None = None) -> Finish:
-    """The work done together, and what is then left of one job done alone.
+def finish(result: SplitResult, work: Work, rests: Sequence[Rest] | None = None) -> Finish:
+    """The work done together, and what is then left done alone.
 
     Args:
         result: What the jobs do together.
         work: What is to be done.
-        rests: What each does once the other has ended; None: alone on the whole GPU.
+        rests: What each does once the others have ended; None: alone on the whole GPU.
     """
-    rests = rests or _on_whole_gpu(result)
+    rests = rests or [Rest(1.0, part.solo_power_w) for part in result.parts]
+    both = list(zip(work.alone_s, result.speeds, strict=True))
     # A job without work is over before it begins.
-    needed_s = (_seconds(work.a_s, result.speed_a), _seconds(work.b_s, result.speed_b))
-    shared_s = min(needed_s)
+    shared_s = min(_seconds(alone_s, speed) for alone_s, speed in both)
     if shared_s == math.inf:
         return Finish(time_s=math.inf, energy_j=math.inf, shared_s=math.inf)
-    left_s = (work.a_s - shared_s * result.speed_a, work.b_s - shared_s * result.speed_b)
+    left_s = [alone_s - shared_s * speed for alone_s, speed in both]
     tails_s = [
         _seconds(max(left, 0.0), rest.speed) for left, rest in zip(left_s, rests, strict=True)
     ]
@@ -78,20 +79,17 @@ def finish(result: SplitResult, work: Work, rests: tuple[Rest, Rest] | None = No
 
 def one_after_the_other(result: SplitResult, work: Work) -> Finish:
     """The same work, each job alone on the whole GPU."""
+    both = zip(work.alone_s, result.parts, strict=True)
     return Finish(
-        time_s=work.a_s + work.b_s,
-        energy_j=work.a_s * result.solo_power_a_w + work.b_s * result.solo_power_b_w,
+        time_s=sum(work.alone_s),
+        energy_j=sum(alone_s * part.solo_power_w for alone_s, part in both),
         shared_s=0.0,
     )
 
 
 def work_of(result: SplitResult, span_s: float) -> Work:
-    """What two jobs do in a span of time together."""
-    return Work(result.speed_a * span_s, result.speed_b * span_s)
-
-
-def _on_whole_gpu(result: SplitResult) -> tuple[Rest, Rest]:
-    return Rest(1.0, result.solo_power_a_w), Rest(1.0, result.solo_power_b_w)
+    """What jobs do in a span of time together."""
+    return Work(tuple(speed * span_s for speed in result.speeds))
 
 
 def _seconds(work_s: float, speed: float) -> float:

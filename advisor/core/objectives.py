@@ -1,6 +1,6 @@
-"""What a split is worth: objectives over the rates and the power of two jobs. Pure arithmetic.
+"""What a split is worth: objectives over the rates and the power of jobs. Pure arithmetic.
 
-To compare splits, the work of two different jobs must be added up. `energy-efficiency` counts it in
+To compare splits, the work of different jobs must be added up. `energy-efficiency` counts it in
 the joules that it takes alone, `throughput-per-watt` in the seconds that it takes alone, and
 `raw-throughput-per-watt`, the objective of "Energy-efficient GPU SM allocation" (section 4), in
 steps of whatever the job counts. docs/objectives.md derives them and says which question each
@@ -8,61 +8,71 @@ answers.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 
+from advisor.core.split import Split, best_within_tie, evenness
 from advisor.errors import InputError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitResult:
-    """What two jobs do on one GPU at one split, measured or predicted.
+@dataclass(frozen=True, slots=True)
+class PartResult:
+    """What one of the jobs does.
 
     Attributes:
-        rate_a: Progress of the first job per second, in its own unit.
-        rate_b: Progress of the second job per second, in its own unit.
-        solo_rate_a: Rate of the first job alone on the whole GPU, above 0.
-        solo_rate_b: Rate of the second job alone on the whole GPU, above 0.
-        solo_power_a_w: Power of the GPU while the first job runs alone on all of it, above 0.
-        solo_power_b_w: The same of the second job.
-        power_w: Power of the GPU while both run, above 0.
+        rate: Progress per second, in its own unit.
+        solo_rate: Rate alone on the whole GPU, above 0.
+        solo_power_w: Power of the GPU while it runs alone on all of it, above 0.
     """
 
-    rate_a: float
-    rate_b: float
-    solo_rate_a: float
-    solo_rate_b: float
-    solo_power_a_w: float
-    solo_power_b_w: float
-    power_w: float
+    rate: float
+    solo_rate: float
+    solo_power_w: float
 
     def __post_init__(self) -> None:
         # "not above 0" is true of NaN as well.
-        for name in _DIVISORS:
-            if not (value := getattr(self, name)) > 0:
-                raise InputError(f"{name} is {value}", why="objectives divide by it")
+        if not (self.solo_rate > 0 and self.solo_power_w > 0):
+            name = "solo_power_w" if self.solo_rate > 0 else "solo_rate"
+            raise InputError(f"{name} is {getattr(self, name)}", why="objectives divide by it")
 
     @property
-    def speed_a(self) -> float:
-        """Relative speed of the first job: 1 is as fast as alone on the whole GPU."""
-        return self.rate_a / self.solo_rate_a
+    def speed(self) -> float:
+        """Relative speed: 1 is as fast as alone on the whole GPU."""
+        return self.rate / self.solo_rate
+
+
+@dataclass(frozen=True, slots=True)
+class SplitResult:
+    """What jobs do on one GPU at one split, measured or predicted.
+
+    Attributes:
+        parts: One for each job.
+        power_w: Power of the GPU while all run, above 0.
+    """
+
+    parts: tuple[PartResult, ...]
+    power_w: float
+
+    def __post_init__(self) -> None:
+        if not self.power_w > 0:
+            raise InputError(f"power_w is {self.power_w}", why="objectives divide by it")
 
     @property
-    def speed_b(self) -> float:
-        """Relative speed of the second job."""
-        return self.rate_b / self.solo_rate_b
+    def speeds(self) -> tuple[float, ...]:
+        """Relative speed of each job."""
+        return tuple(part.speed for part in self.parts)
 
     @property
     def stp(self) -> float:
         """Sum of relative speeds (system throughput, STP): 1 is what one job at a time gives."""
-        return self.speed_a + self.speed_b
+        return sum(part.speed for part in self.parts)
 
     @property
     def same_work_w(self) -> float:
         """Joules that the work of one second of sharing takes one after the other."""
-        return self.speed_a * self.solo_power_a_w + self.speed_b * self.solo_power_b_w
+        return sum(part.speed * part.solo_power_w for part in self.parts)
 
     @property
     def energy_saved(self) -> float:
@@ -71,9 +81,6 @@ class SplitResult:
         0.1 is a tenth less energy; below 0 sharing costs more. Minus infinity without any work.
         """
         return 1 - self.power_w / self.same_work_w if self.same_work_w > 0 else -math.inf
-
-
-_DIVISORS = ("solo_rate_a", "solo_rate_b", "solo_power_a_w", "solo_power_b_w", "power_w")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +103,8 @@ class Objective:
 class Candidate:
     """One split that could be chosen, and what comes of it."""
 
-    share_a_percent: float
-    share_b_percent: float
+    split: Split
     result: SplitResult
-
-    @property
-    def unevenness_percent(self) -> float:
-        """How far apart the two shares are."""
-        return abs(self.share_a_percent - self.share_b_percent)
 
 
 def best(candidates: Iterable[Candidate], objective: Objective, tie: float = 0.0) -> Candidate:
@@ -118,38 +119,30 @@ def best(candidates: Iterable[Candidate], objective: Objective, tie: float = 0.0
     Raises:
         InputError: no candidate, or a tie out of range.
     """
-    if not 0 <= tie < 1:
-        raise InputError(f"a tie of {tie} is not possible", fix="give 0 up to below 1")
-    valued = [(objective.value(candidate.result), candidate) for candidate in candidates]
-    if not valued:
-        raise InputError("there is no split to choose from")
-    least = max(value for value, _ in valued) * (1 - tie)
-    tied = [(value, candidate) for value, candidate in valued if value >= least]
-    # Of equally even ones the larger value, of equal values the smaller first share: the answer
-    # does not depend on the order in which the candidates come.
-    return min(
-        tied, key=lambda pair: (pair[1].unevenness_percent, -pair[0], pair[1].share_a_percent)
-    )[1]
+
+    def rank(candidate: Candidate, value: float) -> tuple[float, float, tuple[float, ...]]:
+        # Of equally even ones the larger value, of equal values the smaller first share: the
+        # answer does not depend on the order in which the candidates come.
+        _, gap, shares = evenness(candidate.split)
+        return gap, -value, shares
+
+    return best_within_tie(candidates, lambda c: objective.value(c.result), tie, rank)
 
 
-def exclusive(
-    *, solo_rate_a: float, solo_rate_b: float, solo_power_a_w: float, solo_power_b_w: float
-) -> SplitResult:
-    """The two jobs one after the other, each alone on the whole GPU for half of the time.
+def exclusive(alone: Sequence[tuple[float, float]]) -> SplitResult:
+    """Jobs one after the other, each alone on the whole GPU for the same part of the time.
 
-    Each then does half of what it would do alone, so the relative speeds are 1/2 and 1/2, and the
-    energy of a second is half a second at one power and half a second at the other: the power is
-    the mean of the two. Half of the time for each is what an even-handed queue gives; with any
-    other part the relative speeds still add up to 1, and the energy saved is still 0.
+    Of n jobs each then does 1/n of what it would do alone, and the power is the mean of all. Equal
+    parts are what an even-handed queue gives; with any others the relative speeds still add up to
+    1, and the energy saved is still 0.
+
+    Args:
+        alone: Rate of each job alone on the whole GPU, and the power of the GPU meanwhile, W.
     """
+    n = len(alone)
     return SplitResult(
-        rate_a=solo_rate_a / 2,
-        rate_b=solo_rate_b / 2,
-        solo_rate_a=solo_rate_a,
-        solo_rate_b=solo_rate_b,
-        solo_power_a_w=solo_power_a_w,
-        solo_power_b_w=solo_power_b_w,
-        power_w=(solo_power_a_w + solo_power_b_w) / 2,
+        parts=tuple(PartResult(rate / n, rate, power_w) for rate, power_w in alone),
+        power_w=sum(power_w for _, power_w in alone) / n,
     )
 
 
@@ -163,7 +156,7 @@ def _throughput_per_watt(result: SplitResult) -> float:
 
 
 def _raw_throughput_per_watt(result: SplitResult) -> float:
-    return (result.rate_a + result.rate_b) / result.power_w
+    return sum(part.rate for part in result.parts) / result.power_w
 
 
 def _energy_delay(result: SplitResult) -> float:
@@ -172,7 +165,7 @@ def _energy_delay(result: SplitResult) -> float:
 
 
 def _max_min(result: SplitResult) -> float:
-    return min(result.speed_a, result.speed_b)
+    return min(result.speeds)
 
 
 DEFAULT_OBJECTIVE = "energy-efficiency"

@@ -63,19 +63,6 @@ def share_for_units(units: int, units_total: int, vendor: Vendor) -> float:
     return float(percent_for_units(units, units_total))
 
 
-def unit_splits(units_total: int, vendor: Vendor) -> tuple[tuple[float, float], ...]:
-    """Every split of a GPU in steps of its quantum, percent, by the share of the first job."""
-    step, least = quantum(units_total, vendor), _least(units_total, vendor)
-    together = units_total - units_total % step
-    return tuple(
-        (
-            share_for_units(units, units_total, vendor),
-            share_for_units(together - units, units_total, vendor),
-        )
-        for units in range(least, together - least + 1, step)
-    )
-
-
 def share_environment(share: Share, units_total: int | None, vendor: Vendor) -> dict[str, str]:
     """Variables that hold a process to its share; which GPU it sees is for others to say.
 
@@ -97,33 +84,6 @@ def share_environment(share: Share, units_total: int | None, vendor: Vendor) -> 
         )
     cus = units_for_share(share.percent, units_total, vendor)
     return mask_env(range(units_total - cus, units_total) if share.upper else range(cus))
-
-
-def split_shares(first: float, second: float) -> tuple[Share, Share]:
-    """Shares of two jobs on one GPU, percent; their CU masks begin at opposite ends.
-
-    Masks of shares that add up to 100 % or less have no CU in common.
-
-    Raises:
-        InputError: one is not possible.
-    """
-    return Share(first), Share(second, upper=True)
-
-
-def split_environments(
-    first: float, second: float, units_total: int | None, vendor: Vendor
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Variables of two jobs that share a GPU: see `split_shares` and `share_environment`.
-
-    Args:
-        first: Share of the first job, percent.
-        second: Share of the second job, percent.
-        units_total: SMs or CUs of the GPU.
-        vendor: Of the GPU.
-    """
-    shares = split_shares(first, second)
-    a, b = (share_environment(share, units_total, vendor) for share in shares)
-    return a, b
 
 
 def _least(units_total: int, vendor: Vendor) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from advisor.core.cards import card_memory_mib, check_card_memory
+from advisor.core.cards import MemoryFit, card_memory_mib, check_card_memory
 from advisor.core.gpu import MEMORY_PART, WHOLE
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
@@ -119,27 +119,25 @@ class Miss:
     by: float
 
 
-def misses(prediction: Prediction, a: Profile, b: Profile, limits: Limits) -> tuple[Miss, ...]:
+_ALL = "both"
+"""All jobs that share, in messages: two are advised."""
+
+
+def misses(prediction: Prediction, profiles: Sequence[Profile], limits: Limits) -> tuple[Miss, ...]:
     """The limits that are not kept, speeds at the low ends of their intervals.
 
     A way is advised only where each job keeps its speed with the probability of its low end: 95 %
     of an interval for 90 %. An expected speed just above the minimum is missed half of the time.
     """
-    p = prediction
-    return (
-        *_slow(p, a, b, limits),
-        *_off(p, a, b, limits),
-        *_late(p, a, b, limits),
-        *_too_hot(p, a, b, limits),
-        *_crowded(p, a, b, limits),
-    )
+    rules = (_slow, _off, _late, _too_hot, _crowded)
+    return tuple(miss for rule in rules for miss in rule(prediction, profiles, limits))
 
 
-def risks(prediction: Prediction, a: Profile, b: Profile, limits: Limits) -> tuple[Miss, ...]:
+def risks(prediction: Prediction, limits: Limits) -> tuple[Miss, ...]:
     """The limits that `misses` takes as expected, and the bad end of the interval does not keep."""
-    if prediction.way == "exclusive":
+    if prediction.split.sharing == "exclusive":
         return ()  # measured, not predicted
-    return tuple(_hot("both", prediction.power_w.high, limits))
+    return tuple(_hot(_ALL, prediction.power_w.high, limits))
 
 
 def misses_alone(profile: Profile, limits: Limits) -> tuple[Miss, ...]:
@@ -148,11 +146,11 @@ def misses_alone(profile: Profile, limits: Limits) -> tuple[Miss, ...]:
     return (*alone, *_late_alone(profile, WHOLE, limits))
 
 
-def _slow(p: Prediction, a: Profile, b: Profile, limits: Limits) -> Iterator[Miss]:
-    if p.way == "exclusive":
+def _slow(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Miss]:
+    if p.split.sharing == "exclusive":
         return  # one after the other, each job runs at its full speed, only later
-    for profile, speed in zip((a, b), (p.speed_a.low, p.speed_b.low), strict=True):
-        least = floor(profile, limits)
+    for profile, part in zip(profiles, p.parts, strict=True):
+        speed, least = part.speed.low, floor(profile, limits)
         if speed < least:
             of = (
                 "may serve as little as {:.3g} % of its demand"
@@ -163,15 +161,15 @@ def _slow(p: Prediction, a: Profile, b: Profile, limits: Limits) -> Iterator[Mis
             yield Miss(text, 1 - speed / least)
 
 
-def _off(p: Prediction, a: Profile, b: Profile, limits: Limits) -> Iterator[Miss]:
+def _off(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Miss]:
     """Requests do not wait until another job has ended."""
-    for profile in (a, b) if p.way == "exclusive" else ():
+    for profile in profiles if p.split.sharing == "exclusive" else ():
         if is_served(profile) and floor(profile, limits) > 0:
             yield Miss(f"{profile.job} answers no requests while the other job runs", 1.0)
 
 
-def _late(p: Prediction, a: Profile, b: Profile, limits: Limits) -> Iterator[Miss]:
-    for profile, share in ((a, p.share_a_percent), (b, p.share_b_percent)):
+def _late(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Miss]:
+    for profile, share in zip(profiles, p.split.shares, strict=True):
         yield from _late_alone(profile, share, limits)
 
 
@@ -187,35 +185,32 @@ def _late_alone(profile: Profile, share_percent: float, limits: Limits) -> Itera
         yield Miss(text, alone_ms / most_ms - 1)
 
 
-def _too_hot(p: Prediction, a: Profile, b: Profile, limits: Limits) -> Iterator[Miss]:
-    hotter = max(a, b, key=lambda profile: profile.whole_gpu_power_w)
-    who = f"{hotter.job} alone" if p.way == "exclusive" else "both"
-    yield from _hot(who, most_power_w(p, a, b), limits)
+def _too_hot(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Miss]:
+    hottest = max(profiles, key=lambda profile: profile.whole_gpu_power_w)
+    who = f"{hottest.job} alone" if p.split.sharing == "exclusive" else _ALL
+    yield from _hot(who, most_power_w(p, profiles), limits)
 
 
-def most_power_w(p: Prediction, a: Profile, b: Profile) -> float:
-    """One after the other, the mean of both powers is never drawn, but each of them is."""
-    if p.way == "exclusive":
-        return max(a.whole_gpu_power_w, b.whole_gpu_power_w)
+def most_power_w(p: Prediction, profiles: Sequence[Profile]) -> float:
+    """One after the other, the mean of all powers is never drawn, but each of them is."""
+    if p.split.sharing == "exclusive":
+        return max(profile.whole_gpu_power_w for profile in profiles)
     return p.power_w.value
 
 
 def _hot(who: str, power_w: float, limits: Limits) -> Iterator[Miss]:
     most_w = limits.max_power_w
     if most_w is not None and power_w > most_w:
-        verb = "draw" if who == "both" else "draws"
+        verb = "draw" if who == _ALL else "draws"
         text = f"{who} {verb} {power_w:.4g} W, at most {most_w:g} W are allowed"
         yield Miss(text, power_w / most_w - 1)
 
 
-def _crowded(prediction: Prediction, a: Profile, b: Profile, limits: Limits) -> Iterator[Miss]:
-    if prediction.way == "exclusive" or limits.memory_mib is None:
-        return
-    needed_mib = (a.memory_used_mib or 0) + (b.memory_used_mib or 0)
-    most_mib = MEMORY_PART * limits.memory_mib
-    if needed_mib > most_mib:
+def _crowded(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Miss]:
+    memory = MemoryFit(tuple(profile.memory_used_mib for profile in profiles), limits.memory_mib)
+    if p.split.sharing != "exclusive" and memory.most_mib is not None and memory.is_too_much:
         text = (
-            f"both need {needed_mib:.0f} MiB of memory, {most_mib:.0f} MiB are there "
-            f"({100 * MEMORY_PART:g} % of the card)"
+            f"{_ALL} need {memory.needed_mib:.0f} MiB of memory, {memory.most_mib:.0f} MiB are "
+            f"there ({100 * MEMORY_PART:g} % of the card)"
         )
-        yield Miss(text, needed_mib / most_mib - 1)
+        yield Miss(text, memory.needed_mib / memory.most_mib - 1)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from advisor.core.flags import DOUBTFUL, FLAGS
+from advisor.core.split import NINE, Split
 from advisor.decide.choice import LEADS
 from advisor.decide.constraints import Limits, is_served, risks
 from advisor.decide.memory import memory_unknown
@@ -10,12 +11,11 @@ from advisor.decide.recommendation import (
     Option,
     Recommendation,
     best,
-    is_mirrored,
     nearest,
     worst_miss,
 )
 from advisor.predict.features import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
-from advisor.predict.predictions import NINE, Split
+from advisor.predict.predictions import are_mirrored
 from advisor.predict.profiles import Profile
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.validity.safe_splits import avoided_texts, unchecked_texts
@@ -46,20 +46,19 @@ def warnings(answer: Recommendation) -> tuple[str, ...]:
 
 
 def why_avoided(
-    a: Profile, b: Profile, wanted: Sequence[Split], checked: CheckedCounts | None
+    profiles: Sequence[Profile], wanted: Sequence[Split], checked: CheckedCounts | None
 ) -> tuple[str, ...]:
     """Which counts of these splits are not used, since results are wrong there."""
-    safety = a.safety(checked), b.safety(checked)
-    return tuple(dict.fromkeys(avoided_texts(wanted, (a.job, b.job), *safety)))
+    safeties = [profile.safety(checked) for profile in profiles]
+    return tuple(dict.fromkeys(avoided_texts(wanted, [p.job for p in profiles], safeties)))
 
 
 def why_unsure(answer: Recommendation, checked: CheckedCounts | None) -> tuple[str, ...]:
     """Which counts of the chosen split nobody has checked, on a GPU model that was checked."""
-    a, b, p = answer.a, answer.b, answer.choice.prediction
-    shares = p.share_a_percent, p.share_b_percent
-    safety = a.safety(checked), b.safety(checked)
-    found = unchecked_texts(shares, (a.job, b.job), *safety) if p.way == "split" else ()
-    return tuple(dict.fromkeys(found))
+    split, profiles = answer.choice.prediction.split, answer.profiles
+    safeties = [profile.safety(checked) for profile in profiles]
+    found = unchecked_texts(split, [p.job for p in profiles], safeties)
+    return tuple(dict.fromkeys(found)) if split.is_limited else ()
 
 
 def percent(part: float, digits: int = 0) -> str:
@@ -69,14 +68,14 @@ def percent(part: float, digits: int = 0) -> str:
 
 def _why_not_more(answer: Recommendation) -> Iterator[str]:
     """The options that are worth more: a tie, or out of limits."""
-    choice, mirrored = answer.choice, is_mirrored(answer.a, answer.b)
+    choice, mirrored = answer.choice, are_mirrored(answer.profiles)
     possible = best((o for o in answer.candidates if not o.misses), mirrored=mirrored)
     if possible.worth.value > choice.worth.value:
-        more, lead = percent(possible.gain_over(choice), 2), LEADS[possible.prediction.way]
+        more, lead = percent(possible.gain_over(choice), 2), LEADS[possible.sharing]
         if lead:
             needed = percent((1 + lead) / (1 - answer.request.tie) - 1, 1)
             rule = f"less than the {needed} that it must be ahead: its prediction is less certain"
-        elif "exclusive" in (possible.prediction.way, choice.prediction.way):
+        elif "exclusive" in (possible.sharing, choice.sharing):
             rule = f"which is a tie: {_why_tied(choice)}"
         else:
             rule = "which is a tie: the more even split is taken"
@@ -88,18 +87,18 @@ def _why_not_more(answer: Recommendation) -> Iterator[str]:
 
 
 def _why_tied(choice: Option) -> str:
-    if choice.prediction.way == "exclusive":
+    if choice.sharing == "exclusive":
         return "sharing would not be done sooner"
     return "sharing is done sooner"
 
 
 def _why_this_way(answer: Recommendation) -> Iterator[str]:
     """Not to share, or not to limit, is said with what the others are worth."""
-    way, mirrored = answer.choice.prediction.way, is_mirrored(answer.a, answer.b)
-    if way == "split":
+    sharing, mirrored = answer.choice.sharing, are_mirrored(answer.profiles)
+    if sharing == "limited":
         return
-    others = [o for o in answer.candidates if o.prediction.way not in (way, "exclusive")]
-    what = "sharing" if way == "exclusive" else "a split"
+    others = [o for o in answer.candidates if o.sharing not in (sharing, "exclusive")]
+    what = "sharing" if sharing == "exclusive" else "a split"
     if possible := [o for o in others if not o.misses]:
         other = best(possible, mirrored=mirrored)
         less = percent(-other.gain_over(answer.choice), 1)
@@ -112,30 +111,27 @@ def _why_this_way(answer: Recommendation) -> Iterator[str]:
 def _shares(answer: Recommendation) -> Iterator[str]:
     """What a smaller GPU alone costs each job, and what its neighbour costs it beside that."""
     p = answer.choice.prediction
-    if p.way != "split":
+    if not p.split.is_limited:
         return
-    a, b = answer.profiles
-    for profile, share, speed in (
-        (a, p.share_a_percent, p.speed_a.value),
-        (b, p.share_b_percent, p.speed_b.value),
-    ):
+    for profile, share, part in zip(answer.profiles, p.split.shares, p.parts, strict=True):
         alone = profile.at([share])["rate"][0] / profile.whole_gpu_rate
         yield (
             f"{profile.job} alone at {share:g} % runs at {percent(alone)} of its full speed, "
-            f"in this pair at {percent(speed)}"
+            f"in this pair at {percent(part.speed.value)}"
         )
 
 
 def _supply(answer: Recommendation) -> Iterator[str]:
     """What both want together and the GPU does not have."""
     p = answer.choice.prediction
-    if p.way == "exclusive":
+    if p.split.sharing == "exclusive":
         return
-    a, b = side(answer.a, [p.share_a_percent]), side(answer.b, [p.share_b_percent])
-    demanded_w, limit_w = float(demanded_power_w(a, b)[0]), power_limit_w(a, b)
+    of_jobs = zip(answer.profiles, p.split.shares, strict=True)
+    sides = [side(profile, [share]) for profile, share in of_jobs]
+    demanded_w, limit_w = float(demanded_power_w(sides)[0]), power_limit_w(sides)
     if demanded_w > limit_w:
         yield f"both would draw {demanded_w:.0f} W: the limit of {limit_w:.0f} W slows them"
-    dram = float(sum(s.readings["dram_active_percent"][0] for s in (a, b)))
+    dram = float(sum(s.readings["dram_active_percent"][0] for s in sides))
     if dram > FULL_BANDWIDTH_PERCENT:
         yield (
             f"together they want {dram:.0f} % of the memory bandwidth, of which "
@@ -145,8 +141,8 @@ def _supply(answer: Recommendation) -> Iterator[str]:
 
 def _starved(answer: Recommendation) -> Iterator[str]:
     p = answer.choice.prediction
-    for profile, speed in zip(answer.profiles, (p.speed_a.value, p.speed_b.value), strict=True):
-        if speed < STARVED:
+    for profile, part in zip(answer.profiles, p.parts, strict=True):
+        if (speed := part.speed.value) < STARVED:
             yield (
                 f"{profile.job} runs at {percent(speed)} of its speed only; "
                 "if that is too slow, ask for a minimum speed"
@@ -156,10 +152,9 @@ def _starved(answer: Recommendation) -> Iterator[str]:
 def _served(answer: Recommendation) -> Iterator[str]:
     """What users of a job that answers requests would notice, and what nobody can say before."""
     p = answer.choice.prediction
-    if p.way == "exclusive":
+    if p.split.sharing == "exclusive":
         return
-    shares = p.share_a_percent, p.share_b_percent
-    for profile, share in zip(answer.profiles, shares, strict=True):
+    for profile, share in zip(answer.profiles, p.split.shares, strict=True):
         if profile.serving is None:
             continue
         if profile.serving.is_behind(profile.whole_gpu_rate):
@@ -184,13 +179,12 @@ def _latency(profile: Profile, share: float, limits: Limits) -> str:
 
 
 def _unlimited(answer: Recommendation) -> Iterator[str]:
-    if answer.choice.prediction.way == "uncapped":
+    if answer.choice.sharing == "uncapped":
         yield "without limits either job can take what the other needs: speeds are hard to predict"
 
 
 def _risks(answer: Recommendation) -> Iterator[str]:
-    p, request = answer.choice.prediction, answer.request
-    for miss in risks(p, answer.a, answer.b, request):
+    for miss in risks(answer.choice.prediction, answer.request):
         yield f"at the bad end of its interval {miss.text}"
 
 
@@ -200,7 +194,7 @@ def _profile(profile: Profile, answer: Recommendation) -> Iterator[str]:
     if doubtful := sorted(DOUBTFUL & set(profile.flags)):
         meanings = "; ".join(f"{flag}: {FLAGS[flag]}" for flag in doubtful)
         yield f"the profile of {profile.job} has doubtful points ({meanings})"
-    if profile.shares[0] > NINE[0][0]:
+    if profile.shares[0] > NINE[0].shares[0]:
         yield (
             f"{profile.job} was not measured below {profile.shares[0]:g} %: "
             "splits that give it less are left out"

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from advisor.core.finish import Work
+from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective
-from advisor.core.units import split_environments, vendor_of
-from advisor.decide.choice import evenness
+from advisor.core.split import Sharing, best_within_tie, evenness, split_environments
+from advisor.core.units import vendor_of
 from advisor.decide.constraints import Limits, Miss
 from advisor.errors import InputError
-from advisor.predict.predictions import Interval, Prediction
+from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 
 TO_THE_END = (DEFAULT_OBJECTIVE, "throughput")
@@ -60,9 +61,13 @@ class Option:
 
     @property
     def name(self) -> str:
-        """Shares as people write them, `uncapped` or `exclusive`."""
-        p = self.prediction
-        return f"{p.share_a_percent:g}/{p.share_b_percent:g}" if p.way == "split" else p.way
+        """The split as people write it: 30/70, `uncapped` or `exclusive`."""
+        return str(self.prediction.split)
+
+    @property
+    def sharing(self) -> Sharing:
+        """How the jobs use the GPU."""
+        return self.prediction.split.sharing
 
     def gain_over(self, other: "Option") -> float:
         """Relative difference of the worth; 0.1 is a tenth more than the other's."""
@@ -75,6 +80,7 @@ class Recommendation:
     """The way that does the most and keeps every limit.
 
     Attributes:
+        profiles: Of the jobs, in the order asked.
         choice: One of `candidates`.
         candidates: Splits by the share of the first job, then `uncapped` and `exclusive`.
         rules: What each simple rule chooses (advisor.predict.rules), limits or not; None: out
@@ -84,8 +90,7 @@ class Recommendation:
         warnings: Sentences on what may go wrong.
     """
 
-    a: Profile
-    b: Profile
+    profiles: tuple[Profile, ...]
     request: Request
     objective: Objective
     choice: Option
@@ -95,39 +100,32 @@ class Recommendation:
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    @property
-    def profiles(self) -> tuple[Profile, Profile]:
-        """Of both jobs."""
-        return self.a, self.b
-
-    def environments(self, option: Option) -> tuple[dict[str, str], dict[str, str]]:
-        """Variables that limit the first and the second job; none without limits.
+    def environments(self, option: Option) -> tuple[dict[str, str], ...]:
+        """Variables that limit each job; none without limits.
 
         Raises:
             InputError: an AMD GPU of which no profile has the number of CUs.
         """
-        p, model = option.prediction, self.a.gpu_model
-        if p.way != "split":
-            return {}, {}
-        total = self.a.units_total or self.b.units_total
-        return split_environments(p.share_a_percent, p.share_b_percent, total, vendor_of(model))
-
-
-def is_mirrored(a: Profile, b: Profile) -> bool:
-    """Whether the jobs stand against the order of their names: see `choice.evenness`."""
-    return a.job > b.job
+        total = next((p.units_total for p in self.profiles if p.units_total), None)
+        vendor = vendor_of(self.profiles[0].gpu_model)
+        return split_environments(option.prediction.split, total, vendor)
 
 
 def best(options: Iterable[Option], *, mirrored: bool) -> Option:
     """The option that is worth most, limits or not, without a tie."""
-    return min(options, key=lambda o: (-o.worth.value, *evenness(o.prediction, mirrored=mirrored)))
+    return best_within_tie(
+        options,
+        lambda o: o.worth.value,
+        0.0,
+        lambda o, worth: evenness(o.prediction.split, mirrored=mirrored),
+    )
 
 
 def nearest(options: Iterable[Option], *, mirrored: bool) -> Option:
     """Of options that all break limits, the one whose worst miss is the smallest."""
     return min(
         options,
-        key=lambda o: (worst_miss(o).by, *evenness(o.prediction, mirrored=mirrored)),
+        key=lambda o: (worst_miss(o).by, *evenness(o.prediction.split, mirrored=mirrored)),
     )
 
 

@@ -1,6 +1,6 @@
 """What ways of running two jobs take in energy and time for the same work. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.core.finish import Finish, Rest, Work, finish, one_after_the_other, work_of
@@ -34,8 +34,8 @@ def same_work(r: Recommendation) -> SameWork:
     """The work of a recommendation, in the recommended way and in simpler ones."""
     p = r.choice.prediction
     work = r.request.work or work_of(p.result, HOUR_S)
-    chosen = to_the_end(p, p.result, r.a, r.b, work)
-    restarted = finish(p.result, work) if p.way == "split" and r.request.work else None
+    chosen = to_the_end(p, p.result, r.profiles, work)
+    restarted = finish(p.result, work) if p.split.is_limited and r.request.work else None
     return SameWork(
         work=work,
         choice=chosen,
@@ -45,12 +45,12 @@ def same_work(r: Recommendation) -> SameWork:
 
 
 def gain_to_the_end(
-    p: Prediction, a: Profile, b: Profile, work: Work, objective: Objective
+    p: Prediction, profiles: Sequence[Profile], work: Work, objective: Objective
 ) -> Callable[[SplitResult], float]:
     """Energy (or time) of the work one after the other, for each one that it takes this way."""
 
     def gain(result: SplitResult) -> float:
-        this, alone = to_the_end(p, result, a, b, work), one_after_the_other(result, work)
+        this, alone = to_the_end(p, result, profiles, work), one_after_the_other(result, work)
         if objective.name == DEFAULT_OBJECTIVE:
             return alone.energy_j / this.energy_j
         return alone.time_s / this.time_s
@@ -58,18 +58,22 @@ def gain_to_the_end(
     return gain
 
 
-def to_the_end(p: Prediction, result: SplitResult, a: Profile, b: Profile, work: Work) -> Finish:
-    """Both jobs until they are done; the limit of the one that goes on stays."""
-    if p.way == "exclusive":
+def to_the_end(
+    p: Prediction, result: SplitResult, profiles: Sequence[Profile], work: Work
+) -> Finish:
+    """All jobs until they are done; the limit of the one that goes on stays."""
+    if p.split.sharing == "exclusive":
         return one_after_the_other(result, work)
-    if p.way == "uncapped":
+    if not p.split.is_limited:
         return finish(result, work)
-    return finish(result, work, (_alone(a, p.share_a_percent), _alone(b, p.share_b_percent)))
+    return finish(result, work, list(map(_alone, profiles, p.split.shares)))
 
 
 def _rule(option: Option, work: Work) -> Finish:
     p = option.prediction
-    return one_after_the_other(p.result, work) if p.way == "exclusive" else finish(p.result, work)
+    if p.split.sharing == "exclusive":
+        return one_after_the_other(p.result, work)
+    return finish(p.result, work)
 
 
 def _alone(profile: Profile, share: float) -> Rest:

@@ -12,18 +12,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from advisor.core.gpu import WHOLE
+from advisor.core.split import EQUAL
 from advisor.place.problem import Problem
 from advisor.place.schedule import Run, Schedule
-from advisor.predict.predictions import Split
-from advisor.predict.rules import EQUAL
 
 
 @dataclass(frozen=True, slots=True)
 class _Beside:
     """What two types do at half a GPU each; `left` is speed and power of the first one alone."""
 
-    shares: Split
-    speeds: tuple[float, float]
+    shares: tuple[float, ...]
+    speeds: tuple[float, ...]
     power_w: float
     left: tuple[float, float]
 
@@ -196,32 +195,23 @@ def first_come(problem: Problem) -> Schedule | None:
 def _pairs(problem: Problem) -> dict[tuple[int, int], list[_Beside]]:
     """What each ordered pair of types does at half a GPU each, where that keeps the limits."""
     options, column = problem.options, problem.options.splits.index(EQUAL)
-    ways: dict[tuple[int, int, Split], _Beside] = {}
+    ways: dict[tuple[int, int, tuple[float, ...]], _Beside] = {}
     for row in map(int, np.flatnonzero(problem.pair_fits[:, column])):
         if (split := options.split(row, column)) is None:
             continue
-        a, b = int(options.first[row]), int(options.second[row])
-        at = {name: float(getattr(options, name)[row, column]) for name in _NUMBERS}
-        sides = ("a", "b", a, b, split), ("b", "a", b, a, (split[1], split[0]))
-        for mine, its, kind, other, shares in sides:
+        for order in ([0, 1], [1, 0]):
+            kind, other = map(int, options.types[order, row])
+            shares = tuple(split.shares[n] for n in order)
             ways[kind, other, shares] = _Beside(
                 shares=shares,
-                speeds=(at[f"speed_{mine}"], at[f"speed_{its}"]),
-                power_w=at["power_w"],
-                left=(at[f"left_speed_{mine}"], at[f"left_power_{mine}_w"]),
+                speeds=tuple(map(float, options.speed[order, row, column])),
+                power_w=float(options.power_w[row, column]),
+                left=(
+                    float(options.left_speed[order[0], row, column]),
+                    float(options.left_power_w[order[0], row, column]),
+                ),
             )
     found: dict[tuple[int, int], list[_Beside]] = {}
     for (kind, other, _), beside in ways.items():
         found.setdefault((kind, other), []).append(beside)
     return found
-
-
-_NUMBERS = (
-    "speed_a",
-    "speed_b",
-    "power_w",
-    "left_speed_a",
-    "left_speed_b",
-    "left_power_a_w",
-    "left_power_b_w",
-)

@@ -1,5 +1,6 @@
 """Every group that a queue allows: how long it has its GPU, and what energy that takes."""
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +19,8 @@ class Groups:
 
     Attributes:
         kinds: The jobs that differ, in the order of `Problem.kinds`.
-        first: Index of the first job's kind.
-        second: Index of the second job's kind, or `ALONE`.
+        members: Index of the kind of each job, shape (2, groups); of the second one `ALONE` where
+            there is none.
         row: Row of the pair in the options, or `ALONE`.
         column: Column of its split, or `ALONE`.
         times_s: Until each job has ended, shape (2, groups); 0 where there is no second job.
@@ -29,8 +30,7 @@ class Groups:
 
     problem: Problem
     kinds: tuple[QueuedJob, ...]
-    first: Ints
-    second: Ints
+    members: Ints
     row: Ints
     column: Ints
     times_s: Floats
@@ -45,13 +45,14 @@ class Groups:
     def group(self, n: int) -> Group:
         """One of them as a value."""
         options, row, column = self.problem.options, int(self.row[n]), int(self.column[n])
-        first = self.kinds[int(self.first[n])]
+        jobs = tuple(self.kinds[int(kind)] for kind in self.members[:, n] if kind != ALONE)
         if row == ALONE:
-            return alone_group(first, self.problem.types[self.problem.type_of(first)].power_w)
+            power_w = self.problem.types[self.problem.type_of(jobs[0])].power_w
+            return alone_group(jobs[0], power_w)
         return Group(
-            jobs=(first, self.kinds[int(self.second[n])]),
+            jobs=jobs,
             split=options.split(row, column),
-            speeds=(float(options.speed_a[row, column]), float(options.speed_b[row, column])),
+            speeds=tuple(map(float, options.speed[:, row, column])),
             power_w=float(options.power_w[row, column]),
             times_s=tuple(map(float, self.times_s[:, n])),
             energy_j=float(self.energy_j[n]),
@@ -68,20 +69,19 @@ def make_groups(problem: Problem) -> Groups:
     kinds = tuple(problem.kinds)
     types = np.array([problem.type_of(kind) for kind in kinds])
     work_s = np.array([kind.work_s for kind in kinds])
-    first, second, row, column = _pairs(problem, types)
-    times_s, energy_j = _to_the_end(problem.options, row, column, work_s[first], work_s[second])
+    members, row, column = _pairs(problem, types)
+    times_s, energy_j = _to_the_end(problem.options, row, column, work_s[members])
     alone_kind_j = work_s * np.array([kind.power_w for kind in problem.types])[types]
-    alone_j, alone_s = alone_kind_j[first] + alone_kind_j[second], work_s[first] + work_s[second]
+    alone_j, alone_s = alone_kind_j[members].sum(axis=0), work_s[members].sum(axis=0)
     saves = energy_j < alone_j if problem.saves_energy else times_s.max(axis=0) < alone_s
     alone_fits = problem.alone_fits[types]
-    kept = saves | ~alone_fits[first] | ~alone_fits[second]
+    kept = saves | ~alone_fits[members].all(axis=0)
     alone = np.flatnonzero(alone_fits)
     none = np.full(len(alone), ALONE)
     return Groups(
         problem=problem,
         kinds=kinds,
-        first=np.append(first[kept], alone),
-        second=np.append(second[kept], none),
+        members=np.hstack([members[:, kept], [alone, none]]),
         row=np.append(row[kept], none),
         column=np.append(column[kept], none),
         times_s=np.hstack([times_s[:, kept], [work_s[alone], np.zeros(len(alone))]]),
@@ -90,33 +90,30 @@ def make_groups(problem: Problem) -> Groups:
     )
 
 
-def _pairs(problem: Problem, types: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Kinds of the first and second job, row and column of every pair that keeps the limits."""
+def _pairs(problem: Problem, types: Ints) -> tuple[Ints, Ints, Ints]:
+    """Kinds of both jobs, row and column of every pair that keeps the limits."""
     counts = np.array(list(problem.kinds.values()))
     one, other = np.triu_indices(len(types))
     there = (one != other) | (counts[one] > 1)
     one, other = one[there], other[there]
     # Rows know each pair of types in one order.
     rows = np.full((len(problem.types), len(problem.types)), ALONE)
-    rows[problem.options.first, problem.options.second] = np.arange(len(problem.options.first))
+    first, second = problem.options.types
+    rows[first, second] = np.arange(len(first))
     turned = rows[types[one], types[other]] == ALONE
-    first, second = np.where(turned, other, one), np.where(turned, one, other)
-    row = rows[types[first], types[second]]
+    members = np.where(turned, [other, one], [one, other])
+    row = rows[tuple(types[members])]
     at, column = np.nonzero(problem.pair_fits[row])
-    return first[at], second[at], row[at], column
+    return members[:, at], row[at], column
 
 
 def _to_the_end(
-    options: PairOptions, row: Ints, column: Ints, work_a_s: Floats, work_b_s: Floats
+    options: PairOptions, row: Ints, column: Ints, work_s: Floats
 ) -> tuple[Floats, Floats]:
     """Times until each job has ended, shape (2, groups), and the energy: `advisor.core.finish`."""
-    speed_a, speed_b = options.speed_a[row, column], options.speed_b[row, column]
-    shared_s = np.minimum(work_a_s / speed_a, work_b_s / speed_b)
-    left_a_s = np.maximum(work_a_s - shared_s * speed_a, 0) / options.left_speed_a[row, column]
-    left_b_s = np.maximum(work_b_s - shared_s * speed_b, 0) / options.left_speed_b[row, column]
-    energy_j = (
-        shared_s * options.power_w[row, column]
-        + left_a_s * options.left_power_a_w[row, column]
-        + left_b_s * options.left_power_b_w[row, column]
-    )
-    return np.array([shared_s + left_a_s, shared_s + left_b_s]), energy_j
+    speed = options.speed[:, row, column]
+    shared_s = (work_s / speed).min(axis=0)
+    left_s = np.maximum(work_s - shared_s * speed, 0) / options.left_speed[:, row, column]
+    left_j = left_s * options.left_power_w[:, row, column]
+    shared_j = shared_s * options.power_w[row, column]
+    return shared_s + left_s, functools.reduce(np.add, left_j, shared_j)

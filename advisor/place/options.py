@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from advisor.core.split import NINE, Split
 from advisor.errors import InputError
-from advisor.predict.predictions import NINE, Predictor, Split, safe_pair_splits
+from advisor.predict.predictions import Predictor, is_within, safe_splits_of
 from advisor.predict.profiles import Floats, Profile
 from advisor.validity.safe_counts import CheckedCounts
 
@@ -22,31 +23,26 @@ class PairOptions:
     """What pairs of types do at splits; NaN where nothing is known of a pair at a split.
 
     Attributes:
-        first: Index of the first job's type, shape (pairs,).
-        second: Index of the second job's type; the same one for a job beside its like.
+        types: Index of the type of each job, shape (2, pairs); twice the same for a job beside its
+            like.
         splits: The splits that were wanted, in the order of the columns.
         used: For each pair the splits that stand for them, where counts were checked; None where
             no safe one is left.
-        speed_a: Relative speed of the first job, shape (pairs, splits); `speed_b` likewise.
-        low_speed_a: The low end of its interval, shape (pairs, splits); `low_speed_b` likewise.
+        speed: Relative speed of each job, shape (2, pairs, splits).
+        low_speed: The low end of its interval, shape (2, pairs, splits).
         power_w: Power of the GPU, shape (pairs, splits).
-        left_speed_a: Relative speed of the first job under its limit once the second has ended,
-            shape (pairs, splits); `left_speed_b` likewise.
-        left_power_a_w: Power of the GPU then; `left_power_b_w` likewise.
+        left_speed: Relative speed of each job under its limit once the other has ended, shape
+            (2, pairs, splits).
+        left_power_w: Power of the GPU then, shape (2, pairs, splits).
     """
 
-    first: Ints
-    second: Ints
+    types: Ints
     splits: tuple[Split, ...]
-    speed_a: Floats
-    speed_b: Floats
-    low_speed_a: Floats
-    low_speed_b: Floats
+    speed: Floats
+    low_speed: Floats
     power_w: Floats
-    left_speed_a: Floats
-    left_speed_b: Floats
-    left_power_a_w: Floats
-    left_power_b_w: Floats
+    left_speed: Floats
+    left_power_w: Floats
     used: Sequence[Sequence[Split | None]] = ()
 
     def split(self, row: int, column: int) -> Split | None:
@@ -56,7 +52,7 @@ class PairOptions:
     @property
     def most_power_w(self) -> Floats:
         """The most that a pair draws until both have ended, shape (pairs, splits)."""
-        return np.maximum(self.power_w, np.maximum(self.left_power_a_w, self.left_power_b_w))
+        return np.maximum(self.power_w, self.left_power_w.max(axis=0))
 
 
 def predict_options(
@@ -87,31 +83,26 @@ def predict_options(
         )
     for profile in profiles:
         check_power(f"the idle power in the profile of {profile.job}", profile.idle_power_w)
-    first, second = np.triu_indices(len(profiles))
-    expected = np.full((9, len(first), len(splits)), np.nan)
-    pairs = combinations_with_replacement(profiles, 2)  # in the order of triu_indices
+    types = np.array(np.triu_indices(len(profiles)))
+    shape = types.shape[1], len(splits)
+    options = PairOptions(
+        types=types,
+        splits=tuple(splits),
+        speed=np.full((2, *shape), np.nan),
+        low_speed=np.full((2, *shape), np.nan),
+        power_w=np.full(shape, np.nan),
+        left_speed=np.full((2, *shape), np.nan),
+        left_power_w=np.full((2, *shape), np.nan),
+    )
     used: list[tuple[Split | None, ...]] = []
-    for row, (a, b) in enumerate(pairs):
-        safe = safe_pair_splits(a, b, splits, checked)
+    pairs = combinations_with_replacement(profiles, 2)  # in the order of triu_indices
+    for row, pair in enumerate(pairs):
+        safe = safe_splits_of(pair, splits, checked)
         # Most pairs have the same ones, and there can be tens of thousands of pairs.
         used.append(used[-1] if used and used[-1] == safe else safe)
-        _fill(expected[:, row], predictor, a, b, safe)
-        told(row + 1, len(first))
-    return PairOptions(
-        first=first,
-        second=second,
-        splits=tuple(splits),
-        used=tuple(used),
-        speed_a=expected[0],
-        speed_b=expected[1],
-        power_w=expected[2],
-        low_speed_a=expected[3],
-        low_speed_b=expected[4],
-        left_speed_a=expected[5],
-        left_power_a_w=expected[6],
-        left_speed_b=expected[7],
-        left_power_b_w=expected[8],
-    )
+        _fill(options, row, predictor, pair, safe)
+        told(row + 1, types.shape[1])
+    return replace(options, used=tuple(used))
 
 
 def mean_idle_power_w(profiles: Sequence[Profile]) -> float:
@@ -130,21 +121,22 @@ def check_power(what: str, power_w: float) -> None:
 
 
 def _fill(
-    expected: Floats, predictor: Predictor, a: Profile, b: Profile, splits: Sequence[Split | None]
+    options: PairOptions,
+    row: int,
+    predictor: Predictor,
+    pair: Sequence[Profile],
+    splits: Sequence[Split | None],
 ) -> None:
-    """Write what a pair does, and each job when the other has ended; shape (9, splits)."""
-    known = {
-        column: split
-        for column, split in enumerate(splits)
-        if split and split[0] >= a.shares[0] and split[1] >= b.shares[0]
-    }
+    """Write what a pair does, and each job when the other has ended."""
+    known = {n: split for n, split in enumerate(splits) if split and is_within(split, pair)}
     if not known:
         return
-    found = predictor.predict(a, b, list(known.values()))
+    found = predictor.predict(pair, list(known.values()))
     for column, p in zip(known, found, strict=True):
-        expected[:3, column] = p.speed_a.value, p.speed_b.value, p.power_w.value
-        expected[3:5, column] = p.speed_a.low, p.speed_b.low
-    for profile, at, rows in ((a, 0, (5, 6)), (b, 1, (7, 8))):
-        alone = profile.at([split[at] for split in known.values()])
-        expected[rows[0], list(known)] = alone["rate"] / profile.whole_gpu_rate
-        expected[rows[1], list(known)] = alone["power_w"]
+        options.speed[:, row, column] = [part.speed.value for part in p.parts]
+        options.low_speed[:, row, column] = [part.speed.low for part in p.parts]
+        options.power_w[row, column] = p.power_w.value
+    for n, profile in enumerate(pair):
+        alone = profile.at([split.shares[n] for split in known.values()])
+        options.left_speed[n, row, list(known)] = alone["rate"] / profile.whole_gpu_rate
+        options.left_power_w[n, row, list(known)] = alone["power_w"]

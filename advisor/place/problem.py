@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from advisor.core.gpu import MEMORY_PART
 from advisor.core.objectives import DEFAULT_OBJECTIVE, find_objective
+from advisor.core.split import Split
 from advisor.decide.constraints import Limits
 from advisor.errors import InputError, NoSplitError
 from advisor.place.options import PairOptions, check_power
-from advisor.predict.predictions import Split
 from advisor.predict.profiles import Floats
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -108,7 +108,7 @@ class Group:
     """One or two jobs that have a GPU until both have ended.
 
     Attributes:
-        split: Shares of two jobs; None for a job alone on the whole GPU.
+        split: Of two jobs; None for a job alone on the whole GPU.
         speeds: Relative speed of each while all run.
         power_w: Power of the GPU while all run.
         times_s: From the start until each has ended; the one that is left keeps its limit.
@@ -222,13 +222,13 @@ def _check(
             fix="round the work of each job, or place them in parts",
         )
     # A comparison with NaN is false: what is not known is no nonsense.
-    backwards = (np.minimum(options.speed_a, options.speed_b) < 0).any()
+    backwards = (options.speed < 0).any()
     if bool(backwards or (options.power_w <= 0).any()):
         raise InputError("a pair that draws no power, or goes backwards, is nonsense")
 
 
 def _check_all_fit(problem: Problem) -> None:
-    first, second = problem.options.first, problem.options.second
+    first, second = problem.options.types
     counts = Counter(job.name for job in problem.queue)
     several = np.array([counts[kind.name] > 1 for kind in problem.types])
     fits = problem.pair_fits.any(axis=1) & ((first != second) | several[first])
@@ -247,14 +247,12 @@ def _check_all_fit(problem: Problem) -> None:
 
 
 def _pair_fits(types: Sequence[JobType], options: PairOptions, limits: Limits) -> Bools:
-    least = np.array([limits.min_speed_of(kind.name) for kind in types])[:, None]
-    memory_mib = _memory_mib(types)
-    together_mib = memory_mib[options.first] + memory_mib[options.second]
+    least = np.array([limits.min_speed_of(kind.name) for kind in types])
+    together_mib = _memory_mib(types)[options.types].sum(axis=0)
     # A comparison with NaN is false: what is not known is no option. Nor is standing still.
     return (
-        (options.low_speed_a >= least[options.first])
-        & (options.low_speed_b >= least[options.second])
-        & (np.minimum(options.speed_a, options.speed_b) > 0)
+        (options.low_speed >= least[options.types][:, :, None]).all(axis=0)
+        & (options.speed > 0).all(axis=0)
         & (options.most_power_w <= _or_inf(limits.max_power_w))
         & (together_mib <= MEMORY_PART * _or_inf(limits.memory_mib))[:, None]
     )

@@ -48,7 +48,7 @@ def cheapest(groups: Groups, cost: Floats, used: Floats | None, time_limit_s: fl
 
 def _set_matrix(program: highspy.HighsLp, groups: Groups, kept: Ints, used: Floats | None) -> None:
     """A row for each kind: how many of its jobs a group takes; and one for the GPUs in use."""
-    first, second = groups.first[kept], groups.second[kept]
+    first, second = groups.members[:, kept]
     columns = np.arange(len(kept))
     like = first == second
     other = (second != ALONE) & ~like

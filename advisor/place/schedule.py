@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from advisor.core.gpu import WHOLE
 from advisor.place.problem import Group, QueuedJob
 
 
@@ -85,7 +86,7 @@ class Slot:
     @property
     def runs(self) -> tuple[Run, ...]:
         """Of its jobs."""
-        shares = self.group.split or (100.0,)
+        shares = self.group.split.shares if self.group.split else (WHOLE,)
         parts = zip(self.numbers, self.group.jobs, shares, self.group.times_s, strict=True)
         return tuple(
             Run(
@@ -149,4 +150,4 @@ def _in_turn(gpu: int, groups: Iterable[Group]) -> Iterable[tuple[float, int, Gr
 
 
 def _longest_first(group: Group) -> tuple[float, tuple[QueuedJob, ...], tuple[float, ...]]:
-    return -group.time_s, group.jobs, group.split or ()
+    return -group.time_s, group.jobs, group.split.shares if group.split else ()

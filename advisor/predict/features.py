@@ -1,13 +1,13 @@
-"""Two profiles to what the models see of a pair at a split.
+"""Profiles to what the models see of jobs at a split.
 
 Everything is an array over splits. The relative speed of a job is predicted from features seen
-from that job: `speed_features(a, b)` for the first, the same function with the jobs swapped for
-the second, so that swapping the jobs swaps the answer exactly. Power features do not change when
-the jobs are swapped.
+from that job: `speed_features(own, others)`, so that swapping two jobs swaps the answer exactly.
+Power features do not change when jobs are swapped.
 
-Names beginning with `own` and `other` are the job's and its neighbour's readings alone at the
-share of the split. The nine features of "Energy-efficient GPU SM allocation" (section 3.1, table
-1) are among them; the others say how much of what the GPU has the two jobs want together.
+Names beginning with `own` are the job's readings alone at the share of the split, those with
+`other` the largest of its neighbours', and those with `sum` of all jobs together. The nine features
+of "Energy-efficient GPU SM allocation" (section 3.1, table 1) are among them; the others say how
+much of what the GPU has the jobs want together.
 
 What is learned on one GPU model is to hold on another one, so watts are in parts of the power
 limit, clocks in parts of the highest one in the profile, and busy units, bandwidth and occupancy
@@ -16,7 +16,7 @@ in percent of what the GPU has. Traffic over PCIe is absolute: the link is the h
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -55,7 +55,7 @@ power leaves is the square root of the power that it leaves. A prior, corrected 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """One job of a pair at its shares, alone.
+    """One of the jobs at its shares, alone.
 
     Attributes:
         profile: The job's profile.
@@ -99,84 +99,91 @@ def side(profile: Profile, shares: Sequence[float] | Floats) -> Side:
     )
 
 
-def power_limit_w(a: Side, b: Side) -> float:
-    """The lower of the two known limits; without one, no limit."""
-    limits = [s.profile.power_limit_w for s in (a, b) if s.profile.power_limit_w is not None]
+def power_limit_w(sides: Sequence[Side]) -> float:
+    """The lowest of the known limits; without one, no limit."""
+    limits = [s.profile.power_limit_w for s in sides if s.profile.power_limit_w is not None]
     return min(limits, default=float("inf"))
 
 
-def full_power_w(a: Side, b: Side) -> float:
+def full_power_w(sides: Sequence[Side]) -> float:
     """What watts are parts of: the limit; where none is known, the most that a job drew alone."""
-    limit = power_limit_w(a, b)
-    return limit if math.isfinite(limit) else max(_full_power_w(s.profile) for s in (a, b))
+    limit = power_limit_w(sides)
+    return limit if math.isfinite(limit) else max(_full_power_w(s.profile) for s in sides)
 
 
-def idle_power_w(a: Side, b: Side) -> float:
-    """Mean of what the GPU drew before either job started."""
-    return (a.profile.idle_power_w + b.profile.idle_power_w) / 2
+def idle_power_w(sides: Sequence[Side]) -> float:
+    """Mean of what the GPU drew before each job started."""
+    return sum(s.profile.idle_power_w for s in sides) / len(sides)
 
 
-def demanded_power_w(a: Side, b: Side) -> Floats:
-    """What both jobs would draw together if nothing held them back; shape (n,)."""
-    return a.readings["power_w"] + b.readings["power_w"] - idle_power_w(a, b)
+def demanded_power_w(sides: Sequence[Side]) -> Floats:
+    """What all jobs would draw together if nothing held them back; shape (n,)."""
+    return _sum(sides, "power_w") - (len(sides) - 1) * idle_power_w(sides)
 
 
-def physical_power_w(a: Side, b: Side) -> Floats:
-    """Power without learning: both powers less one idle power, clipped at the limit; (n,)."""
-    return np.minimum(demanded_power_w(a, b), power_limit_w(a, b))
+def physical_power_w(sides: Sequence[Side]) -> Floats:
+    """Power without learning: all powers with one idle power, clipped at the limit; (n,)."""
+    return np.minimum(demanded_power_w(sides), power_limit_w(sides))
 
 
-def bandwidth_factor(a: Side, b: Side) -> Floats:
-    """Part of the memory bandwidth that both want together which there is, at most 1; (n,)."""
-    demand = _sum(a, b, "dram_active_percent")
+def bandwidth_factor(sides: Sequence[Side]) -> Floats:
+    """Part of the memory bandwidth that all want together which there is, at most 1; (n,)."""
+    demand = _sum(sides, "dram_active_percent")
     return np.minimum(1.0, FULL_BANDWIDTH_PERCENT / np.maximum(demand, 1.0))
 
 
-def power_factor(a: Side, b: Side) -> Floats:
+def power_factor(sides: Sequence[Side]) -> Floats:
     """Part of the clock that the power limit leaves, at most 1; (n,)."""
-    idle = idle_power_w(a, b)
+    idle = idle_power_w(sides)
     # Not 1 W: speeds are to be the same where all watts of a card are larger by one factor.
-    dynamic = np.maximum(demanded_power_w(a, b) - idle, 1e-3 * full_power_w(a, b))
-    left = np.minimum(1.0, (power_limit_w(a, b) - idle) / dynamic)
+    dynamic = np.maximum(demanded_power_w(sides) - idle, 1e-3 * full_power_w(sides))
+    left = np.minimum(1.0, (power_limit_w(sides) - idle) / dynamic)
     return left ** (1 / CLOCK_EXPONENT)
 
 
-def prior_kept(a: Side, b: Side) -> Floats:
+def prior_kept(sides: Sequence[Side]) -> Floats:
     """What a job keeps of its rate at the share, by supply of bandwidth and power alone; (n,)."""
-    return _supply(a, b)["prior_kept"]
+    return _supply(sides)["prior_kept"]
 
 
-def speed_features(own: Side, other: Side) -> dict[str, Floats]:
-    """What a model sees of `own` beside `other`; each shape (n,), in a fixed order."""
+def speed_features(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
+    """What a model sees of `own` beside `others`; each shape (n,), in a fixed order."""
+    sides = (own, *others)
     return {
         **{f"own_{name}": values for name, values in own.alone.items()},
-        **{f"other_{name}": values for name, values in other.alone.items()},
+        **{f"other_{name}": _largest(s.alone[name] for s in others) for name in own.alone},
         "own_share_percent": own.shares,
-        "shares_sum_percent": own.shares + other.shares,
+        "shares_sum_percent": _added(s.shares for s in sides),
         **own.shape,
-        **_together(own, other),
-        **_supply(own, other),
+        **_together(own, others),
+        **_supply(sides),
     }
 
 
-def power_features(a: Side, b: Side) -> dict[str, Floats]:
-    """What a model sees of the power of a pair; each shape (n,), the same for (b, a)."""
+def power_features(sides: Sequence[Side]) -> dict[str, Floats]:
+    """What a model sees of the power of jobs; each shape (n,), the same in any order of two."""
+    shares = [s.shares for s in sides]
     found = {
-        "relative_physical_power": physical_power_w(a, b) / full_power_w(a, b),
-        "relative_demanded_power": demanded_power_w(a, b) / full_power_w(a, b),
-        "shares_sum_percent": a.shares + b.shares,
-        "shares_gap_percent": np.abs(a.shares - b.shares),
-        "relative_rates": a.relative_rate + b.relative_rate,
-        "prior_kept": prior_kept(a, b),
+        "relative_physical_power": physical_power_w(sides) / full_power_w(sides),
+        "relative_demanded_power": demanded_power_w(sides) / full_power_w(sides),
+        "shares_sum_percent": _added(shares),
+        "shares_gap_percent": _gap(shares),
+        "relative_rates": _added(s.relative_rate for s in sides),
+        "prior_kept": prior_kept(sides),
     }
     for name in (*AT_SHARE, "pcie_tx_mib_per_s", "pcie_rx_mib_per_s", "relative_power"):
-        found[f"sum_{name}"] = _sum(a, b, name)
-        found[f"gap_{name}"] = np.abs(a.readings[name] - b.readings[name])
+        found[f"sum_{name}"] = _sum(sides, name)
+        found[f"gap_{name}"] = _gap([s.readings[name] for s in sides])
     return found
 
 
+def beside(sides: Sequence[Side], n: int) -> tuple[Side, ...]:
+    """All sides but one: the neighbours of the job at that place."""
+    return (*sides[:n], *sides[n + 1 :])
+
+
 @functools.cache
-def feature_names_of(features: Callable[[Side, Side], Mapping[str, Floats]]) -> tuple[str, ...]:
+def feature_names_of(features: Callable[[Sequence[Side]], Mapping[str, Floats]]) -> tuple[str, ...]:
     """Names of the features that a function makes, in the order of the columns."""
     ones = np.ones(2)
     profile = Profile(
@@ -193,7 +200,7 @@ def feature_names_of(features: Callable[[Side, Side], Mapping[str, Floats]]) -> 
         flags=(),
     )
     any_side = side(profile, profile.shares)
-    return tuple(features(any_side, any_side))
+    return tuple(features((any_side, any_side)))
 
 
 def matrix(features: Mapping[str, Floats]) -> Float32s:
@@ -235,26 +242,28 @@ def _shape(profile: Profile, shares: Floats, readings: Mapping[str, Floats]) -> 
     }
 
 
-def _together(own: Side, other: Side) -> dict[str, Floats]:
-    """What both want of the GPU."""
-    dram = _sum(own, other, "dram_active_percent")
+def _together(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
+    """What all want of the GPU."""
+    sides = (own, *others)
+    dram = _sum(sides, "dram_active_percent")
     return {
         "sum_dram_active_percent": dram,
-        "sum_memory_busy_percent": _sum(own, other, "memory_busy_percent"),
-        "sum_sm_active_percent": _sum(own, other, "sm_active_percent"),
-        "sum_tensor_active_percent": _sum(own, other, "tensor_active_percent"),
-        "sum_pcie_rx_mib_per_s": _sum(own, other, "pcie_rx_mib_per_s"),
+        "sum_memory_busy_percent": _sum(sides, "memory_busy_percent"),
+        "sum_sm_active_percent": _sum(sides, "sm_active_percent"),
+        "sum_tensor_active_percent": _sum(sides, "tensor_active_percent"),
+        "sum_pcie_rx_mib_per_s": _sum(sides, "pcie_rx_mib_per_s"),
         "own_part_of_dram": own.readings["dram_active_percent"] / np.maximum(dram, 1.0),
-        "relative_demanded_power": demanded_power_w(own, other) / full_power_w(own, other),
-        "other_resident_warps_percent": other.readings["sm_active_percent"]
-        * other.readings["sm_occupancy_percent"]
-        / 100,
+        "relative_demanded_power": demanded_power_w(sides) / full_power_w(sides),
+        "other_resident_warps_percent": _largest(
+            s.readings["sm_active_percent"] * s.readings["sm_occupancy_percent"] / 100
+            for s in others
+        ),
     }
 
 
-def _supply(own: Side, other: Side) -> dict[str, Floats]:
-    """What the GPU has for both of them."""
-    bandwidth, power = bandwidth_factor(own, other), power_factor(own, other)
+def _supply(sides: Sequence[Side]) -> dict[str, Floats]:
+    """What the GPU has for all of them."""
+    bandwidth, power = bandwidth_factor(sides), power_factor(sides)
     return {
         "bandwidth_factor": bandwidth,
         "power_factor": power,
@@ -271,5 +280,18 @@ def _full_power_w(profile: Profile) -> float:
     return profile.power_limit_w or float(profile.values["power_w"].max())
 
 
-def _sum(a: Side, b: Side, name: str) -> Floats:
-    return a.readings[name] + b.readings[name]
+def _sum(sides: Sequence[Side], name: str) -> Floats:
+    return _added(s.readings[name] for s in sides)
+
+
+def _added(values: Iterable[Floats]) -> Floats:
+    return functools.reduce(np.add, values)
+
+
+def _largest(values: Iterable[Floats]) -> Floats:
+    return functools.reduce(np.maximum, values)
+
+
+def _gap(values: Sequence[Floats]) -> Floats:
+    """Largest less smallest."""
+    return _largest(values) - functools.reduce(np.minimum, values)

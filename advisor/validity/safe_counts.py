@@ -5,15 +5,17 @@ not at others. `advisor check` finds them out; what a job says of its own result
 """
 
 import functools
-from collections.abc import Mapping
+import itertools
+import operator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from advisor.core.gpu import Vendor
 from advisor.core.units import grantable
 
-Counts: TypeAlias = tuple[int, int]
-"""Units of the first and of the second job."""
+Counts: TypeAlias = tuple[int, ...]
+"""Units of each job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,47 +83,51 @@ class Safety:
         return (*below[-1:], *above[:1])
 
 
-def safe_split(
-    wanted: Counts, units_total: int, a: Safety, b: Safety, *, mirrored: bool = False
+def safe_counts(
+    wanted: Counts, units_total: int, safeties: Sequence[Safety], *, mirrored: bool = False
 ) -> Counts | None:
-    """The allowed counts of two jobs that are nearest to the wanted ones.
+    """The allowed counts of jobs that are nearest to the wanted ones.
 
-    Nearest by the sum of both distances; of equally near ones the larger sum, then the more even,
+    Nearest by the sum of all distances; of equally near ones the larger sum, then the more even,
     then the one that gives more to the job that was to have more.
 
     Args:
-        wanted: Counts of both.
-        units_total: SMs of the GPU; both counts together never exceed them.
-        a: What is known of the first job.
-        b: What is known of the second job.
-        mirrored: Of two mirror images that are left then, the one that gives the second job less,
-            not the first: see `advisor.decide.choice.evenness`. Where the jobs and this are
-            swapped, so is
-            the answer.
+        wanted: Counts of all jobs.
+        units_total: SMs of the GPU; all counts together never exceed them.
+        safeties: What is known of each job.
+        mirrored: Of two mirror images that are left then, the one that gives the last job less,
+            not the first: see `advisor.core.split.evenness`. Where the jobs and this are swapped,
+            so is the answer.
 
     Returns:
-        None where no two allowed counts fit on the GPU.
+        None where no allowed counts fit on the GPU.
     """
     # Of a job whose number of SMs is not known nothing is avoided.
     every = tuple(grantable(units_total))
-    allowed_a, allowed_b = (every if s.units_total is None else s.allowed for s in (a, b))
-    return _nearest_pair(wanted, units_total, allowed_a, allowed_b, mirrored)
+    allowed = tuple(every if s.units_total is None else s.allowed for s in safeties)
+    return _nearest(wanted, units_total, allowed, mirrored)
 
 
 # The same few splits are asked for with every pair of jobs.
 @functools.lru_cache(maxsize=4096)
-def _nearest_pair(
-    wanted: Counts,
-    units_total: int,
-    allowed_a: tuple[int, ...],
-    allowed_b: tuple[int, ...],
-    mirrored: bool,
+def _nearest(
+    wanted: Counts, units_total: int, allowed: tuple[tuple[int, ...], ...], mirrored: bool
 ) -> Counts | None:
-    def distance(pair: Counts) -> tuple[int, int, int, bool, int]:
-        (a, b), (wanted_a, wanted_b) = pair, wanted
-        turned = (a - b) * (wanted_a - wanted_b) < 0
-        apart = abs(a - wanted_a) + abs(b - wanted_b)
-        return apart, -(a + b), abs(a - b), turned, b if mirrored else a
+    def apart(counts: Counts) -> int:
+        return sum(map(abs, map(operator.sub, counts, wanted)))
 
-    pairs = ((a, b) for a in allowed_a for b in allowed_b if a + b <= units_total)
-    return min(pairs, key=distance, default=None)
+    def order(counts: Counts) -> tuple[int, int, int, Counts]:
+        gap = max(counts) - min(counts)
+        return -sum(counts), gap, _turned(counts, wanted), counts[::-1] if mirrored else counts
+
+    fitting = [c for c in itertools.product(*allowed) if sum(c) <= units_total]
+    nearest = min(map(apart, fitting), default=0)
+    return min((c for c in fitting if apart(c) == nearest), key=order, default=None)
+
+
+def _turned(counts: Counts, wanted: Counts) -> int:
+    """Pairs of jobs of which the one gets more that was to have less."""
+    pairs = itertools.combinations(zip(counts, wanted, strict=True), 2)
+    return sum(
+        (one - other) * (asked - other_asked) < 0 for (one, asked), (other, other_asked) in pairs
+    )

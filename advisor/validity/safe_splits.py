@@ -1,44 +1,40 @@
 """Splits in percent at safe counts of units, and the sentences that say what was avoided. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
 
+from advisor.core.split import Split
 from advisor.core.units import UNIT_NAMES, quantum, share_for_units, units_for_share
 from advisor.core.wording import in_ranges, listed
 from advisor.errors import UnsafeCountError
-from advisor.validity.safe_counts import Safety, safe_split
+from advisor.validity.safe_counts import Safety, safe_counts
 
 _NAMED = 3
 """Operations that are named of those that were wrong."""
-
-Shares: TypeAlias = tuple[float, float]
-"""Of the first and of the second job, percent."""
 
 LIBRARIES = "results of this host's libraries are wrong (advisor check)"
 
 ANYWAY = "or ask for it all the same: --allow-unsafe, over HTTP allow_unsafe"
 
 
-def safe_shares(
-    wanted: Sequence[Shares], a: Safety, b: Safety, *, mirrored: bool = False
-) -> tuple[Shares | None, ...]:
-    """For each split the nearest one at safe counts of both jobs: itself where both are safe.
+def safe_splits(
+    wanted: Sequence[Split], safeties: Sequence[Safety], *, mirrored: bool = False
+) -> tuple[Split | None, ...]:
+    """For each split the nearest one at safe counts of all jobs: itself where all are safe.
 
     A share whose count stays as it is keeps its percentage.
 
     Args:
-        wanted: Splits in percent.
-        a: What is known of the first job.
-        b: What is known of the second job.
-        mirrored: See `advisor.validity.safe_counts.safe_split`.
+        wanted: Splits under limits.
+        safeties: What is known of each job.
+        mirrored: See `advisor.validity.safe_counts.safe_counts`.
 
     Returns:
         None where there is no safe split at all.
     """
-    total = a.units_total or b.units_total
-    if total is None or not (a.unsafe or b.unsafe):
+    known = _known(safeties)
+    if known.units_total is None or not any(s.unsafe for s in safeties):
         return tuple(wanted)
-    return tuple(_safe_shares(split, total, a, b, mirrored=mirrored) for split in wanted)
+    return tuple(_safe_split(split, safeties, mirrored=mirrored) for split in wanted)
 
 
 def safe_solo_shares(wanted: Sequence[float], safety: Safety) -> tuple[float, ...]:
@@ -72,21 +68,21 @@ def unsafe_texts(*asked: tuple[float, Safety]) -> tuple[str, ...]:
     )
 
 
-def check_shares(shares: Shares, a: Safety, b: Safety, *, mirrored: bool = False) -> None:
+def check_split(split: Split, safeties: Sequence[Safety], *, mirrored: bool = False) -> None:
     """Refuse a split that was asked for and is not safe.
 
     Raises:
         UnsafeCountError: with the operations that were wrong, and the nearest safe split.
     """
-    asked = (shares[0], a), (shares[1], b)
+    asked = list(zip(split.shares, safeties, strict=True))
     if not (found := unsafe_texts(*asked)):
         return
-    (near,) = safe_shares([shares], a, b, mirrored=mirrored)
-    split = _split_text(near, a if a.units_total else b) if near else ""
+    (near,) = safe_splits([split], safeties, mirrored=mirrored)
+    text = _split_text(near, _known(safeties)) if near else ""
     raise UnsafeCountError(
         "; ".join(found),
         why=_wrong_text(*asked),
-        fix=f"take {split}, the nearest safe split, {ANYWAY}" if split else "",
+        fix=f"take {text}, the nearest safe split, {ANYWAY}" if near else "",
     )
 
 
@@ -108,19 +104,19 @@ def check_share(share_percent: float, safety: Safety) -> None:
 
 
 def avoided_texts(
-    wanted: Iterable[Shares], jobs: tuple[str, str], a: Safety, b: Safety
+    wanted: Iterable[Split], jobs: Sequence[str], safeties: Sequence[Safety]
 ) -> Iterator[str]:
     """Which counts of the wanted splits are not used, and why."""
-    known = a if a.units_total else b
+    known = _known(safeties)
     if known.units_total is None:
         return
     total, vendor = known.units_total, known.vendor
     of_gpu, step = _of_gpu(known), quantum(total, vendor)
-    sides = zip(*wanted, strict=True)
+    sides = zip(*(split.shares for split in wanted), strict=True)
     units = [sorted({units_for_share(p, total, vendor) for p in side}) for side in sides]
     own: dict[str, list[int]] = {}
     by_host: set[int] = set()
-    for job, counts, safety in zip(jobs, units, (a, b), strict=True):
+    for job, counts, safety in zip(jobs, units, safeties, strict=True):
         unsafe = [count for count in counts if count in safety.unsafe]
         own[job] = [count for count in unsafe if count in safety.wrong]
         by_host |= set(unsafe) - safety.wrong
@@ -132,9 +128,9 @@ def avoided_texts(
             yield f"{what}, at which its own results were wrong"
 
 
-def unchecked_texts(shares: Shares, jobs: tuple[str, str], a: Safety, b: Safety) -> Iterator[str]:
+def unchecked_texts(split: Split, jobs: Sequence[str], safeties: Sequence[Safety]) -> Iterator[str]:
     """Which counts of a split nobody has looked at, on a host where others were checked."""
-    for job, share, safety in zip(jobs, shares, (a, b), strict=True):
+    for job, share, safety in zip(jobs, split.shares, safeties, strict=True):
         if safety.host is None or safety.units_total is None:
             continue
         units = units_for_share(share, safety.units_total, safety.vendor)
@@ -160,19 +156,25 @@ def moved_text(wanted: Sequence[float], safety: Safety) -> str:
     )
 
 
-def _safe_shares(
-    wanted: Shares, total: int, a: Safety, b: Safety, *, mirrored: bool
-) -> Shares | None:
-    vendor = (a if a.units_total else b).vendor
-    units = units_for_share(wanted[0], total, vendor), units_for_share(wanted[1], total, vendor)
-    found = safe_split(units, total, a, b, mirrored=mirrored)
-    if found is None:
-        return None
-    shares = (
-        share if count == asked else share_for_units(count, total, vendor)
-        for share, count, asked in zip(wanted, found, units, strict=True)
+def _safe_split(split: Split, safeties: Sequence[Safety], *, mirrored: bool) -> Split | None:
+    known = _known(safeties)
+    total, vendor = known.units_total or 0, known.vendor
+    asked = tuple(units_for_share(share, total, vendor) for share in split.shares)
+    found = safe_counts(asked, total, safeties, mirrored=mirrored)
+    if found is None or found == asked:
+        return split if found else None
+    of_jobs = zip(split.shares, found, asked, strict=True)
+    return Split(
+        tuple(
+            share if count == before else share_for_units(count, total, vendor)
+            for share, count, before in of_jobs
+        )
     )
-    return next(shares), next(shares)
+
+
+def _known(safeties: Sequence[Safety]) -> Safety:
+    """The first one of which the number of units is known; else any."""
+    return next((s for s in safeties if s.units_total), safeties[-1])
 
 
 def _cause(units: int, safety: Safety) -> str:
@@ -197,10 +199,10 @@ def _wrong_text(*asked: tuple[float, Safety]) -> str:
     return f"wrong were {listed([*list(names)[:_NAMED], *more])}" if names else ""
 
 
-def _split_text(shares: Shares, known: Safety) -> str:
+def _split_text(split: Split, known: Safety) -> str:
     total, vendor = known.units_total or 0, known.vendor
-    counts = "+".join(str(units_for_share(share, total, vendor)) for share in shares)
-    return f"{shares[0]:g}/{shares[1]:g} ({counts} {UNIT_NAMES[vendor]})"
+    counts = "+".join(str(units_for_share(share, total, vendor)) for share in split.shares)
+    return f"{split} ({counts} {UNIT_NAMES[vendor]})"
 
 
 def _of_gpu(safety: Safety) -> str:

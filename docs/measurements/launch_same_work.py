@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.core.finish import finish, one_after_the_other, work_of
-from advisor.core.objectives import SplitResult
+from advisor.core.objectives import PartResult, SplitResult
 
 HEADINGS = (
     "pair", "way", "SMs", "speeds: predicted", "observed", "W: predicted", "observed",
@@ -135,16 +135,11 @@ def _advisor(*arguments: str, stream: bool = False) -> Any:
 
 
 def _result(numbers: Mapping[str, Any], alone: Iterable[Mapping[str, Any]]) -> SplitResult:
-    one, other = alone
-    return SplitResult(
-        rate_a=numbers["rate_a"],
-        rate_b=numbers["rate_b"],
-        solo_rate_a=one["rate"],
-        solo_rate_b=other["rate"],
-        solo_power_a_w=one["power_w"],
-        solo_power_b_w=other["power_w"],
-        power_w=numbers["power_w"],
+    rates = numbers["rate_a"], numbers["rate_b"]
+    parts = (
+        PartResult(r, one["rate"], one["power_w"]) for r, one in zip(rates, alone, strict=True)
     )
+    return SplitResult(tuple(parts), numbers["power_w"])
 
 
 def _both(launch: Seen) -> tuple[SplitResult, SplitResult]:
@@ -187,7 +182,7 @@ def _table(seen: list[Seen]) -> Iterable[str]:
             f"{a} + {b}",
             f"{launch['way']}{', advised' if launch['way'] == launch['advice'] else ''}",
             f"{observed['units_a']} + {observed['units_b']}",
-            *(f"{100 * r.speed_a:.0f} %, {100 * r.speed_b:.0f} %" for r in (predicted, real)),
+            *(", ".join(f"{100 * s:.0f} %" for s in r.speeds) for r in (predicted, real)),
             *(f"{r.power_w:.0f}" for r in (predicted, real)),
             *(f"{100 * energy:+.1f} %" for energy, _ in energy_time),
             *(f"{100 * time:+.1f} %" for _, time in energy_time),

@@ -23,7 +23,7 @@ import numpy as np
 
 from advisor.advice.placing import Planned, Wanted, plan
 from advisor.core.finish import Rest, Work, finish
-from advisor.core.objectives import DEFAULT_OBJECTIVE, SplitResult
+from advisor.core.objectives import DEFAULT_OBJECTIVE, PartResult, SplitResult
 from advisor.decide.constraints import Limits
 from advisor.place.options import PairOptions
 from advisor.place.problem import Group, Problem, QueuedJob
@@ -159,16 +159,19 @@ def with_errors(found: Planned, dice: np.random.Generator) -> Problem:
     """The same queue as a model sees it that is off."""
     problem, options = found.problem, found.problem.options
     speed, power = errors_of(found)
-    sizes = {"speed_a": speed, "speed_b": speed, "power_w": power}
 
-    def off(name: str) -> dict[str, Floats]:
-        errors = np.exp(dice.normal(0, MEAN_TO_SIGMA * sizes[name], (len(options.first), 1)))
+    def off(size: float) -> Floats:
+        return np.exp(dice.normal(0, MEAN_TO_SIGMA * size, (options.types.shape[1], 1)))
+
+    speeds = np.array([off(speed), off(speed)])
+    wrong = dataclasses.replace(
+        options,
+        speed=options.speed * speeds,
         # The low end of a speed is off as its middle is.
-        names = [each for each in (name, f"low_{name}") if hasattr(options, each)]
-        return {each: getattr(options, each) * errors for each in names}
-
-    wrong = {each: values for name in sizes for each, values in off(name).items()}
-    return dataclasses.replace(problem, options=dataclasses.replace(options, **wrong))
+        low_speed=options.low_speed * speeds,
+        power_w=options.power_w * off(power),
+    )
+    return dataclasses.replace(problem, options=wrong)
 
 
 def true_group(problem: Problem, group: Group) -> Group:
@@ -176,27 +179,15 @@ def true_group(problem: Problem, group: Group) -> Group:
     if group.split is None:
         return group
     options: PairOptions = problem.options
-    a, b = (problem.type_of(job) for job in group.jobs)
-    row = list(zip(options.first, options.second, strict=True)).index((a, b))
+    types = [problem.type_of(job) for job in group.jobs]
+    row = options.types.T.tolist().index(types)
     column = next(n for n in range(len(options.splits)) if options.split(row, n) == group.split)
-    at = {
-        name: float(getattr(options, name)[row, column])
-        for name in (
-            "speed_a", "speed_b", "power_w", "left_speed_a", "left_speed_b",
-            "left_power_a_w", "left_power_b_w",
-        )
-    }  # fmt: skip
-    result = SplitResult(
-        rate_a=at["speed_a"], rate_b=at["speed_b"], solo_rate_a=1, solo_rate_b=1,
-        solo_power_a_w=problem.types[a].power_w, solo_power_b_w=problem.types[b].power_w,
-        power_w=at["power_w"],
-    )  # fmt: skip
-    rests = (
-        Rest(at["left_speed_a"], at["left_power_a_w"]),
-        Rest(at["left_speed_b"], at["left_power_b_w"]),
-    )
-    first, second = group.jobs
-    found = finish(result, Work(first.work_s, second.work_s), rests)
+    speeds = options.speed[:, row, column].tolist()
+    parts = [PartResult(s, 1, problem.types[t].power_w) for s, t in zip(speeds, types, strict=True)]
+    result = SplitResult(tuple(parts), float(options.power_w[row, column]))
+    left = options.left_speed[:, row, column], options.left_power_w[:, row, column]
+    rests = [Rest(float(speed), float(power_w)) for speed, power_w in zip(*left, strict=True)]
+    found = finish(result, Work(tuple(job.work_s for job in group.jobs)), rests)
     # Which of the two ends first does not matter here: the GPU is theirs until both have.
     return dataclasses.replace(group, times_s=(found.time_s, found.time_s), energy_j=found.energy_j)
 

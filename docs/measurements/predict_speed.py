@@ -17,8 +17,8 @@ from pathlib import Path
 
 from sklearn.ensemble import ExtraTreesRegressor
 
+from advisor.core.split import NINE, UNCAPPED
 from advisor.predict.features import Float32s, side
-from advisor.predict.predictions import NINE, UNCAPPED
 from advisor.predict.profiles import Profile, make_profiles
 from advisor_data.files.bundled import (
     bundled_pair_points,
@@ -77,9 +77,9 @@ def measure(trees: int, rows: Rows, jobs: list[Profile]) -> dict[str, list[float
     parts: dict[str, Callable[[], object]] = {
         "features alone": lambda: features(*next(pairs)),
         "ONNX alone": lambda: session(asked),
-        "whole prediction": lambda: predictor.predict(*next(pairs), SPLITS),
+        "whole prediction": lambda: predictor.predict(next(pairs), SPLITS),
         "whole prediction, two new jobs": lambda: predictor.predict(
-            *map(replace, next(pairs)), SPLITS
+            list(map(replace, next(pairs))), SPLITS
         ),
         "scikit-learn alone, one thread": lambda: plain(regressors, asked),
     }
@@ -116,8 +116,8 @@ def load(graph: bytes) -> OnnxPredictor:
 
 def features(a: Profile, b: Profile) -> dict[str, Float32s]:
     """What each head sees: of speed, both directions."""
-    own, other = side(a, [x for x, _ in SPLITS]), side(b, [y for _, y in SPLITS])
-    return {head.name: inputs_of(head, own, other).features for head in HEADS}
+    sides = [side(p, [split.shares[n] for split in SPLITS]) for n, p in enumerate((a, b))]
+    return {head.name: inputs_of(head, sides).features for head in HEADS}
 
 
 def plain(regressors: Regressors, asked: dict[str, Float32s]) -> object:

@@ -8,7 +8,7 @@ demand, 50/50, and no limits. Energy is for the same work, against a GPU for eac
 
 from collections.abc import Iterator
 
-from advisor.core.objectives import SplitResult
+from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.records import PairPoint, SoloPoint
 from advisor_data.files.bundled import (
     bundled_pair_points,
@@ -47,10 +47,8 @@ def _result(point: PairPoint, a: SoloPoint, b: SoloPoint) -> SplitResult:
     assert b.power_w
     assert point.rate_a
     assert point.rate_b
-    return SplitResult(
-        rate_a=point.rate_a, rate_b=point.rate_b, solo_rate_a=a.rate, solo_rate_b=b.rate,
-        solo_power_a_w=a.power_w, solo_power_b_w=b.power_w, power_w=point.power_w,
-    )  # fmt: skip
+    parts = PartResult(point.rate_a, a.rate, a.power_w), PartResult(point.rate_b, b.rate, b.power_w)
+    return SplitResult(parts, point.power_w)
 
 
 def _shown(
@@ -70,8 +68,8 @@ def _shown(
 def _server(point: PairPoint, result: SplitResult) -> tuple[float, float, float | None]:
     """Part of the demand served, the other job's speed, and the p99 latency."""
     if point.offered_rate_a:
-        return result.speed_a, result.speed_b, point.latency_p99_a_ms
-    return result.speed_b, result.speed_a, point.latency_p99_b_ms
+        return result.speeds[0], result.speeds[1], point.latency_p99_a_ms
+    return result.speeds[1], result.speeds[0], point.latency_p99_b_ms
 
 
 def _line(point: PairPoint, result: SplitResult, *, named: bool) -> str:

@@ -4,7 +4,7 @@ A new head is one more `Head` here and one `HeadLearner` in `advisor_training.le
 rows, the graph, intervals, the manifest and the predictor go by these.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,6 +13,7 @@ import numpy as np
 from advisor.predict.features import (
     Float32s,
     Side,
+    beside,
     matrix,
     physical_power_w,
     power_features,
@@ -32,13 +33,13 @@ class Head:
 
     Attributes:
         name: As in the manifest, and of the graph's input.
-        of: What it has a value of: for "job" the functions are called from each job's side.
+        of: What it has a value of: for "job" the functions get each job's side first in turn.
         target: What is predicted, in words.
         unit: Of the target and the prior.
         prior: What `prior_of` gives, in words; another prior needs other words, since a model that
             was trained over one must not be used with the other.
         output: Name of the graph's output.
-        features_of: What the model sees of the first side beside the second.
+        features_of: What the model sees of the jobs.
         prior_of: The target without learning, shape (n,); the features are given so that nothing is
             worked out twice.
         limit_of: What holds the target back: at 97 % of it the intervals "at the power limit" hold.
@@ -51,17 +52,17 @@ class Head:
     unit: str
     prior: str
     output: str
-    features_of: Callable[[Side, Side], Features]
-    prior_of: Callable[[Side, Side, Features], Floats]
-    limit_of: Callable[[Side, Side], float] | None = None
+    features_of: Callable[[Sequence[Side]], Features]
+    prior_of: Callable[[Sequence[Side], Features], Floats]
+    limit_of: Callable[[Sequence[Side]], float] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """What a head takes of a pair at n splits: a part for each job, or one of the pair.
+    """What a head takes of jobs at n splits: a part for each job, or one of all.
 
     Attributes:
-        features: All of the first part, then all of the second; shape (parts x n, features).
+        features: All of the first part, then all of the next; shape (parts x n, features).
         priors: Of each part, shape (n,).
     """
 
@@ -69,16 +70,17 @@ class Inputs:
     priors: tuple[Floats, ...]
 
 
-def inputs_of(head: Head, a: Side, b: Side) -> Inputs:
-    """What a head takes of two jobs at their shares."""
-    sides = ((a, b), (b, a)) if head.of == "job" else ((a, b),)
-    features = [head.features_of(*two) for two in sides]
-    priors = [head.prior_of(*two, f) for two, f in zip(sides, features, strict=True)]
+def inputs_of(head: Head, sides: Sequence[Side]) -> Inputs:
+    """What a head takes of jobs at their shares."""
+    views = [(one, *beside(sides, n)) for n, one in enumerate(sides)]
+    views = views if head.of == "job" else [tuple(sides)]
+    features = [head.features_of(view) for view in views]
+    priors = [head.prior_of(view, f) for view, f in zip(views, features, strict=True)]
     return Inputs(np.concatenate([*map(matrix, features)]), tuple(priors))
 
 
-def _kept_of_capacity(own: Side, _: Side, features: Mapping[str, Floats]) -> Floats:
-    return features["prior_kept"] * own.capacity
+def _kept_of_capacity(sides: Sequence[Side], features: Mapping[str, Floats]) -> Floats:
+    return features["prior_kept"] * sides[0].capacity
 
 
 SPEED = Head(
@@ -88,7 +90,7 @@ SPEED = Head(
     unit="1",
     prior="prior_kept x relative rate alone at the share",
     output="log_kept",
-    features_of=speed_features,
+    features_of=lambda sides: speed_features(sides[0], sides[1:]),
     prior_of=_kept_of_capacity,
 )
 
@@ -100,7 +102,7 @@ POWER = Head(
     prior="both powers less one idle power, up to the limit",
     output="log_power_ratio",
     features_of=power_features,
-    prior_of=lambda a, b, _: physical_power_w(a, b),
+    prior_of=lambda sides, _: physical_power_w(sides),
     limit_of=power_limit_w,
 )
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from advisor.core.interval import Interval
+from advisor.core.split import Split, check_advised
 from advisor.errors import InputError, ModelError
 from advisor.predict.features import Side, feature_names_of, side
-from advisor.predict.predictions import UNCAPPED, Prediction, Split
+from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import COLUMNS, NEEDED, Profile, filled
 from advisor_models.heads import HEADS, POWER, SPEED, Head
 from advisor_models.manifest import MODEL, RETRAIN, Manifest, read_artefact
@@ -51,67 +52,70 @@ class OnnxPredictor:
         # Whoever places jobs asks for many pairs of few jobs, at the same splits.
         self._side = functools.lru_cache(maxsize=512)(self._new_side)
 
-    def predict(self, a: Profile, b: Profile, splits: Sequence[Split]) -> list[Prediction]:
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         """One prediction for each split, in their order.
 
         Raises:
-            InputError: the profiles are of two GPU models, or a share lies outside of one.
+            InputError: not two profiles, those of two GPU models, or a share outside of one.
         """
         if not splits:
             return []
-        values = self.values(a, b, splits)
-        efficiency = self._efficiency(a, b)
+        values = self.values(profiles, splits)
+        efficiency = self._efficiency(profiles)
         return [
-            _prediction(a, b, split, speeds, power, efficiency)
+            _prediction(profiles, split, speeds, power, efficiency)
             for split, *speeds, power in zip(
                 splits, *values[SPEED.name], *values[POWER.name], strict=True
             )
         ]
 
-    def values(self, a: Profile, b: Profile, splits: Sequence[Split]) -> dict[str, Values]:
-        """What each head says of two jobs at splits.
+    def values(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> dict[str, Values]:
+        """What each head says of jobs at splits.
 
         Raises:
-            InputError: the profiles are of two GPU models, or a share lies outside of one.
+            InputError: as for `predict`.
         """
-        asked = self._asked(a, b, splits)
-        inputs = {name: head.inputs(*asked.sides) for name, head in self._heads.items()}
+        seen, whole = self._known(profiles)
+        asked = Asked(self._sides(profiles, splits), splits, seen, whole)
+        inputs = {name: head.inputs(asked.sides) for name, head in self._heads.items()}
         logs = self._session({name: its.features for name, its in inputs.items()})
         return {
             name: head.values(inputs[name], logs[name], asked) for name, head in self._heads.items()
         }
 
-    def extrapolation(self, a: Profile, b: Profile, splits: Sequence[Split]) -> list[str]:
-        """Names of the features of the pair that lie outside of what the model has seen.
+    def extrapolation(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[str]:
+        """Names of the features of the jobs that lie outside of what the model has seen.
 
         Raises:
             InputError: as for `predict`.
         """
-        sides = self._sides(a, b, splits)
-        outside = (head.outside(head.inputs(*sides).features) for head in self._heads.values())
+        sides = self._sides(profiles, splits)
+        outside = (head.outside(head.inputs(sides).features) for head in self._heads.values())
         # Some features are of several heads.
         return list(dict.fromkeys(name for names in outside for name in names))
 
-    def missing_columns(self, a: Profile, b: Profile) -> list[str]:
+    def missing_columns(self, profiles: Sequence[Profile]) -> list[str]:
         """Columns that one of the profiles lacks, which are taken as they usually are."""
-        return sorted({*a.missing, *b.missing})
+        return sorted({name for profile in profiles for name in profile.missing})
 
-    def _known(self, a: Profile, b: Profile) -> tuple[bool, bool]:
-        """Whether the pair's GPU model was seen, and whether the profiles have every column."""
-        if a.gpu_model != b.gpu_model:
+    def _known(self, profiles: Sequence[Profile]) -> tuple[bool, bool]:
+        """Whether the jobs' GPU model was seen, and whether the profiles have every column."""
+        check_advised(len(profiles))
+        models = dict.fromkeys(profile.gpu_model for profile in profiles)
+        if len(models) > 1:
             raise InputError(
-                f"{a.job} was profiled on {a.gpu_model} and {b.job} on {b.gpu_model}",
-                why="a pair shares one GPU",
-                fix="give two profiles of one GPU model",
+                " and ".join(f"{p.job} was profiled on {p.gpu_model}" for p in profiles),
+                why="jobs share one GPU",
+                fix="give profiles of one GPU model",
             )
-        return a.gpu_model in self.manifest.gpu_models, not self.missing_columns(a, b)
+        return profiles[0].gpu_model in self.manifest.gpu_models, not self.missing_columns(profiles)
 
-    def _efficiency(self, a: Profile, b: Profile) -> _Factors | None:
+    def _efficiency(self, profiles: Sequence[Profile]) -> _Factors | None:
         """Factors of `energy-efficiency` at splits; speeds and power are both in it."""
         bounds, manifest, both = self.manifest.efficiency, self.manifest, (SPEED.name, POWER.name)
         if bounds is None:
             return None
-        seen, whole = self._known(a, b)
+        seen, whole = self._known(profiles)
         if not seen:
             bounds = bounds.wider(max(manifest.other_gpu.widening[name] for name in both))
         if not whole and manifest.no_counters is not None:
@@ -121,13 +125,11 @@ class OnnxPredictor:
     def _new_side(self, profile: Profile, shares: tuple[float, ...]) -> Side:
         return side(filled(profile, self.manifest.fill), shares)
 
-    def _sides(self, a: Profile, b: Profile, splits: Sequence[Split]) -> tuple[Side, Side]:
-        own = self._side(a, tuple(share for share, _ in splits))
-        return own, self._side(b, tuple(share for _, share in splits))
-
-    def _asked(self, a: Profile, b: Profile, splits: Sequence[Split]) -> Asked:
-        seen, whole = self._known(a, b)
-        return Asked(self._sides(a, b, splits), splits, seen, whole)
+    def _sides(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> tuple[Side, ...]:
+        return tuple(
+            self._side(profile, tuple(split.shares[k] for split in splits))
+            for k, profile in enumerate(profiles)
+        )
 
 
 def _check_heads(manifest: Manifest, known: dict[str, Head]) -> None:
@@ -171,25 +173,20 @@ def _check_fill(manifest: Manifest) -> None:
 
 
 def _prediction(
-    a: Profile,
-    b: Profile,
+    profiles: Sequence[Profile],
     split: Split,
     speeds: Sequence[Interval],
     power_w: Interval,
     efficiency: _Factors | None,
 ) -> Prediction:
     return Prediction(
-        way="uncapped" if split == UNCAPPED else "split",
-        share_a_percent=split[0],
-        share_b_percent=split[1],
-        speed_a=_served(a, speeds[0]),
-        speed_b=_served(b, speeds[1]),
+        split=split,
+        parts=tuple(
+            predicted_part(profile, _served(profile, speed))
+            for profile, speed in zip(profiles, speeds, strict=True)
+        ),
         power_w=power_w,
-        solo_rate_a=a.whole_gpu_rate,
-        solo_rate_b=b.whole_gpu_rate,
-        solo_power_a_w=a.whole_gpu_power_w,
-        solo_power_b_w=b.whole_gpu_power_w,
-        efficiency_factors=None if split == UNCAPPED else efficiency,
+        efficiency_factors=efficiency if split.is_limited else None,
     )
 
 

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import numpy as np
 
 from advisor.core.interval import Interval
+from advisor.core.split import Split
 from advisor.predict.features import Float32s, Side
-from advisor.predict.predictions import UNCAPPED, Split
 from advisor.predict.profiles import Floats
 from advisor_models.heads import Head, Inputs, inputs_of
 from advisor_models.intervals import LIMITED, NEAR_LIMIT, at_share, of_pair, wider
@@ -29,16 +29,16 @@ _Factors = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """Two jobs at splits, and how well the model knows them.
+    """Jobs at splits, and how well the model knows them.
 
     Attributes:
-        sides: Both jobs at their shares.
+        sides: Each job at its shares.
         splits: The same shares.
         seen: The model has seen the GPU model.
         whole: The profiles have every column.
     """
 
-    sides: tuple[Side, Side]
+    sides: tuple[Side, ...]
     splits: Sequence[Split]
     seen: bool
     whole: bool
@@ -60,9 +60,9 @@ class ServedHead:
             key: _factors(self.trained, manifest, seen=key[0], whole=key[1]) for key in known
         }
 
-    def inputs(self, a: Side, b: Side) -> Inputs:
-        """What the head takes of two jobs at their shares."""
-        return inputs_of(self.head, a, b)
+    def inputs(self, sides: Sequence[Side]) -> Inputs:
+        """What the head takes of jobs at their shares."""
+        return inputs_of(self.head, sides)
 
     def values(self, inputs: Inputs, logs: Sequence[float], asked: Asked) -> Values:
         """What the graph's answers mean.
@@ -73,7 +73,7 @@ class ServedHead:
             asked: What it was asked for.
         """
         n, factors = len(asked.splits), self._factors[asked.seen, asked.whole]
-        limit = NEAR_LIMIT * (self.head.limit_of(*asked.sides) if self.head.limit_of else math.inf)
+        limit = NEAR_LIMIT * (self.head.limit_of(asked.sides) if self.head.limit_of else math.inf)
         return tuple(
             [
                 _around(value, factors(split, part, value >= limit))
@@ -111,8 +111,8 @@ def _factors(
 
     def of(split: Split, part: int, at_limit: bool) -> _Factors:
         if trained.of == "job":
-            return of_share(split[part])
-        return of_split(split == UNCAPPED, at_limit)
+            return of_share(split.shares[part])
+        return of_split(not split.is_limited, at_limit)
 
     return of
 

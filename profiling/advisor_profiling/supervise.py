@@ -15,9 +15,10 @@ from types import FrameType
 
 from advisor.core.gpu import Gpu
 from advisor.core.observations import Observation
+from advisor.core.split import Sharing
 from advisor.errors import AdvisorError
 from advisor.launch.records.folder import LaunchFolder
-from advisor.launch.records.spec import LaunchSpec, LaunchWay
+from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.supervisor.guard import ProcessGuard
 from advisor.launch.supervisor.stage import Stage
 from advisor.launch.supervisor.supervise import run_launch
@@ -57,8 +58,8 @@ def _open_stage(launch: LaunchFolder, spec: LaunchSpec, settings: Settings) -> G
         environment = settings.job_environment()
         source = open_source(gpu, None, settings)
 
-        def backend_of(way: LaunchWay) -> Backend:
-            return _open_backend(way, gpu, settings)
+        def backend_of(sharing: Sharing) -> Backend:
+            return _open_backend(sharing, gpu, settings)
 
         def guard(backend: Backend) -> ProcessGuard:
             return ProcessGuard(launch.path, backend, environment)
@@ -79,9 +80,9 @@ def _open_stage(launch: LaunchFolder, spec: LaunchSpec, settings: Settings) -> G
             source.close()
 
 
-def _open_backend(way: LaunchWay, gpu: Gpu, settings: Settings) -> Backend:
+def _open_backend(sharing: Sharing, gpu: Gpu, settings: Settings) -> Backend:
     """What enforces the shares, on a GPU on which nobody computes."""
-    backend = open_backend(gpu, "uncapped" if way == "time-sliced" else None, settings)
+    backend = open_backend(gpu, "uncapped" if sharing == "time-sliced" else None, settings)
     try:
         end_leftovers(backend, settings.runtime_dir)
         check_alone(gpu)

@@ -18,7 +18,7 @@ from advisor_profiling.testbed.live import find_gpu
 def main(job_a: str, job_b: str, last_step: str) -> None:
     settings = read_settings()
     gpu = find_gpu("0")
-    pair = WantedPair(job_a=job_a, job_b=job_b, split="26/50")
+    pair = WantedPair(jobs=(job_a, job_b), split="26/50")
     spec = make_spec(WantedLaunch(pairs=(pair,), gpu=gpu.uuid, asked_by="killed"), settings)
     with open_service_state(settings.database_url, settings.home) as state:
         row = state.add_launch(new_row(spec, gpu, (settings.home / "id").read_text(), ""))

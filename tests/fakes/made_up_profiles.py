@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from advisor.predict.predictions import UNCAPPED, Interval, Prediction, Split
+from advisor.core.interval import Interval
+from advisor.core.split import Split
+from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import COLUMNS, Profile
 from advisor.predict.rules import physical_predictions
 
@@ -48,16 +50,17 @@ class Physics:
 
     off: float = 0.1
 
-    def predict(self, a: Profile, b: Profile, splits: Sequence[Split]) -> list[Prediction]:
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         """See `advisor.predict.predictions.Predictor`."""
         return [
             replace(
                 p,
-                speed_a=_around(p.speed_a.value, self.off),
-                speed_b=_around(p.speed_b.value, self.off),
+                parts=tuple(
+                    replace(part, speed=_around(part.speed.value, self.off)) for part in p.parts
+                ),
                 power_w=_around(p.power_w.value, self.off),
             )
-            for p in physical_predictions(a, b, splits)
+            for p in physical_predictions(profiles, splits)
         ]
 
 
@@ -68,23 +71,19 @@ class Scripted:
     known: Mapping[Split, tuple[float, float, float]]
     off: float = 0.1
 
-    def predict(self, a: Profile, b: Profile, splits: Sequence[Split]) -> list[Prediction]:
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         """See `advisor.predict.predictions.Predictor`."""
-        return [self._prediction(a, b, split) for split in splits]
+        return [self._prediction(profiles, split) for split in splits]
 
-    def _prediction(self, a: Profile, b: Profile, split: Split) -> Prediction:
-        speed_a, speed_b, power_w = self.known.get(split, (0.4, 0.4, 500.0))
+    def _prediction(self, profiles: Sequence[Profile], split: Split) -> Prediction:
+        *speeds, power_w = self.known.get(split, (0.4, 0.4, 500.0))
         return Prediction(
-            way="uncapped" if split == UNCAPPED else "split",
-            share_a_percent=split[0],
-            share_b_percent=split[1],
-            speed_a=_around(speed_a, self.off),
-            speed_b=_around(speed_b, self.off),
+            split=split,
+            parts=tuple(
+                predicted_part(profile, _around(speed, self.off))
+                for profile, speed in zip(profiles, speeds, strict=True)
+            ),
             power_w=_around(power_w, self.off),
-            solo_rate_a=a.whole_gpu_rate,
-            solo_rate_b=b.whole_gpu_rate,
-            solo_power_a_w=a.whole_gpu_power_w,
-            solo_power_b_w=b.whole_gpu_power_w,
         )
 
 

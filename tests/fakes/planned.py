@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, Progress
 from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.split import NINE, UNCAPPED, Split
 from advisor_profiling.campaign.pairing import all_pairs
-from advisor_profiling.campaign.splits import NINE, UNCAPPED, Split
 from advisor_profiling.window.targets import Target, pair
 
 H200 = Gpu(uuid="GPU-1", model="NVIDIA H200", units_total=132, memory_mib=143_771)
@@ -32,7 +32,7 @@ def windows(
     splits = tuple(splits)
     return list(
         dict.fromkeys(
-            pair(by_name[a], split.first, by_name[b], split.second)
+            pair(by_name[a], Share(split.shares[0]), by_name[b], Share(split.shares[1]))
             for a, b in all_pairs(by_name, selves=selves)
             for split in splits
         )

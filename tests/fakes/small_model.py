@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
+from advisor.core.split import NINE, UNCAPPED, Split
 from advisor.predict.features import (
     Float32s,
     feature_names_of,
@@ -17,7 +18,6 @@ from advisor.predict.features import (
     side,
     speed_features,
 )
-from advisor.predict.predictions import NINE, UNCAPPED, Split
 from advisor.predict.profiles import COLUMNS, Floats, Profile
 from advisor_models.heads import HEADS, Head
 from advisor_models.intervals import SPLIT, Bounds
@@ -82,12 +82,13 @@ def training_rows() -> tuple[Float32s, Float32s]:
     """Features of made-up pairs: of speed, shape (2n, features), and of power, (n, features)."""
     profiles = [make_profile(f"job{seed}", seed) for seed in range(8)]
     pairs = [
-        (side(a, [s for s, _ in SPLITS]), side(b, [s for _, s in SPLITS]))
+        (side(a, [s.shares[0] for s in SPLITS]), side(b, [s.shares[1] for s in SPLITS]))
         for a in profiles
         for b in profiles
     ]
-    speed = [speed_features(a, b) for a, b in pairs] + [speed_features(b, a) for a, b in pairs]
-    power = [power_features(a, b) for a, b in pairs]
+    speed = [speed_features(a, [b]) for a, b in pairs]
+    speed += [speed_features(b, [a]) for a, b in pairs]
+    power = [power_features(pair) for pair in pairs]
     return np.concatenate([*map(matrix, speed)]), np.concatenate([*map(matrix, power)])
 
 

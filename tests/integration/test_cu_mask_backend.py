@@ -11,9 +11,9 @@ from sleeper import sleeper
 from advisor.core.cu_mask import cus_for_percent
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
-from advisor.core.units import split_environments
+from advisor.core.split import Split, split_environments
 from advisor.errors import LimitNotProvenError, PartitionError
-from advisor.launch.records.spec import LaunchSpec, Pair
+from advisor.launch.records.spec import LaunchPart, LaunchSpec, Pair
 from advisor.launch.start.plan import plan_of
 from advisor.launch.start.starting import prove_pair
 from advisor.runtime.backends.backend import Granted
@@ -70,9 +70,7 @@ def test_launched_pair_has_masks_that_do_not_overlap(
     hip: Path, tmp_path: Path, split: tuple[float, float]
 ) -> None:
     """Both proven as a launch proves them, with what the dry run and the advice show."""
-    pair = Pair(
-        job_a=JOB, job_b=JOB, way="split", share_a_percent=split[0], share_b_percent=split[1]
-    )
+    pair = Pair(split=Split(split), parts=(LaunchPart(job=JOB), LaunchPart(job=JOB)))
     base = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(hip)}
     folders = tmp_path / "a", tmp_path / "b"
     proven = prove_pair(pair, CuMaskBackend(MI300X), base, folders)
@@ -81,7 +79,7 @@ def test_launched_pair_has_masks_that_do_not_overlap(
     assert [mask.bit_count() for mask in masks] == [one.granted.units for one in proven]
     spec = LaunchSpec(launch_id="x", gpu="3", pairs=(pair,), when_one_ends="keep")
     shown = plan_of(spec, MI300X, read_settings({"HOME": str(tmp_path)}))["pairs"][0]["jobs"]
-    advised = split_environments(*split, 304, "amd")
+    advised = split_environments(Split(split), 304, "amd")
     for one, job, limits in zip(proven, shown, advised, strict=True):
         assert job["units"] == one.granted.units
         assert job["environment"].items() <= one.environment.items()

@@ -8,7 +8,8 @@ import pytest
 from advisor.advice.forecasting import recommended, with_forecast
 from advisor.advice.wanted import WantedLaunch, WantedPair
 from advisor.core.job import Job
-from advisor.launch.records.spec import Pair
+from advisor.core.split import EQUAL
+from advisor.launch.records.spec import LaunchPart, Pair
 from advisor.settings import Settings, read_settings
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import write_points
@@ -29,13 +30,13 @@ def wanted(tmp_path: Path) -> WantedLaunch:
     bundled = (p for p in bundled_solo_points() if p.gpu_model == "NVIDIA H200")
     solo = [replace(p, gpu_model="NVIDIA A100") for p in bundled if p.job in NAMES]
     write_points(tmp_path / "solo.csv", solo)
-    return WantedLaunch(pairs=(WantedPair(job_a=A.name, job_b=B.name),), gpu_model="NVIDIA A100",
+    return WantedLaunch(pairs=(WantedPair(jobs=(A.name, B.name)),), gpu_model="NVIDIA A100",
                         profiles=tmp_path / "solo.csv")  # fmt: skip
 
 
 def test_given_split_has_a_forecast_and_a_note(wanted: WantedLaunch, settings: Settings) -> None:
     """It is forecast with wider intervals, and the launch says why they are wide."""
-    pair = Pair(job_a=A, job_b=B, way="split", share_a_percent=50, share_b_percent=50)
+    pair = Pair(split=EQUAL, parts=(LaunchPart(job=A), LaunchPart(job=B)))
     there, (note,) = with_forecast(pair, wanted, settings)
     known = replace(wanted, gpu_model="NVIDIA H200", profiles=None)
     here, notes = with_forecast(pair, known, settings)
@@ -43,21 +44,21 @@ def test_given_split_has_a_forecast_and_a_note(wanted: WantedLaunch, settings: S
     assert here.forecast
     assert note.startswith(UNSEEN)
     assert notes == ()
-    assert there.forecast.rate_a.value == here.forecast.rate_a.value
-    assert there.forecast.rate_a.low < here.forecast.rate_a.low
-    assert there.forecast.rate_a.high > here.forecast.rate_a.high
+    assert there.forecast.jobs[0].rate.value == here.forecast.jobs[0].rate.value
+    assert there.forecast.jobs[0].rate.low < here.forecast.jobs[0].rate.low
+    assert there.forecast.jobs[0].rate.high > here.forecast.jobs[0].rate.high
 
 
 def test_recommended_split_says_so_too(wanted: WantedLaunch, settings: Settings) -> None:
     """The same warning as `advisor recommend` gives."""
-    pair, notes = recommended(A, B, wanted, settings)
+    pair, notes = recommended([A, B], wanted, settings)
     assert pair.forecast
     assert any(note.startswith(UNSEEN) for note in notes)
 
 
 def test_gpu_without_a_profile_has_no_forecast(settings: Settings) -> None:
     """Profiles of another GPU model are no guess: the launch goes on without a forecast."""
-    pair = Pair(job_a=A, job_b=B, way="split", share_a_percent=50, share_b_percent=50)
+    pair = Pair(split=EQUAL, parts=(LaunchPart(job=A), LaunchPart(job=B)))
     asked = WantedLaunch(pairs=(), gpu_model="NVIDIA A100")
     found, (note,) = with_forecast(pair, asked, settings)
     assert found.forecast is None

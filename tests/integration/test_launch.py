@@ -22,7 +22,7 @@ from advisor_data import open_store
 
 STATUS_KEYS = {
     "launch_id", "state", "updated_at", "code", "cause", "gpu_uuid", "gpu_model", "pair_number",
-    "pairs", "way", "jobs", "forecast", "power_w", "energy_j", "work_per_joule", "energy_saved",
+    "pairs", "sharing", "jobs", "forecast", "power_w", "energy_j", "work_per_joule", "energy_saved",
     "overlap_s", "rest_s", "rest_energy_j", "stranded_unit_s", "started_at",
     "ended_at", "supervisor_pid", "warnings",
 }  # fmt: skip
@@ -98,7 +98,7 @@ def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
         "notes",
     }  # fmt: skip
     first, second = plan["pairs"]
-    assert set(first) == {"split", "way", "jobs", "memory", "forecast"}
+    assert set(first) == {"split", "sharing", "jobs", "memory", "forecast"}
     assert first["jobs"][0]["units"] == 38
     assert first["jobs"][1]["environment"] == {
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "70",
@@ -120,10 +120,10 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     # Without the floor: whether the model expects 0.4 of each job is no matter here.
     last = launch(h200, "triad", "gemm", "--duration", "10", "--min-speed", "0")
     forecast, (seen,) = last["forecast"], last["observations"]
-    assert last["way"] == "split"
+    assert last["sharing"] == "limited"
     assert sum(job["units_granted"] for job in last["jobs"]) <= 132
     assert (seen["predicted_rate_b"], seen["solo_rate_b"]) == (
-        forecast["rate_a"]["value"], forecast["solo_rate_a"]
+        forecast["jobs"][0]["rate"]["value"], forecast["jobs"][0]["solo_rate"]
     )  # fmt: skip
     assert seen["model_version"] == forecast["model_version"]
     speeds = seen["rate_a"] / seen["solo_rate_a"] + seen["rate_b"] / seen["solo_rate_b"]
@@ -133,7 +133,7 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     )
     assert seen["energy_saved"] == pytest.approx(1 - seen["power_w"] / alone_w)
     assert seen["predicted_energy_saved"] == forecast["energy_saved"]["value"]
-    assert forecast["rest_energy_saved_a"] is not None
+    assert forecast["jobs"][0]["rest_energy_saved"] is not None
     # The fake job runs at another rate and power than the recorded one.
     for quantity in ("rate of triad", "power"):
         said = [text for text in last["warnings"] if text.startswith(quantity)]

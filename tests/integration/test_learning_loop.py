@@ -183,12 +183,12 @@ def test_own_pairs_that_are_predicted_exactly_have_no_error(home: Path) -> None:
     data = make_data(measured.pairs, measured.profiled)
     predictor = Registry(home / "models").open_champion()
     of_all = {
-        (number, split): found
+        (number, split.shares): found
         for number, m in enumerate(data.measurements)
         for kind in ("nine", "uncapped")
         for split, found in zip(
             m.splits[kind],
-            predictor.predict(*data.profiles_of(m), list(m.splits[kind])),
+            predictor.predict(data.profiles_of(m), list(m.splits[kind])),
             strict=True,
         )
     }
@@ -197,8 +197,8 @@ def test_own_pairs_that_are_predicted_exactly_have_no_error(home: Path) -> None:
     found = [of_all[int(number), (float(a), float(b))] for number, (a, b) in keys]
     exact = dataclasses.replace(
         rows,
-        speed_a=np.array([p.speed_a.value for p in found]),
-        speed_b=np.array([p.speed_b.value for p in found]),
+        speed_a=np.array([p.parts[0].speed.value for p in found]),
+        speed_b=np.array([p.parts[1].speed.value for p in found]),
         power_w=np.array([p.power_w.value for p in found]),
     )
     own = evaluate_own(predictor, dataclasses.replace(data, rows=exact))

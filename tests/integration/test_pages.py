@@ -21,7 +21,7 @@ from advisor.core.objectives import OBJECTIVES
 from advisor.core.observations import Observation
 from advisor.core.records import SoloPoint
 from advisor.formats.typed_json import to_plain
-from advisor.launch.records.spec import Forecast
+from advisor.launch.records.spec import Forecast, JobForecast
 from advisor.launch.records.status import JobStatus, LaunchStatus
 from advisor_data import open_store
 from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL
@@ -166,11 +166,11 @@ def _launch(second: int = 0, **changes: Any) -> dict[str, Any]:
         jobs=tuple(jobs),
         forecast=Forecast(
             model_version=VERSION,
-            rate_a=around[0],
-            rate_b=around[1],
+            jobs=(
+                JobForecast(rate=around[0], solo_rate=93917.0),
+                JobForecast(rate=around[1], solo_rate=184.0),
+            ),
             power_w=around[2],
-            solo_rate_a=93917.0,
-            solo_rate_b=184.0,
             work_per_joule=Interval(0.00457, 0.0039, 0.0054),
             coverage=0.9,
             energy_saved=Interval(0.094, 0.02, 0.16),

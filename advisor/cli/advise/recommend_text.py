@@ -68,15 +68,15 @@ def plot(r: Recommendation, width: int = 78, height: int = 16) -> str:
     canvas.clear_figure()
     canvas.theme("clear")
     canvas.plotsize(width, height)
-    splits = [o for o in r.candidates if o.prediction.way == "split"]
-    shares = [o.prediction.share_a_percent for o in splits]
+    splits = [o for o in r.candidates if o.sharing == "limited"]
+    shares = [o.prediction.split.shares[0] for o in splits]
     if splits:
         canvas.plot(shares, [_shown(o, r.objective) for o in splits], label="splits")
     for option in r.candidates[len(splits) :]:
         level = [_shown(option, r.objective)] * 2
         canvas.plot([0, 100], level, label=option.name, marker="braille")
     canvas.title(_heading(r.objective))
-    canvas.xlabel(f"share of {r.a.job}, %")
+    canvas.xlabel(f"share of {r.profiles[0].job}, %")
     # It ends each line with a colour code even where there is no colour.
     return str(canvas.uncolorize(canvas.build()))
 
@@ -89,15 +89,15 @@ def _list(console: Console, title: str, mark: str, lines: Sequence[str]) -> None
 
 
 def _headline(r: Recommendation) -> str:
-    a, b, p = r.a, r.b, r.choice.prediction
-    match p.way:
-        case "split":
-            first, second = _share(a, p.share_a_percent), _share(b, p.share_b_percent)
-            return f"share the {a.gpu_model}: {a.job} gets {first}, {b.job} {second}"
-        case "uncapped":
-            return f"share the {a.gpu_model} without limits: {a.job} and {b.job}"
-        case "exclusive":
-            return f"do not share the {a.gpu_model}: run {a.job} and {b.job} one after the other"
+    profiles, split = r.profiles, r.choice.prediction.split
+    model, jobs = profiles[0].gpu_model, " and ".join(p.job for p in profiles)
+    if split.sharing == "exclusive":
+        return f"do not share the {model}: run {jobs} one after the other"
+    if not split.is_limited:
+        return f"share the {model} without limits: {jobs}"
+    parts = enumerate(zip(profiles, split.shares, strict=True))
+    gets = (f"{p.job} {'' if n else 'gets '}{_share(p, share)}" for n, (p, share) in parts)
+    return f"share the {model}: {', '.join(gets)}"
 
 
 def _share(profile: Profile, share: float) -> str:
@@ -113,18 +113,17 @@ def _share(profile: Profile, share: float) -> str:
 def _first_lines(r: Recommendation) -> Iterator[str]:
     """What is saved, how much sooner it is done, and what each job pays."""
     p = r.choice.prediction
-    if p.way == "exclusive":
+    if r.choice.sharing == "exclusive":
         yield "energy  no split that keeps the limits saves any; each job runs alone, at full speed"
         return
     yield f"energy  for the same work, against one after the other: {_saved(p.energy_saved)}"
     yield f"time    {_sooner(p.stp)}"
-    for n, (profile, rate, speed) in enumerate(
-        ((r.a, p.rate_a, p.speed_a), (r.b, p.rate_b, p.speed_b))
-    ):
+    for n, (profile, part) in enumerate(zip(r.profiles, p.parts, strict=True)):
+        speed = part.speed
         yield (
             f"{'        ' if n else 'speed   '}{profile.job} {percent(speed.value)} of its speed "
             f"alone{_range(speed.times(100))}: {slower(speed.value)}, "
-            f"{_number(rate.value)} {profile.rate_unit}/s"
+            f"{_number(part.rate.value)} {profile.rate_unit}/s"
         )
     yield f"power   {p.power_w.value:.0f} W{_range(p.power_w)}"
 
@@ -149,23 +148,25 @@ def slower(speed: float) -> str:
 
 
 def _sure(r: Recommendation, coverage: float) -> Iterator[str]:
-    if r.choice.prediction.way != "exclusive":
+    if r.choice.sharing != "exclusive":
         yield f"sure    ranges are to hold {percent(coverage)} of what is measured of unseen jobs"
 
 
 def _to_do(r: Recommendation) -> Iterator[str]:
     """What to copy into the shells that start the jobs."""
-    if r.choice.prediction.way == "exclusive":
-        yield f"run {r.a.job}, and when it has ended {r.b.job}; each has the whole GPU"
+    if r.choice.sharing == "exclusive":
+        jobs = ", and when it has ended ".join(p.job for p in r.profiles)
+        yield f"run {jobs}; each has the whole GPU"
         return
-    if r.choice.prediction.way == "uncapped":
-        yield _UNCAPPED[vendor_of(r.a.gpu_model)]
+    if r.choice.sharing == "uncapped":
+        yield _UNCAPPED[vendor_of(r.profiles[0].gpu_model)]
         return
-    yield f"advisor launch {r.a.job} {r.b.job} --split {r.choice.name}   # or by hand:"
+    jobs = " ".join(p.job for p in r.profiles)
+    yield f"advisor launch {jobs} --split {r.choice.name}   # or by hand:"
     for profile, environment in zip(r.profiles, r.environments(r.choice), strict=True):
         for name, value in environment.items():
             yield f"export {name}={value:<4} # in the shell that starts {profile.job}"
-    yield from _BY_HAND[vendor_of(r.a.gpu_model)]
+    yield from _BY_HAND[vendor_of(r.profiles[0].gpu_model)]
 
 
 def _other_objectives(r: Recommendation) -> Iterator[str]:
@@ -180,7 +181,7 @@ def _other_objectives(r: Recommendation) -> Iterator[str]:
 
 def _candidates(r: Recommendation) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("way", r.a.job, r.b.job, "W", "energy saved", "work an hour", ""):
+    for name in ("way", *(p.job for p in r.profiles), "W", "energy saved", "work an hour", ""):
         table.add_column(Text(name), justify="left" if name in ("way", "") else "right")
     if r.objective.name not in (DEFAULT_OBJECTIVE, "throughput"):
         table.add_column(_heading(r.objective), justify="right")
@@ -188,7 +189,8 @@ def _candidates(r: Recommendation) -> Table:
         p = option.prediction
         note = "chosen" if option == r.choice else "breaks a limit" * bool(option.misses)
         # One after the other, each job runs at its full speed.
-        speeds = (1.0, 1.0) if p.way == "exclusive" else (p.speed_a.value, p.speed_b.value)
+        is_alone = option.sharing == "exclusive"
+        speeds = [1.0 if is_alone else part.speed.value for part in p.parts]
         cells = [option.name, *map(percent, speeds)]
         cells += [f"{p.power_w.value:.0f}", percent(p.energy_saved.value, 1)]
         cells += [f"{p.stp.value:.2f}", note]

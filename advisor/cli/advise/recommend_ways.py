@@ -16,8 +16,9 @@ _UNCAPPED: dict[Vendor, str] = {"nvidia": "MPS without a percentage", "amd": "wi
 def same_work_lines(r: Recommendation) -> Iterator[str]:
     """A heading, and a line for each way."""
     found = same_work(r)
-    work = f"{duration_text(found.work.a_s)} of {r.a.job} and {duration_text(found.work.b_s)} of "
-    yield f"the same work, {work}{r.b.job} alone, until both are done"
+    of_jobs = zip(found.work.alone_s, r.profiles, strict=True)
+    work = " and ".join(f"{duration_text(alone_s)} of {p.job}" for alone_s, p in of_jobs)
+    yield f"the same work, {work} alone, until both are done"
     for name, finish, note in _rows(r, found):
         yield f"  {name:<24}{_cells(finish, found.choice)}  {note}".rstrip()
 
@@ -28,7 +29,7 @@ def _rows(r: Recommendation, found: SameWork) -> Iterator[tuple[str, Finish | No
         yield "  restarted", found.restarted, "the one left over goes on without a limit"
     said = {r.choice.name}
     # "one after the other" is said by its name alone.
-    rules = {**MEANINGS, "exclusive": "", "uncapped": _UNCAPPED[vendor_of(r.a.gpu_model)]}
+    rules = {**MEANINGS, "exclusive": "", "uncapped": _UNCAPPED[vendor_of(r.profiles[0].gpu_model)]}
     for name, finish in found.rules.items():
         option = r.rules[name]
         if option and option.name not in said:

@@ -31,4 +31,4 @@ def read_work(options: Sequence[str], job_a: str, job_b: str) -> Work | None:
         return None
     if lacking := [job for job in (job_a, job_b) if job not in seconds]:
         raise InputError(f"--work says nothing of {lacking[0]}", fix=f"add --work {lacking[0]}=1h")
-    return Work(seconds[job_a], seconds[job_b])
+    return Work((seconds[job_a], seconds[job_b]))

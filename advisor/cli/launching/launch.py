@@ -103,7 +103,7 @@ def launch(
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
     seen = _see_gpu(gpu, settings, needed=not dry_run)
     wanted = WantedLaunch(
-        pairs=tuple(WantedPair(job_a=a, job_b=b, split=split) for a, b in pairs),
+        pairs=tuple(WantedPair(jobs=jobs, split=split) for jobs in pairs),
         gpu=gpu,
         gpu_model=gpu_model or (seen and seen.model),
         units_total=seen and seen.units_total,

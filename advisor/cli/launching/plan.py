@@ -23,7 +23,7 @@ def plan_lines(plan: dict[str, Any]) -> Iterator[str]:
     """The same for a person."""
     yield f"nothing is started; on GPU {plan['gpu']} ({plan['gpu_model'] or 'not seen'}):"
     for pair in plan["pairs"]:
-        yield f"{pair['jobs'][0]['job']} + {pair['jobs'][1]['job']} at {pair['split']}"
+        yield f"{' + '.join(job['job'] for job in pair['jobs'])} at {pair['split']}"
         for job in pair["jobs"]:
             units = f", {job['units']} units" if job["units"] is not None else ""
             yield f"  {job['job']}: {job['share_percent']:g} %{units}"
@@ -56,8 +56,8 @@ def _memory_text(memory: dict[str, Any]) -> str:
 
 
 def _expected(forecast: dict[str, Any], jobs: list[dict[str, Any]]) -> Iterator[str]:
-    for job, name in zip(jobs, ("rate_a", "rate_b"), strict=True):
-        yield f"{job['job']} {forecast[name]['value']:.4g} {job['rate_unit']}/s"
+    for job, expected in zip(jobs, forecast["jobs"], strict=True):
+        yield f"{job['job']} {expected['rate']['value']:.4g} {job['rate_unit']}/s"
     yield f"{forecast['power_w']['value']:.0f} W"
     if saved := forecast["energy_saved"]:
         yield f"{less_or_more(saved['value'])} energy for the same work than one after the other"
@@ -65,9 +65,10 @@ def _expected(forecast: dict[str, Any], jobs: list[dict[str, Any]]) -> Iterator[
 
 def _rests(forecast: dict[str, Any], jobs: list[dict[str, Any]]) -> Iterator[str]:
     """What it costs that a limit stays when the other job has ended."""
-    a, b = (job["job"] for job in jobs)
-    for ends, stays, name in ((a, b, "rest_energy_saved_b"), (b, a, "rest_energy_saved_a")):
-        if saved := forecast[name]:
+    names = [job["job"] for job in jobs]
+    for n in reversed(range(len(names))):
+        if saved := forecast["jobs"][n]["rest_energy_saved"]:
+            stays, ends = names[n], " and ".join((*names[:n], *names[n + 1 :]))
             yield (
                 f"  when {ends} ends first, {stays} goes on under its limit: {less_or_more(saved)} "
                 "energy than its work takes on the whole GPU"

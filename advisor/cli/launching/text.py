@@ -87,7 +87,7 @@ def _head(status: LaunchStatus) -> str:
 
 def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
     forecast = status.forecast
-    rates = (forecast.rate_a, forecast.rate_b) if forecast else (None, None)
+    rates = [job.rate for job in forecast.jobs] if forecast else [None] * len(status.jobs)
     for job, predicted in zip(status.jobs, rates, strict=False):
         speed = "" if job.relative_speed is None else f"{100 * job.relative_speed:.0f} %"
         units = "" if job.units_granted is None else str(job.units_granted)

@@ -13,7 +13,7 @@ SETTLE_S = 3.0
 
 
 class Account:
-    """What two jobs did since their gates opened.
+    """What jobs did since their gates opened.
 
     Args:
         pair: What runs, with what its profiles know.
@@ -29,9 +29,7 @@ class Account:
         stranded_unit_s: Units held for a job that had ended, times seconds.
     """
 
-    def __init__(
-        self, pair: Pair, jobs: tuple[Watched, Watched], source: Source, now_s: float
-    ) -> None:
+    def __init__(self, pair: Pair, jobs: Sequence[Watched], source: Source, now_s: float) -> None:
         self._pair, self._jobs, self._energy = pair, jobs, Energy(source)
         self._begun_s = self._last_s = now_s
         self._recent_j, self._settled_j = Pace(RECENT_S), Pace()
@@ -97,7 +95,7 @@ class Account:
             self.rest_energy_j = grown_j - self.energy_j
         ended = [one for one in self._jobs if one.over]
         # Without limits the other job has the whole GPU.
-        if self._pair.way == "split" and ended:
+        if self._pair.split.is_limited and ended:
             self.stranded_unit_s += passed_s * (ended[0].job.granted.units or 0)
 
     def _since(self, before: Sequence[float]) -> list[float]:
@@ -118,12 +116,12 @@ def energy_saved(energy: float | None, work: Sequence[float | None], pair: Pair)
         0.1 is a tenth less, below 0 is more; None where anything is not known, or nothing was done.
     """
     alone = 0.0
-    for done, rate, power_w in zip(work, pair.solo_rates, pair.solo_powers_w, strict=True):
-        if done is None or not rate or not power_w:
+    for done, part in zip(work, pair.parts, strict=True):
+        if done is None or not part.solo_rate or not part.solo_power_w:
             return None
-        alone += done / rate * power_w
+        alone += done / part.solo_rate * part.solo_power_w
     return None if energy is None or not alone else 1 - energy / alone
 
 
-def _steps(jobs: tuple[Watched, Watched]) -> tuple[float, float]:
-    return jobs[0].steps, jobs[1].steps
+def _steps(jobs: Sequence[Watched]) -> tuple[float, ...]:
+    return tuple(one.steps for one in jobs)

@@ -41,13 +41,14 @@ def is_far(observed: float, predicted: Interval) -> bool:
 
 
 def _far_ones(pair: Pair, forecast: Forecast, watch: Watch) -> Iterator[tuple[str, str]]:
-    rate_a, rate_b = watch.settled_rates()
-    a, b = pair.jobs
-    per_kw = 1000.0
-    worth = watch.settled_work_per_joule()
+    worth, per_kw = watch.settled_work_per_joule(), 1000.0
+    rates = [
+        (f"rate of {job.name}", f"{job.progress.unit}/s", rate, expected.rate)
+        for job, rate, expected in zip(pair.jobs, watch.settled_rates(), forecast.jobs, strict=True)
+    ]
+    once = len({job.name for job in pair.jobs}) == len(pair.jobs)
     for name, unit, observed, predicted in (
-        (f"rate of {a.name}", f"{a.progress.unit}/s", rate_a, forecast.rate_a),
-        (f"rate of {b.name}", f"{b.progress.unit}/s", rate_b, forecast.rate_b),
+        *rates,
         ("power", "W", watch.account.settled_power_w(), forecast.power_w),
         (
             "work per joule",
@@ -57,7 +58,7 @@ def _far_ones(pair: Pair, forecast: Forecast, watch: Watch) -> Iterator[tuple[st
         ),
     ):
         if observed is not None and is_far(observed, predicted):
-            key = name if a.name != b.name else f"{name} {predicted}"
+            key = name if once else f"{name} {predicted}"
             yield key, _text(f"{name} is {observed:.4g} {unit}", observed, predicted)
 
 

@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Sequence
 from typing import Never
 
 from advisor.core.results import read_first
@@ -31,7 +32,7 @@ _MPS_FAULT = (
 
 
 class Watch:
-    """Two jobs whose gates are open.
+    """Jobs whose gates are open.
 
     Args:
         pair: What runs.
@@ -50,7 +51,7 @@ class Watch:
     def __init__(
         self,
         pair: Pair,
-        jobs: tuple[RunningJob, RunningJob],
+        jobs: Sequence[RunningJob],
         backend: Backend,
         source: Source,
         spec: LaunchSpec,
@@ -58,9 +59,9 @@ class Watch:
         self._pair, self._backend, self._spec = pair, backend, spec
         self.mode = backend.mode
         self.begun_s = self._asked_s = self._checked_s = time.monotonic()
-        self.jobs = (
-            Watched(jobs[0], self.begun_s, pair.solo_rate_a, read_first(pair.reported_a)),
-            Watched(jobs[1], self.begun_s, pair.solo_rate_b, read_first(pair.reported_b)),
+        self.jobs = tuple(
+            Watched(job, self.begun_s, part.solo_rate, read_first(part.reported))
+            for job, part in zip(jobs, pair.parts, strict=True)
         )
         self._alarms: list[str] = []
         self.account = Account(pair, self.jobs, source, self.begun_s)
@@ -100,9 +101,9 @@ class Watch:
         speeds = [one.relative_speed() for one in self._running()]
         return work_per_joule(speeds, self.account.power_w()) if speeds else None
 
-    def settled_rates(self) -> tuple[float | None, float | None]:
-        """Of both, while both ran, without the first seconds."""
-        return self.jobs[0].settled.rate(), self.jobs[1].settled.rate()
+    def settled_rates(self) -> tuple[float | None, ...]:
+        """Of all jobs, while all ran, without the first seconds."""
+        return tuple(one.settled.rate() for one in self.jobs)
 
     def settled_s(self) -> float:
         """How long the time is that the settled means are of."""
@@ -111,8 +112,8 @@ class Watch:
     def settled_work_per_joule(self) -> float | None:
         """As the rates."""
         speeds = [
-            relative(rate, solo)
-            for rate, solo in zip(self.settled_rates(), self._pair.solo_rates, strict=True)
+            relative(rate, part.solo_rate)
+            for rate, part in zip(self.settled_rates(), self._pair.parts, strict=True)
         ]
         return work_per_joule(speeds, self.account.settled_power_w())
 

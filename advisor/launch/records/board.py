@@ -37,7 +37,7 @@ class Board:
             state="accepted",
             updated_at=now(),
             pairs=len(spec.pairs),
-            way=spec.pairs[0].way,
+            sharing=spec.pairs[0].split.sharing,
             jobs=waiting(spec.pairs[0]),
             forecast=spec.pairs[0].forecast,
             warnings=spec.notes,
@@ -85,8 +85,8 @@ class Board:
 
 
 def waiting(pair: Pair) -> tuple[JobStatus, ...]:
-    """Both jobs before anything has begun."""
+    """All jobs before anything has begun."""
     return tuple(
         JobStatus(job=job.name, rate_unit=job.progress.unit, share_percent=share)
-        for job, share in zip(pair.jobs, pair.shares_percent, strict=True)
+        for job, share in zip(pair.jobs, pair.split.shares, strict=True)
     )

@@ -30,7 +30,8 @@ from advisor.files.home import open_home
 from advisor.files.locks import try_lock
 from advisor.files.safe_files import PRIVATE_FILE, private_folder, writing_private
 from advisor.files.whole_files import replace_file
-from advisor.formats.typed_json import parse, to_plain
+from advisor.formats.typed_json import to_plain
+from advisor.launch.records.documents import parse_spec, parse_status
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import LaunchStatus
 from advisor.runtime.host.processes import wait_until
@@ -63,7 +64,7 @@ class LaunchFolder:
             InputError: it cannot be read.
         """
         try:
-            return parse(LaunchSpec, (self.path / "spec.json").read_bytes())
+            return parse_spec((self.path / "spec.json").read_bytes())
         except (OSError, ValueError) as error:
             raise InputError(
                 f"the launch {self.launch_id} has no readable spec", why=str(error)
@@ -76,7 +77,7 @@ class LaunchFolder:
         claimed = self.claimed()
         lives = self.supervised()
         try:
-            status = parse(LaunchStatus, (self.path / "status.json").read_bytes())
+            status = parse_status((self.path / "status.json").read_bytes())
         except (OSError, ValueError):
             status = LaunchStatus(
                 launch_id=self.launch_id, state="accepted", updated_at=self._made_at()

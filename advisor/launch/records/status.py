@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.core.results import Verdict
-from advisor.launch.records.spec import Forecast, LaunchWay
+from advisor.core.split import Sharing
+from advisor.launch.records.spec import Forecast
 
 State = Literal["accepted", "starting", "running", "stopping", "finished", "stopped", "failed"]
 """`finished`: all jobs ended by themselves, well. `stopped`: somebody asked, or the time was up.
@@ -58,6 +59,7 @@ class LaunchStatus:
         code: Stable name of what went wrong first (advisor.errors, `job-hung`, `mps-fault`,
             `supervisor-gone`, `system`, `internal`); None where nothing did.
         cause: The same in words.
+        sharing: How the jobs of this pair use the GPU.
         pair_number: Counts the pairs of the launch from 0.
         power_w: Of the GPU, mean over the last seconds.
         energy_j: Of the GPU, while both jobs of this pair ran together.
@@ -82,7 +84,7 @@ class LaunchStatus:
     gpu_model: str | None = None
     pair_number: int = 0
     pairs: int = 1
-    way: LaunchWay = "split"
+    sharing: Sharing = "limited"
     jobs: tuple[JobStatus, ...] = ()
     forecast: Forecast | None = None
     power_w: float | None = None

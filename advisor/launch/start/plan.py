@@ -2,8 +2,11 @@
 
 from typing import Any
 
-from advisor.core.gpu import MEMORY_PART, Gpu, Share
-from advisor.core.units import share_environment, split_shares, units_for_share
+from advisor.core.cards import MemoryFit
+from advisor.core.gpu import Gpu, Share
+from advisor.core.job import Job
+from advisor.core.split import split_shares
+from advisor.core.units import share_environment, units_for_share
 from advisor.formats.typed_json import to_plain
 from advisor.launch.records.spec import LaunchSpec, Pair
 from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
@@ -41,8 +44,8 @@ def limit_environment(
     """The variables of the limit, as the back-end will set them."""
     if gpu is None:
         # Which GPU it will be is not known: as MPS takes it.
-        return share_environment(share, None, "nvidia") if pair.way == "split" else {}
-    if pair.way == "time-sliced":
+        return share_environment(share, None, "nvidia") if pair.split.is_limited else {}
+    if pair.split.sharing == "time-sliced":
         return UncappedBackend(gpu).environment(share)
     if gpu.vendor == "amd":
         return CuMaskBackend(gpu).environment(share)
@@ -52,25 +55,24 @@ def limit_environment(
 
 def memory_fit(pair: Pair, gpu: Gpu | None) -> dict[str, Any]:
     """Memory that the jobs need and may fill, MiB; `fits` is None where that is not known."""
-    needs = [job.memory_mib for job in pair.jobs]
-    known = [need for need in needs if need is not None]
-    most = MEMORY_PART * gpu.memory_mib if gpu and gpu.memory_mib else None
-    fits = None if most is None or len(known) < len(needs) else sum(known) <= most
-    return {"needs_mib": needs, "most_mib": most, "fits": fits}
+    found = MemoryFit(tuple(job.memory_mib for job in pair.jobs), gpu.memory_mib if gpu else None)
+    return {"needs_mib": list(found.needs_mib), "most_mib": found.most_mib, "fits": found.fits}
 
 
 def _pair(pair: Pair, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
     return {
-        "split": pair.name,
-        "way": pair.way,
-        "jobs": [_job(pair, number, gpu, settings) for number in (0, 1)],
+        "split": str(pair.split),
+        "sharing": pair.split.sharing,
+        "jobs": [
+            _job(pair, job, share, gpu, settings)
+            for job, share in zip(pair.jobs, split_shares(pair.split), strict=True)
+        ],
         "memory": memory_fit(pair, gpu),
         "forecast": to_plain(pair.forecast),
     }
 
 
-def _job(pair: Pair, number: int, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
-    job, share = pair.jobs[number], split_shares(*pair.shares_percent)[number]
+def _job(pair: Pair, job: Job, share: Share, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
     return {
         "job": job.name,
         "rate_unit": job.progress.unit,

@@ -7,13 +7,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from advisor.core.gpu import MEMORY_PART, Gpu
-from advisor.core.units import split_shares
-from advisor.errors import AdvisorError, InputError, NoSplitError, SurvivorsError
+from advisor.core.cards import MemoryFit
+from advisor.core.gpu import Gpu
+from advisor.core.split import split_shares
+from advisor.errors import InputError, NoSplitError, SurvivorsError
 from advisor.launch.records.spec import Pair
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.jobs.launcher import Proven, prove
 from advisor.runtime.jobs.running_job import RunningJob
+from advisor.runtime.jobs.stopping import stop_all
 
 POLL_S = 0.05
 
@@ -28,22 +30,21 @@ def check_memory(pair: Pair, gpu: Gpu) -> None:
     Raises:
         NoSplitError: it does not.
     """
-    needs = [job.memory_mib or 0 for job in pair.jobs]
-    if gpu.memory_mib is None or sum(needs) <= MEMORY_PART * gpu.memory_mib:
+    memory = MemoryFit(tuple(job.memory_mib for job in pair.jobs), gpu.memory_mib)
+    if not memory.is_too_much:
         return
-    a, b = pair.jobs
+    needs = " + ".join(f"{need or 0}" for need in memory.needs_mib)
     raise NoSplitError(
-        f"{a.name} and {b.name} need {needs[0]} + {needs[1]} MiB of memory",
-        why=f"{MEMORY_PART * gpu.memory_mib:.0f} of the {gpu.memory_mib} MiB of {gpu.model} may "
-        "be filled",
+        f"{' and '.join(job.name for job in pair.jobs)} need {needs} MiB of memory",
+        why=f"{memory.most_mib:.0f} of the {gpu.memory_mib} MiB of {gpu.model} may be filled",
         fix="run them one after the other, or correct memory_mib in their files",
     )
 
 
 def prove_pair(
-    pair: Pair, backend: Backend, base: Mapping[str, str], folders: tuple[Path, Path]
-) -> tuple[Proven, Proven]:
-    """Prove both limits; nothing has been started when this returns or raises.
+    pair: Pair, backend: Backend, base: Mapping[str, str], folders: Iterable[Path]
+) -> tuple[Proven, ...]:
+    """Prove all limits; nothing has been started when this returns or raises.
 
     Raises:
         LimitNotProvenError: one is not in force.
@@ -51,24 +52,24 @@ def prove_pair(
     """
     backend.cap(pair.cap_percent)
     proven: list[Proven] = []
-    shares = split_shares(*pair.shares_percent)
+    shares = split_shares(pair.split)
     for job, share, folder in zip(pair.jobs, shares, folders, strict=True):
         if missing := _missing_workdir(job.workdir):
             raise InputError(f"{job.name} cannot run in {missing}: there is no such folder")
         folder.mkdir(mode=0o700)
         proven.append(prove(job, share, backend, base, folder))
-    return proven[0], proven[1]
+    return tuple(proven)
 
 
 def start_pair(
     proven: Iterable[Proven], beat: Callable[[], object], stop_asked: Callable[[], bool]
-) -> tuple[RunningJob, RunningJob]:
-    """Start both jobs and wait until both are warm and seen under their limits.
+) -> tuple[RunningJob, ...]:
+    """Start all jobs and wait until all are warm and seen under their limits.
 
     Jobs with a gate stand at it when this returns.
 
     Args:
-        proven: Both.
+        proven: All of them.
         beat: Called again and again.
         stop_asked: Asked again and again.
 
@@ -92,7 +93,7 @@ def start_pair(
     except BaseException as error:
         end_jobs(jobs, error)
         raise
-    return jobs[0], jobs[1]
+    return tuple(jobs)
 
 
 def end_jobs(jobs: Iterable[RunningJob], cause: BaseException | None = None) -> None:
@@ -101,26 +102,9 @@ def end_jobs(jobs: Iterable[RunningJob], cause: BaseException | None = None) -> 
     Raises:
         SurvivorsError: a process does not end; `cause` is why they are stopped.
     """
-    for error in stop_jobs(jobs):
+    for error in stop_all(jobs):
         if isinstance(error, SurvivorsError):
             raise error from cause
-
-
-def stop_jobs(jobs: Iterable[RunningJob]) -> list[AdvisorError]:
-    """Stop jobs in the safe order; all are asked to leave before the first is waited for.
-
-    Returns:
-        What went wrong on the way; the jobs have ended nevertheless, but for a SurvivorsError.
-    """
-    jobs, errors = list(jobs), list[AdvisorError]()
-    for job in jobs:
-        job.leave()
-    for job in jobs:
-        try:
-            job.stop()
-        except AdvisorError as error:
-            errors.append(error)
-    return errors
 
 
 def _missing_workdir(workdir: Path | None) -> Path | None:

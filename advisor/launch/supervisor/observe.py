@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -54,18 +55,18 @@ def observe(ran: Ran) -> Observation:
         gpu_model=ran.gpu.model,
         gpu_uuid=ran.gpu.uuid,
         mode=ran.mode,
-        share_a_percent=pair.share_a_percent,
-        share_b_percent=pair.share_b_percent,
+        share_a_percent=pair.split.shares[0],
+        share_b_percent=pair.split.shares[1],
         units_a=units[0],
         units_b=units[1],
         rate_unit_a=a.progress.unit,
         rate_unit_b=b.progress.unit,
         rate_a=rate_a,
         rate_b=rate_b,
-        solo_rate_a=pair.solo_rate_a,
-        solo_rate_b=pair.solo_rate_b,
-        solo_power_a_w=pair.solo_power_a_w,
-        solo_power_b_w=pair.solo_power_b_w,
+        solo_rate_a=pair.parts[0].solo_rate,
+        solo_rate_b=pair.parts[1].solo_rate,
+        solo_power_a_w=pair.parts[0].solo_power_w,
+        solo_power_b_w=pair.parts[1].solo_power_w,
         power_w=account.settled_power_w(),
         energy_j=account.energy_j,
         overlap_s=account.overlap_s,
@@ -94,10 +95,11 @@ def observe(ran: Ran) -> Observation:
     return swapped(seen) if seen.job_a > seen.job_b else seen
 
 
-def is_too_fast(pair: Pair, rates: tuple[float | None, float | None]) -> bool:
+def is_too_fast(pair: Pair, rates: Sequence[float | None]) -> bool:
     """Whether a job went far beyond what its profile says of its share alone."""
-    both = zip(rates, pair.share_rates, strict=True)
-    return any(rate and alone and rate > _FASTEST * alone for rate, alone in both)
+    alone = [part.share_rate for part in pair.parts]
+    of_jobs = zip(rates, alone, strict=True)
+    return any(rate and known and rate > _FASTEST * known for rate, known in of_jobs)
 
 
 def swapped(seen: Observation) -> Observation:
@@ -151,12 +153,12 @@ def _with_forecast(
     seen: Observation, forecast: Forecast, first_ended: tuple[int, ...]
 ) -> Observation:
     # Of the job that goes on.
-    rests = (forecast.rest_energy_saved_b, forecast.rest_energy_saved_a)
+    rests = [job.rest_energy_saved for job in reversed(forecast.jobs)]
     return replace(
         seen,
         model_version=forecast.model_version,
-        predicted_rate_a=forecast.rate_a.value,
-        predicted_rate_b=forecast.rate_b.value,
+        predicted_rate_a=forecast.jobs[0].rate.value,
+        predicted_rate_b=forecast.jobs[1].rate.value,
         predicted_power_w=forecast.power_w.value,
         predicted_work_per_joule=forecast.work_per_joule.value,
         predicted_energy_saved=forecast.energy_saved and forecast.energy_saved.value,

@@ -1,6 +1,7 @@
 """Runs one pair of a launch: start, watch, stop, and the record of what it did."""
 
 import enum
+import string
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -9,6 +10,7 @@ from datetime import UTC, datetime
 
 from advisor.core.moments import to_exact_text
 from advisor.core.observations import Observation
+from advisor.core.split import Sharing
 from advisor.errors import AdvisorError, JobError
 from advisor.launch.monitor.drift import Drift
 from advisor.launch.monitor.watch import Watch
@@ -62,7 +64,7 @@ class PairRun:
             AdvisorError: the GPU cannot be shared as it should, so no other pair can run either.
         """
         with ExitStack() as stack:
-            backend = self._stage.open_backend(self._pair.way)
+            backend = self._stage.open_backend(self._pair.split.sharing)
             stack.callback(_close, backend)
             guard = self._stage.guard(backend)
             stack.callback(guard.close)
@@ -80,12 +82,13 @@ class PairRun:
             stack.callback(end_jobs, jobs)
             return self._watch(jobs, backend, guard)
 
-    def _start(self, backend: Backend, guard: Guard) -> tuple[RunningJob, RunningJob]:
+    def _start(self, backend: Backend, guard: Guard) -> tuple[RunningJob, ...]:
         base = {**self._stage.environment, LAUNCH_MARK: str(self._folder.path)}
-        places = [self._folder.path / f"{self._number}-{letter}" for letter in "ab"]
+        letters = string.ascii_lowercase[: len(self._pair.parts)]
+        places = [self._folder.path / f"{self._number}-{letter}" for letter in letters]
         if self._stop_asked():
             raise StopAskedError
-        proven = prove_pair(self._pair, backend, base, (places[0], places[1]))
+        proven = prove_pair(self._pair, backend, base, places)
         self._tell_proven(proven)
         self._beat(guard)
         return start_pair(proven, lambda: self._beat(guard), self._stop_asked)
@@ -94,7 +97,7 @@ class PairRun:
         if guard.beat():
             self._board.warn("the guard of this launch was killed or hung; another one watches now")
 
-    def _watch(self, jobs: tuple[RunningJob, RunningJob], backend: Backend, guard: Guard) -> Ending:
+    def _watch(self, jobs: tuple[RunningJob, ...], backend: Backend, guard: Guard) -> Ending:
         started_at = to_exact_text(datetime.now(UTC))
         watch = Watch(self._pair, jobs, backend, self._stage.source, self._spec)
         drift = Drift(self._pair)
@@ -137,12 +140,12 @@ class PairRun:
         return self._told_to_stop() or self._folder.stop_asked()
 
     def _blame(self, watch: Watch) -> None:
-        for number in (*watch.first_ended, 0, 1):
+        for number in (*watch.first_ended, *range(len(watch.jobs))):
             one = watch.jobs[number]
             if one.code is not None:
                 self._board.blame(one.code, one.error or one.code)
 
-    def _tell_proven(self, proven: tuple[Proven, Proven]) -> None:
+    def _tell_proven(self, proven: tuple[Proven, ...]) -> None:
         self._board.enter(
             "starting",
             jobs=tuple(
@@ -179,7 +182,7 @@ class PairRun:
                 launch_id=self._folder.launch_id,
                 pair=self._pair,
                 gpu=self._stage.gpu,
-                mode=_mode(self._pair.way, watch.mode),
+                mode=_mode(self._pair.split.sharing, watch.mode),
                 started_at=started_at,
                 watch=watch,
                 state=state,
@@ -212,8 +215,8 @@ def _state(ending: Ending, watch: Watch) -> State:
     return "finished" if ending is Ending.FINISHED else "stopped"
 
 
-def _mode(way: str, backend_mode: str) -> str:
-    return backend_mode if way == "split" else way
+def _mode(sharing: Sharing, backend_mode: str) -> str:
+    return backend_mode if sharing == "limited" else sharing
 
 
 def _code_of(error: AdvisorError, backend: Backend) -> str:

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from advisor.core.gpu import Gpu
 from advisor.core.observations import Observation
+from advisor.core.split import Sharing
 from advisor.core.telemetry import Source
-from advisor.launch.records.spec import LaunchWay
 from advisor.runtime.backends.backend import Backend
 
 LAUNCH_MARK = "ADVISOR_LAUNCH"
@@ -41,6 +41,6 @@ class Stage:
     gpu: Gpu
     source: Source
     environment: Mapping[str, str]
-    open_backend: Callable[[LaunchWay], Backend]
+    open_backend: Callable[[Sharing], Backend]
     guard: Callable[[Backend], Guard]
     remember: Callable[[Observation], None]

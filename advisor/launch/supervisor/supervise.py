@@ -67,7 +67,7 @@ def _run_pairs(
         board.enter(
             "starting",
             pair_number=number,
-            way=pair.way,
+            sharing=pair.split.sharing,
             jobs=waiting(pair),
             forecast=pair.forecast,
             power_w=None,

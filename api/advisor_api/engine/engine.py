@@ -88,7 +88,7 @@ class Asked:
             max_power_w=self.max_power_w,
             memory_mib=self.memory_mib,
             fine=self.fine,
-            work=Work(*self.work_s) if self.work_s else None,
+            work=Work(self.work_s) if self.work_s else None,
         )
 
 

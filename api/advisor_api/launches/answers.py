@@ -2,7 +2,8 @@
 
 from typing import Literal
 
-from advisor.launch.records.spec import Forecast, LaunchWay, WhenOneEnds
+from advisor.core.split import Sharing
+from advisor.launch.records.spec import Forecast, WhenOneEnds
 from advisor_api.launches.view import LaunchView
 from advisor_api.schemas.answers import Answer
 
@@ -35,7 +36,7 @@ class PlannedPair(Answer):
     """Two jobs, their split, and what is expected of them."""
 
     split: str
-    way: LaunchWay
+    sharing: Sharing
     jobs: list[PlannedJob]
     memory: MemoryFit
     forecast: Forecast | None

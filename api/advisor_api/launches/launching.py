@@ -205,5 +205,5 @@ def _subject(spec: LaunchSpec, gpu: Gpu) -> str:
     """As the audit log has it."""
     first, more = spec.pairs[0], len(spec.pairs) - 1
     then = f", then {more} more" if more else ""
-    jobs = f"{first.job_a.name} + {first.job_b.name} at {first.name}"
+    jobs = f"{' + '.join(job.name for job in first.jobs)} at {first.split}"
     return f"{spec.launch_id}: {jobs}{then}, on {gpu.uuid}"

@@ -12,8 +12,8 @@ from pathlib import Path
 from advisor.core.gpu import Gpu
 from advisor.core.moments import now
 from advisor.errors import BusyError, UnsafeFileError
-from advisor.formats.typed_json import parse
 from advisor.launch.records.board import Board
+from advisor.launch.records.documents import parse_spec
 from advisor.launch.records.folder import LaunchFolder, create_folder, dumps
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import OVER, LaunchStatus, State
@@ -103,7 +103,7 @@ def folder_of(row: LaunchRow, settings: Settings) -> LaunchFolder:
         OSError: it cannot be written.
         ValueError: the row is of another version of advisor.
     """
-    return create_folder(launches_folder(settings), parse(LaunchSpec, row.spec.encode()))
+    return create_folder(launches_folder(settings), parse_spec(row.spec.encode()))
 
 
 def fail(row: LaunchRow, state: ServiceState, code: str, cause: str) -> None:

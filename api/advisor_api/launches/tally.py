@@ -110,7 +110,7 @@ def _gauge(
 def _forecast_of(seen: Observation, spec: LaunchSpec) -> Forecast | None:
     """The forecast that the observation was made beside; its jobs may stand the other way round."""
     for pair in spec.pairs:
-        names = tuple(sorted((pair.job_a.name, pair.job_b.name)))
+        names = tuple(sorted(job.name for job in pair.jobs))
         expected = pair.forecast and pair.forecast.work_per_joule.value
         if names == seen.pair and expected == seen.predicted_work_per_joule:
             return pair.forecast
@@ -118,7 +118,7 @@ def _forecast_of(seen: Observation, spec: LaunchSpec) -> Forecast | None:
 
 
 def _compared(seen: Observation, forecast: Forecast) -> Iterator[tuple[str, float, Interval]]:
-    rates = {interval.value: interval for interval in (forecast.rate_a, forecast.rate_b)}
+    rates = {interval.value: interval for interval in (job.rate for job in forecast.jobs)}
     for quantity, observed, expected in (
         ("rate", seen.rate_a, rates.get(seen.predicted_rate_a or 0.0)),
         ("rate", seen.rate_b, rates.get(seen.predicted_rate_b or 0.0)),

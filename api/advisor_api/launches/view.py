@@ -10,8 +10,9 @@ from typing import Any, cast
 
 from advisor.core.gpu import Gpu
 from advisor.errors import InputError
-from advisor.formats.typed_json import parse, to_plain
+from advisor.formats.typed_json import to_plain
 from advisor.launch.records.board import waiting
+from advisor.launch.records.documents import parse_status
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import JobStatus, LaunchStatus, State
@@ -51,7 +52,7 @@ def first_status(spec: LaunchSpec, updated_at: str, gpu: Gpu | None = None) -> L
         gpu_uuid=gpu and gpu.uuid,
         gpu_model=gpu and gpu.model,
         pairs=len(spec.pairs),
-        way=first.way,
+        sharing=first.split.sharing,
         jobs=waiting(first),
         forecast=first.forecast,
         warnings=spec.notes,
@@ -73,7 +74,7 @@ def fresh(folder: LaunchFolder) -> LaunchStatus:
 def kept(row: LaunchRow) -> LaunchStatus:
     """The last status that the database has."""
     try:
-        return parse(LaunchStatus, row.status.encode())
+        return parse_status(row.status.encode())
     except ValueError:
         # Of another version of advisor: what is a column of its own is still known.
         state = cast("State", row.state)

@@ -35,8 +35,8 @@ function make(launch, element) {
   const f = launch.forecast;
   const made = [
     live("Relative speed", "% of alone on the whole GPU", 100, [
-      ["a", a.job, (l) => l.jobs[0].relative_speed, f && divided(f.rate_a, f.solo_rate_a)],
-      ["b", b.job, (l) => l.jobs[1].relative_speed, f && divided(f.rate_b, f.solo_rate_b)],
+      ["a", a.job, (l) => l.jobs[0].relative_speed, f && divided(f.jobs[0].rate, f.jobs[0].solo_rate)],
+      ["b", b.job, (l) => l.jobs[1].relative_speed, f && divided(f.jobs[1].rate, f.jobs[1].solo_rate)],
     ]),
     live("Power", "W", 1, [["c", "", (l) => l.power_w, f?.power_w]]),
     live("Energy saved", "% for the same work", 100, [["c", "", (l) => l.energy_saved, f?.energy_saved]]),

@@ -64,11 +64,12 @@ function besideRows(launch) {
   const { forecast: f, jobs } = launch;
   const [a, b] = jobs;
   if (!a || !b) return [];
+  const [first, second] = f.jobs;
   return [
-    row(`${a.job}, ${a.rate_unit}/s`, f.rate_a, a.rate),
-    row(`${b.job}, ${b.rate_unit}/s`, f.rate_b, b.rate),
-    row(`${a.job}, % of full speed`, times(f.rate_a, 1 / f.solo_rate_a), a.relative_speed, 100),
-    row(`${b.job}, % of full speed`, times(f.rate_b, 1 / f.solo_rate_b), b.relative_speed, 100),
+    row(`${a.job}, ${a.rate_unit}/s`, first.rate, a.rate),
+    row(`${b.job}, ${b.rate_unit}/s`, second.rate, b.rate),
+    row(`${a.job}, % of full speed`, times(first.rate, 1 / first.solo_rate), a.relative_speed, 100),
+    row(`${b.job}, % of full speed`, times(second.rate, 1 / second.solo_rate), b.relative_speed, 100),
     row("Power, W", f.power_w, launch.power_w),
     f.energy_saved ? { ...row("Energy saved, %", f.energy_saved, launch.energy_saved, 100), gap: "" } : null,
   ].filter((one) => one !== null);

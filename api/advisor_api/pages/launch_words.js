@@ -21,7 +21,7 @@ export function jobNames({ jobs }) {
   return jobs.map((job) => job.job).join(" and ");
 }
 
-export function splitName({ way, jobs }) {
-  if (way !== "split") return way;
+export function splitName({ sharing, jobs }) {
+  if (sharing !== "limited") return sharing;
   return jobs.map((job) => share(job.share_percent)).join(" / ");
 }

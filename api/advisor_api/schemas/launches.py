@@ -6,7 +6,7 @@ from typing import Annotated, Self, TypeAlias
 from fastapi import Header, Path, Query
 from pydantic import AfterValidator, Field, model_validator
 
-from advisor.advice.launching import parse_split
+from advisor.advice.launching import parse_launch_split
 from advisor.advice.wanted import WantedLaunch, WantedPair
 from advisor.core.gpu import Gpu
 from advisor.core.objectives import DEFAULT_OBJECTIVE
@@ -22,7 +22,7 @@ _DAY_S = 86400.0
 
 def _split(text: str) -> str:
     try:
-        parse_split(text)
+        parse_launch_split(text)
     except InputError as error:
         raise ValueError(str(error)) from error
     return text
@@ -107,7 +107,7 @@ class LaunchRequest(Strict):
         by_job_ms, for_all_ms = limits.longest_p99_ms
         self._check_names(by_job_ms, "latency")
         return WantedLaunch(
-            pairs=tuple(WantedPair(job_a=a, job_b=b, split=self.split) for a, b in self.pairs),
+            pairs=tuple(WantedPair(jobs=jobs, split=self.split) for jobs in self.pairs),
             gpu=gpu.uuid,
             gpu_model=gpu.model,
             units_total=gpu.units_total,

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from advisor.predict.predictions import Interval
+from advisor.core.interval import Interval
+from advisor.core.split import Split
 from advisor.predict.profiles import make_profiles
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_models.onnx_predictor import OnnxPredictor
@@ -65,12 +66,12 @@ def compared(o: dict[str, Any], predictor: OnnxPredictor) -> Iterator[Told]:
     a, b = (profiles.get((o[f"job_{side}"], o["gpu_model"])) for side in "ab")
     if a is None or b is None:
         return
-    shares = o["share_a_percent"], o["share_b_percent"]
-    (found,) = predictor.predict(a, b, [shares])
-    name = f"{a.job} + {b.job}, {shares[0]:g}/{shares[1]:g}, {o['door']}"
+    split = Split((o["share_a_percent"], o["share_b_percent"]))
+    (found,) = predictor.predict([a, b], [split])
+    name = f"{a.job} + {b.job}, {split}, {o['door']}"
     yield name, "power", found.power_w, o["power_w"]
-    yield name, "speed", found.speed_a, o["rate_a"] / found.solo_rate_a
-    yield name, "speed", found.speed_b, o["rate_b"] / found.solo_rate_b
+    for part, rate in zip(found.parts, (o["rate_a"], o["rate_b"]), strict=True):
+        yield name, "speed", part.speed, rate / part.solo_rate
 
 
 def _holds(expected: Interval, observed: float) -> bool:

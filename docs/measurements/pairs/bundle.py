@@ -31,6 +31,7 @@ from unread import with_unread_flags
 
 from advisor.core.flags import DEGENERATE, UNREAD
 from advisor.core.records import PairPoint, Point, SoloPoint
+from advisor.core.split import Split
 from advisor.errors import AdvisorError, InputError
 from advisor.validity.degenerate import with_pair_flags, with_solo_flags
 from advisor_data.files.bundled import bundled_solo_points
@@ -120,7 +121,7 @@ def solos_flagged(points: Iterable[SoloPoint]) -> list[SoloPoint]:
 
 def whole(points: Sequence[PairPoint]) -> list[PairPoint]:
     """The points without those of pairs that are not whole."""
-    measured: defaultdict[tuple[Place, str], set[tuple[float, ...]]] = defaultdict(set)
+    measured: defaultdict[tuple[Place, str], set[Split]] = defaultdict(set)
     wanted = [kind in ("nine", "uncapped") for kind in kinds_of(points)]
     for point in itertools.compress(points, wanted):
         measured[place(point), point.run].add(split_of(point))

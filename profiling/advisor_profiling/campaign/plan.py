@@ -11,10 +11,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from advisor.core.cards import MemoryFit
 from advisor.core.flags import DOUBTFUL
-from advisor.core.gpu import MEMORY_PART, Gpu
+from advisor.core.gpu import MEMORY_PART, Gpu, Share
 from advisor.core.job import Job
 from advisor.core.records import Measured, PairPoint, SoloPoint
+from advisor.core.split import Sharing, Split
 from advisor.errors import InputError
 from advisor.validity.safe_counts import Safety
 from advisor_profiling.campaign.pairing import Pair, all_pairs, kinds_of, sample
@@ -27,8 +29,6 @@ from advisor_profiling.campaign.safe_plan import (
 )
 from advisor_profiling.campaign.splits import (
     AroundBest,
-    Split,
-    SplitMode,
     SplitWish,
     UnitSplit,
     units_of,
@@ -127,8 +127,8 @@ def expand(
     found = dict.fromkeys(_windows(plan, jobs, past))
     windows = [window for window in found if isinstance(window, _Window)]
     return Work(
-        mps=tuple(w.target for w in windows if w.mode != "time-sliced"),
-        time_sliced=tuple(w.target for w in windows if w.mode == "time-sliced"),
+        mps=tuple(w.target for w in windows if w.sharing != "time-sliced"),
+        time_sliced=tuple(w.target for w in windows if w.sharing == "time-sliced"),
         skipped=tuple(skipped for skipped in found if isinstance(skipped, Skipped)),
         notes=tuple(note for note in found if isinstance(note, str)),
     )
@@ -146,7 +146,7 @@ def no_such_job(name: str, known: Collection[str]) -> InputError:
 @dataclass(frozen=True, slots=True)
 class _Window:
     target: Target
-    mode: SplitMode
+    sharing: Sharing
 
 
 class _Past:
@@ -175,7 +175,7 @@ class _Past:
 
     def two_ends(self, split: Split) -> bool:
         """Whether the two jobs get CU masks, which must not overlap."""
-        return self._gpu.vendor == "amd" and split.mode == "mps"
+        return self._gpu.vendor == "amd" and split.is_limited
 
     def safety(self, first: Job, second: Job) -> tuple[Safety, Safety]:
         """What is known of the counts at which two jobs may run."""
@@ -184,14 +184,12 @@ class _Past:
     def too_large(self, job_a: Job, job_b: Job) -> str:
         """Why the two do not fit into the GPU's memory; empty where they do, or nobody knows."""
         a_mib, b_mib = self._needs_mib(job_a), self._needs_mib(job_b)
-        if a_mib is None or b_mib is None or self._gpu.memory_mib is None:
-            return ""
-        most_mib = MEMORY_PART * self._gpu.memory_mib
-        if a_mib + b_mib <= most_mib:
+        memory = MemoryFit((a_mib, b_mib), self._gpu.memory_mib)
+        if memory.fits is not False:
             return ""
         return (
             f"{job_a.name} needs {a_mib:.0f} MiB and {job_b.name} {b_mib:.0f} MiB, together more "
-            f"than {most_mib:.0f} MiB ({100 * MEMORY_PART:g} % of {self._gpu.model})"
+            f"than {memory.most_mib:.0f} MiB ({100 * MEMORY_PART:g} % of {self._gpu.model})"
         )
 
     def splits(self, wished: SplitWish, names: Pair) -> tuple[Split, ...] | Skipped:
@@ -260,9 +258,9 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
                     continue
                 used = splits_to_measure(wished, splits, wished in nominal, both, safety)
                 for split, repeat in itertools.product(used, range(wish.repeats)):
-                    shares, apart = (split.first, split.second), past.two_ends(split)
+                    shares, apart = tuple(map(Share, split.shares)), past.two_ends(split)
                     target = pair(first, shares[0], second, shares[1], repeat, two_ends=apart)
-                    yield _Window(target, split.mode)
+                    yield _Window(target, split.sharing)
 
 
 def _pairs(wish: Wish, run: str, jobs: Mapping[str, Job], past: _Past) -> Sequence[Pair]:

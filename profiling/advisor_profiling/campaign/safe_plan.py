@@ -7,18 +7,19 @@ from pathlib import Path
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
 from advisor.core.records import SoloPoint
+from advisor.core.split import NINE, Split
 from advisor.validity.own_results import own_results
 from advisor.validity.safe_counts import CheckedCounts, Safety
 from advisor.validity.safe_splits import (
     avoided_texts,
     check_share,
-    check_shares,
-    safe_shares,
+    check_split,
     safe_solo_shares,
+    safe_splits,
     unsafe_texts,
 )
 from advisor_data.files.checked import checked_counts
-from advisor_profiling.campaign.splits import NINE, AroundBest, Split, SplitWish
+from advisor_profiling.campaign.splits import AroundBest, SplitWish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,22 +103,18 @@ def splits_to_measure(
         UnsafeCountError: a split that was asked for is at an unsafe count, where nothing would
             judge the results.
     """
-    a, b = safety
     mirrored = jobs[0].name > jobs[1].name
     judged = [Safety() if reports_results(j) else s for j, s in zip(jobs, safety, strict=True)]
     for split in splits:
-        shares = split.first.percent, split.second.percent
-        if split.mode != "mps":
+        if not split.is_limited:
             yield split
         elif nominal:
-            for moved in safe_shares([shares], a, b, mirrored=mirrored):
-                if moved:
-                    yield Split(Share(moved[0]), Share(moved[1]))
+            yield from filter(None, safe_splits([split], safety, mirrored=mirrored))
         elif isinstance(wished, AroundBest):
-            if not unsafe_texts((shares[0], a), (shares[1], b)):
+            if not unsafe_texts(*zip(split.shares, safety, strict=True)):
                 yield split
         else:
-            check_shares(shares, *judged, mirrored=mirrored)
+            check_split(split, judged, mirrored=mirrored)
             yield split
 
 
@@ -129,6 +126,5 @@ def nominal_splits(wished: Iterable[SplitWish]) -> frozenset[SplitWish]:
 
 def moved_splits_texts(jobs: tuple[Job, Job], safety: tuple[Safety, Safety]) -> Iterator[str]:
     """Why `nine` are not measured as they are."""
-    wanted = [(split.first.percent, split.second.percent) for split in NINE]
-    for text in avoided_texts(wanted, (jobs[0].name, jobs[1].name), *safety):
+    for text in avoided_texts(NINE, [job.name for job in jobs], safety):
         yield f"{text}; the nearest safe splits are measured instead"

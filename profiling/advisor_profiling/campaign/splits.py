@@ -4,33 +4,24 @@ import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
 
-from advisor.core.gpu import Gpu, Share
-from advisor.core.units import quantum, share_for_units
+from advisor.core.gpu import Gpu
+from advisor.core.split import (
+    NINE,
+    TIME_SLICED,
+    UNCAPPED,
+    Split,
+    parse_split,
+    split_of_units,
+)
+from advisor.core.units import quantum
 from advisor.errors import InputError
 
-SplitMode = Literal["mps", "uncapped", "time-sliced"]
+PAIR = 2
+"""Jobs that a plan measures together."""
 
 _LEAST_REACH = 2
 """Units that "around-best" must reach: with fewer it would be the best split alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """A share for each of two jobs.
-
-    Attributes:
-        mode: "mps": each job under its share, or its CU mask; "uncapped": side by side without
-            limits; "time-sliced": without MPS, in turns.
-    """
-
-    first: Share
-    second: Share
-    mode: SplitMode = "mps"
-
-    def __str__(self) -> str:
-        return f"{self.first}/{self.second}" if self.mode == "mps" else self.mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +53,7 @@ class UnitSplit:
                 fix=f"{self.first}+{total - self.first} units" if self.first < total else "",
             )
         try:
-            return split_of_units(self.first, gpu)
+            return on_units(self.first, gpu)
         except InputError as error:
             raise InputError(
                 f"{self.where}: {self}: {error.what}", why=error.why, fix=error.fix
@@ -84,14 +75,10 @@ class AroundBest:
         step = quantum(total, gpu.vendor)
         grid = range(best % step, total, step)
         near = [count for count in grid if abs(count - best) <= self.units]
-        return tuple(split_of_units(count, gpu) for count in near if _grantable(count, gpu))
+        return tuple(on_units(count, gpu) for count in near if _grantable(count, gpu))
 
 
 SplitWish = Split | UnitSplit | AroundBest
-
-NINE = tuple(Split(Share(p), Share(100.0 - p)) for p in map(float, range(10, 100, 10)))
-UNCAPPED = Split(Share(100.0), Share(100.0), "uncapped")
-TIME_SLICED = Split(Share(100.0), Share(100.0), "time-sliced")
 
 _WORDS: dict[str, tuple[Split, ...]] = {
     "nine": NINE,
@@ -99,7 +86,6 @@ _WORDS: dict[str, tuple[Split, ...]] = {
     "time-sliced": (TIME_SLICED,),
 }
 
-_NUMBER = r"(\d{1,3}(?:\.\d{1,3})?)"
 _EXPECTED = "nine, uncapped, time-sliced, 70/30 (percent), 66+66 units or around-best 8 (units)"
 
 
@@ -115,13 +101,8 @@ def read_split(text: str, where: str) -> tuple[SplitWish, ...]:
     """
     if text in _WORDS:
         return _WORDS[text]
-    if found := re.fullmatch(rf"{_NUMBER} ?/ ?{_NUMBER}", text):
-        first, second = map(float, found.groups())
-        if first == second == 100:
-            return (UNCAPPED,)
-        if 0 < first <= 100 and 0 < second <= 100:
-            return (Split(Share(first), Share(second)),)
-        raise InputError(f"{where}: expected shares above 0 and at most 100 %, got {text!r}")
+    if "/" in text:
+        return (_percentages(text, where),)
     if found := re.fullmatch(r"(\d{1,6}) ?\+ ?(\d{1,6}) units", text):
         return (UnitSplit(int(found[1]), int(found[2]), where),)
     found = re.fullmatch(r"around-best (\d{1,6})", text)
@@ -144,16 +125,14 @@ def write_splits(splits: Iterable[SplitWish]) -> list[str]:
     return words + [str(split) for split in left]
 
 
-def split_of_units(first: int, gpu: Gpu) -> Split:
+def on_units(first: int, gpu: Gpu) -> Split:
     """`first` units for one job, all others for the other.
 
     Raises:
         InputError: the GPU cannot grant these counts.
     """
     total = units_of(gpu)
-    counts = first, total - first
-    a, b = (Share(share_for_units(units, total, gpu.vendor)) for units in counts)
-    return Split(a, b)
+    return split_of_units((first, total - first), total, gpu.vendor)
 
 
 def units_of(gpu: Gpu) -> int:
@@ -169,9 +148,20 @@ def units_of(gpu: Gpu) -> int:
     return gpu.units_total
 
 
+def _percentages(text: str, where: str) -> Split:
+    """Shares of two jobs: plans measure pairs."""
+    why, fix = "a plan measures two jobs at a time", ""
+    try:
+        if len((split := parse_split(text)).shares) == PAIR:
+            return split
+    except InputError as error:
+        why, fix = error.why, error.fix if error.why else ""
+    raise InputError(f"{where}: expected {_EXPECTED}, got {text!r}", why=why, fix=fix)
+
+
 def _grantable(first: int, gpu: Gpu) -> bool:
     try:
-        split_of_units(first, gpu)
+        on_units(first, gpu)
     except InputError:
         return False
     return True

@@ -9,8 +9,16 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.core.flags import DOUBTFUL
-from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Candidate, SplitResult, best
+from advisor.core.objectives import (
+    DEFAULT_OBJECTIVE,
+    OBJECTIVES,
+    Candidate,
+    PartResult,
+    SplitResult,
+    best,
+)
 from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.split import EQUAL, Split
 from advisor_profiling.campaign.outcome import Cost
 
 WIDTH = 120
@@ -136,13 +144,13 @@ def _result(pair: tuple[str, str], points: Sequence[PairPoint], alone: Alone) ->
         return PairResult(pair, len(points))
     chosen = best(limited, OBJECTIVES[DEFAULT_OBJECTIVE])
     same_card = [(c, p) for c, p in known if p.gpu_uuid == limited[chosen].gpu_uuid]
-    equal = [c.result.energy_saved for c, _ in same_card if _shares(c) == (50, 50)]
+    equal = [c.result.energy_saved for c, _ in same_card if c.split == EQUAL]
     free = [c.result.energy_saved for c, p in same_card if p.mode == "uncapped"]
     return PairResult(
         pair,
         len(points),
         limited[chosen],
-        (chosen.result.speed_a, chosen.result.speed_b),
+        (chosen.result.speeds[0], chosen.result.speeds[1]),
         chosen.result.energy_saved,
         _mean(equal),
         _mean(free),
@@ -177,16 +185,9 @@ def _candidate(point: PairPoint, alone: Alone) -> tuple[Candidate, PairPoint] | 
     a, b = alone.get(point.job_a), alone.get(point.job_b)
     if not (a and b and point.power_w) or point.rate_a is None or point.rate_b is None:
         return None
-    result = SplitResult(
-        rate_a=point.rate_a,
-        rate_b=point.rate_b,
-        solo_rate_a=a[0],
-        solo_rate_b=b[0],
-        solo_power_a_w=a[1],
-        solo_power_b_w=b[1],
-        power_w=point.power_w,
-    )
-    return Candidate(point.share_a_percent, point.share_b_percent, result), point
+    parts = PartResult(point.rate_a, *a), PartResult(point.rate_b, *b)
+    split = Split((point.share_a_percent, point.share_b_percent))
+    return Candidate(split, SplitResult(parts, point.power_w)), point
 
 
 def _alone(solo: Sequence[SoloPoint]) -> dict[str, tuple[float, float]]:
@@ -199,10 +200,6 @@ def _alone(solo: Sequence[SoloPoint]) -> dict[str, tuple[float, float]]:
         job: (fmean(rate for rate, _ in found), fmean(power_w for _, power_w in found))
         for job, found in readings.items()
     }
-
-
-def _shares(candidate: Candidate) -> tuple[float, float]:
-    return candidate.share_a_percent, candidate.share_b_percent
 
 
 def _mean(values: Sequence[float]) -> float | None:

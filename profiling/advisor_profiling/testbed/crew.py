@@ -1,9 +1,10 @@
 """The clients that stand ready on a bench: started together, ended together."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import Self
 
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError
+from advisor.runtime.jobs.stopping import stop_all
 from advisor_profiling.testbed.bench import Bench, Client
 from advisor_profiling.window.targets import Runner
 
@@ -50,7 +51,8 @@ class Crew:
     def end(self, runners: Collection[Runner]) -> None:
         """Stop these clients; all are asked to leave before the first is waited for."""
         leaving = [self.clients.pop(runner) for runner in runners if runner in self.clients]
-        _stop_all(leaving)
+        for error in stop_all(leaving):
+            raise error
 
     def lose(self, runner: Runner, error: AdvisorError) -> None:
         """Stop a client that failed, and keep the reason."""
@@ -110,16 +112,3 @@ def _lives(client: Client) -> bool:
     except JobError:
         return False
     return True
-
-
-def _stop_all(clients: Iterable[Client]) -> None:
-    """Stop every one, also when one cannot be stopped as it should."""
-    clients = list(clients)
-    for client in clients:
-        client.leave()
-    try:
-        while clients:
-            clients.pop().stop()
-    finally:
-        if clients:
-            _stop_all(clients)

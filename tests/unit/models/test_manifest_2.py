@@ -70,11 +70,11 @@ def test_it_predicts_and_its_bounds_are_those_written(tmp_path: Path) -> None:
     low = {s["share_percent"]: math.exp(s["low"]) for s in old["intervals"]["speed"]}
     power = old["intervals"]["power"]
     for split, new, known in zip(
-        SPLITS, predictor.predict(a, b, SPLITS), small.predict(a, b, SPLITS), strict=True
+        SPLITS, predictor.predict([a, b], SPLITS), small.predict([a, b], SPLITS), strict=True
     ):
-        assert low_of(new.speed_a) == low_of(known.speed_a, low[split[0]])
-        assert low_of(new.speed_b) == low_of(known.speed_b, low[split[1]])
-        bounds = power["uncapped" if split == (100, 100) else "split"]
+        for one, other, share in zip(new.parts, known.parts, split.shares, strict=True):
+            assert low_of(one.speed) == low_of(other.speed, low[share])
+        bounds = power["split" if split.is_limited else "uncapped"]
         assert low_of(new.power_w) == low_of(known.power_w, math.exp(bounds["low"]))
 
 

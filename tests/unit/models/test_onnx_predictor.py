@@ -15,7 +15,9 @@ from onnx import ModelProto, TensorProto, helper, load_from_string
 from sklearn.ensemble import ExtraTreesRegressor
 from small_model import SPLITS, changed_head, make_profile, save_model, without
 
+from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.errors import InputError, ModelError
 from advisor.predict.features import (
     matrix,
@@ -25,7 +27,7 @@ from advisor.predict.features import (
     side,
     speed_features,
 )
-from advisor.predict.predictions import UNCAPPED, Interval, Prediction, Predictor, Split
+from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Profile
 from advisor.predict.serving import Serving
 from advisor_models import manifest
@@ -49,52 +51,56 @@ def predictor(folder: Path) -> OnnxPredictor:
 
 def test_same_as_scikit_learn(predictor: OnnxPredictor) -> None:
     """Speeds and power are what the regressors say, put together as the learner puts them."""
-    own, other = (side(p, [s[i] for s in SPLITS]) for i, p in enumerate((A, B)))
+    own, other = (side(p, [s.shares[i] for s in SPLITS]) for i, p in enumerate((A, B)))
     made = small_model.regressors().by_head
     expected_a = (
-        np.exp(made["speed"].predict(matrix(speed_features(own, other))))
-        * prior_kept(own, other)
+        np.exp(made["speed"].predict(matrix(speed_features(own, [other]))))
+        * prior_kept([own, other])
         * own.relative_rate
     )
-    ratio = np.exp(made["power"].predict(matrix(power_features(own, other))))
-    found = predictor.predict(A, B, SPLITS)
-    assert [p.speed_a.value for p in found] == pytest.approx(expected_a.tolist(), rel=1e-5)
-    expected_w = (ratio * physical_power_w(own, other)).tolist()
+    ratio = np.exp(made["power"].predict(matrix(power_features([own, other]))))
+    found = predictor.predict([A, B], SPLITS)
+    assert [p.parts[0].speed.value for p in found] == pytest.approx(expected_a.tolist(), rel=1e-5)
+    expected_w = (ratio * physical_power_w([own, other])).tolist()
     assert [p.power_w.value for p in found] == pytest.approx(expected_w, rel=1e-5)
 
 
 def test_predictions_say_what_they_are_of(predictor: OnnxPredictor) -> None:
     """In the order of the splits, with the rates that make rates of relative speeds."""
     typed: Predictor = predictor
-    found = typed.predict(A, B, [(30.0, 70.0), UNCAPPED, (100.0, 50.0)])
-    assert [p.way for p in found] == ["split", "uncapped", "split"]
-    assert [(p.share_a_percent, p.share_b_percent) for p in found][:2] == [(30, 70), UNCAPPED]
-    assert found[0].rate_a.value == found[0].speed_a.value * A.whole_gpu_rate
-    assert found[0].solo_rate_b == B.whole_gpu_rate
-    assert typed.predict(A, B, []) == []
+    found = typed.predict([A, B], [Split((30.0, 70.0)), UNCAPPED, Split((100.0, 50.0))])
+    assert [p.split for p in found] == [Split((30.0, 70.0)), UNCAPPED, Split((100.0, 50.0))]
+    first, second = found[0].parts
+    assert first.rate.value == first.speed.value * A.whole_gpu_rate
+    assert second.solo_rate == B.whole_gpu_rate
+    assert typed.predict([A, B], []) == []
 
 
 def test_bounds_by_share_and_way(predictor: OnnxPredictor) -> None:
     """Speeds have the bounds of their job's share, power those of the way."""
-    split, uncapped = predictor.predict(A, B, [(30.0, 70.0), UNCAPPED])
-    assert bounds(split.speed_a) == pytest.approx((-0.3, 0.15))
-    assert bounds(split.speed_b) == pytest.approx((-0.7, 0.35))
+    split, uncapped = predictor.predict([A, B], [Split((30.0, 70.0)), UNCAPPED])
+    assert bounds(split.parts[0].speed) == pytest.approx((-0.3, 0.15))
+    assert bounds(split.parts[1].speed) == pytest.approx((-0.7, 0.35))
     assert bounds(split.power_w) == pytest.approx((-0.1, 0.05))
-    assert bounds(uncapped.speed_a) == pytest.approx((-1.0, 0.5))
+    assert bounds(uncapped.parts[0].speed) == pytest.approx((-1.0, 0.5))
     assert bounds(uncapped.power_w) == pytest.approx((-0.2, 0.3))
 
 
 def test_share_between_two_takes_the_wider(predictor: OnnxPredictor) -> None:
     """35 % has the bounds of 40 %, which are wider than those of 30 % here."""
-    (found,) = predictor.predict(A, B, [(35.0, 65.0)])
-    assert bounds(found.speed_a) == pytest.approx((-0.4, 0.2))
+    (found,) = predictor.predict([A, B], [Split((35.0, 65.0))])
+    assert bounds(found.parts[0].speed) == pytest.approx((-0.4, 0.2))
 
 
 shares = st.floats(10, 100, allow_nan=False)
 
 
 @given(
-    splits=st.lists(st.tuples(shares, shares) | st.sampled_from(SPLITS), min_size=1, max_size=40),
+    splits=st.lists(
+        st.builds(Split, st.tuples(shares, shares)) | st.sampled_from(SPLITS),
+        min_size=1,
+        max_size=40,
+    ),
     seeds=st.tuples(st.integers(0, 50), st.integers(0, 50)),
 )
 def test_swapping_the_jobs_swaps_the_answer(
@@ -102,8 +108,8 @@ def test_swapping_the_jobs_swaps_the_answer(
 ) -> None:
     """To the last bit, at any splits, between jobs that it has seen and others."""
     a, b = (make_profile(f"job{seed}", seed) for seed in seeds)
-    forth = predictor.predict(a, b, splits)
-    back = predictor.predict(b, a, [(y, x) for x, y in splits])
+    forth = predictor.predict([a, b], splits)
+    back = predictor.predict([b, a], [split.turned() for split in splits])
     assert forth == [swapped(p) for p in back]
 
 
@@ -113,13 +119,13 @@ def test_a_server_serves_what_it_could_do_up_to_its_demand(predictor: OnnxPredic
     other = dataclasses.replace(A, values={**A.values, "rate": rates})
     serving = Serving(offered_rate=100.0, rate_noise=None, latency_p99_ms=())
     server = dataclasses.replace(other, serving=serving)
-    split = (50.0, 50.0)
-    (busy,), (served,) = (predictor.predict(job, B, [split]) for job in (other, server))
+    split = EQUAL
+    (busy,), (served,) = (predictor.predict([job, B], [split]) for job in (other, server))
     least = float(A.shares[0])
-    could = busy.speed_a.times(50.0 / least)
-    assert served.speed_a == serving.served(could)
-    assert served.speed_a.value <= 1
-    assert served.speed_b == busy.speed_b
+    could = busy.parts[0].speed.times(50.0 / least)
+    assert served.parts[0].speed == serving.served(could)
+    assert served.parts[0].speed.value <= 1
+    assert served.parts[1].speed == busy.parts[1].speed
 
 
 @given(splits=st.permutations(SPLITS), count=st.integers(1, len(SPLITS)))
@@ -127,16 +133,16 @@ def test_a_split_does_not_depend_on_the_others(
     predictor: OnnxPredictor, splits: list[Split], count: int
 ) -> None:
     """The answer for a split is the same alone, among others, and in any order."""
-    together = {(p.share_a_percent, p.share_b_percent): p for p in predictor.predict(A, B, SPLITS)}
+    together = {p.split: p for p in predictor.predict([A, B], SPLITS)}
     some = splits[:count]
-    assert predictor.predict(A, B, some) == [together[split] for split in some]
+    assert predictor.predict([A, B], some) == [together[split] for split in some]
 
 
 def test_threads_share_a_predictor(predictor: OnnxPredictor) -> None:
     """Many threads get what one gets."""
-    alone = predictor.predict(A, B, SPLITS)
+    alone = predictor.predict([A, B], SPLITS)
     with ThreadPoolExecutor(8) as pool:
-        found = [pool.submit(predictor.predict, A, B, SPLITS) for _ in range(200)]
+        found = [pool.submit(predictor.predict, [A, B], SPLITS) for _ in range(200)]
         assert all(one.result() == alone for one in found)
 
 
@@ -145,19 +151,19 @@ def test_missing_columns_are_filled(predictor: OnnxPredictor) -> None:
     poor = without(A, "dram_active_percent", "tensor_active_percent")
     usual = {name: np.full_like(A.shares, predictor.manifest.fill[name]) for name in poor.missing}
     as_usual = dataclasses.replace(A, values={**A.values, **usual})
-    assert predictor.predict(poor, B, SPLITS) == predictor.predict(as_usual, B, SPLITS)
-    assert predictor.missing_columns(poor, B) == ["dram_active_percent", "tensor_active_percent"]
-    assert predictor.missing_columns(B, poor) == predictor.missing_columns(poor, poor)
-    assert predictor.missing_columns(A, B) == []
+    assert predictor.predict([poor, B], SPLITS) == predictor.predict([as_usual, B], SPLITS)
+    assert predictor.missing_columns([poor, B]) == ["dram_active_percent", "tensor_active_percent"]
+    assert predictor.missing_columns([B, poor]) == predictor.missing_columns([poor, poor])
+    assert predictor.missing_columns([A, B]) == []
 
 
 def test_extrapolation_names_features(predictor: OnnxPredictor) -> None:
     """What lies beyond the training rows is named, once, whichever job it comes from."""
     busy = A.values["memory_busy_percent"] * 9
     hot = dataclasses.replace(A, values={**A.values, "memory_busy_percent": busy})
-    assert predictor.extrapolation(A, B, SPLITS) == []
+    assert predictor.extrapolation([A, B], SPLITS) == []
     for pair in ((hot, B), (B, hot)):
-        found = predictor.extrapolation(*pair, SPLITS)
+        found = predictor.extrapolation(pair, SPLITS)
         expected = {f"{whose}_memory_busy_percent" for whose in ("own", "other", "sum")}
         assert expected <= set(found)
         assert len(found) == len(set(found))
@@ -171,12 +177,12 @@ def test_extrapolation_begins_at_5_percent_of_the_range(
     """A little beyond is no extrapolation."""
     known = small_model.make_manifest({}).head("power")
     place = known.features.index("relative_physical_power")
-    power = float(physical_power_w(side(A, [50]), side(B, [50]))[0]) / small_model.LIMIT_W
+    power = float(physical_power_w([side(A, [50]), side(B, [50])])[0]) / small_model.LIMIT_W
     ranges = list(known.ranges)
     ranges[place] = (power - 0.1 * (1 + beyond), power - 0.1 * beyond)
     heads = changed_head("power", ranges=tuple(ranges))
     made = OnnxPredictor(save_model(tmp_path / "m", heads=heads))
-    assert made.extrapolation(A, B, [(50.0, 50.0)]) == ["relative_physical_power"] * outside
+    assert made.extrapolation([A, B], [EQUAL]) == ["relative_physical_power"] * outside
 
 
 def test_another_gpu_model_has_wider_bounds(predictor: OnnxPredictor) -> None:
@@ -185,11 +191,13 @@ def test_another_gpu_model_has_wider_bounds(predictor: OnnxPredictor) -> None:
     other = predictor.manifest.other_gpu
     assert other.widening == {"speed": 2, "power": 3}
     for known, found in zip(
-        predictor.predict(A, B, SPLITS), predictor.predict(a, b, SPLITS), strict=True
+        predictor.predict([A, B], SPLITS), predictor.predict([a, b], SPLITS), strict=True
     ):
-        assert found.speed_a.value == known.speed_a.value
+        assert found.parts[0].speed.value == known.parts[0].speed.value
         assert found.power_w.value == known.power_w.value
-        assert bounds(found.speed_a) == pytest.approx([2 * b for b in bounds(known.speed_a)])
+        assert bounds(found.parts[0].speed) == pytest.approx(
+            [2 * b for b in bounds(known.parts[0].speed)]
+        )
         assert bounds(found.power_w) == pytest.approx([3 * b for b in bounds(known.power_w)])
 
 
@@ -200,12 +208,12 @@ def test_card_with_other_watts_has_the_same_speeds(
     """All watts, the limit among them, by one factor: power by that factor, speeds as before."""
     a, b = (make_profile(f"job{seed}", seed) for seed in seeds)
     for known, found in zip(
-        predictor.predict(a, b, SPLITS),
-        predictor.predict(with_watts(a, factor), with_watts(b, factor), SPLITS),
+        predictor.predict([a, b], SPLITS),
+        predictor.predict([with_watts(a, factor), with_watts(b, factor)], SPLITS),
         strict=True,
     ):
         # Single precision may put a feature on the other side of a branch, by chance once in many.
-        assert found.speed_a.value == pytest.approx(known.speed_a.value, rel=1e-6)
+        assert found.parts[0].speed.value == pytest.approx(known.parts[0].speed.value, rel=1e-6)
         assert found.power_w.value == pytest.approx(factor * known.power_w.value, rel=1e-6)
 
 
@@ -221,14 +229,14 @@ def with_watts(profile: Profile, factor: float) -> Profile:
 
 def test_jobs_of_two_gpu_models_are_no_pair(predictor: OnnxPredictor) -> None:
     """Profiles of two cards cannot share one."""
-    with pytest.raises(InputError, match="a pair shares one GPU"):
-        predictor.predict(A, dataclasses.replace(B, gpu_model="Other"), SPLITS)
+    with pytest.raises(InputError, match="jobs share one GPU"):
+        predictor.predict([A, dataclasses.replace(B, gpu_model="Other")], SPLITS)
 
 
 def test_share_outside_the_profile(predictor: OnnxPredictor) -> None:
     """A share below the measured ones is not guessed."""
     with pytest.raises(InputError, match="a was not measured at 5"):
-        predictor.predict(A, B, [(5.0, 95.0)])
+        predictor.predict([A, B], [Split((5.0, 95.0))])
 
 
 @pytest.mark.parametrize(
@@ -266,7 +274,7 @@ def test_each_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         return data
 
     monkeypatch.setattr(manifest, "read_whole", read_and_remove)
-    assert OnnxPredictor(copy).predict(A, B, SPLITS)
+    assert OnnxPredictor(copy).predict([A, B], SPLITS)
     assert list(copy.iterdir()) == []
 
 
@@ -343,17 +351,7 @@ def bounds(interval: Interval) -> tuple[float, float]:
 
 def swapped(p: Prediction) -> Prediction:
     """The prediction seen from the other job."""
-    return dataclasses.replace(
-        p,
-        share_a_percent=p.share_b_percent,
-        share_b_percent=p.share_a_percent,
-        speed_a=p.speed_b,
-        speed_b=p.speed_a,
-        solo_rate_a=p.solo_rate_b,
-        solo_rate_b=p.solo_rate_a,
-        solo_power_a_w=p.solo_power_b_w,
-        solo_power_b_w=p.solo_power_a_w,
-    )
+    return dataclasses.replace(p, split=p.split.turned(), parts=p.parts[::-1])
 
 
 def wider_than(found: Interval, other: Interval) -> float:
@@ -369,7 +367,7 @@ def test_at_the_power_limit_the_power_is_known(tmp_path: Path) -> None:
     seen: set[bool] = set()
     for limit_w in (100.0, 200.0, 300.0, 400.0, 2000.0):
         a, b = (dataclasses.replace(p, power_limit_w=limit_w) for p in (A, B))
-        for found in known.predict(a, b, [s for s in SPLITS if s != UNCAPPED]):
+        for found in known.predict([a, b], [s for s in SPLITS if s != UNCAPPED]):
             at_limit = found.power_w.value >= 0.97 * limit_w
             low = -0.01 if at_limit else -0.1
             assert found.power_w.low == pytest.approx(found.power_w.value * math.exp(low))
@@ -377,7 +375,7 @@ def test_at_the_power_limit_the_power_is_known(tmp_path: Path) -> None:
     assert seen == {True, False}
     model = {"gpu_model": "Another GPU", "power_limit_w": 100.0}
     a, b = (dataclasses.replace(p, **model) for p in (A, B))
-    (other,) = known.predict(a, b, [(30.0, 70.0)])
+    (other,) = known.predict([a, b], [Split((30.0, 70.0))])
     wide = known.manifest.other_gpu.widening["power"]
     assert other.power_w.low == pytest.approx(other.power_w.value * math.exp(-0.1 * wide))
 
@@ -385,7 +383,7 @@ def test_at_the_power_limit_the_power_is_known(tmp_path: Path) -> None:
 def test_energy_saved_has_bounds_of_its_own(tmp_path: Path, predictor: OnnxPredictor) -> None:
     """Closer than those of speeds and power together; none of its own without limits."""
     known = OnnxPredictor(save_model(tmp_path / "model", efficiency=Bounds(-0.02, 0.03)))
-    split, uncapped = known.predict(A, B, [(30.0, 70.0), UNCAPPED])
+    split, uncapped = known.predict([A, B], [Split((30.0, 70.0)), UNCAPPED])
     objective = OBJECTIVES[DEFAULT_OBJECTIVE]
     worth = split.worth(objective)
     assert worth.low == pytest.approx(worth.value * math.exp(-0.02))
@@ -393,7 +391,7 @@ def test_energy_saved_has_bounds_of_its_own(tmp_path: Path, predictor: OnnxPredi
     saved = split.energy_saved
     assert saved.value == pytest.approx(1 - 1 / worth.value)
     assert (saved.low, saved.high) == pytest.approx((1 - 1 / worth.low, 1 - 1 / worth.high))
-    (together,) = predictor.predict(A, B, [(30.0, 70.0)])
+    (together,) = predictor.predict([A, B], [Split((30.0, 70.0))])
     assert saved.high - saved.low < together.energy_saved.high - together.energy_saved.low
     assert uncapped.efficiency is None
     assert uncapped.energy_saved.low < uncapped.energy_saved.value
@@ -405,8 +403,14 @@ def test_bounds_are_wider_without_counters(tmp_path: Path, predictor: OnnxPredic
     known = OnnxPredictor(save_model(tmp_path / "model", no_counters=widening))
     blind = without(A, "dram_active_percent")
     for first in (A, blind):
-        (found,) = known.predict(first, B, [(30.0, 70.0)])
-        (plain,) = predictor.predict(first, B, [(30.0, 70.0)])
+        (found,) = known.predict([first, B], [Split((30.0, 70.0))])
+        (plain,) = predictor.predict([first, B], [Split((30.0, 70.0))])
         factor = (1.5, 1.25) if first is blind else (1.0, 1.0)
-        assert wider_than(found.speed_a, plain.speed_a) == pytest.approx(factor[0])
+        assert wider_than(found.parts[0].speed, plain.parts[0].speed) == pytest.approx(factor[0])
         assert wider_than(found.power_w, plain.power_w) == pytest.approx(factor[1])
+
+
+def test_only_pairs_are_predicted(predictor: OnnxPredictor) -> None:
+    """The model has learned from two jobs side by side; of three it says nothing."""
+    with pytest.raises(InputError, match="no advice for 3 jobs"):
+        predictor.predict([A, B, A], [Split((20.0, 30.0, 50.0))])

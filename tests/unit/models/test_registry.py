@@ -57,7 +57,11 @@ def test_the_package_has_a_model() -> None:
     predictor = Registry(Path("/nonexistent")).open_champion()
     gpu_model = predictor.manifest.gpu_models[0]
     a, b = (make_profile(name, seed, gpu_model=gpu_model) for name, seed in (("a", 1), ("b", 2)))
-    assert all(p.speed_a.low <= p.speed_a.value for p in predictor.predict(a, b, SPLITS))
+    assert all(
+        part.speed.low <= part.speed.value
+        for p in predictor.predict([a, b], SPLITS)
+        for part in p.parts
+    )
 
 
 def test_added_is_a_copy(registry: Registry, tmp_path: Path) -> None:

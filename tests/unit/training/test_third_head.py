@@ -1,5 +1,6 @@
 """A third head from its declaration to its predictions, with nothing else changed."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,9 +9,9 @@ import pytest
 import synthetic_pairs as made_up
 from made_up_rows import solo_points
 
+from advisor.core.split import NINE, UNCAPPED
 from advisor.errors import ModelError
 from advisor.predict.features import Side, power_features
-from advisor.predict.predictions import NINE, UNCAPPED
 from advisor.predict.profiles import Floats, make_profiles
 from advisor_models.heads import HEADS, Head
 from advisor_models.manifest import Manifest, read_manifest
@@ -22,8 +23,8 @@ from advisor_training.train import fit_model, make_manifest, make_training_set
 pytestmark = pytest.mark.figures
 
 
-def _both(a: Side, b: Side, features: dict[str, Floats]) -> Floats:
-    return features["prior_kept"] * (a.relative_rate + b.relative_rate)
+def _both(sides: Sequence[Side], features: dict[str, Floats]) -> Floats:
+    return features["prior_kept"] * (sides[0].relative_rate + sides[1].relative_rate)
 
 
 THROUGHPUT = Head(
@@ -70,7 +71,7 @@ def test_it_predicts_what_was_measured_of_known_jobs(folder: Path) -> None:
     """And its intervals hold it; the other heads say what they say in a model of two heads."""
     predictor, profiles = OnnxPredictor(folder, THREE), make_profiles(solo_points())
     a, b = (profiles[name, made_up.GPU_MODEL] for name in ("hog", "slow"))
-    ((*found,),) = predictor.values(a, b, SPLITS)["throughput"]
+    ((*found,),) = predictor.values([a, b], SPLITS)["throughput"]
     rows = MADE_FROM.rows
     rows = rows.take((rows.job_a == "hog") & (rows.job_b == "slow"))
     measured = rows.speed_a + rows.speed_b
@@ -78,9 +79,9 @@ def test_it_predicts_what_was_measured_of_known_jobs(folder: Path) -> None:
     assert all(each.low < each.value < each.high for each in found)
     held = [each.low <= m <= each.high for each, m in zip(found, measured, strict=True)]
     assert np.mean(held) >= 0.8
-    pair = predictor.predict(a, b, SPLITS)
+    pair = predictor.predict([a, b], SPLITS)
     expected = TRAINED.regressors(rows)
-    speeds = [(p.speed_a.value, p.speed_b.value) for p in pair]
+    speeds = [[part.speed.value for part in p.parts] for p in pair]
     np.testing.assert_allclose(speeds, expected.speed, rtol=1e-5)
     np.testing.assert_allclose([p.power_w.value for p in pair], expected.power_w, rtol=1e-5)
 

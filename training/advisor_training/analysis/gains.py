@@ -8,9 +8,9 @@ from typing import Literal
 import pandas as pd
 
 from advisor.core.objectives import Objective, SplitResult
+from advisor.core.split import EQUAL, Split
 from advisor_training.dataset.noise import best_split, worse
 from advisor_training.dataset.pairs import Measurement, Pair, Results
-from advisor_training.dataset.split_kinds import EQUAL, Split, split_text
 
 BASELINES: Mapping[str, Callable[[Measurement], SplitResult | None]] = {
     "equal": lambda m: m.equal,
@@ -206,7 +206,7 @@ def relative(pair: Pair, objective: Objective, tie: float, busier: str | None) -
     oracle = best_split(pair.main.nine, objective)
     chosen = best_split(pair.main.nine, objective, tie)
     return Relative(
-        best_split=split_text(oracle),
+        best_split=str(oracle),
         beyond_noise=chosen != EQUAL,
         direction=_direction(pair, chosen, busier),
         slower_percent=_slower(pair.main.nine[oracle]),
@@ -220,7 +220,7 @@ def relative(pair: Pair, objective: Objective, tie: float, busier: str | None) -
 
 def _larger_share(split: Split) -> int:
     """Which of `LARGER_SHARES` a split counts under; never 50 for an uneven one such as 47/54."""
-    part = round(10 * max(split) / sum(split)) * 10
+    part = round(10 * max(split.shares) / sum(split.shares)) * 10
     return 50 if split == EQUAL else min(max(part, LARGER_SHARES[1]), LARGER_SHARES[-1])
 
 
@@ -233,9 +233,10 @@ def _first_with(pair: Pair, baseline: str) -> tuple[Measurement, SplitResult] | 
 
 
 def _direction(pair: Pair, split: Split, busier: str | None) -> Direction:
-    if split[0] == split[1] or pair.beside_itself or busier is None:
+    own, other = split.shares
+    if own == other or pair.beside_itself or busier is None:
         return "undirected"
-    favoured = pair.job_a if split[0] > split[1] else pair.job_b
+    favoured = pair.job_a if own > other else pair.job_b
     return "to_busier" if favoured == busier else "to_other"
 
 
@@ -245,7 +246,7 @@ def _baseline_over_equal(pair: Pair, objective: Objective, baseline: str) -> flo
 
 
 def _slower(result: SplitResult) -> float:
-    return 100 * min(result.speed_a, result.speed_b)
+    return 100 * min(result.speeds)
 
 
 def _over(result: SplitResult, equal: SplitResult, objective: Objective) -> float | None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.core.objectives import Objective
+from advisor.core.split import Split
 from advisor_training.analysis.gains import equal_of_oracle, gain_of_means
 from advisor_training.dataset.noise import best_split
 from advisor_training.dataset.pairs import Pair
@@ -119,15 +120,15 @@ def _row(
         mean_percent=statistics.mean(gains) if gains else None,
         median_percent=statistics.median(gains) if gains else None,
         of_means_percent=gain_of_means(parts) if parts else None,
-        at_90_10_percent=_part([max(split) == 90 for split in splits]),
+        at_90_10_percent=_part([max(split.shares) == 90 for split in splits]),
         second_gets_90_percent=_part([share == 90 for share in light])
         if group[0] != group[1]
         else None,
     )
 
 
-def _share_of_class(pair: Pair, split: tuple[float, float], code: str, classes: Classes) -> float:
-    return split[0] if _code(pair, pair.job_a, classes) == code else split[1]
+def _share_of_class(pair: Pair, split: Split, code: str, classes: Classes) -> float:
+    return split.shares[0 if _code(pair, pair.job_a, classes) == code else 1]
 
 
 def _part(found: Sequence[bool]) -> float | None:

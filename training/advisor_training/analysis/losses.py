@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from advisor.core.objectives import Objective
 from advisor_training.dataset.noise import worse
 from advisor_training.dataset.pairs import Measurement, Pair
-from advisor_training.dataset.split_kinds import split_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,5 +59,4 @@ def _shared_options(measurement: Measurement, objective: Objective) -> Iterator[
     for kind, results in measurement.splits.items():
         for split, result in results.items():
             if kind != "time-sliced":
-                name = "uncapped" if kind == "uncapped" else split_text(split)
-                yield objective.value(result), name
+                yield objective.value(result), str(split)

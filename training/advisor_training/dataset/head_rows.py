@@ -37,9 +37,9 @@ class HeadRows:
         )
 
 
-def head_rows(head: Head, a: Side, b: Side) -> HeadRows:
-    """What a head takes of two jobs at their shares, one row for each."""
-    found = inputs_of(head, a, b)
+def head_rows(head: Head, sides: Sequence[Side]) -> HeadRows:
+    """What a head takes of jobs at their shares, one row for each."""
+    found = inputs_of(head, sides)
     parts = np.split(found.features, len(found.priors))
     return HeadRows(np.stack(parts, axis=1), np.stack(found.priors, axis=1))
 

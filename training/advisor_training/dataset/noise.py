@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.core.objectives import Candidate, Objective, best
+from advisor.core.split import EQUAL, Split
 from advisor_training.dataset.pairs import Pair, Results
-from advisor_training.dataset.split_kinds import EQUAL, Split, is_full
+from advisor_training.dataset.split_kinds import is_full
 
 NOISE_QUANTILE = 0.95
 """Part of the differences between two takes that is smaller than what is called the noise."""
@@ -83,13 +84,13 @@ def noise_ceiling(pairs: Iterable[Pair], objective: Objective) -> Ceiling | None
 
 def candidates(results: Results) -> list[Candidate]:
     """The splits as what `best` chooses from."""
-    return [Candidate(*split, result) for split, result in results.items()]
+    return [Candidate(split, result) for split, result in results.items()]
 
 
 def best_split(results: Results, objective: Objective, tie: float = 0.0) -> Split:
     """Shares of the best split; among those within the tie, of the most even one."""
     chosen = best(candidates(results), objective, tie)
-    return chosen.share_a_percent, chosen.share_b_percent
+    return chosen.split
 
 
 def quantile(values: Sequence[float], part: float) -> float:
@@ -140,7 +141,7 @@ def _scores(takes: Sequence[_Take], objective: Objective) -> Iterator[float]:
 def _changes(takes: Sequence[_Take], objective: Objective) -> Iterator[float]:
     """Relative differences of (an uneven split over 50/50) between each two takes."""
     for one, other in itertools.combinations(takes, 2):
-        for split in one.results.keys() & other.results.keys() - {EQUAL}:
+        for split in sorted(one.results.keys() & other.results.keys() - {EQUAL}):
             ratios = sorted(_over_equal(take.results, split, objective) for take in (one, other))
             if ratios[1] > 0:
                 yield 1 - ratios[0] / ratios[1]

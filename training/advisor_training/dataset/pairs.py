@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from advisor.core.objectives import SplitResult, exclusive
+from advisor.core.objectives import PartResult, SplitResult, exclusive
 from advisor.core.records import REPLAY_SOURCE, PairPoint, SoloPoint
+from advisor.core.split import EQUAL, Split
 from advisor_training.dataset.solo import (
     LARGEST_SLOWDOWN,
     SOLO_SOURCES,
@@ -16,10 +17,8 @@ from advisor_training.dataset.solo import (
     whole_gpu,
 )
 from advisor_training.dataset.split_kinds import (
-    EQUAL,
     KINDS,
     Kind,
-    Split,
     is_full,
     is_turned,
     kinds_of,
@@ -226,12 +225,7 @@ def _assembled(
         run=point.run,
         points=len(readings),
         solo_source=max(solos, key=lambda solo: SOLO_SOURCES.index(solo.source)).source,
-        exclusive=exclusive(
-            solo_rate_a=solos[0].rate,
-            solo_rate_b=solos[1].rate,
-            solo_power_a_w=solos[0].power_w,
-            solo_power_b_w=solos[1].power_w,
-        ),
+        exclusive=exclusive([(solo.rate, solo.power_w) for solo in solos]),
         splits={k: _medians([r for r in readings if r.kind == k], solos) for k in KINDS},
         repeats=tuple(_medians([r for r in nine if r.repeat == n], solos) for n in repeats),
     )
@@ -255,12 +249,11 @@ def _medians(
 def _median(
     readings: Sequence[_Reading], solos: tuple[SoloReference, SoloReference]
 ) -> SplitResult:
+    rates = zip(*(reading.rates for reading in readings), strict=True)
     return SplitResult(
-        rate_a=statistics.median(reading.rates[0] for reading in readings),
-        rate_b=statistics.median(reading.rates[1] for reading in readings),
-        solo_rate_a=solos[0].rate,
-        solo_rate_b=solos[1].rate,
-        solo_power_a_w=solos[0].power_w,
-        solo_power_b_w=solos[1].power_w,
+        parts=tuple(
+            PartResult(statistics.median(of_job), solo.rate, solo.power_w)
+            for of_job, solo in zip(rates, solos, strict=True)
+        ),
         power_w=statistics.median(reading.power_w for reading in readings),
     )

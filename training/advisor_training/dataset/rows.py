@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from advisor.core.split import Split
 from advisor.errors import InputError
 from advisor.predict.features import power_limit_w, side
+from advisor.predict.predictions import is_within
 from advisor.predict.profiles import Floats, Profile
 from advisor_models.heads import HEADS, Head
 from advisor_training.dataset.head_rows import HeadRows, head_rows
 from advisor_training.dataset.pairs import Measurement, Pair
-from advisor_training.dataset.split_kinds import Kind, Split
+from advisor_training.dataset.split_kinds import Kind
 
 Names = npt.NDArray[np.str_]
 
@@ -126,7 +128,7 @@ def profiled(pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile])
 
 
 def _is_within(m: Measurement, a: Profile, b: Profile) -> bool:
-    return all(split[0] >= a.shares[0] and split[1] >= b.shares[0] for _, split in _splits(m))
+    return all(is_within(split, (a, b)) for _, split in _splits(m))
 
 
 def _splits(m: Measurement) -> list[tuple[Kind, Split]]:
@@ -155,8 +157,8 @@ def _block(
     a, b = profiles
     splits = _splits(m)
     results = [m.splits[kind][split] for kind, split in splits]
-    share_a = np.array([split[0] for _, split in splits])
-    share_b = np.array([split[1] for _, split in splits])
+    share_a = np.array([split.shares[0] for _, split in splits])
+    share_b = np.array([split.shares[1] for _, split in splits])
     own, other = side(a, share_a), side(b, share_b)
     n = len(splits)
     return {
@@ -169,19 +171,19 @@ def _block(
         "kind": np.array([kind if m.is_full or kind != "nine" else SOME for kind, _ in splits]),
         "share_a": share_a,
         "share_b": share_b,
-        "heads": {head.name: head_rows(head, own, other) for head in heads},
+        "heads": {head.name: head_rows(head, (own, other)) for head in heads},
         "all_served_a": np.full(n, _all_served(a)),
         "all_served_b": np.full(n, _all_served(b)),
-        "speed_a": np.array([result.speed_a for result in results]),
-        "speed_b": np.array([result.speed_b for result in results]),
+        "speed_a": np.array([result.speeds[0] for result in results]),
+        "speed_b": np.array([result.speeds[1] for result in results]),
         "power_w": np.array([result.power_w for result in results]),
-        "solo_rate_a": np.array([result.solo_rate_a for result in results]),
-        "solo_rate_b": np.array([result.solo_rate_b for result in results]),
-        "solo_power_a_w": np.array([result.solo_power_a_w for result in results]),
-        "solo_power_b_w": np.array([result.solo_power_b_w for result in results]),
+        "solo_rate_a": np.array([result.parts[0].solo_rate for result in results]),
+        "solo_rate_b": np.array([result.parts[1].solo_rate for result in results]),
+        "solo_power_a_w": np.array([result.parts[0].solo_power_w for result in results]),
+        "solo_power_b_w": np.array([result.parts[1].solo_power_w for result in results]),
         "profile_power_a_w": np.full(n, a.whole_gpu_power_w),
         "profile_power_b_w": np.full(n, b.whole_gpu_power_w),
-        "power_limit_w": np.full(n, power_limit_w(own, other)),
+        "power_limit_w": np.full(n, power_limit_w([own, other])),
     }
 
 

@@ -13,10 +13,9 @@ and the others are a finer grid.
 from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
+from advisor.core.gpu import WHOLE
 from advisor.core.records import PairPoint
-
-Split = tuple[float, float]
-"""Shares asked for the first and the second job, percent."""
+from advisor.core.split import EQUAL, Split
 
 Kind = Literal["nine", "grid", "over-subscribed", "other", "uncapped", "time-sliced"]
 """nine: the nine splits of the pair, in steps of 10 or at safe counts. grid: exact counts of units
@@ -24,8 +23,6 @@ that add up to the whole GPU, beside the nine. over-subscribed: shares of more t
 70/70. other: shares of less than it."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
-
-EQUAL: Split = (50.0, 50.0)
 
 LARGEST_GAP = 0.25
 """Part of the nine splits that may be missing, left out for a flag, before a pair is left out."""
@@ -60,7 +57,8 @@ def kinds_of(points: Sequence[PairPoint]) -> list[Kind]:
 def is_full(splits: Iterable[Split], *, beside_itself: bool) -> bool:
     """Whether 50/50 and enough of the nine splits are there for their best to be an oracle."""
     present = set(splits)
-    sides = sum(a < b for a, b in present), sum(a > b for a, b in present)
+    shares = [split.shares for split in present]
+    sides = sum(own < other for own, other in shares), sum(own > other for own, other in shares)
     return (
         EQUAL in present
         and len(present) >= how_many(beside_itself=beside_itself) * (1 - LARGEST_GAP)
@@ -78,18 +76,14 @@ def split_of(point: PairPoint) -> Split:
 
     A job at 90 % beside itself at 10 % is what it is at 10 % beside itself at 90 %.
     """
-    shares = point.share_a_percent, point.share_b_percent
-    return (shares[1], shares[0]) if is_turned(point) else shares
+    sharing = _sharing(point)
+    split = Split((point.share_a_percent, point.share_b_percent), sharing)
+    return split.turned() if is_turned(point) else split
 
 
 def is_turned(point: PairPoint) -> bool:
     """Whether the point has its jobs in the other order than `split_of`."""
     return (point.job_a, point.share_a_percent) > (point.job_b, point.share_b_percent)
-
-
-def split_text(split: Split) -> str:
-    """Shares as people write them."""
-    return f"{split[0]:g}/{split[1]:g}"
 
 
 def _group(point: PairPoint) -> tuple[str, ...]:
@@ -116,13 +110,19 @@ def _used(point: PairPoint) -> float:
 
 def _by_itself(point: PairPoint) -> Kind:
     """The kind of a point without a look at the others of its run."""
-    if point.mode == "time-sliced":
-        return "time-sliced"
+    if (sharing := _sharing(point)) != "limited":
+        return sharing
     shares = (point.share_a_percent, point.share_b_percent)
-    if point.mode == "uncapped" or shares == (100, 100):
-        return "uncapped"
     if sum(shares) == 100 and all(share % 10 == 0 for share in shares):
         return "nine"
     if point.units_total and (point.units_a or 0) + (point.units_b or 0) == point.units_total:
         return "grid"
     return "over-subscribed" if sum(shares) > 100 else "other"
+
+
+def _sharing(point: PairPoint) -> Literal["limited", "uncapped", "time-sliced"]:
+    """How the jobs of a point shared the GPU; limits of 100 % each are none."""
+    if point.mode == "time-sliced":
+        return "time-sliced"
+    whole = point.share_a_percent == point.share_b_percent == WHOLE
+    return "uncapped" if point.mode == "uncapped" or whole else "limited"

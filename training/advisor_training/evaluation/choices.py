@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, SplitResult
+from advisor.core.split import EQUAL, Split
 from advisor.decide import recommend
 from advisor.decide.constraints import Limits, floor, misses
-from advisor.predict.predictions import Interval, Prediction, predict_exclusive
+from advisor.predict.predictions import Prediction, predict_exclusive, predicted_part
 from advisor.predict.profiles import Profile
 from advisor.predict.rules import rule_choices
 from advisor.settings import MIN_SPEED
 from advisor_training.analysis.gains import BASELINES
 from advisor_training.dataset.pairs import Measurement
-from advisor_training.dataset.split_kinds import EQUAL, split_text
 from advisor_training.evaluation.bounds import NO_BOUNDS, SpeedBounds, bounds_without
 from advisor_training.evaluation.data import Data
 from advisor_training.learn.unseen import Unseen
@@ -50,8 +51,7 @@ class Question:
         if name == "exclusive" or not self.min_speed:
             return True
         limits = Limits(default_min_speed=self.min_speed)
-        speeds = result.speed_a, result.speed_b
-        return all(s >= floor(job, limits) for s, job in zip(speeds, jobs, strict=True))
+        return all(s >= floor(job, limits) for s, job in zip(result.speeds, jobs, strict=True))
 
 
 QUESTIONS: Mapping[str, Question] = MappingProxyType(
@@ -148,13 +148,13 @@ def keys_of(choices: Iterable[Choice]) -> list[Key]:
 
 
 def _larger_rate(data: Data, measurement: Measurement) -> str:
-    choice = rule_choices(*data.profiles_of(measurement), (), lambda found: found[0])["larger-rate"]
-    return split_text(choice[1]) if choice else ""
+    choice = rule_choices(data.profiles_of(measurement), (), lambda found: found[0])["larger-rate"]
+    return str(choice) if choice else ""
 
 
 RULES: Mapping[str, Callable[[Data, Measurement], str]] = MappingProxyType(
     {
-        "equal": lambda data, measurement: split_text(EQUAL),
+        "equal": lambda data, measurement: str(EQUAL),
         "uncapped": lambda data, measurement: "uncapped",
         "time-sliced": lambda data, measurement: "time-sliced",
         "exclusive": lambda data, measurement: "exclusive",
@@ -183,7 +183,7 @@ def _expected(
         named = (_prediction(data, unseen, test, profiles, bounds) for test in its)
         options = {name: found for name, found in named if _in_scope(name, question.scope)}
         if _in_scope("exclusive", question.scope):
-            options["exclusive"] = predict_exclusive(*profiles)
+            options["exclusive"] = predict_exclusive(profiles)
         if options:
             yield key, options
 
@@ -198,21 +198,16 @@ def _prediction(
     row = unseen.row[test]
     uncapped = data.rows.kind[row] == "uncapped"
     shares = float(data.rows.share_a[row]), float(data.rows.share_b[row])
-    a, b = profiles
-    capacity = unseen.heads["speed"][test].tolist()
+    capacities = unseen.heads["speed"][test].tolist()
     prediction = Prediction(
-        way="uncapped" if uncapped else "split",
-        share_a_percent=shares[0],
-        share_b_percent=shares[1],
-        speed_a=bounds.around(capacity[0], shares[0], a),
-        speed_b=bounds.around(capacity[1], shares[1], b),
+        split=Split(shares, "uncapped" if uncapped else "limited"),
+        parts=tuple(
+            predicted_part(profile, bounds.around(capacity, share, profile))
+            for profile, capacity, share in zip(profiles, capacities, shares, strict=True)
+        ),
         power_w=_exact(unseen.power_w[test]),
-        solo_rate_a=a.whole_gpu_rate,
-        solo_rate_b=b.whole_gpu_rate,
-        solo_power_a_w=a.whole_gpu_power_w,
-        solo_power_b_w=b.whole_gpu_power_w,
     )
-    return "uncapped" if uncapped else split_text(shares), prediction
+    return str(prediction.split), prediction
 
 
 def _exact(value: float) -> Interval:
@@ -232,7 +227,7 @@ def _pick(
         name: option
         for name, option in options.items()
         # Without a minimum speed a server may fall short as well, as the oracle has it.
-        if name == "exclusive" or not question.min_speed or not misses(option, *profiles, limits)
+        if name == "exclusive" or not question.min_speed or not misses(option, profiles, limits)
     } or options
     # Jobs of a measurement are in the order of their names, so nothing is mirrored.
     value = question.objective.value
@@ -260,7 +255,7 @@ def _scored(data: Data, key: Key, name: str, question: Question) -> Choice | Non
         fraction=value / most,
         energy_saved=result.energy_saved,
         stp=result.stp,
-        slower_speed=min(result.speed_a, result.speed_b),
+        slower_speed=min(result.speeds),
         missed=not question.allows(name, result, jobs) if asked else None,
         over={
             baseline: value / worth
@@ -289,7 +284,7 @@ def _oracle(
 def _measured(measurement: Measurement) -> Iterator[tuple[str, SplitResult]]:
     """Every way that was measured, by name; exclusive comes from the jobs alone."""
     for split, result in measurement.nine.items():
-        yield split_text(split), result
+        yield str(split), result
     for name in ("uncapped", "time-sliced", "exclusive"):
         if result := BASELINES[name](measurement):
             yield name, result

@@ -8,12 +8,14 @@ import numpy.typing as npt
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.core.split import Split
 from advisor.decide.recommend import TIE
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Floats
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_training.dataset.pairs import LeftOut
+from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.data import Data
 from advisor_training.learn.learners import as_predicted
 from advisor_training.learn.scoring import fractions, power_errors, speed_errors
@@ -70,7 +72,7 @@ def evaluate_own(predictor: OnnxPredictor, data: Data) -> OwnEvaluation:
         np.full(len(predicted), manifest.version),
         np.arange(len(predicted)),
         as_predicted(
-            np.array([(p.speed_a.value, p.speed_b.value) for p in predicted]),
+            np.array([[part.speed.value for part in p.parts] for p in predicted]),
             np.array([p.power_w.value for p in predicted]),
         ),
     )
@@ -80,8 +82,8 @@ def evaluate_own(predictor: OnnxPredictor, data: Data) -> OwnEvaluation:
         raise InputError("no measured split did any work", fix="measure pairs: advisor colocate")
     rates = speed_errors(rows, unseen)
     held = (
-        *_within((p.speed_a for p in predicted), rows.speed_a),
-        *_within((p.speed_b for p in predicted), rows.speed_b),
+        *_within((p.parts[0].speed for p in predicted), rows.speed_a),
+        *_within((p.parts[1].speed for p in predicted), rows.speed_b),
     )
     return OwnEvaluation(
         model=manifest.version,
@@ -110,9 +112,14 @@ def _predict(predictor: OnnxPredictor, data: Data) -> list[Prediction]:
     rows, found = data.rows, list[Prediction]()
     for number, measurement in enumerate(data.measurements):
         which = np.flatnonzero(rows.measurement == number)
-        splits = [(float(rows.share_a[row]), float(rows.share_b[row])) for row in which]
-        found += predictor.predict(*data.profiles_of(measurement), splits)
+        splits = [_split(rows, int(row)) for row in which]
+        found += predictor.predict(data.profiles_of(measurement), splits)
     return found
+
+
+def _split(rows: Rows, row: int) -> Split:
+    shares = float(rows.share_a[row]), float(rows.share_b[row])
+    return Split(shares, "uncapped" if rows.kind[row] == "uncapped" else "limited")
 
 
 def _within(intervals: Iterable[Interval], measured: Floats) -> npt.NDArray[np.bool_]:

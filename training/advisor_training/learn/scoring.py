@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from advisor.core.objectives import Candidate, Objective, SplitResult, best
+from advisor.core.objectives import Candidate, Objective, PartResult, SplitResult, best
+from advisor.core.split import Split
 from advisor.predict.profiles import Floats
 from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.rows import Rows
@@ -92,17 +93,15 @@ def _fraction(
 def _candidate(rows: Rows, predicted: Unseen, test: int) -> Candidate:
     row = predicted.row[test]
     result = _result(rows, row, predicted.speed[test], predicted.power_w[test])
-    return Candidate(float(rows.share_a[row]), float(rows.share_b[row]), result)
+    return Candidate(Split((float(rows.share_a[row]), float(rows.share_b[row]))), result)
 
 
 def _result(rows: Rows, row: int, speeds: Sequence[float] | Floats, power_w: float) -> SplitResult:
     solo_a, solo_b = float(rows.solo_rate_a[row]), float(rows.solo_rate_b[row])
     return SplitResult(
-        rate_a=float(speeds[0]) * solo_a,
-        rate_b=float(speeds[1]) * solo_b,
-        solo_rate_a=solo_a,
-        solo_rate_b=solo_b,
-        solo_power_a_w=float(rows.solo_power_a_w[row]),
-        solo_power_b_w=float(rows.solo_power_b_w[row]),
+        parts=(
+            PartResult(float(speeds[0]) * solo_a, solo_a, float(rows.solo_power_a_w[row])),
+            PartResult(float(speeds[1]) * solo_b, solo_b, float(rows.solo_power_b_w[row])),
+        ),
         power_w=float(power_w),
     )

@@ -5,6 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_results import pair_result, swapped
 
 from advisor.core.finish import Finish, Rest, Work, finish, one_after_the_other, work_of
 from advisor.core.objectives import SplitResult
@@ -15,7 +16,7 @@ HOUR_S = 3600.0
 _SPEEDS = st.floats(0.01, 1.2)
 _POWERS = st.floats(50, 700)
 results = st.builds(
-    SplitResult,
+    pair_result,
     rate_a=_SPEEDS,
     rate_b=_SPEEDS,
     solo_rate_a=st.just(1.0),
@@ -24,12 +25,12 @@ results = st.builds(
     solo_power_b_w=_POWERS,
     power_w=_POWERS,
 )
-works = st.builds(Work, st.floats(1, 1e5), st.floats(1, 1e5))
+works = st.builds(Work, st.tuples(st.floats(1, 1e5), st.floats(1, 1e5)))
 
 
 def result(speed_a: float, speed_b: float, power_w: float) -> SplitResult:
     """Jobs that draw 150 and 600 W alone."""
-    return SplitResult(
+    return pair_result(
         rate_a=speed_a, rate_b=speed_b, solo_rate_a=1, solo_rate_b=1,
         solo_power_a_w=150, solo_power_b_w=600, power_w=power_w,
     )  # fmt: skip
@@ -37,7 +38,7 @@ def result(speed_a: float, speed_b: float, power_w: float) -> SplitResult:
 
 def test_an_hour_of_each_by_hand() -> None:
     """Together 2 h at 500 W; 0.2 h of the second are left, under its limit 0.5 h at 350 W."""
-    shared, work = result(0.5, 0.4, 500), Work(HOUR_S, HOUR_S)
+    shared, work = result(0.5, 0.4, 500), Work((HOUR_S, HOUR_S))
     kept = finish(shared, work, (Rest(0.9, 140), Rest(0.4, 350)))
     assert kept.shared_s == pytest.approx(2 * HOUR_S)
     assert kept.time_s == pytest.approx(2.5 * HOUR_S)
@@ -71,19 +72,14 @@ def test_what_is_saved_is_saved_while_both_run(shared: SplitResult, work: Work) 
 @given(results, works)
 def test_swapping_the_jobs_changes_nothing(shared: SplitResult, work: Work) -> None:
     """Which job is called the first does not matter."""
-    swapped = SplitResult(
-        rate_a=shared.rate_b, rate_b=shared.rate_a, solo_rate_a=1, solo_rate_b=1,
-        solo_power_a_w=shared.solo_power_b_w, solo_power_b_w=shared.solo_power_a_w,
-        power_w=shared.power_w,
-    )  # fmt: skip
-    there, back = finish(shared, work), finish(swapped, Work(work.b_s, work.a_s))
+    there, back = finish(shared, work), finish(swapped(shared), Work(work.alone_s[::-1]))
     assert back.time_s == pytest.approx(there.time_s)
     assert back.energy_j == pytest.approx(there.energy_j)
 
 
 def test_a_job_that_stands_still_is_done_when_the_other_has_ended() -> None:
     """It runs alone then; where both stand still nothing is ever done."""
-    work = Work(HOUR_S, HOUR_S)
+    work = Work((HOUR_S, HOUR_S))
     assert finish(result(1, 0, 200), work).time_s == pytest.approx(2 * HOUR_S)
     never = finish(result(0, 0, 200), work)
     assert never == Finish(time_s=math.inf, energy_j=math.inf, shared_s=math.inf)
@@ -91,9 +87,9 @@ def test_a_job_that_stands_still_is_done_when_the_other_has_ended() -> None:
 
 def test_a_job_without_work_is_over_at_once() -> None:
     """The other one is alone from the start."""
-    alone = finish(result(0.5, 0.5, 400), Work(HOUR_S, 0))
+    alone = finish(result(0.5, 0.5, 400), Work((HOUR_S, 0)))
     assert (alone.shared_s, alone.time_s, alone.energy_j) == (0, HOUR_S, 150 * HOUR_S)
-    other = finish(result(0.5, 0.5, 400), Work(0, HOUR_S))
+    other = finish(result(0.5, 0.5, 400), Work((0, HOUR_S)))
     assert (other.shared_s, other.time_s, other.energy_j) == (0, HOUR_S, 600 * HOUR_S)
 
 
@@ -101,4 +97,4 @@ def test_a_job_without_work_is_over_at_once() -> None:
 def test_what_is_no_work_is_refused(work: tuple[float, float]) -> None:
     """Nothing, less than nothing and for ever; the message shows how a time is written."""
     with pytest.raises(InputError, match=r"no work.*3h or 90min"):
-        Work(*work)
+        Work(work)

@@ -7,19 +7,22 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_results import changed, pair_result, swapped
 
 from advisor.core.objectives import (
     DEFAULT_OBJECTIVE,
     OBJECTIVES,
     Candidate,
+    PartResult,
     SplitResult,
     best,
     exclusive,
     find_objective,
 )
+from advisor.core.split import Split
 from advisor.errors import InputError
 
-BY_HAND = SplitResult(
+BY_HAND = pair_result(
     rate_a=30,
     rate_b=400,
     solo_rate_a=100,
@@ -32,7 +35,7 @@ BY_HAND = SplitResult(
 _RATES = st.floats(0, 1e9)
 _POSITIVE = st.floats(1e-3, 1e9)
 results = st.builds(
-    SplitResult,
+    pair_result,
     rate_a=_RATES,
     rate_b=_RATES,
     solo_rate_a=_POSITIVE,
@@ -41,7 +44,9 @@ results = st.builds(
     solo_power_b_w=_POSITIVE,
     power_w=_POSITIVE,
 )
-candidates = st.builds(Candidate, st.integers(1, 100), st.integers(1, 100), results)
+percents = st.integers(1, 100).map(float)
+splits = st.builds(Split, st.tuples(percents, percents))
+candidates = st.builds(Candidate, splits, results)
 objectives = st.sampled_from(sorted(OBJECTIVES))
 
 
@@ -94,24 +99,14 @@ def test_a_name_that_is_nearly_one_is_asked_back(asked: str, near: str) -> None:
 @given(results, objectives)
 def test_swapping_the_jobs_changes_nothing(result: SplitResult, name: str) -> None:
     """Which job is written first is no property of a split."""
-    swapped = SplitResult(
-        rate_a=result.rate_b,
-        rate_b=result.rate_a,
-        solo_rate_a=result.solo_rate_b,
-        solo_rate_b=result.solo_rate_a,
-        solo_power_a_w=result.solo_power_b_w,
-        solo_power_b_w=result.solo_power_a_w,
-        power_w=result.power_w,
-    )
-    assert OBJECTIVES[name].value(swapped) == OBJECTIVES[name].value(result)
+    assert OBJECTIVES[name].value(swapped(result)) == OBJECTIVES[name].value(result)
 
 
 @given(results, st.floats(1e-3, 1e3))
 def test_units_of_progress_do_not_matter(result: SplitResult, factor: float) -> None:
     """Counting a job in batches, not images, changes the raw objective alone."""
-    counted = replace(
-        result, rate_a=result.rate_a * factor, solo_rate_a=result.solo_rate_a * factor
-    )
+    a = result.parts[0]
+    counted = changed(result, rate_a=a.rate * factor, solo_rate_a=a.solo_rate * factor)
     for name, objective in OBJECTIVES.items():
         if name != "raw-throughput-per-watt":
             assert objective.value(counted) == pytest.approx(objective.value(result))
@@ -119,15 +114,18 @@ def test_units_of_progress_do_not_matter(result: SplitResult, factor: float) -> 
 
 def test_units_of_progress_decide_the_raw_objective() -> None:
     """The paper's objective prefers another split when one job counts in thousandths."""
-    to_a = Candidate(90, 10, replace(BY_HAND, rate_a=90, rate_b=50))
-    to_b = Candidate(10, 90, replace(BY_HAND, rate_a=10, rate_b=450))
+    to_a = Candidate(Split((90.0, 10.0)), changed(BY_HAND, rate_a=90, rate_b=50))
+    to_b = Candidate(Split((10.0, 90.0)), changed(BY_HAND, rate_a=10, rate_b=450))
     raw = OBJECTIVES["raw-throughput-per-watt"]
     assert best([to_a, to_b], raw) is to_b
     counted = [
-        replace(c, result=replace(c.result, rate_a=1000 * c.result.rate_a, solo_rate_a=100_000.0))
+        replace(
+            c,
+            result=changed(c.result, rate_a=1000 * c.result.parts[0].rate, solo_rate_a=100_000.0),
+        )
         for c in (to_a, to_b)
     ]
-    assert best(counted, raw).share_a_percent == 90
+    assert best(counted, raw).split.shares[0] == 90
 
 
 @given(results, results)
@@ -147,11 +145,11 @@ def test_cheap_seconds_do_not_pay_for_dear_work() -> None:
 
     One after the other the same work would draw 0.95 x 150 + 0.1 x 600 = 202.5 W.
     """
-    starved = SplitResult(
+    starved = pair_result(
         rate_a=0.95, rate_b=0.1, solo_rate_a=1, solo_rate_b=1,
         solo_power_a_w=150, solo_power_b_w=600, power_w=220,
     )  # fmt: skip
-    even = replace(starved, rate_a=0.6, rate_b=0.6, power_w=400)
+    even = changed(starved, rate_a=0.6, rate_b=0.6, power_w=400)
     per_watt = OBJECTIVES["throughput-per-watt"].value
     assert per_watt(starved) > per_watt(even)
     assert starved.energy_saved == pytest.approx(1 - 220 / 202.5)
@@ -168,7 +166,7 @@ def test_less_power_is_never_worse(result: SplitResult, name: str, factor: float
 @given(results, objectives, st.floats(1, 10))
 def test_more_speed_is_never_worse(result: SplitResult, name: str, factor: float) -> None:
     """More progress at the same power cannot lower any objective."""
-    faster = replace(result, rate_a=result.rate_a * factor)
+    faster = changed(result, rate_a=result.parts[0].rate * factor)
     assert OBJECTIVES[name].value(faster) >= OBJECTIVES[name].value(result) * (1 - 1e-12)
 
 
@@ -177,9 +175,7 @@ def test_exclusive_lies_between_the_jobs_alone(
     rate_a: float, rate_b: float, power_a_w: float, power_b_w: float
 ) -> None:
     """Taking turns does one GPU's work, and costs more than the thriftier job alone, not less."""
-    turns = exclusive(
-        solo_rate_a=rate_a, solo_rate_b=rate_b, solo_power_a_w=power_a_w, solo_power_b_w=power_b_w
-    )
+    turns = exclusive([(rate_a, power_a_w), (rate_b, power_b_w)])
     assert OBJECTIVES["throughput"].value(turns) == pytest.approx(1)
     assert OBJECTIVES["max-min"].value(turns) == pytest.approx(0.5)
     per_watt = OBJECTIVES["throughput-per-watt"].value(turns)
@@ -194,10 +190,8 @@ def test_exclusive_wins_exactly_when_sharing_gives_less_than_one_gpu(
     power_w: float, rate: float, speed_a: float, speed_b: float
 ) -> None:
     """At equal power the better of sharing and taking turns is told by the sum of speeds alone."""
-    turns = exclusive(
-        solo_rate_a=rate, solo_rate_b=rate, solo_power_a_w=power_w, solo_power_b_w=power_w
-    )
-    shared = replace(turns, rate_a=speed_a * rate, rate_b=speed_b * rate)
+    turns = exclusive([(rate, power_w), (rate, power_w)])
+    shared = changed(turns, rate_a=speed_a * rate, rate_b=speed_b * rate)
     if math.isclose(speed_a + speed_b, 1, rel_tol=1e-9):
         return
     for name in ("energy-efficiency", "throughput", "throughput-per-watt", "energy-delay"):
@@ -214,8 +208,8 @@ def test_best_is_within_the_tie_and_none_there_is_more_even(
     chosen = best(given_candidates, OBJECTIVES[name], tie)
     least = max(value(c.result) for c in given_candidates) * (1 - tie)
     assert value(chosen.result) >= least
-    assert chosen.unevenness_percent == min(
-        c.unevenness_percent for c in given_candidates if value(c.result) >= least
+    assert chosen.split.gap_percent == min(
+        c.split.gap_percent for c in given_candidates if value(c.result) >= least
     )
 
 
@@ -227,17 +221,14 @@ def test_best_does_not_depend_on_the_order(
     chosen = best(given_candidates, OBJECTIVES[name], 0.01)
     random.shuffle(given_candidates)
     again = best(given_candidates, OBJECTIVES[name], 0.01)
-    assert (again.share_a_percent, again.unevenness_percent) == (
-        chosen.share_a_percent,
-        chosen.unevenness_percent,
-    )
+    assert again.split == chosen.split
 
 
 def test_a_tie_goes_to_the_more_even_split() -> None:
     """2 % more work per joule does not pay for an uneven split when the noise is 3 %."""
     throughput = OBJECTIVES["throughput"]
-    even = Candidate(50, 50, replace(BY_HAND, rate_a=50, rate_b=250))
-    uneven = Candidate(90, 10, replace(BY_HAND, rate_a=52, rate_b=250))
+    even = Candidate(Split((50.0, 50.0)), changed(BY_HAND, rate_a=50, rate_b=250))
+    uneven = Candidate(Split((90.0, 10.0)), changed(BY_HAND, rate_a=52, rate_b=250))
     assert best([uneven, even], throughput) is uneven
     assert best([uneven, even], throughput, tie=0.03) is even
     assert best([uneven, even], throughput, tie=0.01) is uneven
@@ -246,8 +237,8 @@ def test_a_tie_goes_to_the_more_even_split() -> None:
 def test_of_equally_even_splits_the_larger_value_is_taken() -> None:
     """A tie lets the more even split win; between 30/70 and 70/30 it decides nothing."""
     throughput = OBJECTIVES["throughput"]
-    less = Candidate(30, 70, replace(BY_HAND, rate_a=50, rate_b=250))
-    more = Candidate(70, 30, replace(BY_HAND, rate_a=51, rate_b=250))
+    less = Candidate(Split((30.0, 70.0)), changed(BY_HAND, rate_a=50, rate_b=250))
+    more = Candidate(Split((70.0, 30.0)), changed(BY_HAND, rate_a=51, rate_b=250))
     assert best([less, more], throughput, tie=0.03) is more
     assert best([less, replace(more, result=less.result)], throughput, tie=0.03) is less
 
@@ -256,7 +247,7 @@ def test_of_equally_even_splits_the_larger_value_is_taken() -> None:
 def test_an_impossible_tie_is_refused(tie: float) -> None:
     """A tie of 1 would make every split equal."""
     with pytest.raises(InputError, match=r"a tie of .* give 0 up to below 1"):
-        best([Candidate(50, 50, BY_HAND)], OBJECTIVES["throughput"], tie)
+        best([Candidate(Split((50.0, 50.0)), BY_HAND)], OBJECTIVES["throughput"], tie)
 
 
 def test_no_candidate_is_refused() -> None:
@@ -271,5 +262,27 @@ def test_no_candidate_is_refused() -> None:
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
 def test_what_is_divided_by_is_above_zero(name: str, value: float) -> None:
     """A missing solo rate or power written as 0 is named, not divided by."""
-    with pytest.raises(InputError, match=f"{name} is .*objectives divide by it"):
-        replace(BY_HAND, **{name: value})
+    plain = name.replace("_a", "").replace("_b", "")
+    with pytest.raises(InputError, match=f"{plain} is .*objectives divide by it"):
+        changed(BY_HAND, **{name: value})
+
+
+@given(st.lists(st.tuples(_POSITIVE, _POSITIVE), min_size=1, max_size=5))
+def test_any_number_of_jobs_one_after_the_other(alone: list[tuple[float, float]]) -> None:
+    """Relative speeds add up to 1, and nothing is saved."""
+    turns = exclusive(alone)
+    assert turns.stp == pytest.approx(1)
+    assert turns.energy_saved == pytest.approx(0)
+    assert turns.speeds == pytest.approx([1 / len(alone)] * len(alone))
+
+
+def test_three_jobs_by_hand() -> None:
+    """Objectives add up what each of three jobs does."""
+    parts = tuple(
+        PartResult(rate, 10.0, power_w) for rate, power_w in ((5, 100), (4, 200), (3, 300))
+    )
+    result = SplitResult(parts, 160.0)
+    assert result.stp == pytest.approx(1.2)
+    assert result.same_work_w == pytest.approx(50 + 80 + 90)
+    assert result.energy_saved == pytest.approx(1 - 160 / 220)
+    assert OBJECTIVES["max-min"].value(result) == pytest.approx(0.3)

@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.core.gpu import PERCENTAGE, Share, Vendor
+from advisor.core.split import EQUAL, Split, fine_splits, split_environments
 from advisor.core.units import (
     grantable,
     quantum,
     share_environment,
     share_for_units,
-    split_environments,
-    unit_splits,
     units_for_share,
     vendor_of,
 )
@@ -63,8 +62,8 @@ def test_every_count_that_can_be_granted_has_a_share(total: int, vendor: Vendor)
 @each_gpu
 def test_splits_in_steps_use_the_whole_gpu(total: int, vendor: Vendor) -> None:
     """Each in exact counts that add up to the GPU; mirror images are there, too."""
-    splits = unit_splits(total, vendor)
-    counts = [tuple(units_for_share(p, total, vendor) for p in split) for split in splits]
+    splits = fine_splits(total, vendor)
+    counts = [tuple(units_for_share(p, total, vendor) for p in s.shares) for s in splits]
     assert all(sum(pair) == total for pair in counts)
     assert counts == [pair[::-1] for pair in reversed(counts)]
     assert len({b[0] - a[0] for a, b in pairwise(counts)}) == 1
@@ -82,7 +81,7 @@ def test_nvidia_is_given_the_percentage_alone(percent: float, gpu: tuple[int, Ve
 def test_two_masks_never_overlap(one: float, other: float, total: int) -> None:
     """Of shares that add up to 100 % or less; each has as many CUs as its share is granted."""
     first, second = one, min(other, 100 - one)
-    a, b = split_environments(first, second, total, "amd")
+    a, b = split_environments(Split((first, second)), total, "amd")
     assert bits(a) & bits(b) == 0
     assert bits(a).bit_count() == units_for_share(first, total, "amd")
     assert bits(b).bit_count() == units_for_share(second, total, "amd")
@@ -90,7 +89,7 @@ def test_two_masks_never_overlap(one: float, other: float, total: int) -> None:
 
 def test_masks_of_an_mi300x() -> None:
     """The first job counts from the first CU, the second from the last."""
-    a, b = split_environments(50, 50, 304, "amd")
+    a, b = split_environments(EQUAL, 304, "amd")
     assert (a["HSA_CU_MASK"], b["HSA_CU_MASK"]) == ("0:0-151", "0:152-303")
     assert PERCENTAGE not in a | b
 
@@ -98,4 +97,4 @@ def test_masks_of_an_mi300x() -> None:
 def test_no_mask_without_the_number_of_cus() -> None:
     """A job without a mask would have the whole GPU."""
     with pytest.raises(InputError, match="number of CUs of the GPU is not known"):
-        split_environments(30, 70, None, "amd")
+        split_environments(Split((30, 70)), None, "amd")

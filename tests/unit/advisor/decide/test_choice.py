@@ -3,6 +3,7 @@
 import pytest
 from made_up_profiles import Scripted, profile
 
+from advisor.core.split import Split
 from advisor.decide.choice import choose
 from advisor.predict.predictions import Prediction
 
@@ -19,9 +20,10 @@ def efficiency(p: Prediction) -> float:
 
 def chosen(at_30: Figures, at_70: Figures, *, mirrored: bool) -> float:
     """The first share, 30 or 70 %, where what comes of both is nearly equal."""
-    predictor = Scripted({(30.0, 70.0): at_30, (70.0, 30.0): at_70})
-    ways = predictor.predict(profile("fft"), profile("gemm"), [(30.0, 70.0), (70.0, 30.0)])
-    return choose(ways, efficiency, 0.03, mirrored=mirrored).share_a_percent
+    less, more = Split((30.0, 70.0)), Split((70.0, 30.0))
+    predictor = Scripted({less: at_30, more: at_70})
+    ways = predictor.predict([profile("fft"), profile("gemm")], [less, more])
+    return choose(ways, efficiency, 0.03, mirrored=mirrored).split.shares[0]
 
 
 @pytest.mark.parametrize("mirrored", [False, True])

@@ -20,7 +20,7 @@ H200 = "NVIDIA H200"
 def test_two_jobs_of_120000_mib_do_not_share_an_h200() -> None:
     """Without any option, and the reason has the numbers."""
     large = profile("big", memory_used_mib=120_000.0)
-    answer = recommend(large, large, Physics(), Request(default_min_speed=0))
+    answer = recommend((large, large), Physics(), Request(default_min_speed=0))
     assert answer.choice.name == "exclusive"
     assert "both need 240000 MiB of memory, 136582 MiB are there" in "\n".join(answer.reasons)
     # Alone on the card neither breaks anything.
@@ -31,19 +31,19 @@ def test_two_jobs_of_120000_mib_do_not_share_an_h200() -> None:
 def test_jobs_share_an_h200_only_where_both_fit(a_mib: float, b_mib: float) -> None:
     """Whatever else is said, nothing is recommended that runs out of memory."""
     a, b = profile("a", memory_used_mib=a_mib), profile("b", memory_used_mib=b_mib)
-    answer = recommend(a, b, Physics(), Request(default_min_speed=0))
+    answer = recommend((a, b), Physics(), Request(default_min_speed=0))
     fits = a_mib + b_mib <= MEMORY_PART * MEMORY_MIB[H200]
-    shared = [o for o in answer.candidates if o.prediction.way != "exclusive"]
+    shared = [o for o in answer.candidates if o.sharing != "exclusive"]
     assert all(bool(option.misses) != fits for option in shared)
 
 
 def test_what_is_not_known_is_said() -> None:
     """Of a card that is not in the list, and of a job that was measured without its memory."""
     strange = profile("a", gpu_model="Card 5000", memory_used_mib=120_000.0)
-    answer = recommend(strange, strange, Physics())
+    answer = recommend((strange, strange), Physics())
     assert [w for w in answer.warnings if "memory of the Card 5000 is not known" in w]
     dark = profile("dark", memory_used_mib=None)
-    answer = recommend(dark, profile("b"), Physics())
+    answer = recommend((dark, profile("b")), Physics())
     assert [w for w in answer.warnings if w == "the memory of dark is not known, and taken as none"]
     assert memory_unknown((profile("a"), profile("b")), 143771) == ()
 
@@ -59,7 +59,7 @@ def test_a_card_too_small_for_one_job_alone_is_refused() -> None:
     """Not answered with "one after the other", which would not run either."""
     large = profile("big", memory_used_mib=60_000.0)
     with pytest.raises(InputError, match="big needs 60000 MiB of memory, the card has 40960"):
-        recommend(large, profile("b"), Physics(), Request(memory_mib=40_960))
+        recommend((large, profile("b")), Physics(), Request(memory_mib=40_960))
     check_jobs_fit((large,), 60_000)
     check_jobs_fit((large,), None)
 

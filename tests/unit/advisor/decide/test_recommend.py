@@ -14,11 +14,12 @@ from made_up_profiles import SHARES, Physics, Scripted, profile
 from advisor.core.gpu import MEMORY_PART, PERCENTAGE, SM_FLOOR, Gpu, Share, units_for_percent
 from advisor.core.interval import Interval
 from advisor.core.objectives import OBJECTIVES
+from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
 from advisor.decide.choice import LEADS
 from advisor.decide.constraints import Limits, misses
 from advisor.decide.recommend import TIE, Option, Recommendation, Request, recommend
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.predictions import NINE, UNCAPPED, Prediction, Split
+from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 from advisor.predict.serving import Serving
 from advisor.runtime.backends.mps import MpsBackend
@@ -71,23 +72,19 @@ requests = st.builds(
 
 def swapped(p: Prediction) -> Prediction:
     """The same with the jobs swapped."""
-    return dataclasses.replace(
-        p,
-        share_a_percent=p.share_b_percent,
-        share_b_percent=p.share_a_percent,
-        speed_a=p.speed_b,
-        speed_b=p.speed_a,
-        solo_rate_a=p.solo_rate_b,
-        solo_rate_b=p.solo_rate_a,
-        solo_power_a_w=p.solo_power_b_w,
-        solo_power_b_w=p.solo_power_a_w,
-    )
+    return dataclasses.replace(p, split=p.split.turned(), parts=p.parts[::-1])
+
+
+def with_speed(p: Prediction, speed: Interval) -> Prediction:
+    """The same with another speed of the first job."""
+    first = dataclasses.replace(p.parts[0], speed=speed)
+    return dataclasses.replace(p, parts=(first, *p.parts[1:]))
 
 
 def answer_or_error(a: Profile, b: Profile, request: Request) -> Recommendation | None:
     """None where nothing keeps every limit."""
     try:
-        return recommend(a, b, Physics(), request)
+        return recommend((a, b), Physics(), request)
     except NoSplitError:
         return None
 
@@ -136,9 +133,9 @@ def test_choice_keeps_the_limits_and_nothing_feasible_is_worth_more(
     if answer is None:
         return
     p = answer.choice.prediction
-    if p.way != "exclusive":
-        for job, speed in ((a.job, p.speed_a.value), (b.job, p.speed_b.value)):
-            assert speed >= request.min_speed.get(job, request.default_min_speed)
+    if p.split.sharing != "exclusive":
+        for job, part in zip((a.job, b.job), p.parts, strict=True):
+            assert part.speed.value >= request.min_speed.get(job, request.default_min_speed)
     if request.max_power_w is not None:
         assert p.power_w.value <= request.max_power_w
     feasible = [_less_its_lead(option) for option in answer.candidates if not option.misses]
@@ -147,7 +144,7 @@ def test_choice_keeps_the_limits_and_nothing_feasible_is_worth_more(
 
 
 def _less_its_lead(option: Option) -> float:
-    return option.worth.value / (1 + LEADS[option.prediction.way])
+    return option.worth.value / (1 + LEADS[option.sharing])
 
 
 @given(profiles("fft"), requests)
@@ -158,8 +155,8 @@ def test_of_a_job_beside_itself_the_smaller_share_comes_first(
     request = dataclasses.replace(request, min_speed={})
     answer = answer_or_error(own, own, request)
     if answer is not None:
-        p = answer.choice.prediction
-        assert p.share_a_percent <= p.share_b_percent + 1  # whole percents of 132 SMs
+        first, second = answer.choice.prediction.split.shares
+        assert first <= second + 1  # whole percents of 132 SMs
 
 
 # which way, by hand
@@ -167,19 +164,19 @@ def test_of_a_job_beside_itself_the_smaller_share_comes_first(
 
 def test_candidates_are_the_nine_splits_and_both_other_ways() -> None:
     """Splits by the first job's share, then no limits, then one after the other."""
-    answer = recommend(A, B, Physics(), FREE)
-    assert names(answer) == [f"{a:g}/{b:g}" for a, b in NINE] + ["uncapped", "exclusive"]
+    answer = recommend((A, B), Physics(), FREE)
+    assert names(answer) == [*map(str, NINE), "uncapped", "exclusive"]
 
 
 def test_fine_splits_are_every_even_number_of_sms() -> None:
     """Both jobs' SMs add up to the whole GPU, no count is left out, and the nine stay."""
-    answer = recommend(A, B, Physics(), Request(fine=True))
-    splits = [o.prediction for o in answer.candidates if o.prediction.way == "split"]
-    assert set(NINE) <= {(p.share_a_percent, p.share_b_percent) for p in splits}
-    splits = [p for p in splits if (p.share_a_percent, p.share_b_percent) not in NINE]
+    answer = recommend((A, B), Physics(), Request(fine=True))
+    splits = [o.prediction.split for o in answer.candidates if o.sharing == "limited"]
+    assert set(NINE) <= set(splits)
     units = [
-        (units_for_percent(p.share_a_percent, 132), units_for_percent(p.share_b_percent, 132))
-        for p in splits
+        tuple(units_for_percent(share, 132) for share in split.shares)
+        for split in splits
+        if split not in NINE
     ]
     # 10 % is 12 SMs: the profiles begin there.
     assert units == [(count, 132 - count) for count in range(12, 121, 2) if count != 66]
@@ -190,26 +187,26 @@ def test_fine_splits_need_the_number_of_sms() -> None:
     """A percentage would not say what is granted."""
     unknown = profile("fft", units_total=None)
     with pytest.raises(InputError, match="number of SMs"):
-        recommend(unknown, unknown, Physics(), Request(fine=True))
+        recommend((unknown, unknown), Physics(), Request(fine=True))
 
 
 def test_shares_outside_of_a_profile_are_left_out_and_it_is_said() -> None:
     """Nothing is predicted where nothing was measured."""
-    answer = recommend(profile("fft", shares=SHARES[3:]), B, Physics())
+    answer = recommend((profile("fft", shares=SHARES[3:]), B), Physics())
     assert names(answer)[0] == "40/60"
     assert "fft was not measured below 40 %" in said(answer)
 
 
 def test_tie_goes_to_the_more_even_split() -> None:
     """What is less than the noise decides nothing."""
-    table = {(20.0, 80.0): (0.3, 0.8, 400.0), (40.0, 60.0): (0.45, 0.6466, 400.0)}
-    answer = recommend(A, B, Scripted(table), FREE)
+    table = {Split((20.0, 80.0)): (0.3, 0.8, 400.0), Split((40.0, 60.0)): (0.45, 0.6466, 400.0)}
+    answer = recommend((A, B), Scripted(table), FREE)
     assert answer.choice.name == "40/60"
     assert "20/80 is worth 0.31 % more, which is a tie: the more even split is taken" in said(
         answer
     )
     assert (
-        recommend(A, B, Scripted(table), Request(tie=0.001, default_min_speed=0)).choice.name
+        recommend((A, B), Scripted(table), Request(tie=0.001, default_min_speed=0)).choice.name
         == "20/80"
     )
 
@@ -217,8 +214,8 @@ def test_tie_goes_to_the_more_even_split() -> None:
 @pytest.mark.parametrize(("speed", "name"), [(0.65, "20/80"), (0.67, "uncapped")])
 def test_no_limit_must_be_ahead(speed: float, name: str) -> None:
     """Without limits nothing holds the jobs to what was predicted: 4.5 % more is not enough."""
-    table = {UNCAPPED: (speed, 0.5, 400.0), (20.0, 80.0): (0.3, 0.8, 400.0)}
-    answer = recommend(A, B, Scripted(table), FREE)
+    table = {UNCAPPED: (speed, 0.5, 400.0), Split((20.0, 80.0)): (0.3, 0.8, 400.0)}
+    answer = recommend((A, B), Scripted(table), FREE)
     assert answer.choice.name == name
     why = "uncapped is worth 4.55 % more, less than the 5.5 % that it must be ahead"
     assert (why in said(answer)) == (name != "uncapped")
@@ -226,28 +223,28 @@ def test_no_limit_must_be_ahead(speed: float, name: str) -> None:
 
 def test_uncapped_is_chosen_where_it_is_worth_enough_more() -> None:
     """No limit is a valid answer; nothing is set then, and the reader is warned."""
-    table = {UNCAPPED: (0.6, 0.6, 400.0), (20.0, 80.0): (0.3, 0.8, 400.0)}
-    answer = recommend(A, B, Scripted(table), FREE)
+    table = {UNCAPPED: (0.6, 0.6, 400.0), Split((20.0, 80.0)): (0.3, 0.8, 400.0)}
+    answer = recommend((A, B), Scripted(table), FREE)
     assert answer.choice.name == "uncapped"
     assert answer.environments(answer.choice) == ({}, {})
     assert "a split does not pay: at best, with 20/80, it is worth 8.3 % less" in said(answer)
     assert "without limits either job can take what the other needs" in said(answer)
 
 
-@pytest.mark.parametrize("way", [UNCAPPED, (50.0, 50.0)])
+@pytest.mark.parametrize("way", [UNCAPPED, EQUAL])
 def test_a_way_is_out_where_a_job_may_starve(way: Split) -> None:
     """The low end of what is expected counts, not its middle."""
-    (p,) = Scripted({way: (0.6, 0.6, 300.0)}).predict(A, B, [way])
-    wide = dataclasses.replace(p, speed_a=Interval(0.6, 0.2, 0.9))
-    found = [miss.text for miss in misses(wide, A, B, Limits(default_min_speed=0.4))]
+    (p,) = Scripted({way: (0.6, 0.6, 300.0)}).predict([A, B], [way])
+    wide = with_speed(p, Interval(0.6, 0.2, 0.9))
+    found = [miss.text for miss in misses(wide, (A, B), Limits(default_min_speed=0.4))]
     assert found == [f"{A.job} may run at as little as 20 % of its speed alone, below 40 %"]
-    sure = dataclasses.replace(p, speed_a=Interval(0.6, 0.4, 0.9))
-    assert not misses(sure, A, B, Limits(default_min_speed=0.4))
+    sure = with_speed(p, Interval(0.6, 0.4, 0.9))
+    assert not misses(sure, (A, B), Limits(default_min_speed=0.4))
 
 
 def test_exclusive_is_chosen_where_sharing_does_not_pay() -> None:
     """One after the other draws 400 W for 1: more than 1 for 500 W."""
-    answer = recommend(A, B, Scripted({(50.0, 50.0): (0.5, 0.5, 500.0)}))
+    answer = recommend((A, B), Scripted({Split((50.0, 50.0)): (0.5, 0.5, 500.0)}))
     assert answer.choice.name == "exclusive"
     assert answer.choice.worth.value == pytest.approx(1)
     assert "sharing does not pay: at best, with 50/50, it is worth 20.0 % less" in said(answer)
@@ -266,19 +263,19 @@ def test_sharing_must_save_energy_or_time(
     speed: float, power_w: float, name: str, why: str
 ) -> None:
     """Alone each draws 400 W; equal energy is shared for only if it is done sooner."""
-    answer = recommend(A, B, Scripted({(50.0, 50.0): (0.5, speed, power_w)}), FREE)
+    answer = recommend((A, B), Scripted({Split((50.0, 50.0)): (0.5, speed, power_w)}), FREE)
     assert answer.choice.name == name
     assert why in said(answer)
 
 
 def test_memory_that_does_not_suffice_forbids_sharing() -> None:
     """Two jobs fit when they need no more than the part that campaigns allow."""
-    table = {(50.0, 50.0): (0.9, 0.9, 400.0)}
+    table = {Split((50.0, 50.0)): (0.9, 0.9, 400.0)}
     enough_mib = 2000 / MEMORY_PART
-    assert recommend(A, B, Scripted(table)).request.memory_mib == 143771
-    fits = recommend(A, B, Scripted(table), Request(memory_mib=enough_mib + 1))
+    assert recommend((A, B), Scripted(table)).request.memory_mib == 143771
+    fits = recommend((A, B), Scripted(table), Request(memory_mib=enough_mib + 1))
     assert fits.choice.name == "50/50"
-    answer = recommend(A, B, Scripted(table), Request(memory_mib=enough_mib - 2))
+    answer = recommend((A, B), Scripted(table), Request(memory_mib=enough_mib - 2))
     assert answer.choice.name == "exclusive"
     assert "sharing breaks a limit: 50/50 is nearest, but both need 2000 MiB of memory" in said(
         answer
@@ -288,13 +285,13 @@ def test_memory_that_does_not_suffice_forbids_sharing() -> None:
 def test_unknown_memory_is_said() -> None:
     """A job whose memory nobody read is not silently taken as fitting."""
     request = Request(memory_mib=80_000)
-    answer = recommend(profile("fft", memory_used_mib=None), B, Physics(), request)
+    answer = recommend((profile("fft", memory_used_mib=None), B), Physics(), request)
     assert "the memory of fft is not known" in said(answer)
 
 
 # limits
 
-_PAYS = {(30.0, 70.0): (0.3, 0.9, 400.0), (60.0, 40.0): (0.6, 0.5, 400.0)}
+_PAYS = {Split((30.0, 70.0)): (0.3, 0.9, 400.0), Split((60.0, 40.0)): (0.6, 0.5, 400.0)}
 
 
 @pytest.mark.parametrize(
@@ -309,12 +306,12 @@ _PAYS = {(30.0, 70.0): (0.3, 0.9, 400.0), (60.0, 40.0): (0.6, 0.5, 400.0)}
 def test_limits_by_hand(limits: dict[str, Any], choice: str) -> None:
     """A low end that just keeps a limit keeps it: a tenth below what is expected."""
     request = Request(default_min_speed=0, **limits)
-    assert recommend(A, B, Scripted(_PAYS), request).choice.name == choice
+    assert recommend((A, B), Scripted(_PAYS), request).choice.name == choice
 
 
 def test_no_job_is_starved_unless_that_is_asked_for() -> None:
     """The split that saves most leaves one job with 30 %: it is said, and not chosen."""
-    answer = recommend(A, B, Scripted({**_PAYS, (60.0, 40.0): (0.6, 0.5, 400.0)}))
+    answer = recommend((A, B), Scripted({**_PAYS, Split((60.0, 40.0)): (0.6, 0.5, 400.0)}))
     assert answer.choice.name == "60/40"
     expected = (
         "30/70 would be worth 9.1 % more, but fft may run at as little as 27 % of its speed alone, "
@@ -322,12 +319,12 @@ def test_no_job_is_starved_unless_that_is_asked_for() -> None:
     )
     assert expected in answer.reasons
     lifted = Request(min_speed={"fft": 0.0})
-    assert recommend(A, B, Scripted(_PAYS), lifted).choice.name == "30/70"
+    assert recommend((A, B), Scripted(_PAYS), lifted).choice.name == "30/70"
 
 
 def test_what_a_limit_costs_is_said() -> None:
     """The reader can decide whether the limit is worth it."""
-    answer = recommend(A, B, Scripted(_PAYS), Request(min_speed={"fft": 0.54}))
+    answer = recommend((A, B), Scripted(_PAYS), Request(min_speed={"fft": 0.54}))
     expected = (
         "30/70 would be worth 9.1 % more, but fft may run at as little as 27 % of its speed alone, "
         "below 54 %"
@@ -337,7 +334,7 @@ def test_what_a_limit_costs_is_said() -> None:
 
 def test_limit_that_only_the_bad_end_breaks_is_a_warning() -> None:
     """Of power the expected value decides; the interval is told."""
-    answer = recommend(A, B, Scripted(_PAYS), Request(min_speed={"fft": 0.54}, max_power_w=420.0))
+    answer = recommend((A, B), Scripted(_PAYS), Request(min_speed={"fft": 0.54}, max_power_w=420.0))
     bad = "at the bad end of its interval"
     assert [line for line in answer.warnings if line.startswith(bad)] == [
         f"{bad} both draw 440 W, at most 420 W are allowed",
@@ -346,15 +343,15 @@ def test_limit_that_only_the_bad_end_breaks_is_a_warning() -> None:
 
 def test_least_speed_of_a_job_beside_itself_is_for_both() -> None:
     """50/50 keeps it for both, an uneven split for one only."""
-    table = {(30.0, 70.0): (0.3, 0.9, 400.0), (50.0, 50.0): (0.45, 0.45, 300.0)}
-    answer = recommend(A, A, Scripted(table), Request(min_speed={"fft": 0.405}))
+    table = {Split((30.0, 70.0)): (0.3, 0.9, 400.0), Split((50.0, 50.0)): (0.45, 0.45, 300.0)}
+    answer = recommend((A, A), Scripted(table), Request(min_speed={"fft": 0.405}))
     assert answer.choice.name == "50/50"
 
 
 def test_speeds_that_sharing_cannot_keep_are_kept_one_after_the_other() -> None:
     """Alone each job runs at its full speed, only later."""
     request = Request(min_speed={"fft": 0.7, "gemm": 0.52})
-    answer = recommend(A, B, Scripted(_PAYS), request)
+    answer = recommend((A, B), Scripted(_PAYS), request)
     assert answer.choice.name == "exclusive"
     near = "60/40 is nearest, but fft may run at as little as 54 % of its speed alone, below 70 %"
     assert f"sharing breaks a limit: {near}" in answer.reasons
@@ -364,7 +361,7 @@ def test_nothing_keeps_the_limits() -> None:
     """The error names the nearest way, what it misses, and what is no help."""
     request = Request(max_power_w=399.0)
     with pytest.raises(NoSplitError) as failed:
-        recommend(A, B, Scripted(_PAYS), request)
+        recommend((A, B), Scripted(_PAYS), request)
     assert (failed.value.code, failed.value.exit_code) == ("no-split", 10)
     assert "nearest is 60/40: both draw 400 W, at most 399 W" in str(failed.value)
     assert "a GPU for each is no help: fft alone draws 400 W, at most 399 W are allowed" in str(
@@ -377,17 +374,18 @@ def test_a_gpu_for_each_is_named_where_it_helps() -> None:
     hot = Scripted(dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 600.0)))
     server = profile("fft", serving=Serving(offered_rate=1, rate_noise=None, latency_p99_ms=()))
     with pytest.raises(NoSplitError, match="or give each job a GPU of its own"):
-        recommend(server, B, hot, Request(max_power_w=450.0))
+        recommend((server, B), hot, Request(max_power_w=450.0))
 
 
 def test_ceilings_that_are_too_low_say_what_would_do() -> None:
     """The least at which something keeps the other limits; of one below idle nothing else."""
-    hot = Scripted({**dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 600.0)),
-                    (30.0, 70.0): (0.5, 0.5, 380.0), (10.0, 90.0): (0.1, 0.5, 370.0)})  # fmt: skip
+    table = dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 600.0))
+    table |= {NINE[2]: (0.5, 0.5, 380.0), NINE[0]: (0.1, 0.5, 370.0)}
+    hot = Scripted(table)
     with pytest.raises(NoSplitError, match="allow 380 W, which 30/70 needs; a GPU for each is no"):
-        recommend(A, B, hot, Request(max_power_w=350.0))
+        recommend((A, B), hot, Request(max_power_w=350.0))
     with pytest.raises(NoSplitError) as failed:
-        recommend(A, B, hot, Request(max_power_w=60.0))
+        recommend((A, B), hot, Request(max_power_w=60.0))
     assert str(failed.value) == (
         "nothing runs within 60 W. the NVIDIA H200 draws 80 W without any job. allow 380 W, "
         "which 30/70 needs."
@@ -398,9 +396,9 @@ def test_power_ceiling_counts_each_job_alone() -> None:
     """One after the other never draws the mean of two powers."""
     cool = profile("gemm", columns={"power_w": [100.0] * 10})
     hot = Scripted(dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 600.0)))
-    assert recommend(A, cool, hot, Request(max_power_w=401.0)).choice.name == "exclusive"
+    assert recommend((A, cool), hot, Request(max_power_w=401.0)).choice.name == "exclusive"
     with pytest.raises(NoSplitError, match="fft alone draws 400 W, at most 399 W"):
-        recommend(A, cool, hot, Request(max_power_w=399.0))
+        recommend((A, cool), hot, Request(max_power_w=399.0))
 
 
 @pytest.mark.parametrize(
@@ -421,11 +419,11 @@ def test_limits_that_cannot_be_meant(limits: dict[str, Any]) -> None:
 def test_requests_that_do_not_fit_the_jobs() -> None:
     """A misspelled job would be a limit that nobody keeps."""
     with pytest.raises(InputError, match="a minimum speed was given for ftf"):
-        recommend(A, B, Physics(), Request(min_speed={"ftf": 0.5}))
+        recommend((A, B), Physics(), Request(min_speed={"ftf": 0.5}))
     with pytest.raises(InputError, match="of NVIDIA A100"):
-        recommend(A, profile("gemm", gpu_model="NVIDIA A100"), Physics())
+        recommend((A, profile("gemm", gpu_model="NVIDIA A100")), Physics())
     with pytest.raises(InputError, match="no objective speed"):
-        recommend(A, B, Physics(), Request(objective="speed"))
+        recommend((A, B), Physics(), Request(objective="speed"))
 
 
 # what is said beside
@@ -433,7 +431,7 @@ def test_requests_that_do_not_fit_the_jobs() -> None:
 
 def test_limits_are_set_as_the_back_end_sets_them() -> None:
     """What is printed to copy is what `advisor` itself gives to a job."""
-    answer = recommend(A, B, Scripted(_PAYS), FREE)
+    answer = recommend((A, B), Scripted(_PAYS), FREE)
     assert answer.environments(answer.choice) == ({PERCENTAGE: "30"}, {PERCENTAGE: "70"})
     gpu = Gpu(uuid="GPU-1", model=A.gpu_model, units_total=132)
     backend = MpsBackend(gpu, Control(Path("/nonexistent"), {}), owned=False)
@@ -444,15 +442,15 @@ def test_limits_are_set_as_the_back_end_sets_them() -> None:
 def test_starved_job_is_warned_of_below_three_tenths() -> None:
     """Work per joule alone may leave one job with next to nothing."""
     text = "fft runs at 29 % of its speed only"
-    starving = recommend(A, B, Scripted({(30.0, 70.0): (0.29, 0.9, 400.0)}), FREE)
+    starving = recommend((A, B), Scripted({Split((30.0, 70.0)): (0.29, 0.9, 400.0)}), FREE)
     assert text in said(starving)
-    assert "of its speed only" not in said(recommend(A, B, Scripted(_PAYS), FREE))
+    assert "of its speed only" not in said(recommend((A, B), Scripted(_PAYS), FREE))
 
 
 def test_profiles_that_lack_something_or_are_doubtful_are_said() -> None:
     """A number is no better than what it was made from."""
     gap = profile("fft", missing=("fp64_active_percent",), flags=("counter-mismatch", "throttled"))
-    text = said(recommend(gap, B, Physics()))
+    text = said(recommend((gap, B), Physics()))
     assert "the profile of fft lacks fp64_active_percent" in text
     assert "the profile of fft has doubtful points (counter-mismatch: " in text
     assert "throttled" not in text
@@ -462,7 +460,7 @@ def test_what_both_want_and_the_gpu_has_not_is_said() -> None:
     """Physics that a reader can check explains a loss."""
     hungry = {"power_w": [600.0] * 10, "dram_active_percent": [60.0] * 10}
     a, b = profile("fft", columns=hungry), profile("gemm", columns=hungry)
-    text = said(recommend(a, b, Scripted({(50.0, 50.0): (0.9, 0.9, 400.0)})))
+    text = said(recommend((a, b), Scripted({Split((50.0, 50.0)): (0.9, 0.9, 400.0)})))
     assert "both would draw 1120 W: the limit of 700 W slows them" in text
     assert "together they want 120 % of the memory bandwidth" in text
     assert "fft alone at 50 % runs at 50 % of its full speed, in this pair at 90 %" in text
@@ -471,9 +469,11 @@ def test_what_both_want_and_the_gpu_has_not_is_said() -> None:
 def test_other_objectives_are_shown_with_what_they_would_choose() -> None:
     """The paper's sum of raw rates lets the job with the larger number decide."""
     small = profile("fft", [share / 1000 for share in SHARES])
-    table = {(70.0, 30.0): (0.9, 0.3, 400.0), (30.0, 70.0): (0.2, 0.7, 400.0)}
+    table = {Split((70.0, 30.0)): (0.9, 0.3, 400.0), Split((30.0, 70.0)): (0.2, 0.7, 400.0)}
     answer = recommend(
-        small, B, Scripted(table), Request(objective="raw-throughput-per-watt", default_min_speed=0)
+        (small, B),
+        Scripted(table),
+        Request(objective="raw-throughput-per-watt", default_min_speed=0),
     )
     assert {name: option.name for name, option in answer.picks.items()} == {
         "raw-throughput-per-watt": "30/70",
@@ -484,9 +484,16 @@ def test_other_objectives_are_shown_with_what_they_would_choose() -> None:
 
 def test_rules_are_valued_by_the_predictor() -> None:
     """A rule's worth is what is predicted at the split that it would choose, limits or not."""
-    answer = recommend(A, B, Scripted(_PAYS), Request(min_speed={"fft": 0.54}))
+    answer = recommend((A, B), Scripted(_PAYS), Request(min_speed={"fft": 0.54}))
     equal = answer.rules["equal"]
     assert equal is not None
     assert equal.worth.value == pytest.approx(0.8 * 400 / 500)
     assert equal.misses
     assert equal.gain_over(answer.choice) == pytest.approx(0.8 / 500 / (1.1 / 400) - 1)
+
+
+@pytest.mark.parametrize("jobs", [(A,), (A, B, profile("triad"))])
+def test_only_pairs_are_advised(jobs: tuple[Profile, ...]) -> None:
+    """Any other number of jobs is refused before anything is predicted."""
+    with pytest.raises(InputError, match=f"no advice for {len(jobs)} job.*name 2 jobs"):
+        recommend(jobs, Physics())

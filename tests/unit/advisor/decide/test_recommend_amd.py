@@ -6,13 +6,14 @@ import pytest
 from made_up_profiles import Physics, Scripted, profile
 
 from advisor.core.gpu import PERCENTAGE
+from advisor.core.split import Split
 from advisor.core.units import units_for_share
 from advisor.decide.recommend import Request, recommend
 from advisor.errors import InputError
 from advisor.predict.profiles import Profile
 
 FREE = Request(default_min_speed=0)
-PAYS = Scripted({(30.0, 70.0): (0.8, 0.9, 400.0)})
+PAYS = Scripted({Split((30.0, 70.0)): (0.8, 0.9, 400.0)})
 
 
 def amd(job: str, units_total: int | None = 304) -> Profile:
@@ -27,7 +28,7 @@ def cus(share_percent: float) -> int:
 
 def test_split_is_two_masks_that_do_not_overlap() -> None:
     """The first job has 96 of 304 CUs, the second all others; no variable of CUDA is named."""
-    answer = recommend(amd("fft"), amd("gemm"), PAYS, FREE)
+    answer = recommend((amd("fft"), amd("gemm")), PAYS, FREE)
     assert answer.choice.name == "30/70"
     a, b = answer.environments(answer.choice)
     assert (a["HSA_CU_MASK"], b["HSA_CU_MASK"]) == ("0:0-95", "0:96-303")
@@ -39,9 +40,11 @@ def test_split_is_two_masks_that_do_not_overlap() -> None:
 
 def test_fine_splits_are_in_steps_of_one_cu_per_xcd() -> None:
     """Each of the 8 XCDs gives one CU more from split to split."""
-    answer = recommend(amd("fft"), amd("gemm"), Physics(), Request(default_min_speed=0, fine=True))
-    splits = [o.prediction for o in answer.candidates if o.prediction.way == "split"]
-    counts = [[cus(p.share_a_percent), cus(p.share_b_percent)] for p in splits]
+    answer = recommend(
+        (amd("fft"), amd("gemm")), Physics(), Request(default_min_speed=0, fine=True)
+    )
+    splits = [o.prediction.split for o in answer.candidates if o.sharing == "limited"]
+    counts = [[cus(share) for share in split.shares] for split in splits]
     assert all(sum(pair) == 304 for pair in counts)
     firsts = sorted({first for first, _ in counts})
     assert {b - a for a, b in pairwise(firsts)} == {8}
@@ -50,7 +53,7 @@ def test_fine_splits_are_in_steps_of_one_cu_per_xcd() -> None:
 
 def test_without_the_number_of_cus_there_is_no_mask() -> None:
     """It is said, not left out: a job without a mask has the whole GPU."""
-    answer = recommend(amd("fft", None), amd("gemm", None), PAYS, FREE)
+    answer = recommend((amd("fft", None), amd("gemm", None)), PAYS, FREE)
     with pytest.raises(InputError, match="number of CUs"):
         answer.environments(answer.choice)
 
@@ -60,9 +63,9 @@ def test_wrong_counts_of_cus_are_avoided_in_steps_of_cus() -> None:
     wrong = profile(
         "fft", gpu_model="AMD Instinct MI300X", units_total=304, wrong_units=frozenset({96})
     )
-    answer = recommend(wrong, amd("gemm"), Physics(), FREE)
-    splits = [o.prediction for o in answer.candidates if o.prediction.way == "split"]
-    used = {cus(p.share_a_percent) for p in splits}
+    answer = recommend((wrong, amd("gemm")), Physics(), FREE)
+    splits = [o.prediction.split for o in answer.candidates if o.sharing == "limited"]
+    used = {cus(split.shares[0]) for split in splits}
     assert 96 not in used
     assert used & {88, 104}
     assert "not used for fft: 96 of 304 CUs, at which its own results were wrong" in "\n".join(

@@ -36,14 +36,14 @@ def known(draw: st.DrawFn) -> tuple[Profile, Profile, CheckedCounts | None]:
 
 def units(option: Option) -> tuple[int, int]:
     """Counts of both jobs."""
-    p = option.prediction
-    return units_for_percent(p.share_a_percent, 132), units_for_percent(p.share_b_percent, 132)
+    first, second = option.prediction.split.shares
+    return units_for_percent(first, 132), units_for_percent(second, 132)
 
 
 def splits(answer: Recommendation) -> list[Option]:
     """Every split that an answer names."""
     named = (*answer.candidates, *filter(None, answer.rules.values()), *answer.picks.values())
-    return [option for option in named if option.prediction.way == "split"]
+    return [option for option in named if option.sharing == "limited"]
 
 
 @given(known(), st.booleans())
@@ -52,7 +52,7 @@ def test_no_split_that_is_named_is_unsafe(
 ) -> None:
     """Whatever is known of the libraries and of both jobs, in the nine splits and in all."""
     a, b, host = case
-    answer = recommend(a, b, Physics(), Request(fine=fine), host)
+    answer = recommend((a, b), Physics(), Request(fine=fine), host)
     unsafe = a.safety(host).unsafe, b.safety(host).unsafe
     for option in splits(answer):
         assert not [n for n, avoided in zip(units(option), unsafe, strict=True) if n in avoided]
@@ -65,16 +65,16 @@ def test_swapping_the_jobs_swaps_the_splits(
 ) -> None:
     """Candidates and the choice do not depend on which job is called the first."""
     a, b, host = case
-    there = set(candidate_splits(a, b, host, fine=fine))
-    assert there == {(x, y) for y, x in candidate_splits(b, a, host, fine=fine)}
-    one, other = (recommend(x, y, Physics(), None, host) for x, y in ((a, b), (b, a)))
+    there = set(candidate_splits((a, b), host, fine=fine))
+    assert there == {split.turned() for split in candidate_splits((b, a), host, fine=fine)}
+    one, other = (recommend(jobs, Physics(), None, host) for jobs in ((a, b), (b, a)))
     assert units(one.choice) == units(other.choice)[::-1]
 
 
 def test_without_a_check_nothing_is_said_or_changed() -> None:
     """And with one that found nothing wrong no split is another."""
-    plain = recommend(A, B, Physics())
-    right = recommend(A, B, Physics(), None, checked_with(132, frozenset()))
+    plain = recommend((A, B), Physics())
+    right = recommend((A, B), Physics(), None, checked_with(132, frozenset()))
     assert [o.prediction for o in right.candidates] == [o.prediction for o in plain.candidates]
     assert (right.reasons, right.warnings) == (plain.reasons, plain.warnings)
 
@@ -82,7 +82,7 @@ def test_without_a_check_nothing_is_said_or_changed() -> None:
 def test_where_no_split_is_safe_jobs_share_without_limits_or_not_at_all() -> None:
     """Nothing else is left, and the reasons say why."""
     none = checked_with(132, frozenset(set(grantable(132)) - {132}))
-    answer = recommend(A, B, Physics(), None, none)
+    answer = recommend((A, B), Physics(), None, none)
     assert [o.name for o in answer.candidates] == ["uncapped", "exclusive"]
     assert answer.rules["equal"] is answer.rules["larger-rate"] is answer.rules["physical"] is None
     assert any(text.startswith("not used: 12, 26, 38") for text in answer.reasons)
@@ -92,8 +92,8 @@ def test_counts_that_nobody_checked_are_allowed_and_named() -> None:
     """They are no reason to leave out a split."""
     few = checked_with(132, frozenset({8}), checked=frozenset({8, 132}))
     a, b = (profile(job, rates=[1.0] * 10) for job in ("fft", "gemm"))
-    answer = recommend(a, b, Physics(), None, few)
-    assert answer.choice.prediction.way == "split"
+    answer = recommend((a, b), Physics(), None, few)
+    assert answer.choice.sharing == "limited"
     assert len(answer.candidates) == 11
     assert any("no result was checked: advisor check" in text for text in answer.warnings)
 

@@ -12,9 +12,10 @@ import pytest
 import synthetic_pairs as made_up
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from made_up_results import pair_result
 
 from advisor.core.finish import Rest, Work, finish
-from advisor.core.objectives import SplitResult
+from advisor.core.split import EQUAL, Split
 from advisor.decide.constraints import Limits
 from advisor.errors import InputError, NoSplitError
 from advisor.place.first_come import first_come
@@ -39,7 +40,7 @@ from advisor.predict.rules import physical_predictions
 HOUR_S = 3600.0
 IDLE_W = 70.0
 ALONE_W = 500.0
-SPLITS = ((30.0, 70.0), (50.0, 50.0), (70.0, 30.0))
+SPLITS = (Split((30.0, 70.0)), EQUAL, Split((70.0, 30.0)))
 NO_FLOOR = Limits(default_min_speed=0)
 
 few = settings(max_examples=30)
@@ -49,31 +50,33 @@ few = settings(max_examples=30)
 class Physics:
     """A predictor that has not learned anything."""
 
-    def predict(self, a: Profile, b: Profile, splits: Any) -> list[Prediction]:
-        return physical_predictions(a, b, splits)
+    def predict(self, profiles: Sequence[Profile], splits: Any) -> list[Prediction]:
+        return physical_predictions(profiles, splits)
 
 
 def options_of(types: int, *, speeds: Any = 0.7, pair_w: Any = 600.0, **fields: Any) -> PairOptions:
     """Pairs that all run at these speeds and power; alone under a limit a job is a tenth faster."""
-    first, second = np.triu_indices(types)
-    shape = (len(first), len(SPLITS))
+    index = np.array(np.triu_indices(types))
+    shape = (index.shape[1], len(SPLITS))
 
     def full(value: Any) -> Any:
         return np.broadcast_to(value, shape).astype(np.float64)
 
-    columns = {
-        "speed_a": full(speeds),
-        "speed_b": full(speeds),
-        "low_speed_a": full(fields.get("speed_a", speeds)),
-        "low_speed_b": full(fields.get("speed_b", speeds)),
-        "power_w": full(pair_w),
-        "left_speed_a": np.minimum(1.1 * full(fields.get("speed_a", speeds)), 1),
-        "left_speed_b": np.minimum(1.1 * full(fields.get("speed_b", speeds)), 1),
-        "left_power_a_w": full(400.0),
-        "left_power_b_w": full(400.0),
-    }
-    columns |= {name: full(value) for name, value in fields.items()}
-    return PairOptions(first=first, second=second, splits=SPLITS, **columns)
+    def both(name: str, value: Any) -> Any:
+        a, b = name.format("a"), name.format("b")
+        return np.array([full(fields.get(a, value)), full(fields.get(b, value))])
+
+    speed = both("speed_{}", speeds)
+    left = np.minimum(1.1 * full(fields.get("speed_a", speeds)), 1)
+    return PairOptions(
+        types=index,
+        splits=SPLITS,
+        speed=speed,
+        low_speed=both("low_speed_{}", full(fields.get("speed_a", speeds))),
+        power_w=full(pair_w),
+        left_speed=both("left_speed_{}", left),
+        left_power_w=both("left_power_{}_w", 400.0),
+    )
 
 
 def problem_of(
@@ -141,7 +144,7 @@ def left_of(dice: np.random.Generator, types: int) -> dict[str, Any]:
     """Jobs that are left, random for each type and share: it does not matter who has ended."""
     first, second = np.triu_indices(types)
     speeds, powers_w = dice.uniform(0.2, 1, (types, 101)), dice.uniform(100, 600, (types, 101))
-    shares = np.array(SPLITS, dtype=int)
+    shares = np.array([split.shares for split in SPLITS], dtype=int)
     at_a, at_b = (first[:, None], shares[:, 0]), (second[:, None], shares[:, 1])
     return {
         "left_speed_a": speeds[at_a],
@@ -154,7 +157,7 @@ def left_of(dice: np.random.Generator, types: int) -> dict[str, Any]:
 def all_matchings(problem: Problem) -> Iterator[list[Group]]:
     """Every way in which each job is in one group."""
     groups = make_groups(problem)
-    found = [groups.group(n) for n in range(len(groups.first))]
+    found = [groups.group(n) for n in range(len(groups.row))]
 
     def rest(left: Counter[QueuedJob], start: int) -> Iterator[list[Group]]:
         if not left.total():
@@ -172,10 +175,8 @@ def check_schedule(problem: Problem, found: Schedule) -> None:
     """All work is done, on the GPUs there are, two jobs on each at most, and not too fast."""
     assert [run.number for run in found.runs] == list(range(len(problem.queue)))
     assert tuple(run.job for run in found.runs) == problem.queue
-    fastest = max(
-        np.nanmax(getattr(problem.options, name), initial=1.0)
-        for name in ("speed_a", "speed_b", "left_speed_a", "left_speed_b")
-    )
+    o = problem.options
+    fastest = max(np.nanmax(speed, initial=1.0) for speed in (o.speed, o.left_speed))
     for run in found.runs:
         assert 0 <= run.gpu < problem.gpus
         assert run.speed <= fastest * (1 + 1e-9)
@@ -219,13 +220,13 @@ def doing(problem: Problem, at: Sequence[Run]) -> tuple[float, list[float]]:
     if len(at) == 1:
         # Of a type at its share, any pair knows what it does when it is left.
         share = at[0].share_percent
-        column = SPLITS.index((share, 100 - share))
-        row = next(n for n, first in enumerate(o.first) if first == ends[0])
-        return o.left_power_a_w[row, column], [o.left_speed_a[row, column]]
+        column = SPLITS.index(Split((share, 100 - share)))
+        row = next(n for n, first in enumerate(o.types[0]) if first == ends[0])
+        return o.left_power_w[0, row, column], [o.left_speed[0, row, column]]
     a, b = (0, 1) if ends[0] <= ends[1] else (1, 0)
-    row = list(zip(o.first, o.second, strict=True)).index((ends[a], ends[b]))
-    column = SPLITS.index((at[a].share_percent, at[b].share_percent))
-    speeds = {a: o.speed_a[row, column], b: o.speed_b[row, column]}
+    row = o.types.T.tolist().index([ends[a], ends[b]])
+    column = SPLITS.index(Split((at[a].share_percent, at[b].share_percent)))
+    speeds = dict(zip((a, b), o.speed[:, row, column], strict=True))
     return o.power_w[row, column], [speeds[0], speeds[1]]
 
 
@@ -258,8 +259,8 @@ def test_sharing_keeps_the_floor_and_saves(problem: Problem) -> None:
     o = problem.options
     for group in {slot.group for slot in place(problem).slots if slot.group.split}:
         a, b = (problem.type_of(job) for job in group.jobs)
-        row = list(zip(o.first, o.second, strict=True)).index((a, b))
-        assert problem.pair_fits[row, SPLITS.index(group.split or (0, 0))]
+        row = o.types.T.tolist().index([a, b])
+        assert problem.pair_fits[row, SPLITS.index(group.split or EQUAL)]
         assert (group.energy_saved if problem.saves_energy else group.time_saved) > 0
 
 
@@ -340,12 +341,12 @@ def test_groups_end_as_two_jobs_do(
     }
     jobs = [QueuedJob("a", work_a_s), QueuedJob("b", work_b_s)]
     groups = make_groups(problem_of(jobs, 1, pair_w=100.0, alone_w=2000.0, **speeds))
-    result = SplitResult(
+    result = pair_result(
         rate_a=speed_a, rate_b=speed_b, solo_rate_a=1, solo_rate_b=1,
         solo_power_a_w=2000, solo_power_b_w=2000, power_w=100,
     )  # fmt: skip
     rests = Rest(left_a, 400.0), Rest(left_b, 400.0)
-    expected = finish(result, Work(work_a_s, work_b_s), rests)
+    expected = finish(result, Work((work_a_s, work_b_s)), rests)
     for n in np.flatnonzero(groups.row != ALONE):
         assert groups.group(int(n)).time_s == pytest.approx(expected.time_s)
         assert groups.group(int(n)).energy_j == pytest.approx(expected.energy_j)
@@ -600,13 +601,13 @@ def test_options_are_what_the_predictor_and_the_profiles_say() -> None:
     found = predict_options(profiles(), Physics(), told=note(told))
     assert found.power_w.shape == (15, 9)
     assert told == [(n, 15) for n in range(1, 16)]
-    row = list(zip(found.first, found.second, strict=True)).index((1, 3))
-    expected = physical_predictions(a, b, [(30.0, 70.0)])[0]
-    assert found.speed_a[row, 2] == expected.speed_a.value
-    assert found.speed_b[row, 2] == expected.speed_b.value
+    row = found.types.T.tolist().index([1, 3])
+    expected = physical_predictions([a, b], [Split((30.0, 70.0))])[0]
+    assert found.speed[0, row, 2] == expected.parts[0].speed.value
+    assert found.speed[1, row, 2] == expected.parts[1].speed.value
     assert found.power_w[row, 2] == expected.power_w.value
-    assert found.left_speed_a[row, 2] == a.at([30.0])["rate"][0] / a.whole_gpu_rate
-    assert found.left_power_b_w[row, 2] == b.at([70.0])["power_w"][0]
+    assert found.left_speed[0, row, 2] == a.at([30.0])["rate"][0] / a.whole_gpu_rate
+    assert found.left_power_w[1, row, 2] == b.at([70.0])["power_w"][0]
 
 
 def test_splits_that_a_profile_lacks_are_no_options() -> None:

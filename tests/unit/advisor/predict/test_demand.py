@@ -17,9 +17,9 @@ from made_up_profiles import Physics, profile
 from store_points import point
 
 from advisor.core.job import Job
+from advisor.core.split import NINE
 from advisor.decide.recommend import Request, recommend
 from advisor.predict.features import matrix, power_features, side, speed_features
-from advisor.predict.predictions import NINE
 from advisor.predict.rules import physical_predictions
 from advisor_profiling.reports.sweep import plot, problems, summary
 from advisor_training.analysis.analysis import analyse, to_json
@@ -49,23 +49,25 @@ def test_a_flat_profile_has_finite_features(rates: list[float], idle: bool) -> N
     if idle:
         columns = {name: [0.0] * 10 for name in ("sm_active_percent", "dram_active_percent")}
         columns |= {"power_w": [80.0] * 10}
-    a = side(profile("server", rates, columns=columns), [x for x, _ in NINE])
-    b = side(profile("training"), [y for _, y in NINE])
+    a = side(profile("server", rates, columns=columns), [split.shares[0] for split in NINE])
+    b = side(profile("training"), [split.shares[1] for split in NINE])
     for own, other in ((a, b), (b, a), (a, a)):
-        assert np.isfinite(matrix(speed_features(own, other))).all()
-        assert np.isfinite(matrix(power_features(own, other))).all()
+        assert np.isfinite(matrix(speed_features(own, [other]))).all()
+        assert np.isfinite(matrix(power_features([own, other]))).all()
 
 
 @given(rates=served)
 def test_a_flat_profile_gets_a_recommendation(rates: list[float]) -> None:
     """The other job gets what a server does not need."""
     server, training = profile("server", rates), profile("training")
-    answer = recommend(server, training, Physics(), Request())
+    answer = recommend((server, training), Physics(), Request())
     assert answer.choice is not None
-    for prediction in physical_predictions(server, training, NINE):
-        assert 0.9 <= prediction.speed_a.value <= 1.2
-    split = max(physical_predictions(server, training, NINE), key=lambda p: p.speed_b.value)
-    assert split.share_b_percent == 90
+    for prediction in physical_predictions([server, training], NINE):
+        assert 0.9 <= prediction.parts[0].speed.value <= 1.2
+    split = max(
+        physical_predictions([server, training], NINE), key=lambda p: p.parts[1].speed.value
+    )
+    assert split.split.shares[1] == 90
 
 
 def test_a_report_of_pairs_with_a_server_has_numbers_only() -> None:

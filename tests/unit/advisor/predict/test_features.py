@@ -1,7 +1,9 @@
 """Features: symmetry, physics that can be worked out by hand, names and order."""
 
 import dataclasses
+import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -9,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_model import LIMIT_W, SHARES, make_profile
 
+from advisor.core.split import NINE, UNCAPPED
 from advisor.errors import InputError
 from advisor.predict.features import (
     FULL_BANDWIDTH_PERCENT,
+    Side,
     bandwidth_factor,
+    beside,
     demanded_power_w,
     feature_names_of,
     full_power_w,
@@ -24,7 +29,10 @@ from advisor.predict.features import (
     side,
     speed_features,
 )
-from advisor.predict.profiles import COLUMNS, Profile
+from advisor.predict.profiles import COLUMNS, Floats, Profile, filled, make_profiles
+from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points
+
+BUNDLED = make_profiles(p for p in bundled_solo_points() if p.gpu_model == GPU_MODEL)
 
 
 def flat(job: str = "a", **columns: float) -> Profile:
@@ -46,9 +54,9 @@ def test_power_features_do_not_know_an_order(
     """To the last bit: what is predicted from them does not change when the jobs are swapped."""
     a = side(make_profile("a", seed_a), [x for x, _ in splits])
     b = side(make_profile("b", seed_b), [y for _, y in splits])
-    assert matrix(power_features(a, b)).tobytes() == matrix(power_features(b, a)).tobytes()
+    assert matrix(power_features([a, b])).tobytes() == matrix(power_features([b, a])).tobytes()
     for shared in (prior_kept, physical_power_w, bandwidth_factor, power_factor):
-        assert shared(a, b).tobytes() == shared(b, a).tobytes()
+        assert shared([a, b]).tobytes() == shared([b, a]).tobytes()
 
 
 @given(splits=shares, seed_a=seeds, seed_b=seeds)
@@ -58,7 +66,7 @@ def test_own_and_other_change_places(
     """What is `own_` of one job is `other_` of its neighbour."""
     a = side(make_profile("a", seed_a), [x for x, _ in splits])
     b = side(make_profile("b", seed_b), [y for _, y in splits])
-    forth, back = speed_features(a, b), speed_features(b, a)
+    forth, back = speed_features(a, [b]), speed_features(b, [a])
     both = {name[4:] for name in forth if f"other_{name[4:]}" in forth}
     assert "relative_rate" in both
     for name in both:
@@ -74,30 +82,35 @@ def test_features_are_finite_and_priors_are_parts(
     """Every profile without gaps has every feature, at any shares that were measured."""
     a = side(make_profile("a", seed_a), [x for x, _ in splits])
     b = side(make_profile("b", seed_b), [y for _, y in splits])
-    assert np.isfinite(matrix(speed_features(a, b))).all()
-    assert np.isfinite(matrix(power_features(a, b))).all()
-    kept = prior_kept(a, b)
+    assert np.isfinite(matrix(speed_features(a, [b]))).all()
+    assert np.isfinite(matrix(power_features([a, b]))).all()
+    kept = prior_kept([a, b])
     assert ((kept > 0) & (kept <= 1)).all()
-    assert (physical_power_w(a, b) <= LIMIT_W).all()
+    assert (physical_power_w([a, b]) <= LIMIT_W).all()
 
 
 def test_a_split_does_not_depend_on_the_others() -> None:
     """A row is the same alone and among others, so serving sees what training saw."""
     a, b = make_profile("a", 1), make_profile("b", 2)
-    many = matrix(speed_features(side(a, [10, 35, 90]), side(b, [90, 65, 10])))
+    many = matrix(speed_features(side(a, [10, 35, 90]), [side(b, [90, 65, 10])]))
     for number, (x, y) in enumerate([(10, 90), (35, 65), (90, 10)]):
-        one = matrix(speed_features(side(a, [x]), side(b, [y])))
+        one = matrix(speed_features(side(a, [x]), [side(b, [y])]))
         assert one.tobytes() == many[number].tobytes()
+
+
+def of_first(sides: Sequence[Side]) -> dict[str, Floats]:
+    """What a model sees of the first job."""
+    return speed_features(sides[0], sides[1:])
 
 
 def test_names_are_those_of_every_profile() -> None:
     """Names and order do not depend on the job, and each stands for one column."""
-    a, b = side(make_profile("a", 1), [30.0]), side(make_profile("b", 2), [70.0])
-    for features in (speed_features, power_features):
+    sides = (side(make_profile("a", 1), [30.0]), side(make_profile("b", 2), [70.0]))
+    for features in (of_first, power_features):
         names = feature_names_of(features)
-        assert names == tuple(features(a, b))
+        assert names == tuple(features(sides))
         assert len(names) == len(set(names))
-        assert matrix(features(a, b)).shape == (1, len(names))
+        assert matrix(features(sides)).shape == (1, len(names))
 
 
 def test_matrix_columns_stand_in_order() -> None:
@@ -111,16 +124,16 @@ def test_matrix_columns_stand_in_order() -> None:
 def test_power_by_hand() -> None:
     """Two jobs of 300 W on a card that idles at 75 W want 525 W together, and get 400 at most."""
     a, b = (side(flat(job, power_w=300.0), [50.0]) for job in "ab")
-    assert demanded_power_w(a, b).tolist() == [525.0]
-    assert physical_power_w(a, b).tolist() == [525.0]
+    assert demanded_power_w([a, b]).tolist() == [525.0]
+    assert physical_power_w([a, b]).tolist() == [525.0]
     limits = {a: 400.0, b: 600.0}
     capped = [
         side(dataclasses.replace(x.profile, power_limit_w=limit_w), [50.0])
         for x, limit_w in limits.items()
     ]
-    assert physical_power_w(*capped).tolist() == [400.0]
+    assert physical_power_w(capped).tolist() == [400.0]
     # 325 of 450 W of dynamic power are left; the clock falls with the root.
-    assert power_factor(*capped).tolist() == pytest.approx([math.sqrt(325 / 450)])
+    assert power_factor(capped).tolist() == pytest.approx([math.sqrt(325 / 450)])
 
 
 def test_no_known_limit_is_no_limit() -> None:
@@ -129,8 +142,8 @@ def test_no_known_limit_is_no_limit() -> None:
         side(dataclasses.replace(flat(job, power_w=900.0), power_limit_w=None), [50.0])
         for job in "ab"
     ]
-    assert physical_power_w(*free).tolist() == [1725.0]
-    assert power_factor(*free).tolist() == [1.0]
+    assert physical_power_w(free).tolist() == [1725.0]
+    assert power_factor(free).tolist() == [1.0]
 
 
 def test_unknown_limit_is_the_most_that_was_drawn() -> None:
@@ -139,16 +152,16 @@ def test_unknown_limit_is_the_most_that_was_drawn() -> None:
         side(dataclasses.replace(flat(job, power_w=power_w), power_limit_w=None), [50.0])
         for job, power_w in (("a", 300.0), ("b", 500.0))
     ]
-    assert full_power_w(*free) == 500
-    assert speed_features(*free)["relative_demanded_power"].tolist() == [725 / 500]
+    assert full_power_w(free) == 500
+    assert speed_features(free[0], free[1:])["relative_demanded_power"].tolist() == [725 / 500]
     known = side(dataclasses.replace(free[0].profile, power_limit_w=400.0), [50.0])
-    assert full_power_w(known, free[1]) == 400
+    assert full_power_w([known, free[1]]) == 400
 
 
 def test_missing_clock_is_a_full_one() -> None:
     """A clock that was filled in with 0, since no profile has one, gives no NaN."""
     a, b = (side(flat(job, sm_clock_mhz=0.0), [50.0]) for job in "ab")
-    assert speed_features(a, b)["own_relative_sm_clock"].tolist() == [0.0]
+    assert speed_features(a, [b])["own_relative_sm_clock"].tolist() == [0.0]
 
 
 @given(
@@ -177,10 +190,11 @@ def test_features_are_relative_to_the_card(
         ]
         for factors in ((1.0, 1.0), (watts, clock))
     )
-    for features in (speed_features, power_features):
-        for name, values in features(*plain).items():
-            np.testing.assert_allclose(features(*scaled)[name], values, 1e-9, 1e-9, err_msg=name)
-    np.testing.assert_allclose(physical_power_w(*scaled), watts * physical_power_w(*plain))
+    before = speed_features(plain[0], plain[1:]) | power_features(plain)
+    after = speed_features(scaled[0], scaled[1:]) | power_features(scaled)
+    for name, values in before.items():
+        np.testing.assert_allclose(after[name], values, 1e-9, 1e-9, err_msg=name)
+    np.testing.assert_allclose(physical_power_w(scaled), watts * physical_power_w(plain))
 
 
 def on_card(profile: Profile, watts: float, clock: float, limited: bool) -> Profile:
@@ -201,16 +215,16 @@ def on_card(profile: Profile, watts: float, clock: float, limited: bool) -> Prof
 def test_bandwidth_by_hand() -> None:
     """Two jobs that want all of the bandwidth get half each; two small ones all they want."""
     full = [side(flat(job, dram_active_percent=FULL_BANDWIDTH_PERCENT), [50.0]) for job in "ab"]
-    assert bandwidth_factor(*full).tolist() == [0.5]
+    assert bandwidth_factor(full).tolist() == [0.5]
     small = [side(flat(job, dram_active_percent=0.0), [50.0]) for job in "ab"]
-    assert bandwidth_factor(*small).tolist() == [1.0]
+    assert bandwidth_factor(small).tolist() == [1.0]
 
 
 def test_speed_features_by_hand() -> None:
     """Of a job whose rate is its share, beside one that is busy."""
     a = side(flat("a", sm_active_percent=40.0, dram_active_percent=30.0), [50.0, 100.0])
     b = side(flat("b", sm_active_percent=80.0, sm_occupancy_percent=50.0), [50.0, 100.0])
-    found = {name: values.tolist() for name, values in speed_features(a, b).items()}
+    found = {name: values.tolist() for name, values in speed_features(a, [b]).items()}
     assert found["own_relative_rate"] == [0.5, 1.0]
     assert found["own_sm_filled"] == [0.8, 0.4]
     assert found["shares_sum_percent"] == [100.0, 200.0]
@@ -226,3 +240,41 @@ def test_share_outside_the_profile() -> None:
     """A share that was not measured has no features."""
     with pytest.raises(InputError, match="was not measured at 5"):
         side(make_profile(), [5.0])
+
+
+@given(seeds=st.lists(seeds, min_size=3, max_size=4), split=shares)
+def test_of_several_neighbours_the_largest_and_the_sum_count(
+    seeds: list[int], split: list[tuple[float, float]]
+) -> None:
+    """Their order does not matter, and the names are those of two jobs."""
+    sides = [side(make_profile("job", seed), [x for x, _ in split]) for seed in seeds]
+    own, others = sides[0], sides[1:]
+    found = speed_features(own, others)
+    assert tuple(found) == feature_names_of(of_first)
+    largest = np.maximum.reduce([s.readings["dram_active_percent"] for s in others])
+    np.testing.assert_array_equal(found["other_dram_active_percent"], largest)
+    np.testing.assert_allclose(found["shares_sum_percent"], sum(s.shares for s in sides))
+    turned = speed_features(own, others[::-1])
+    np.testing.assert_allclose(matrix(turned), matrix(found), rtol=1e-5)
+    assert tuple(power_features(sides)) == feature_names_of(power_features)
+    assert beside(sides, 1) == (sides[0], *sides[2:])
+
+
+def test_of_two_jobs_every_feature_is_that_of_the_pair() -> None:
+    """To the last bit, of all pairs of bundled profiles: models learned from these numbers."""
+    known = [filled(p, dict.fromkeys(COLUMNS, 7.5)) for p in BUNDLED.values()]
+    for one, other in itertools.combinations_with_replacement(known, 2):
+        least = max(one.shares[0], other.shares[0])
+        splits = [split.shares for split in (*NINE, UNCAPPED) if min(split.shares) >= least]
+        a, b = (side(p, [shares[n] for shares in splits]) for n, p in enumerate((one, other)))
+        speed, power = speed_features(a, [b]), power_features([a, b])
+        for name, values in b.alone.items():
+            assert speed[f"other_{name}"].tobytes() == values.tobytes()
+        for name in ("dram_active_percent", "sm_active_percent", "memory_busy_percent"):
+            together = a.readings[name] + b.readings[name]
+            assert speed[f"sum_{name}"].tobytes() == together.tobytes()
+            apart = np.abs(a.readings[name] - b.readings[name])
+            assert power[f"gap_{name}"].tobytes() == apart.tobytes()
+        idle = (one.idle_power_w + other.idle_power_w) / 2
+        demand = a.readings["power_w"] + b.readings["power_w"] - idle
+        assert demanded_power_w([a, b]).tobytes() == demand.tobytes()

@@ -5,26 +5,27 @@ from collections.abc import Sequence
 import pytest
 from made_up_profiles import SHARES, profile
 
-from advisor.predict.predictions import NINE, UNCAPPED, Prediction
-from advisor.predict.rules import MEANINGS, Choice, physical_predictions, rule_choices
+from advisor.core.split import EQUAL, EXCLUSIVE, NINE, UNCAPPED, Split
+from advisor.predict.predictions import Prediction
+from advisor.predict.rules import MEANINGS, physical_predictions, rule_choices
 
 
 def most_work(predictions: Sequence[Prediction]) -> Prediction:
     """The prediction with the most work per joule."""
-    return max(predictions, key=lambda p: (p.result.speed_a + p.result.speed_b) / p.result.power_w)
+    return max(predictions, key=lambda p: p.result.stp / p.result.power_w)
 
 
 def test_rules_by_hand() -> None:
     """Each rule does what its meaning says, and every rule has a meaning."""
     # A tenth of the GPU is enough for `light`, and it counts in large numbers.
     light, heavy = profile("light", [1000] * 10), profile("heavy")
-    choices = rule_choices(light, heavy, NINE, most_work)
+    choices = rule_choices([light, heavy], NINE, most_work)
     assert choices == {
-        "equal": ("split", (50, 50)),
-        "uncapped": ("uncapped", UNCAPPED),
-        "exclusive": ("exclusive", UNCAPPED),
-        "larger-rate": ("split", (90, 10)),
-        "physical": ("split", (10, 90)),
+        "equal": EQUAL,
+        "uncapped": UNCAPPED,
+        "exclusive": EXCLUSIVE,
+        "larger-rate": Split((90, 10)),
+        "physical": Split((10, 90)),
     }
     assert list(choices) == list(MEANINGS)
 
@@ -33,14 +34,14 @@ def test_rules_by_hand() -> None:
 def test_equal_rates_are_no_larger_rate(rate: float, split: tuple[float, float]) -> None:
     """Which job is called the first does not decide."""
     other = profile("other", [*SHARES[:-1], rate])
-    choice: Choice | None = rule_choices(other, profile("job"), NINE, most_work)["larger-rate"]
-    assert choice == ("split", split)
+    choice = rule_choices([other, profile("job")], NINE, most_work)["larger-rate"]
+    assert choice == Split(split)
 
 
 def test_split_that_the_profiles_do_not_reach_is_no_choice() -> None:
     """Nothing is predicted where nothing was measured."""
     short = profile("short", shares=SHARES[6:])
-    choices = rule_choices(short, short, (), most_work)
+    choices = rule_choices([short, short], (), most_work)
     assert choices["equal"] is None
     assert choices["larger-rate"] is None
     assert choices["physical"] is None
@@ -49,10 +50,10 @@ def test_split_that_the_profiles_do_not_reach_is_no_choice() -> None:
 def test_physics_by_hand() -> None:
     """Rates alone at the shares; powers less one idle power, up to the limit."""
     a, b = profile("a"), profile("b", idle_power_w=100.0)
-    split, both = physical_predictions(a, b, [(30.0, 70.0), UNCAPPED])
-    assert (split.way, both.way) == ("split", "uncapped")
-    assert split.speed_a.value == pytest.approx(0.3)
-    assert split.speed_b.value == pytest.approx(0.7)
+    split, both = physical_predictions([a, b], [Split((30.0, 70.0)), UNCAPPED])
+    assert (split.split.sharing, both.split.sharing) == ("limited", "uncapped")
+    assert split.parts[0].speed.value == pytest.approx(0.3)
+    assert split.parts[1].speed.value == pytest.approx(0.7)
     assert split.power_w.value == pytest.approx(190 + 310 - 90)
     assert both.power_w.value == 700.0
-    assert both.rate_a.value == 100.0
+    assert both.parts[0].rate.value == 100.0

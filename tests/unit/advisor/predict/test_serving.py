@@ -11,10 +11,10 @@ from made_up_profiles import SHARES, Physics, Scripted, profile
 from store_points import point
 
 from advisor.cli.advise.longest_p99 import longest_p99_ms
+from advisor.core.split import NINE, UNCAPPED, Split
 from advisor.decide.constraints import Limits, floor
 from advisor.decide.recommend import Request, recommend
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.predictions import NINE, UNCAPPED, Split
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.serving import LEAST_TOLERANCE, MOST_TOLERANCE, Serving, serving_of
 
@@ -40,7 +40,8 @@ TRAINING = profile("training")
 
 def scripted(**speeds: float) -> Scripted:
     """What the server serves at its share of 20, 50 and 80 %; little elsewhere."""
-    known = {(float(s[1:]), 100.0 - float(s[1:])): (v, 0.5, 400.0) for s, v in speeds.items()}
+    shares = {float(name[1:]): speed for name, speed in speeds.items()}
+    known = {Split((s, 100.0 - s)): (speed, 0.5, 400.0) for s, speed in shares.items()}
     return exact({**dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 400.0)), **known})
 
 
@@ -125,11 +126,11 @@ def test_a_split_that_drops_requests_is_out() -> None:
     predictor = exact(
         {
             **dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.4, 600.0)),
-            (20.0, 80.0): (0.9, 0.9, 400.0),
-            (50.0, 50.0): (0.99, 0.5, 400.0),
+            Split((20.0, 80.0)): (0.9, 0.9, 400.0),
+            Split((50.0, 50.0)): (0.99, 0.5, 400.0),
         }
     )
-    answer = recommend(server(), TRAINING, predictor)
+    answer = recommend((server(), TRAINING), predictor)
     assert answer.choice.name == "50/50"
     assert "server may serve as little as 90 % of its demand, below 98 %" in said(answer)
 
@@ -145,30 +146,27 @@ def test_no_answer_breaks_what_a_server_needs(
 ) -> None:
     """Never one after the other, never less than its demand, never too slow alone; either order."""
     table = dict(zip([*NINE, UNCAPPED], values, strict=True))
-    mirror = {(b, a): (y, x, w) for (a, b), (x, y, w) in table.items()}
+    mirror = {split.turned(): (y, x, w) for split, (x, y, w) in table.items()}
     request = Request(default_min_speed=least, default_max_p99_ms=most_ms)
     try:
-        answer = recommend(server(), TRAINING, exact(table), request)
+        answer = recommend((server(), TRAINING), exact(table), request)
     except NoSplitError:
         with pytest.raises(NoSplitError):
-            recommend(TRAINING, server(), exact(mirror), request)
+            recommend((TRAINING, server()), exact(mirror), request)
         return
     p = answer.choice.prediction
-    assert p.way != "exclusive"
-    assert p.speed_a.low >= 0.98
-    alone_ms = serving().p99_alone_ms(p.share_a_percent)
+    assert p.split.sharing != "exclusive"
+    assert p.parts[0].speed.low >= 0.98
+    alone_ms = serving().p99_alone_ms(p.split.shares[0])
     assert most_ms is None or (alone_ms is not None and alone_ms <= most_ms)
-    swapped = recommend(TRAINING, server(), exact(mirror), request).choice.prediction
-    assert (swapped.share_a_percent, swapped.share_b_percent) == (
-        p.share_b_percent,
-        p.share_a_percent,
-    )
+    swapped = recommend((TRAINING, server()), exact(mirror), request).choice.prediction
+    assert swapped.split == p.split.turned()
 
 
 def test_two_servers_that_need_the_whole_gpu_do_not_share() -> None:
     """Nor do they take turns: each needs a GPU."""
     with pytest.raises(NoSplitError) as failed:
-        recommend(server(), server(), scripted())
+        recommend((server(), server()), scripted())
     assert "may serve as little as 50 % of its demand, below 98 %" in str(failed.value)
     assert "or give each job a GPU of its own" in str(failed.value)
 
@@ -176,18 +174,18 @@ def test_two_servers_that_need_the_whole_gpu_do_not_share() -> None:
 def test_a_speed_of_0_lets_a_server_be_off() -> None:
     """Who says so means it."""
     request = Request(min_speed={"server": 0.0}, default_min_speed=0.9)
-    assert recommend(server(), TRAINING, scripted(), request).choice.name == "exclusive"
+    assert recommend((server(), TRAINING), scripted(), request).choice.name == "exclusive"
 
 
 def test_a_server_does_not_share_where_that_costs_energy() -> None:
     """A GPU for each takes less; who asks for time gets it, with what it costs."""
     predictor = exact(dict.fromkeys([*NINE, UNCAPPED], (1.0, 0.4, 690.0)))
     with pytest.raises(NoSplitError, match="better off apart than on one NVIDIA H200") as failed:
-        recommend(server(), TRAINING, predictor)
+        recommend((server(), TRAINING), predictor)
     assert "50/50 takes 23 % more energy for the same work" in str(failed.value)
     assert "--objective throughput" in str(failed.value)
-    answer = recommend(server(), TRAINING, predictor, Request(objective="throughput"))
-    assert answer.choice.prediction.way != "exclusive"
+    answer = recommend((server(), TRAINING), predictor, Request(objective="throughput"))
+    assert answer.choice.sharing != "exclusive"
     assert "this takes 23.2 % more energy than the same work with a GPU for each job" in said(
         answer
     )
@@ -197,9 +195,9 @@ def test_a_server_that_its_gpu_cannot_serve_is_said() -> None:
     """It is held to what the whole GPU serves."""
     behind = profile("server", [80.0] * 10, serving=serving())
     physics = Physics(off=0.0)
-    answer = recommend(behind, TRAINING, physics)
+    answer = recommend((behind, TRAINING), physics)
     assert "server serves 80 % of its demand alone on the whole GPU" in answer.warnings
-    assert not [w for w in recommend(server(), TRAINING, physics).warnings if "whole GPU" in w]
+    assert not [w for w in recommend((server(), TRAINING), physics).warnings if "whole GPU" in w]
 
 
 # latency
@@ -208,7 +206,7 @@ def test_a_server_that_its_gpu_cannot_serve_is_said() -> None:
 def test_a_latency_that_the_share_alone_breaks_is_out() -> None:
     """Alone it is 60 ms at 20 % and 20 ms at 50 %."""
     table = scripted(_20=1.0, _50=1.0, _80=1.0)
-    answer = recommend(server(), TRAINING, table, Request(max_p99_ms={"server": 30.0}))
+    answer = recommend((server(), TRAINING), table, Request(max_p99_ms={"server": 30.0}))
     assert answer.choice.name == "50/50"
     texts = {o.name: [m.text for m in o.misses] for o in answer.candidates}
     assert texts["20/80"] == ["server alone at 20 % has a p99 latency of 60 ms, above 30 ms"]
@@ -221,7 +219,7 @@ def test_a_latency_that_the_share_alone_breaks_is_out() -> None:
 def test_a_latency_that_the_whole_gpu_breaks() -> None:
     """The error says that another GPU of the kind is no help."""
     with pytest.raises(NoSplitError) as failed:
-        recommend(server(), TRAINING, scripted(_50=1.0), Request(max_p99_ms={"server": 5.0}))
+        recommend((server(), TRAINING), scripted(_50=1.0), Request(max_p99_ms={"server": 5.0}))
     assert "a GPU for each is no help: server alone at 100 % has a p99 latency of 8 ms" in str(
         failed.value
     )
@@ -239,15 +237,15 @@ def test_a_latency_of_which_nothing_is_known_is_refused(
 ) -> None:
     """Never taken as held."""
     with pytest.raises(InputError, match=text):
-        recommend(server(), TRAINING, Physics(), Request(**fields))
+        recommend((server(), TRAINING), Physics(), Request(**fields))
 
 
 def test_a_latency_for_all_needs_a_job_that_has_one() -> None:
     """A job that answers no requests is not meant by it."""
     request = Request(default_max_p99_ms=500.0)
-    assert recommend(server(), TRAINING, Physics(off=0.0), request).choice
+    assert recommend((server(), TRAINING), Physics(off=0.0), request).choice
     with pytest.raises(InputError, match="no latency of training or other was measured"):
-        recommend(TRAINING, profile("other"), Physics(), request)
+        recommend((TRAINING, profile("other")), Physics(), request)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan")])

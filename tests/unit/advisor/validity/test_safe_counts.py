@@ -7,7 +7,7 @@ from unsafe_counts import SAFE_132, UNSAFE_132, checked_132, checked_with
 
 from advisor.core.gpu import percent_for_units, units_for_percent
 from advisor.core.units import grantable
-from advisor.validity.safe_counts import Safety, safe_split
+from advisor.validity.safe_counts import Safety, safe_counts
 
 NINE = [(float(share), 100.0 - share) for share in range(10, 100, 10)]
 
@@ -73,7 +73,7 @@ def test_nearest_safe_counts(units: int, nearest: int, around: tuple[int, ...]) 
 def test_nine_splits_of_132_units() -> None:
     """The nearest pairs, each once worked out by hand."""
     wanted = [tuple(units_for_percent(share, 132) for share in split) for split in NINE]
-    found = [safe_split((a, b), 132, KNOWN, KNOWN) for a, b in wanted]
+    found = [safe_counts((a, b), 132, [KNOWN, KNOWN]) for a, b in wanted]
     assert found == [
         (12, 118),
         (14, 118),
@@ -90,15 +90,15 @@ def test_nine_splits_of_132_units() -> None:
 def test_mirror_images_are_told_apart_by_what_was_wanted_and_by_mirrored() -> None:
     """(62, 70) and (70, 62) are equally near to (66, 66) where that is not safe."""
     safety = Safety(units_total=132, host=checked_132(), wrong=frozenset({64, 66}))
-    assert safe_split((66, 66), 132, safety, safety) == (62, 70)
-    assert safe_split((66, 66), 132, safety, safety, mirrored=True) == (70, 62)
+    assert safe_counts((66, 66), 132, [safety, safety]) == (62, 70)
+    assert safe_counts((66, 66), 132, [safety, safety], mirrored=True) == (70, 62)
 
 
 def test_no_safe_pair_is_no_pair() -> None:
     """Where only large counts are safe, two do not fit."""
     large = checked_with(132, frozenset(set(grantable(132)) - {118, 132}))
     safety = Safety(units_total=132, host=large)
-    assert safe_split((66, 66), 132, safety, safety) is None
+    assert safe_counts((66, 66), 132, [safety, safety]) is None
 
 
 @given(cases(), st.booleans())
@@ -109,13 +109,13 @@ def test_pairs_are_allowed_fit_and_are_the_nearest(
     wanted, total, a, b = case
     pairs = [(x, y) for x in grantable(total) for y in grantable(total) if x + y <= total]
     possible = [(x, y) for x, y in pairs if x not in a.unsafe and y not in b.unsafe]
-    found = safe_split(wanted, total, a, b, mirrored=mirrored)
+    found = safe_counts(wanted, total, [a, b], mirrored=mirrored)
     if found is None:
         assert not possible
         return
     assert found in possible
 
-    def apart(pair: tuple[int, int]) -> int:
+    def apart(pair: tuple[int, ...]) -> int:
         return abs(pair[0] - wanted[0]) + abs(pair[1] - wanted[1])
 
     assert apart(found) == min(map(apart, possible))
@@ -127,8 +127,8 @@ def test_swapping_the_jobs_swaps_the_pair(
 ) -> None:
     """It does not matter which job is called the first."""
     wanted, total, a, b = case
-    there = safe_split(wanted, total, a, b, mirrored=mirrored)
-    back = safe_split((wanted[1], wanted[0]), total, b, a, mirrored=not mirrored)
+    there = safe_counts(wanted, total, [a, b], mirrored=mirrored)
+    back = safe_counts((wanted[1], wanted[0]), total, [b, a], mirrored=not mirrored)
     assert there == (back and back[::-1])
 
 
@@ -138,7 +138,7 @@ def test_all_safe_changes_nothing(total: int, data: st.DataObject) -> None:
     units = data.draw(st.sampled_from(list(grantable(total))[:-4]))
     one, other = Safety(units_total=total), checked_with(total, frozenset())
     wanted = units, total - units
-    assert safe_split(wanted, total, one, Safety(units_total=total, host=other)) == wanted
+    assert safe_counts(wanted, total, [one, Safety(units_total=total, host=other)]) == wanted
 
 
 @given(totals, st.data())
@@ -154,3 +154,14 @@ def test_the_list_is_of_all_even_counts() -> None:
     """What the tests of other modules take for known is whole."""
     assert set(range(8, 133, 2)) == SAFE_132 | UNSAFE_132
     assert KNOWN.unsafe == UNSAFE_132
+
+
+@given(st.lists(st.integers(4, 40).map(lambda half: 2 * half), min_size=3, max_size=3))
+def test_counts_of_three_jobs(wanted: list[int]) -> None:
+    """Allowed ones that fit together, and the wanted ones where these do."""
+    found = safe_counts(tuple(wanted), 132, [KNOWN] * 3)
+    assert found
+    assert sum(found) <= 132
+    assert set(found) <= SAFE_132
+    if set(wanted) <= SAFE_132 and sum(wanted) <= 132:
+        assert found == tuple(wanted)

@@ -6,20 +6,20 @@ from hypothesis import strategies as st
 from unsafe_counts import UNSAFE_132, checked_132, checked_with
 
 from advisor.core.gpu import units_for_percent
+from advisor.core.split import EQUAL, NINE, Split
 from advisor.core.units import grantable
 from advisor.errors import UnsafeCountError
 from advisor.validity.safe_counts import Safety
 from advisor.validity.safe_splits import (
     avoided_texts,
     check_share,
-    check_shares,
+    check_split,
     moved_text,
-    safe_shares,
     safe_solo_shares,
+    safe_splits,
     unchecked_texts,
 )
 
-NINE = [(float(share), 100.0 - share) for share in range(10, 100, 10)]
 TEN = [float(share) for share in range(10, 101, 10)]
 KNOWN = Safety(units_total=132, host=checked_132())
 LIBRARIES = "results of this host's libraries are wrong (advisor check)"
@@ -27,13 +27,13 @@ LIBRARIES = "results of this host's libraries are wrong (advisor check)"
 
 def test_nine_splits_in_percent() -> None:
     """A count that stays keeps its percentage, and no other is unsafe or too much."""
-    found = safe_shares(NINE, KNOWN, KNOWN)
-    assert found == (
+    found = safe_splits(NINE, [KNOWN, KNOWN])
+    assert tuple(split and split.shares for split in found) == (
         (10, 90), (11, 90), (26, 54), (47, 54), (50, 50), (54, 47), (54, 26), (90, 11), (90, 10)
     )  # fmt: skip
     for split in found:
         assert split
-        units = [units_for_percent(share, 132) for share in split]
+        units = [units_for_percent(share, 132) for share in split.shares]
         assert not UNSAFE_132.intersection(units)
         assert sum(units) <= 132
 
@@ -56,12 +56,12 @@ def test_the_whole_gpu_stays_whatever_is_known() -> None:
 @pytest.mark.parametrize("safety", [Safety(), Safety(units_total=132), Safety(host=checked_132())])
 def test_nothing_known_changes_nothing(safety: Safety) -> None:
     """Not even a percentage that no number of SMs needs."""
-    odd = [(33.3, 66.6), (1.0, 99.0), (70.0, 70.0)]
-    assert safe_shares(odd, safety, safety) == tuple(odd)
+    odd = [Split((33.3, 66.6)), Split((1.0, 99.0)), Split((70.0, 70.0))]
+    assert safe_splits(odd, [safety, safety]) == tuple(odd)
     assert safe_solo_shares([0.5, 33.3], safety) == (0.5, 33.3)
     assert not moved_text(TEN, safety)
-    assert not list(avoided_texts(NINE, ("a", "b"), safety, safety))
-    check_shares((70, 30), safety, safety)
+    assert not list(avoided_texts(NINE, ("a", "b"), [safety, safety]))
+    check_split(Split((70, 30)), [safety, safety])
 
 
 @given(st.frozensets(st.sampled_from(sorted(grantable(132)))), st.data())
@@ -69,17 +69,18 @@ def test_no_share_is_at_an_unsafe_count(unsafe: frozenset[int], data: st.DataObj
     """Whatever was checked; only the whole GPU of a job alone may be."""
     safety = Safety(units_total=132, host=checked_with(132, unsafe))
     percents = st.floats(0.5, 100)
-    wanted = data.draw(st.lists(st.tuples(percents, percents), min_size=1, max_size=3))
-    for split in safe_shares(wanted, safety, Safety(units_total=132)):
-        assert split is None or units_for_percent(split[0], 132) not in unsafe
-    alone = safe_solo_shares([share for share, _ in wanted], safety)
+    splits = st.builds(Split, st.tuples(percents, percents))
+    wanted = data.draw(st.lists(splits, min_size=1, max_size=3))
+    for split in safe_splits(wanted, [safety, Safety(units_total=132)]):
+        assert split is None or units_for_percent(split.shares[0], 132) not in unsafe
+    alone = safe_solo_shares([split.shares[0] for split in wanted], safety)
     assert not {units_for_percent(share, 132) for share in alone} & (unsafe - {132})
 
 
 def test_a_refusal_says_what_was_wrong_and_what_is_near() -> None:
     """The operations, the nearest safe split, and how to have it all the same."""
     with pytest.raises(UnsafeCountError) as refused:
-        check_shares((70, 30), KNOWN, KNOWN)
+        check_split(Split((70, 30)), [KNOWN, KNOWN])
     assert str(refused.value) == (
         f"70 % is 92 and 30 % is 38 of 132 SMs, at which {LIBRARIES}. "
         "wrong were torch.mm bf16 and torch.bmm fp16. "
@@ -92,9 +93,9 @@ def test_a_refusal_by_own_results_says_so() -> None:
     """The host's list has nothing against 66 SMs."""
     own = Safety(units_total=132, wrong=frozenset({66}))
     with pytest.raises(UnsafeCountError, match="the job's own results were wrong") as refused:
-        check_shares((50, 50), own, Safety(units_total=132))
+        check_split(EQUAL, [own, Safety(units_total=132)])
     assert not refused.value.why
-    check_shares((50, 40), Safety(units_total=132), own)
+    check_split(Split((50, 40)), [Safety(units_total=132), own])
 
 
 def test_a_share_alone_is_refused_with_the_nearest_two_counts() -> None:
@@ -119,7 +120,7 @@ def test_what_is_moved_is_said_once() -> None:
 def test_avoided_counts_are_told_by_cause() -> None:
     """What the libraries do wrong is of all jobs, own results are of one."""
     own = Safety(units_total=132, host=checked_132(), wrong=frozenset({66}))
-    assert list(avoided_texts([(50, 50), (80, 20)], ("fft", "gemm"), own, KNOWN)) == [
+    assert list(avoided_texts([EQUAL, Split((80, 20))], ("fft", "gemm"), [own, KNOWN])) == [
         f"not used: 26 and 104 of 132 SMs, at which {LIBRARIES}",
         "not used for fft: 66 of 132 SMs, at which its own results were wrong",
     ]
@@ -129,29 +130,31 @@ def test_counts_that_nobody_checked_are_named() -> None:
     """Only where others were: where nothing is known that is said once, by whoever answers."""
     few = checked_with(132, frozenset({92}), checked=frozenset({66, 92}))
     host = Safety(units_total=132, host=few)
-    assert list(unchecked_texts((50, 40), ("a", "b"), host, host)) == [
+    assert list(unchecked_texts(Split((50, 40)), ("a", "b"), [host, host])) == [
         "at 52 SMs, which b gets, no result was checked: advisor check"
     ]
-    assert not list(unchecked_texts((50, 40), ("a", "b"), Safety(), Safety(units_total=132)))
+    assert not list(
+        unchecked_texts(Split((50, 40)), ("a", "b"), [Safety(), Safety(units_total=132)])
+    )
 
 
 @pytest.mark.parametrize("first", [True, False])
 def test_what_is_known_of_one_job_holds_beside_one_of_which_nothing_is(first: bool) -> None:
     """A profile without the number of SMs must not let its neighbour run at an unsafe count."""
     pair = (KNOWN, Safety()) if first else (Safety(), KNOWN)
-    asked = (70.0, 20.0) if first else (20.0, 70.0)
-    (found,) = safe_shares([asked], *pair)
+    asked = Split((70.0, 20.0) if first else (20.0, 70.0))
+    (found,) = safe_splits([asked], pair)
     assert found
-    assert units_for_percent(found[0 if first else 1], 132) not in UNSAFE_132
-    assert safe_shares([(50, 50)], *pair) == ((50, 50),)
+    assert units_for_percent(found.shares[0 if first else 1], 132) not in UNSAFE_132
+    assert safe_splits([EQUAL], pair) == (EQUAL,)
     with pytest.raises(UnsafeCountError, match=r"70 % is 92 of 132 SMs.*the nearest safe split"):
-        check_shares(asked, *pair)
-    assert list(avoided_texts([asked], ("a", "b"), *pair)) == [
+        check_split(asked, pair)
+    assert list(avoided_texts([asked], ("a", "b"), pair)) == [
         f"not used: 92 of 132 SMs, at which {LIBRARIES}"
     ]
     few = Safety(units_total=132, host=checked_with(132, frozenset({8}), checked=frozenset({8})))
     unchecked = (few, Safety()) if first else (Safety(), few)
     name = "a" if first else "b"
-    assert list(unchecked_texts(asked, ("a", "b"), *unchecked)) == [
+    assert list(unchecked_texts(asked, ("a", "b"), unchecked)) == [
         f"at 92 SMs, which {name} gets, no result was checked: advisor check"
     ]

@@ -17,9 +17,10 @@ from advisor.core.gpu import Gpu
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.observations import Observation
+from advisor.core.split import NINE
 from advisor.errors import InputError, StoreError, UnsafeFileError
 from advisor.launch.records.folder import create_folder, list_folders
-from advisor.launch.records.spec import Forecast, LaunchSpec, Pair
+from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSpec, Pair
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.supervisor.observe import append_observation
 from advisor_api.http.access import Caller
@@ -36,20 +37,20 @@ READER = Caller(name="r", scopes=frozenset({"read"}))
 LAUNCHER = Caller(name="l", scopes=frozenset({"read", "launch"}))
 FORECAST = Forecast(
     model_version="m1",
-    rate_a=Interval(100, 90, 110),
-    rate_b=Interval(50, 45, 55),
+    jobs=(
+        JobForecast(rate=Interval(100, 90, 110), solo_rate=200),
+        JobForecast(rate=Interval(50, 45, 55), solo_rate=100),
+    ),
     power_w=Interval(400, 380, 420),
-    solo_rate_a=200,
-    solo_rate_b=100,
     work_per_joule=Interval(0.0025, 0.0023, 0.0027),
     coverage=0.9,
 )
 PAIR = Pair(
-    job_a=Job(name="zed", command=("a",)),
-    job_b=Job(name="abe", command=("b",)),
-    way="split",
-    share_a_percent=30,
-    share_b_percent=70,
+    split=NINE[2],
+    parts=(
+        LaunchPart(job=Job(name="zed", command=("a",))),
+        LaunchPart(job=Job(name="abe", command=("b",))),
+    ),
     forecast=FORECAST,
 )
 SPEC = LaunchSpec(launch_id="20260131-120000-abcdef", gpu="GPU-1", pairs=(PAIR,))
@@ -86,7 +87,7 @@ def request(**more: Any) -> LaunchRequest:
 def test_every_split_that_can_be_launched_is_taken(split: str) -> None:
     """As on the command line."""
     (pair,) = request(split=split).wanted(GPU, "me").pairs
-    assert (pair.job_a, pair.job_b, pair.split) == ("zed", "abe", split)
+    assert (pair.jobs, pair.split) == (("zed", "abe"), split)
 
 
 @given(st.text(max_size=30))

@@ -15,11 +15,12 @@ from store_points import point
 
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
+from advisor.core.split import NINE
 from advisor.errors import BusyError, StoreError, UnsafeFileError
 from advisor.formats.typed_json import parse
 from advisor.launch.records.board import Board
 from advisor.launch.records.folder import LaunchFolder, create_folder
-from advisor.launch.records.spec import LaunchSpec, Pair
+from advisor.launch.records.spec import LaunchPart, LaunchSpec, Pair
 from advisor.launch.records.status import LaunchStatus
 from advisor.runtime.host.processes import wait_until
 from advisor.runtime.host.service_lock import serving_home
@@ -37,11 +38,11 @@ from advisor_profiling import SUPERVISOR
 
 GPU = Gpu(uuid="GPU-1", model="NVIDIA H200")
 PAIR = Pair(
-    job_a=Job(name="a", command=("a",)),
-    job_b=Job(name="b", command=("b",)),
-    way="split",
-    share_a_percent=30,
-    share_b_percent=70,
+    split=NINE[2],
+    parts=(
+        LaunchPart(job=Job(name="a", command=("a",))),
+        LaunchPart(job=Job(name="b", command=("b",))),
+    ),
 )
 DAY_S = 86_400
 LONG_AGO = "2020-01-31T12:00:00+00:00"

@@ -15,9 +15,9 @@ from planned import job, jobs, windows
 
 from advisor.core.gpu import MEMORY_PART, Share
 from advisor.core.job import Job
+from advisor.core.split import NINE, TIME_SLICED, UNCAPPED
 from advisor.errors import InputError
 from advisor_profiling.campaign.blocks import Block, cut, estimate_s, remaining, shard
-from advisor_profiling.campaign.splits import NINE, TIME_SLICED, UNCAPPED
 from advisor_profiling.window.rules import WindowRules, rules_for
 from advisor_profiling.window.targets import Runner, Target, pair, solo
 

@@ -12,21 +12,21 @@ from pair_points import pair_point
 from store_points import point
 from watching import Watching
 
-from advisor.core.gpu import Share
 from advisor.core.records import PairPoint, Point
+from advisor.core.split import TIME_SLICED, UNCAPPED, Split
 from advisor_data.store.file_store import FileStore
 from advisor_profiling.campaign.colocation import Campaign, OpenBench, Report, carry_out
 from advisor_profiling.campaign.outcome import Cost
 from advisor_profiling.campaign.pairing import Pair
 from advisor_profiling.campaign.plan import Plan, Skipped, Wish
-from advisor_profiling.campaign.splits import TIME_SLICED, UNCAPPED, AroundBest, Split, SplitWish
+from advisor_profiling.campaign.splits import AroundBest, SplitWish
 from advisor_profiling.testbed.bench import Bench
 from advisor_profiling.testbed.live import Mode
 from advisor_profiling.testbed.replay import ReplayBench
 from advisor_profiling.window.rules import rules_for
 
 JOBS = ("fft", "gemm", "sort", "triad")
-SPLITS = (Split(Share(30.0), Share(70.0)), Split(Share(50.0), Share(50.0)), UNCAPPED)
+SPLITS = (Split((30.0, 70.0)), Split((50.0, 50.0)), UNCAPPED)
 SOLO = [
     point(job=job, share_percent=share, rate=share, power_w=200 + share, memory_used_mib=20,
           units_total=132)
@@ -363,7 +363,7 @@ def test_points_of_the_store_and_of_other_places_say_what_is_known(tmp_path: Pat
 
 def test_failures_of_both_benches_are_told(tmp_path: Path) -> None:
     """Windows that were not measured are counted, and the rest of the plan is there."""
-    wanted = plan(Split(Share(70.0), Share(70.0)), SPLITS[1], TIME_SLICED)
+    wanted = plan(Split((70.0, 70.0)), SPLITS[1], TIME_SLICED)
     starved = [
         pair_point(70.0, 70.0, job_a=a, job_b=b, rate_b=0.0, mode="mps") for a, b in TWO_PAIRS
     ]
@@ -380,7 +380,7 @@ def test_failures_of_both_benches_are_told(tmp_path: Path) -> None:
 
 def test_windows_that_were_not_recorded_are_skipped_with_their_number(tmp_path: Path) -> None:
     """A replay measures what it has, and says what it has not."""
-    wanted = plan(*SPLITS, Split(Share(10.0), Share(90.0)), Split(Share(20.0), Share(80.0)))
+    wanted = plan(*SPLITS, Split((10.0, 90.0)), Split((20.0, 80.0)))
     report = measure(wanted, tmp_path)
     assert report.skipped == tuple(Skipped(pair, "2 windows: not recorded") for pair in TWO_PAIRS)
     assert report.failures == ()

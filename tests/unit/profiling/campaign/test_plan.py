@@ -7,17 +7,11 @@ import pytest
 from planned import H200, MI300X, job, jobs, pair_point, solo_point
 
 from advisor.core.gpu import Gpu, Share, units_for_percent
+from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import InputError
 from advisor_profiling.campaign.pairing import all_pairs
 from advisor_profiling.campaign.plan import Plan, Skipped, Wish, Work, expand
-from advisor_profiling.campaign.splits import (
-    NINE,
-    TIME_SLICED,
-    UNCAPPED,
-    AroundBest,
-    Split,
-    UnitSplit,
-)
+from advisor_profiling.campaign.splits import AroundBest, UnitSplit
 from advisor_profiling.window.targets import pair
 
 JOBS = jobs(["bert", "fft", "gemm", "triad"])
@@ -51,7 +45,7 @@ def test_all_jobs_there_are() -> None:
 
 def test_shares_go_to_the_jobs_in_the_order_written() -> None:
     """The first share is for the job named first, whatever its name."""
-    split = (Split(Share(70), Share(20)),)
+    split = (Split((70.0, 20.0)),)
     work = expand(plan(pairs=(("triad", "bert"),), splits=split), H200, JOBS, [], [])
     assert work.mps == (pair(JOBS["triad"], Share(70), JOBS["bert"], Share(20)),)
     assert [str(runner) for runner in work.mps[0].runners] == ["bert at 20 %", "triad at 70 %"]

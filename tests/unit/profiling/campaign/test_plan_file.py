@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planned import H200, jobs
 
-from advisor.core.gpu import Share
+from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import InputError
 from advisor_profiling.campaign.plan import Plan, Wish, expand
 from advisor_profiling.campaign.plan_file import (
@@ -20,14 +20,7 @@ from advisor_profiling.campaign.plan_file import (
     run_name,
     to_yaml,
 )
-from advisor_profiling.campaign.splits import (
-    NINE,
-    TIME_SLICED,
-    UNCAPPED,
-    AroundBest,
-    Split,
-    UnitSplit,
-)
+from advisor_profiling.campaign.splits import AroundBest, UnitSplit
 
 JOBS = ("bert-train", "fft", "gemm", "null", "triad")
 NINE_UNCAPPED = (*NINE, UNCAPPED)
@@ -65,7 +58,7 @@ def test_full_file(write: Write) -> None:
               - [triad, bert-train]
             splits: ["around-best 8"]
     """)
-    seventy = Split(Share(70), Share(70))
+    seventy = Split((70.0, 70.0))
     assert load_plan(path, JOBS) == Plan(
         "h200-pairs.2",
         (
@@ -153,7 +146,11 @@ ENTRY = "among: all, splits: [nine]"
         ("measure:\n- among: all\n  splits: nine", "3:11", "a list of splits such as [nine"),
         ("measure:\n- among: all\n  splits: []", "3:11", "got an empty one"),
         ("measure:\n- among: all\n  splits:\n  - nine\n  - nein", "5:5", "got 'nein'"),
-        ("measure:\n- among: all\n  splits: [50/150]", "3:12", "at most 100 %, got '50/150'"),
+        (
+            "measure:\n- among: all\n  splits: [50/150]",
+            "3:12",
+            "got '50/150'. the driver takes 0 and percentages above 100",
+        ),
     ],
 )
 def test_faults_name_line_key_and_what_was_expected(

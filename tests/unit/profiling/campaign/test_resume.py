@@ -12,14 +12,14 @@ from planned import H200, job, jobs, windows
 from advisor.core.gpu import Share
 from advisor.core.job import Progress
 from advisor.core.records import PairPoint, Point, SoloPoint
+from advisor.core.split import UNCAPPED, Split
 from advisor_profiling.campaign.blocks import Block, cut
 from advisor_profiling.campaign.resume import left_to_measure
-from advisor_profiling.campaign.splits import UNCAPPED, Split
 from advisor_profiling.window.targets import Target, pair, solo
 
 HERE, THERE = "GPU-1", "GPU-2"
 FULL = Share(100.0)
-SPLITS = (Split(Share(30.0), Share(70.0)), Split(Share(50.0), Share(50.0)), UNCAPPED)
+SPLITS = (Split((30.0, 70.0)), Split((50.0, 50.0)), UNCAPPED)
 GEMM, SORT, SPMV = jobs(("gemm", "sort", "spmv")).values()
 BLOCKS = cut(windows((GEMM, SORT, SPMV), SPLITS), 8, None, "night")
 PLAN = [target for block in BLOCKS for target in block.targets]

@@ -8,24 +8,18 @@ from unsafe_counts import UNSAFE_132, checked_132
 
 from advisor.core.gpu import Gpu, Share, units_for_percent
 from advisor.core.job import Job
+from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import UnsafeCountError
 from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
 from advisor_profiling.campaign import safe_plan
 from advisor_profiling.campaign.plan import Plan, Wish, Work, expand
 from advisor_profiling.campaign.safe_plan import Counts, check_asked_shares
-from advisor_profiling.campaign.splits import (
-    NINE,
-    TIME_SLICED,
-    UNCAPPED,
-    AroundBest,
-    Split,
-    UnitSplit,
-)
+from advisor_profiling.campaign.splits import AroundBest, UnitSplit
 
 JOBS = jobs(["bert", "triad"])
 PAIR = (("bert", "triad"),)
 KNOWN = Counts(host=checked_132())
-HAND = Split(Share(70), Share(30))
+HAND = Split((70.0, 30.0))
 
 
 def work(*splits: Any, counts: Counts = KNOWN, gpu: Gpu = H200, earlier: Any = ()) -> Work:
@@ -60,7 +54,7 @@ def test_nine_are_moved_and_that_is_said_once() -> None:
     assert note.startswith("not used: 26, 38, 52, 78, 92 and 104 of 132 SMs")
 
 
-@pytest.mark.parametrize("asked", [HAND, UnitSplit(92, 40), Split(Share(70), Share(70))])
+@pytest.mark.parametrize("asked", [HAND, UnitSplit(92, 40), Split((70.0, 70.0))])
 def test_a_split_asked_for_by_hand_is_refused_unless_that_is_allowed(asked: Any) -> None:
     """One of the nine is asked for by hand where not all nine are."""
     with pytest.raises(UnsafeCountError, match="92"):

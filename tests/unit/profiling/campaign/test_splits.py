@@ -7,14 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planned import H200, MI300X
 
-from advisor.core.gpu import SM_FLOOR, Share, units_for_percent
+from advisor.core.gpu import SM_FLOOR, units_for_percent
+from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import InputError
 from advisor_profiling.campaign.splits import (
-    NINE,
-    TIME_SLICED,
-    UNCAPPED,
     AroundBest,
-    Split,
     UnitSplit,
     read_split,
     write_splits,
@@ -28,8 +25,8 @@ from advisor_profiling.campaign.splits import (
         ("uncapped", (UNCAPPED,)),
         ("100/100", (UNCAPPED,)),
         ("time-sliced", (TIME_SLICED,)),
-        ("70/70", (Split(Share(70), Share(70)),)),
-        ("12.5 / 87.5", (Split(Share(12.5), Share(87.5)),)),
+        ("70/70", (Split((70.0, 70.0)),)),
+        ("12.5 / 87.5", (Split((12.5, 87.5)),)),
         ("66+66 units", (UnitSplit(66, 66),)),
         ("12 + 120 units", (UnitSplit(12, 120),)),
         ("around-best 8", (AroundBest(8),)),
@@ -42,8 +39,8 @@ def test_words_for_splits(text: str, splits: tuple[Any, ...]) -> None:
 
 def test_modes_of_splits() -> None:
     """A split knows whether it needs MPS, and limits."""
-    assert {split.mode for split in NINE} == {"mps"}
-    assert (UNCAPPED.mode, TIME_SLICED.mode) == ("uncapped", "time-sliced")
+    assert {split.sharing for split in NINE} == {"limited"}
+    assert (UNCAPPED.sharing, TIME_SLICED.sharing) == ("uncapped", "time-sliced")
     assert [str(split) for split in (NINE[0], UNCAPPED, TIME_SLICED)] == [
         "10/90",
         "uncapped",
@@ -57,7 +54,7 @@ def test_modes_of_splits() -> None:
         ("nien", "got 'nien'. the nearest is nine"),
         ("time sliced", "the nearest is time-sliced"),
         ("", "expected nine, uncapped, time-sliced, 70/30 "),
-        ("0/100", "expected shares above 0 and at most 100 %, got '0/100'"),
+        ("0/100", "got '0/100'. the driver takes 0 and percentages above 100"),
         ("50/101", "at most 100 %"),
         ("50/50/50", "got '50/50/50'"),
         ("50/-50", "got '50/-50'"),
@@ -83,10 +80,8 @@ any_split = (
     st.sampled_from([*NINE, UNCAPPED, TIME_SLICED])
     | st.builds(AroundBest, st.integers(2, 100))
     | st.builds(UnitSplit, st.integers(0, 304), st.integers(0, 304))
-    | st.builds(
-        Split,
-        st.integers(1, 1000).map(lambda tenths: Share(tenths / 10)),
-        st.integers(1, 999).map(lambda tenths: Share(tenths / 10)),
+    | st.tuples(st.integers(1, 1000), st.integers(1, 999)).map(
+        lambda tenths: Split((tenths[0] / 10, tenths[1] / 10))
     )
 )
 
@@ -104,16 +99,16 @@ def test_splits_are_read_as_they_were_written(splits: list[Any]) -> None:
 def test_around_best_stays_on_the_card(best: int, reach: int) -> None:
     """Each split of the grid can be granted, leaves no SM out and is near enough."""
     splits = AroundBest(reach).on(H200, 2 * best)
-    counts = [units_for_percent(split.first.percent, 132) for split in splits]
+    counts = [units_for_percent(split.shares[0], 132) for split in splits]
     assert 2 * best in counts
     for split, count in zip(splits, counts, strict=True):
-        assert count + units_for_percent(split.second.percent, 132) == 132
+        assert count + units_for_percent(split.shares[1], 132) == 132
         assert abs(count - 2 * best) <= reach
 
 
 def test_around_best_on_amd() -> None:
     """On AMD the grid holds the counts that can be masked in."""
     splits = AroundBest(32).on(MI300X, 96)
-    counts = [round(split.first.percent * 304 / 100) for split in splits]
+    counts = [round(split.shares[0] * 304 / 100) for split in splits]
     assert 96 in counts
     assert all(count % 8 == 0 and abs(count - 96) <= 32 for count in counts)

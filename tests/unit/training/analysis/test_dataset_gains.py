@@ -7,6 +7,7 @@ import pytest
 import synthetic_pairs as made_up
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from made_up_results import pair_result
 from simple_pairs import SOLOS, nine, pair, solo
 
 from advisor.core.objectives import OBJECTIVES, SplitResult
@@ -69,7 +70,7 @@ def made_up_result(
 ) -> SplitResult:
     """A result from relative speeds."""
     alone_w = [min(made_up.POWER_LIMIT_W, made_up.IDLE_W + j.power_w) for j in (job_a, job_b)]
-    return SplitResult(
+    return pair_result(
         rate_a=job_a.rate * speed_a,
         rate_b=job_b.rate * speed_b,
         solo_rate_a=job_a.rate,

@@ -6,8 +6,9 @@ import pytest
 from simple_pairs import SHARES, SOLOS, nine, pair, solo
 
 from advisor.core.records import PairPoint
+from advisor.core.split import NINE, Split
 from advisor_training.dataset.pairs import DISTURBED, LeftOut, Pair, make_pairs
-from advisor_training.dataset.split_kinds import kinds_of, split_text
+from advisor_training.dataset.split_kinds import kinds_of
 
 
 def only(points: list[PairPoint], **fields: Any) -> Pair:
@@ -49,9 +50,7 @@ def test_repeats_give_medians() -> None:
     measurement = only(points).main
     assert measurement.points == 27
     assert measurement.equal.power_w == 102
-    assert [sorted(results) for results in measurement.repeats] == [
-        [(float(s), 100.0 - s) for s in SHARES]
-    ] * 3
+    assert [sorted(results) for results in measurement.repeats] == [list(NINE)] * 3
 
 
 def test_cards_and_runs_stay_apart() -> None:
@@ -80,16 +79,16 @@ def test_jobs_in_any_order_are_one_pair() -> None:
     ]
     measurement = only(points).main
     assert (measurement.job_a, measurement.job_b) == ("a", "b")
-    result = measurement.nine[30, 70]
-    assert (result.rate_a, result.rate_b) == (0.25, 0.7)
+    result = measurement.nine[Split((30.0, 70.0))]
+    assert tuple(part.rate for part in result.parts) == (0.25, 0.7)
 
 
 def test_a_job_beside_itself_has_five_splits() -> None:
     """30/70 and 70/30 of one job are the same measurement, mirrored."""
     points = nine(job_b="a")
     measurement = only(points).main
-    assert sorted(measurement.nine) == [(10, 90), (20, 80), (30, 70), (40, 60), (50, 50)]
-    assert measurement.nine[30, 70].rate_a == pytest.approx(0.3)
+    assert tuple(measurement.nine) == NINE[:5]
+    assert measurement.nine[Split((30.0, 70.0))].parts[0].rate == pytest.approx(0.3)
     half = only([point for point in points if point.share_a_percent <= 50]).main
     assert half.nine == measurement.nine
 
@@ -98,7 +97,7 @@ def test_exclusive_comes_from_the_solo_points() -> None:
     """Half of each rate at the mean of the powers."""
     solos = [solo("a", rate=4, power_w=300), solo("b", rate=10, power_w=500)]
     turns = only(nine(), solos=solos).main.exclusive
-    assert (turns.rate_a, turns.rate_b, turns.power_w) == (2, 5, 400)
+    assert ([part.rate for part in turns.parts], turns.power_w) == ([2, 5], 400)
 
 
 def test_the_farther_solo_source_is_told() -> None:
@@ -137,13 +136,7 @@ def test_what_is_left_out_is_counted_with_its_reason() -> None:
 
 def test_a_starved_job_is_no_failed_one() -> None:
     """A rate of 0 is a measurement."""
-    assert only(nine(rate_a=0.0)).main.equal.rate_a == 0
-
-
-def test_split_in_words() -> None:
-    """Shares read as people write them."""
-    assert split_text((10.0, 90.0)) == "10/90"
-    assert split_text((10.5, 89.5)) == "10.5/89.5"
+    assert only(nine(rate_a=0.0)).main.equal.parts[0].rate == 0
 
 
 @pytest.mark.parametrize(("rate", "fits"), [(89.0, True), (87.0, False)])
@@ -161,5 +154,5 @@ def test_a_measurement_with_few_splits_is_there_where_it_is_asked_for() -> None:
     pairs, left_out = make_pairs(few, SOLOS, full=False)
     assert left_out == []
     assert not pairs[0].main.is_full
-    assert sorted(pairs[0].main.nine) == [(10, 90), (50, 50), (90, 10)]
+    assert sorted(pairs[0].main.nine) == [NINE[0], NINE[4], NINE[8]]
     assert make_pairs(few, SOLOS)[0] == []

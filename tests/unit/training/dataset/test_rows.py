@@ -42,7 +42,7 @@ def test_a_row_for_each_split_that_is_learned_from() -> None:
 def test_values_are_those_measured_and_those_alone() -> None:
     """Speeds and power of the pair; rates alone at the share, and power without learning."""
     rows = rows_of((made_up.CLIMBER, made_up.SITTER))
-    kept = prior_kept(*sides(rows, "climber", "sitter"))
+    kept = prior_kept(sides(rows, "climber", "sitter"))
     for row, share in enumerate(range(10, 100, 10)):
         speed_a, speed_b, power_w = made_up.speeds_and_power(
             made_up.CLIMBER, made_up.SITTER, "mps", share, 100 - share
@@ -60,11 +60,12 @@ def test_values_are_those_measured_and_those_alone() -> None:
 def test_features_are_seen_from_each_job() -> None:
     """The second job's features are the first job's with the jobs swapped."""
     rows = rows_of((made_up.HOG, made_up.MIDDLE))
-    a, b = sides(rows, "hog", "middle")
+    hog, middle = (PROFILES[name, made_up.GPU_MODEL] for name in ("hog", "middle"))
+    a, b = side(hog, rows.share_a), side(middle, rows.share_b)
     speed, power = rows.heads["speed"].features, rows.heads["power"].features
-    np.testing.assert_array_equal(speed[:, 0], matrix(speed_features(a, b)))
-    np.testing.assert_array_equal(speed[:, 1], matrix(speed_features(b, a)))
-    np.testing.assert_array_equal(power[:, 0], matrix(power_features(a, b)))
+    np.testing.assert_array_equal(speed[:, 0], matrix(speed_features(a, [b])))
+    np.testing.assert_array_equal(speed[:, 1], matrix(speed_features(b, [a])))
+    np.testing.assert_array_equal(power[:, 0], matrix(power_features([a, b])))
     np.testing.assert_array_equal(flat(speed), np.concatenate([speed[:, 0], speed[:, 1]]))
 
 

@@ -10,6 +10,7 @@ from simple_pairs import SHARES, SOLOS, nine, pair
 
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.records import PairPoint
+from advisor.core.split import Split
 from advisor_data.files.bundled import bundled_pair_points
 from advisor_training.analysis.gains import histogram
 from advisor_training.dataset.noise import noise_ceiling
@@ -31,7 +32,7 @@ def test_nine_safe_splits_are_the_nine_of_a_pair() -> None:
     assert kinds_of(points) == ["nine"] * 9 + ["uncapped", "over-subscribed"]
     pairs, left_out = make_pairs(points, SOLOS)
     assert left_out == []
-    assert sorted(pairs[0].main.nine) == sorted(SAFE)
+    assert sorted(pairs[0].main.nine) == sorted(map(Split, SAFE))
 
 
 def test_of_a_job_beside_itself_five_are() -> None:
@@ -81,12 +82,13 @@ def test_runs_and_cards_are_looked_at_by_themselves(other: dict[str, str]) -> No
 def test_a_full_set_is_full_from_either_side_and_with_more_splits(
     splits: set[tuple[int, int]],
 ) -> None:
-    full = is_full(splits, beside_itself=False)
-    assert is_full({(b, a) for a, b in splits}, beside_itself=False) == full
-    assert is_full({*splits, *SAFE}, beside_itself=False)
+    found = set(map(Split, splits))
+    full = is_full(found, beside_itself=False)
+    assert is_full({split.turned() for split in found}, beside_itself=False) == full
+    assert is_full({*found, *map(Split, SAFE)}, beside_itself=False)
     if full:
         assert min(sum(a < b for a, b in splits), sum(a > b for a, b in splits)) >= 2
-        assert not is_full({s for s in splits if s[0] >= s[1]}, beside_itself=False)
+        assert not is_full({s for s in found if s.shares[0] >= s.shares[1]}, beside_itself=False)
 
 
 @given(st.randoms(use_true_random=False), st.integers(0, 9))
@@ -123,7 +125,7 @@ def test_takes_at_other_splits_tell_nothing_of_the_noise() -> None:
 def test_bundled_pairs_have_nine_splits_in_every_run() -> None:
     """Flagged ones among them: only whole pairs are bundled."""
     points = bundled_pair_points()
-    runs: dict[tuple[str, ...], set[tuple[float, float]]] = {}
+    runs: dict[tuple[str, ...], set[Split]] = {}
     for point, kind in zip(points, kinds_of(points), strict=True):
         if kind == "nine":
             runs.setdefault((*point.pair, point.gpu_uuid, point.run), set()).add(split_of(point))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import synthetic_pairs as made_up
+from made_up_results import pair_result
 from made_up_rows import measured, spy
 
 from advisor.core.objectives import (
@@ -18,8 +19,8 @@ from advisor.core.objectives import (
     OBJECTIVES,
     PER_WATT_OBJECTIVE,
     RAW_OBJECTIVE,
-    SplitResult,
 )
+from advisor.core.split import EQUAL, NINE
 from advisor.errors import InputError, ModelError, StoreError
 from advisor.predict.serving import Serving
 from advisor_training.dataset.rows import Rows
@@ -185,9 +186,9 @@ def test_a_choice_is_scored_by_what_was_measured(data: Data) -> None:
     (choice,) = choose(data, unseen, QUESTION, 0.0)
     assert (choice.chosen, choice.oracle) == ("70/30", "10/90")
     nine = data.measurements[number].nine
-    at, best = (OBJECTIVE.value(nine[split]) for split in ((70.0, 30.0), (10.0, 90.0)))
+    at, best = (OBJECTIVE.value(nine[split]) for split in (NINE[6], NINE[0]))
     assert choice.fraction == pytest.approx(at / best)
-    assert choice.over["equal"] == pytest.approx(at / OBJECTIVE.value(nine[50.0, 50.0]))
+    assert choice.over["equal"] == pytest.approx(at / OBJECTIVE.value(nine[EQUAL]))
 
 
 def test_rules_choose_without_a_model(data: Data) -> None:
@@ -453,7 +454,7 @@ def test_a_server_keeps_all_of_its_demand_or_has_a_gpu_of_its_own(data: Data) ->
     question = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", 0.4)
     serving = Serving(offered_rate=1.0, rate_noise=None, latency_p99_ms=())
     a, b = data.profiles_of(data.measurements[0])
-    slow = SplitResult(
+    slow = pair_result(
         rate_a=0.9, rate_b=0.5, solo_rate_a=1.0, solo_rate_b=1.0,
         solo_power_a_w=300.0, solo_power_b_w=300.0, power_w=300.0,
     )  # fmt: skip

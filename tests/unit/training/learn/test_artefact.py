@@ -13,8 +13,8 @@ import pytest
 import synthetic_pairs as made_up
 from made_up_rows import solo_points, training_set
 
+from advisor.core.split import NINE
 from advisor.errors import ModelError, StoreError
-from advisor.predict.predictions import NINE
 from advisor.predict.profiles import make_profiles
 from advisor_models.manifest import Manifest, read_artefact, sha256
 from advisor_models.onnx_predictor import OnnxPredictor
@@ -92,10 +92,10 @@ def test_what_is_served_is_what_was_trained(tmp_path: Path) -> None:
     write(tmp_path)
     profiles = make_profiles(solo_points())
     a, b = (profiles[name, made_up.GPU_MODEL] for name in ("hog", "slow"))
-    served = OnnxPredictor(tmp_path).predict(a, b, NINE)
+    served = OnnxPredictor(tmp_path).predict([a, b], NINE)
     rows = ROWS.take((ROWS.job_a == "hog") & (ROWS.job_b == "slow") & (ROWS.kind == "nine"))
     expected = REGRESSORS(rows)
-    speeds = [(p.speed_a.value, p.speed_b.value) for p in served]
+    speeds = [[part.speed.value for part in p.parts] for p in served]
     np.testing.assert_allclose(speeds, expected.speed, rtol=1e-5)
     np.testing.assert_allclose([p.power_w.value for p in served], expected.power_w, rtol=1e-5)
 

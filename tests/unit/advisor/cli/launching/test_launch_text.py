@@ -7,16 +7,16 @@ from rich.console import Console
 from advisor.cli.launching.live import show_lines, show_live
 from advisor.cli.launching.text import line, summary, table
 from advisor.core.interval import Interval
-from advisor.launch.records.spec import Forecast
+from advisor.launch.records.spec import Forecast, JobForecast
 from advisor.launch.records.status import JobStatus, LaunchStatus
 
 FORECAST = Forecast(
     model_version="m",
-    rate_a=Interval(100, 90, 110),
-    rate_b=Interval(50, 40, 60),
+    jobs=(
+        JobForecast(rate=Interval(100, 90, 110), solo_rate=200),
+        JobForecast(rate=Interval(50, 40, 60), solo_rate=100),
+    ),
     power_w=Interval(500, 450, 550),
-    solo_rate_a=200,
-    solo_rate_b=100,
     work_per_joule=Interval(0.002, 0.0015, 0.0025),
     coverage=0.9,
     energy_saved=Interval(0.12, 0.05, 0.2),

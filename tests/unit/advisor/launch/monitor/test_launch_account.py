@@ -7,15 +7,16 @@ from typing import cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_results import pair_result
 
 from advisor.core.finish import Rest, Work, finish, one_after_the_other
 from advisor.core.job import Job
-from advisor.core.objectives import SplitResult
+from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.core.telemetry import POWER_GPU, Readings, Source
 from advisor.errors import SourceError
 from advisor.launch.monitor.account import Account, energy_saved
 from advisor.launch.monitor.watched import Watched
-from advisor.launch.records.spec import LaunchWay, Pair
+from advisor.launch.records.spec import LaunchPart, Pair
 from advisor.runtime.jobs.running_job import RunningJob
 
 A, B = Job(name="a", command=("a",)), Job(name="b", command=("b",))
@@ -24,13 +25,15 @@ _POWERS = st.floats(90, 700)
 
 
 def pair(
-    way: LaunchWay = "split", solo_power_a_w: float | None = 150, solo_power_b_w: float | None = 600
+    split: Split = EQUAL, solo_power_a_w: float | None = 150, solo_power_b_w: float | None = 600
 ) -> Pair:
     """Both do one step a second alone."""
-    return Pair(
-        job_a=A, job_b=B, way=way, share_a_percent=50, share_b_percent=50, solo_rate_a=1,
-        solo_rate_b=1, solo_power_a_w=solo_power_a_w, solo_power_b_w=solo_power_b_w,
-    )  # fmt: skip
+    powers_w = solo_power_a_w, solo_power_b_w
+    parts = (
+        LaunchPart(job=job, solo_rate=1, solo_power_w=power_w)
+        for job, power_w in zip((A, B), powers_w, strict=True)
+    )
+    return Pair(split=split, parts=tuple(parts))
 
 
 class Run:
@@ -93,11 +96,11 @@ def test_it_is_what_the_arithmetic_of_two_jobs_to_their_end_says(
     run.go_on(first_s, speed_a, speed_b, power_w)
     run.jobs[0].end("finished")
     run.go_on(rest_s, 0, rest, rest_w)
-    result = SplitResult(
+    result = pair_result(
         rate_a=speed_a, rate_b=speed_b, solo_rate_a=1, solo_rate_b=1, solo_power_a_w=150,
         solo_power_b_w=600, power_w=power_w,
     )  # fmt: skip
-    work = Work(speed_a * first_s, speed_b * first_s + rest * rest_s)
+    work = Work((speed_a * first_s, speed_b * first_s + rest * rest_s))
     whole = finish(result, work, (Rest(1, 1), Rest(rest, rest_w)))
     saved = 1 - whole.energy_j / one_after_the_other(result, work).energy_j
     assert run.account.overlap_s + run.account.rest_s == pytest.approx(whole.time_s)
@@ -140,7 +143,7 @@ def test_a_job_that_is_over_does_nothing() -> None:
 
 def test_nothing_is_stranded_without_limits() -> None:
     """The other job has the whole GPU then."""
-    run = Run(pair("uncapped"))
+    run = Run(pair(UNCAPPED))
     run.go_on(10, 0.5, 0.5, 300)
     run.jobs[0].end("finished")
     run.go_on(10, 0, 1, 600)

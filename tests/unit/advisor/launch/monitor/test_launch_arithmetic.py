@@ -1,7 +1,7 @@
 """What a launch adds up: paces, energy, how far off a prediction is, and the swapped record."""
 
 from collections.abc import Collection
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import cast
 
 import pytest
@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from advisor.core.interval import Interval
 from advisor.core.job import Job, Progress
 from advisor.core.observations import Observation
+from advisor.core.split import Split
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, Source
 from advisor.errors import SourceError
 from advisor.launch.monitor.drift import MARGIN, is_far
 from advisor.launch.monitor.energy import Energy
 from advisor.launch.monitor.pace import Pace
 from advisor.launch.monitor.watch import work_per_joule
-from advisor.launch.records.spec import Pair
+from advisor.launch.records.spec import LaunchPart, Pair
 from advisor.launch.supervisor.observe import is_too_fast, swapped
 
 RATES = st.floats(0.01, 1e6)
@@ -173,8 +174,10 @@ def test_swapping_a_record_swaps_all_that_belongs_to_its_jobs() -> None:
 def test_rate_far_above_that_of_its_share_is_marked() -> None:
     """A job that got out of its limit in a way that nobody sees shows it by its speed."""
     job = Job(name="j", command=("x",), progress=Progress())
-    unknown = Pair(job_a=job, job_b=job, way="split", share_a_percent=30, share_b_percent=70)
-    pair = replace(unknown, share_rate_a=38.0, share_rate_b=92.0)
+    split = Split((30.0, 70.0))
+    unknown = Pair(split=split, parts=(LaunchPart(job=job), LaunchPart(job=job)))
+    parts = (LaunchPart(job=job, share_rate=rate) for rate in (38.0, 92.0))
+    pair = Pair(split=split, parts=tuple(parts))
     assert is_too_fast(pair, (132.0, 60.0))
     assert is_too_fast(pair, (20.0, 132.0))
     assert not is_too_fast(pair, (38.0 * 1.18, 92.0))

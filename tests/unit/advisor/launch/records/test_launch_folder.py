@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from advisor.core.job import Job
+from advisor.core.split import NINE
 from advisor.errors import BusyError, InputError
 from advisor.launch.records.board import Board
 from advisor.launch.records.folder import (
@@ -17,15 +18,15 @@ from advisor.launch.records.folder import (
     list_folders,
     new_launch_id,
 )
-from advisor.launch.records.spec import LaunchSpec, Pair
+from advisor.launch.records.spec import LaunchPart, LaunchSpec, Pair
 from advisor.launch.records.status import JobStatus, LaunchStatus
 
 PAIR = Pair(
-    job_a=Job(name="a", command=("true",)),
-    job_b=Job(name="b", command=("true",)),
-    way="split",
-    share_a_percent=30,
-    share_b_percent=70,
+    split=NINE[2],
+    parts=(
+        LaunchPart(job=Job(name="a", command=("true",))),
+        LaunchPart(job=Job(name="b", command=("true",))),
+    ),
 )
 SPEC = LaunchSpec(launch_id="20260131-120000-3f2a91", gpu="0", pairs=(PAIR,), notes=("a note",))
 

@@ -1,0 +1,232 @@
+"""A split: which share of one GPU each of several jobs gets, or that they share it without limits.
+
+The text of a split is what people write and read everywhere: `30/70`, `20/30/50`, `uncapped`,
+`time-sliced` or `exclusive`.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args
+
+from advisor.core.gpu import WHOLE, Share, Vendor
+from advisor.core.units import grantable, quantum, share_environment, share_for_units
+from advisor.errors import InputError
+
+Sharing = Literal["limited", "uncapped", "time-sliced", "exclusive"]
+"""How jobs use one GPU. limited: side by side, each under its share; uncapped: side by side under
+MPS without limits; time-sliced: without MPS, in turns of the driver; exclusive: one job after the
+other, each alone on the whole GPU."""
+
+SHARINGS: tuple[Sharing, ...] = get_args(Sharing)
+"""In a tie the first one is taken: under limits no job can take another's units."""
+
+ADVISED_JOBS = 2
+"""How many jobs on one GPU are predicted and advised: what models have learned from."""
+
+_WORDS: tuple[Sharing, ...] = SHARINGS[1:]
+_SHARE = r"\d{1,3}(?:\.\d{1,3})?"
+_SHARES = re.compile(rf"{_SHARE}(?: ?/ ?{_SHARE})+")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Split:
+    """A share for each of two or more jobs, in their order.
+
+    Attributes:
+        shares: Percent of the GPU's units, one for each job; 100 each where there are no limits.
+        sharing: How the jobs use the GPU.
+
+    Raises:
+        InputError: fewer than two shares, or one that the driver would take as no limit.
+    """
+
+    shares: tuple[float, ...]
+    sharing: Sharing = "limited"
+
+    def __post_init__(self) -> None:
+        if len(self.shares) < 2:
+            raise InputError(
+                f"a split of {len(self.shares)} shares is not possible",
+                why="it has one share for each of two or more jobs",
+                fix="write it as 30/70",
+            )
+        for share in self.shares:
+            Share(share)
+
+    def __str__(self) -> str:
+        return "/".join(f"{s:g}" for s in self.shares) if self.is_limited else self.sharing
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether each job has a limit."""
+        return self.sharing == "limited"
+
+    @property
+    def gap_percent(self) -> float:
+        """Largest less smallest share: 0 where all jobs get the same."""
+        return max(self.shares) - min(self.shares)
+
+    def turned(self) -> "Split":
+        """The same with the jobs in the opposite order."""
+        return Split(self.shares[::-1], self.sharing)
+
+
+def without_limits(sharing: Sharing, jobs: int = 2) -> Split:
+    """So many jobs sharing without limits: `uncapped`, `time-sliced` or `exclusive`."""
+    return Split((WHOLE,) * jobs, sharing)
+
+
+UNCAPPED = without_limits("uncapped")
+TIME_SLICED = without_limits("time-sliced")
+EXCLUSIVE = without_limits("exclusive")
+
+EQUAL = Split((50.0, 50.0))
+
+NINE: tuple[Split, ...] = tuple(Split((float(p), WHOLE - p)) for p in range(10, 100, 10))
+"""10/90, 20/80 .. 90/10."""
+
+
+def parse_split(text: str, jobs: int = 2) -> Split:
+    """The split that a text stands for.
+
+    Args:
+        text: Such as `30/70`, `20/30/50`, `uncapped`, `time-sliced` or `exclusive`.
+        jobs: How many share; only words need it, percentages say it themselves.
+
+    Raises:
+        InputError: it stands for none; the message says how to write one.
+    """
+    if text in _WORDS:
+        return without_limits(text, jobs)
+    if not _SHARES.fullmatch(text):
+        raise _no_split(text)
+    shares = tuple(map(float, text.split("/")))
+    if any(not 0 < share <= WHOLE for share in shares):
+        raise InputError(
+            f"the split {text!r} is not possible",
+            why="the driver takes 0 and percentages above 100 as no limit at all",
+            fix="give shares above 0 and at most 100 %",
+        )
+    if all(share == WHOLE for share in shares):
+        return without_limits("uncapped", len(shares))
+    return Split(shares)
+
+
+def fine_splits(units_total: int, vendor: Vendor) -> tuple[Split, ...]:
+    """Every split of a GPU between two jobs in steps of its quantum, by the share of the first.
+
+    Args:
+        units_total: SMs or CUs of the GPU.
+        vendor: Says which counts can be granted.
+    """
+    step, least = quantum(units_total, vendor), grantable(units_total, vendor)[0]
+    together = units_total - units_total % step
+    return tuple(
+        split_of_units((units, together - units), units_total, vendor)
+        for units in range(least, together - least + 1, step)
+    )
+
+
+def split_of_units(units: Iterable[int], units_total: int, vendor: Vendor) -> Split:
+    """Exact counts of units as a split in percent.
+
+    Raises:
+        InputError: the GPU cannot grant one of them.
+    """
+    return Split(tuple(share_for_units(count, units_total, vendor) for count in units))
+
+
+def split_shares(split: Split) -> tuple[Share, ...]:
+    """The share of each job; CU masks of the first and the last job begin at opposite ends.
+
+    So those of two jobs that get 100 % or less together have no CU in common.
+    """
+    last = len(split.shares) - 1
+    return tuple(Share(percent, upper=n == last) for n, percent in enumerate(split.shares))
+
+
+def split_environments(
+    split: Split, units_total: int | None, vendor: Vendor
+) -> tuple[dict[str, str], ...]:
+    """Variables that hold each job to its share, in the order of the jobs; none without limits.
+
+    Args:
+        split: Of the GPU.
+        units_total: SMs or CUs of the GPU; None where they are not known.
+        vendor: Of the GPU.
+
+    Raises:
+        InputError: an AMD GPU of which the CUs are not known, or cannot be shared.
+    """
+    if not split.is_limited:
+        return tuple({} for _ in split.shares)
+    return tuple(share_environment(share, units_total, vendor) for share in split_shares(split))
+
+
+def evenness(split: Split, *, mirrored: bool = False) -> tuple[int, float, tuple[float, ...]]:
+    """What orders splits that are worth the same, the smallest first; no two have the same.
+
+    Limits come before none, then the more even split, then the smaller first share.
+
+    Args:
+        split: One of them.
+        mirrored: Of two mirror images the one comes first that gives the last job the smaller
+            share, not the first job. Set for one order of two jobs and not for the other, the
+            answer does not depend on which job is called the first.
+    """
+    shares = split.shares[::-1] if mirrored else split.shares
+    return SHARINGS.index(split.sharing), split.gap_percent, shares
+
+
+def best_within_tie(
+    candidates: Iterable[T],
+    value: Callable[[T], float],
+    tie: float,
+    rank: Callable[[T, float], Any],
+) -> T:
+    """Of those that are worth nearly the most, the first by rank.
+
+    Args:
+        candidates: At least one.
+        value: What is maximised.
+        tie: Relative distance from the largest value that counts as equal to it; 0 up to below 1.
+        rank: What orders those that are equal by their value, the smallest first.
+
+    Raises:
+        InputError: no candidate, or a tie out of range.
+    """
+    if not 0 <= tie < 1:
+        raise InputError(f"a tie of {tie} is not possible", fix="give 0 up to below 1")
+    valued = [(value(candidate), candidate) for candidate in candidates]
+    if not valued:
+        raise InputError("there is no split to choose from")
+    least = max(worth for worth, _ in valued) * (1 - tie)
+    tied = [(worth, candidate) for worth, candidate in valued if worth >= least]
+    return min(tied, key=lambda item: rank(item[1], item[0]))[1]
+
+
+def check_advised(jobs: int) -> None:
+    """Refuse advice for any other number of jobs than two.
+
+    Raises:
+        InputError: fewer or more.
+    """
+    if jobs != ADVISED_JOBS:
+        raise InputError(
+            f"there is no advice for {jobs} job{'s' if jobs != 1 else ''} on one GPU",
+            why=f"models have learned from {ADVISED_JOBS} jobs side by side",
+            fix=f"name {ADVISED_JOBS} jobs; for a queue of jobs ask for a plan: advisor place",
+        )
+
+
+def _no_split(text: str) -> InputError:
+    near = difflib.get_close_matches(text, _WORDS, n=1)
+    return InputError(
+        f"{text!r} is no split",
+        why=f"the nearest is {near[0]}" if near else "",
+        fix=f"write percentages such as 30/70, or {', '.join(_WORDS[:-1])} or {_WORDS[-1]}",
+    )

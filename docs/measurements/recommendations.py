@@ -1,0 +1,114 @@
+"""Writes what is recommended for all pairs of bundled profiles, to compare two versions.
+
+    .venv/bin/python docs/measurements/recommendations.py --write before.json
+    .venv/bin/python docs/measurements/recommendations.py --against before.json
+
+The second one prints each recommendation that differs by more than rounding, and how many were
+compared: the choice, its reasons, the limits that each candidate breaks, and all values of all
+candidates with their intervals. Each takes a few minutes.
+"""
+
+import argparse
+import itertools
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from advisor.advice.answer import answer_by
+from advisor.advice.known_profiles import Found, checked_on
+from advisor.core.objectives import OBJECTIVES
+from advisor.decide.recommend import Option, Request
+from advisor.errors import NoSplitError
+from advisor.predict.profiles import make_profiles
+from advisor.settings import read_settings
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_models.registry import Registry
+
+ROUNDING = 1e-12
+"""Relative difference of two numbers that is none."""
+
+REQUESTS = {
+    "default": Request(),
+    "fine": Request(fine=True),
+    "throughput": Request(objective="throughput", default_min_speed=0),
+}
+
+
+def main() -> None:
+    """Write a file, or print a table of differences."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", type=Path)
+    parser.add_argument("--against", type=Path)
+    options = parser.parse_args()
+    found = dict(recommendations())
+    if options.write:
+        options.write.write_text(json.dumps(found))
+    if options.against:
+        before = json.loads(options.against.read_text())
+        differing = sorted(k for k in found.keys() | before.keys() if differs(found, before, k))
+        for key in differing:
+            print(f"{key}\n  before: {before.get(key)}\n  now:    {found.get(key)}")
+        print(f"{len(differing)} of {len(found)} recommendations differ")
+
+
+def recommendations() -> Iterator[tuple[str, Any]]:
+    """Each pair in both orders on each GPU model, by each request."""
+    settings = read_settings()
+    predictor = Registry(settings.home / "models").open_champion()
+    profiles = make_profiles(bundled_solo_points())
+    for a, b in itertools.product(profiles.values(), repeat=2):
+        if a.gpu_model != b.gpu_model:
+            continue
+        pair = Found((a, b), ())
+        for name, request in REQUESTS.items():
+            key = f"{a.gpu_model}: {a.job} + {b.job}, {name}"
+            try:
+                given = answer_by(predictor, pair, request, checked_on(pair, settings))
+            except NoSplitError as error:
+                yield key, str(error)
+                continue
+            r = given.recommendation
+            yield (
+                key,
+                {
+                    "choice": str(r.choice.name),
+                    "reasons": list(r.reasons),
+                    "warnings": list(r.warnings),
+                    "candidates": [values(option) for option in r.candidates],
+                },
+            )
+
+
+def values(option: Option) -> list[Any]:
+    """What is expected of one candidate."""
+    p = option.prediction
+    numbers = (*[n for part in p.parts for n in (part.speed, part.rate)], p.power_w)
+    worths = (p.worth(objective) for objective in OBJECTIVES.values())
+    intervals = (*numbers, p.energy_saved, p.stp, option.worth, *worths)
+    return [
+        str(option.name),
+        [miss.text for miss in option.misses],
+        [[i.value, i.low, i.high] for i in intervals],
+    ]
+
+
+def differs(found: dict[str, Any], before: dict[str, Any], key: str) -> bool:
+    """Whether one recommendation is another one than before."""
+    return not same(found.get(key), before.get(key))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal but for rounding."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or math.isclose(one, other, rel_tol=ROUNDING)
+    return one == other
+
+
+if __name__ == "__main__":
+    main()

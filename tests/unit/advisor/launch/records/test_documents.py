@@ -1,0 +1,129 @@
+"""Documents of launches of older versions: a running launch and the history outlive an upgrade."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.core.interval import Interval
+from advisor.core.job import Job
+from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
+from advisor.formats.typed_json import to_plain
+from advisor.launch.records.documents import parse_spec, parse_status
+from advisor.launch.records.folder import dumps
+from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSpec, Pair
+from advisor.launch.records.status import JobStatus, LaunchStatus
+
+RATE, OTHER_RATE, POWER = Interval(100, 90, 110), Interval(50, 45, 55), Interval(400, 380, 420)
+FORECAST = Forecast(
+    model_version="m1",
+    jobs=(
+        JobForecast(rate=RATE, solo_rate=200, rest_energy_saved=-0.1),
+        JobForecast(rate=OTHER_RATE, solo_rate=100),
+    ),
+    power_w=POWER,
+    work_per_joule=Interval(0.0025, 0.0023, 0.0027),
+    coverage=0.9,
+)
+OLD_FORECAST: dict[str, Any] = {
+    "model_version": "m1",
+    "rate_a": to_plain(RATE),
+    "rate_b": to_plain(OTHER_RATE),
+    "power_w": to_plain(POWER),
+    "solo_rate_a": 200,
+    "solo_rate_b": 100,
+    "work_per_joule": {"value": 0.0025, "low": 0.0023, "high": 0.0027},
+    "coverage": 0.9,
+    "energy_saved": None,
+    "rest_energy_saved_a": -0.1,
+    "rest_energy_saved_b": None,
+}
+A, B = (Job(name=name, command=(name,)) for name in "ab")
+PARTS = (
+    LaunchPart(job=A, solo_rate=200, share_rate=60, solo_power_w=300, reported="1=2"),
+    LaunchPart(job=B),
+)
+STATUS = LaunchStatus(
+    launch_id="x",
+    state="running",
+    updated_at="now",
+    jobs=(JobStatus(job="a", rate_unit="steps", share_percent=30.0),),
+    forecast=FORECAST,
+)
+
+
+def old_pair(way: str, shares: tuple[float, ...], forecast: Any = None) -> dict[str, Any]:
+    """As version 0.9 wrote it."""
+    return {
+        "job_a": to_plain(A),
+        "job_b": to_plain(B),
+        "way": way,
+        "share_a_percent": shares[0],
+        "share_b_percent": shares[1],
+        "solo_rate_a": 200,
+        "solo_rate_b": None,
+        "share_rate_a": 60,
+        "share_rate_b": None,
+        "solo_power_a_w": 300,
+        "solo_power_b_w": None,
+        "forecast": forecast,
+        "reported_a": "1=2",
+        "reported_b": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("way", "split"), [("split", NINE[2]), ("uncapped", UNCAPPED), ("time-sliced", TIME_SLICED)]
+)
+def test_older_spec(way: str, split: Split) -> None:
+    """Nothing of it is lost."""
+    newer = LaunchSpec(
+        launch_id="x", gpu="0", pairs=(Pair(split=split, parts=PARTS, forecast=FORECAST),)
+    )
+    older = {**to_plain(newer), "pairs": [old_pair(way, split.shares, OLD_FORECAST)]}
+    assert parse_spec(json.dumps(older).encode()) == newer
+
+
+@pytest.mark.parametrize("forecast", [None, OLD_FORECAST])
+def test_older_status(forecast: dict[str, Any] | None) -> None:
+    """What a supervisor of before an upgrade goes on to write."""
+    older = {**to_plain(STATUS), "way": "split", "forecast": forecast}
+    del older["sharing"]
+    found = parse_status(json.dumps(older).encode())
+    assert found.sharing == "limited"
+    assert found.forecast == (FORECAST if forecast else None)
+    assert found.jobs == STATUS.jobs
+
+
+@given(st.sampled_from([*NINE, UNCAPPED, TIME_SLICED, Split((20.0, 30.0, 50.0))]))
+def test_documents_are_read_as_they_were_written(split: Split) -> None:
+    """For any number of jobs."""
+    parts = tuple(LaunchPart(job=A) for _ in split.shares)
+    spec = LaunchSpec(launch_id="x", gpu="0", pairs=(Pair(split=split, parts=parts),))
+    assert parse_spec(dumps(spec)) == spec
+    assert parse_status(dumps(STATUS)) == STATUS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"pairs": [1]}',
+        b'{"pairs": [{"way": "split"}]}',
+        b'{"pairs": 3}',
+        b'{"way": []}',
+        b'{"forecast": 1, "way": "split"}',
+        b"[" * 100_000,
+        b"\xff",
+    ],
+)
+def test_what_is_no_document_is_refused(text: bytes) -> None:
+    """With the error that callers handle, whatever the bytes are."""
+    for parse in (parse_spec, parse_status):
+        with pytest.raises(ValueError, match=r"\w"):
+            parse(text)
