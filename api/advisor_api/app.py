@@ -24,6 +24,7 @@ from advisor_api.routes import (
     profiles,
     recommendations,
 )
+from advisor_api.schemas.described import describe
 from advisor_api.service.quick import QuickRecommendations
 from advisor_api.service.service import open_service
 
@@ -73,4 +74,5 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
     ):
         say_where_no_token_is_needed(module.router.routes)
         app.include_router(module.router)
+    describe(app)
     return app

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from advisor.errors import ModelError
 from advisor.files.safe_files import read_whole
-from advisor.formats.typed_json import parse, to_plain
+from advisor.formats.typed_json import parse
+from advisor.formats.wire import to_plain
 from advisor_models.intervals import Intervals, Widening
 from advisor_models.other_gpu import OtherGpu
 

@@ -3,14 +3,13 @@
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from advisor.advice.placing import to_json
-from advisor_api.engine.long_work import in_thread
+from advisor.advice.placement_wire import to_wire
+from advisor.wire.placement import Placement
+from advisor.wire.requests import PlacementRequest, check_size
 from advisor_api.http.access import Reader
 from advisor_api.http.query import KNOWN_QUERY
 from advisor_api.http.sent import SentRoute
-from advisor_api.schemas.answers import PlacementAnswer
-from advisor_api.schemas.lists import long_json
-from advisor_api.schemas.requests import PlacementRequest
+from advisor_api.schemas.sending import long_answer
 from advisor_api.service.service import ServiceOf
 
 router = APIRouter(
@@ -18,9 +17,10 @@ router = APIRouter(
 )
 
 
-@router.post("/placements", response_model=PlacementAnswer)
+@router.post("/placements", response_model=Placement)
 async def place(asked: PlacementRequest, _: Reader, service: ServiceOf) -> Response:
     """Who shares a GPU with whom, so that a whole queue of jobs takes the least energy?"""
-    # A queue of 100,000 jobs takes a while to spell out, before and after it is placed.
-    planned = await service.engine.place(await in_thread(asked.wanted))
-    return await long_json(lambda: to_json(planned))
+    check_size(asked)
+    planned = await service.engine.place(asked)
+    # A queue of 100,000 jobs takes a while to spell out.
+    return await long_answer(lambda: to_wire(planned))

@@ -7,13 +7,13 @@ as a body with a fault or a caller who may not read, goes that way, to be told a
 from types import SimpleNamespace
 from typing import cast
 
-from pydantic import ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from advisor.errors import AdvisorError
+from advisor.formats.wire import read
+from advisor.wire.requests import RecommendationRequest
 from advisor_api.http.access import Caller
 from advisor_api.http.body import replayed
-from advisor_api.schemas.requests import RecommendationRequest
 from advisor_api.service.service import Service
 
 PATH = "/v1/recommendations"
@@ -58,7 +58,6 @@ async def _answer(scope: Scope, body: bytes) -> bytes | None:
         return None
     service = cast("Service", scope["app"].state.service)
     try:
-        asked = RecommendationRequest.model_validate_json(body)
-        return await service.engine.recommend(asked.asked())
-    except (ValidationError, AdvisorError):
+        return await service.engine.recommend(read(RecommendationRequest, body))
+    except AdvisorError:
         return None
