@@ -35,15 +35,15 @@ def recommended(
         ModelError: there is no model, or it is damaged.
         NoSplitError: nothing keeps every limit, or the jobs should not share.
     """
-    names = [job.name for job in jobs]
+    names, asked = [job.name for job in jobs], wanted.asked
     found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
     request = Request(
-        objective=wanted.objective,
-        min_speed={job: least for job, least in wanted.min_speed.items() if job in names},
+        objective=asked.objective,
+        min_speed={job: least for job, least in asked.min_speeds().items() if job in names},
         default_min_speed=settings.min_speed,
-        max_p99_ms={job: most for job, most in wanted.max_p99_ms.items() if job in names},
+        max_p99_ms={job: most for job, most in asked.p99_by_job_ms.items() if job in names},
         default_max_p99_ms=_default_p99_ms(wanted, found),
-        max_power_w=wanted.max_power_w,
+        max_power_w=asked.max_power_w,
         memory_mib=wanted.memory_mib,
     )
     given = answer(found, request, settings)
@@ -65,7 +65,7 @@ def with_forecast(
         UnsafeCountError: the split has an unsafe count, and that was not asked for.
     """
     names = [job.name for job in pair.jobs]
-    allow = wanted.allow_unsafe
+    allow = wanted.asked.allow_unsafe
     try:
         found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
     except (InputError, StoreError) as error:
@@ -97,7 +97,7 @@ def _expected(
 def _default_p99_ms(wanted: WantedLaunch, found: Found) -> float | None:
     """A limit for all that serve says nothing of a pair in a queue that does not."""
     serves = any(profile.serving for profile in found.profiles)
-    return wanted.default_max_p99_ms if serves or len(wanted.pairs) == 1 else None
+    return wanted.asked.max_p99_ms if serves or not wanted.asked.then else None
 
 
 def _better_apart(r: Recommendation) -> NoSplitError:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from advisor.advice.launch_counts import count_notes, host_safety, over_subscribed
-from advisor.advice.wanted import WantedLaunch, WantedPair
+from advisor.advice.wanted import WantedLaunch
 from advisor.core.job import Job
 from advisor.core.split import Split, check_advised, parse_split
 from advisor.core.units import vendor_of
@@ -18,6 +18,7 @@ from advisor.formats.job_file import find_job
 from advisor.launch.records.folder import new_launch_id
 from advisor.launch.records.spec import LaunchPart, LaunchSpec, Pair
 from advisor.settings import Settings
+from advisor.wire.requests import JobRequest, LaunchRequest
 
 
 def make_spec(wanted: WantedLaunch, settings: Settings) -> LaunchSpec:
@@ -33,17 +34,18 @@ def make_spec(wanted: WantedLaunch, settings: Settings) -> LaunchSpec:
         StoreError: what the check of the GPU model found cannot be read.
         UnsafeCountError: a given split has a count of units at which results are wrong.
     """
-    _check(wanted)
+    asked = wanted.asked
+    _check(asked)
     vendor = vendor_of(wanted.gpu_model or "")
-    made = [_make_pair(pair, wanted, settings) for pair in wanted.pairs]
+    made = [_make_pair(jobs, wanted, settings) for jobs in asked.pairs]
     return LaunchSpec(
         launch_id=new_launch_id(),
         gpu=wanted.gpu,
         pairs=tuple(pair for pair, _ in made),
-        when_one_ends=wanted.when_one_ends,
-        duration_s=wanted.duration_s,
-        hang_s=wanted.hang_s,
-        stop_on_wrong_results=_stops(wanted),
+        when_one_ends=asked.when_one_ends,
+        duration_s=asked.duration_s,
+        hang_s=asked.hang_s,
+        stop_on_wrong_results=_stops(asked),
         asked_by=wanted.asked_by,
         notes=tuple(
             dict.fromkeys(
@@ -55,11 +57,11 @@ def make_spec(wanted: WantedLaunch, settings: Settings) -> LaunchSpec:
     )
 
 
-def _stops(wanted: WantedLaunch) -> bool:
+def _stops(asked: LaunchRequest) -> bool:
     """Who chose the split answers for its results."""
-    if wanted.stop_on_wrong_results is not None:
-        return wanted.stop_on_wrong_results
-    return any(pair.split is None for pair in wanted.pairs)
+    if asked.stop_on_wrong_results is not None:
+        return asked.stop_on_wrong_results
+    return asked.split is None
 
 
 def parse_launch_split(text: str) -> Split:
@@ -78,36 +80,35 @@ def parse_launch_split(text: str) -> Split:
     return split
 
 
-def _check(wanted: WantedLaunch) -> None:
-    if not wanted.pairs:
-        raise InputError("no pair is to be launched", fix="name two jobs")
-    for name, value in (("duration_s", wanted.duration_s), ("hang_s", wanted.hang_s)):
+def _check(asked: LaunchRequest) -> None:
+    for name, value in (("duration_s", asked.duration_s), ("hang_s", asked.hang_s)):
         if value is not None and not (math.isfinite(value) and value > 0):
             raise InputError(f"{name} is {value:g}", fix="give a number of seconds above 0")
 
 
 def _make_pair(
-    pair: WantedPair, wanted: WantedLaunch, settings: Settings
+    asked_jobs: Sequence[JobRequest], wanted: WantedLaunch, settings: Settings
 ) -> tuple[Pair, tuple[str, ...]]:
     """The pair, and what is to be said of it."""
-    check_advised(len(pair.jobs))
-    jobs = [_frozen(name, settings) for name in pair.jobs]
+    check_advised(len(asked_jobs))
+    jobs = [_frozen(job.job, settings) for job in asked_jobs]
+    split = wanted.asked.split
     try:
         from advisor.advice import forecasting
     except ImportError as error:
-        if pair.split is None:
+        if split is None:
             raise InputError(
                 "recommendations need numpy and onnxruntime",
                 why=str(error),
                 fix="pip install 'sm-advisor[advise]', or give --split",
             ) from error
-        given = _given(jobs, pair.split)
+        given = _given(jobs, split)
         both = host_safety(settings.home, wanted.gpu_model, wanted.units_total)
-        notes = count_notes(given, both, allow_unsafe=wanted.allow_unsafe)
+        notes = count_notes(given, both, allow_unsafe=wanted.asked.allow_unsafe)
         return given, ("no forecast: numpy is not installed", *notes)
-    if pair.split is None:
+    if split is None:
         return forecasting.recommended(jobs, wanted, settings)
-    return forecasting.with_forecast(_given(jobs, pair.split), wanted, settings)
+    return forecasting.with_forecast(_given(jobs, split), wanted, settings)
 
 
 def _given(jobs: Sequence[Job], split: str) -> Pair:

@@ -10,20 +10,6 @@ if importlib.util.find_spec("httpx") is None:
         "advisor.client needs httpx, which is not installed: pip install 'sm-advisor[client]'"
     )
 
-from advisor.client.answers import (
-    Group,
-    Launch,
-    LaunchPlan,
-    ModelName,
-    Option,
-    PlacedJob,
-    Placement,
-    PlannedJob,
-    PlannedPair,
-    Recommendation,
-    Rule,
-    SimplerWay,
-)
 from advisor.client.clients import AsyncClient, Client
 from advisor.client.errors import (
     AnswerError,
@@ -32,49 +18,53 @@ from advisor.client.errors import (
     TooSlowError,
     UnreachableError,
 )
-from advisor.client.listings import (
+from advisor.launch.records.answers import Launch, LaunchPlan
+from advisor.wire.lists import (
     AuditEntry,
     Champion,
-    Change,
     JobRow,
-    Model,
-    ModelRow,
-    Models,
+    ModelDetails,
+    ModelList,
     PairPoints,
     Profile,
     TakenIn,
 )
-from advisor.client.recommending import Wanted
+from advisor.wire.placement import Placement
+from advisor.wire.recommendation import BatchItem, Recommendation
+from advisor.wire.requests import (
+    JobRequest,
+    LaunchRequest,
+    NextPair,
+    PlacementRequest,
+    QueuedJobs,
+    RecommendationRequest,
+)
 
 __all__ = [
     "AnswerError",
     "ApiError",
     "AsyncClient",
     "AuditEntry",
+    "BatchItem",
     "Champion",
-    "Change",
     "Client",
     "ClientError",
-    "Group",
+    "JobRequest",
     "JobRow",
     "Launch",
     "LaunchPlan",
-    "Model",
-    "ModelName",
-    "ModelRow",
-    "Models",
-    "Option",
+    "LaunchRequest",
+    "ModelDetails",
+    "ModelList",
+    "NextPair",
     "PairPoints",
-    "PlacedJob",
     "Placement",
-    "PlannedJob",
-    "PlannedPair",
+    "PlacementRequest",
     "Profile",
+    "QueuedJobs",
     "Recommendation",
-    "Rule",
-    "SimplerWay",
+    "RecommendationRequest",
     "TakenIn",
     "TooSlowError",
     "UnreachableError",
-    "Wanted",
 ]

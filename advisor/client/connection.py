@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import advisor
 from advisor.client.exchange import Ask
 from advisor.errors import InputError
+from advisor.formats.wire import write
 
 Verify: TypeAlias = bool | str | Path | ssl.SSLContext
 """True: a certificate that the system trusts; a file: one that is signed by those in it; False:
@@ -17,6 +18,8 @@ any, so that anybody on the way can read the token."""
 
 UNIX = "unix:"
 """How the address of a Unix socket begins."""
+
+_JSON = {"Content-Type": "application/json"}
 
 TIMEOUT_S = 30.0
 """For a connection and for an answer, unless told otherwise."""
@@ -61,7 +64,7 @@ class Request(TypedDict):
     method: str
     url: str
     params: Mapping[str, Any]
-    json: Any
+    content: str | None
     headers: Mapping[str, str]
     timeout: float
 
@@ -72,8 +75,8 @@ def request(ask: Ask, timeout_s: float) -> Request:
         method=ask.method,
         url=ask.path,
         params={name: value for name, value in ask.query.items() if value is not None},
-        json=ask.body,
-        headers=ask.headers,
+        content=None if ask.body is None else write(ask.body),
+        headers={**ask.headers, **({} if ask.body is None else _JSON)},
         timeout=timeout_s + ask.patience_s,
     )
 

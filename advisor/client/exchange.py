@@ -4,7 +4,7 @@ A `Flow` says what to do next and is told how that went; it opens no connection 
 So the client that blocks and the one that does not share all of it.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
@@ -12,6 +12,8 @@ from urllib.parse import quote
 import httpx
 
 from advisor.client.errors import AnswerError, broken, refused, retry_after_s
+from advisor.errors import InputError
+from advisor.formats.wire import read_tolerant
 
 T = TypeVar("T")
 
@@ -34,7 +36,7 @@ class Ask:
     Attributes:
         path: From the service's address on, such as `/v1/jobs`.
         query: Parameters; those that are None are left out.
-        body: Goes out as JSON; None: no body.
+        body: A request of `advisor.wire`, which goes out as JSON; None: no body.
         repeatable: Asking twice does no more than asking once.
         patience_s: How much longer than usual the answer may take, since so much was asked for.
     """
@@ -62,13 +64,28 @@ Flow: TypeAlias = Generator[Ask | Pause, Told, T]
 """Steps that end in a T."""
 
 
-def exchange(ask: Ask, read: Callable[[Any], T]) -> Flow[T]:
+def exchange(ask: Ask, kind: type[T]) -> Flow[T]:
     """Ask, again where that helps and does no harm, and read the answer.
+
+    A newer service may say more than this version knows, so keys that are unknown are left out.
 
     Raises:
         ClientError: there is no answer, or none that can be used.
     """
-    return read(_json((yield from _answered(ask))))
+    response = yield from _answered(ask)
+    try:
+        return read_tolerant(kind, response.content, name="the whole")
+    except InputError as error:
+        raise AnswerError(
+            f"the answer to {ask.method} {ask.path} is not what it should be: {error.what}",
+            why="the service is of another version, or something else listens there",
+            fix="use the same version of sm-advisor on both sides, and check the address",
+        ) from error
+
+
+def told(ask: Ask) -> Flow[None]:
+    """As `exchange`, of whose answer only matters that it is one."""
+    yield from _answered(ask)
 
 
 def quoted(name: str) -> str:
@@ -105,16 +122,3 @@ def _error(told: Told) -> Exception:
     error = broken(told, told.request.url)
     error.__cause__ = told
     return error
-
-
-def _json(response: httpx.Response) -> Any:
-    if not response.content:
-        return {}
-    try:
-        return response.json()
-    except ValueError as error:
-        raise AnswerError(
-            f"the answer to {response.request.method} {response.request.url.path} is not JSON",
-            why="something else listens there, or a proxy in between answers",
-            fix="check the address",
-        ) from error

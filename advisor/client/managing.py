@@ -1,29 +1,26 @@
 """Models, the audit log, and whether the service lives: the calls of those who look after it."""
 
-from functools import partial
 from typing import Any
 
-from advisor.client.answers import Json
 from advisor.client.errors import ApiError, TooSlowError, UnreachableError
-from advisor.client.exchange import Ask, Flow, exchange, quoted
-from advisor.client.listings import AuditEntry, Champion, Model, Models
-from advisor.client.reading import read, read_items, read_object
+from advisor.client.exchange import Ask, Flow, exchange, quoted, told
+from advisor.wire.lists import AuditEntry, AuditLog, Champion, ModelDetails, ModelList
 
 
-def models() -> Flow[Models]:
+def models() -> Flow[ModelList]:
     """The models of the service, and when which of them became the champion."""
-    return exchange(Ask(method="GET", path="/v1/models"), partial(read, Models))
+    return exchange(Ask(method="GET", path="/v1/models"), ModelList)
 
 
-def model(version: str) -> Flow[Model]:
+def model(version: str) -> Flow[ModelDetails]:
     """All that is known of one model; `bundled` came with advisor."""
-    return exchange(Ask(method="GET", path=_of_model(version)), partial(read, Model))
+    return exchange(Ask(method="GET", path=_of_model(version)), ModelDetails)
 
 
-def evaluation(version: str) -> Flow[Json]:
+def evaluation(version: str) -> Flow[dict[str, Any]]:
     """What `advisor evaluate` found of a model that carries it."""
     ask = Ask(method="GET", path=f"{_of_model(version)}/evaluation")
-    return exchange(ask, read_object)
+    return exchange(ask, dict[str, Any])
 
 
 def promote(version: str) -> Flow[Champion]:
@@ -44,7 +41,7 @@ def audit(*, limit: int = 100, before: int | None = None) -> Flow[tuple[AuditEnt
         before: Only entries with a lower number.
     """
     ask = Ask(method="GET", path="/v1/audit", query={"limit": limit, "before": before})
-    return exchange(ask, partial(read_items, AuditEntry, name="entries"))
+    return (yield from exchange(ask, AuditLog)).entries
 
 
 def healthy() -> Flow[bool]:
@@ -63,18 +60,16 @@ def _of_model(version: str) -> str:
 
 def _change(path: str) -> Flow[Champion]:
     # Not repeated: each one is a change of its own, and two rollbacks go back twice.
-    return exchange(Ask(method="POST", path=path, repeatable=False), partial(read, Champion))
+    return exchange(Ask(method="POST", path=path, repeatable=False), Champion)
 
 
 def _says_ok(path: str) -> Flow[bool]:
-    def read_any(found: Any) -> bool:
-        return True
-
     try:
-        return (yield from exchange(Ask(method="GET", path=path, repeatable=False), read_any))
+        yield from told(Ask(method="GET", path=path, repeatable=False))
     except (UnreachableError, TooSlowError):
         return False
     except ApiError as error:
         if error.status != 503:
             raise
         return False
+    return True

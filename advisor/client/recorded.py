@@ -1,15 +1,22 @@
 """Jobs, profiles, points and observations: the calls about what was measured."""
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 from advisor.client.exchange import Ask, Flow, exchange, quoted
-from advisor.client.listings import JobRow, PairPoints, Profile, TakenIn
-from advisor.client.reading import read, read_count, read_items
 from advisor.core.observations import Observation, Record
 from advisor.core.records import Point, SoloPoint
 from advisor.formats.rows import to_row
+from advisor.wire.lists import (
+    Deleted,
+    JobList,
+    JobRow,
+    Observations,
+    PairPoints,
+    Profile,
+    Stored,
+    TakenIn,
+)
 
 _MOST = 1000
 """Entries of one answer."""
@@ -24,7 +31,7 @@ def jobs() -> Flow[tuple[JobRow, ...]]:
     while True:
         after = rows[-1].job if rows else None
         ask = Ask(method="GET", path="/v1/jobs", query={"limit": _MOST, "after": after})
-        page = yield from exchange(ask, partial(read_items, JobRow, name="jobs"))
+        page = (yield from exchange(ask, JobList)).jobs
         rows += page
         if len({row.job for row in page}) < _MOST:
             return tuple(rows)
@@ -33,13 +40,13 @@ def jobs() -> Flow[tuple[JobRow, ...]]:
 def profile(job: str, *, gpu_model: str | None = None) -> Flow[Profile]:
     """The points that predictions of a job are made from: the newest thousand."""
     ask = Ask(method="GET", path=_of_job(job), query={"gpu_model": gpu_model, "limit": _MOST})
-    return exchange(ask, partial(read, Profile))
+    return exchange(ask, Profile)
 
 
 def put_profile(job: str, points: Iterable[SoloPoint]) -> Flow[int]:
     """Replace the stored points of a job on their GPU model; gives how many are stored now."""
     ask = Ask(method="PUT", path=_of_job(job), body={"points": _rows(points)})
-    return exchange(ask, partial(read_count, name="stored"))
+    return (yield from exchange(ask, Stored)).stored
 
 
 def delete_profile(job: str, *, gpu_model: str | None = None) -> Flow[int]:
@@ -49,7 +56,7 @@ def delete_profile(job: str, *, gpu_model: str | None = None) -> Flow[int]:
     """
     # Not repeated: what the first request did, the second would report as an error.
     ask = Ask(method="DELETE", path=_of_job(job), query={"gpu_model": gpu_model}, repeatable=False)
-    return exchange(ask, partial(read_count, name="deleted"))
+    return (yield from exchange(ask, Deleted)).deleted
 
 
 def import_points(points: Iterable[Point]) -> Flow[TakenIn]:
@@ -64,7 +71,7 @@ def pair_points(job_a: str, job_b: str, *, gpu_model: str | None = None) -> Flow
     """What was measured of two jobs together: the newest thousand points of either source."""
     path = f"/v1/pairs/{quoted(job_a)}/{quoted(job_b)}/points"
     ask = Ask(method="GET", path=path, query={"gpu_model": gpu_model, "limit": _MOST})
-    return exchange(ask, partial(read, PairPoints))
+    return exchange(ask, PairPoints)
 
 
 def observe(observations: Iterable[Observation]) -> Flow[TakenIn]:
@@ -89,14 +96,14 @@ def observations(
     """
     query = {"job": job, "gpu_model": gpu_model, "limit": limit, "before": before}
     ask = Ask(method="GET", path="/v1/observations", query=query)
-    return exchange(ask, partial(read_items, Observation, name="observations"))
+    return (yield from exchange(ask, Observations)).observations
 
 
 def _take_in(path: str, name: str, rows: list[dict[str, Any]]) -> Flow[TakenIn]:
     taken = TakenIn(read=0, new=0)
     for start in range(0, len(rows), _AT_ONCE):
         ask = Ask(method="POST", path=path, body={name: rows[start : start + _AT_ONCE]})
-        taken += yield from exchange(ask, partial(read, TakenIn))
+        taken += yield from exchange(ask, TakenIn)
     return taken
 
 

@@ -22,11 +22,9 @@ from advisor.decide.constraints import Limits
 from advisor.errors import InputError, NoSplitError
 from advisor.place.options import PairOptions, check_power
 from advisor.predict.profiles import Floats
+from advisor.wire.requests import WORK_S
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
-
-WORK_S = 3600.0
-"""Work of a job of which nothing else is said."""
 
 MOST_KINDS = 300
 """Jobs that differ in name or work: 45,150 pairs of them at nine splits each."""

@@ -15,7 +15,8 @@ from pathlib import Path
 from advisor.errors import StoreError
 from advisor.files.home import open_home
 from advisor.files.whole_files import replace_file
-from advisor.formats.typed_json import parse, to_plain
+from advisor.formats.typed_json import parse
+from advisor.formats.wire import to_plain
 
 CHECKS_FOLDER = "checks"
 """In the advisor's home."""

@@ -24,6 +24,7 @@ from advisor_api.routes import (
     profiles,
     recommendations,
 )
+from advisor_api.schemas.described import describe
 from advisor_api.service.service import open_service
 
 OPENAPI = "/v1/openapi.json"
@@ -68,4 +69,5 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
         pages,
     )
     add_routes(app, (module.router for module in modules))
+    describe(app)
     return app

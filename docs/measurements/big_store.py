@@ -270,11 +270,11 @@ def _questions(service: Service, names: list[str]) -> Iterator[tuple[str, Asks]]
     once = random.Random(4).sample(names, min(len(names), 2 * TIMES))
     pairs = [list(pair) for pair in zip(once[::2], once[1::2], strict=False)]
     ask = "/v1/recommendations"
-    yield "advice", (("POST", ask, {"jobs": pair}) for pair in pairs)
+    yield "advice", (("POST", ask, {"jobs": _jobs(pair)}) for pair in pairs)
     low = {"min_speed": 0.3}
-    again = ({"jobs": pair, "constraints": low} for pair in pairs)
+    again = ({"jobs": _jobs(pair), **low} for pair in pairs)
     yield "advice again", (("POST", ask, body) for body in again)
-    yield "advice kept", (("POST", ask, {"jobs": pair}) for pair in pairs)
+    yield "advice kept", (("POST", ask, {"jobs": _jobs(pair)}) for pair in pairs)
     yield "advice beside a write", _beside_writes(pairs)
     yield "jobs, 1000 names", itertools.repeat(("GET", "/v1/jobs", None))
     after = (f"/v1/jobs?limit=100&after={chance.choice(names)}" for _ in itertools.count())
@@ -288,10 +288,14 @@ def _questions(service: Service, names: list[str]) -> Iterator[tuple[str, Asks]]
     yield "observations, all by cursor", _by_cursor(service)
 
 
+def _jobs(names: list[str]) -> list[dict[str, str]]:
+    return [{"job": name} for name in names]
+
+
 def _beside_writes(pairs: list[list[str]]) -> Asks:
     for number, pair in enumerate(pairs):
         yield "PUT", "/v1/points", {"points": [_point(number)]}
-        yield "POST", "/v1/recommendations", {"jobs": pair, "objective": "throughput"}
+        yield "POST", "/v1/recommendations", {"jobs": _jobs(pair), "objective": "throughput"}
 
 
 def _by_cursor(service: Service) -> Asks:
@@ -348,9 +352,9 @@ def _any(chance: random.Random, names: list[str]) -> tuple[str, str, Any]:
     if kind < 0.93:
         # Of some thousand jobs most questions are about the same ones.
         jobs = chance.choices(names[:20], k=2)
-        return "POST", "/v1/recommendations", {"jobs": jobs}
+        return "POST", "/v1/recommendations", {"jobs": _jobs(jobs)}
     if kind < 0.94:
-        return "POST", "/v1/recommendations", {"jobs": [name, chance.choice(names)]}
+        return "POST", "/v1/recommendations", {"jobs": _jobs([name, chance.choice(names)])}
     if kind < 0.96:
         return "GET", f"/v1/profiles/{name}?limit=20", None
     if kind < 0.98:

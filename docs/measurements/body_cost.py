@@ -53,11 +53,11 @@ def _bodies(most: int) -> Generator[tuple[str, str, bytes]]:
         "/v1/recommendations/batch",
         "/v1/points",
     )
-    speeds = '{"jobs":["gemm","triad"],"constraints":{"min_speed":'
+    speeds = '{"jobs":[{"job":"gemm"},{"job":"triad"}],"min_speed":'
     for name, path, start, make, end in (
-        ("placement, numbers of jobs are 0", place, '{"gpus":1,"jobs":', _keys, "}"),
+        ("placement, unknown fields of a job", place, '{"gpus":1,"jobs":[', _keys, "]}"),
         ("placement, names are numbers", place, '{"gpus":1,"jobs":[', _zeros, "]}"),
-        ("recommendation, speeds are text", ask, speeds, _texts, "}}"),
+        ("recommendation, speeds are text", ask, speeds, _texts, "}"),
         ("recommendation, unknown fields", ask, "", _keys, ""),
         ("batch, a request of unknown fields", batch, '{"requests":[', _keys, "]}"),
         ("batch, requests with faults", batch, '{"requests":[', _requests, "]}"),
@@ -68,7 +68,7 @@ def _bodies(most: int) -> Generator[tuple[str, str, bytes]]:
 
 
 def _requests(count: int) -> str:
-    return ",".join(f'{{"jobs":["gemm",1],"u{n}":0}}' for n in range(min(count, 1000)))
+    return ",".join(f'{{"jobs":[{{"job":"gemm"}},1],"u{n}":0}}' for n in range(min(count, 1000)))
 
 
 def _rows(count: int) -> str:

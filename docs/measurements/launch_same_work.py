@@ -86,8 +86,8 @@ def _launches(
     a: str, b: str, alone: Mapping[str, Seen], options: argparse.Namespace
 ) -> Iterable[Seen]:
     answer = _advisor("recommend", a, b, "--gpu-model", alone[a]["gpu_model"])
-    by_name = {option["name"]: option for option in answer["candidates"]}
-    advised = answer["choice"]["name"]
+    by_name = {option["split"]: option for option in answer["candidates"]}
+    advised = answer["choice"]["split"]
     # Advice against sharing needs no launch: one after the other is what the jobs do alone.
     ways = [advised] if advised != "exclusive" else []
     ways += [way for way in ("50/50", "uncapped") if way not in ways]
@@ -119,10 +119,10 @@ def _other_side(name: str) -> str:
 
 def _predicted(option: Mapping[str, Any], answer: Mapping[str, Any]) -> Seen:
     return {
-        "rate_a": option["rate_a"]["value"],
-        "rate_b": option["rate_b"]["value"],
+        "rate_a": option["jobs"][0]["rate"]["value"],
+        "rate_b": option["jobs"][1]["rate"]["value"],
         "power_w": option["power_w"]["value"],
-        "alone": [answer["alone_a"], answer["alone_b"]],
+        "alone": [job["alone"] for job in answer["jobs"]],
     }
 
 

@@ -21,16 +21,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from advisor.advice.placing import Planned, Wanted, plan
+from advisor.advice.placing import Planned, plan
 from advisor.core.finish import Rest, Work, finish
-from advisor.core.objectives import DEFAULT_OBJECTIVE, PartResult, SplitResult
-from advisor.decide.constraints import Limits
+from advisor.core.objectives import PartResult, SplitResult
 from advisor.place.options import PairOptions
-from advisor.place.problem import Group, Problem, QueuedJob
+from advisor.place.problem import Group, Problem
 from advisor.place.schedule import Schedule
 from advisor.place.solver import place, planned
 from advisor.predict.profiles import Floats
 from advisor.settings import read_settings
+from advisor.wire.requests import PlacementRequest, QueuedJobs
 from advisor_data.files.bundled import bundled_solo_points
 
 JOBS = 200
@@ -80,17 +80,9 @@ def planned_queue(
     """A queue of jobs that are drawn, planned as `advisor place` does it."""
     dice = np.random.default_rng(seed)
     drawn: list[int] = dice.integers(0, len(names), JOBS).tolist()
-    queue = [QueuedJob(names[n], work(dice)) for n in drawn]
-    wanted = Wanted(
-        queue=queue,
-        gpus=gpus,
-        objective=DEFAULT_OBJECTIVE,
-        limits=Limits(),
-        gpu_model="NVIDIA H200",
-        profiles=None,
-        time_limit_s=10.0,
-    )
-    return plan(wanted, read_settings())
+    queue = tuple(QueuedJobs(job=names[n], work_s=work(dice)) for n in drawn)
+    asked = PlacementRequest(jobs=queue, gpus=gpus, gpu_model="NVIDIA H200")
+    return plan(asked, read_settings())
 
 
 def show(plans: Sequence[Planned]) -> None:

@@ -74,7 +74,7 @@ local turn = 0
 request = function()
   turn = turn + 1
   local body = bodies[(turn - 1) %% #bodies + 1]
-  local limit = string.format(',"constraints":{"max_power_w":%%.3f}}', 2000 + turn * 0.001)
+  local limit = string.format(',"max_power_w":%%.3f}', 2000 + turn * 0.001)
   return wrk.format("POST", "%s", {["Content-Type"] = "application/json"},
                     body:sub(1, -2) .. limit)
 end
@@ -191,7 +191,9 @@ def _bodies() -> list[str]:
     names = sorted({point.job for point in bundled_solo_points() if point.gpu_model == GPU_MODEL})
     pairs = itertools.combinations_with_replacement(names, 2)
     return [
-        json.dumps({"jobs": pair, "objective": objective}, separators=(",", ":"))
+        json.dumps(
+            {"jobs": [{"job": job} for job in pair], "objective": objective}, separators=(",", ":")
+        )
         for pair in pairs
         for objective in OBJECTIVES
     ]

@@ -4,17 +4,15 @@ The history is the only record of the champion, so a promotion is one line: a pr
 killed leaves it whole or not there. A last line without its end was cut off and counts for nothing.
 """
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from advisor.errors import ModelError
-from advisor.formats.typed_json import parse, to_plain
-
-Action = Literal["promote", "rollback"]
+from advisor.formats.typed_json import parse
+from advisor.formats.wire import write
+from advisor.wire.lists import Action
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ def append(path: Path, change: Change) -> None:
     Raises:
         OSError: it cannot be written; then the history is as it was.
     """
-    line = json.dumps(to_plain(change)).encode() + b"\n"
+    line = write(change).encode() + b"\n"
     with path.open("ab+") as file:
         file.seek(0)
         end = _whole(file.read())

@@ -16,7 +16,8 @@ from advisor.core.moments import is_utc
 from advisor.core.names import NAME
 from advisor.errors import ModelError
 from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
-from advisor.formats.typed_json import parse, to_plain
+from advisor.formats.typed_json import parse
+from advisor.formats.wire import to_plain
 from advisor_models.intervals import Bounds
 from advisor_models.made_from import DatasetFacts, LearnerSettings
 from advisor_models.manifest_2 import as_schema_3

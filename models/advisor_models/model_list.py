@@ -1,11 +1,12 @@
 """The models of a host as lists and pages show them, damaged ones too."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from advisor.errors import ModelError
-from advisor.formats.typed_json import to_plain
+from advisor.formats.wire import to_plain
+from advisor.wire.lists import Champion, ChampionChange, ModelDetails, ModelList, ModelRow
+from advisor_models.history import Change
 from advisor_models.manifest import BUNDLED_NAME as BUNDLED
 from advisor_models.manifest import Manifest, read_manifest
 from advisor_models.registry import Registry
@@ -46,33 +47,69 @@ def list_models(registry: Registry) -> list[Listed]:
     return [_look(registry, key, is_champion=key == champion) for key in keys(registry)]
 
 
-def model_row(item: Listed) -> dict[str, Any]:
+def model_row(item: Listed) -> ModelRow:
     """What a list says of a model."""
     m = item.manifest
-    return {
-        **standing_of(item),
-        "version": m and m.version,
-        "created_at": m and m.created_at,
-        "gpu_models": list(m.gpu_models) if m else [],
-        "pairs": m and m.dataset.pairs,
-        "figures": dict(m.figures) if m else {},
-        "error": item.error,
-    }
+    return ModelRow(
+        model=item.name,
+        champion=item.is_champion,
+        version=m and m.version,
+        created_at=m and m.created_at,
+        gpu_models=m.gpu_models if m else (),
+        pairs=m and m.dataset.pairs,
+        figures=m.figures if m else {},
+        error=item.error,
+    )
 
 
-def model_details(item: Listed, manifest: Manifest) -> dict[str, Any]:
-    """All that is known of a model."""
-    return {**to_plain(manifest), **standing_of(item)}
+def model_list(registry: Registry, limit: int | None = None) -> ModelList:
+    """All models, the champion first, then the newest, and what became of them.
+
+    Args:
+        registry: Of the host.
+        limit: Most models, and most changes; None: all of them.
+
+    Raises:
+        ModelError: the history cannot be read.
+    """
+    rows = [model_row(item) for item in list_models(registry)]
+    rows.sort(key=lambda row: (row.champion, row.created_at or ""), reverse=True)
+    return ModelList(models=tuple(rows[:limit]), history=changes(registry.history(), limit))
 
 
-def change_of_champion(now: str | None, before: str | None) -> Mapping[str, str]:
+def model_details(registry: Registry, key: str | None, limit: int | None = None) -> ModelDetails:
+    """All that is known of one model; `limit` is of the changes that it had a part in.
+
+    Raises:
+        ModelError: it is damaged, or the history cannot be read.
+    """
+    manifest = read_manifest(registry.folder(key))
+    had_part = [c for c in registry.history() if key in (c.version, c.replaced)]
+    return ModelDetails(
+        model=key or BUNDLED,
+        champion=key == registry.champion(),
+        manifest=to_plain(manifest),
+        history=changes(had_part, limit),
+    )
+
+
+def changes(made: Iterable[Change], limit: int | None = None) -> tuple[ChampionChange, ...]:
+    """Changes of the champion by the names that people use, the newest first."""
+    return tuple(
+        ChampionChange(
+            at=change.at,
+            action=change.action,
+            version=change.version or BUNDLED,
+            replaced=change.replaced or BUNDLED,
+            figures=change.figures,
+        )
+        for change in list(made)[::-1][:limit]
+    )
+
+
+def change_of_champion(now: str | None, before: str | None) -> Champion:
     """What a promotion or a rollback did."""
-    return {"champion": now or BUNDLED, "replaced": before or BUNDLED}
-
-
-def standing_of(item: Listed) -> dict[str, Any]:
-    """What a model is called, and whether it is in use."""
-    return {"model": item.name, "champion": item.is_champion}
+    return Champion(champion=now or BUNDLED, replaced=before or BUNDLED)
 
 
 def _look(registry: Registry, key: str | None, *, is_champion: bool) -> Listed:

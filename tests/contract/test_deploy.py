@@ -24,6 +24,7 @@ from advisor.runtime.host.bounds import CONTROLLERS
 from advisor.runtime.host.cgroup import OURS
 from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import HOST_FOLDER, read_settings
+from advisor.wire.requests import RecommendationRequest
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -394,7 +395,7 @@ def test_every_query_names_a_metric_that_there_is(service: Served) -> None:
     """Names, and the labels that are looked at, are those of a real service."""
     # A family without samples still has its line of help.
     with Client(service.url) as client:
-        client.recommend("bert-train", "vit-infer")
+        client.recommend(RecommendationRequest.of("bert-train", "vit-infer"))
     text = get(f"{service.url}/metrics").text
     kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
     known = {"up"} | {
@@ -480,7 +481,7 @@ def test_real_prometheus_answers_every_panel(service: Served, tmp_path: Path) ->
     with prometheus(service, tmp_path) as ask, Client(service.url) as client:
         ends = time.monotonic() + 60
         while not ask("count_over_time(advisor_requests_total[1m]) > 3"):
-            client.recommend("bert-train", "vit-infer")
+            client.recommend(RecommendationRequest.of("bert-train", "vit-infer"))
             assert time.monotonic() < ends, "nothing was scraped"
             time.sleep(0.5)
         for place, query in queries().items():

@@ -8,8 +8,9 @@ import signal
 import sys
 
 from advisor.advice.launching import make_spec
-from advisor.advice.wanted import WantedLaunch, WantedPair
+from advisor.advice.wanted import WantedLaunch
 from advisor.settings import read_settings
+from advisor.wire.requests import LaunchRequest
 from advisor_api.launches.steps import folder_of, new_row
 from advisor_data.service.state import open_service_state
 from advisor_profiling.testbed.live import find_gpu
@@ -18,8 +19,8 @@ from advisor_profiling.testbed.live import find_gpu
 def main(job_a: str, job_b: str, last_step: str) -> None:
     settings = read_settings()
     gpu = find_gpu("0")
-    pair = WantedPair(jobs=(job_a, job_b), split="26/50")
-    spec = make_spec(WantedLaunch(pairs=(pair,), gpu=gpu.uuid, asked_by="killed"), settings)
+    asked = LaunchRequest.of(job_a, job_b, split="26/50")
+    spec = make_spec(WantedLaunch(asked=asked, gpu=gpu.uuid, asked_by="killed"), settings)
     with open_service_state(settings.database_url, settings.home) as state:
         row = state.add_launch(new_row(spec, gpu, (settings.home / "id").read_text(), ""))
     if last_step == "folder":

@@ -65,7 +65,7 @@ class LaunchServer:
 
     def launch(self, a: str, b: str, **wanted: Any) -> Reply:
         """Ask for a launch, at 26/50 unless something else is said."""
-        body = {"jobs": [a, b], "split": "26/50", **wanted}
+        body = {"jobs": [{"job": a}, {"job": b}], "split": "26/50", **wanted}
         return self.ask("POST", "/v1/launches", body, "launch")
 
     def launched(self, a: str, b: str, **wanted: Any) -> str:

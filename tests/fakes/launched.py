@@ -11,7 +11,7 @@ from typing import Any
 
 from host import UUID, FakeHost
 
-from advisor.formats.typed_json import to_plain
+from advisor.formats.wire import to_plain
 from advisor.launch.records.folder import LaunchFolder
 from advisor.runtime.host.bounds import Bounds
 from advisor.runtime.host.cgroup import cgroup_prefix, make_cgroup, remove_cgroup

@@ -22,7 +22,7 @@ from advisor_data.service.state import open_service_state
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
-PAIR = {"jobs": ["triad", "gemm"], "gpu": GPU, "constraints": {"min_speed": 0}}
+PAIR = {"jobs": [{"job": "triad"}, {"job": "gemm"}], "gpu": GPU, "min_speed": 0}
 
 
 class Service:

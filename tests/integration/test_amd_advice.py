@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from advisor.advice.placing import Wanted, environments, plan
+from advisor.advice.placing import environments, plan
 from advisor.cli.app import app
 from advisor.core.gpu import PERCENTAGE
-from advisor.decide.constraints import Limits
-from advisor.place.problem import QueuedJob
 from advisor.settings import read_settings
+from advisor.wire.requests import PlacementRequest, QueuedJobs
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import write_points
 
@@ -55,17 +54,17 @@ def test_recommend_gives_masks(profiles: Path) -> None:
     options = ("recommend", *PAIR, "--profiles", str(profiles), "--min-speed", "0.1")
     answer = json.loads(command(*options, "--json"))
     assert answer["gpu_model"] == MI300X
-    splits = [o for o in answer["candidates"] if o["way"] == "split"]
+    splits = [o for o in answer["candidates"] if o["sharing"] == "limited"]
     assert splits
     for option in splits:
-        a, b = option["environment_a"], option["environment_b"]
+        a, b = (job["environment"] for job in option["jobs"])
         assert set(a) == set(b) == {"HSA_CU_MASK", "ROC_GLOBAL_CU_MASK"}
         assert overlap(a, b) == 0
     text = command(*options)
     assert PERCENTAGE not in text
     assert "MPS" not in text
-    assert answer["choice"]["way"] == "split"
-    assert f"export HSA_CU_MASK={answer['choice']['environment_a']['HSA_CU_MASK']}" in text
+    assert answer["choice"]["sharing"] == "limited"
+    assert f"export HSA_CU_MASK={answer['choice']['jobs'][0]['environment']['HSA_CU_MASK']}" in text
     assert "of 304 CUs)" in text.splitlines()[0]
     assert "ROCR_VISIBLE_DEVICES" in text
 
@@ -75,28 +74,21 @@ def test_place_gives_masks(profiles: Path) -> None:
     jobs = [f"{job}:2" for job in PAIR]
     options = ("place", *jobs, "--gpus", "1", "--profiles", str(profiles), "--min-speed", "0.1")
     found = json.loads(command(*options, "--json"))
-    shared = [group for group in found["groups"] if group["shares_percent"]]
+    shared = [group for group in found["groups"] if len(group["jobs"]) == 2]
     assert shared
     for group in shared:
-        assert overlap(*group["environments"]) == 0
+        assert overlap(*(job["environment"] for job in group["jobs"])) == 0
     text = command(*options)
-    a, b = shared[0]["environments"]
+    a, b = (job["environment"] for job in shared[0]["jobs"])
     assert f"{a['HSA_CU_MASK']} and {b['HSA_CU_MASK']}" in text
     assert "MPS percentages" not in text
 
 
 def test_library_gives_the_same_masks(profiles: Path) -> None:
     """What a program that imports advisor is given."""
-    wanted = Wanted(
-        queue=[QueuedJob(name, 3600.0) for name in PAIR],
-        gpus=1,
-        objective="energy-efficiency",
-        limits=Limits(default_min_speed=0.1),
-        gpu_model=None,
-        profiles=profiles,
-        time_limit_s=10,
-    )
-    planned = plan(wanted, read_settings())
+    queue = tuple(QueuedJobs(job=name) for name in PAIR)
+    asked = PlacementRequest(jobs=queue, gpus=1, min_speed=0.1)
+    planned = plan(asked, read_settings(), profiles)
     (group,) = planned.groups
     assert planned.units_total == 304
     assert group.split is not None

@@ -22,7 +22,7 @@ from launched import detached, no_leftovers, processes_of
 from postgres import Server
 
 from advisor.core.moments import now
-from advisor.formats.typed_json import to_plain
+from advisor.formats.wire import to_plain
 from advisor.launch.records.folder import LaunchFolder, new_launch_id
 from advisor.launch.records.status import LaunchStatus
 from advisor.runtime.host.processes import wait_until
@@ -160,10 +160,10 @@ def test_a_recommended_pair_is_launched_watched_and_stopped(site: Site) -> None:
     """202 at once; then proven limits, live rates beside the forecast, and a safe end."""
     server, key = site.server, {"Idempotency_Key": "first-of-all"}
     body = {
-        "jobs": ["triad", "gemm"],
+        "jobs": [{"job": "triad"}, {"job": "gemm"}],
         "objective": "throughput-per-watt",
         # Whether the model expects 0.4 of each job is no matter here.
-        "constraints": {"min_speed": 0},
+        "min_speed": 0,
     }
     reply = server.ask("POST", "/v1/launches", body, "launch", **key)
     assert reply.status == 202, reply.text
@@ -290,7 +290,7 @@ def test_a_launch_without_its_supervisor_is_over(site: Site) -> None:
 def test_a_dry_run_starts_nothing(site: Site) -> None:
     """What would run is shown, without the command or the variables of a job."""
     before = len(site.server.ask("GET", "/v1/launches").json["launches"])
-    reply = site.server.launch("one", "gemm", dry_run=True, then=[["triad", "gemm"]])
+    reply = site.server.launch("one", "gemm", dry_run=True, then=[_jobs("triad", "gemm")])
     assert reply.status == 200, reply.text
     first, second = reply.json["pairs"]
     assert [job["units"] for job in first["jobs"]] == [34, 66]
@@ -311,7 +311,11 @@ def _more(**more: Any) -> dict[str, Any]:
 
 
 def _pair(a: str, b: str) -> dict[str, Any]:
-    return {"jobs": [a, b], "split": "26/50"}
+    return {**_jobs(a, b), "split": "26/50"}
+
+
+def _jobs(*names: str) -> dict[str, Any]:
+    return {"jobs": [{"job": name} for name in names]}
 
 
 @pytest.mark.parametrize(
@@ -333,10 +337,10 @@ def _pair(a: str, b: str) -> dict[str, Any]:
         (_more(gpu="../0"), 422, "bad-input"),
         (_more(duration_s=-1), 422, "bad-input"),
         (_more(hang_s="120"), 422, "bad-input"),
-        (_more(then=[["one"]]), 422, "bad-input"),
-        ({"jobs": ["one", "gemm"]}, 422, "bad-input"),  # one has no profile to recommend by
-        ({"jobs": ["triad", "gemm"], "constraints": {"max_power_w": 90}}, 422, "no-split"),
-        ({"jobs": ["triad", "gemm"], "constraints": {"min_speed": {"x": 0.5}}}, 422, "bad-input"),
+        (_more(then=[_jobs("one")]), 422, "bad-input"),
+        (_jobs("one", "gemm"), 422, "bad-input"),  # one has no profile to recommend by
+        ({**_jobs("triad", "gemm"), "max_power_w": 90}, 422, "no-split"),
+        ({"jobs": ["triad", "gemm"]}, 422, "bad-input"),
     ],
 )
 def test_a_request_that_cannot_be_is_refused(

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from in_process import Api, error_of, running
 
-from advisor_api.schemas.answers import ModelAnswer, ModelsAnswer
+from advisor.formats.wire import read
+from advisor.wire.lists import ModelDetails, ModelList
 from advisor_models.manifest import read_manifest, sha256, write_manifest
 from advisor_models.registry import BUNDLED, Registry
 
-ASKED = {"jobs": ["fft", "gemm"]}
+ASKED = {"jobs": [{"job": "fft"}, {"job": "gemm"}]}
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_models_are_listed_with_their_history(api: Api, admin: str) -> None:
     api.post("/v1/models/v2/promote", None, admin)
     api.post("/v1/models/bundled/promote", None, admin)
     listed = api.get("/v1/models")
-    ModelsAnswer.model_validate(listed)
+    read(ModelList, json.dumps(listed))
     first = listed["models"][0]
     assert (first["model"], first["champion"]) == ("bundled", True)
     assert {row["model"] for row in listed["models"]} == {"bundled", "v1", "v2"}
@@ -91,7 +92,7 @@ def test_one_model_is_shown_whole(api: Api, admin: str) -> None:
     """Its manifest as it stands in its folder, and only the changes that it had a part in."""
     api.post("/v1/models/v2/promote", None, admin)
     shown = api.get("/v1/models/v2")
-    ModelAnswer.model_validate(shown)
+    read(ModelDetails, json.dumps(shown))
     assert (shown["model"], shown["champion"], shown["manifest"]["version"]) == ("v2", True, "v2")
     assert [change["version"] for change in shown["history"]] == ["v2"]
     assert api.get("/v1/models/v1")["history"] == []

@@ -1,6 +1,7 @@
 """Jobs, profiles, points, observations and the audit log over HTTP, on a real SQLite file."""
 
 import dataclasses
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,17 +14,13 @@ from advisor.core.flags import DEGENERATE
 from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.formats.rows import to_row
-from advisor_api.schemas.answers import (
-    AuditAnswer,
-    JobsAnswer,
-    ObservationsAnswer,
-    PairPointsAnswer,
-    ProfileAnswer,
-)
+from advisor.formats.wire import read
+from advisor.wire.lists import AuditLog, JobList, Observations, PairPoints, Profile
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 
-ASKED = {"jobs": ["mine", "gemm"]}
+ASKED = {"jobs": [{"job": "mine"}, {"job": "gemm"}]}
+OF_FFT = {"jobs": [{"job": "fft"}, {"job": "gemm"}]}
 
 
 @pytest.fixture
@@ -105,10 +102,10 @@ def test_new_profile_counts_at_once(api: Api, writer: str) -> None:
     """After PUT the next answer is made from the new profile, after DELETE there is none."""
     assert error_of(api.ask("POST", "/v1/recommendations", json=ASKED))[0] == 422
     assert put(api, writer, sweep()).json() == {"stored": 10}
-    slow = api.post("/v1/recommendations", ASKED)["choice"]["rate_a"]["value"]
+    slow = api.post("/v1/recommendations", ASKED)["choice"]["jobs"][0]["rate"]["value"]
     doubled = [dataclasses.replace(point, rate=2 * point.rate) for point in sweep()]
     assert put(api, writer, doubled).json() == {"stored": 10}
-    fast = api.post("/v1/recommendations", ASKED)["choice"]["rate_a"]["value"]
+    fast = api.post("/v1/recommendations", ASKED)["choice"]["jobs"][0]["rate"]["value"]
     assert fast == pytest.approx(2 * slow)
     assert api.ask("DELETE", "/v1/profiles/mine", writer).json() == {"deleted": 10}
     _, code, message = error_of(api.ask("POST", "/v1/recommendations", json=ASKED))
@@ -122,9 +119,9 @@ def test_own_profile_goes_before_the_bundled_one(api: Api, writer: str) -> None:
     put(api, writer, sweep("fft", "triad"), "fft")
     given = api.get("/v1/profiles/fft")
     assert (given["source"], given["points"][0]["rate_unit"]) == ("stored", "passes")
-    assert api.post("/v1/recommendations", {"jobs": ["fft", "gemm"]})["rate_unit_a"] == "passes"
+    assert api.post("/v1/recommendations", OF_FFT)["jobs"][0]["rate_unit"] == "passes"
     api.ask("DELETE", "/v1/profiles/fft", writer)
-    assert api.post("/v1/recommendations", {"jobs": ["fft", "gemm"]})["rate_unit_a"] == "transforms"
+    assert api.post("/v1/recommendations", OF_FFT)["jobs"][0]["rate_unit"] == "transforms"
 
 
 def test_profile_comes_back_as_it_was_sent(api: Api, writer: str) -> None:
@@ -132,7 +129,7 @@ def test_profile_comes_back_as_it_was_sent(api: Api, writer: str) -> None:
     points = sorted(sweep(), key=lambda point: point.started_at, reverse=True)
     put(api, writer, points)
     whole = api.get("/v1/profiles/mine")
-    ProfileAnswer.model_validate(whole)
+    read(Profile, json.dumps(whole))
     assert whole["points"] == rows(points)["points"]
     assert whole["gpu_models"] == ["NVIDIA H200"]
     first = api.get("/v1/profiles/mine", limit=4)["points"]
@@ -183,7 +180,7 @@ def test_bad_point_is_refused_with_its_place(
         status, code, message = error_of(empty.ask(method, path, tokens["write"], json=sent))
         assert (status, code) == (422, "bad-input")
         assert says in message
-        assert "body.points.3" in message
+        assert "points[3]" in message
     assert empty.service.store.solo_points() == []
 
 
@@ -198,7 +195,7 @@ def test_points_of_both_kinds_are_taken_in_once(api: Api, writer: str) -> None:
         "pairs": {"read": 1, "new": 1},
     }
     assert (again["read"], again["new"]) == (11, 0)
-    assert api.post("/v1/recommendations", ASKED)["job_a"] == "mine"
+    assert api.post("/v1/recommendations", ASKED)["jobs"][0]["job"] == "mine"
 
 
 def test_measured_pairs_are_found_in_either_order(api: Api, writer: str) -> None:
@@ -206,8 +203,8 @@ def test_measured_pairs_are_found_in_either_order(api: Api, writer: str) -> None
     mine = pair_point("fft", "gemm")
     api.post("/v1/points", rows([mine]), writer)
     found = api.get("/v1/pairs/gemm/fft/points")
-    PairPointsAnswer.model_validate(found)
-    assert (found["job_a"], found["job_b"]) == ("fft", "gemm")
+    read(PairPoints, json.dumps(found))
+    assert found["jobs"] == ["fft", "gemm"]
     assert found["stored"] == [to_row(mine)]
     assert {(row["job_a"], row["job_b"]) for row in found["bundled"]} == {("fft", "gemm")}
     assert api.get("/v1/pairs/gemm/mine/points")["stored"] == []
@@ -229,7 +226,7 @@ def test_points_with_wrong_results_are_flagged_wherever_they_show(api: Api, writ
 def test_jobs_say_where_profiles_are_from_and_what_can_be_launched(api: Api, writer: str) -> None:
     """A faulty job file makes a job that cannot be launched, not a list that cannot be read."""
     listed = api.get("/v1/jobs")
-    JobsAnswer.model_validate(listed)
+    read(JobList, json.dumps(listed))
     by_name = {row["job"]: row for row in listed["jobs"]}
     assert by_name["fft"]["source"] == "bundled"
     assert not by_name["fft"]["launchable"]
@@ -256,7 +253,7 @@ def test_observations_are_kept_and_found_by_job(api: Api, writer: str) -> None:
     assert api.post("/v1/observations", sent, writer) == {"read": 2, "new": 2}
     assert api.post("/v1/observations", sent, writer) == {"read": 2, "new": 0}
     found = api.get("/v1/observations")
-    ObservationsAnswer.model_validate(found)
+    read(Observations, json.dumps(found))
     assert found["observations"] == [to_row(other), to_row(mine)]
     assert api.get("/v1/observations", job="sort")["observations"] == [to_row(mine)]
     bad = {"observations": [{**to_row(mine), "state": "perhaps"}]}
@@ -269,7 +266,7 @@ def test_every_write_is_audited_with_how_it_ended(api: Api, writer: str) -> None
     done = put(api, writer, sweep())
     assert api.ask("DELETE", "/v1/profiles/nothing", writer).status_code == 404
     log = api.get("/v1/audit", admin)
-    AuditAnswer.model_validate(log)
+    read(AuditLog, json.dumps(log))
     told = [(e["who"], e["action"], e["subject"], e["outcome"]) for e in log["entries"][::-1]]
     assert told == [
         ("write", "profile.replace", "mine on NVIDIA H200", "begun"),
@@ -338,8 +335,8 @@ def _seen(api: Api, points: int, rate: float | None = None) -> bool:
 
 def _alone(answer: dict[str, Any]) -> float:
     """The rate alone that an answer was made from."""
-    choice = answer["candidates"][-1]
-    return choice["rate_a"]["value"] / choice["speed_a"]["value"]
+    first = answer["candidates"][-1]["jobs"][0]
+    return first["rate"]["value"] / first["speed"]["value"]
 
 
 def _whole_rate(points: list[SoloPoint]) -> float:

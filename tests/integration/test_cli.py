@@ -180,7 +180,7 @@ def test_jobs_lists_definitions_and_profiles(host: FakeHost) -> None:
     url = {"ADVISOR_DATABASE_URL": f"files:{host.folder / 'points'}"}
     assert host.advisor("data", "import", str(file), **url).returncode == 0
     done = host.advisor("jobs", "--json", **url)
-    assert json.loads(done.stdout) == [
+    assert json.loads(done.stdout)["jobs"] == [
         {
             "job": "gemm",
             "gpu_model": "NVIDIA H200",
@@ -188,6 +188,8 @@ def test_jobs_lists_definitions_and_profiles(host: FakeHost) -> None:
             "points": 3,
             "measured_at": "2026-01-31T12:00:02Z",
             "flags": ["noisy-rate", "throttled"],
+            "source": "stored",
+            "launchable": True,
         },
         {
             "job": "steady",
@@ -196,6 +198,8 @@ def test_jobs_lists_definitions_and_profiles(host: FakeHost) -> None:
             "points": 0,
             "measured_at": None,
             "flags": [],
+            "source": None,
+            "launchable": True,
         },
     ]
     table = host.advisor("jobs", **url).stdout.splitlines()

@@ -27,25 +27,28 @@ from advisor.client import (
     AsyncClient,
     Client,
     Launch,
-    Option,
+    LaunchRequest,
     Placement,
+    PlacementRequest,
+    QueuedJobs,
     Recommendation,
+    RecommendationRequest,
     TakenIn,
     TooSlowError,
     UnreachableError,
-    Wanted,
     launching,
     managing,
     recommending,
     recorded,
 )
 from advisor.client.exchange import Ask, Flow
-from advisor.client.reading import read
 from advisor.core.observations import Observation
 from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError
-from advisor.formats.typed_json import to_plain
+from advisor.formats.wire import read_tolerant, to_plain, write
 from advisor.launch.records.status import LaunchStatus
+from advisor.wire.recommendation import BatchItem, Option
+from advisor.wire.requests import JobRequest
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 
 Speak = Callable[..., Any]
@@ -83,13 +86,16 @@ def writer(service: Served) -> str:
 
 @pytest.fixture(scope="module")
 def answer(service: Served) -> Recommendation:
-    return blocking(service.url, "recommend", "bert-train", "vit-infer")
+    return blocking(service.url, "recommend", ASKED)
 
 
 @pytest.fixture
 def scripted() -> Iterator[Scripted]:
     with scripted_http() as server:
         yield server
+
+
+ASKED = RecommendationRequest.of("bert-train", "vit-infer")
 
 
 def own_points(job: str = "mine") -> list[SoloPoint]:
@@ -118,9 +124,8 @@ def an_observation(name: str = "one") -> Observation:
 
 def test_the_client_says_what_the_command_says(service: Served, speak: Speak) -> None:
     """Both doors give the same answer, to the last digit, and it is typed as it is."""
-    found: Recommendation = speak(
-        service.url, "recommend", "bert-train", "vit-infer", min_speed={"vit-infer": 0.4}
-    )
+    asked = RecommendationRequest.of("bert-train", JobRequest(job="vit-infer", min_speed=0.4))
+    found: Recommendation = speak(service.url, "recommend", asked)
     command = ["recommend", "bert-train", "vit-infer", "--min-speed", "vit-infer=0.4", "--json"]
     done = subprocess.run(
         [sys.executable, "-m", "advisor.cli", *command],
@@ -129,39 +134,39 @@ def test_the_client_says_what_the_command_says(service: Served, speak: Speak) ->
         check=True,
     )
     said = json.loads(done.stdout)
-    assert found.raw == said
-    assert found.choice.name == said["choice"]["name"]
-    assert found.environments[0] == said["choice"]["environment_a"]
-    assert found.choice.speed_b.low == said["choice"]["speed_b"]["low"]
-    assert len(found.candidates) == len(said["candidates"])
+    assert to_plain(found) == said
     assert found.choice in found.candidates
-    assert found.choice.speed_b.value >= 0.4
+    assert found.choice.jobs[1].speed.value >= 0.4
 
 
 def test_a_batch_keeps_its_order_and_its_errors(service: Served, speak: Speak) -> None:
     """One wrong request has its error in its place and spoils no other."""
-    wanted = [
-        Wanted(jobs=("bert-train", "vit-infer"), fine=True),
-        Wanted(jobs=("bert-train", "no-such-job")),
-        Wanted(jobs=("vit-infer", "bert-train")),
+    asked = [
+        RecommendationRequest.of("bert-train", "vit-infer", fine=True),
+        RecommendationRequest.of("bert-train", "no-such-job"),
+        RecommendationRequest.of("vit-infer", "bert-train"),
     ]
-    first, second, third = speak(service.url, "recommend_batch", wanted)
-    assert len(first.candidates) > len(third.candidates)
-    assert isinstance(second, ApiError)
-    assert (second.code, "no-such-job" in second.message) == ("bad-input", True)
-    assert third.job_a == "vit-infer"
+    first, second, third = speak(service.url, "recommend_batch", asked)
+    assert len(first.answer.candidates) > len(third.answer.candidates)
+    assert second.answer is None
+    assert (second.error.code, "no-such-job" in second.error.message) == ("bad-input", True)
+    assert third.answer.jobs[0].job == "vit-infer"
 
 
 def test_a_placement(service: Served, speak: Speak) -> None:
     """Jobs may be counts or a queue; both place every job, in the same groups."""
-    one: Placement = speak(service.url, "place", {"bert-train": 2, "vit-infer": 1}, 2)
-    queue = ["bert-train", "vit-infer", "bert-train"]
-    other: Placement = speak(service.url, "place", queue, 2, time_limit_s=5)
+    counted = (QueuedJobs(job="bert-train", count=2), QueuedJobs(job="vit-infer"))
+    one: Placement = speak(service.url, "place", PlacementRequest(jobs=counted, gpus=2))
+    names = ("bert-train", "vit-infer", "bert-train")
+    queue = tuple(QueuedJobs(job=name) for name in names)
+    asked = PlacementRequest(jobs=queue, gpus=2, time_limit_s=5)
+    other: Placement = speak(service.url, "place", asked)
     assert other.groups == one.groups
     assert one.energy_j == pytest.approx(other.energy_j)
     assert sorted(run.number for run in one.schedule) == [1, 2, 3]
-    longer: Placement = speak(service.url, "place", queue, 2, work_s={"vit-infer": 7200.0})
-    assert [run.work_s for run in longer.schedule if run.job == "vit-infer"] == [7200.0]
+    longer = (counted[0], replace(counted[1], work_s=7200.0))
+    found: Placement = speak(service.url, "place", replace(asked, jobs=longer))
+    assert [run.work_s for run in found.schedule if run.job == "vit-infer"] == [7200.0]
 
 
 def test_points_go_in_and_come_back(service: Served, speak: Speak, writer: str) -> None:
@@ -176,7 +181,7 @@ def test_points_go_in_and_come_back(service: Served, speak: Speak, writer: str) 
     assert ask("import_points", points) == TakenIn(read=len(points), new=0)
     found = ask("profile", job)
     assert (found.source, sorted(found.points, key=str)) == ("stored", sorted(points, key=str))
-    assert ask("recommend", job, "vit-infer").job_a == job
+    assert ask("recommend", RecommendationRequest.of(job, "vit-infer")).jobs[0].job == job
     assert {row.job for row in ask("jobs")} >= {job, "bert-train"}
     assert ask("put_profile", job, points[:5]) == 5
     assert len(ask("profile", job, gpu_model=points[0].gpu_model).points) == 5
@@ -243,7 +248,7 @@ def test_it_lives_and_is_ready(service: Served, speak: Speak) -> None:
 def test_an_error_of_the_service_is_whole(service: Served, speak: Speak) -> None:
     """Code, message, status and request id arrive; the request id is in the service's log."""
     with pytest.raises(ApiError) as refusal:
-        speak(service.url, "recommend", "no-such-job", "vit-infer")
+        speak(service.url, "recommend", RecommendationRequest.of("no-such-job", "vit-infer"))
     error = refusal.value
     assert isinstance(error, AdvisorError)
     assert (error.code, error.status) == ("bad-input", 422)
@@ -302,9 +307,9 @@ def _public(kind: type) -> set[str]:
 
 def _flows() -> list[Flow[Any]]:
     return [
-        recommending.recommend("a", "b"),
-        recommending.recommend_batch([Wanted(jobs=("a", "b"))]),
-        recommending.place(["a"], 1),
+        recommending.recommend(ASKED),
+        recommending.recommend_batch([ASKED]),
+        recommending.place(PlacementRequest(jobs=(QueuedJobs(job="a"),), gpus=1)),
         recorded.jobs(),
         recorded.profile("a"),
         recorded.put_profile("a", own_points()),
@@ -313,7 +318,7 @@ def _flows() -> list[Flow[Any]]:
         recorded.pair_points("a", "b"),
         recorded.observations(),
         recorded.observe([an_observation()]),
-        launching.launch("a", "b"),
+        launching.launch(LaunchRequest.of("a", "b")),
         launching.launches(),
         launching.launch_status("x"),
         launching.stop_launch("x"),
@@ -335,14 +340,15 @@ def test_a_launch_from_begin_to_end(host: FakeHost) -> None:
     with serving(host.folder, ["--launching"], **host.environment()) as served:
         token = served.token("launcher", "read", "launch")
         with Client(served.url, token) as client:
-            plan = client.plan_launch("one", "two", split="30/70")
+            asked = LaunchRequest.of("one", "two", split="30/70")
+            plan = client.plan_launch(asked)
             assert [job.share_percent for job in plan.pairs[0].jobs] == [30, 70]
             assert client.launches() == ()
-            begun = client.launch("one", "two", split="30/70", gpu=0, idempotency_key="k")
-            again = client.launch("one", "two", split="30/70", gpu=0, idempotency_key="k")
+            begun = client.launch(asked, idempotency_key="k")
+            again = client.launch(asked, idempotency_key="k")
             assert again.launch_id == begun.launch_id
             with pytest.raises(ApiError) as refused:
-                client.launch("one", "two", split="40/60", gpu=0, idempotency_key="k")
+                client.launch(replace(asked, split="40/60"), idempotency_key="k")
             assert refused.value.code == "idempotency-conflict"
             ends = time.monotonic() + 60
             while (seen := client.launch_status(begun)).state != "running":
@@ -433,18 +439,19 @@ def test_a_lost_connection_is_tried_again(scripted: Scripted, speak: Speak) -> N
 
 def test_a_repeated_launch_starts_once(scripted: Scripted, speak: Speak) -> None:
     """Each repeat carries the key of the first request; the next launch has a key of its own."""
+    asked = LaunchRequest.of("a", "b", split="30/70")
     scripted.will(Reply(status=None), refusal(503, Retry_After="0"), a_launch())
-    assert speak(scripted.url, "launch", "a", "b", split="30/70").state == "running"
-    assert speak(scripted.url, "launch", "a", "b", split="30/70").state == "running"
-    assert speak(scripted.url, "launch", "a", "b", idempotency_key="mine").state == "running"
+    assert speak(scripted.url, "launch", asked).state == "running"
+    assert speak(scripted.url, "launch", asked).state == "running"
+    assert speak(scripted.url, "launch", asked, idempotency_key="mine").state == "running"
     keys = [seen.headers["Idempotency-Key"] for seen in scripted.seen]
     assert keys[0] == keys[1] == keys[2] != keys[3] != keys[4] == "mine"
     assert len(keys[0]) >= 32
-    assert scripted.seen[0].body == {"jobs": ["a", "b"], "split": "30/70"}
+    assert scripted.seen[0].body == to_plain(asked)
 
 
 def test_a_launch_is_a_status(scripted: Scripted, speak: Speak) -> None:
-    """A launch is what the launcher calls one, whole, and keeps what a newer service adds."""
+    """A launch is what the launcher calls one, whole, whatever a newer service adds."""
     body = {**to_plain(STATUS), "host": "gpu7", "colour": "blue"}
     scripted.will(Reply(status=202, body=body))
     found: Launch = speak(scripted.url, "stop_launch", STATUS)
@@ -452,7 +459,7 @@ def test_a_launch_is_a_status(scripted: Scripted, speak: Speak) -> None:
     assert {f.name: getattr(found, f.name) for f in fields(STATUS)} == {
         f.name: getattr(STATUS, f.name) for f in fields(STATUS)
     }
-    assert found.raw["colour"] == "blue"
+    assert not hasattr(found, "colour")
     assert (scripted.seen[0].method, scripted.seen[0].path) == (
         "DELETE",
         f"/v1/launches/{STATUS.launch_id}",
@@ -589,56 +596,60 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
 
 @given(st.data())
 def test_a_newer_service_may_say_more(answer: Recommendation, data: st.DataObject) -> None:
-    """Keys that are unknown, at any depth, change nothing but `raw`."""
-    raw = json.loads(json.dumps(answer.raw))
+    """Keys that are unknown, at any depth, change nothing."""
+    raw = to_plain(answer)
     target = data.draw(st.sampled_from(_records(raw)))
     target["colour"] = data.draw(st.one_of(st.none(), st.integers(), st.text(), st.just({"a": 1})))
-    assert replace(read(Recommendation, raw), raw=answer.raw) == answer
+    assert read_tolerant(Recommendation, write(raw)) == answer
 
 
 @given(st.data())
 def test_what_is_missing_is_named(answer: Recommendation, data: st.DataObject) -> None:
-    """Without any one of the keys the error says which, and what to do."""
-    raw = json.loads(json.dumps(answer.raw))
+    """Without any one of the keys the error says which."""
+    raw = to_plain(answer)
     target = data.draw(st.sampled_from(_records(raw)))
     name = data.draw(st.sampled_from(sorted(target)))
     del target[name]
-    with pytest.raises(AnswerError, match=f"without {name}.*same version"):
-        read(Recommendation, raw)
+    with pytest.raises(InputError, match=f"{name}: it is missing"):
+        read_tolerant(Recommendation, write(raw))
 
 
 @pytest.mark.parametrize("wrong", [None, "1", True, float("nan"), [1], {}])
-def test_a_number_is_a_number(answer: Recommendation, wrong: object) -> None:
+def test_a_number_is_a_number(
+    scripted: Scripted, speak: Speak, answer: Recommendation, wrong: object
+) -> None:
     """Another type, and NaN, in the place of a number is an error that names the place."""
-    raw = json.loads(json.dumps(answer.raw))
+    raw = to_plain(answer)
     raw["choice"]["power_w"]["low"] = wrong
-    with pytest.raises(AnswerError, match=r"choice\.power_w\.low is"):
-        read(Recommendation, raw)
+    scripted.will(Reply(body=json.dumps(raw).encode()))
+    with pytest.raises(AnswerError, match=r"choice\.power_w\.low: .*same version"):
+        speak(scripted.url, "recommend", ASKED)
 
 
 def _records(raw: Any) -> list[dict[str, Any]]:
     """The objects of a recommendation whose keys are fixed."""
     choices = [raw["choice"], *raw["candidates"]]
-    numbers = [option[name] for option in choices for name in ("rate_a", "speed_b", "power_w")]
-    return [raw, raw["model"], *raw["rules"], *choices, *numbers]
+    shares = [share for option in choices for share in option["jobs"]]
+    numbers = [option["power_w"] for option in choices] + [share["rate"] for share in shares]
+    return [raw, raw["model"], *raw["jobs"], *raw["baselines"], *choices, *shares, *numbers]
 
 
 def test_types_reach_the_user() -> None:
     """Checkers see what each method takes and gives, of both clients."""
 
     async def later(client: AsyncClient) -> None:
-        assert_type(await client.recommend("a", "b"), Recommendation)
+        assert_type(await client.recommend(ASKED), Recommendation)
         assert_type(await client.wait("x"), Launch)
 
     def now(client: Client) -> None:
-        assert_type(client.recommend("a", "b", min_speed=0.5), Recommendation)
-        assert_type(client.recommend("a", "b").choice, Option)
-        assert_type(client.recommend_batch([]), tuple[Recommendation | ApiError, ...])
-        assert_type(client.place(["a"], 1), Placement)
-        assert_type(client.launch("a", "b"), Launch)
+        assert_type(client.recommend(ASKED), Recommendation)
+        assert_type(client.recommend(ASKED).choice, Option)
+        assert_type(client.recommend_batch([]), tuple[BatchItem, ...])
+        assert_type(client.place(PlacementRequest(jobs=(), gpus=1)), Placement)
+        assert_type(client.launch(LaunchRequest.of("a", "b")), Launch)
         assert_type(client.ready(), bool)
-        client.recommend("a")  # pyright: ignore[reportCallIssue]
-        client.recommend("a", "b", colour="blue")  # pyright: ignore[reportCallIssue]
+        client.recommend("a")  # pyright: ignore[reportArgumentType]
+        client.recommend(ASKED, colour="blue")  # pyright: ignore[reportCallIssue]
 
     assert callable(later)
     assert callable(now)

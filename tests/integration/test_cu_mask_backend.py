@@ -78,12 +78,12 @@ def test_launched_pair_has_masks_that_do_not_overlap(
     assert masks[0] & masks[1] == 0
     assert [mask.bit_count() for mask in masks] == [one.granted.units for one in proven]
     spec = LaunchSpec(launch_id="x", gpu="3", pairs=(pair,), when_one_ends="keep")
-    shown = plan_of(spec, MI300X, read_settings({"HOME": str(tmp_path)}))["pairs"][0]["jobs"]
+    shown = plan_of(spec, MI300X, read_settings({"HOME": str(tmp_path)})).pairs[0].jobs
     advised = split_environments(Split(split), 304, "amd")
     for one, job, limits in zip(proven, shown, advised, strict=True):
-        assert job["units"] == one.granted.units
-        assert job["environment"].items() <= one.environment.items()
-        assert job["environment"] == {"ROCR_VISIBLE_DEVICES": "3", **limits}
+        assert job.units == one.granted.units
+        assert job.environment.items() <= one.environment.items()
+        assert job.environment == {"ROCR_VISIBLE_DEVICES": "3", **limits}
 
 
 def test_ignored_mask_is_refused(hip: Path) -> None:

@@ -20,7 +20,7 @@ from advisor.core.interval import Interval
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.observations import Observation
 from advisor.core.records import SoloPoint
-from advisor.formats.typed_json import to_plain
+from advisor.formats.wire import to_plain
 from advisor.launch.records.spec import Forecast, JobForecast
 from advisor.launch.records.status import JobStatus, LaunchStatus
 from advisor_data import open_store
@@ -236,7 +236,7 @@ def _watch_two_minutes(look: Visit) -> None:
 
 
 def _recommendation(served: RawServer, **more: Any) -> dict[str, Any]:
-    body = json.dumps({"jobs": PAIR, "splits": "nine", **more}).encode()
+    body = json.dumps({"jobs": [{"job": job} for job in PAIR], **more}).encode()
     answer = served.ask("POST", "/v1/recommendations", body, JSON)
     assert answer.status == 200, answer.body
     return json.loads(answer.body)
@@ -250,18 +250,21 @@ def test_the_split_moves_by_keyboard_and_shows_the_numbers_of_the_api(
     visit: Visit, served: RawServer
 ) -> None:
     """Every step of the slider shows what the API predicts there, and asks it for nothing."""
-    splits = [o for o in _recommendation(served)["candidates"] if o["way"] == "split"]
+    splits = [o for o in _recommendation(served)["candidates"] if o["sharing"] == "limited"]
     visit.open(PAGES["pair"])
     visit.page.focus("#split")
     visit.page.keyboard.press("Home")
     asked = len(visit.asked)
     for option in splits:
-        for key in ("speed_a", "speed_b", "rate_a", "rate_b", "power_w", "energy_saved", "stp"):
+        for key in ("power_w", "energy_saved", "stp"):
             assert _shown(visit, key) == option[key]["value"]
+        for side, job in zip("ab", option["jobs"], strict=True):
+            for key in ("speed", "rate"):
+                assert _shown(visit, f"{key}_{side}") == job[key]["value"]
         variable = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
         environment = visit.text("#environment")
-        assert f"export {variable}={option['environment_a'][variable]}\n" in environment
-        assert option["name"] in visit.text("#said")
+        assert f"export {variable}={option['jobs'][0]['environment'][variable]}\n" in environment
+        assert option["split"] in visit.text("#said")
         visit.page.keyboard.press("ArrowRight")
     assert len(visit.asked) == asked
 
@@ -312,12 +315,13 @@ def test_limits_and_objective_are_asked_of_the_api(visit: Visit, served: RawServ
     with visit.page.expect_response("**/v1/recommendations"):
         visit.page.fill("#field-minimum-speed-of-the-first-job", "60")
         visit.page.press("#field-minimum-speed-of-the-first-job", "Enter")
-    choice = _recommendation(served, constraints={"min_speed": {"fft": 0.6}})["choice"]
-    visit.page.wait_for_selector(f"button:has-text('Best: {choice['name']}')")
+    limited = [{"job": job, **({"min_speed": 0.6} if job == "fft" else {})} for job in PAIR]
+    choice = _recommendation(served, jobs=limited)["choice"]
+    visit.page.wait_for_selector(f"button:has-text('Best: {choice['split']}')")
     with visit.page.expect_response("**/v1/recommendations"):
         visit.page.select_option("#field-objective", "max-min")
-    found = _recommendation(served, objective="max-min", constraints={"min_speed": {"fft": 0.6}})
-    visit.page.wait_for_selector(f"button:has-text('Best: {found['choice']['name']}')")
+    found = _recommendation(served, objective="max-min", jobs=limited)
+    visit.page.wait_for_selector(f"button:has-text('Best: {found['choice']['split']}')")
     assert "min_a=60" in visit.page.url
     visit.page.fill("#field-power-ceiling-w", "1")
     visit.page.press("#field-power-ceiling-w", "Enter")

@@ -74,27 +74,32 @@ def test_gpu_model_that_was_not_learned_from(tmp_path: Path) -> None:
     assert avoided.startswith("not used: ")
 
 
+JOB_KEYS = {"job", "work_s", "share_percent", "speed", "time_s", "environment"}
+
+
 def test_json_adds_up(tmp_path: Path) -> None:
     """Every job is in a group and has a row; energy is the sum of the groups and of idle GPUs."""
     found = answer(tmp_path, *JOBS, "--gpus", "3", "--work", "2h", "--work", "triad=30min")
     assert set(found) == {
-        "gpu_model", "objective", "gpus", "jobs", "idle_power_w", "energy_j", "idle_j",
+        "gpu_model", "objective", "gpus", "queued", "idle_power_w", "energy_j", "idle_j",
         "makespan_s", "mean_completion_s", "slowest_job", "slowest_speed", "groups", "schedule",
-        "others", "timed_out", "bundled_profiles", "warnings", "model",
+        "baselines", "timed_out", "bundled_profiles", "warnings", "model",
     }  # fmt: skip
     named: dict[str, int] = {}
     for group in found["groups"]:
-        for name in group["jobs"]:
-            named[name] = named.get(name, 0) + group["count"]
-        assert min(group["speeds"]) >= 0.4
-        assert len(group["environments"]) == len(group["jobs"]) == len(group["work_s"])
+        for job in group["jobs"]:
+            assert set(job) == JOB_KEYS
+            named[job["job"]] = named.get(job["job"], 0) + group["count"]
+            assert job["speed"] >= 0.4
     assert named == {"bert-infer-b2": 4, "vit-train": 5, "triad": 3, "bert-train": 2}
     busy_j = sum(group["count"] * group["energy_j"] for group in found["groups"])
     assert found["energy_j"] == pytest.approx(busy_j + found["idle_j"])
-    busy_s = sum(group["count"] * max(group["times_s"]) for group in found["groups"])
+    busy_s = sum(
+        group["count"] * max(job["time_s"] for job in group["jobs"]) for group in found["groups"]
+    )
     idle_s = found["gpus"] * found["makespan_s"] - busy_s
     assert found["idle_j"] == pytest.approx(idle_s * found["idle_power_w"])
-    for other in found["others"]:
+    for other in found["baselines"]:
         assert other["energy_saved"] == pytest.approx(1 - found["energy_j"] / other["energy_j"])
         assert other["time_saved"] == pytest.approx(1 - found["makespan_s"] / other["makespan_s"])
 
@@ -132,7 +137,8 @@ def test_rows_of_the_schedule_are_flat(tmp_path: Path) -> None:
 def test_limits_in_the_environment_are_the_shares(tmp_path: Path) -> None:
     """What MPS is told is the split; alone nothing is set."""
     for group in answer(tmp_path, *JOBS, "--gpus", "3")["groups"]:
-        limits = [e.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") for e in group["environments"]]
+        environments = [job["environment"] for job in group["jobs"]]
+        limits = [e.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") for e in environments]
         assert limits == ([None] if group["split"] == "alone" else group["split"].split("/"))
 
 

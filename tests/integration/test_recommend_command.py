@@ -60,10 +60,9 @@ def error(kind: type[AdvisorError], *options: str) -> str:
 
 
 OPTION_KEYS = {
-    "name", "way", "share_a_percent", "share_b_percent", "environment_a", "environment_b",
-    "rate_a", "rate_b", "speed_a", "speed_b", "power_w", "energy_saved", "stp",
-    "worth", "misses",
+    "split", "sharing", "jobs", "power_w", "energy_saved", "stp", "objectives", "violations",
 }  # fmt: skip
+SHARE_KEYS = {"job", "share_percent", "units", "rate", "speed", "environment"}
 
 
 @pytest.mark.usefixtures("home")
@@ -71,42 +70,43 @@ def test_keys_of_the_json_stay() -> None:
     """Programs read them; docs/recommend.md promises them."""
     answer = as_json(*PAIR)
     assert set(answer) == {
-        "job_a", "job_b", "gpu_model", "rate_unit_a", "rate_unit_b", "objective", "choice",
-        "alone_a", "alone_b", "candidates", "rules", "same_work", "picks", "reasons", "warnings",
-        "model", "coverage",
+        "jobs", "gpu_model", "objective", "choice", "candidates", "baselines", "same_work",
+        "picks", "reasons", "warnings", "model", "coverage",
     }  # fmt: skip
-    assert (answer["job_a"], answer["job_b"]) == PAIR
-    assert (answer["rate_unit_a"], answer["rate_unit_b"]) == ("transforms", "images")
-    rules = [rule["option"] for rule in answer["rules"]]
-    for option in (answer["choice"], *answer["candidates"], *rules):
+    assert [(job["job"], job["rate_unit"]) for job in answer["jobs"]] == [
+        (PAIR[0], "transforms"), (PAIR[1], "images"),
+    ]  # fmt: skip
+    for job in answer["jobs"]:
+        assert set(job) == {"job", "rate_unit", "alone"}
+        assert set(job["alone"]) == {"rate", "power_w", "memory_used_mib"}
+    baselines = [baseline["option"] for baseline in answer["baselines"]]
+    for option in (answer["choice"], *answer["candidates"], *baselines):
         assert set(option) == OPTION_KEYS
-        values = [option[name] for name in ("rate_a", "rate_b", "speed_a", "speed_b", "power_w")]
-        for interval in (*values, *option["worth"].values()):
+        assert [set(job) for job in option["jobs"]] == [SHARE_KEYS] * 2
+        assert [job["job"] for job in option["jobs"]] == list(PAIR)
+        values = [job[name] for job in option["jobs"] for name in ("rate", "speed")]
+        for interval in (*values, option["power_w"], *option["objectives"].values()):
             assert set(interval) == {"value", "low", "high"}
             assert interval["low"] <= interval["value"] <= interval["high"]
-    assert [set(rule) for rule in answer["rules"]] == [{"rule", "meaning", "option"}] * 5
+    assert [set(b) for b in answer["baselines"]] == [{"name", "meaning", "option"}] * 5
     assert set(answer["model"]) == {"version", "gpu_models"}
     assert answer["choice"] in answer["candidates"]
-    assert answer["picks"]["energy-efficiency"] == answer["choice"]["name"]
-    assert set(answer["alone_a"]) == {"rate", "power_w", "memory_used_mib"}
+    assert answer["picks"]["energy-efficiency"] == answer["choice"]["split"]
     found = answer["same_work"]
-    assert set(found) == {
-        "work_a_s", "work_b_s", "choice", "restarted", "rules",
-    }  # fmt: skip
+    assert set(found) == {"work_s", "choice", "restarted", "baselines"}
     assert set(found["choice"]) == {"time_s", "energy_j", "shared_s"}
-    saved = 1 - found["choice"]["energy_j"] / found["rules"]["exclusive"]["energy_j"]
+    saved = 1 - found["choice"]["energy_j"] / found["baselines"]["exclusive"]["energy_j"]
     assert saved == pytest.approx(answer["choice"]["energy_saved"]["value"])
     page = (Path(__file__).parents[2] / "docs" / "recommend.md").read_text()
-    assert [key for key in (*answer, *OPTION_KEYS) if f"`{key}`" not in page] == []
+    keys = (*answer, *OPTION_KEYS, *SHARE_KEYS)
+    assert [key for key in keys if f"`{key}`" not in page] == []
 
 
 @pytest.mark.usefixtures("home")
 def test_swapped_names_give_the_swapped_answer() -> None:
     """With the real model, too."""
     there, back = as_json(*PAIR)["choice"], as_json(*PAIR[::-1])["choice"]
-    for one, other in (("_a", "_b"), ("_b", "_a")):
-        for name in ("rate", "speed", "environment"):
-            assert there[name + one] == back[name + other]
+    assert there["jobs"] == back["jobs"][::-1]
     assert there["power_w"] == back["power_w"]
 
 
@@ -115,8 +115,8 @@ def test_answer_for_a_person(home: Path) -> None:
     text, answer = recommend(*PAIR, "--min-speed", "fft=0.3"), as_json(*PAIR, "--min-speed=fft=0.3")
     lines = text.splitlines()
     assert lines[0].startswith("share the NVIDIA H200: fft gets ")
-    for side, job in zip(("a", "b"), PAIR, strict=True):
-        ((name, value),) = answer["choice"][f"environment_{side}"].items()
+    for side, job in zip(answer["choice"]["jobs"], PAIR, strict=True):
+        ((name, value),) = side["environment"].items()
         line = next(line for line in lines if line.endswith(f"the shell that starts {job}"))
         assert line.split("#")[0].strip() == f"export {name}={value}"
     saved = answer["choice"]["energy_saved"]["value"]
@@ -136,9 +136,9 @@ def test_all_shows_every_candidate_and_a_plot() -> None:
     lines = recommend(*PAIR, "--all").splitlines()
     table = lines[lines.index("all candidates") + 2 :]
     answer = as_json(*PAIR)
-    assert [line.split()[0] for line in table[:11]] == [o["name"] for o in answer["candidates"]]
+    assert [line.split()[0] for line in table[:11]] == [o["split"] for o in answer["candidates"]]
     (chosen,) = [line for line in table[:11] if line.rstrip().endswith("chosen")]
-    assert chosen.split()[0] == answer["choice"]["name"]
+    assert chosen.split()[0] == answer["choice"]["split"]
     assert any("share of fft, %" in line for line in table)
 
 
@@ -146,8 +146,10 @@ def test_all_shows_every_candidate_and_a_plot() -> None:
 def test_fine_splits_say_the_sms() -> None:
     """Percentages that grant exactly these counts."""
     answer = as_json(*PAIR, "--fine")
-    splits = [o for o in answer["candidates"] if o["way"] == "split"]
-    counts = [[units_for_percent(o[f"share_{s}_percent"], 132) for s in "ab"] for o in splits]
+    splits = [o for o in answer["candidates"] if o["sharing"] == "limited"]
+    shares = [[job["share_percent"] for job in option["jobs"]] for option in splits]
+    counts = [[job["units"] for job in option["jobs"]] for option in splits]
+    assert counts == [[units_for_percent(share, 132) for share in both] for both in shares]
     assert len(counts) > 9
     assert all(sum(units) <= 132 for units in counts)
     assert "of 132 SMs), resnet50-train-b2" in recommend(*PAIR, "--fine").splitlines()[0]
@@ -161,10 +163,15 @@ def test_stored_profile_goes_before_the_bundled_one(home: Path, solo: Sequence[S
             dataclasses.replace(p, rate=2 * p.rate, run="here") for p in solo if p.job == "fft"
         )
     after = as_json(*PAIR)
-    ratio = after["choice"]["rate_a"]["value"] / before["choice"]["rate_a"]["value"]
+    ratio = rate_of(after) / rate_of(before)
     assert ratio == pytest.approx(2, rel=0.02)
     assert before["warnings"][-1].endswith("depends: fft and resnet50-train-b2")
     assert after["warnings"][-1].endswith("depends: resnet50-train-b2")
+
+
+def rate_of(answer: dict[str, Any]) -> float:
+    """Of the first job, as recommended."""
+    return answer["choice"]["jobs"][0]["rate"]["value"]
 
 
 @pytest.mark.usefixtures("home")
@@ -173,7 +180,7 @@ def test_profiles_of_a_file(tmp_path: Path, solo: Sequence[SoloPoint]) -> None:
     file = tmp_path / "points.jsonl"
     of_h200 = (p for p in solo if (p.job, p.gpu_model) == ("fft", "NVIDIA H200"))
     write_points(file, [dataclasses.replace(p, job="mine") for p in of_h200])
-    assert as_json("mine", "mine", "--profiles", str(file))["job_a"] == "mine"
+    assert as_json("mine", "mine", "--profiles", str(file))["jobs"][0]["job"] == "mine"
     beside = as_json("mine", "gemm", "--profiles", str(file))
     assert beside["warnings"][-1].endswith("depends: gemm")
     message = error(InputError, "mine", "nosuch", "--profiles", str(file))
@@ -223,7 +230,7 @@ def test_options_that_cannot_be_meant(options: tuple[str, str], message: str) ->
 def test_work_reaches_the_answer() -> None:
     """What is to be done until both have ended, and what the limit that stays costs then."""
     found = as_json(*PAIR, "--work", "fft=1h", "--work", "resnet50-train-b2=3h")["same_work"]
-    assert (found["work_a_s"], found["work_b_s"]) == (3600, 3 * 3600)
+    assert found["work_s"] == [3600, 3 * 3600]
     assert found["choice"]["shared_s"] < found["choice"]["time_s"]
     assert found["restarted"]["time_s"] < found["choice"]["time_s"]
     text = recommend(*PAIR, "--work", "fft=1h", "--work", "resnet50-train-b2=3h")
@@ -236,7 +243,7 @@ def test_work_reaches_the_answer() -> None:
     ("options", "message"),
     [
         (["--work", "3"], "3 is no time"),
-        (["--work", "fft=3h"], "--work says nothing of resnet50-train-b2"),
+        (["--work", "fft=3h"], "nothing is said of the work of resnet50-train-b2"),
         (["--work", "gemm=3h"], "--work gemm=3h is for a job that is not there"),
         (["--work", "3h", "--objective", "max-min"], "max-min does not depend on how much work"),
     ],
@@ -251,11 +258,11 @@ def test_limits_reach_the_answer() -> None:
     """A number alone is for both jobs."""
     for job, option in ((0, "fft=0.4"), (1, "resnet50-train-b2=0.8")):
         choice = as_json(*PAIR, "--min-speed", option)["choice"]
-        assert choice["speed_" + "ab"[job]]["value"] >= float(option.split("=")[1])
+        assert choice["jobs"][job]["speed"]["value"] >= float(option.split("=")[1])
     both = as_json(*PAIR, "--min-speed", "0.4")["choice"]
-    assert min(both["speed_a"]["value"], both["speed_b"]["value"]) >= 0.4
-    assert as_json(*PAIR, "--memory", "3GiB")["choice"]["way"] == "exclusive"
-    assert as_json(*PAIR, "--memory", "4GiB")["choice"]["way"] == "split"
+    assert min(job["speed"]["value"] for job in both["jobs"]) >= 0.4
+    assert as_json(*PAIR, "--memory", "3GiB")["choice"]["sharing"] == "exclusive"
+    assert as_json(*PAIR, "--memory", "4GiB")["choice"]["sharing"] == "limited"
     assert as_json(*PAIR, "--min-speed=0", "--max-power=350")["choice"]["power_w"]["value"] <= 350
     assert "nearest is " in error(NoSplitError, *PAIR, "--max-power", "100")
 

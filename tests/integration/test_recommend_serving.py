@@ -51,65 +51,68 @@ def command(monkeypatch: pytest.MonkeyPatch, home: Path, *options: str) -> Any:
     return json.loads(CliRunner().invoke(app, arguments, catch_exceptions=False).stdout)
 
 
+def jobs(server: dict[str, Any], other: dict[str, Any]) -> list[dict[str, Any]]:
+    """Both jobs with limits of their own."""
+    return [{"job": name, **of_job} for name, of_job in zip(PAIR, (server, other), strict=True)]
+
+
 @pytest.mark.parametrize(
-    ("constraints", "options"),
+    ("more", "own", "options"),
     [
-        (
-            {"min_speed": {"server": 0.5, "triad": 0.3}},
-            ["--min-speed", "server=0.5", "--min-speed", "triad=0.3"],
-        ),
-        (
-            {"max_p99_ms": 80, "min_speed": {"server": 0.5, "triad": 0.3}},
-            ["--max-p99", "80ms", "--min-speed", "server=0.5", "--min-speed", "triad=0.3"],
-        ),
-        (
-            {"max_p99_ms": {"server": 80}, "min_speed": {"server": 0.5, "triad": 0.3}},
-            ["--max-p99", "server=0.08s", "--min-speed", "server=0.5", "--min-speed", "triad=0.3"],
-        ),
+        ({}, {}, []),
+        ({"max_p99_ms": 80}, {}, ["--max-p99", "80ms"]),
+        ({}, {"max_p99_ms": 80}, ["--max-p99", "server=0.08s"]),
     ],
 )
 def test_both_doors_give_the_same_answer(
     api: Api,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    constraints: dict[str, Any],
+    more: dict[str, Any],
+    own: dict[str, Any],
     options: list[str],
 ) -> None:
     """No split at which the server is too slow alone, none at which it is off."""
-    wanted = {"jobs": PAIR, "constraints": constraints, "objective": "throughput"}
-    answer = api.post(URL, wanted)
-    assert answer == command(monkeypatch, tmp_path, *options, "--objective", "throughput")
-    assert answer["choice"]["way"] != "exclusive"
-    if "max_p99_ms" in constraints:
-        slow = [o for o in answer["candidates"] if o["share_a_percent"] <= 30]
+    pair = jobs({"min_speed": 0.5, **own}, {"min_speed": 0.3})
+    answer = api.post(URL, {"jobs": pair, "objective": "throughput", **more})
+    least = ["--min-speed", "server=0.5", "--min-speed", "triad=0.3", "--objective", "throughput"]
+    assert answer == command(monkeypatch, tmp_path, *options, *least)
+    assert answer["choice"]["sharing"] != "exclusive"
+    if more or own:
+        slow = [o for o in answer["candidates"] if o["jobs"][0]["share_percent"] <= 30]
         assert slow
         for option in slow:
-            assert any("has a p99 latency of" in text for text in option["misses"])
+            assert any("has a p99 latency of" in text for text in option["violations"])
     assert any("p99 latency of server" in text for text in answer["warnings"])
 
 
 @pytest.mark.parametrize(
-    ("constraints", "status", "text"),
+    ("body", "status", "text"),
     [
-        ({"max_p99_ms": {"triad": 50}}, 422, "no latency of triad was measured"),
-        ({"max_p99_ms": {"severe": 50}}, 422, "a latency was given for severe"),
+        ({"jobs": jobs({}, {"max_p99_ms": 50})}, 422, "no latency of triad was measured"),
         ({"max_p99_ms": 0}, 422, "max_p99_ms"),
         ({"max_p99_ms": "50ms"}, 422, "max_p99_ms"),
-        ({"max_p99_ms": {"server": 1}}, 422, "alone at 100 % has a p99 latency of 30 ms"),
+        (
+            {"jobs": jobs({"max_p99_ms": 1}, {})},
+            422,
+            "alone at 100 % has a p99 latency of 30 ms",
+        ),
     ],
 )
 def test_latencies_that_cannot_be_held(
-    api: Api, constraints: dict[str, Any], status: int, text: str
+    api: Api, body: dict[str, Any], status: int, text: str
 ) -> None:
     """Refused, never left out."""
-    found = error_of(api.ask("POST", URL, json={"jobs": PAIR, "constraints": constraints}))
+    found = error_of(api.ask("POST", URL, json={"jobs": jobs({}, {}), **body}))
     assert (found[0], text in found[2]) == (status, True), found
 
 
 def test_placements_take_no_latency(api: Api) -> None:
     """They do not hold it, so they do not pretend to."""
-    body = {"jobs": {"server": 2}, "gpus": 1, "constraints": {"max_p99_ms": 50}}
-    assert error_of(api.ask("POST", "/v1/placements", json=body))[0] == 422
+    for more, own in (({"max_p99_ms": 50}, {}), ({}, {"max_p99_ms": 50})):
+        body = {"jobs": [{"job": "server", "count": 2, **own}], "gpus": 1, **more}
+        status, _, message = error_of(api.ask("POST", "/v1/placements", json=body))
+        assert (status, "max_p99_ms: there is no such key" in message) == (422, True)
 
 
 def test_the_option_is_read_strictly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ def unsafe_in(*shares: float) -> set[int]:
 
 def shares_of(answer: Any) -> list[float]:
     """Every share that a recommendation names."""
-    options = [*answer["candidates"], *(rule["option"] for rule in answer["rules"])]
-    return [option[f"share_{side}_percent"] for option in options if option for side in "ab"]
+    options = [*answer["candidates"], *(one["option"] for one in answer["baselines"])]
+    return [job["share_percent"] for option in options if option for job in option["jobs"]]
 
 
 @pytest.mark.parametrize("fine", [(), ("--fine",)])
@@ -71,16 +71,16 @@ def test_a_recommendation_names_no_unsafe_count(home: Path, fine: tuple[str, ...
     assert not unsafe_in(*shares_of(answer))
     if not fine:
         assert AVOIDED in answer["reasons"]
-        names = [option["name"] for option in answer["candidates"]]
+        names = [option["split"] for option in answer["candidates"]]
         assert names == [
             "10/90", "11/90", "26/54", "47/54", "50/50", "54/47", "54/26", "90/11", "90/10",
             "uncapped", "exclusive",
         ]  # fmt: skip
     assert NOT_CHECKED not in answer["warnings"]
-    rules = {rule["rule"]: rule["option"]["name"] for rule in answer["rules"]}
+    rules = {one["name"]: one["option"]["split"] for one in answer["baselines"]}
     assert rules["larger-rate"] in ("10/90", "90/10")
     assert rules["equal"] == "50/50"
-    assert {"environment_a", "environment_b"} <= answer["choice"].keys()
+    assert all("environment" in job for job in answer["choice"]["jobs"])
 
 
 def test_where_nothing_is_known_only_a_warning_is_new(
@@ -90,7 +90,7 @@ def test_where_nothing_is_known_only_a_warning_is_new(
     (home / "checks" / "nvidia-h200.json").unlink()
     unknown = command("recommend", *PAIR)
     assert unknown["warnings"].count(NOT_CHECKED) == 1
-    names = [option["name"] for option in unknown["candidates"]]
+    names = [option["split"] for option in unknown["candidates"]]
     assert names[:9] == [f"{share}/{100 - share}" for share in range(10, 100, 10)]
     monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "other"))
     write_check(tmp_path / "other", checked_132("NVIDIA H100 80GB HBM3"))
@@ -100,13 +100,15 @@ def test_where_nothing_is_known_only_a_warning_is_new(
 def test_a_placement_names_no_unsafe_count(home: Path) -> None:
     """Each group has safe shares, and the answer says what is not used, on both doors."""
     answer = command("place", *JOBS, "--gpus", "4", "--min-speed", "0.2")
-    shares = [share for group in answer["groups"] for share in group["shares_percent"] or ()]
+    shared = [group["jobs"] for group in answer["groups"] if len(group["jobs"]) == 2]
+    shares = [job["share_percent"] for jobs in shared for job in jobs]
     assert shares
     assert not unsafe_in(*shares)
     assert answer["warnings"] == [AVOIDED]
-    jobs = {name: int(count) for name, count in (entry.split(":") for entry in JOBS)}
+    entries = (entry.split(":") for entry in JOBS)
+    jobs = [{"job": name, "count": int(count)} for name, count in entries]
     with running(home) as api:
-        assert api.post("/v1/placements", {"jobs": jobs, "gpus": 4, "constraints": LOW}) == answer
+        assert api.post("/v1/placements", {"jobs": jobs, "gpus": 4, **LOW}) == answer
     text = CliRunner().invoke(app, ["place", *JOBS, "--gpus", "4"]).stdout
     assert AVOIDED in text.splitlines()
 
@@ -166,7 +168,7 @@ def test_a_recommended_launch_is_at_safe_counts(h200: FakeHost) -> None:
     """Also where it is only shown."""
     done = h200.advisor("launch", "triad", "gemm", "--min-speed", "0", "--dry-run", "--json")
     (pair,) = json.loads(done.stdout)["pairs"]
-    assert pair["way"] == "split"
+    assert pair["sharing"] == "limited"
     assert not {job["units"] for job in pair["jobs"]} & UNSAFE_132
 
 

@@ -212,7 +212,7 @@ def test_a_database_of_files_is_refused(tmp_path: Path) -> None:
 
 def test_a_stop_lets_requests_end(tmp_path: Path) -> None:
     """SIGTERM: a request that has begun is answered, then the process ends with status 0."""
-    body = b'{"jobs": ["triad", "gemm"]}'
+    body = b'{"jobs": [{"job": "triad"}, {"job": "gemm"}]}'
     head = b"POST /v1/recommendations HTTP/1.1\r\nContent-Type: application/json\r\n" + HOST
     with raw_server(tmp_path) as served, served.connect() as client, served.connect() as idle:
         client.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body[:5])

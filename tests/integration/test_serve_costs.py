@@ -36,9 +36,11 @@ def _body(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
+PAIR = {"jobs": [{"job": "gemm"}, {"job": "triad"}]}
+
 DEAR = {
-    "counts of jobs": (PLACE, _body({"gpus": 1, "jobs": _keys(110_000)})),
-    "speeds": (RECOMMEND, _body({"jobs": ["a", "b"], "constraints": _keys(90_000, "x")})),
+    "counts of jobs": (PLACE, _body({"gpus": 1, "jobs": [_keys(110_000)]})),
+    "speeds": (RECOMMEND, _body({"jobs": [_keys(90_000, "x")]})),
     "unknown fields": (RECOMMEND, _body(_keys(95_000))),
     "a short list of names": (PLACE, _body({"gpus": 1, "jobs": [0] * 32_000})),
     "unknown fields of one request": (f"{RECOMMEND}/batch", _body({"requests": [_keys(90_000)]})),
@@ -101,7 +103,7 @@ def test_keys_are_counted_first(served: RawServer) -> None:
 def test_a_long_body_counts_as_many_requests(tmp_path: Path) -> None:
     """Who sends long bodies may send fewer."""
     with raw_server(tmp_path / "home", "--requests-per-s", "20") as served:
-        body = _body({"requests": [{"jobs": ["gemm", "triad"]}] * 1000})
+        body = _body({"requests": [PAIR] * 1000})
         path = f"{RECOMMEND}/batch"
         answers = [served.ask("POST", path, body, JSON).status for _ in range(3)]
         assert answers[-1] == 429
@@ -119,7 +121,7 @@ def test_a_long_body_counts_as_many_requests(tmp_path: Path) -> None:
 )
 def test_unknown_query_parameters_are_refused(served: RawServer, method: str, path: str) -> None:
     """A slip in a parameter is told, also where the body alone would be answered."""
-    body = _body({"jobs": ["gemm", "triad"]}) if method == "POST" else None
+    body = _body(PAIR) if method == "POST" else None
     answer = served.ask(method, f"{path}?objectve=max-min", body, JSON if body else None)
     assert (answer.status, answer.code) == (422, "bad-input")
     assert "objectve" in json.loads(answer.body)["error"]["message"]

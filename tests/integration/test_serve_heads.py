@@ -15,7 +15,7 @@ from raw_server import RawServer, raw_server
 from advisor_api.http.heads import of_whole_address, without_offer
 
 HOST = b"Host: localhost\r\n"
-PAIR = b'{"jobs": ["gemm", "triad"]}'
+PAIR = b'{"jobs": [{"job": "gemm"}, {"job": "triad"}]}'
 OFFERS = {
     "HTTP/2": b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAA\r\n",
     "HTTP/2 alone": b"Connection: Upgrade\r\nUpgrade: h2c\r\n",

@@ -1,12 +1,11 @@
 """`advisor place`: a queue of jobs on several GPUs, who shares with whom, when and where."""
 
 import importlib.util
-import json
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.progress import Progress
@@ -17,10 +16,9 @@ from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AsJson, GpuModel, MaxPower, Memory, MinSpeed, Profiles
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.errors import InputError
+from advisor.formats.wire import write
 from advisor.settings import read_settings
-
-if TYPE_CHECKING:
-    from advisor.place.problem import QueuedJob
+from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs
 
 # What needs numpy is imported in the command: `advisor --help` works without it.
 
@@ -60,43 +58,43 @@ def place(
     placed within the limits.
     """
     _check_installed()
-    queue = _queue(jobs or (), file, work or ())
-    from advisor.advice.placing import Wanted, plan, to_json
+    from advisor.advice.placement_wire import to_wire
+    from advisor.advice.placing import plan
     from advisor.cli.advise import place_text
-    from advisor.decide.constraints import Limits
 
-    names, settings = list(dict.fromkeys(job.name for job in queue)), read_settings()
-    limits = Limits(
-        min_speed=min_speeds(min_speed or (), names),
-        default_min_speed=settings.min_speed,
-        max_power_w=max_power,
-        memory_mib=memory,
-    )
-    wanted = Wanted(
-        queue=queue,
+    asked = PlacementRequest(
+        jobs=_queue(jobs or (), file, work or (), min_speed or ()),
         gpus=gpus,
         objective=objective,
-        limits=limits,
+        max_power_w=max_power,
+        memory_mib=memory,
         gpu_model=gpu_model,
-        profiles=profiles,
         time_limit_s=time_limit,
     )
     with _progress() as told:
-        planned = plan(wanted, settings, told)
+        planned = plan(asked, read_settings(), profiles, told)
     if as_json:
-        typer.echo(json.dumps(to_json(planned)))
+        typer.echo(write(to_wire(planned)))
     else:
         place_text.show(planned)
 
 
-def _queue(texts: Sequence[str], file: Path | None, work: Sequence[str]) -> "list[QueuedJob]":
+def _queue(
+    texts: Sequence[str], file: Path | None, work: Sequence[str], least: Sequence[str]
+) -> tuple[QueuedJobs, ...]:
     """Every job with its work: what its line says, else --work, else an hour."""
-    from advisor.place.problem import WORK_S, QueuedJob
-
     entries = read_entries(texts, file)
-    works = read_works(work, [entry.name for entry in entries])
-    jobs = ((QueuedJob(e.name, e.work_s or works.get(e.name, WORK_S)), e.count) for e in entries)
-    return [job for job, count in jobs for _ in range(count)]
+    names = [entry.name for entry in entries]
+    works, speeds = read_works(work, names), min_speeds(least, list(dict.fromkeys(names)))
+    return tuple(
+        QueuedJobs(
+            job=entry.name,
+            count=entry.count,
+            work_s=entry.work_s or works.get(entry.name, WORK_S),
+            min_speed=speeds.get(entry.name),
+        )
+        for entry in entries
+    )
 
 
 def _check_installed() -> None:

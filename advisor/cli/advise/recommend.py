@@ -1,14 +1,13 @@
 """`advisor recommend`: which split of one GPU does the most for two jobs."""
 
 import importlib.util
-import json
 from typing import Annotated
 
 import typer
 
+from advisor.cli.advise.asked import asked_jobs
 from advisor.cli.advise.longest_p99 import longest_p99_ms
-from advisor.cli.advise.min_speeds import min_speeds
-from advisor.cli.advise.work_option import read_work
+from advisor.cli.advise.queue import read_works
 from advisor.cli.shared.options import (
     AsJson,
     GpuModel,
@@ -21,7 +20,9 @@ from advisor.cli.shared.options import (
 )
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.errors import InputError
+from advisor.formats.wire import write
 from advisor.settings import read_settings
+from advisor.wire.requests import RecommendationRequest
 
 # What needs numpy is imported in the command: `advisor --help` works without it.
 
@@ -52,28 +53,28 @@ def recommend(
     nothing keeps every limit.
     """
     _check_installed()
-    from advisor.advice.answer import answer, to_json
+    from advisor.advice.answer import answer, request_of
     from advisor.advice.known_profiles import find_profiles
+    from advisor.advice.recommendation_wire import to_wire
     from advisor.cli.advise import recommend_text
-    from advisor.decide.recommend import Request
 
     settings = read_settings()
-    by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), (job_a, job_b))
-    request = Request(
+    names = (job_a, job_b)
+    by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
+    works_s = read_works(work or (), names)
+    asked = RecommendationRequest(
+        jobs=asked_jobs(names, names, min_speed or (), by_job_ms, works_s),
         objective=objective,
-        min_speed=min_speeds(min_speed or (), (job_a, job_b)),
-        default_min_speed=settings.min_speed,
-        max_p99_ms=by_job_ms,
-        default_max_p99_ms=for_all_ms,
+        max_p99_ms=for_all_ms,
         max_power_w=max_power,
         memory_mib=memory,
+        gpu_model=gpu_model,
         fine=fine,
-        work=read_work(work or (), job_a, job_b),
     )
-    found = find_profiles((job_a, job_b), settings, gpu_model, profiles)
-    given = answer(found, request, settings)
+    found = find_profiles(names, settings, gpu_model, profiles)
+    given = answer(found, request_of(asked, settings.min_speed), settings)
     if as_json:
-        typer.echo(json.dumps(to_json(given)))
+        typer.echo(write(to_wire(given)))
     else:
         recommend_text.show(given, everything=show_all)
 

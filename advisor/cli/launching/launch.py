@@ -1,7 +1,6 @@
 """`advisor launch`: run two jobs together at a proven split, and watch them."""
 
 import getpass
-import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import Annotated
@@ -9,9 +8,9 @@ from typing import Annotated
 import typer
 
 from advisor.advice.launching import make_spec
-from advisor.advice.wanted import WantedLaunch, WantedPair
+from advisor.advice.wanted import WantedLaunch
+from advisor.cli.advise.asked import asked_jobs
 from advisor.cli.advise.longest_p99 import longest_p99_ms
-from advisor.cli.advise.min_speeds import min_speeds
 from advisor.cli.launching.live import (
     exit_code,
     final_json,
@@ -22,7 +21,7 @@ from advisor.cli.launching.live import (
     statuses,
     stopping_launch,
 )
-from advisor.cli.launching.plan import plan_json, plan_lines
+from advisor.cli.launching.plan import plan_lines, whole_plan
 from advisor.cli.launching.text import line, summary
 from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import (
@@ -39,12 +38,14 @@ from advisor.cli.shared.options import (
 from advisor.core.gpu import Gpu
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.errors import InputError, SourceError
+from advisor.formats.wire import write
 from advisor.launch.records.folder import LaunchFolder, create_folder
-from advisor.launch.records.spec import HANG_S, LaunchSpec, WhenOneEnds
+from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.start.spawn import spawn_supervisor
 from advisor.launch.start.starting import check_memory
 from advisor.settings import Settings, read_settings
+from advisor.wire.requests import HANG_S, LaunchRequest, NextPair, WhenOneEnds
 from advisor_profiling import SUPERVISOR
 from advisor_profiling.testbed.live import find_gpu, with_units
 
@@ -101,26 +102,24 @@ def launch(
     pairs = [(job_a, job_b), *map(_pair, then or ())]
     names = [name for pair in pairs for name in pair]
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
-    seen = _see_gpu(gpu, settings, needed=not dry_run)
-    wanted = WantedLaunch(
-        pairs=tuple(WantedPair(jobs=jobs, split=split) for jobs in pairs),
-        gpu=gpu,
-        gpu_model=gpu_model or (seen and seen.model),
-        units_total=seen and seen.units_total,
+    jobs = [asked_jobs(pair, names, min_speed or (), by_job_ms) for pair in pairs]
+    asked = LaunchRequest(
+        jobs=jobs[0],
+        then=tuple(NextPair(jobs=pair) for pair in jobs[1:]),
+        split=split,
         objective=objective,
-        min_speed=min_speeds(min_speed or (), names),
-        max_p99_ms=by_job_ms,
-        default_max_p99_ms=for_all_ms,
+        max_p99_ms=for_all_ms,
         max_power_w=max_power,
-        memory_mib=memory or (seen and seen.memory_mib),
-        profiles=profiles,
+        memory_mib=memory,
+        gpu_model=gpu_model,
         allow_unsafe=allow_unsafe,
         stop_on_wrong_results=stop_on_wrong_results,
         when_one_ends=when_one_ends,
         duration_s=duration,
         hang_s=hang_after,
-        asked_by=_user(),
     )
+    seen = _see_gpu(gpu, settings, needed=not dry_run)
+    wanted = WantedLaunch(asked=asked, gpu=gpu, seen=seen, profiles=profiles, asked_by=_user())
     spec = make_spec(wanted, settings)
     if dry_run:
         _show_plan(spec, seen, settings, as_json=as_json)
@@ -162,8 +161,8 @@ def _check_memory(spec: LaunchSpec, gpu: Gpu | None) -> None:
 
 
 def _show_plan(spec: LaunchSpec, gpu: Gpu | None, settings: Settings, *, as_json: bool) -> None:
-    plan = plan_json(spec, gpu, settings)
-    for text in [json.dumps(plan)] if as_json else plan_lines(plan):
+    plan = whole_plan(spec, gpu, settings)
+    for text in [write(plan)] if as_json else plan_lines(plan):
         typer.echo(text)
 
 
@@ -187,7 +186,7 @@ def _run(
 def _detached(folder: LaunchFolder, found: Iterator[LaunchStatus], *, as_json: bool) -> int:
     """Wait until the limits are proven and both run, or until it has failed."""
     status = next(status for status in found if status.over or status.state == "running")
-    typer.echo(json.dumps(final_json(folder, status)) if as_json else folder.launch_id)
+    typer.echo(write(final_json(folder, status)) if as_json else folder.launch_id)
     if status.state == "failed":
         typer.echo(line(status), err=True)
     return exit_code(status)

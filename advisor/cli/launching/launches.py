@@ -1,6 +1,5 @@
 """`advisor launches`: what was launched on this host, where it stands, and how to stop it."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,8 @@ from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AsJson
 from advisor.cli.shared.tables import print_table
 from advisor.errors import BusyError
-from advisor.formats.typed_json import to_plain
+from advisor.formats.wire import write
+from advisor.launch.records.answers import LocalLaunches
 from advisor.launch.records.board import Board
 from advisor.launch.records.folder import LaunchFolder, find_folder, list_folders
 from advisor.launch.records.status import LaunchStatus
@@ -34,7 +34,7 @@ def group(context: typer.Context, as_json: AsJson = False) -> None:
         return
     found = [folder.read_status() for folder in list_folders(_root())]
     if as_json:
-        typer.echo(json.dumps([to_plain(status) for status in found]))
+        typer.echo(write(LocalLaunches(launches=tuple(found))))
         return
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for name in _COLUMNS:
@@ -54,7 +54,7 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
     folder = find_folder(_root(), launch_id)
     status = folder.read_status()
     if as_json:
-        typer.echo(json.dumps(final_json(folder, status)))
+        typer.echo(write(final_json(folder, status)))
         return
     plain_console(highlight=False).print(table(status))
     for text in summary(status, observations(folder)):
@@ -68,7 +68,7 @@ def stop(launch_id: LaunchId, as_json: AsJson = False) -> None:
     folder.ask_stop()
     _close_unclaimed(folder)
     *_, status = statuses(folder)
-    typer.echo(json.dumps(final_json(folder, status)) if as_json else line(status))
+    typer.echo(write(final_json(folder, status)) if as_json else line(status))
     raise typer.Exit(exit_code(status))
 
 

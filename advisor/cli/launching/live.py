@@ -15,7 +15,7 @@ from rich.live import Live
 from advisor.cli.launching.text import line, table
 from advisor.cli.shared.console import plain_console
 from advisor.errors import AdvisorError, JobError
-from advisor.formats.typed_json import to_plain
+from advisor.formats.wire import to_plain, write
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.start.spawn import LOG
@@ -90,9 +90,9 @@ def show_json(folder: LaunchFolder) -> Follow:
         status = None
         for status in found:
             if not status.over:
-                typer.echo(json.dumps(to_plain(status)))
+                typer.echo(write(status))
         assert status is not None
-        typer.echo(json.dumps(final_json(folder, status)))
+        typer.echo(write(final_json(folder, status)))
         return status
 
     return show

@@ -9,7 +9,7 @@ import typer
 from advisor.cli.learn.measured import read_measured, read_own
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
-from advisor.formats.typed_json import to_plain
+from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor_models.registry import Registry
 from advisor_training.evaluation.data import make_data

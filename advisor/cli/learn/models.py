@@ -1,6 +1,5 @@
 """`advisor models`: which models are here, how good they are, and which of them is used."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ from advisor.cli.shared.options import AsJson
 from advisor.cli.shared.tables import print_table
 from advisor.core.wording import count_of
 from advisor.errors import ModelError
+from advisor.formats.wire import write
 from advisor.settings import read_settings
 from advisor_models.manifest import MANIFEST, Manifest, read_manifest
 from advisor_models.model_list import (
@@ -23,7 +23,7 @@ from advisor_models.model_list import (
     keys,
     list_models,
     model_details,
-    model_row,
+    model_list,
 )
 from advisor_models.registry import Registry
 
@@ -46,12 +46,12 @@ _FIGURES = {
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
     """List the models; the champion, which predictions are made with, has a star."""
-    found = list_models(_registry())
+    registry = _registry()
     if as_json:
-        typer.echo(json.dumps([model_row(item) for item in found]))
+        typer.echo(write(model_list(registry)))
         return
     table = _table("", "model", "made", "GPU models", "pairs", *_FIGURES, "state")
-    for item in found:
+    for item in list_models(registry):
         table.add_row(*map(Text, _cells(item)))
     print_table(table, _WIDTH)
 
@@ -67,11 +67,11 @@ def show(
     registry = _registry()
     champion = registry.champion()
     wanted = champion if version is None else key_of(version)
+    if as_json:
+        typer.echo(write(model_details(registry, wanted)))
+        return
     manifest = read_manifest(registry.folder(wanted))
     item = Listed(wanted, wanted == champion, manifest)
-    if as_json:
-        typer.echo(json.dumps(model_details(item, manifest)))
-        return
     for line in _lines(item, manifest):
         typer.echo(line)
     table = _table("figure", "value")
@@ -120,7 +120,7 @@ def check(
     checked = keys(registry) if version is None else [key_of(version)]
     faults = {key or BUNDLED: _fault(registry, key) for key in checked}
     if as_json:
-        typer.echo(json.dumps([{"model": name, "error": f} for name, f in faults.items()]))
+        typer.echo(write([{"model": name, "error": f} for name, f in faults.items()]))
     else:
         for name, fault in faults.items():
             typer.echo(f"{name}: {fault or 'ok'}")
@@ -177,7 +177,7 @@ def _lines(item: Listed, m: Manifest) -> Iterator[str]:
 def _say_change(registry: Registry, before: str | None, *, as_json: bool) -> None:
     now = registry.champion()
     if as_json:
-        typer.echo(json.dumps(change_of_champion(now, before)))
+        typer.echo(write(change_of_champion(now, before)))
     elif now == before:
         typer.echo(f"{now or BUNDLED} is the champion already")
     else:

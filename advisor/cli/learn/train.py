@@ -15,7 +15,7 @@ from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AsJson, WithBundled
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError, ModelError
-from advisor.formats.typed_json import to_plain
+from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor_models.manifest import MANIFEST, Manifest, check_intervals
 from advisor_training.learn import unseen

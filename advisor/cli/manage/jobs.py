@@ -1,8 +1,7 @@
 """`advisor jobs`: what is defined here and what has been measured."""
 
-import json
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -12,7 +11,9 @@ from advisor.advice.job_list import job_rows
 from advisor.cli.shared.options import AsJson
 from advisor.cli.shared.tables import print_table
 from advisor.formats.job_file import sound_jobs
+from advisor.formats.wire import write
 from advisor.settings import read_settings
+from advisor.wire.lists import JobList, JobRow
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.store.profile_rows import LAST_NAME, profile_rows
@@ -27,33 +28,32 @@ def jobs(
     """List the jobs of this folder and the profiles that were measured."""
     settings = read_settings()
     if bundled:
-        profiles, names = profile_rows(bundled_solo_points()), []
+        rows = job_rows((), (), profile_rows(bundled_solo_points()))
     else:
         sound, faults = sound_jobs(settings.jobs_dir)
         names = [job.name for job in sound]
         for fault in faults:
             typer.echo(f"! {fault}", err=True)
         with open_store(settings.database_url, settings.home) as store:
-            profiles = store.profile_rows("", LAST_NAME)
-    rows = job_rows(names, profiles)
+            rows = job_rows(names, store.profile_rows("", LAST_NAME))
     if as_json:
-        typer.echo(json.dumps(rows))
+        typer.echo(write(JobList(jobs=rows)))
     else:
         _print(rows)
 
 
-def _print(rows: Sequence[dict[str, Any]]) -> None:
+def _print(rows: Sequence[JobRow]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("job", "gpu model", "shares %", "points", "measured", "flags"):
         table.add_column(name)
     for row in rows:
         cells = (
-            row["job"],
-            row["gpu_model"] or "not measured",
-            _shares(row["shares"]),
-            str(row["points"]),
-            (row["measured_at"] or "")[:10],
-            " ".join(row["flags"]),
+            row.job,
+            row.gpu_model or "not measured",
+            _shares(row.shares),
+            str(row.points),
+            (row.measured_at or "")[:10],
+            " ".join(row.flags),
         )
         table.add_row(*map(Text, cells))
     print_table(table)

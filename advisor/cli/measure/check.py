@@ -15,7 +15,7 @@ from advisor.cli.shared.options import AsJson
 from advisor.core.gpu import Gpu
 from advisor.errors import InputError
 from advisor.files.home import open_home
-from advisor.formats.typed_json import to_plain
+from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.checks import CountCheck, check_for, keep_check, stored_checks
 from advisor_profiling.counts.check import (

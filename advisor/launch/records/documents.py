@@ -6,11 +6,14 @@ documents named the jobs of a pair `_a` and `_b`, and called how they share the 
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
-from advisor.formats.typed_json import parse
+from advisor.errors import InputError
+from advisor.formats.wire import read
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import LaunchStatus
+
+T = TypeVar("T")
 
 _WAYS = {"split": "limited"}
 _PARTS = {
@@ -32,9 +35,8 @@ def parse_spec(text: bytes) -> LaunchSpec:
 
     Raises:
         ValueError: it is no spec; says where.
-        InputError: a split that is not possible.
     """
-    return parse(LaunchSpec, _newer(text, _spec))
+    return _read(LaunchSpec, _newer(text, _spec))
 
 
 def parse_status(text: bytes) -> LaunchStatus:
@@ -43,7 +45,14 @@ def parse_status(text: bytes) -> LaunchStatus:
     Raises:
         ValueError: it is no status; says where.
     """
-    return parse(LaunchStatus, _newer(text, _status))
+    return _read(LaunchStatus, _newer(text, _status))
+
+
+def _read(kind: type[T], text: bytes) -> T:
+    try:
+        return read(kind, text)
+    except InputError as error:
+        raise ValueError(str(error)) from error
 
 
 def _newer(text: bytes, change: Callable[[Any], Any]) -> bytes:

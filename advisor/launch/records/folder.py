@@ -13,7 +13,6 @@ Files, since they outlive every process: a server can be killed and find its lau
 """
 
 import fcntl
-import json
 import os
 import re
 import secrets
@@ -30,7 +29,7 @@ from advisor.files.home import open_home
 from advisor.files.locks import try_lock
 from advisor.files.safe_files import PRIVATE_FILE, private_folder, writing_private
 from advisor.files.whole_files import replace_file
-from advisor.formats.typed_json import to_plain
+from advisor.formats.wire import write
 from advisor.launch.records.documents import parse_spec, parse_status
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import LaunchStatus
@@ -220,4 +219,4 @@ def new_launch_id() -> str:
 
 def dumps(value: object) -> bytes:
     """A dataclass as JSON."""
-    return json.dumps(to_plain(value)).encode()
+    return write(value).encode()

@@ -2,18 +2,21 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.split import Split
+from advisor.wire.requests import HANG_S, WhenOneEnds
 
-WhenOneEnds = Literal["keep", "stop"]
-"""The other job goes on under its limit, or is stopped. Nothing is started in its place; the next
-pair of the queue starts when both are over."""
-
-HANG_S = 120.0
-"""A job that made progress and then none for this long is taken to hang."""
+__all__ = [
+    "HANG_S",
+    "Forecast",
+    "JobForecast",
+    "LaunchPart",
+    "LaunchSpec",
+    "Pair",
+    "WhenOneEnds",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,11 @@
 """What a launch would do, before anything is started: units, variables of the limits, memory."""
 
-from typing import Any
-
 from advisor.core.cards import MemoryFit
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
 from advisor.core.split import split_shares
 from advisor.core.units import share_environment, units_for_share
-from advisor.formats.typed_json import to_plain
+from advisor.launch.records.answers import LaunchPlan, PlannedJob, PlannedMemory, PlannedPair
 from advisor.launch.records.spec import LaunchSpec, Pair
 from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
 from advisor.runtime.backends.mps import MpsBackend, own_pipe_dir
@@ -16,19 +14,18 @@ from advisor.runtime.backends.uncapped import UncappedBackend
 from advisor.settings import Settings
 
 
-def plan_of(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
+def plan_of(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> LaunchPlan:
     """What a launch would run, without what only the job files say; docs/launch.md has the keys."""
-    return {
-        "dry_run": True,
-        "gpu": spec.gpu,
-        "gpu_uuid": gpu and gpu.uuid,
-        "gpu_model": gpu and gpu.model,
-        "when_one_ends": spec.when_one_ends,
-        "duration_s": spec.duration_s,
-        "hang_s": spec.hang_s,
-        "pairs": [_pair(pair, gpu, settings) for pair in spec.pairs],
-        "notes": list(spec.notes),
-    }
+    return LaunchPlan(
+        gpu=spec.gpu,
+        gpu_uuid=gpu and gpu.uuid,
+        gpu_model=gpu and gpu.model,
+        when_one_ends=spec.when_one_ends,
+        duration_s=spec.duration_s,
+        hang_s=spec.hang_s,
+        pairs=tuple(_pair(pair, gpu, settings) for pair in spec.pairs),
+        notes=spec.notes,
+    )
 
 
 def units_of(share: Share, gpu: Gpu | None) -> int | None:
@@ -53,30 +50,29 @@ def limit_environment(
     return MpsBackend(gpu, Control(pipe_dir, {}), owned=False).environment(share)
 
 
-def memory_fit(pair: Pair, gpu: Gpu | None) -> dict[str, Any]:
-    """Memory that the jobs need and may fill, MiB; `fits` is None where that is not known."""
+def _memory(pair: Pair, gpu: Gpu | None) -> PlannedMemory:
     found = MemoryFit(tuple(job.memory_mib for job in pair.jobs), gpu.memory_mib if gpu else None)
-    return {"needs_mib": list(found.needs_mib), "most_mib": found.most_mib, "fits": found.fits}
+    return PlannedMemory(needs_mib=found.needs_mib, most_mib=found.most_mib, fits=found.fits)
 
 
-def _pair(pair: Pair, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
-    return {
-        "split": str(pair.split),
-        "sharing": pair.split.sharing,
-        "jobs": [
+def _pair(pair: Pair, gpu: Gpu | None, settings: Settings) -> PlannedPair:
+    return PlannedPair(
+        split=str(pair.split),
+        sharing=pair.split.sharing,
+        jobs=tuple(
             _job(pair, job, share, gpu, settings)
             for job, share in zip(pair.jobs, split_shares(pair.split), strict=True)
-        ],
-        "memory": memory_fit(pair, gpu),
-        "forecast": to_plain(pair.forecast),
-    }
+        ),
+        memory=_memory(pair, gpu),
+        forecast=pair.forecast,
+    )
 
 
-def _job(pair: Pair, job: Job, share: Share, gpu: Gpu | None, settings: Settings) -> dict[str, Any]:
-    return {
-        "job": job.name,
-        "rate_unit": job.progress.unit,
-        "share_percent": share.percent,
-        "units": units_of(share, gpu),
-        "environment": limit_environment(pair, share, gpu, settings),
-    }
+def _job(pair: Pair, job: Job, share: Share, gpu: Gpu | None, settings: Settings) -> PlannedJob:
+    return PlannedJob(
+        job=job.name,
+        rate_unit=job.progress.unit,
+        share_percent=share.percent,
+        units=units_of(share, gpu),
+        environment=limit_environment(pair, share, gpu, settings),
+    )

@@ -6,23 +6,21 @@ earlier state is then dropped at once. So two services on one database agree wit
 """
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from cachetools import LRUCache
 
-from advisor.advice.answer import Answer, answer_by, to_json
+from advisor.advice.answer import Answer, answer_by, request_of
 from advisor.advice.known_profiles import Found, Known, known_profiles, on_one_gpu, unknown_job
-from advisor.advice.placing import Planned, Wanted, plan_by
-from advisor.core.finish import Work
-from advisor.core.objectives import DEFAULT_OBJECTIVE
-from advisor.decide.recommend import Request
+from advisor.advice.placing import Planned, limits_of, plan_by
+from advisor.advice.recommendation_wire import to_wire
 from advisor.errors import BusyError
+from advisor.formats.wire import write
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
+from advisor.wire.requests import PlacementRequest, RecommendationRequest
 from advisor_api.engine import bundled
 from advisor_api.engine.job_rows import Jobs
 from advisor_data import Store
@@ -45,53 +43,6 @@ PLACEMENTS_WAITING = 8
 """More would only wait for each other: placing takes seconds of a whole core."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A request for a recommendation: equal ones have equal answers.
-
-    Attributes:
-        jobs: The first and the second job; it may be the first one again.
-        gpu_model: None: the one that both profiles have in common.
-        min_speed: Minimum relative speed by name of job.
-        max_p99_ms: Longest p99 latency by name of job; `default_max_p99_ms` of every other job
-            that answers requests.
-        fine: Every split in steps of two SMs.
-        work_s: What each job has to do, in seconds that it takes alone.
-    """
-
-    jobs: tuple[str, str]
-    gpu_model: str | None = None
-    objective: str = DEFAULT_OBJECTIVE
-    min_speed: tuple[tuple[str, float], ...] = ()
-    max_p99_ms: tuple[tuple[str, float], ...] = ()
-    default_max_p99_ms: float | None = None
-    max_power_w: float | None = None
-    memory_mib: float | None = None
-    fine: bool = False
-    work_s: tuple[float, float] | None = None
-
-    def request(self, default_min_speed: float) -> Request:
-        """As the arithmetic takes it.
-
-        Args:
-            default_min_speed: Of jobs without a number of their own.
-
-        Raises:
-            InputError: a limit that cannot be meant.
-        """
-        return Request(
-            objective=self.objective,
-            min_speed=dict(self.min_speed),
-            default_min_speed=default_min_speed,
-            max_p99_ms=dict(self.max_p99_ms),
-            default_max_p99_ms=self.default_max_p99_ms,
-            max_power_w=self.max_power_w,
-            memory_mib=self.memory_mib,
-            fine=self.fine,
-            work=Work(self.work_s) if self.work_s else None,
-        )
-
-
 @dataclass(slots=True, eq=False)
 class _Kept:
     """All that is known of one state of the store, the registry and the checks.
@@ -108,7 +59,7 @@ class _Kept:
     checked: dict[str, CheckedCounts | None] = field(
         default_factory=dict[str, CheckedCounts | None]
     )
-    answers: LRUCache[Asked, bytes] = field(
+    answers: LRUCache[RecommendationRequest, bytes] = field(
         default_factory=lambda: LRUCache(MOST_ANSWER_BYTES, getsizeof=len)
     )
 
@@ -149,8 +100,8 @@ class Engine:
         """Say that this process wrote to the store or the registry; any thread may."""
         self._changed_at = time.monotonic()
 
-    async def recommend(self, asked: Asked) -> bytes:
-        """The answer as JSON: `advisor.advice.answer.to_json`.
+    async def recommend(self, asked: RecommendationRequest) -> bytes:
+        """The answer as JSON: `advisor.wire.recommendation`.
 
         Raises:
             InputError: a job without a profile, or a request that does not fit the jobs.
@@ -164,15 +115,15 @@ class Engine:
             self.hits += 1
             return text
         self.misses += 1
-        text = encoded(to_json(await self._answer(kept, asked)))
+        text = write(to_wire(await self._answer(kept, asked))).encode()
         kept.answers[asked] = text
         return text
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: RecommendationRequest) -> Answer:
         """As `recommend`, as values."""
         return await self._answer(await self._current(), asked)
 
-    async def place(self, wanted: Wanted) -> Planned:
+    async def place(self, asked: PlacementRequest) -> Planned:
         """Who shares with whom in a queue of jobs; worked out beside everything else.
 
         Raises:
@@ -190,7 +141,7 @@ class Engine:
             )
         self._placements += 1
         try:
-            return await self._place(wanted)
+            return await self._place(asked)
         finally:
             self._placements -= 1
 
@@ -203,22 +154,20 @@ class Engine:
         """
         return (await self._predictor(await self._current())).manifest
 
-    async def _place(self, wanted: Wanted) -> Planned:
+    async def _place(self, asked: PlacementRequest) -> Planned:
         kept = await self._current()
-        found = await self._found(kept, wanted.names, wanted.gpu_model)
+        found = await self._found(kept, asked.names, asked.gpu_model)
         predictor = await self._predictor(kept)
         checked = await self._checked(kept, found)
-        limits = replace(wanted.limits, default_min_speed=self._min_speed)
-        wanted = replace(wanted, limits=limits)
+        limits = limits_of(asked, self._min_speed)
         async with self._placing:
-            return await asyncio.to_thread(plan_by, predictor, found, wanted, checked)
+            return await asyncio.to_thread(plan_by, predictor, found, asked, limits, checked)
 
-    async def _answer(self, kept: _Kept, asked: Asked) -> Answer:
-        found = await self._found(kept, asked.jobs, asked.gpu_model)
+    async def _answer(self, kept: _Kept, asked: RecommendationRequest) -> Answer:
+        found = await self._found(kept, asked.names, asked.gpu_model)
         predictor = await self._predictor(kept)
-        return answer_by(
-            predictor, found, asked.request(self._min_speed), await self._checked(kept, found)
-        )
+        request = request_of(asked, self._min_speed)
+        return answer_by(predictor, found, request, await self._checked(kept, found))
 
     async def _found(self, kept: _Kept, names: Sequence[str], gpu_model: str | None) -> Found:
         known = {name: kept.profiles.get(name) for name in names}
@@ -293,12 +242,3 @@ class Engine:
         profiles = old.profiles if change == old.change else LRUCache[str, Known](MOST_JOBS)
         predictor = old.predictor if promotions == old.promotions else None
         self._kept = _Kept(change, promotions, checks, profiles, predictor)
-
-
-def encoded(value: Any) -> bytes:
-    """JSON as the service sends it.
-
-    Raises:
-        ValueError: a number that JSON has no word for.
-    """
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()

@@ -3,11 +3,11 @@
 import functools
 import threading
 from pathlib import Path
-from typing import Any
 
-from advisor.advice.job_list import job_rows_with_source
+from advisor.advice.job_list import job_rows
 from advisor.errors import InputError
 from advisor.formats.job_file import load_job
+from advisor.wire.lists import JobRow
 from advisor_api.engine import bundled
 from advisor_data import Store
 
@@ -28,7 +28,7 @@ class Jobs:
         self._lock = threading.Lock()
         self._names = -1, frozenset[str]()
 
-    def rows(self, after: str, limit: int) -> list[dict[str, Any]]:
+    def rows(self, after: str, limit: int) -> tuple[JobRow, ...]:
         """One row for each job on each GPU model, by name.
 
         Args:
@@ -43,9 +43,9 @@ class Jobs:
         stored = self._store.profile_names(after, limit)
         names = sorted({*stored, *(name for name in others if name > after)})[:limit]
         if not names:
-            return []
+            return ()
         first, last = names[0], names[-1]
-        return job_rows_with_source(
+        return job_rows(
             [name for name in defined if first <= name <= last],
             self._store.profile_rows(first, last),
             [row for row in bundled.profile_rows() if first <= row.job <= last],

@@ -1,9 +1,7 @@
-"""The body of a request: received whole, in time and in bounds, and JSON that is safe to parse."""
+"""The body of a request: received whole, in time and in bounds; `sent.py` reads it."""
 
 import asyncio
 import contextlib
-import json
-import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
@@ -11,31 +9,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
-from advisor_api.engine.long_work import in_thread
 from advisor_api.http.limits import Most
 from advisor_api.http.options import ServeOptions
 
-_DEEPEST = 32
-"""Brackets within brackets; ours have five. A parser that recurses ends at about a thousand."""
-
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
-"""A text, or the rest where it does not end: were that no match, each of its quotes would begin
-another try, and a long body take minutes."""
-
-_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-
-_ONE_KIND = bytes.maketrans(b"{}", b"[]")
-
-_NO_NUMBERS = (b"NaN", b"Infinity", b"0" * 400)
-"""No float has so many digits before its point; Python refuses to read more than 4,300."""
-
-_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
-
-_RARE_TEXT = re.compile(rb"\\u(?:[dD][89a-fA-F]|0000)")
-"""How half characters and NUL are written; whole ones of two halves, too."""
-
 LONG_BYTES = 16 * 1024
-"""Longer bodies are looked at in a thread: what takes a millisecond on the event loop is short."""
+"""Longer bodies are read in a thread: what takes a millisecond on the event loop is short."""
 
 _CLOSE = {"Connection": "close"}
 """After an answer to half a request, what follows on the connection is the rest of its body."""
@@ -65,7 +43,7 @@ class Bodies:
             self._room += size
 
     async def receive(self, headers: Mapping[bytes, bytes], receive: Receive, most: Most) -> bytes:
-        """The whole body, which is JSON as far as can be told without a parser.
+        """The whole body.
 
         Args:
             headers: Of the request.
@@ -87,10 +65,7 @@ class Bodies:
         except HTTPException:
             await _drain(receive)
             raise
-        if len(body) > LONG_BYTES:
-            await in_thread(check_json, body, most.keys)
-        else:
-            check_json(body, most.keys)
+        _check_keys(body, most)
         return body
 
     async def _gather(self, receive: Receive, most: Most) -> bytes:
@@ -139,67 +114,11 @@ def replayed(body: bytes, receive: Receive) -> Receive:
     return next_message
 
 
-def check_json(body: bytes, most_keys: int) -> None:
-    """Refuse what Python's parser takes, or trips over, and JSON does not know.
-
-    Args:
-        body: As it came.
-        most_keys: Keys of objects that it may have; a colon in a text counts as one.
-
-    Raises:
-        HTTPException: 422, the body is not UTF-8, has NaN or infinity, half characters or NUL,
-            brackets within brackets without end, or too many keys.
-    """
-    if (keys := body.count(b":")) > most_keys:
-        text = f"the body has about {keys} keys, and may have {most_keys}. Send less at once."
+def _check_keys(body: bytes, most: Most) -> None:
+    # Each one that is unknown is a fault of its own; a colon in a text counts as a key.
+    if (keys := body.count(b":")) > most.keys:
+        text = f"the body has about {keys} keys, and may have {most.keys}. Send less at once."
         raise HTTPException(422, text)
-    try:
-        body.decode()
-    except UnicodeDecodeError as error:
-        raise HTTPException(422, f"the body is not UTF-8 at byte {error.start}.") from error
-    # JSON has no NUL anywhere, and Python would take it for a sign of UTF-16 or UTF-32.
-    if b"\0" in body or body[:3] == b"\xef\xbb\xbf":
-        raise HTTPException(422, "the body is not JSON in UTF-8.")
-    if body.count(b"[") + body.count(b"{") > _DEEPEST:
-        _check_depth(_STRING.sub(b"", body))
-    if _has_no_number(body):
-        _check_numbers(_STRING.sub(b"", body))
-    if _RARE_TEXT.search(body):
-        _check_text(body)
-
-
-def _check_depth(outside: bytes) -> None:
-    """Takes the innermost pairs away, layer by layer: each is one fast pass."""
-    left = outside.translate(_ONE_KIND, _NOT_BRACKETS)
-    for _ in range(_DEEPEST):
-        left = left.replace(b"[]", b"")
-    if left:
-        raise HTTPException(
-            422, f"brackets are more than {_DEEPEST} deep in each other, or do not match."
-        )
-
-
-def _has_no_number(text: bytes) -> bool:
-    digits = text.translate(_ZEROS)
-    return any(sign in digits for sign in _NO_NUMBERS)
-
-
-def _check_numbers(outside: bytes) -> None:
-    if _has_no_number(outside):
-        text = "NaN, Infinity and numbers of 400 digits are refused; leave out what is not known."
-        raise HTTPException(422, text)
-
-
-def _check_text(body: bytes) -> None:
-    try:
-        text = json.dumps(json.loads(body), ensure_ascii=False)
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise HTTPException(422, "the body has half a character (a lone surrogate).") from error
-    except (ValueError, RecursionError):
-        return  # whoever parses it says where
-    if "\\u0000" in text.replace("\\\\", ""):
-        raise HTTPException(422, "the body has text with NUL.")
 
 
 async def _drain(receive: Receive) -> None:

@@ -1,32 +1,30 @@
-"""Bodies as routes take them: long ones are read in a thread, and few of many faults are named."""
+"""Bodies as routes take them: read by the one reader of JSON, long ones in a thread."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from advisor.errors import InputError
+from advisor.formats.wire import read
 from advisor_api.engine.long_work import in_thread
 from advisor_api.http.body import LONG_BYTES
 
-M = TypeVar("M", bound=BaseModel)
-
-MOST_LISTED = 1000
-"""Faults of a body that are looked at; listing a hundred thousand takes seconds."""
+T = TypeVar("T")
 
 
 class SentRoute(APIRoute):
-    """A route whose body, if it has one, is a model."""
+    """A route whose body, if it has one, is a dataclass or a model."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
         if self.body_field is None:
             return answer
-        kind = cast("type[BaseModel]", self.body_field.field_info.annotation)
+        kind = cast("type[Any]", self.body_field.field_info.annotation)
 
         async def handler(request: Request) -> Response:
             body = await request.body()
@@ -62,8 +60,8 @@ class DirectRoute(APIRoute):
             return
         values = await self._given(Request(scope, receive))
         [field] = self.dependant.body_params
-        kind = cast("type[BaseModel]", field.field_info.annotation)
-        values[field.name] = await _read(kind, await _whole(receive))
+        kind = cast("type[Any]", field.field_info.annotation)
+        values[field.name] = await _value(kind, await _whole(receive))
         response: Response = await self.endpoint(**values)
         await response(scope, receive, send)
 
@@ -86,34 +84,21 @@ async def _whole(receive: Receive) -> bytes:
 
 
 class _Sent(Request):
-    """A request whose body was read already: FastAPI takes a model as it is."""
+    """A request whose body was read already: FastAPI takes a value of the right class as it is."""
 
-    def __init__(self, request: Request, value: BaseModel | None) -> None:
+    def __init__(self, request: Request, value: Any) -> None:
         super().__init__(request.scope, request.receive)
         self._body, self._json = b"read", value
 
 
-async def _read(kind: type[M], body: bytes) -> M:
-    if len(body) > LONG_BYTES:
-        return await in_thread(parsed, kind, body)
-    return parsed(kind, body)
-
-
-def parsed(kind: type[M], body: bytes) -> M:
-    """The model that a body holds.
-
-    Raises:
-        RequestValidationError: it is no JSON, or not what the model asks for.
-    """
+async def _read(kind: type[T], body: bytes) -> tuple[T | None, InputError | None]:
     try:
-        return kind.model_validate_json(body)
-    except ValidationError as error:
-        raise faults_of(error) from error
+        return await _value(kind, body), None
+    except InputError as fault:
+        return None, fault
 
 
-def faults_of(error: ValidationError) -> RequestValidationError:
-    """The faults of a model as those of a request; of very many only their number."""
-    if (count := error.error_count()) > MOST_LISTED:
-        return RequestValidationError([{"loc": ("body",), "msg": f"it has {count} faults"}])
-    listed = error.errors(include_url=False, include_context=False, include_input=False)
-    return RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in listed])
+async def _value(kind: type[T], body: bytes) -> T:
+    if len(body) > LONG_BYTES:
+        return await in_thread(read, kind, body, name="the body")
+    return read(kind, body, name="the body")

@@ -1,19 +1,21 @@
 """Asks for launches, stops them and finds them; everything here may block."""
 
 import hashlib
-import json
-from typing import Any
 
 from starlette.exceptions import HTTPException
 
 from advisor.advice.launching import make_spec
+from advisor.advice.wanted import WantedLaunch
 from advisor.core.gpu import Gpu
 from advisor.errors import AdvisorError, BusyError, InputError
+from advisor.formats.wire import write
+from advisor.launch.records.answers import LaunchPlan
 from advisor.launch.records.folder import LaunchFolder, find_folder
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import OVER, LaunchStatus
 from advisor.launch.start.plan import plan_of
 from advisor.launch.start.starting import check_memory
+from advisor.wire.requests import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
 from advisor_api.launches.steps import (
     HOST,
@@ -26,7 +28,6 @@ from advisor_api.launches.steps import (
     new_row,
 )
 from advisor_api.launches.view import fresh, kept
-from advisor_api.schemas.launches import LaunchRequest
 from advisor_api.service.audit import Audit
 from advisor_api.service.service import Service
 from advisor_data.service.state import LaunchRow
@@ -90,7 +91,7 @@ def launch(
     return kept(row)
 
 
-def plan(service: Service, wanted: LaunchRequest, caller: Caller) -> dict[str, Any]:
+def plan(service: Service, wanted: LaunchRequest, caller: Caller) -> LaunchPlan:
     """What the same request would run (`plan_of`).
 
     Raises:
@@ -154,21 +155,22 @@ def listed(
 
 def request_hash(wanted: LaunchRequest) -> str:
     """Identity of what is asked for, however the JSON is written."""
-    plain = json.dumps(wanted.model_dump(mode="json"), sort_keys=True)
-    return hashlib.sha256(plain.encode()).hexdigest()
+    return hashlib.sha256(write(wanted).encode()).hexdigest()
 
 
 def _spec(service: Service, wanted: LaunchRequest, gpu: Gpu, caller: Caller) -> LaunchSpec:
+    check_launch(wanted)
     # Looked up before anything reads a file by that name.
     known = set(service.engine.jobs.launchable())
-    for name in dict.fromkeys(name for pair in wanted.pairs for name in pair):
+    for name in dict.fromkeys(job.job for pair in wanted.pairs for job in pair):
         if name not in known:
             raise InputError(
                 f"there is no job {name} to launch",
                 why="only jobs with a good job file on the server can be launched",
                 fix="see `launchable` in GET /v1/jobs",
             )
-    return make_spec(wanted.wanted(gpu, caller.name), service.settings)
+    launch = WantedLaunch(asked=wanted, gpu=gpu.uuid, seen=gpu, asked_by=caller.name)
+    return make_spec(launch, service.settings)
 
 
 def _status_of(service: Service, row: LaunchRow) -> LaunchStatus:

@@ -2,7 +2,7 @@
 
 from advisor.core.observations import Observation
 from advisor.errors import InputError
-from advisor.formats.typed_json import parse
+from advisor.formats.wire import read
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.supervisor.observe import OBSERVATIONS
 from advisor_api.http.errors import LOG
@@ -63,7 +63,7 @@ def _lines(folder: LaunchFolder) -> list[bytes]:
 
 def _observation(line: bytes, launch_id: str) -> Observation | None:
     try:
-        return parse(Observation, line)
-    except ValueError as error:
+        return read(Observation, line)
+    except InputError as error:
         LOG.error("an observation of the launch %s cannot be read: %s", launch_id, error)
         return None

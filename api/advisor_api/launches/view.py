@@ -5,12 +5,12 @@ code; warnings with addresses and paths taken out of them; and of causes only th
 """
 
 import re
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import fields, replace
+from typing import cast
 
 from advisor.core.gpu import Gpu
 from advisor.errors import InputError
-from advisor.formats.typed_json import to_plain
+from advisor.launch.records.answers import Launch
 from advisor.launch.records.board import waiting
 from advisor.launch.records.documents import parse_status
 from advisor.launch.records.folder import LaunchFolder
@@ -23,17 +23,6 @@ HIDDEN = "told to tokens with the scope launch"
 
 # Rates as images/s and splits as 30/70 have something before the slash.
 _PLACE = re.compile(r"[\w+.-]+:/+[^\s;,]*|(?<![\w/])~?/[^\s;:,]*")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchView(LaunchStatus):
-    """A launch at one moment, as the service tells it.
-
-    Attributes:
-        host: Name of the host on which it runs; only a service there can stop it.
-    """
-
-    host: str
 
 
 def first_status(spec: LaunchSpec, updated_at: str, gpu: Gpu | None = None) -> LaunchStatus:
@@ -81,10 +70,10 @@ def kept(row: LaunchRow) -> LaunchStatus:
         return LaunchStatus(launch_id=row.launch_id, state=state, updated_at=row.updated_at)
 
 
-def shown(status: LaunchStatus, host: str, caller: Caller) -> dict[str, Any]:
-    """The JSON of a launch for a caller."""
-    told = status if "launch" in caller.scopes else _for_reader(status)
-    return {**to_plain(told), "host": host}
+def shown(status: LaunchStatus, host: str, caller: Caller) -> Launch:
+    """A launch as a caller may see it."""
+    seen = status if "launch" in caller.scopes else _for_reader(status)
+    return Launch(host=host, **{f.name: getattr(seen, f.name) for f in fields(LaunchStatus)})
 
 
 def _for_reader(status: LaunchStatus) -> LaunchStatus:

@@ -75,7 +75,7 @@ function show(view, rows) {
   const here = html("div", { id: "readout" });
   const copy = html("div", {});
   function choose(option) {
-    chosenName = option.name;
+    chosenName = option.split;
     hand.show(option);
     drawn.show(option);
     here.replaceChildren(readout(view, option));
@@ -102,5 +102,5 @@ function show(view, rows) {
     objectives(view),
     html("details", {}, html("summary", {}, "All numbers as a table"), allOptions(view)),
   );
-  choose(view.options.find((option) => option.name === chosenName) ?? view.best);
+  choose(view.options.find((option) => option.split === chosenName) ?? view.best);
 }

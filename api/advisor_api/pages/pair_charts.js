@@ -10,8 +10,8 @@ const NINE = [10, 20, 30, 40, 50, 60, 70, 80, 90];
 export function charts(view, onpick) {
   const drawn = [
     make(view, onpick, "Relative speed", "% of alone on the whole GPU", 100, [
-      ["a", view.a, (o) => o.speed_a],
-      ["b", view.b, (o) => o.speed_b],
+      ["a", view.a, (o) => o.jobs[0].speed],
+      ["b", view.b, (o) => o.jobs[1].speed],
     ]),
     make(view, onpick, "Power", "W", 1, [["c", "", (o) => o.power_w]]),
     make(view, onpick, "Energy saved for the same work", "%", 100, [["c", "", (o) => o.energy_saved]]),
@@ -29,7 +29,7 @@ export function charts(view, onpick) {
 
 function make(view, onpick, title, unit, scale, lines) {
   const slots = [
-    ...view.options.filter((option) => option.way !== "split").map((option) => option.way),
+    ...view.options.filter((option) => option.sharing !== "limited").map((option) => option.sharing),
     ...view.measured.map((point) => point.spot.slot).filter(Boolean),
   ];
   return chart({
@@ -40,11 +40,11 @@ function make(view, onpick, title, unit, scale, lines) {
     series: lines.map(([tone, name, pick]) => ({
       tone,
       name,
-      points: view.splits.map((option) => ({ x: option.share_a_percent, ...scaled(pick(option), scale) })),
+      points: view.splits.map((option) => ({ x: option.jobs[0].share_percent, ...scaled(pick(option), scale) })),
       slots: Object.fromEntries(
         view.options
-          .filter((option) => option.way !== "split")
-          .map((option) => [option.way, scaled(pick(option), scale)]),
+          .filter((option) => option.sharing !== "limited")
+          .map((option) => [option.sharing, scaled(pick(option), scale)]),
       ),
     })),
     measured: view.measured.flatMap((point) =>
@@ -61,14 +61,14 @@ function scaled({ value, low, high }, scale) {
 }
 
 function domain({ splits }) {
-  const shares = splits.map((option) => option.share_a_percent);
+  const shares = splits.map((option) => option.jobs[0].share_percent);
   return [Math.min(10, ...shares), Math.max(90, ...shares)];
 }
 
 // The option that is nearest to a place on a chart; time-slicing is measured, but no option.
 function nearest(view, place) {
   const { splits, options, best } = view;
-  if (place.slot) return options.find((option) => option.way === place.slot) ?? best;
-  const gap = (option) => Math.abs(option.share_a_percent - place.x);
+  if (place.slot) return options.find((option) => option.sharing === place.slot) ?? best;
+  const gap = (option) => Math.abs(option.jobs[0].share_percent - place.x);
   return splits.reduce((near, option) => (gap(option) < gap(near) ? option : near), splits[0] ?? best);
 }

@@ -113,13 +113,15 @@ function checkGpu(state, rows) {
 
 function question(state) {
   const { a, b, gpu, objective, steps, minA, minB, maxPower } = state;
-  const least = [[a, minA], [b, minB]].filter(([, value]) => value !== "");
-  const constraints = {};
-  if (least.length) constraints.min_speed = Object.fromEntries(least.map(([job, v]) => [job, Number(v) / 100]));
-  if (maxPower !== "") constraints.max_power_w = Number(maxPower);
-  const body = { jobs: [a, b], objective, splits: steps };
-  if (gpu) body.gpu = gpu;
-  if (Object.keys(constraints).length) body.constraints = constraints;
+  const wanted = (job, least) => ({ job, min_speed: least === "" ? null : Number(least) / 100 });
+  const body = {
+    // A job beside itself keeps one minimum speed, the last that was given.
+    jobs: a === b ? [wanted(a, minB || minA), wanted(b, minB || minA)] : [wanted(a, minA), wanted(b, minB)],
+    objective,
+    gpu_model: gpu || null,
+    max_power_w: maxPower === "" ? null : Number(maxPower),
+    fine: steps === "fine",
+  };
   const query = {
     a,
     b,

@@ -4,13 +4,15 @@ import { html, svg } from "./elements.js";
 import { percent, share, withUnit } from "./numbers.js";
 
 export function headline({ given }) {
-  const { choice, job_a: a, job_b: b, gpu_model: gpu } = given;
+  const { choice, gpu_model: gpu } = given;
+  const [a, b] = given.jobs.map(({ job }) => job);
+  const [shareA, shareB] = choice.jobs.map((job) => share(job.share_percent));
   const text = {
-    split: `Give ${a} ${share(choice.share_a_percent)} and ${b} ${share(choice.share_b_percent)} of the ${gpu}.`,
+    limited: `Give ${a} ${shareA} and ${b} ${shareB} of the ${gpu}.`,
     uncapped: `Share the ${gpu} between ${a} and ${b} without limits.`,
     exclusive: `Do not share: run ${a} and ${b} one after the other on the ${gpu}.`,
   };
-  return html("p", { class: "headline", id: "headline" }, text[choice.way]);
+  return html("p", { class: "headline", id: "headline" }, text[choice.sharing]);
 }
 
 // `onpick` gets the option that was chosen; `show` shows one.
@@ -46,16 +48,17 @@ export function mover(view, onpick) {
   return { element, show };
 
   function show(option) {
-    const split = option.way === "split";
+    const split = option.sharing === "limited";
+    const shares = option.jobs.map((job) => job.share_percent);
     if (split) slider.value = splits.indexOf(option);
-    const words = split ? `${share(option.share_a_percent)} for ${a}` : option.name;
+    const words = split ? `${share(shares[0])} for ${a}` : option.split;
     slider.setAttribute("aria-valuetext", words);
-    const cut = split ? option.share_a_percent : 50;
+    const cut = split ? shares[0] : 50;
     bar.setAttribute("opacity", split ? 1 : 0.35);
     place(parts[0], 0, cut - 0.4);
     place(parts[1], cut + 0.4, 100 - cut - 0.4);
-    ends[0].textContent = split ? `${a} ${share(option.share_a_percent)}` : a;
-    ends[1].textContent = split ? `${share(option.share_b_percent)} ${b}` : b;
+    ends[0].textContent = split ? `${a} ${share(shares[0])}` : a;
+    ends[1].textContent = split ? `${share(shares[1])} ${b}` : b;
     for (const button of buttons) button.element.setAttribute("aria-pressed", button.option === option);
     said.textContent = spoken(view, option);
   }
@@ -67,10 +70,10 @@ function place(rect, x, width) {
 }
 
 function shortcuts({ options, best }) {
-  const found = [[`Best: ${best.name}`, best]];
+  const found = [[`Best: ${best.split}`, best]];
   const named = { "50/50": "50/50", uncapped: "No limits", exclusive: "One after the other" };
   for (const option of options) {
-    if (option.name in named && option !== best) found.push([named[option.name], option]);
+    if (option.split in named && option !== best) found.push([named[option.split], option]);
   }
   return found;
 }
@@ -78,6 +81,7 @@ function shortcuts({ options, best }) {
 // What a screen reader says, and everybody may read, when the split has moved.
 function spoken({ a, b }, option) {
   const power = withUnit(option.power_w.value, "W");
-  const misses = option.misses.length ? ` Not allowed: ${option.misses.join("; ")}.` : "";
-  return `${option.name}: ${a} at ${percent(option.speed_a.value)} and ${b} at ${percent(option.speed_b.value)} of full speed, ${power}.${misses}`;
+  const [first, second] = option.jobs;
+  const misses = option.violations.length ? ` Not allowed: ${option.violations.join("; ")}.` : "";
+  return `${option.split}: ${a} at ${percent(first.speed.value)} and ${b} at ${percent(second.speed.value)} of full speed, ${power}.${misses}`;
 }

@@ -18,16 +18,16 @@ export function readout(view, option) {
     measured: found && number(scale * pick(found)),
   });
   const rows = [
-    row(`${view.a}, % of full speed`, "speed_a", (o) => o.speed_a, 100),
-    row(`${view.b}, % of full speed`, "speed_b", (o) => o.speed_b, 100),
-    row(`${view.a}, ${given.rate_unit_a}/s`, "rate_a", (o) => o.rate_a),
-    row(`${view.b}, ${given.rate_unit_b}/s`, "rate_b", (o) => o.rate_b),
+    row(`${view.a}, % of full speed`, "speed_a", (o) => o.jobs[0].speed, 100),
+    row(`${view.b}, % of full speed`, "speed_b", (o) => o.jobs[1].speed, 100),
+    row(`${view.a}, ${unit(given, 0)}/s`, "rate_a", (o) => o.jobs[0].rate),
+    row(`${view.b}, ${unit(given, 1)}/s`, "rate_b", (o) => o.jobs[1].rate),
     row("Power, W", "power_w", (o) => o.power_w),
     row("Energy saved for the same work, %", "energy_saved", (o) => o.energy_saved, 100),
     row("Work an hour, one after the other is 1", "stp", (o) => o.stp),
   ];
   const columns = [
-    { name: `At ${option.name}`, cell: (r) => r.name },
+    { name: `At ${option.split}`, cell: (r) => r.name },
     {
       name: "Expected",
       number: true,
@@ -41,38 +41,38 @@ export function readout(view, option) {
   if (view.measured.length) {
     columns.push({ name: "Measured", number: true, cell: (r) => r.measured ?? NONE });
   }
-  columns.push({ name: `Beside ${best.name}`, number: true, cell: (r) => (option === best ? "" : r.best) });
-  return table(`Expected at ${option.name}`, columns, rows);
+  columns.push({ name: `Beside ${best.split}`, number: true, cell: (r) => (option === best ? "" : r.best) });
+  return table(`Expected at ${option.split}`, columns, rows);
 }
 
 export function rules(view) {
   const { given } = view;
   const columns = [
     { name: "Rule", cell: (r) => r.meaning },
-    { name: "Chooses", cell: (r) => r.option?.name ?? "not measured" },
-    { name: "First job", number: true, cell: (r) => percent(r.option?.speed_a.value) },
-    { name: "Second job", number: true, cell: (r) => percent(r.option?.speed_b.value) },
+    { name: "Chooses", cell: (r) => r.option?.split ?? "not measured" },
+    { name: "First job", number: true, cell: (r) => percent(r.option?.jobs[0].speed.value) },
+    { name: "Second job", number: true, cell: (r) => percent(r.option?.jobs[1].speed.value) },
     { name: "Power", number: true, cell: (r) => withUnit(r.option?.power_w.value, "W") },
     { name: "Energy saved", number: true, cell: (r) => percent(r.option?.energy_saved.value) },
     { name: "Work an hour", number: true, cell: (r) => r.option && number(r.option.stp.value) },
   ];
-  return table("What simple rules would do", columns, given.rules, { stacked: true });
+  return table("What simple rules would do", columns, given.baselines, { stacked: true });
 }
 
 export function objectives({ given, options }) {
   const rows = Object.entries(given.picks).map(([name, pick]) => ({
     name,
-    option: options.find((option) => option.name === pick),
+    option: options.find((option) => option.split === pick),
     ...OBJECTIVES[name],
   }));
-  const worth = ({ option, name, scale }) => option && number(scale * option.worth[name].value);
+  const worth = ({ option, name, scale }) => option && number(scale * option.objectives[name].value);
   const columns = [
     { name: "Objective", cell: (r) => r.title },
-    { name: "Chooses", cell: (r) => r.option?.name ?? NONE },
+    { name: "Chooses", cell: (r) => r.option?.split ?? NONE },
     { name: "Worth there", number: true, cell: (r) => worth(r) },
     { name: "Unit", cell: (r) => r.unit },
-    { name: "First job", number: true, cell: (r) => percent(r.option?.speed_a.value) },
-    { name: "Second job", number: true, cell: (r) => percent(r.option?.speed_b.value) },
+    { name: "First job", number: true, cell: (r) => percent(r.option?.jobs[0].speed.value) },
+    { name: "Second job", number: true, cell: (r) => percent(r.option?.jobs[1].speed.value) },
   ];
   return table("What each objective would choose", columns, rows, { stacked: true });
 }
@@ -80,19 +80,23 @@ export function objectives({ given, options }) {
 export function allOptions(view) {
   const { given, best } = view;
   const columns = [
-    { name: "Split", cell: (o) => o.name },
-    { name: `${view.a}, ${given.rate_unit_a}/s`, number: true, cell: (o) => interval(o.rate_a) },
-    { name: `${view.b}, ${given.rate_unit_b}/s`, number: true, cell: (o) => interval(o.rate_b) },
-    { name: `${view.a}, %`, number: true, cell: (o) => interval(o.speed_a, 100) },
-    { name: `${view.b}, %`, number: true, cell: (o) => interval(o.speed_b, 100) },
+    { name: "Split", cell: (o) => o.split },
+    { name: `${view.a}, ${unit(given, 0)}/s`, number: true, cell: (o) => interval(o.jobs[0].rate) },
+    { name: `${view.b}, ${unit(given, 1)}/s`, number: true, cell: (o) => interval(o.jobs[1].rate) },
+    { name: `${view.a}, %`, number: true, cell: (o) => interval(o.jobs[0].speed, 100) },
+    { name: `${view.b}, %`, number: true, cell: (o) => interval(o.jobs[1].speed, 100) },
     { name: "Power, W", number: true, cell: (o) => interval(o.power_w) },
     { name: "Energy saved, %", number: true, cell: (o) => interval(o.energy_saved, 100) },
     { name: "Work an hour", number: true, cell: (o) => interval(o.stp) },
-    { name: "Limits", cell: (o) => o.misses.join("; ") },
+    { name: "Limits", cell: (o) => o.violations.join("; ") },
   ];
   return table("All splits", columns, view.options, {
     rowClass: (option) => (option === best ? "chosen" : null),
   });
+}
+
+function unit({ jobs }, index) {
+  return jobs[index].rate_unit;
 }
 
 function interval(value, scale = 1) {

@@ -24,35 +24,32 @@ export function pairView(given, measured) {
     given,
     measured,
     options,
-    a: given.job_a,
-    b: given.job_b,
-    splits: options.filter((option) => option.way === "split"),
-    best: options.find((option) => option.name === given.choice.name) ?? given.choice,
+    a: given.jobs[0].job,
+    b: given.jobs[1].job,
+    splits: options.filter((option) => option.sharing === "limited"),
+    best: options.find((option) => option.split === given.choice.split) ?? given.choice,
   };
 }
 
 // Where an option stands on the charts.
 export function spot(option) {
-  return option.way === "split" ? { x: option.share_a_percent } : { slot: option.way };
+  return option.sharing === "limited" ? { x: option.jobs[0].share_percent } : { slot: option.sharing };
 }
 
 // Measured points in the order of the two jobs, with what the options have: relative speeds, power,
 // energy saved. Left out are those of failed jobs, which have no rates, and those with wrong results.
 export function measuredOptions(points, given) {
-  const { alone_a: aloneA, alone_b: aloneB } = given;
+  const [aloneA, aloneB] = given.jobs.map(({ alone }) => alone);
   return points
     .filter((point) => point.rate_a !== null && point.rate_b !== null && point.power_w !== null)
     .filter((point) => !WRONG.some((flag) => point.flags.includes(flag)))
-    .map((point) => (point.job_a === given.job_a ? point : swapped(point)))
+    .map((point) => (point.job_a === given.jobs[0].job ? point : swapped(point)))
     .map((point) => {
       const [speedA, speedB] = [point.rate_a / aloneA.rate, point.rate_b / aloneB.rate];
       return {
         spot: pointSpot(point, given),
         shares: [point.share_a_percent, point.share_b_percent],
-        speed_a: speedA,
-        speed_b: speedB,
-        rate_a: point.rate_a,
-        rate_b: point.rate_b,
+        jobs: [{ speed: speedA, rate: point.rate_a }, { speed: speedB, rate: point.rate_b }],
         power_w: point.power_w,
         energy_saved: 1 - point.power_w / (speedA * aloneA.power_w + speedB * aloneB.power_w),
         stp: speedA + speedB,
@@ -81,8 +78,9 @@ function pointSpot(point, { candidates }) {
 
 // Where unsafe counts of SMs are left out, two options may have the same first share.
 function sameShares([a, b], option) {
-  const apart = [a - option.share_a_percent, b - option.share_b_percent];
-  return option.way === "split" && Math.max(...apart.map(Math.abs)) < 0.3;
+  const [first, second] = option.jobs.map((job) => job.share_percent);
+  const apart = [a - first, b - second];
+  return option.sharing === "limited" && Math.max(...apart.map(Math.abs)) < 0.3;
 }
 
 // What was measured at an option, the mean where there is more than one point.
@@ -95,10 +93,10 @@ export function measuredAt(view, option) {
   const of = (pick) => mean(found.map(pick));
   return {
     count: found.length,
-    speed_a: of((p) => p.speed_a),
-    speed_b: of((p) => p.speed_b),
-    rate_a: of((p) => p.rate_a),
-    rate_b: of((p) => p.rate_b),
+    jobs: [0, 1].map((index) => ({
+      speed: of((p) => p.jobs[index].speed),
+      rate: of((p) => p.jobs[index].rate),
+    })),
     power_w: of((p) => p.power_w),
     energy_saved: of((p) => p.energy_saved),
     stp: of((p) => p.stp),

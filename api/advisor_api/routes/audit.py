@@ -1,14 +1,15 @@
 """Who changed or launched what."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Query
+from fastapi.responses import Response
 
-from advisor.formats.typed_json import to_plain
+from advisor.wire.lists import AuditLog
 from advisor_api.http.access import Admin
 from advisor_api.http.routing import v1_router
-from advisor_api.schemas.answers import AuditAnswer
-from advisor_api.schemas.requests import LimitInQuery
+from advisor_api.schemas.query import LimitInQuery
+from advisor_api.schemas.sending import answer
 from advisor_api.service.service import ServiceOf
 
 router = v1_router("audit")
@@ -16,7 +17,7 @@ router = v1_router("audit")
 _LARGEST_NUMBER = 2**63 - 1
 
 
-@router.get("/audit", response_model=AuditAnswer)
+@router.get("/audit", response_model=AuditLog)
 def audit(
     _: Admin,
     service: ServiceOf,
@@ -25,6 +26,6 @@ def audit(
         int | None,
         Query(ge=1, le=_LARGEST_NUMBER, description="only entries with a lower number"),
     ] = None,
-) -> dict[str, Any]:
+) -> Response:
     """The audit log, the newest first."""
-    return {"entries": [to_plain(entry) for entry in service.state.audit_log(limit, before)]}
+    return answer(AuditLog(entries=tuple(service.state.audit_log(limit, before))))

@@ -1,24 +1,24 @@
 """Launches: pairs of registered jobs on a GPU of this host."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends
 from fastapi.responses import Response
 
-from advisor_api.engine.engine import encoded
+from advisor.launch.records.answers import Launch, LaunchList, LaunchPlan
+from advisor.wire.requests import LaunchRequest
 from advisor_api.http.access import Launcher, Reader
 from advisor_api.http.routing import v1_router
 from advisor_api.launches import launching
-from advisor_api.launches.answers import LaunchesAnswer, PlanAnswer
-from advisor_api.launches.view import LaunchView, shown
-from advisor_api.schemas.launches import (
+from advisor_api.launches.view import shown
+from advisor_api.schemas.query import (
     ActiveInQuery,
     IdempotencyKey,
     LaunchInPath,
     LaunchInQuery,
-    LaunchRequest,
+    LimitInQuery,
 )
-from advisor_api.schemas.requests import LimitInQuery
+from advisor_api.schemas.sending import answer
 from advisor_api.service.audit import Audited
 from advisor_api.service.service import Service, ServiceOf
 
@@ -37,9 +37,9 @@ Launching = Annotated[Service, Depends(_launching)]
 @router.post(
     "/launches",
     status_code=202,
-    response_model=LaunchView,
+    response_model=Launch,
     responses={
-        200: {"model": PlanAnswer, "description": "With dry_run: what would run"},
+        200: {"model": LaunchPlan, "description": "With dry_run: what would run"},
         202: {"headers": {"Location": {"schema": {"type": "string"}}}},
     },
 )
@@ -52,13 +52,13 @@ def launch(
 ) -> Response:
     """Run two jobs together on a GPU of this server; answers before they run."""
     if wanted.dry_run:
-        return _json(launching.plan(service, wanted, caller), 200)
+        return answer(launching.plan(service, wanted, caller), 200)
     status = launching.launch(service, wanted, caller, idempotency_key, audited)
     place = {"Location": f"/v1/launches/{status.launch_id}"}
-    return _json(shown(status, launching.HOST, caller), 202, place)
+    return answer(shown(status, launching.HOST, caller), 202, place)
 
 
-@router.get("/launches", response_model=LaunchesAnswer)
+@router.get("/launches", response_model=LaunchList)
 def launches(
     caller: Reader,
     service: ServiceOf,
@@ -68,24 +68,20 @@ def launches(
 ) -> Response:
     """Launches of all hosts of this database, the newest first; those of `advisor launch`, too."""
     found = launching.listed(service, active=active, limit=limit, before=before)
-    return _json({"launches": [shown(status, host, caller) for status, host in found]})
+    return answer(LaunchList(launches=tuple(shown(*one, caller) for one in found)))
 
 
-@router.get("/launches/{launch_id}", response_model=LaunchView)
+@router.get("/launches/{launch_id}", response_model=Launch)
 def one_launch(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) -> Response:
     """Where a launch stands: rates, power, and what it was expected to do."""
     status, host = launching.find(service, launch_id)
-    return _json(shown(status, host, caller))
+    return answer(shown(status, host, caller))
 
 
-@router.delete("/launches/{launch_id}", status_code=202, response_model=LaunchView)
+@router.delete("/launches/{launch_id}", status_code=202, response_model=Launch)
 def stop(
     launch_id: LaunchInPath, service: Launching, caller: Launcher, audited: Audited
 ) -> Response:
     """Ask for the end of a launch: its jobs are stopped in the safe order. Again does nothing."""
     status, host = launching.stop(service, launch_id, audited)
-    return _json(shown(status, host, caller), 202)
-
-
-def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(encoded(value), status, headers, media_type="application/json")
+    return answer(shown(status, host, caller), 202)

@@ -4,30 +4,32 @@ from typing import Any
 
 from fastapi.responses import Response
 
+from advisor.wire.lists import Champion, ModelDetails, ModelList
 from advisor_api.http.access import Admin, Reader
 from advisor_api.http.routing import v1_router
-from advisor_api.schemas.answers import ChampionAnswer, ModelAnswer, ModelsAnswer
-from advisor_api.schemas.requests import LimitInQuery, VersionInPath
+from advisor_api.schemas.query import LimitInQuery, VersionInPath
+from advisor_api.schemas.sending import answer
 from advisor_api.service import models
 from advisor_api.service.audit import Audited
 from advisor_api.service.profiles import changing
 from advisor_api.service.service import ServiceOf
+from advisor_models.model_list import model_list
 
 router = v1_router("models")
 
 
-@router.get("/models", response_model=ModelsAnswer)
-def list_models(_: Reader, service: ServiceOf, limit: LimitInQuery = 100) -> dict[str, Any]:
+@router.get("/models", response_model=ModelList)
+def list_models(_: Reader, service: ServiceOf, limit: LimitInQuery = 100) -> Response:
     """The models of this host, the champion first, and what was promoted when."""
-    return models.models_json(service.registry, limit)
+    return answer(model_list(service.registry, limit))
 
 
-@router.get("/models/{version}", response_model=ModelAnswer)
+@router.get("/models/{version}", response_model=ModelDetails)
 def show(
     version: VersionInPath, _: Reader, service: ServiceOf, limit: LimitInQuery = 100
-) -> dict[str, Any]:
+) -> Response:
     """All that is known of one model; `limit` is of its history."""
-    return models.model_json(service.registry, version, limit)
+    return answer(models.details(service.registry, version, limit))
 
 
 @router.get("/models/{version}/evaluation", response_model=dict[str, Any])
@@ -37,17 +39,15 @@ def evaluation(version: VersionInPath, _: Reader, service: ServiceOf) -> Respons
     return Response(text, media_type="application/json")
 
 
-@router.post("/models/{version}/promote", response_model=ChampionAnswer)
-def promote(
-    version: VersionInPath, _: Admin, audited: Audited, service: ServiceOf
-) -> dict[str, str]:
+@router.post("/models/{version}/promote", response_model=Champion)
+def promote(version: VersionInPath, _: Admin, audited: Audited, service: ServiceOf) -> Response:
     """Make a model the champion; the next answer is made with it."""
     with changing(service, audited, "model.promote", version):
-        return models.promote(service.registry, version)
+        return answer(models.promote(service.registry, version))
 
 
-@router.post("/models/rollback", response_model=ChampionAnswer)
-def roll_back(_: Admin, audited: Audited, service: ServiceOf) -> dict[str, str]:
+@router.post("/models/rollback", response_model=Champion)
+def roll_back(_: Admin, audited: Audited, service: ServiceOf) -> Response:
     """Go back to the champion that the last promotion replaced."""
     with changing(service, audited, "model.rollback", "the champion"):
-        return models.roll_back(service.registry)
+        return answer(models.roll_back(service.registry))

@@ -1,23 +1,17 @@
 """Jobs and their profiles: what is known, and changing it."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Query
 from fastapi.responses import Response
 
+from advisor.wire.bounds import NAME
+from advisor.wire.lists import Deleted, JobList, PairPoints, PointsTakenIn, Profile, Stored
 from advisor_api.http.access import Reader, Writer
 from advisor_api.http.routing import v1_router
-from advisor_api.schemas.answers import (
-    Deleted,
-    JobsAnswer,
-    PairPointsAnswer,
-    PointsTakenIn,
-    ProfileAnswer,
-    Written,
-)
-from advisor_api.schemas.lists import SpanOfPoints, long_json
+from advisor_api.schemas.query import GpuModelInQuery, JobInPath, LimitInQuery, SpanOfPoints
 from advisor_api.schemas.records import PointsRequest, ProfileRequest
-from advisor_api.schemas.requests import NAME, GpuModelInQuery, JobInPath, LimitInQuery
+from advisor_api.schemas.sending import answer, long_answer
 from advisor_api.service import profiles
 from advisor_api.service.audit import Audited
 from advisor_api.service.service import ServiceOf
@@ -25,7 +19,7 @@ from advisor_api.service.service import ServiceOf
 router = v1_router("profiles")
 
 
-@router.get("/jobs", response_model=JobsAnswer)
+@router.get("/jobs", response_model=JobList)
 async def jobs(
     _: Reader,
     service: ServiceOf,
@@ -35,23 +29,23 @@ async def jobs(
     ] = None,
 ) -> Response:
     """The jobs that are defined or measured, by name; `limit` counts names."""
-    return await long_json(lambda: {"jobs": service.engine.jobs.rows(after or "", limit)})
+    return await long_answer(lambda: JobList(jobs=service.engine.jobs.rows(after or "", limit)))
 
 
-@router.get("/profiles/{job}", response_model=ProfileAnswer)
+@router.get("/profiles/{job}", response_model=Profile)
 async def profile(job: JobInPath, _: Reader, service: ServiceOf, span: SpanOfPoints) -> Response:
     """The points of a job alone that recommendations are made from."""
-    return await long_json(lambda: profiles.profile_page(service, job, span))
+    return await long_answer(lambda: profiles.profile_page(service, job, span))
 
 
-@router.put("/profiles/{job}", response_model=Written)
+@router.put("/profiles/{job}", response_model=Stored)
 def replace_profile(
     job: JobInPath, sent: ProfileRequest, _: Writer, audited: Audited, service: ServiceOf
-) -> dict[str, int]:
+) -> Response:
     """Replace a job's stored points of one GPU model; the next answer is made from the new ones."""
     gpu_model = profiles.replacement(job, sent.points)
     with profiles.changing(service, audited, "profile.replace", f"{job} on {gpu_model}"):
-        return {"stored": service.store.replace_profile(job, gpu_model, sent.points)}
+        return answer(Stored(stored=service.store.replace_profile(job, gpu_model, sent.points)))
 
 
 @router.delete("/profiles/{job}", response_model=Deleted)
@@ -61,28 +55,26 @@ def delete_profile(
     audited: Audited,
     service: ServiceOf,
     gpu_model: GpuModelInQuery = None,
-) -> dict[str, int]:
+) -> Response:
     """Forget a job's stored points, of one GPU model or of all; bundled points stay."""
     subject = f"{job} on {gpu_model}" if gpu_model else job
     with profiles.changing(service, audited, "profile.delete", subject):
         deleted = service.store.delete_profile(job, gpu_model)
         if not deleted:
             raise profiles.not_found(f"no points of {subject} are stored", "see GET /v1/jobs")
-    return {"deleted": deleted}
+    return answer(Deleted(deleted=deleted))
 
 
 @router.post("/points", response_model=PointsTakenIn)
-def import_points(
-    sent: PointsRequest, _: Writer, audited: Audited, service: ServiceOf
-) -> dict[str, Any]:
+def import_points(sent: PointsRequest, _: Writer, audited: Audited, service: ServiceOf) -> Response:
     """Bring in solo and pair points; those that are there already are left as they are."""
     with profiles.changing(service, audited, "points.import", f"{len(sent.points)} points"):
-        return profiles.take_in_points(service, sent.points)
+        return answer(profiles.take_in_points(service, sent.points))
 
 
-@router.get("/pairs/{a}/{b}/points", response_model=PairPointsAnswer)
+@router.get("/pairs/{a}/{b}/points", response_model=PairPoints)
 async def pair_points(
     a: JobInPath, b: JobInPath, _: Reader, service: ServiceOf, span: SpanOfPoints
 ) -> Response:
     """What was measured of two jobs together: here, and what came with advisor."""
-    return await long_json(lambda: profiles.pair_page(service, a, b, span))
+    return await long_answer(lambda: profiles.pair_page(service, a, b, span))

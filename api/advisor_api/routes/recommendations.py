@@ -1,31 +1,31 @@
 """Which split of one GPU does the most for two jobs: one pair, or many at once."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from fastapi.responses import Response, StreamingResponse
-from pydantic import ValidationError
 
 from advisor.errors import AdvisorError
-from advisor_api.engine.engine import Engine, encoded
+from advisor.formats.wire import read, write
+from advisor.wire.recommendation import BatchAnswer, ItemError, Recommendation
+from advisor.wire.requests import BatchRequest, RecommendationRequest
+from advisor_api.engine.engine import Engine
 from advisor_api.http.access import Reader
 from advisor_api.http.errors import fault_of
 from advisor_api.http.routing import v1_router
-from advisor_api.http.sent import DirectRoute, faults_of
-from advisor_api.schemas.answers import BatchAnswer, RecommendationAnswer
-from advisor_api.schemas.requests import BatchRequest, RecommendationRequest
+from advisor_api.http.sent import DirectRoute
+from advisor_api.schemas.sending import JSON
 from advisor_api.service.service import ServiceOf
-
-JSON = "application/json"
 
 router = v1_router("recommendations", DirectRoute)
 
 
-@router.post("/recommendations", response_model=RecommendationAnswer)
+@router.post("/recommendations", response_model=Recommendation)
 async def recommend(asked: RecommendationRequest, _: Reader, service: ServiceOf) -> Response:
     """Which way of running two jobs on one GPU does the most and keeps every limit?"""
-    return Response(await service.engine.recommend(asked.asked()), media_type=JSON)
+    return Response(await service.engine.recommend(asked), media_type=JSON)
 
 
 @router.post("/recommendations/batch", response_model=BatchAnswer)
@@ -45,10 +45,8 @@ async def _answers(engine: Engine, requests: Sequence[Mapping[str, Any]]) -> Asy
 
 async def _item(engine: Engine, request: Mapping[str, Any]) -> bytes:
     try:
-        asked = RecommendationRequest.model_validate(request)
-        return b'{"answer":' + await engine.recommend(asked.asked()) + b"}"
-    except ValidationError as error:
-        fault = fault_of(faults_of(error))
+        asked = read(RecommendationRequest, json.dumps(request), name="the request")
+        return b'{"answer":' + await engine.recommend(asked) + b"}"
     except AdvisorError as error:
         fault = fault_of(error)
-    return encoded({"error": {"code": fault.code, "message": fault.message}})
+    return write({"error": ItemError(code=fault.code, message=fault.message)}).encode()

@@ -20,7 +20,7 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.results import Verdict
 from advisor.errors import InputError
 from advisor.formats.rows import column_types, from_row
-from advisor_api.schemas.requests import LAUNCH_ID, NAME, PRINTABLE, Strict
+from advisor.wire.bounds import LAUNCH_ID, NAME, PRINTABLE
 
 MOST_POINTS = 1000
 """Records of one request, about what the longest body holds."""
@@ -41,6 +41,12 @@ _LINE = r"^[^\u0000-\u001f\u007f-\u00a0\u00ad\u2028\u2029]+$"
 say."""
 
 _MOST_COLUMNS = 100
+
+
+class Strict(BaseModel):
+    """Takes what it names, of the type that it names, and nothing else."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 
 
 class _As:
@@ -154,9 +160,3 @@ class ObservationsRequest(Strict):
     observations: Annotated[
         list[ObservationRow], Field(min_length=1, max_length=MOST_POINTS, fail_fast=True)
     ]
-
-
-class Rows(BaseModel):
-    """Base of answers that hold rows."""
-
-    model_config = ConfigDict(extra="forbid")

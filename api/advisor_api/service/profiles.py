@@ -3,17 +3,16 @@
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from starlette.exceptions import HTTPException
 
 from advisor.core.observations import Record
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError
-from advisor.formats.rows import to_row
 from advisor.predict.profiles import make_profiles
 from advisor.validity.degenerate import with_flags, with_pair_flags, with_solo_flags
 from advisor.validity.usable import why_no_profile
+from advisor.wire.lists import Observations, PairPoints, PointsTakenIn, Profile, TakenIn
 from advisor_api.engine import bundled
 from advisor_api.service.audit import Audit
 from advisor_api.service.service import Service
@@ -35,7 +34,7 @@ def changing(service: Service, audited: Audit, action: str, subject: str) -> Gen
             service.engine.changed()
 
 
-def profile_page(service: Service, job: str, span: Span) -> dict[str, Any]:
+def profile_page(service: Service, job: str, span: Span) -> Profile:
     """The points that a job's profile is made of, and where they come from.
 
     Of a job without a profile, what there is.
@@ -54,8 +53,13 @@ def profile_page(service: Service, job: str, span: Span) -> dict[str, Any]:
         what = f"{job} was not measured on {span.gpu_model}"
         raise not_found(what, f"It was on {', '.join(models)}")
     found = _flagged_page(service, job, span) if own else page_of(theirs, span)
-    source = "stored" if own else "bundled"
-    return {"job": job, "gpu_models": models, "source": source, **listed("points", found)}
+    return Profile(
+        job=job,
+        gpu_models=tuple(models),
+        source="stored" if own else "bundled",
+        points=tuple(found.records),
+        next=_next(found.end),
+    )
 
 
 def _flagged_page(service: Service, job: str, span: Span) -> Page[SoloPoint]:
@@ -67,7 +71,7 @@ def _flagged_page(service: Service, job: str, span: Span) -> Page[SoloPoint]:
     return replace(found, records=[flagged.get(p.point_id, p) for p in found.records])
 
 
-def pair_page(service: Service, job_a: str, job_b: str, span: Span) -> dict[str, Any]:
+def pair_page(service: Service, job_a: str, job_b: str, span: Span) -> PairPoints:
     """What was measured of two jobs together: here, and what came with advisor."""
     first, second = sorted((job_a, job_b))
     stored = service.store.pair_page((first, second), span)
@@ -76,13 +80,12 @@ def pair_page(service: Service, job_a: str, job_b: str, span: Span) -> dict[str,
     ends = [page.end for page in (stored, theirs) if page.end]
     # The next page begins for both where the first of them ends.
     end = max(ends, default=None)
-    return {
-        "job_a": first,
-        "job_b": second,
-        "stored": _rows_to(stored, end),
-        "bundled": _rows_to(theirs, end),
-        "next": end and str(end),
-    }
+    return PairPoints(
+        jobs=(first, second),
+        stored=_up_to(stored, end),
+        bundled=_up_to(theirs, end),
+        next=_next(end),
+    )
 
 
 def _flagged_pairs(
@@ -95,13 +98,18 @@ def _flagged_pairs(
     return with_pair_flags(points, with_solo_flags(alone))
 
 
-def _rows_to(page: Page[PairPoint], end: Position | None) -> list[dict[str, Any]]:
-    return [to_row(p) for p in page.records if end is None or position(p) >= end]
+def _up_to(page: Page[PairPoint], end: Position | None) -> tuple[PairPoint, ...]:
+    return tuple(p for p in page.records if end is None or position(p) >= end)
 
 
-def listed(name: str, page: Page[Any]) -> dict[str, Any]:
-    """A page as answers have it."""
-    return {name: [to_row(r) for r in page.records], "next": page.end and str(page.end)}
+def observation_page(service: Service, job: str | None, span: Span) -> Observations:
+    """What launched jobs really did."""
+    page = service.store.observation_page(job, span)
+    return Observations(observations=tuple(page.records), next=_next(page.end))
+
+
+def _next(end: Position | None) -> str | None:
+    return None if end is None else str(end)
 
 
 def replacement(job: str, points: Sequence[SoloPoint]) -> str:
@@ -131,13 +139,13 @@ def replacement(job: str, points: Sequence[SoloPoint]) -> str:
     return models[0]
 
 
-def take_in(service: Service, records: Sequence[Record], kind: type[Record]) -> dict[str, int]:
+def take_in(service: Service, records: Sequence[Record], kind: type[Record]) -> TakenIn:
     """Keep the records of one kind; those that are there already are left as they are."""
     mine = [record for record in records if isinstance(record, kind)]
-    return {"read": len(mine), "new": service.store.add(mine)}
+    return TakenIn(read=len(mine), new=service.store.add(mine))
 
 
-def take_in_points(service: Service, points: Sequence[Record]) -> dict[str, Any]:
+def take_in_points(service: Service, points: Sequence[Record]) -> PointsTakenIn:
     """Keep points of both kinds, and count them.
 
     Raises:
@@ -147,12 +155,8 @@ def take_in_points(service: Service, points: Sequence[Record]) -> dict[str, Any]
     jobs = {point.job for point in known if isinstance(point, SoloPoint)}
     check_import(known, [row for job in jobs for row in service.store.profile_rows(job, job)])
     solo, pairs = (take_in(service, known, kind) for kind in (SoloPoint, PairPoint))
-    return {
-        "read": solo["read"] + pairs["read"],
-        "new": solo["new"] + pairs["new"],
-        "solo": solo,
-        "pairs": pairs,
-    }
+    both = solo + pairs
+    return PointsTakenIn(read=both.read, new=both.new, solo=solo, pairs=pairs)
 
 
 def not_found(what: str, fix: str) -> HTTPException:

@@ -11,8 +11,8 @@ from typing import Self
 from sqlalchemy import Engine, select
 
 from advisor.errors import InputError
+from advisor.wire.lists import AuditEntry
 from advisor_data.service import audit_table, launch_table, token_table
-from advisor_data.service.audit_table import AuditEntry
 from advisor_data.service.launch_table import LaunchRow
 from advisor_data.service.token_table import Scope, Token
 from advisor_data.store.sql_engine import open_engine, store_errors

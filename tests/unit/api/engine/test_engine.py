@@ -11,15 +11,16 @@ import pytest
 from advisor.core.records import SoloPoint
 from advisor.errors import BusyError, InputError, StoreError
 from advisor.settings import read_settings
+from advisor.wire.requests import PlacementRequest, QueuedJobs, RecommendationRequest
 from advisor_api.engine import engine as engine_module
-from advisor_api.engine.engine import Asked, Engine
+from advisor_api.engine.engine import Engine
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_models.registry import Registry
 
 T = TypeVar("T")
 
-PAIR = Asked(jobs=("fft", "gemm"))
+PAIR = RecommendationRequest.of("fft", "gemm")
 
 
 class Source:
@@ -160,7 +161,7 @@ def test_unknown_jobs_are_not_looked_for_again_and_again(engine: Engine, source:
     async def work() -> None:
         for _ in range(5):
             with pytest.raises(InputError, match="did you mean gemm"):
-                await engine.recommend(Asked(jobs=("gemn", "fft")))
+                await engine.recommend(RecommendationRequest.of("gemn", "fft"))
 
     run(work)
     # Two jobs, and once the names for the hint.
@@ -178,9 +179,7 @@ def test_placements_wait_in_a_short_line(engine: Engine, monkeypatch: pytest.Mon
         running[0] -= 1
 
     monkeypatch.setattr(engine_module, "plan_by", slow)
-    from advisor_api.schemas.requests import PlacementRequest
-
-    wanted = PlacementRequest(jobs=["fft"], gpus=1).wanted()
+    wanted = PlacementRequest(jobs=(QueuedJobs(job="fft"),), gpus=1)
     room = engine_module.PLACEMENTS_AT_ONCE + engine_module.PLACEMENTS_WAITING
 
     async def work() -> list[Any]:

@@ -15,10 +15,11 @@ from starlette.exceptions import HTTPException
 
 from advisor import errors
 from advisor.errors import AdvisorError, InputError, StoreError
+from advisor.formats.wire import read
+from advisor.wire.requests import BatchRequest, PlacementRequest
 from advisor_api.http.access import ANONYMOUS_READER, Caller
-from advisor_api.http.body import check_json
 from advisor_api.http.errors import error_body, fault_of
-from advisor_api.http.limits import ROWS, Buckets, Hosts
+from advisor_api.http.limits import Buckets, Hosts
 from advisor_api.http.options import ServeOptions, check_options
 from advisor_api.http.tokens import TokenCache
 from advisor_api.service.audit import Audit
@@ -174,42 +175,28 @@ JSON_VALUES = st.recursive(
 @given(JSON_VALUES, st.booleans())
 def test_real_json_passes(value: Any, ascii_only: bool) -> None:
     """Whatever texts hold (brackets, quotes, NaN as a word), it is never refused."""
-    check_json(
-        json.dumps([value, 'NaN [[{ \\" -Infinity'], ensure_ascii=ascii_only).encode(), ROWS.keys
-    )
-
-
-def test_depth_is_counted_outside_of_texts() -> None:
-    """32 brackets deep is good, 33 is not, and brackets in a text do not count."""
-    check_json(b'[{"a":' * 16 + b'"' + b"[" * 500 + b'"' + b"}]" * 16, ROWS.keys)
-    check_json(b"[" + b"[]," * 5000 + b"1]", ROWS.keys)
-    for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
-        with pytest.raises(HTTPException, match="deep"):
-            check_json(opening * 33 + b"1" + closing * 33, ROWS.keys)
+    item = {"a": [value, 'NaN [[{ \\" -Infinity']}
+    text = json.dumps({"requests": [item]}, ensure_ascii=ascii_only)
+    assert read(BatchRequest, text.encode()).requests == (item,)
 
 
 @pytest.mark.parametrize(
-    "body",
+    "value",
     [
-        b"NaN", b"[-Infinity]", b'{"a": 1' + b"0" * 400 + b"}", b"\xff", b'"\xed\xa0\x80"',
-        b'["\\ud800"]', b'["\\u0000"]', b'["a\\\\\\u0000"]', '["a"]'.encode("utf-16"),
-        "[1]".encode("utf-32"), b"\xef\xbb\xbf[1]", b"[1]\0",
+        b"1" + b"0" * 5000, b"\xff", b'"\xed\xa0\x80"', b'"\\ud800"', b'"a\0"',
+        b"[" * 500 + b"]" * 500, b'{"a":' * 500 + b"1" + b"}" * 500, b"1]\0",
     ],
 )  # fmt: skip
-def test_what_json_does_not_know_is_refused(body: bytes) -> None:
-    """What Python reads and others do not, or what no database keeps, stops at the door."""
-    with pytest.raises(HTTPException) as refused:
-        check_json(body, ROWS.keys)
-    assert refused.value.status_code == 422
+def test_what_json_does_not_know_is_refused(value: bytes) -> None:
+    """What Python reads and others do not, or trips over, stops at the door."""
+    with pytest.raises(InputError, match="the body"):
+        read(BatchRequest, b'{"requests": [{"a": ' + value + b"}]}", name="the body")
+    for encoding in ("utf-16", "utf-32", "utf-8-sig"):
+        with pytest.raises(InputError):
+            read(BatchRequest, '{"requests": [{}]}'.encode(encoding))
 
 
-@pytest.mark.parametrize("body", [b'["\\ud83d\\ude00"]', b'["\\\\u0000"]', b'["\\u00e9"]'])
-def test_escapes_that_are_characters_pass(body: bytes) -> None:
-    """A pair of surrogates is a character, and a backslash before `u0000` makes it a text."""
-    check_json(body, ROWS.keys)
-
-
-def test_a_large_body_is_checked_in_no_time() -> None:
+def test_a_large_body_is_read_in_no_time() -> None:
     """No body of the largest size holds the server up, whatever it is made of."""
     pieces = (
         b"[]",
@@ -222,13 +209,16 @@ def test_a_large_body_is_checked_in_no_time() -> None:
         b"\\u00e9",
         b"1",
         b"1" * 399 + b",",
+        b'{"job":"a"},',
+        b'{"job":1},',
+        b"{},",
     )
     for piece in pieces:
         body = piece * (2**20 // len(piece))
-        for whole in (body, b"[[" * 20 + b'"' + body, b"NaN[" + body + b'"', body + b"\\"):
+        for whole in (body, b'{"jobs":[' + body, b'{"jobs":[' + body[:-1] + b"]}", body + b"\\"):
             began = time.process_time()
-            with contextlib.suppress(HTTPException):
-                check_json(whole, ROWS.keys)
+            with contextlib.suppress(InputError):
+                read(PlacementRequest, whole)
             assert time.process_time() - began < 0.5, (piece, whole[:50])
 
 

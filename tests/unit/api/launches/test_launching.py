@@ -1,6 +1,5 @@
 """Launches over HTTP: what requests may say, what readers see, what is counted."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError
 
+from advisor.advice.wanted import WantedLaunch
 from advisor.client.exchange import Ask
 from advisor.client.launching import launch as start_launch
 from advisor.client.launching import plan_launch
@@ -19,17 +18,19 @@ from advisor.core.job import Job
 from advisor.core.observations import Observation
 from advisor.core.split import NINE
 from advisor.errors import InputError, StoreError, UnsafeFileError
+from advisor.formats.wire import adapter, read, to_plain, write
+from advisor.launch.records.answers import Launch
 from advisor.launch.records.folder import create_folder, list_folders
 from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSpec, Pair
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.supervisor.observe import append_observation
+from advisor.wire.requests import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
 from advisor_api.launches.launching import request_hash
 from advisor_api.launches.observations import Observations
 from advisor_api.launches.steps import close_unclaimed
 from advisor_api.launches.tally import Tally
-from advisor_api.launches.view import HIDDEN, LaunchView, first_status, shown
-from advisor_api.schemas.launches import LaunchRequest
+from advisor_api.launches.view import HIDDEN, first_status, shown
 from advisor_data import open_store
 
 GPU = Gpu(uuid="GPU-1", model="NVIDIA H200", memory_mib=1000)
@@ -77,7 +78,12 @@ SEEN = Observation(
 
 
 def request(**more: Any) -> LaunchRequest:
-    return LaunchRequest.model_validate({"jobs": ["zed", "abe"], **more})
+    return read(LaunchRequest, write({"jobs": pair("zed", "abe"), **more}))
+
+
+def pair(*names: str, **limits: float) -> list[dict[str, Any]]:
+    """Jobs as requests have them."""
+    return [{"job": name, **limits} for name in names]
 
 
 # requests
@@ -86,8 +92,8 @@ def request(**more: Any) -> LaunchRequest:
 @pytest.mark.parametrize("split", ["30/70", "33.3/66.7", "100/100", "uncapped", "time-sliced"])
 def test_every_split_that_can_be_launched_is_taken(split: str) -> None:
     """As on the command line."""
-    (pair,) = request(split=split).wanted(GPU, "me").pairs
-    assert (pair.jobs, pair.split) == (("zed", "abe"), split)
+    asked = request(split=split)
+    assert (asked.names, asked.split) == (("zed", "abe"), split)
 
 
 @given(st.text(max_size=30))
@@ -95,7 +101,7 @@ def test_no_other_split_is(text: str) -> None:
     """Whatever is sent, it is refused as input, or it is a split that the launcher reads."""
     try:
         split = request(split=text).split
-    except ValidationError:
+    except InputError:
         return
     assert split is not None
     assert split in ("uncapped", "time-sliced") or all(
@@ -106,16 +112,33 @@ def test_no_other_split_is(text: str) -> None:
 def test_the_memory_of_the_card_bounds_what_was_asked() -> None:
     """A request may ask for less, never for more than there is."""
     for asked, taken in ((None, 1000), (500, 500), (5000, 1000)):
-        assert request(constraints={"memory_mib": asked}).wanted(GPU, "me").memory_mib == taken
+        wanted = WantedLaunch(asked=request(memory_mib=asked), seen=GPU)
+        assert wanted.memory_mib == taken
 
 
 def test_least_speeds_are_of_jobs_that_are_launched() -> None:
     """One number is for all of them; a name that is not there was misspelled."""
-    assert request(constraints={"min_speed": 0.5}, then=[["abe", "c"]]).wanted(
-        GPU, "me"
-    ).min_speed == {"zed": 0.5, "abe": 0.5, "c": 0.5}
-    with pytest.raises(InputError, match="a minimum speed was given for abel"):
-        request(constraints={"min_speed": {"abel": 0.5}}).wanted(GPU, "me")
+    asked = request(min_speed=0.5, then=[{"jobs": [*pair("abe"), {"job": "c", "min_speed": 0.7}]}])
+    assert asked.min_speeds() == {"zed": 0.5, "abe": 0.5, "c": 0.7}
+    with pytest.raises(InputError, match="abe comes twice with two limits"):
+        request(jobs=[*pair("abe", min_speed=0.5), *pair("abe")], min_speed=0.4).min_speeds()
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"objective": "throughput"},
+        {"max_power_w": 300},
+        {"min_speed": 0},
+        {"jobs": [{"job": "zed", "min_speed": 0.5}, {"job": "abe"}]},
+    ],
+)
+def test_a_split_is_given_or_recommended(limits: dict[str, Any]) -> None:
+    """Limits of a recommended split beside a given one would hold nothing."""
+    check_launch(request(split="30/70"))
+    check_launch(request(**limits))
+    with pytest.raises(InputError, match="given or recommended"):
+        check_launch(request(split="30/70", **limits))
 
 
 def test_the_same_request_has_the_same_hash_however_it_is_written() -> None:
@@ -123,8 +146,8 @@ def test_the_same_request_has_the_same_hash_however_it_is_written() -> None:
     same = request(dry_run=False, hang_s=120)
     assert request_hash(request()) == request_hash(same)
     others = [
-        {"jobs": ["abe", "zed"]}, {"gpu": "0"}, {"split": "50/50"}, {"duration_s": 1},
-        {"when_one_ends": "stop"}, {"then": [["zed", "abe"]]}, {"constraints": {"min_speed": 0.1}},
+        {"jobs": pair("abe", "zed")}, {"gpu": "0"}, {"split": "50/50"}, {"duration_s": 1},
+        {"when_one_ends": "stop"}, {"then": [{"jobs": pair("zed", "abe")}]}, {"min_speed": 0.1},
     ]  # fmt: skip
     hashes = {request_hash(request(**other)) for other in [*others, {}]}
     assert len(hashes) == len(others) + 1
@@ -149,20 +172,19 @@ def test_a_reader_sees_nothing_that_a_job_wrote() -> None:
             "postgresql://me:pass@db.local/advisor is away",
         ),
     )
-    assert shown(status, "h", LAUNCHER)["cause"] == "zed wrote: password=x"
+    assert shown(status, "h", LAUNCHER).cause == "zed wrote: password=x"
     told = shown(status, "h", READER)
-    assert (told["cause"], told["jobs"][0]["error"], told["jobs"][1]["error"]) == (
+    assert (told.cause, told.jobs[0].error, told.jobs[1].error) == (
         HIDDEN, HIDDEN, None
     )  # fmt: skip
-    assert told["warnings"] == [
+    assert list(told.warnings) == [
         status.warnings[0],
         "not in the store: the database … did not answer",
         "no space left in …: 'x'",
         "… is away",
     ]
-    assert told | {"cause": None, "jobs": [], "warnings": []} == (
-        shown(status, "h", LAUNCHER) | {"cause": None, "jobs": [], "warnings": []}
-    )
+    hidden: Any = {"cause": None, "jobs": (), "warnings": ()}
+    assert replace(told, **hidden) == replace(shown(status, "h", LAUNCHER), **hidden)
 
 
 @given(st.text(max_size=60))
@@ -172,15 +194,16 @@ def test_no_path_and_no_address_stays_in_a_warning(text: str) -> None:
         launch_id="x", state="running", updated_at="t",
         warnings=(f"{text} /srv/secret/file", f"{text} sqlite:////srv/secret {text}"),
     )  # fmt: skip
-    assert not any("secret" in one for one in shown(status, "h", READER)["warnings"])
+    assert not any("secret" in one for one in shown(status, "h", READER).warnings)
 
 
 def test_what_is_shown_is_what_openapi_describes() -> None:
     """Every key, and no other."""
     told = shown(first_status(SPEC, "2026-01-31T12:00:00Z", GPU), "h", READER)
-    view = TypeAdapter(LaunchView).validate_json(json.dumps(told))
-    assert set(told) == set(TypeAdapter(LaunchView).json_schema()["properties"])
-    assert (view.host, view.forecast) == ("h", FORECAST)
+    described = adapter(Launch).json_schema()["$defs"]["Launch"]["properties"]
+    assert set(to_plain(told)) == set(described)
+    assert read(Launch, write(told)) == told
+    assert (told.host, told.forecast) == ("h", FORECAST)
 
 
 # what the keeper counts and brings in
@@ -324,11 +347,9 @@ _QUANTITIES = ("rate", "power", "work_per_joule")
 
 def test_allowing_unsafe_counts_is_asked_for_and_handed_on() -> None:
     """Off unless the body says so; the client sends it where it is given."""
-    assert not request(split="70/30").wanted(GPU, "me").allow_unsafe
+    assert not request(split="70/30").allow_unsafe
+    asked = request(split="70/30", allow_unsafe=True)
     for flow in (plan_launch, start_launch):
-        ask = next(flow("zed", "abe", split="70/30", allow_unsafe=True))
+        ask = next(flow(asked))
         assert isinstance(ask, Ask)
-        assert LaunchRequest.model_validate(ask.body).wanted(GPU, "me").allow_unsafe
-        plain = next(flow("zed", "abe", split="70/30"))
-        assert isinstance(plain, Ask)
-        assert "allow_unsafe" not in plain.body
+        assert read(LaunchRequest, write(ask.body)).allow_unsafe

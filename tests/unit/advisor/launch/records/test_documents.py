@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
-from advisor.formats.typed_json import to_plain
+from advisor.formats.wire import to_plain
 from advisor.launch.records.documents import parse_spec, parse_status
 from advisor.launch.records.folder import dumps
 from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSpec, Pair

@@ -1,0 +1,192 @@
+"""JSON to frozen dataclasses and back: one reader and one writer for all that leaves the process.
+
+The types of the fields are the schema. `read` is strict, for requests and for files that people
+write: a key that is unknown is refused. `read_tolerant` leaves unknown keys out, so that a newer
+service may say more than its client knows. Both refuse NaN, infinity, half characters, brackets
+without end, and a number for a text; what is missing takes the default of its field.
+
+pydantic does the reading; it is imported with the first reading, since that takes 0.1 s.
+"""
+
+import dataclasses
+import functools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from advisor.errors import InputError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+T = TypeVar("T")
+
+_NAMED = 5
+"""How many of many faults are named."""
+
+MOST_LISTED = 1000
+"""Faults that are looked at; listing a hundred thousand takes seconds."""
+
+_LONGEST = 80
+"""Characters of a key or a value that are repeated."""
+
+
+class WireError(InputError):
+    """JSON that is none, or not what it should be; the message has the path of each value."""
+
+
+def read(kind: type[T], text: bytes | str, *, name: str = "the JSON") -> T:
+    """The dataclass that a JSON text holds; a key that is unknown is refused.
+
+    Args:
+        kind: A frozen dataclass, or any type made of such.
+        text: JSON in UTF-8.
+        name: What the text is, for messages: a file, "the body".
+
+    Raises:
+        WireError: not JSON, or not of this kind; says where.
+    """
+    return _read(kind, text, name, extra="forbid")
+
+
+def read_tolerant(kind: type[T], text: bytes | str, *, name: str = "the JSON") -> T:
+    """As `read`, with keys that are unknown left out.
+
+    Raises:
+        WireError: not JSON, or not of this kind; says where.
+    """
+    return _read(kind, text, name, extra="ignore")
+
+
+def write(value: Any) -> str:
+    """A dataclass, or plain values with dataclasses in them, as JSON.
+
+    Raises:
+        WireError: a number that JSON has no word for.
+    """
+    try:
+        return json.dumps(to_plain(value), allow_nan=False, separators=(",", ":"))
+    except ValueError as error:
+        raise WireError(
+            f"{type(value).__name__} has NaN or infinity",
+            why="JSON has no word for it",
+            fix="leave out what is not known",
+        ) from error
+
+
+def to_plain(value: Any) -> Any:
+    """The dataclass as JSON has it: dicts, lists, texts and numbers."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {name: to_plain(item) for name, item in items}
+    if isinstance(value, tuple | list):
+        return [to_plain(item) for item in cast("Sequence[Any]", value)]
+    if dataclasses.is_dataclass(value):
+        return {name: to_plain(getattr(value, name)) for name in _names(type(value))}
+    return str(value) if isinstance(value, Path) else value
+
+
+@functools.cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+@functools.cache
+def adapter(kind: Any) -> "TypeAdapter[Any]":
+    """What reads a type; made once."""
+    from pydantic import ConfigDict, TypeAdapter
+
+    config = ConfigDict(strict=True, allow_inf_nan=False)
+    # Alone, a dataclass would take no settings from here; as a part of something it does.
+    whole: Any = kind | None
+    return TypeAdapter(whole, config=config)
+
+
+def _read(kind: type[T], text: bytes | str, name: str, *, extra: Any) -> T:
+    from pydantic import ValidationError
+
+    try:
+        found = adapter(kind).validate_json(text, extra=extra)
+    except ValidationError as error:
+        raise _wire_error(error, name) from error
+    if found is None:
+        raise WireError(f"{name} is null", fix="send an object")
+    return cast("T", found)
+
+
+def _wire_error(error: "ValidationError", name: str) -> WireError:
+    if (count := error.error_count()) > MOST_LISTED:
+        return WireError(f"{name} has {count} faults", fix="correct it, or send less at once")
+    places: dict[str, list[str]] = {}
+    listed = error.errors(include_url=False, include_context=False)
+    for fault in listed:
+        # A list whose items are wrong counts as too short as well.
+        if fault["type"] == "too_short" and any(_is_inside(fault, other) for other in listed):
+            continue
+        loc = [part for part in fault["loc"] if not _TYPE.match(str(part))]
+        places.setdefault(path_of(loc) or name, []).append(_words(cast("Any", fault)))
+    # A value that may be of several types has a fault for each of them.
+    said = [f"{place}: {', or '.join(dict.fromkeys(words))}" for place, words in places.items()]
+    more = f"; and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
+    return WireError("; ".join(said[:_NAMED]) + more, fix=_how_now(cast("Any", listed)))
+
+
+def _is_inside(outer: Any, inner: Any) -> bool:
+    """Whether a fault is of a part of what another one is of."""
+    size = len(outer["loc"])
+    return len(inner["loc"]) > size and inner["loc"][:size] == outer["loc"]
+
+
+def path_of(loc: Sequence[str | int]) -> str:
+    """Where a value stands: `jobs[0].min_speed`."""
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step[:_LONGEST]}" for step in loc)
+    return "".join(steps).removeprefix(".")
+
+
+def _words(fault: Mapping[str, Any]) -> str:
+    match fault["type"]:
+        case "unexpected_keyword_argument" | "extra_forbidden":
+            return "there is no such key"
+        case "missing":
+            return "it is missing"
+        case "dataclass_type" | "model_type" | "dict_type":
+            return "it should be a JSON object"
+        case _:
+            message = cast("str", fault["msg"]).removeprefix("Value error, ")
+            return message.replace("Input should", "it should").replace(" after validation", "")
+
+
+def _how_now(faults: Sequence[Mapping[str, Any]]) -> str:
+    """How to write what an older version took."""
+    for fault in faults:
+        key = str(fault["loc"][-1]) if fault["loc"] else ""
+        if fault["type"] in _UNKNOWN and key in WRITTEN_NOW:
+            return f"{key} is now written {WRITTEN_NOW[key]}"
+        if fault["type"] == "dataclass_type" and isinstance(fault["input"], str):
+            return f"a job is now an object: {_A_JOB}"
+    return ""
+
+
+_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
+
+_TYPE = re.compile(r"^(?:float|int|str|bool|none|(?:dict|tuple|list|nullable|tagged-union)\[.*)$")
+"""What pydantic puts into paths for the types of a union."""
+
+_A_JOB = '{"job": "gemm", "min_speed": 0.5}'
+
+_JOBS = '"jobs": [{"job": "gemm"}, {"job": "triad"}]'
+
+_PART = '"jobs": [{"job": "gemm", "share_percent": 30}, ...]'
+
+WRITTEN_NOW: Mapping[str, str] = {
+    **dict.fromkeys(("job_a", "job_b"), _JOBS),
+    **dict.fromkeys(("share_a_percent", "share_b_percent"), _PART),
+    "constraints": f"without it: max_power_w and memory_mib beside jobs, and {_A_JOB}",
+    "splits": '"fine": true',
+    "gpu": '"gpu_model": "NVIDIA H200"',
+}
+"""Keys that older versions took, and how to write now what they said."""

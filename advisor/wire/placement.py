@@ -1,0 +1,133 @@
+"""What a placement says. docs/place.md explains each key."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from advisor.wire.recommendation import ModelName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupJob:
+    """One job of a group.
+
+    Attributes:
+        work_s: In seconds that it takes alone.
+        share_percent: 100 without a limit.
+        speed: Relative speed while all jobs of the group run.
+        time_s: From the start until it has ended.
+        environment: Variables that limit it; none for a job alone.
+    """
+
+    job: str
+    work_s: float
+    share_percent: float
+    speed: float
+    time_s: float
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One or two jobs that have a GPU until both have ended.
+
+    Attributes:
+        count: How often the queue has it.
+        split: Shares as people write them, or `alone`.
+        power_w: Of the GPU while all of them run.
+        energy_j: Until all have ended.
+        energy_saved: Part of the energy of one after the other.
+        time_saved: Part of the GPU's time of one after the other.
+    """
+
+    count: int
+    split: str
+    jobs: tuple[GroupJob, ...]
+    power_w: float
+    energy_j: float
+    energy_saved: float
+    time_saved: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedJob:
+    """When and where one job of the queue runs.
+
+    Attributes:
+        gpu: Index of the GPU, from 0.
+        number: Its place in the queue, from 1.
+        share_percent: Of the GPU; 100 without a limit.
+        speed: Mean relative speed from start to end.
+        beside: Number of the job that it shares the GPU with; None: it is alone.
+    """
+
+    gpu: int
+    start_s: float
+    end_s: float
+    number: int
+    job: str
+    work_s: float
+    share_percent: float
+    speed: float
+    beside: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What a whole queue takes to its end.
+
+    Attributes:
+        energy_j: Of all GPUs until the last job has ended, idle ones among them.
+        idle_j: What idle GPUs have of it.
+        makespan_s: Until the last job has ended.
+        mean_completion_s: Until a job has ended, the mean of all.
+        slowest_speed: Of the job with the lowest mean relative speed while it runs.
+    """
+
+    energy_j: float
+    idle_j: float
+    makespan_s: float
+    mean_completion_s: float
+    slowest_job: str
+    slowest_speed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimplerSchedule(Totals):
+    """What a simpler way takes, and what part of it the plan saves.
+
+    Attributes:
+        name: What it does, such as `one after the other`.
+    """
+
+    name: str
+    energy_saved: float
+    time_saved: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement(Totals):
+    """Who shares a GPU with whom, and when and where each job runs.
+
+    Attributes:
+        queued: How many jobs the queue has; all of them are placed.
+        idle_power_w: Of one GPU.
+        groups: The pair that saves most first, jobs alone last.
+        schedule: One for each job, in the order of the starts.
+        baselines: What simpler ways take.
+        timed_out: The time was up before the search had ended.
+        bundled_profiles: Jobs whose profile came with advisor.
+        warnings: What may be less certain than it looks, and which counts of SMs are not used.
+    """
+
+    gpu_model: str
+    objective: str
+    gpus: int
+    queued: int
+    idle_power_w: float
+    groups: tuple[Group, ...]
+    schedule: tuple[PlacedJob, ...]
+    baselines: tuple[SimplerSchedule, ...]
+    timed_out: bool
+    bundled_profiles: tuple[str, ...]
+    warnings: tuple[str, ...]
+    model: ModelName

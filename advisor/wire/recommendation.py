@@ -1,0 +1,171 @@
+"""What a recommendation says. docs/recommend.md explains each key."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from advisor.core.finish import Finish
+from advisor.core.interval import Interval
+from advisor.core.split import Sharing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelName:
+    """The model that an answer is by, and the GPU models it has seen."""
+
+    version: str
+    gpu_models: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alone:
+    """One job alone on the whole GPU.
+
+    Attributes:
+        rate: Progress per second, in the job's unit.
+        power_w: Power of the GPU.
+        memory_used_mib: None: not known.
+    """
+
+    rate: float
+    power_w: float
+    memory_used_mib: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedJob:
+    """One of the jobs that were asked about.
+
+    Attributes:
+        rate_unit: Unit of its progress, such as images.
+    """
+
+    job: str
+    rate_unit: str
+    alone: Alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobShare:
+    """What one job gets of the GPU, and does with it.
+
+    Attributes:
+        share_percent: 100 where there are no limits.
+        units: SMs or CUs that its share comes to; None: those of the GPU are not known.
+        rate: Progress per second, in the job's unit.
+        speed: Relative speed: 1 is as fast as alone on the whole GPU.
+        environment: Variables that limit the job; none without a limit.
+    """
+
+    job: str
+    share_percent: float
+    units: int | None
+    rate: Interval
+    speed: Interval
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One way of running two jobs on one GPU, and what is expected of it.
+
+    Attributes:
+        split: Shares as people write them (`30/70`), `uncapped` or `exclusive`.
+        sharing: How the jobs use the GPU: `limited` has a share for each.
+        jobs: In the order that was asked.
+        power_w: Power of the GPU, W.
+        energy_saved: For the same work, against one after the other; 0.1 is a tenth less.
+        stp: Sum of relative speeds: how much more is done in an hour than one after the other.
+        objectives: Values of objectives, by name.
+        violations: Limits that the expected values do not keep, in words.
+    """
+
+    split: str
+    sharing: Sharing
+    jobs: tuple[JobShare, ...]
+    power_w: Interval
+    energy_saved: Interval
+    stp: Interval
+    objectives: Mapping[str, Interval]
+    violations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What a simple rule would choose, limits or not.
+
+    Attributes:
+        name: Of the rule; `meaning` is what it does.
+        option: None: the profiles do not reach so far.
+    """
+
+    name: str
+    meaning: str
+    option: Option | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SameWork:
+    """One amount of work in several ways; None is what never ends or is out of reach.
+
+    Attributes:
+        work_s: What each job has to do, in seconds that it takes alone.
+        choice: In the recommended way.
+        restarted: The same, the job that is left restarted without a limit.
+        baselines: By name of the simple rule.
+    """
+
+    work_s: tuple[float, ...]
+    choice: Finish | None
+    restarted: Finish | None
+    baselines: Mapping[str, Finish | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """The way of running two jobs on one GPU that does the most and keeps every limit.
+
+    Attributes:
+        jobs: In the order that was asked.
+        objective: What was maximised.
+        choice: One of `candidates`.
+        picks: Split of the option that each objective would choose.
+        reasons: Sentences on why.
+        warnings: Sentences on what may go wrong.
+        coverage: Part of measured values that the intervals are to hold.
+    """
+
+    jobs: tuple[AskedJob, ...]
+    gpu_model: str
+    objective: str
+    choice: Option
+    candidates: tuple[Option, ...]
+    baselines: tuple[Baseline, ...]
+    same_work: SameWork
+    picks: Mapping[str, str]
+    reasons: tuple[str, ...]
+    warnings: tuple[str, ...]
+    model: ModelName
+    coverage: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemError:
+    """Why one request of a batch has no answer; `code` is the stable name of the kind of error."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchItem:
+    """The answer to one request of a batch, or its error."""
+
+    answer: Recommendation | None = None
+    error: ItemError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchAnswer:
+    """One item for each request, in their order."""
+
+    answers: tuple[BatchItem, ...]

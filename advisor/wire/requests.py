@@ -1,0 +1,325 @@
+"""What can be asked for: by the command line, a request to the service, or a call of the client."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from advisor.core.finish import Work
+from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.core.split import parse_split
+from advisor.errors import InputError
+from advisor.wire.bounds import (
+    Bounds,
+    GpuModel,
+    JobName,
+    Mebibytes,
+    Milliseconds,
+    ObjectiveName,
+    Speed,
+    Watts,
+    WorkSeconds,
+)
+
+MOST_TYPES = 200
+"""Jobs with a name of their own in a placement: 20,100 pairs, which take some ten seconds."""
+
+MOST_PLACED = 100_000
+"""Jobs and GPUs of a placement."""
+
+MOST_PAIRS = 100
+"""Pairs that wait behind the first one."""
+
+MOST_REQUESTS = 1000
+"""Recommendations of one batch."""
+
+MOST_SEARCH_S = 60.0
+SEARCH_S = 10.0
+
+WORK_S = 3600.0
+"""Work of a job of a queue of which nothing else is said."""
+
+HANG_S = 120.0
+"""A job that made progress and then none for this long is taken to hang."""
+
+WhenOneEnds = Literal["keep", "stop"]
+"""The other job goes on under its limit, or is stopped. Nothing is started in its place; the next
+pair of the queue starts when both are over."""
+
+_DAY_S = 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """One job of a pair, and what it must keep.
+
+    Attributes:
+        min_speed: Minimum relative speed; None: that of the request.
+        max_p99_ms: Longest p99 latency; None: that of the request, if the job answers requests.
+        work_s: What it has to do, in seconds that it takes alone; None: it runs on and on.
+    """
+
+    job: JobName
+    min_speed: Speed | None = None
+    max_p99_ms: Milliseconds | None = None
+    work_s: WorkSeconds | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceRequest:
+    """What every request for advice may say.
+
+    Attributes:
+        gpu_model: None: the one that all profiles have in common.
+        objective: What is maximised.
+        min_speed: Minimum relative speed of each job without one of its own; None: the setting
+            (0.4), and all of its demand for a job that answers requests at a given rate.
+        max_power_w: Most power of the GPU, W.
+        memory_mib: Memory of the card, MiB; None: that of its model, where it is known.
+    """
+
+    gpu_model: GpuModel | None = None
+    objective: ObjectiveName = DEFAULT_OBJECTIVE
+    min_speed: Speed | None = None
+    max_power_w: Watts | None = None
+    memory_mib: Mebibytes | None = None
+
+
+PairOfJobs: TypeAlias = Annotated[
+    tuple[JobRequest, ...],
+    Bounds(
+        min_length=2, max_length=2, says="the first and the second job; the same one twice, too"
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairRequest(AdviceRequest):
+    """Two jobs that are to share a GPU.
+
+    Attributes:
+        max_p99_ms: Longest p99 latency, ms, of each job that answers requests and has none of its
+            own.
+    """
+
+    jobs: PairOfJobs
+    max_p99_ms: Milliseconds | None = None
+
+    @classmethod
+    def of(cls, *jobs: str | JobRequest, **fields: Any) -> Self:
+        """The request for jobs of which some are only named."""
+        named = (JobRequest(job=job) if isinstance(job, str) else job for job in jobs)
+        return cls(jobs=tuple(named), **fields)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the jobs."""
+        return tuple(job.job for job in self.jobs)
+
+    @property
+    def p99_by_job_ms(self) -> dict[str, float]:
+        """Longest p99 latency of the jobs that have one of their own."""
+        return by_name((job.job, job.max_p99_ms) for job in self.jobs)
+
+    def min_speeds(self) -> dict[str, float]:
+        """By name of job; nothing where the setting counts.
+
+        Raises:
+            InputError: a job that comes twice has two of them.
+        """
+        return by_name((job.job, _first(job.min_speed, self.min_speed)) for job in self.jobs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendationRequest(PairRequest):
+    """Two jobs, and what is wanted of them; equal ones have equal answers.
+
+    Attributes:
+        fine: Every split of the GPU in steps of its quantum, such as two SMs; else the nine splits.
+    """
+
+    fine: bool = False
+
+    @property
+    def work(self) -> Work | None:
+        """Of both jobs; None: they run on and on.
+
+        Raises:
+            InputError: nothing is said of one of them.
+        """
+        given = [job.work_s for job in self.jobs]
+        if all(work_s is None for work_s in given):
+            return None
+        for job, work_s in zip(self.jobs, given, strict=True):
+            if work_s is None:
+                raise InputError(
+                    f"nothing is said of the work of {job.job}",
+                    fix=f"give work_s of each job, or --work {job.job}=1h",
+                )
+        return Work(tuple(work_s or 0.0 for work_s in given))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRequest:
+    """Many recommendations at once; a wrong one spoils no other.
+
+    Attributes:
+        requests: Each as the body of a single one.
+    """
+
+    requests: Annotated[
+        tuple[Mapping[str, Any], ...], Bounds(min_length=1, max_length=MOST_REQUESTS)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedJobs:
+    """Equal jobs of a queue.
+
+    Attributes:
+        count: How many of them.
+        work_s: Time that one takes alone, s.
+        min_speed: Minimum relative speed; None: that of the request.
+    """
+
+    job: JobName
+    count: Annotated[int, Bounds(ge=1, le=MOST_PLACED)] = 1
+    work_s: Annotated[float, Bounds(gt=0, le=1e9, says="time that one takes alone, s")] = WORK_S
+    min_speed: Speed | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementRequest(AdviceRequest):
+    """A queue of jobs for a number of GPUs.
+
+    Attributes:
+        jobs: In the order of the queue.
+        time_limit_s: Most time of searching, s, after all pairs were predicted.
+    """
+
+    jobs: Annotated[tuple[QueuedJobs, ...], Bounds(min_length=1, max_length=MOST_PLACED)]
+    gpus: Annotated[int, Bounds(ge=1, le=MOST_PLACED, says="how many GPUs there are")]
+    time_limit_s: Annotated[float, Bounds(ge=0, le=MOST_SEARCH_S)] = SEARCH_S
+
+    @property
+    def names(self) -> list[str]:
+        """Of the jobs, each once, in an order that does not depend on the queue's."""
+        return sorted({job.job for job in self.jobs})
+
+    def min_speeds(self) -> dict[str, float]:
+        """By name of job; nothing where the setting counts.
+
+        Raises:
+            InputError: a job that comes twice has two of them.
+        """
+        return by_name((job.job, _first(job.min_speed, self.min_speed)) for job in self.jobs)
+
+
+def check_size(asked: PlacementRequest) -> None:
+    """Refuse a queue that would keep a service busy for too long.
+
+    Raises:
+        InputError: too many jobs, or too many names of jobs.
+    """
+    if (types := len(asked.names)) > MOST_TYPES:
+        raise InputError(
+            f"these are {types} names of jobs",
+            why=f"every pair of them is predicted, so at most {MOST_TYPES} are taken",
+            fix="place them in parts",
+        )
+    if (count := sum(job.count for job in asked.jobs)) > MOST_PLACED:
+        raise InputError(f"these are {count} jobs", fix=f"place at most {MOST_PLACED} at once")
+
+
+_SPLIT = r"^(uncapped|time-sliced|[0-9]{1,3}(\.[0-9]{1,3})?/[0-9]{1,3}(\.[0-9]{1,3})?)$"
+"""What OpenAPI says; the words and the numbers are checked where splits are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextPair:
+    """Two jobs that follow on the same GPU."""
+
+    jobs: PairOfJobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest(PairRequest):
+    """Two jobs to run together on one GPU, and pairs that follow them.
+
+    Attributes:
+        gpu: Index or UUID of a GPU of the host.
+        split: `30/70`, `uncapped` or `time-sliced`, of all pairs; None: the recommended one of
+            each, for which objective and limits are.
+        allow_unsafe: Launch `split` also at counts of SMs at which results are wrong.
+        stop_on_wrong_results: Stop a pair when a job reports a wrong result; None: where the split
+            is a recommended one.
+        duration_s: Each pair is stopped after this time, s.
+        hang_s: A job that makes no progress for so long hangs, s.
+        then: Pairs that run afterwards, one after the other.
+        dry_run: Say what would run, and start nothing.
+    """
+
+    gpu: (
+        Annotated[int, Bounds(ge=0, le=4095)]
+        | Annotated[str, Bounds(pattern=r"^[0-9A-Za-z-]{1,64}$")]
+    ) = 0
+    split: Annotated[str, Bounds(max_length=40, pattern=_SPLIT, check=parse_split)] | None = None
+    allow_unsafe: bool = False
+    stop_on_wrong_results: bool | None = None
+    when_one_ends: WhenOneEnds = "keep"
+    duration_s: Annotated[float, Bounds(gt=0, le=400 * _DAY_S)] | None = None
+    hang_s: Annotated[float, Bounds(gt=0, le=30 * _DAY_S)] = HANG_S
+    then: Annotated[tuple[NextPair, ...], Bounds(max_length=MOST_PAIRS)] = ()
+    dry_run: bool = False
+
+    @property
+    def pairs(self) -> tuple[PairOfJobs, ...]:
+        """The jobs of all pairs, in their order."""
+        return (self.jobs, *(pair.jobs for pair in self.then))
+
+    def min_speeds(self) -> dict[str, float]:
+        """By name of job, of all pairs; nothing where the setting counts."""
+        return by_name((j.job, _first(j.min_speed, self.min_speed)) for j in self._every_job())
+
+    @property
+    def p99_by_job_ms(self) -> dict[str, float]:
+        """Longest p99 latency of the jobs of all pairs that have one of their own."""
+        return by_name((job.job, job.max_p99_ms) for job in self._every_job())
+
+    def _every_job(self) -> Iterable[JobRequest]:
+        return (job for pair in self.pairs for job in pair)
+
+
+def check_launch(asked: LaunchRequest) -> None:
+    """Refuse limits that are for a recommended split where a split is given.
+
+    Raises:
+        InputError: there are both.
+    """
+    of_jobs = (limit for job in asked.jobs for limit in (job.min_speed, job.max_p99_ms))
+    limits = (asked.min_speed, asked.max_p99_ms, asked.max_power_w, asked.memory_mib, *of_jobs)
+    advised = asked.objective != DEFAULT_OBJECTIVE or any(limit is not None for limit in limits)
+    if asked.split is not None and advised:
+        raise InputError(
+            "a split is given or recommended, not both",
+            fix="leave out split, or the objective and the limits that a recommended one keeps",
+        )
+
+
+def by_name(values: Iterable[tuple[str, float | None]]) -> dict[str, float]:
+    """Values by name of job, without those that are None.
+
+    Raises:
+        InputError: a name has two of them.
+    """
+    found: dict[str, float] = {}
+    for name, value in values:
+        if value is not None and found.setdefault(name, value) != value:
+            raise InputError(
+                f"{name} comes twice with two limits, {found[name]:g} and {value:g}",
+                fix="give both the same one",
+            )
+    return found
+
+
+def _first(own: float | None, of_all: float | None) -> float | None:
+    return of_all if own is None else own
