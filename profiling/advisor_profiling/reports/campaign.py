@@ -56,7 +56,8 @@ def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[Pa
     pairs: defaultdict[tuple[str, str], list[PairPoint]] = defaultdict(list)
     for point in points:
         if not DOUBTFUL & set(point.flags):
-            pairs[point.pair].append(point)
+            first, *_, last = point.jobs
+            pairs[first, last].append(point)
     return [_result(pair, found, alone) for pair, found in sorted(pairs.items())]
 
 
@@ -77,7 +78,7 @@ def references(own: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list[So
 
 def unknown_alone_text(points: Iterable[PairPoint], solo: Sequence[SoloPoint]) -> list[str]:
     """A line for each job of the pairs whose rate and power alone are not known."""
-    jobs = {job for point in points for job in point.pair}
+    jobs = {job for point in points for job in point.jobs}
     return [
         f"no rate and power of {job} alone at 100 % are known: advisor profile {job}"
         for job in sorted(jobs - _alone(solo).keys())
@@ -153,13 +154,15 @@ def _means(points: Sequence[PairPoint]) -> list[PairPoint]:
     """One point for each split and card, the mean of its complete windows: luck does not choose."""
     windows: defaultdict[tuple[object, ...], list[PairPoint]] = defaultdict(list)
     for p in points:
-        if p.rate_a is not None and p.rate_b is not None and p.power_w:
-            windows[p.gpu_uuid, p.mode, p.share_a_percent, p.share_b_percent].append(p)
+        if p.power_w and all(part.rate is not None for part in p.parts):
+            windows[p.gpu_uuid, p.mode, *p.shares_percent].append(p)
     return [
         replace(
             same[0],
-            rate_a=fmean(p.rate_a or 0 for p in same),
-            rate_b=fmean(p.rate_b or 0 for p in same),
+            parts=tuple(
+                replace(part, rate=fmean(p.parts[n].rate or 0 for p in same))
+                for n, part in enumerate(same[0].parts)
+            ),
             power_w=fmean(p.power_w or 0 for p in same),
         )
         for same in windows.values()
@@ -168,25 +171,27 @@ def _means(points: Sequence[PairPoint]) -> list[PairPoint]:
 
 def _fits(point: PairPoint) -> bool:
     """Whether the shares are not over-subscribed: no unit is in both."""
-    if point.units_a is None or point.units_b is None or point.units_total is None:
-        return point.share_a_percent + point.share_b_percent <= 100
-    return point.units_a + point.units_b <= point.units_total
+    units = [part.units for part in point.parts if part.units is not None]
+    if len(units) < len(point.parts) or point.units_total is None:
+        return sum(point.shares_percent) <= 100
+    return sum(units) <= point.units_total
 
 
 def _candidate(point: PairPoint, alone: Alone) -> tuple[Candidate, PairPoint] | None:
-    a, b = alone.get(point.job_a), alone.get(point.job_b)
-    if not (a and b and point.power_w) or point.rate_a is None or point.rate_b is None:
+    first, second = point.parts
+    a, b = alone.get(first.job), alone.get(second.job)
+    if not (a and b and point.power_w) or first.rate is None or second.rate is None:
         return None
     result = SplitResult(
-        rate_a=point.rate_a,
-        rate_b=point.rate_b,
+        rate_a=first.rate,
+        rate_b=second.rate,
         solo_rate_a=a[0],
         solo_rate_b=b[0],
         solo_power_a_w=a[1],
         solo_power_b_w=b[1],
         power_w=point.power_w,
     )
-    return Candidate(point.share_a_percent, point.share_b_percent, result), point
+    return Candidate(first.share_percent, second.share_percent, result), point
 
 
 def _alone(solo: Sequence[SoloPoint]) -> dict[str, tuple[float, float]]:

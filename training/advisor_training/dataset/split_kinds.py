@@ -13,7 +13,7 @@ and the others are a finer grid.
 from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
-from advisor.core.records import PairPoint
+from advisor.core.records import PairPoint, PointPart
 
 Split = tuple[float, float]
 """Shares asked for the first and the second job, percent."""
@@ -78,13 +78,13 @@ def split_of(point: PairPoint) -> Split:
 
     A job at 90 % beside itself at 10 % is what it is at 10 % beside itself at 90 %.
     """
-    shares = point.share_a_percent, point.share_b_percent
-    return (shares[1], shares[0]) if is_turned(point) else shares
+    first, second = in_split_order(point)
+    return first.share_percent, second.share_percent
 
 
-def is_turned(point: PairPoint) -> bool:
-    """Whether the point has its jobs in the other order than `split_of`."""
-    return (point.job_a, point.share_a_percent) > (point.job_b, point.share_b_percent)
+def in_split_order(point: PairPoint) -> list[PointPart]:
+    """The parts in the order of `split_of`."""
+    return sorted(point.parts, key=lambda part: (part.job, part.share_percent))
 
 
 def split_text(split: Split) -> str:
@@ -93,7 +93,7 @@ def split_text(split: Split) -> str:
 
 
 def _group(point: PairPoint) -> tuple[str, ...]:
-    return (*sorted(point.pair), point.gpu_model, point.gpu_uuid, point.run)
+    return (*point.jobs, point.gpu_model, point.gpu_uuid, point.run)
 
 
 def _are_nine(splits: set[Split], beside_itself: bool) -> bool:
@@ -102,27 +102,28 @@ def _are_nine(splits: set[Split], beside_itself: bool) -> bool:
 
 
 def _uses_the_gpu(point: PairPoint) -> bool:
-    """Whether both jobs have a limit, and together about the whole GPU but not more."""
-    if _by_itself(point) in ("uncapped", "time-sliced"):
+    """Whether it is of two jobs with limits, and together about the whole GPU but not more."""
+    if len(point.parts) > 2 or _by_itself(point) in ("uncapped", "time-sliced"):  # noqa: PLR2004
         return False
     return LEAST_USED <= _used(point) <= 1
 
 
 def _used(point: PairPoint) -> float:
-    if point.units_total and point.units_a and point.units_b:
-        return (point.units_a + point.units_b) / point.units_total
-    return (point.share_a_percent + point.share_b_percent) / 100
+    units = [part.units or 0 for part in point.parts]
+    if point.units_total and all(units):
+        return sum(units) / point.units_total
+    return sum(point.shares_percent) / 100
 
 
 def _by_itself(point: PairPoint) -> Kind:
     """The kind of a point without a look at the others of its run."""
     if point.mode == "time-sliced":
         return "time-sliced"
-    shares = (point.share_a_percent, point.share_b_percent)
-    if point.mode == "uncapped" or shares == (100, 100):
+    shares = point.shares_percent
+    if point.mode == "uncapped" or all(share == 100 for share in shares):
         return "uncapped"
     if sum(shares) == 100 and all(share % 10 == 0 for share in shares):
         return "nine"
-    if point.units_total and (point.units_a or 0) + (point.units_b or 0) == point.units_total:
+    if point.units_total and sum(part.units or 0 for part in point.parts) == point.units_total:
         return "grid"
     return "over-subscribed" if sum(shares) > 100 else "other"
