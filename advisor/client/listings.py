@@ -56,8 +56,7 @@ class PairPoints:
         bundled: Came with advisor.
     """
 
-    job_a: str
-    job_b: str
+    jobs: tuple[str, ...]
     stored: tuple[PairPoint, ...]
     bundled: tuple[PairPoint, ...]
     raw: Json = field(repr=False)

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 from advisor.client.errors import AnswerError
-from advisor.core.observations import Record
+from advisor.core.observations import PARTS, Part, Record
 from advisor.errors import InputError
+from advisor.formats.flat_rows import JOBS
 from advisor.formats.rows import column_types, from_row
 
 T = TypeVar("T")
@@ -87,11 +88,20 @@ def _record(kind: Any, found: dict[str, Any], place: str) -> Any:
 
 
 def _row(kind: type[Record], found: dict[str, Any], place: str) -> Record:
-    known = column_types(kind)
+    row = _known(kind, found)
+    if kind in PARTS:
+        jobs = _typed(list, found.get(JOBS), f"{place}.{JOBS}")
+        row[JOBS] = [_known(PARTS[kind], _typed(dict, job, f"{place}.{JOBS}")) for job in jobs]
     try:
-        return from_row(kind, {name: value for name, value in found.items() if name in known})
+        return from_row(kind, row)
     except InputError as error:
         _fail(place, str(error).rstrip("."))
+
+
+def _known(kind: type[Record] | type[Part], found: dict[str, Any]) -> dict[str, Any]:
+    """The columns that this version knows; a newer service may send more."""
+    names = column_types(kind)
+    return {name: value for name, value in found.items() if name in names}
 
 
 def _tuple(inner: tuple[Any, ...], found: list[Any], place: str) -> tuple[Any, ...]:

@@ -12,16 +12,16 @@ GPU), beside one after the other. Results are read where jobs report them.
 
 import argparse
 import json
-import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from advisor.core.finish import finish, one_after_the_other, work_of
 from advisor.core.objectives import SplitResult
+from advisor.formats.flat_rows import nested
 
 HEADINGS = (
     "pair", "way", "SMs", "speeds: predicted", "observed", "W: predicted", "observed",
@@ -107,14 +107,8 @@ def _launches(
 
 def _in_order(observation: Seen, first: str) -> Seen:
     """With the jobs as they were named, not by their names."""
-    if observation["job_a"] == first:
-        return observation
-    return {_other_side(name): value for name, value in observation.items()}
-
-
-def _other_side(name: str) -> str:
-    """`rate_b` of `rate_a`, `solo_power_a_w` of `solo_power_b_w`."""
-    return re.sub("_([ab])(?=_|$)", lambda found: "_b" if found[1] == "a" else "_a", name)
+    jobs = sorted(observation["jobs"], key=lambda job: job["job"] != first)
+    return {**observation, "jobs": jobs}
 
 
 def _predicted(option: Mapping[str, Any], answer: Mapping[str, Any]) -> Seen:
@@ -134,11 +128,13 @@ def _advisor(*arguments: str, stream: bool = False) -> Any:
     return json.loads(done.stdout.splitlines()[-1] if stream else done.stdout)
 
 
-def _result(numbers: Mapping[str, Any], alone: Iterable[Mapping[str, Any]]) -> SplitResult:
+def _result(
+    numbers: Mapping[str, Any], rates: Sequence[float], alone: Iterable[Mapping[str, Any]]
+) -> SplitResult:
     one, other = alone
     return SplitResult(
-        rate_a=numbers["rate_a"],
-        rate_b=numbers["rate_b"],
+        rate_a=rates[0],
+        rate_b=rates[1],
         solo_rate_a=one["rate"],
         solo_rate_b=other["rate"],
         solo_power_a_w=one["power_w"],
@@ -149,8 +145,15 @@ def _result(numbers: Mapping[str, Any], alone: Iterable[Mapping[str, Any]]) -> S
 
 def _both(launch: Seen) -> tuple[SplitResult, SplitResult]:
     """As predicted, relative to the profiles; as observed, relative to the jobs on this card."""
-    predicted, observed = launch["predicted"], launch["observed"]
-    return _result(predicted, predicted["alone"]), _result(observed, launch["alone"])
+    predicted, observed = launch["predicted"], _observed(launch)
+    expected = _result(predicted, (predicted["rate_a"], predicted["rate_b"]), predicted["alone"])
+    rates = [job["rate"] for job in observed["jobs"]]
+    return expected, _result(observed, rates, launch["alone"])
+
+
+def _observed(launch: Seen) -> Seen:
+    """As this version has it: recorded launches are of several versions."""
+    return dict(nested(launch["observed"]))
 
 
 def _changes(seen: list[Seen]) -> dict[tuple[str, str, str], list[tuple[float, float]]]:
@@ -180,13 +183,13 @@ def _table(seen: list[Seen]) -> Iterable[str]:
     changes = _changes(seen)
     for launch in seen:
         a, b = launch["pair"]
-        observed = launch["observed"]
+        observed = _observed(launch)
         predicted, real = _both(launch)
         energy_time = changes[a, b, launch["way"]]
         cells = [
             f"{a} + {b}",
             f"{launch['way']}{', advised' if launch['way'] == launch['advice'] else ''}",
-            f"{observed['units_a']} + {observed['units_b']}",
+            " + ".join(str(job["units"]) for job in observed["jobs"]),
             *(f"{100 * r.speed_a:.0f} %, {100 * r.speed_b:.0f} %" for r in (predicted, real)),
             *(f"{r.power_w:.0f}" for r in (predicted, real)),
             *(f"{100 * energy:+.1f} %" for energy, _ in energy_time),

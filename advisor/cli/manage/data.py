@@ -13,7 +13,7 @@ from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 from advisor.settings import read_settings
 from advisor.validity.degenerate import with_flags, with_pair_flags, with_solo_flags
-from advisor_data import Store, open_store
+from advisor_data import Store, open_database, open_store
 from advisor_data import migrate as migrate_store
 from advisor_data.files.files import read_points, write_points
 from advisor_data.files.imports import check_import, import_notes
@@ -93,7 +93,7 @@ def delete(
     if as_json and not yes:
         raise InputError("--json cannot ask", fix="give --yes, too")
     settings = read_settings()
-    with open_store(settings.database_url, settings.home) as store:
+    with open_database(settings.database_url, settings.home) as store:
         points = [p for p in _wanted(store, kind, job, run) if gpu_model in (None, p.gpu_model)]
         if points and not yes:
             typer.confirm(f"delete {_of_what(points)}?", abort=True)

@@ -256,8 +256,7 @@ class PointsTakenIn(TakenIn):
 class PairPointsAnswer(Answer):
     """What was measured of two jobs together, the newest first; here, and with advisor."""
 
-    job_a: str
-    job_b: str
+    jobs: list[str]
     stored: list[dict[str, Any]]
     bundled: list[dict[str, Any]]
     next: str | None

@@ -77,8 +77,7 @@ def pair_page(service: Service, job_a: str, job_b: str, span: Span) -> dict[str,
     # The next page begins for both where the first of them ends.
     end = max(ends, default=None)
     return {
-        "job_a": first,
-        "job_b": second,
+        "jobs": [first, second],
         "stored": _rows_to(stored, end),
         "bundled": _rows_to(theirs, end),
         "next": end and str(end),

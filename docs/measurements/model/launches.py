@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from advisor.formats.flat_rows import nested
 from advisor.predict.predictions import Interval
 from advisor.predict.profiles import make_profiles
 from advisor_data.files.bundled import bundled_solo_points
@@ -49,11 +50,12 @@ def main() -> None:
 
 def recorded() -> Iterator[dict[str, Any]]:
     """What was observed in each launch."""
-    yield from json.loads((MEASUREMENTS / "launch-pairs.json").read_text("utf-8"))
+    for launch in json.loads((MEASUREMENTS / "launch-pairs.json").read_text("utf-8")):
+        yield dict(nested(launch))
     for launch in json.loads((MEASUREMENTS / "same-work.json").read_text("utf-8")):
-        seen = launch["observed"]
+        seen = nested(launch["observed"])
         # Jobs that reported right results at a count are safe there, whatever libraries do.
-        if seen["results_a"] == seen["results_b"] == "right":
+        if all(job["results"] == "right" for job in seen["jobs"]):
             yield {**seen, "door": "command", "jobs_at_unsafe_counts": []}
 
 
@@ -62,15 +64,16 @@ def compared(o: dict[str, Any], predictor: OnnxPredictor) -> Iterator[Told]:
     if o["mode"] != "mps" or o["jobs_at_unsafe_counts"]:
         return
     profiles = make_profiles(bundled_solo_points())
-    a, b = (profiles.get((o[f"job_{side}"], o["gpu_model"])) for side in "ab")
+    first, second = o["jobs"]
+    a, b = (profiles.get((job["job"], o["gpu_model"])) for job in (first, second))
     if a is None or b is None:
         return
-    shares = o["share_a_percent"], o["share_b_percent"]
+    shares = first["share_percent"], second["share_percent"]
     (found,) = predictor.predict(a, b, [shares])
     name = f"{a.job} + {b.job}, {shares[0]:g}/{shares[1]:g}, {o['door']}"
     yield name, "power", found.power_w, o["power_w"]
-    yield name, "speed", found.speed_a, o["rate_a"] / found.solo_rate_a
-    yield name, "speed", found.speed_b, o["rate_b"] / found.solo_rate_b
+    yield name, "speed", found.speed_a, first["rate"] / found.solo_rate_a
+    yield name, "speed", found.speed_b, second["rate"] / found.solo_rate_b
 
 
 def _holds(expected: Interval, observed: float) -> bool:

@@ -215,12 +215,13 @@ class _Past:
             return f"{b if alone_a else a} has no solo point at 100 % on {self._gpu.model}"
         total = units_of(self._gpu)
         known = [
-            (worth, point.parts[0].units)
+            (worth, units)
             for point in self._pairs
             if point.jobs == (a, b)
             and point.mode in _LIMITED
-            and all(part.units is not None for part in point.parts)
-            and sum(part.units or 0 for part in point.parts) <= total
+            and (units := point.parts[0].units) is not None
+            and (other := point.parts[1].units) is not None
+            and units + other <= total
             and (worth := _worth(point, alone_a, alone_b)) is not None
         ]
         if not known:

@@ -36,7 +36,7 @@ class PairResult:
         uncapped_saved: The same of MPS without limits on that card.
     """
 
-    pair: tuple[str, str]
+    pair: tuple[str, ...]
     windows: int
     best: PairPoint | None = None
     speeds: tuple[float, float] | None = None
@@ -53,11 +53,10 @@ def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[Pa
         solo: Solo points; those at 100 % give the rates and the power alone.
     """
     alone = _alone(solo)
-    pairs: defaultdict[tuple[str, str], list[PairPoint]] = defaultdict(list)
+    pairs: defaultdict[tuple[str, ...], list[PairPoint]] = defaultdict(list)
     for point in points:
         if not DOUBTFUL & set(point.flags):
-            first, *_, last = point.jobs
-            pairs[first, last].append(point)
+            pairs[point.jobs].append(point)
     return [_result(pair, found, alone) for pair, found in sorted(pairs.items())]
 
 
@@ -130,7 +129,7 @@ def left_out_text(points: Sequence[PairPoint]) -> str | None:
     return f"left out of the table: {listed}"
 
 
-def _result(pair: tuple[str, str], points: Sequence[PairPoint], alone: Alone) -> PairResult:
+def _result(pair: tuple[str, ...], points: Sequence[PairPoint], alone: Alone) -> PairResult:
     known = [c for c in (_candidate(p, alone) for p in _means(points)) if c is not None]
     limited = {c: p for c, p in known if p.mode in {"mps", "cu_mask"} and _fits(p)}
     if not limited:
@@ -178,7 +177,9 @@ def _fits(point: PairPoint) -> bool:
 
 
 def _candidate(point: PairPoint, alone: Alone) -> tuple[Candidate, PairPoint] | None:
-    first, second = point.parts
+    first, second, *more = point.parts
+    if more:
+        return None
     a, b = alone.get(first.job), alone.get(second.job)
     if not (a and b and point.power_w) or first.rate is None or second.rate is None:
         return None
@@ -218,7 +219,7 @@ def _cells(line: PairResult) -> list[str]:
     cells = [" + ".join(line.pair), str(line.windows)]
     if line.best is None or line.speeds is None:
         return [*cells, *["-"] * (len(COLUMNS) - len(cells))]
-    split = f"{line.best.share_a_percent:g}/{line.best.share_b_percent:g}"
+    split = "/".join(f"{share:g}" for share in line.best.shares_percent)
     speeds = [f"{speed:.2f}" for speed in line.speeds]
     watts = f"{line.best.power_w:.0f}"
     saved = (line.saved, line.equal_saved, line.uncapped_saved)

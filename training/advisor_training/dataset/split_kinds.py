@@ -103,7 +103,7 @@ def _are_nine(splits: set[Split], beside_itself: bool) -> bool:
 
 def _uses_the_gpu(point: PairPoint) -> bool:
     """Whether it is of two jobs with limits, and together about the whole GPU but not more."""
-    if len(point.parts) > 2 or _by_itself(point) in ("uncapped", "time-sliced"):  # noqa: PLR2004
+    if len(point.parts) > 2 or _by_itself(point) in ("uncapped", "time-sliced"):
         return False
     return LEAST_USED <= _used(point) <= 1
 
