@@ -61,7 +61,7 @@ def nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
     rest: dict[str, Any] = {}
     parts: dict[int, dict[str, Any]] = {}
     for name, value in row.items():
-        if (place := _place(name)) is None:
+        if (place := part_column(name)) is None:
             rest[name] = value
         elif not _is_empty(value):
             parts.setdefault(place[0], {})[place[1]] = value
@@ -70,14 +70,9 @@ def nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return {JOBS: [part for _, part in sorted(parts.items())], **rest}
 
 
-def _with(column: str, seat: str) -> str:
-    head, _, end = column.rpartition("_")
-    return f"{head}_{seat}_{end}" if end in _ENDS else f"{column}_{seat}"
-
-
 @functools.lru_cache(maxsize=1000)
-def _place(name: str) -> tuple[int, str] | None:
-    """Whose column it is and which; None: of none of the jobs."""
+def part_column(name: str) -> tuple[int, str] | None:
+    """Whose column a flat one is, from 0, and which: `(0, "rate")` for `rate_1`; None: nobody's."""
     if name in _OLD_PLACES:
         return _OLD_PLACES[name]
     words = name.split("_")
@@ -86,6 +81,11 @@ def _place(name: str) -> tuple[int, str] | None:
         if (position := _position(word)) is not None and _with(column, word) == name:
             return (position, column) if column in _COLUMNS else None
     return None
+
+
+def _with(column: str, seat: str) -> str:
+    head, _, end = column.rpartition("_")
+    return f"{head}_{seat}_{end}" if end in _ENDS else f"{column}_{seat}"
 
 
 def _position(word: str) -> int | None:

@@ -3,6 +3,7 @@
 from datetime import UTC
 from typing import Any
 
+from flat_records import from_flat
 from hypothesis import strategies as st
 
 from advisor.core.observations import OBSERVATION_WORDS, Observation, Record
@@ -24,33 +25,33 @@ def point(number: int = 0, **fields: Any) -> SoloPoint:
 def pair_point(number: int = 0, **fields: Any) -> PairPoint:
     """A pair point; each number is another measurement of one run."""
     values: dict[str, Any] = {
-        "job_a": "gemm",
-        "job_b": "sort",
-        "share_a_percent": 30.0,
-        "share_b_percent": 70.0,
-        "rate_a": 100.0 + number,
-        "rate_b": 7.5,
+        "job_1": "gemm",
+        "job_2": "sort",
+        "share_1_percent": 30.0,
+        "share_2_percent": 70.0,
+        "rate_1": 100.0 + number,
+        "rate_2": 7.5,
         **_window(number),
     }
-    return PairPoint(**{**values, **fields})
+    return from_flat(PairPoint, **{**values, **fields})
 
 
 def observation(number: int = 0, **fields: Any) -> Observation:
     """What a launched pair did; each number is another launch."""
     values: dict[str, Any] = {
         "launch_id": f"20260131-120000-{number:06}",
-        "job_a": "gemm",
-        "job_b": "sort",
+        "job_1": "gemm",
+        "job_2": "sort",
         "gpu_model": "NVIDIA H200",
         "gpu_uuid": "GPU-1",
-        "share_a_percent": 30.0,
-        "share_b_percent": 70.0,
-        "rate_a": 100.0 + number,
+        "share_1_percent": 30.0,
+        "share_2_percent": 70.0,
+        "rate_1": 100.0 + number,
         "overlap_s": 60.0,
         "state": "finished",
         "started_at": _moment(number),
     }
-    return Observation(**{**values, **fields})
+    return from_flat(Observation, **{**values, **fields})
 
 
 def _window(number: int) -> dict[str, Any]:
@@ -93,16 +94,16 @@ def _verdicts(kind: type[Record]) -> dict[str, Any]:
 
 
 def _pair(**fields: Any) -> PairPoint:
-    return PairPoint(**_in_order_of_names(fields))
+    return from_flat(PairPoint, **_in_order_of_names(fields))
 
 
 def _observation(**fields: Any) -> Observation:
-    return Observation(**_in_order_of_names(fields))
+    return from_flat(Observation, **_in_order_of_names(fields))
 
 
 def _in_order_of_names(fields: dict[str, Any]) -> dict[str, Any]:
     job_a, job_b = sorted((fields["job_a"], fields["job_b"]))
-    return {**fields, "job_a": job_a, "job_b": job_b}
+    return {**fields, "job_1": job_a, "job_2": job_b}
 
 
 any_point: st.SearchStrategy[SoloPoint] = st.builds(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flat_records import from_flat
 from in_process import Api, error_of, running
 
 from advisor.core.flags import DEGENERATE
@@ -76,15 +77,16 @@ def pair_point(job_a: str, job_b: str) -> PairPoint:
 
 def observation(number: int, job_b: str = "sort") -> Observation:
     """What a launched pair did; each number is another launch."""
-    return Observation(
+    return from_flat(
+        Observation,
         launch_id=f"20260131-120000-{number:06}",
-        job_a="gemm",
-        job_b=job_b,
+        job_1="gemm",
+        job_2=job_b,
         gpu_model="NVIDIA H200",
         gpu_uuid="GPU-1",
-        share_a_percent=30.0,
-        share_b_percent=70.0,
-        rate_a=100.0,
+        share_1_percent=30.0,
+        share_2_percent=70.0,
+        rate_1=100.0,
         overlap_s=60.0,
         state="finished",
         started_at=f"2026-01-31T12:00:0{number}+00:00",
@@ -251,7 +253,7 @@ def test_jobs_say_where_profiles_are_from_and_what_can_be_launched(api: Api, wri
 
 def test_observations_are_kept_and_found_by_job(api: Api, writer: str) -> None:
     """What launched pairs did comes back whole, the newest first."""
-    mine, other = observation(1), observation(2, job_b="triad")
+    mine, other = observation(1), observation(2, job_2="triad")
     sent = {"observations": [to_row(mine), to_row(other)]}
     assert api.post("/v1/observations", sent, writer) == {"read": 2, "new": 2}
     assert api.post("/v1/observations", sent, writer) == {"read": 2, "new": 0}

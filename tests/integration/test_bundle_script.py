@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import synthetic_pairs as made_up
+from flat_records import changed
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.formats.rows import to_row
@@ -105,7 +106,7 @@ def test_flagged_and_failed_points_stay(tmp_path: Path) -> None:
     """Who reads the data sees what was tried; leaving out is the reader's choice."""
     points = made_up.pair_points(PAIRS[:1])
     points[0] = replace(points[0], flags=("counter-mismatch",))
-    points[1] = replace(points[1], rate_a=None, rate_b=None, flags=("failed",), error="no memory")
+    points[1] = changed(points[1], rate_1=None, rate_2=None, flags=("failed",), error="no memory")
     kept = built(tmp_path, points, [])
     assert [p.flags for p in kept if p.flags] == [("counter-mismatch",), ("failed",)]
     card = (tmp_path / "into/README.md").read_text()

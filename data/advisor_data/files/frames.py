@@ -40,7 +40,8 @@ def load_dataset(which: str | Path = "pairs") -> "pd.DataFrame":
     """
     if isinstance(which, str) and which not in _BUNDLED and not Path(which).suffix:
         raise InputError(f"no data set {which}", fix=f"{', '.join(_BUNDLED)}, or a file of points")
-    points = _BUNDLED[which]() if which in _BUNDLED else read_points(Path(which))
+    own = _BUNDLED.get(str(which))
+    points = own() if own else read_points(Path(which))
     rows = ({**flat(to_row(point)), "flags": ";".join(point.flags)} for point in points)
     return _pandas().DataFrame.from_records(list(rows))
 

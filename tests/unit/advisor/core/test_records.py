@@ -157,15 +157,15 @@ def test_a_share_of_a_pair_that_cannot_be_is_refused(column: str, value: float) 
     """Each share is above 0 and at most 100; together they may be more."""
     with pytest.raises(InputError, match=column):
         pair_from_row({**to_row(pair_point()), column: value})
-    both = pair_point(share_a_percent=70.0, share_b_percent=70.0)
+    both = pair_point(share_1_percent=70.0, share_2_percent=70.0)
     assert pair_from_row(to_row(both)) == both
 
 
 def test_a_pair_is_written_in_one_way_only() -> None:
     """Jobs in the other order are swapped with all that is theirs; beside itself is a pair."""
-    other = pair_from_row(to_row(pair_point(job_a="sort", job_b="gemm", rate_a=3.0, units_b=26)))
+    other = pair_from_row(to_row(pair_point(job_1="sort", job_2="gemm", rate_1=3.0, units_2=26)))
     assert (other.pair, other.rate_b, other.units_a) == (("gemm", "sort"), 3.0, 26)
-    assert pair_from_row(to_row(pair_point(job_b="gemm"))).pair == ("gemm", "gemm")
+    assert pair_from_row(to_row(pair_point(job_2="gemm"))).pair == ("gemm", "gemm")
 
 
 @pytest.mark.parametrize("column", ["mode", "first_ended", "state"])
@@ -178,7 +178,7 @@ def test_a_word_of_an_observation_that_is_none_is_refused(column: str) -> None:
 def test_an_observation_is_written_in_one_way_only() -> None:
     """As a pair: its jobs in the order of their names."""
     with pytest.raises(InputError, match="swap"):
-        observation_from_row(to_row(observation(job_a="sort", job_b="gemm")))
+        observation_from_row(to_row(observation(job_1="sort", job_2="gemm")))
 
 
 @pytest.mark.parametrize(

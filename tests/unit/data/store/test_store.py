@@ -103,7 +103,7 @@ def test_observations_are_found_by_jobs_and_model(store: Store) -> None:
     """In the order of time, the jobs named in either order; points are not among them."""
     seen = [
         observation(1),
-        observation(2, job_b="triad"),
+        observation(2, job_2="triad"),
         observation(3, gpu_model="A100", started_at="2026-03-01T00:00:00Z"),
     ]
     assert store.add([point(1), seen[2], pair_point(1), *seen]) == 5
@@ -188,8 +188,8 @@ def test_pairs_are_found_by_jobs_model_and_run(store: Store) -> None:
     """The jobs may be named in either order; a job beside itself is a pair of its own."""
     points = [
         pair_point(1),
-        pair_point(2, job_b="triad"),
-        pair_point(3, job_b="gemm"),
+        pair_point(2, job_2="triad"),
+        pair_point(3, job_2="gemm"),
         pair_point(4, gpu_model="A100"),
         pair_point(5, run="r2"),
     ]
@@ -224,7 +224,7 @@ def test_a_point_that_could_not_be_read_back_is_refused(store: Store) -> None:
     with pytest.raises(InputError, match="rate"):
         store.add([point(2), point(3, rate=-1.0)])
     with pytest.raises(InputError, match="share_a_percent"):
-        store.add([point(2), pair_point(2, share_a_percent=130.0)])
+        store.add([point(2), pair_point(2, share_1_percent=130.0)])
     assert store.solo_points() == [point(1)]
     assert store.pair_points() == []
 

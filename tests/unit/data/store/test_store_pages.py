@@ -41,7 +41,7 @@ def _at(second: int) -> str:
 def test_pages_follow_one_another(store: Store) -> None:
     """Every record is on one page, the newest first, whatever started at the same moment."""
     seen = [
-        observation(n, job_a="fft", job_b=f"j{n % 3}", started_at=_at(n // 7)) for n in range(90)
+        observation(n, job_1="fft", job_2=f"j{n % 3}", started_at=_at(n // 7)) for n in range(90)
     ]
     store.add(seen)
     for limit in (1, 5, 7, 89, 90, 1000):
@@ -76,7 +76,7 @@ def test_a_moment_with_very_many_records_is_cut(
 def test_a_job_is_found_on_either_side(store: Store) -> None:
     """And each observation once, also of a job beside itself."""
     pairs = [("fft", "gemm"), ("fft", "fft"), ("gemm", "triad"), ("a", "fft")]
-    seen = [observation(n, job_a=a, job_b=b) for n, (a, b) in enumerate(pairs)]
+    seen = [observation(n, job_1=a, job_2=b) for n, (a, b) in enumerate(pairs)]
     store.add(seen)
     found = store.observation_page("fft", Span(limit=10)).records
     assert sorted(found, key=position) == sorted((seen[n] for n in (0, 1, 3)), key=position)
@@ -88,7 +88,7 @@ ZONES = ("Z", "+00:00")
 
 def _seen(number: int, second: int, part: str, zone: str, job: str, model: str) -> Observation:
     moment = f"2026-01-31T12:00:{second:02}{part}{zone}"
-    return observation(number, job_a="fft", job_b=job, gpu_model=model, started_at=moment)
+    return observation(number, job_1="fft", job_2=job, gpu_model=model, started_at=moment)
 
 
 RECORDS = st.lists(

@@ -32,7 +32,7 @@ SOLO = [
 ]  # fmt: skip
 SPLITS = ((30, 70), (50, 50), (70, 30), (100, 100))
 PAIRS = [
-    pair_point(float(a), float(b), job_a=first, job_b=second)
+    pair_point(float(a), float(b), job_1=first, job_2=second)
     for first, second in (("gemm", "triad"), ("fft", "gemm"), ("fft", "triad"), ("gemm", "gemm"))
     for a, b in SPLITS
 ]
@@ -260,7 +260,7 @@ def test_dead_daemon_ends_the_campaign_and_keeps_what_was_good(tmp_path: Path) -
 
 def test_starved_job_marks_the_point(tmp_path: Path) -> None:
     """A partner that makes no step within the longest window has no rate."""
-    starved = [pair_point(30, 70, rate_b=0.0), *PAIRS[1:]]
+    starved = [pair_point(30, 70, rate_2=0.0), *PAIRS[1:]]
     outcome, _ = run(ReplayBench(SOLO, starved), tmp_path, block(*targets_of("gemm", "triad")))
     (failure,) = outcome.failures
     assert "triad at 70 % made fewer than two steps" in failure.error

@@ -34,7 +34,7 @@ SOLO = [
     for share in (30.0, 50.0, 70.0, 100.0)
 ]  # fmt: skip
 PAIRS = [
-    pair_point(a, b, job_a=first, job_b=second, mode=mode)
+    pair_point(a, b, job_1=first, job_2=second, mode=mode)
     for first, second in itertools.combinations_with_replacement(JOBS, 2)
     for a, b, mode in (
         (30.0, 70.0, "mps"), (70.0, 30.0, "mps"), (50.0, 50.0, "mps"),
@@ -344,7 +344,7 @@ def test_plan_of_which_everything_is_skipped_measures_nothing(tmp_path: Path) ->
 def test_points_of_the_store_and_of_other_places_say_what_is_known(tmp_path: Path) -> None:
     """The grid around the best split needs an earlier campaign, wherever it is kept."""
     wanted = plan(AroundBest(2), pairs=(("gemm", "triad"),))
-    earlier = [pair_point(50, 50, units_a=66, units_b=66, run="first")]
+    earlier = [pair_point(50, 50, units_1=66, units_2=66, run="first")]
     nothing = measure(wanted, tmp_path / "empty", dry_run=True)
     assert nothing.windows == 0
     assert [type(skipped) for skipped in nothing.skipped] == [Skipped]
@@ -365,7 +365,7 @@ def test_failures_of_both_benches_are_told(tmp_path: Path) -> None:
     """Windows that were not measured are counted, and the rest of the plan is there."""
     wanted = plan(Split(Share(70.0), Share(70.0)), SPLITS[1], TIME_SLICED)
     starved = [
-        pair_point(70.0, 70.0, job_a=a, job_b=b, rate_b=0.0, mode="mps") for a, b in TWO_PAIRS
+        pair_point(70.0, 70.0, job_1=a, job_2=b, rate_2=0.0, mode="mps") for a, b in TWO_PAIRS
     ]
 
     @contextmanager

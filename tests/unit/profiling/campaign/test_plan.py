@@ -211,9 +211,9 @@ def test_memory_of_job_files(
 SOLO = [solo_point("bert", 100.0), solo_point("triad", 1000.0)]
 AROUND = plan(pairs=(("bert", "triad"),), splits=(AroundBest(4),))
 MEASURED = [
-    pair_point("bert", "triad", 26, rate_a=20.0, rate_b=900.0),
-    pair_point("bert", "triad", 52, rate_a=50.0, rate_b=800.0),
-    pair_point("bert", "triad", 78, rate_a=60.0, rate_b=400.0),
+    pair_point("bert", "triad", 26, rate_1=20.0, rate_2=900.0),
+    pair_point("bert", "triad", 52, rate_1=50.0, rate_2=800.0),
+    pair_point("bert", "triad", 78, rate_1=60.0, rate_2=400.0),
 ]
 
 
@@ -238,7 +238,7 @@ def test_around_the_best_split_of_a_pair_named_the_other_way() -> None:
 
 def test_best_split_counts_power() -> None:
     """The same speed at less power is better."""
-    frugal = pair_point("bert", "triad", 12, rate_a=50.0, rate_b=800.0, power_w=400.0)
+    frugal = pair_point("bert", "triad", 12, rate_1=50.0, rate_2=800.0, power_w=400.0)
     work = expand(AROUND, H200, JOBS, [*MEASURED, frugal], SOLO)
     assert (12, 120) in units(work)
 
@@ -260,7 +260,7 @@ def test_best_split_counts_power() -> None:
 )
 def test_points_that_name_no_best_split(fields: dict[str, Any]) -> None:
     """Doubtful, unlimited, over-subscribed and incomplete points of this run or another model."""
-    good = pair_point("bert", "triad", 104, rate_a=100.0, rate_b=1000.0)
+    good = pair_point("bert", "triad", 104, rate_1=100.0, rate_2=1000.0)
     plain = expand(AROUND, H200, JOBS, MEASURED, SOLO)
     assert expand(AROUND, H200, JOBS, [*MEASURED, good], SOLO) != plain
     assert expand(AROUND, H200, JOBS, [*MEASURED, replace(good, **fields)], SOLO) == plain

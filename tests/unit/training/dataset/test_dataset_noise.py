@@ -98,7 +98,7 @@ def test_a_split_missing_in_one_take_is_not_chosen() -> None:
 def test_a_starved_job_does_not_break_the_ceiling() -> None:
     """Where 50/50 starves a job, max-min is 0 there; the tie stays possible."""
     one = nine(repeat=0)
-    other = [p for p in nine(repeat=1) if p.share_a_percent != 50] + [pair(rate_a=0.0, repeat=1)]
+    other = [p for p in nine(repeat=1) if p.share_a_percent != 50] + [pair(rate_1=0.0, repeat=1)]
     found = ceiling([*one, *other], "max-min")
     assert found is not None
     assert found.noise_percent == 100

@@ -3,6 +3,7 @@
 from dataclasses import asdict, replace
 
 import pytest
+from flat_records import from_flat
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -152,11 +153,12 @@ def test_work_per_joule_needs_everything() -> None:
 
 def test_swapping_a_record_swaps_all_that_belongs_to_its_jobs() -> None:
     """Twice is nothing; a column that was forgotten would stay."""
-    seen = Observation(
-        launch_id="x", job_a="b", job_b="a", gpu_model="m", gpu_uuid="u", share_a_percent=30,
-        share_b_percent=70, units_a=38, units_b=92, rate_unit_a="images", rate_unit_b="steps",
-        rate_a=1, rate_b=2, solo_rate_a=3, solo_rate_b=4, overlap_s=1, first_ended="job_a",
-        predicted_rate_a=5, predicted_rate_b=6, state="finished", started_at="2026-01-31T12:00:00Z",
+    seen = from_flat(
+        Observation,
+        launch_id="x", job_1="b", job_2="a", gpu_model="m", gpu_uuid="u", share_1_percent=30,
+        share_2_percent=70, units_1=38, units_2=92, rate_unit_1="images", rate_unit_2="steps",
+        rate_1=1, rate_2=2, solo_rate_1=3, solo_rate_2=4, overlap_s=1, first_ended="job_a",
+        predicted_rate_1=5, predicted_rate_2=6, state="finished", started_at="2026-01-31T12:00:00Z",
     )  # fmt: skip
     other = asdict(swapped(seen))
     assert swapped(swapped(seen)) == seen
