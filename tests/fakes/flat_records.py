@@ -15,7 +15,8 @@ def from_flat(kind: type[R], **columns: Any) -> R:
     """The record as it is, unchecked."""
     own, of_parts = _apart(columns)
     parts = tuple(PARTS[kind](**part) for _, part in sorted(of_parts.items()))
-    return kind(**own, **{"parts": parts})
+    made: Any = kind
+    return made(**own, parts=parts)
 
 
 def changed(record: R, **columns: Any) -> R:

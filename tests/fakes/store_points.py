@@ -6,8 +6,14 @@ from typing import Any
 from flat_records import from_flat
 from hypothesis import strategies as st
 
-from advisor.core.observations import OBSERVATION_WORDS, Observation, Record
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.observations import (
+    OBSERVATION_WORDS,
+    Observation,
+    ObservedPart,
+    Part,
+    Record,
+)
+from advisor.core.records import PairPoint, PointPart, SoloPoint
 from advisor.formats.rows import column_types
 
 
@@ -82,43 +88,28 @@ _VALUES: dict[type, st.SearchStrategy[Any]] = {
 }
 
 
-def _columns(kind: type[Record], **special: st.SearchStrategy[Any]) -> dict[str, Any]:
+def _columns(kind: type[Record] | type[Part], **special: st.SearchStrategy[Any]) -> dict[str, Any]:
+    known = column_types(kind)
+    more = {"started_at": _MOMENTS, "share_percent": _SHARES, "results": _VERDICTS, **special}
     return {
         name: st.none() | _VALUES[value_type] if optional else _VALUES[value_type]
-        for name, (value_type, optional) in column_types(kind).items()
-    } | {"started_at": _MOMENTS, **_verdicts(kind), **special}
+        for name, (value_type, optional) in known.items()
+    } | {name: values for name, values in more.items() if name in known}
 
 
-def _verdicts(kind: type[Record]) -> dict[str, Any]:
-    return {name: _VERDICTS for name in column_types(kind) if name.split("_")[0] == "results"}
+def _parts(kind: type[Part]) -> st.SearchStrategy[Any]:
+    return st.lists(st.builds(kind, **_columns(kind)), min_size=2, max_size=4).map(tuple)
 
 
-def _pair(**fields: Any) -> PairPoint:
-    return from_flat(PairPoint, **_in_order_of_names(fields))
-
-
-def _observation(**fields: Any) -> Observation:
-    return from_flat(Observation, **_in_order_of_names(fields))
-
-
-def _in_order_of_names(fields: dict[str, Any]) -> dict[str, Any]:
-    job_a, job_b = sorted((fields["job_a"], fields["job_b"]))
-    return {**fields, "job_1": job_a, "job_2": job_b}
-
-
-any_point: st.SearchStrategy[SoloPoint] = st.builds(
-    SoloPoint, **_columns(SoloPoint, share_percent=_SHARES)
-)
+any_point: st.SearchStrategy[SoloPoint] = st.builds(SoloPoint, **_columns(SoloPoint))
 any_pair_point: st.SearchStrategy[PairPoint] = st.builds(
-    _pair,
-    **_columns(PairPoint, share_a_percent=_SHARES, share_b_percent=_SHARES),
+    PairPoint, parts=_parts(PointPart), **_columns(PairPoint)
 )
 any_observation: st.SearchStrategy[Observation] = st.builds(
-    _observation,
+    Observation,
+    parts=_parts(ObservedPart),
     **_columns(
         Observation,
-        share_a_percent=_SHARES,
-        share_b_percent=_SHARES,
         **{name: st.sampled_from(words) for name, words in OBSERVATION_WORDS.items()},
     ),
 )

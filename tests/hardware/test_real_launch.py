@@ -43,7 +43,7 @@ def test_recommended_split_is_proven_and_observed(home: Path) -> None:
     print(f"power: {seen['power_w'] / seen['predicted_power_w']:.3f} of the prediction")
     assert seen["energy_j"] == pytest.approx(seen["power_w"] * seen["overlap_s"], rel=0.1)
     with open_store(None, home) as store:
-        assert len(store.observations(pair=("gemm", "triad"))) == 1
+        assert len(store.observations(jobs=("gemm", "triad"))) == 1
 
 
 @pytest.mark.parametrize("split", ["50/50", "uncapped", "time-sliced"])

@@ -21,7 +21,7 @@ from advisor_api.schemas.answers import (
     PairPointsAnswer,
     ProfileAnswer,
 )
-from advisor_data import open_store
+from advisor_data import open_database
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 
 ASKED = {"jobs": ["mine", "gemm"]}
@@ -319,7 +319,7 @@ def test_another_process_is_noticed_within_a_second(api: Api, tmp_path: Path) ->
             assert error_of(side.ask("POST", "/v1/recommendations", json=ASKED))[0] == 422
         put(api, api.token("write"), sweep())
         assert _seen(other, 10)
-        with open_store(None, tmp_path / "home") as store:
+        with open_database(None, tmp_path / "home") as store:
             doubled = [dataclasses.replace(p, rate=2 * p.rate) for p in sweep()]
             store.replace_profile("mine", None, doubled)
         for side in (api, other):

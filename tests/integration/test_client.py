@@ -199,9 +199,9 @@ def test_many_points_go_in_several_requests(service: Served, writer: str) -> Non
 
 def test_pairs_that_were_measured(service: Served, speak: Speak) -> None:
     """The measured points of a pair come as records, whichever job is named first."""
-    pair = bundled_pair_points()[0].pair
+    pair = bundled_pair_points()[0].jobs
     found = speak(service.url, "pair_points", *reversed(pair))
-    mine = [p for p in bundled_pair_points() if p.pair == pair]
+    mine = [p for p in bundled_pair_points() if p.jobs == pair]
     assert sorted(found.bundled, key=str) == sorted(mine, key=str)
     assert found.stored == ()
 

@@ -19,7 +19,7 @@ from advisor_data.files.files import write_points
 
 HEAD = "job,gpu_model,gpu_uuid,share_percent,rate,rate_unit,power_w,window_s,started_at,run"
 LINE = "{job},NVIDIA H200,GPU-1,{share},{rate},{unit},{power},5,2026-01-31T12:00:{at:02}Z,r"
-PAIRS = [point for point in bundled_pair_points() if point.job_a < point.job_b][:200]
+PAIRS = [point for point in bundled_pair_points() if point.parts[0].job < point.parts[1].job][:200]
 
 
 @pytest.fixture

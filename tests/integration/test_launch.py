@@ -76,7 +76,7 @@ def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
     assert 3 <= seen["overlap_s"] < 7
     assert seen["energy_j"] == pytest.approx(seen["power_w"] * seen["overlap_s"], rel=0.15)
     with open_store(None, jobs.folder / "home") as store:
-        (stored,) = store.observations(pair=("one", "two"))
+        (stored,) = store.observations(jobs=("one", "two"))
     assert (stored.launch_id, stored.energy_j) == (last["launch_id"], seen["energy_j"])
     await_nobody(jobs)
 

@@ -284,7 +284,7 @@ def test_the_split_is_dragged_on_a_chart(visit: Visit) -> None:
 def test_measured_points_stand_beside_the_predictions(visit: Visit) -> None:
     """A pair that was measured shows so in all four charts, but no split with wrong results."""
     points = (point for point in bundled_pair_points() if point.gpu_model == BUNDLED_MODEL)
-    measured = [point for point in points if point.pair == PAIR]
+    measured = [point for point in points if point.jobs == PAIR]
     right = [point for point in measured if WRONG.isdisjoint(point.flags)]
     assert 0 < len(right) < len(measured)
     visit.open(PAGES["pair"])

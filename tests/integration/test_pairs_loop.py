@@ -98,8 +98,8 @@ def test_replay_of_recorded_pairs(user: User) -> None:
         assert set(row) == set(PAIR_COLUMNS)
         assert row["source"] == "replay"
         assert any(
-            row["rate_a"] == pytest.approx(point.rate_a, rel=0.01)
-            and row["rate_b"] == pytest.approx(point.rate_b, rel=0.01)
+            row["rate_a"] == pytest.approx(point.parts[0].rate, rel=0.01)
+            and row["rate_b"] == pytest.approx(point.parts[1].rate, rel=0.01)
             and row["power_w"] == pytest.approx(point.power_w, rel=0.01)
             for point in known[key(row)]
         )
@@ -114,7 +114,7 @@ def test_replay_with_noise(user: User) -> None:
     rows = json.loads(done.stdout)["points"]
     assert len(rows) == NINE_AND_UNCAPPED
     off = [
-        min(abs(row["rate_b"] / (point.rate_b or 1) - 1) for point in known[key(row)])
+        min(abs(row["rate_b"] / (point.parts[1].rate or 1) - 1) for point in known[key(row)])
         for row in rows
     ]
     assert 1e-5 < max(off) < 0.5

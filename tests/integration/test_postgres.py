@@ -120,7 +120,8 @@ def test_pairs_come_back_and_are_added_once(url: str, tmp_path: Path) -> None:
     with open_store(url, tmp_path) as store:
         assert store.add([point(1), *pairs[:150], pairs[0]]) == 151
         assert store.add([*pairs, point(1)]) == 50
-        assert store.pair_points() == store.pair_points(pair=("zwei", pairs[0].job_a)) == pairs
+        assert store.pair_points() == pairs
+        assert store.pair_points(jobs=("zwei", pairs[0].parts[0].job)) == pairs
         assert store.pair_points(run="none") == []
         assert store.solo_points() == [point(1)]
 

@@ -402,8 +402,12 @@ def test_the_examples_of_the_schema_page_can_be_brought_in(tmp_path: Path) -> No
     good, failed = read_points(tmp_path / "pairs.csv")
     assert isinstance(good, PairPoint)
     assert isinstance(failed, PairPoint)
-    assert (good.rate_a, good.flags, good.error) == (200, (), None)
-    assert (failed.rate_a, failed.flags, failed.error) == (None, ("failed",), "gemm: no memory")
+    assert (good.parts[0].rate, good.flags, good.error) == (200, (), None)
+    assert (failed.parts[0].rate, failed.flags, failed.error) == (
+        None,
+        ("failed",),
+        "gemm: no memory",
+    )
 
 
 def test_the_schema_page_has_every_column_of_each_kind() -> None:

@@ -131,16 +131,19 @@ def kept(folder: Path) -> list[PairPoint]:
 
 
 def good(folder: Path) -> set[tuple[str, str, float, float]]:
-    return {(*p.pair, p.share_a_percent, p.share_b_percent) for p in kept(folder) if not p.error}
+    return {(*p.jobs, *p.shares_percent) for p in kept(folder) if not p.error}
 
 
 def test_recorded_pairs_come_back(tmp_path: Path) -> None:
     """Both rates, the power of both and the way of sharing are those of the recorded split."""
     run(ReplayBench(SOLO, PAIRS), tmp_path, block(*targets_of("gemm", "triad")))
-    found = {(p.share_a_percent, p.share_b_percent): p for p in kept(tmp_path)}
+    found = {p.shares_percent: p for p in kept(tmp_path)}
     assert set(found) == set(SPLITS)
     for (a, b), now in found.items():
-        assert (now.rate_a, now.rate_b) == (pytest.approx(a, 0.01), pytest.approx(10 * b, 0.01))
+        assert (now.parts[0].rate, now.parts[1].rate) == (
+            pytest.approx(a, 0.01),
+            pytest.approx(10 * b, 0.01),
+        )
         assert now.power_w == pytest.approx(500, rel=0.01)
         assert now.mode == ("uncapped" if a == 100 else "mps")
         assert (now.source, now.run, now.idle_power_w) == ("replay", "r9", pytest.approx(75))
@@ -213,7 +216,11 @@ def test_failed_window_marks_its_point_and_costs_no_other(tmp_path: Path) -> Non
     outcome, told = run(bench, tmp_path, block(*targets_of("gemm", "triad")))
     assert {key[2:] for key in good(tmp_path)} == {(50, 50), (70, 30), (100, 100)}
     (marked,) = (p for p in kept(tmp_path) if p.error)
-    assert (marked.share_a_percent, marked.flags, marked.rate_a) == (30, ("failed",), None)
+    assert (marked.shares_percent[0], marked.flags, marked.parts[0].rate) == (
+        30,
+        ("failed",),
+        None,
+    )
     assert marked.error == "out of memory"
     assert told.failures == list(outcome.failures)
 

@@ -106,11 +106,11 @@ def kept(folder: Path) -> list[PairPoint]:
 
 def windows(points: Iterable[PairPoint]) -> Counter[Window]:
     """How often each was measured."""
-    return Counter((*p.pair, p.mode, p.share_a_percent, p.share_b_percent) for p in points)
+    return Counter((*p.jobs, p.mode, *p.shares_percent) for p in points)
 
 
 def pairs(folder: Path) -> set[Pair]:
-    return {point.pair for point in kept(folder)}
+    return {point.jobs for point in kept(folder)}
 
 
 def test_whole_plan_is_measured(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_pair_of_another_card_is_left_there(tmp_path: Path) -> None:
     (there,) = pairs(tmp_path)
     measure(wanted, tmp_path, Gpus("GPU-1").open, (1, 1))
     found = kept(tmp_path)
-    assert {p.pair: p.gpu_uuid for p in found} == {names: (
+    assert {p.jobs: p.gpu_uuid for p in found} == {names: (
         "GPU-2" if names == there else "GPU-1") for names in TWO_PAIRS}  # fmt: skip
     assert set(windows(found).values()) == {1}
 
@@ -375,7 +375,7 @@ def test_failures_of_both_benches_are_told(tmp_path: Path) -> None:
     report = measure(wanted, tmp_path, open_bench)
     assert [f.target.jobs for f in report.failures] == [*TWO_PAIRS]
     assert (report.to_measure, report.measured) == (6, 4)
-    assert {p.share_a_percent for p in kept(tmp_path) if p.error} == {70}
+    assert {p.shares_percent[0] for p in kept(tmp_path) if p.error} == {70}
 
 
 def test_windows_that_were_not_recorded_are_skipped_with_their_number(tmp_path: Path) -> None:

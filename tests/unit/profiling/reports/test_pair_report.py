@@ -36,9 +36,9 @@ def printed(results: list[PairResult]) -> list[list[str]]:
 def test_best_split_has_the_most_work_per_joule() -> None:
     """Not the most work: at twice the power 1.6 of it is less than 1.5."""
     fast = pair(70, 30, rate_1=0.8, rate_2=0.8, power_w=200.0)
-    points = [p for p in nine({30: 1.5}) if p.share_a_percent != 70]
+    points = [p for p in nine({30: 1.5}) if p.shares_percent[0] != 70]
     (found,) = summarise([*points, fast, UNCAPPED], SOLOS)
-    assert found.best == next(p for p in points if p.share_a_percent == 30)
+    assert found.best == next(p for p in points if p.shares_percent[0] == 30)
     assert (found.pair, found.windows) == (("a", "b"), 10)
     assert found.speeds == (0.75, 0.75)
 
@@ -81,7 +81,7 @@ def test_gain_of_an_equal_best_split_is_none_at_all() -> None:
     """Where 50/50 is the best it saves what the best one saves."""
     (found,) = summarise(nine({50: 1.5}), SOLOS)
     assert found.best is not None
-    assert found.best.share_a_percent == 50
+    assert found.best.shares_percent[0] == 50
     assert found.saved == found.equal_saved == pytest.approx(1 / 3)
 
 
@@ -123,7 +123,7 @@ def test_points_that_failed_a_check_are_left_out_of_the_table(flag: str) -> None
     wrong = pair(10, 90, rate_1=3.0, rate_2=3.0, flags=(flag, "throttled"))
     (found,) = summarise([wrong, *nine({30: 1.5})[1:]], SOLOS)
     assert found.best is not None
-    assert found.best.share_a_percent == 30
+    assert found.best.shares_percent[0] == 30
     assert found.windows == 8
 
 

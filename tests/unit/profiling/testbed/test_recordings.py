@@ -30,7 +30,7 @@ def preferred(pairs: list[PairPoint], mode: str = "mps") -> dict[tuple[float, fl
     recordings = Recordings(SOLO, pairs, mode)
     found = {
         (a, b): recordings.find([("gemm", a), ("triad", b)])
-        for a, b in {(p.share_a_percent, p.share_b_percent) for p in pairs}
+        for a, b in {p.shares_percent for p in pairs}
     }
     points = {split: windows[0].point for split, windows in found.items() if windows}
     return {split: p for split, p in points.items() if isinstance(p, PairPoint)}

@@ -339,7 +339,7 @@ def test_noise_goes_through_the_whole_path(tmp_path: Path) -> None:
             blocks = [Block(target.runners, (target,))]
             measure_blocks(blocks, conditions, bench, store, Watching())
             (stored,) = store.pair_points()
-        found.append([stored.rate_a, stored.rate_b, stored.power_w])
+        found.append([stored.parts[0].rate, stored.parts[1].rate, stored.power_w])
         assert stored.flags == ("counters-missing",)
     one, same, other = found
     assert one == same != other

@@ -90,7 +90,7 @@ def test_a_job_beside_itself_has_five_splits() -> None:
     measurement = only(points).main
     assert sorted(measurement.nine) == [(10, 90), (20, 80), (30, 70), (40, 60), (50, 50)]
     assert measurement.nine[30, 70].rate_a == pytest.approx(0.3)
-    half = only([point for point in points if point.share_a_percent <= 50]).main
+    half = only([point for point in points if point.shares_percent[0] <= 50]).main
     assert half.nine == measurement.nine
 
 
@@ -111,7 +111,9 @@ def test_two_splits_may_be_missing_three_not() -> None:
     """Flagged points leave gaps; an oracle over too few splits would be none."""
     assert len(only(nine()[2:]).main.nine) == 7
     assert make_pairs(nine()[3:], SOLOS)[0] == []
-    assert make_pairs([p for p in nine(job_2="a") if p.share_a_percent in (50, 40)], SOLOS)[0] == []
+    assert (
+        make_pairs([p for p in nine(job_2="a") if p.shares_percent[0] in (50, 40)], SOLOS)[0] == []
+    )
 
 
 def test_what_is_left_out_is_counted_with_its_reason() -> None:
@@ -122,7 +124,7 @@ def test_what_is_left_out_is_counted_with_its_reason() -> None:
         pair(rate_2=None, run="r2"),
         pair(power_w=None, run="r2"),
         *nine(job_2="c"),
-        *[point for point in nine(run="r3") if point.share_a_percent != 50],
+        *[point for point in nine(run="r3") if point.shares_percent[0] != 50],
     ]
     pairs, left_out = make_pairs(points, SOLOS)
     assert [(p.job_a, p.job_b, len(p.measurements)) for p in pairs] == [("a", "b", 1)]
@@ -157,7 +159,7 @@ def test_a_disturbed_run_is_left_out(rate: float, fits: bool) -> None:
 
 def test_a_measurement_with_few_splits_is_there_where_it_is_asked_for() -> None:
     """Each of its splits is as good as any other to learn from."""
-    few = [p for p in nine() if p.share_a_percent in (10, 50, 90)]
+    few = [p for p in nine() if p.shares_percent[0] in (10, 50, 90)]
     pairs, left_out = make_pairs(few, SOLOS, full=False)
     assert left_out == []
     assert not pairs[0].main.is_full

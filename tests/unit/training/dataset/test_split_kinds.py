@@ -126,7 +126,7 @@ def test_bundled_pairs_have_nine_splits_in_every_run() -> None:
     runs: dict[tuple[str, ...], set[tuple[float, float]]] = {}
     for point, kind in zip(points, kinds_of(points), strict=True):
         if kind == "nine":
-            runs.setdefault((*point.pair, point.gpu_uuid, point.run), set()).add(split_of(point))
+            runs.setdefault((*point.jobs, point.gpu_uuid, point.run), set()).add(split_of(point))
     assert {key[3] for key in runs} >= {"h100-safe", "h200-pairs"}
     assert all(len(found) == (5 if key[0] == key[1] else 9) for key, found in runs.items())
     h100 = [found for key, found in runs.items() if key[3] == "h100-safe"]

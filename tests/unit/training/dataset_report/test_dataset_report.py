@@ -226,7 +226,7 @@ def test_who_gets_more_is_said() -> None:
 def test_what_the_gain_costs_is_said() -> None:
     """More work per joule may come from one job nearly standing still; the reader is told."""
     best = pair(10, 90, rate_1=0.05, rate_2=0.95, power_w=50.0)
-    found = small([best, *[p for p in nine(FLAT) if p.share_a_percent != 10]])
+    found = small([best, *[p for p in nine(FLAT) if p.shares_percent[0] != 10]])
     assert who_pays(found) == (
         "The slower of the two jobs then runs at 5 % of its speed alone in the median, where 50/50 "
         "gives it 50 %."
