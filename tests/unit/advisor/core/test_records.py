@@ -240,7 +240,7 @@ def test_a_mistake_in_a_flat_row_is_named() -> None:
     row = flat(to_row(pair_point()))
     with pytest.raises(InputError, match="unknown column share_percent_1"):
         from_row(PairPoint, {**row, "share_percent_1": 1})
-    with pytest.raises(InputError, match="job 3 of the row: missing .* share_percent"):
+    with pytest.raises(InputError, match=r"job 3 of the row: missing .* share_percent"):
         from_row(PairPoint, {**row, "job_3": "sort"})
 
 
@@ -253,8 +253,14 @@ def test_a_word_of_an_observation_that_is_none_is_refused(column: str) -> None:
 
 @pytest.mark.parametrize(
     ("word", "ended"),
-    [("job_a", (True, False)), ("job_b", (False, True)), ("both", (True, True)), ("none", (False, False)), ("", (False, False))],
-)  # fmt: skip
+    [
+        ("job_a", (True, False)),
+        ("job_b", (False, True)),
+        ("both", (True, True)),
+        ("none", (False, False)),
+        ("", (False, False)),
+    ],
+)
 def test_who_ended_first_is_read_of_old_rows(word: str, ended: tuple[bool, ...]) -> None:
     """Up to version 5 one column told it of both jobs; it goes with its job where they turn."""
     row = {**flat(to_row(observation(job_1="sort", job_2="gemm")))}
@@ -264,7 +270,7 @@ def test_who_ended_first_is_read_of_old_rows(word: str, ended: tuple[bool, ...])
     assert tuple(part.ended_first for part in read.parts) == ended
     turned = {**old, "job_a": "sort", "job_b": "gemm", "first_ended": word}
     assert tuple(p.ended_first for p in from_row(Observation, turned).parts) == ended[::-1]
-    with pytest.raises(InputError, match="first_ended is 'job_c'. one of job_a"):
+    with pytest.raises(InputError, match=r"first_ended is 'job_c'. one of job_a"):
         from_row(Observation, {**old, "first_ended": "job_c"})
 
 
