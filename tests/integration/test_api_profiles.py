@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flat_records import from_flat
+from flat_records import changed, from_flat
 from in_process import Api, error_of, running
 
 from advisor.core.flags import DEGENERATE
 from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, SoloPoint
-from advisor.formats.rows import to_row
+from advisor.formats.rows import from_row, to_row
 from advisor_api.schemas.answers import (
     AuditAnswer,
     JobsAnswer,
@@ -72,16 +72,16 @@ def sweep(job: str = "mine", like: str = "fft", **changes: Any) -> list[SoloPoin
 
 def pair_point(job_a: str, job_b: str) -> PairPoint:
     """A measured pair."""
-    return dataclasses.replace(bundled_pair_points()[0], job_a=job_a, job_b=job_b)
+    return changed(bundled_pair_points()[0], job_1=job_a, job_2=job_b)
 
 
-def observation(number: int, job_b: str = "sort") -> Observation:
+def observation(number: int, job_2: str = "sort") -> Observation:
     """What a launched pair did; each number is another launch."""
     return from_flat(
         Observation,
         launch_id=f"20260131-120000-{number:06}",
         job_1="gemm",
-        job_2=job_b,
+        job_2=job_2,
         gpu_model="NVIDIA H200",
         gpu_uuid="GPU-1",
         share_1_percent=30.0,
@@ -209,9 +209,9 @@ def test_measured_pairs_are_found_in_either_order(api: Api, writer: str) -> None
     api.post("/v1/points", rows([mine]), writer)
     found = api.get("/v1/pairs/gemm/fft/points")
     PairPointsAnswer.model_validate(found)
-    assert (found["job_a"], found["job_b"]) == ("fft", "gemm")
+    assert found["jobs"] == ["fft", "gemm"]
     assert found["stored"] == [to_row(mine)]
-    assert {(row["job_a"], row["job_b"]) for row in found["bundled"]} == {("fft", "gemm")}
+    assert {from_row(PairPoint, row).jobs for row in found["bundled"]} == {("fft", "gemm")}
     assert api.get("/v1/pairs/gemm/mine/points")["stored"] == []
 
 

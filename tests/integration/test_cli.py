@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 
 import advisor
 from advisor.cli.app import app
-from advisor.core.records import SOLO_COLUMNS, PairPoint, SoloPoint
+from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError
+from advisor.formats.rows import column_types
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import read_points, write_points
 
@@ -223,7 +224,7 @@ def test_replay_as_json(host: FakeHost) -> None:
         "idle_power_before_w", "idle_power_after_w", "duration_s", "problems",
     }  # fmt: skip
     assert (answer["job"], answer["replay"], answer["failures"]) == ("triad", True, [])
-    assert [set(row) for row in answer["points"]] == [set(SOLO_COLUMNS)] * 10
+    assert [set(row) for row in answer["points"]] == [set(column_types(SoloPoint))] * 10
     recorded = newest("triad")
     assert [row["share_percent"] for row in answer["points"]] == sorted(recorded)
     for row in answer["points"]:

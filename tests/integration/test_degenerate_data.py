@@ -80,7 +80,7 @@ def test_a_campaign_chooses_no_bad_split(tmp_path: Path) -> None:
     """Its best split was 20/80, at which resnet50-train computes NaN."""
     command = ("colocate", "--pairs", "+".join(PAIR), "--gpu", "replay")
     points = json.loads(advisor(tmp_path, *command, "--json"))["points"]
-    assert {p["share_b_percent"] for p in points if DEGENERATE in p["flags"]} == BAD_SHARES
+    assert {p["jobs"][1]["share_percent"] for p in points if DEGENERATE in p["flags"]} == BAD_SHARES
     shown = advisor(tmp_path, *command)
     (line,) = (line for line in shown.splitlines() if line.startswith(" + ".join(PAIR)))
     assert not any(f" {100 - share:g}/{share:g} " in line for share in BAD_SHARES)

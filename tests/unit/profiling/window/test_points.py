@@ -8,7 +8,7 @@ from advisor.core.flags import FLAGS
 from advisor.core.gpu import Share
 from advisor.core.job import Job
 from advisor.core.records import Counters, PairPoint, SoloPoint
-from advisor.formats.rows import pair_from_row, to_row
+from advisor.formats.rows import from_row, to_row
 from advisor.runtime.backends.backend import Granted
 from advisor_profiling.window.estimate import Estimate
 from advisor_profiling.window.points import (
@@ -144,7 +144,7 @@ def test_pair_point_keeps_its_two_jobs_apart() -> None:
     ) == ("x", 70, 92, 100)
     assert (point.parts[0].job_hash, point.parts[1].job_hash) == (OTHER.job_hash, JOB.job_hash)
     assert (point.power_w, point.repeat, point.flags, point.mode) == (300, 2, (), "mps")
-    assert pair_from_row(to_row(point)) == point
+    assert from_row(PairPoint, to_row(point)) == point
 
 
 def test_a_server_has_its_demand_and_its_latencies() -> None:
@@ -165,7 +165,7 @@ def test_a_server_has_its_demand_and_its_latencies() -> None:
     )
     assert (point.parts[0].latency_p50_ms, point.parts[0].latency_p99_ms) == (None, None)
     assert (point.parts[1].latency_p50_ms, point.parts[1].latency_p99_ms) == (4, 9)
-    assert pair_from_row(to_row(point)) == point
+    assert from_row(PairPoint, to_row(point)) == point
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_failed_pair_leaves_a_mark_that_every_store_can_keep() -> None:
     assert (point.parts[0].rate, point.parts[1].rate, point.flags) == (None, None, ("failed",))
     assert point.error is not None
     assert point.error.startswith("a job ended: [31mout of memory")
-    assert pair_from_row(to_row(point)) == point
+    assert from_row(PairPoint, to_row(point)) == point
 
 
 def test_job_beside_itself_is_one_pair_however_it_is_written() -> None:
