@@ -218,7 +218,7 @@ def test_measured_pairs_are_found_in_either_order(api: Api, writer: str) -> None
 def test_points_with_wrong_results_are_flagged_wherever_they_show(api: Api, writer: str) -> None:
     """Sent without the flag, the solo points in one request and the pair in another."""
     solos = [dataclasses.replace(p, flags=()) for p in sweep(like="bert-train")]
-    pair = dataclasses.replace(pair_point("gemm", "mine"), share_b_percent=80.0, flags=())
+    pair = changed(pair_point("gemm", "mine"), share_2_percent=80.0, flags=())
     for points in ([pair], solos):
         api.post("/v1/points", rows(points), writer)
     shown = api.get("/v1/profiles/mine")["points"]

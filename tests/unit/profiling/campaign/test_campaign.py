@@ -130,7 +130,7 @@ def kept(folder: Path) -> list[PairPoint]:
         return store.pair_points()
 
 
-def good(folder: Path) -> set[tuple[str, str, float, float]]:
+def good(folder: Path) -> set[tuple[str | float, ...]]:
     return {(*p.jobs, *p.shares_percent) for p in kept(folder) if not p.error}
 
 

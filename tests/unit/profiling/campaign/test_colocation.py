@@ -43,7 +43,7 @@ PAIRS = [
 ]  # fmt: skip
 TWO_PAIRS: tuple[Pair, ...] = (("fft", "gemm"), ("sort", "triad"))
 
-Window = tuple[str, str, str, float, float]
+Window = tuple[str | float, ...]
 
 
 class Gpus:
@@ -109,7 +109,7 @@ def windows(points: Iterable[PairPoint]) -> Counter[Window]:
     return Counter((*p.jobs, p.mode, *p.shares_percent) for p in points)
 
 
-def pairs(folder: Path) -> set[Pair]:
+def pairs(folder: Path) -> set[tuple[str, ...]]:
     return {point.jobs for point in kept(folder)}
 
 
