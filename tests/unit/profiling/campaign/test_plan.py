@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from flat_records import changed
 from planned import H200, MI300X, job, jobs, pair_point, solo_point
 
 from advisor.core.gpu import Gpu, Share, units_for_percent
@@ -263,7 +264,7 @@ def test_points_that_name_no_best_split(fields: dict[str, Any]) -> None:
     good = pair_point("bert", "triad", 104, rate_1=100.0, rate_2=1000.0)
     plain = expand(AROUND, H200, JOBS, MEASURED, SOLO)
     assert expand(AROUND, H200, JOBS, [*MEASURED, good], SOLO) != plain
-    assert expand(AROUND, H200, JOBS, [*MEASURED, replace(good, **fields)], SOLO) == plain
+    assert expand(AROUND, H200, JOBS, [*MEASURED, changed(good, **fields)], SOLO) == plain
 
 
 @pytest.mark.parametrize(
