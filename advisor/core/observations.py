@@ -1,31 +1,60 @@
-"""What launched pairs really did: one frozen record per pair that ran, beside the measured points.
+"""What launched jobs really did: one frozen record per group that ran, beside the measured points.
 
 A reading that was not available is None, never 0, as in advisor/core/records.py.
 """
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from advisor.core.records import PairPoint, SoloPoint, column, identity
+from advisor.core.records import PairPoint, PointPart, SoloPoint, column, identity, in_name_order
 
 OBSERVATION_WORDS = {
     "mode": ("mps", "cu_mask", "uncapped", "time-sliced"),
-    "first_ended": ("job_a", "job_b", "both", "none"),
     "state": ("finished", "stopped", "failed"),
 }
 """Columns whose values are one of some words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
-    """A launched pair, from the start of the first job to the end of the last.
+class ObservedPart:
+    """What one job of a launch did beside the others."""
 
-    Its jobs stand in the order of their names, as in a pair point: who launched them the other
-    way round swaps all that belongs to them.
+    job: str = column("name of the job")
+    share_percent: float = column("share asked for; 100 without limits", "%")
+    units: int | None = column("SMs or CUs read back under the limit", "units", default=None)
+    rate: float | None = column(
+        "progress per second, mean over the overlap", "rate_unit/s", default=None
+    )
+    rate_unit: str = column("what one step of progress is", default="steps")
+    solo_rate: float | None = column(
+        "rate alone on the whole GPU, from the profile", "rate_unit/s", default=None
+    )
+    solo_power_w: float | None = column(
+        "power of the GPU while the job runs alone on all of it, from the profile",
+        "W",
+        default=None,
+    )
+    predicted_rate: float | None = column("what the model expected", "rate_unit/s", default=None)
+    results: str | None = column(
+        "the job's own results against those at the full GPU: right, wrong or differ", default=None
+    )
+    ended_first: bool = column(
+        "ended by itself before the others, or together with others; of no job: all ran until "
+        "they were stopped",
+        default=False,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """Jobs that were launched together, from the start of the first to the end of the last.
+
+    Attributes:
+        parts: One for each job, in the order of their names, as in a pair point.
     """
 
-    launch_id: str = column("the launch that the pair belongs to")
-    job_a: str = column("name of the first job")
-    job_b: str = column("name of the second job")
+    launch_id: str = column("the launch that the jobs belong to")
+    parts: tuple[ObservedPart, ...]
     gpu_model: str = column("as the driver names it")
     gpu_uuid: str = column("the card")
     mode: str = column(
@@ -33,36 +62,6 @@ class Observation:
         "limits) or time-sliced (no MPS)",
         default="mps",
     )
-    share_a_percent: float = column("share asked for the first job; 100 without limits", "%")
-    share_b_percent: float = column("share asked for the second job; 100 without limits", "%")
-    units_a: int | None = column("SMs or CUs read back for the first job", "units", default=None)
-    units_b: int | None = column("SMs or CUs read back for the second job", "units", default=None)
-    rate_unit_a: str = column("what one step of the first job is", default="steps")
-    rate_unit_b: str = column("what one step of the second job is", default="steps")
-    rate_a: float | None = column(
-        "progress of the first job per second, mean over the overlap", "rate_unit_a/s", default=None
-    )
-    rate_b: float | None = column(
-        "progress of the second job per second, mean over the overlap",
-        "rate_unit_b/s",
-        default=None,
-    )
-    solo_rate_a: float | None = column(
-        "rate of the first job alone on the whole GPU, from its profile",
-        "rate_unit_a/s",
-        default=None,
-    )
-    solo_rate_b: float | None = column(
-        "rate of the second job alone on the whole GPU, from its profile",
-        "rate_unit_b/s",
-        default=None,
-    )
-    solo_power_a_w: float | None = column(
-        "power of the GPU while the first job runs alone on all of it, from its profile",
-        "W",
-        default=None,
-    )
-    solo_power_b_w: float | None = column("as solo_power_a_w, of the second job", "W", default=None)
     power_w: float | None = column("mean of the GPU over the overlap", "W", default=None)
     energy_j: float | None = column("of the GPU over the overlap", "J", default=None)
     overlap_s: float = column("how long both jobs ran together", "s")
@@ -73,9 +72,6 @@ class Observation:
         "part of the energy saved for the same work, against one after the other, over the "
         "overlap; below 0 sharing cost energy",
         default=None,
-    )
-    first_ended: str = column(
-        "job_a, job_b or both; none: both ran until they were stopped", default="none"
     )
     rest_s: float | None = column(
         "how long one job went on after the other had ended", "s", default=None
@@ -91,12 +87,6 @@ class Observation:
         "SMs or CUs held for a job that had ended, times seconds", "unit s", default=0.0
     )
     model_version: str | None = column("the model that predicted", default=None)
-    predicted_rate_a: float | None = column(
-        "what it expected of the first job", "rate_unit_a/s", default=None
-    )
-    predicted_rate_b: float | None = column(
-        "what it expected of the second job", "rate_unit_b/s", default=None
-    )
     predicted_power_w: float | None = column("what it expected of the power", "W", default=None)
     predicted_work_per_joule: float | None = column(
         "what it expected of work_per_joule", "1/J", default=None
@@ -105,29 +95,31 @@ class Observation:
     predicted_rest_energy_saved: float | None = column(
         "what the profile of the job that went on says of rest_energy_saved", default=None
     )
-    results_a: str | None = column(
-        "the first job's own results against those at the full GPU: right, wrong or differ",
-        default=None,
-    )
-    results_b: str | None = column("as results_a, of the second job", default=None)
     state: str = column("how it ended: finished, stopped or failed")
     started_at: str = column("start of the pair, ISO 8601, UTC")
     host: str | None = column("name of the host", default=None)
     tool_version: str | None = column("version of advisor", default=None)
     flags: tuple[str, ...] = column("what was wrong; empty is good", default=())
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", in_name_order(self.parts))
+
     @property
-    def pair(self) -> tuple[str, str]:
-        """Names of the two jobs."""
-        return self.job_a, self.job_b
+    def jobs(self) -> tuple[str, ...]:
+        """Names of the jobs."""
+        return tuple(part.job for part in self.parts)
 
     @property
     def point_id(self) -> str:
         """Stable identity: the same observation has the same id wherever it is brought in."""
-        return identity(self.launch_id, *self.pair, self.gpu_uuid, self.started_at)
+        return identity(self.launch_id, *self.jobs, self.gpu_uuid, self.started_at)
 
+
+Part = PointPart | ObservedPart
+"""What records say of one of several jobs."""
 
 Record = SoloPoint | PairPoint | Observation
 """What stores and files keep."""
 
-OBSERVATION_COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Observation))
+PARTS: Mapping[type[Record], type[Part]] = {PairPoint: PointPart, Observation: ObservedPart}
+"""Kinds of records that have parts, and of what kind these are."""

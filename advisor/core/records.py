@@ -2,15 +2,15 @@
 
 A reading that was not available is None, never 0. Every column carries its unit and meaning in
 its field's metadata; `docs/schema.md` is made from it. advisor/formats/rows.py turns points into
-plain
-values and back.
+plain values and back.
 """
 
 import hashlib
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 REPLAY_SOURCE = "replay"
 """The `source` of points that were replayed, not measured."""
@@ -125,83 +125,84 @@ class SoloPoint(Measured):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairPoint(Measured):
-    """Two jobs together at one split, over the interval in which both run.
+class PointPart:
+    """What one job of several did in a window that they shared; no rate where a job failed."""
 
-    A pair is written with its jobs in the order of their names; a job beside itself is a pair too.
-    A job that failed leaves a point without rates, with the flag `failed` and the reason in
-    `error`.
+    job: str = column("name of the job")
+    share_percent: float = column("share asked for", "%")
+    units: int | None = column("SMs or CUs read back under the limit", "units", default=None)
+    rate: float | None = column("progress per second", "rate_unit/s", default=None)
+    rate_unit: str = column("what one step of progress is", default="steps")
+    rate_stderr: float | None = column("standard error of rate", "rate_unit/s", default=None)
+    memory_used_mib: float | None = column("GPU memory of the job", "MiB", default=None)
+    cpu_percent: float | None = column("CPU time of the job, 100 is one core", "%", default=None)
+    job_hash: str | None = column("SHA-256 of the job's fields, first 16 digits", default=None)
+    results: str | None = column("as of a solo point", default=None)
+    offered_rate: float | None = column("as of a solo point", "rate_unit/s", default=None)
+    latency_p50_ms: float | None = column("as of a solo point", "ms", default=None)
+    latency_p99_ms: float | None = column("as of a solo point", "ms", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairPoint(Measured):
+    """Two jobs or more together at one split, over the interval in which all of them run.
+
+    A job beside itself is a pair too. Where a job failed, the point has no rates, but the flag
+    `failed` and the reason in `error`.
+
+    Attributes:
+        parts: One for each job, in the order of their names; parts of one name stay as given.
     """
 
-    job_a: str = column("name of the first job")
-    job_b: str = column("name of the second job")
+    parts: tuple[PointPart, ...]
     mode: str = column(
         "how the GPU was shared: mps or cu_mask (each job under its share), uncapped (MPS without "
         "limits) or time-sliced (no MPS)",
         default="mps",
     )
-    share_a_percent: float = column("share asked for the first job", "%")
-    share_b_percent: float = column("share asked for the second job", "%")
-    units_a: int | None = column("SMs or CUs read back for the first job", "units", default=None)
-    units_b: int | None = column("SMs or CUs read back for the second job", "units", default=None)
-    rate_a: float | None = column(
-        "progress of the first job per second", "rate_unit_a/s", default=None
-    )
-    rate_b: float | None = column(
-        "progress of the second job per second", "rate_unit_b/s", default=None
-    )
-    rate_unit_a: str = column("what one step of the first job is", default="steps")
-    rate_unit_b: str = column("what one step of the second job is", default="steps")
-    rate_a_stderr: float | None = column("standard error of rate_a", "rate_unit_a/s", default=None)
-    rate_b_stderr: float | None = column("standard error of rate_b", "rate_unit_b/s", default=None)
-    memory_used_a_mib: float | None = column("GPU memory of the first job", "MiB", default=None)
-    memory_used_b_mib: float | None = column("GPU memory of the second job", "MiB", default=None)
-    job_a_cpu_percent: float | None = column(
-        "CPU time of the first job, 100 is one core", "%", default=None
-    )
-    job_b_cpu_percent: float | None = column(
-        "CPU time of the second job, 100 is one core", "%", default=None
-    )
-    job_a_hash: str | None = column("as job_hash, of the first job", default=None)
-    job_b_hash: str | None = column("as job_hash, of the second job", default=None)
-    results_a: str | None = column("as results, of the first job", default=None)
-    results_b: str | None = column("as results, of the second job", default=None)
-    offered_rate_a: float | None = column(
-        "as offered_rate, of the first job", "rate_unit_a/s", default=None
-    )
-    offered_rate_b: float | None = column(
-        "as offered_rate, of the second job", "rate_unit_b/s", default=None
-    )
-    latency_p50_a_ms: float | None = column(
-        "as latency_p50_ms, of the first job", "ms", default=None
-    )
-    latency_p50_b_ms: float | None = column(
-        "as latency_p50_ms, of the second job", "ms", default=None
-    )
-    latency_p99_a_ms: float | None = column(
-        "as latency_p99_ms, of the first job", "ms", default=None
-    )
-    latency_p99_b_ms: float | None = column(
-        "as latency_p99_ms, of the second job", "ms", default=None
-    )
     error: str | None = column("why there are no rates", default=None)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", in_name_order(self.parts))
+
     @property
-    def pair(self) -> tuple[str, str]:
-        """Names of the two jobs."""
-        return self.job_a, self.job_b
+    def jobs(self) -> tuple[str, ...]:
+        """Names of the jobs."""
+        return tuple(part.job for part in self.parts)
+
+    @property
+    def shares_percent(self) -> tuple[float, ...]:
+        """Share asked for each job."""
+        return tuple(part.share_percent for part in self.parts)
 
     @property
     def point_id(self) -> str:
         """Stable identity: the same measurement has the same id wherever it is imported."""
-        shares = f"{self.share_a_percent:g}", f"{self.share_b_percent:g}"
-        return identity(self.run, *self.pair, self.gpu_uuid, self.mode, *shares, self.started_at)
+        shares = (f"{share:g}" for share in self.shares_percent)
+        return identity(self.run, *self.jobs, self.gpu_uuid, self.mode, *shares, self.started_at)
 
 
 Point = SoloPoint | PairPoint
 
-SOLO_COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(SoloPoint))
-PAIR_COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(PairPoint))
+
+class _OfJob(Protocol):
+    @property
+    def job(self) -> str: ...
+
+
+_Part = TypeVar("_Part", bound=_OfJob)
+
+
+def in_name_order(parts: Iterable[_Part]) -> tuple[_Part, ...]:
+    """The parts as a record has them, so that each measurement is written in one way only.
+
+    Raises:
+        ValueError: fewer than two.
+    """
+    ordered = tuple(sorted(parts, key=lambda part: part.job))
+    if len(ordered) < 2:
+        raise ValueError(f"a record of jobs that share a GPU has two parts or more: {ordered}")
+    return ordered
 
 
 def identity(*key: str) -> str:

@@ -6,67 +6,51 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from advisor.core.moments import is_utc
-from advisor.core.observations import OBSERVATION_WORDS, Observation, Record
+from advisor.core.observations import OBSERVATION_WORDS, PARTS, Observation, Part, Record
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.results import Verdict
 from advisor.errors import InputError
+from advisor.formats.flat_rows import FIRST_JOB, JOBS, nested
 
 P = TypeVar("P", bound=Record)
 
+_FEWEST_JOBS = 2
+
 
 def to_row(point: Record) -> dict[str, Any]:
-    """The point as plain JSON values; `flags` becomes a list."""
-    row = {name: getattr(point, name) for name in column_types(type(point))}
+    """The point as plain JSON values: `flags` is a list, and so are its parts, named `jobs`."""
+    row = _plain(point)
+    if not isinstance(point, SoloPoint):
+        row = {JOBS: [_plain(part) for part in point.parts], **row}
     return {**row, "flags": list(point.flags)}
 
 
 def record_from_row(row: Mapping[str, Any]) -> Record:
     """A record of the kind that the columns tell.
 
-    A row with `launch_id` is an observation, another one with `job_a` a pair.
+    A row with `launch_id` is an observation, another one with `jobs` or numbered jobs a pair.
 
     Raises:
-        InputError: as for `solo_from_row`.
+        InputError: as for `from_row`.
     """
     if "launch_id" in row:
         return from_row(Observation, row)
-    return from_row(PairPoint if "job_a" in row else SoloPoint, row)
-
-
-def solo_from_row(row: Mapping[str, Any]) -> SoloPoint:
-    """A point from plain values, as files and requests bring them.
-
-    NaN and empty strings mean "not available". `flags` may be a list or a string with ";".
-
-    Raises:
-        InputError: an unknown or missing column, a wrong type, or a value out of range.
-    """
-    return from_row(SoloPoint, row)
-
-
-def pair_from_row(row: Mapping[str, Any]) -> PairPoint:
-    """As `solo_from_row`, for a pair; its jobs may come in either order."""
-    return from_row(PairPoint, row)
-
-
-def observation_from_row(row: Mapping[str, Any]) -> Observation:
-    """As `pair_from_row`, for what a launched pair did.
-
-    Raises:
-        InputError: also where the jobs do not stand in the order of their names, or where `mode`,
-            `first_ended` or `state` is none of its words.
-    """
-    return from_row(Observation, row)
+    several = any(name in row for name in (JOBS, *FIRST_JOB))
+    return from_row(PairPoint if several else SoloPoint, row)
 
 
 @functools.cache
-def column_types(kind: type[Record]) -> dict[str, tuple[type, bool]]:
-    """Type of each column's values, in order, and whether a column may be without a value."""
+def column_types(kind: type[Record] | type[Part]) -> dict[str, tuple[type, bool]]:
+    """Type of each column's values, in order, and whether a column may be without a value.
+
+    The parts of a record are no column: theirs are those of `PARTS[kind]`.
+    """
     hints = typing.get_type_hints(kind)
-    return {f.name: _type_and_optional(hints[f.name]) for f in dataclasses.fields(kind)}
+    names = (f.name for f in dataclasses.fields(kind) if f.name != "parts")
+    return {name: _type_and_optional(hints[name]) for name in names}
 
 
 def _type_and_optional(hint: Any) -> tuple[type, bool]:
@@ -76,23 +60,68 @@ def _type_and_optional(hint: Any) -> tuple[type, bool]:
 
 
 def from_row(kind: type[P], row: Mapping[str, Any]) -> P:
-    """A record of `kind` from plain values; see `solo_from_row` and its sisters."""
+    """A record of `kind` from plain values, as files, requests and databases bring them.
+
+    NaN and empty strings mean "not available". `flags` may be a list or a string with ";". The jobs
+    of a pair or an observation may come in any order, in a list `jobs` or in numbered columns
+    (`advisor.formats.flat_rows`).
+
+    Raises:
+        InputError: an unknown or missing column, a wrong type, or a value out of range.
+    """
+    if kind not in PARTS:
+        return kind(**_values(kind, row))
+    plain = dict(nested(row))
+    jobs = plain.pop(JOBS, None)
+    values = _values(kind, plain)
+    point = cast("Any", kind)(**values, parts=_parts(PARTS[kind], jobs))
+    if kind is Observation:
+        _check_words(point)
+    return point
+
+
+def _plain(record: Record | Part) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in column_types(type(record))}
+
+
+def _parts(kind: type[Part], jobs: Any) -> tuple[Part, ...]:
+    if not isinstance(jobs, list) or len(cast("list[Any]", jobs)) < _FEWEST_JOBS:
+        raise InputError(
+            "jobs is no list of two jobs or more",
+            fix='write "jobs": [{"job": ..., "share_percent": ...}, ...], or in a flat format '
+            "job_1, share_1_percent, job_2, share_2_percent: docs/schema.md",
+        )
+    return tuple(_part(kind, n, job) for n, job in enumerate(cast("list[Any]", jobs), start=1))
+
+
+def _part(kind: type[Part], number: int, row: Any) -> Part:
+    try:
+        if not isinstance(row, Mapping):
+            raise InputError("is no object", fix="see docs/schema.md")
+        return kind(**_values(kind, cast("Mapping[str, Any]", row)))
+    except InputError as error:
+        what = f"job {number} of the row: {error.what}"
+        raise InputError(what, why=error.why, fix=error.fix) from error
+
+
+def _values(kind: type[Record] | type[Part], row: Mapping[str, Any]) -> dict[str, Any]:
+    """Checked values of the columns that have one."""
     known = column_types(kind)
     if unknown := sorted(set(row) - set(known)):
         raise InputError(f"unknown column {', '.join(unknown)}", fix="see docs/schema.md")
     given = ((name, value) for name, value in row.items() if value is not None)
     values = {name: _value(name, known[name][0], value) for name, value in given}
     values = {name: value for name, value in values.items() if value is not None}
-    if kind is PairPoint:
-        values = _in_order(values)
-    required = (f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING)
-    if missing := [name for name in required if name not in values]:
+    if missing := [name for name in _required(kind) if name not in values]:
         raise InputError(f"missing column or value: {', '.join(missing)}", fix="see docs/schema.md")
-    point = kind(**values)
-    if isinstance(point, Observation):
-        _check_order(point)
-        _check_words(point)
-    return point
+    return values
+
+
+@functools.cache
+def _required(kind: type[Record] | type[Part]) -> tuple[str, ...]:
+    known = column_types(kind)
+    fields = (f for f in dataclasses.fields(kind) if f.name in known)
+    return tuple(f.name for f in fields if f.default is dataclasses.MISSING)
 
 
 def _value(name: str, target: type, value: Any) -> Any:
@@ -167,9 +196,9 @@ def _check_range(name: str, value: Any) -> None:
         raise InputError(f"{name} is {value}, below 0")
     if isinstance(value, int) and value > _LARGEST_INTEGER:
         raise InputError(f"{name} is {value}, above {_LARGEST_INTEGER}")
-    if name in _VERDICTS and value not in get_args(Verdict):
+    if name == "results" and value not in get_args(Verdict):
         raise InputError(f"{name} is {value!r}", fix=f"one of {', '.join(get_args(Verdict))}")
-    if name in _SHARES and not 0 < value <= 100:
+    if name == "share_percent" and not 0 < value <= 100:
         raise InputError(f"{name} is {value}", fix="give a share above 0 and at most 100")
     if name == "started_at" and not is_utc(str(value)):
         raise InputError(
@@ -181,35 +210,11 @@ def _check_range(name: str, value: Any) -> None:
 _SIGNED = ("_c", "energy_saved", "energy_saved_to_end")
 """How columns end whose values may be below 0."""
 
-_VERDICTS = {"results", "results_a", "results_b"}
-_SHARES = {"share_percent", "share_a_percent", "share_b_percent"}
-
 _LARGEST_INTEGER = 2**31 - 1
 """What an SQL INTEGER holds."""
 
 
-def _check_words(observation: Observation) -> None:
+def _check_words(observation: Any) -> None:
     for name, words in OBSERVATION_WORDS.items():
         if (found := getattr(observation, name)) not in words:
             raise InputError(f"{name} is {found!r}", fix=f"one of {', '.join(words)}")
-
-
-def _in_order(values: dict[str, Any]) -> dict[str, Any]:
-    """A pair with its jobs in the order of their names, each with all that belongs to it."""
-    if values.get("job_a", "") <= values.get("job_b", ""):
-        return values
-    return {_twin(name): value for name, value in values.items()}
-
-
-def _twin(name: str) -> str:
-    """The same column of the other job: `rate_a_stderr` for `rate_b_stderr`."""
-    return "_".join({"a": "b", "b": "a"}.get(part, part) for part in name.split("_"))
-
-
-def _check_order(point: Observation) -> None:
-    if point.job_a > point.job_b:
-        raise InputError(
-            f"job_a is {point.job_a!r}, after job_b {point.job_b!r}",
-            why="an observation is written in one way only: its jobs in the order of their names",
-            fix="swap the two jobs with all that belongs to them: shares, units, rates",
-        )

@@ -86,7 +86,7 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [to_plain(item) for item in cast("Sequence[Any]", value)]
     if dataclasses.is_dataclass(value):
-        return {name: to_plain(getattr(value, name)) for name in _names(type(value))}
+        return {key_of(name): to_plain(getattr(value, name)) for name in _names(type(value))}
     return str(value) if isinstance(value, Path) else value
 
 
@@ -95,12 +95,17 @@ def _names(kind: type) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
+def key_of(name: str) -> str:
+    """A field in JSON: what holds one part for each job is called `jobs`."""
+    return "jobs" if name == "parts" else name
+
+
 @functools.cache
 def adapter(kind: Any) -> "TypeAdapter[Any]":
     """What reads a type; made once."""
     from pydantic import ConfigDict, TypeAdapter
 
-    config = ConfigDict(strict=True, allow_inf_nan=False)
+    config = ConfigDict(strict=True, allow_inf_nan=False, alias_generator=key_of)
     # Alone, a dataclass would take no settings from here; as a part of something it does.
     whole: Any = kind | None
     return TypeAdapter(whole, config=config)

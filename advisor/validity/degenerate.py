@@ -74,10 +74,9 @@ def with_pair_flags(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> 
         of_job[solo.share_percent] = bad or of_job.get(solo.share_percent, False)
 
     def is_bad(point: PairPoint) -> bool:
-        if point.results_a == point.results_b == "right":
+        if all(part.results == "right" for part in point.parts):
             return False
-        seats = ((point.job_a, point.share_a_percent), (point.job_b, point.share_b_percent))
-        return any(_at(shares[job, point.gpu_model], share) for job, share in seats)
+        return any(_at(shares[p.job, point.gpu_model], p.share_percent) for p in point.parts)
 
     return [_flagged(point) if is_bad(point) else point for point in points]
 

@@ -34,16 +34,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Table, insert
+from sqlalchemy import Connection, insert
 
-from advisor.core.observations import Observation
+from advisor.core.observations import Observation, ObservedPart, Record
 from advisor.core.records import PairPoint, SoloPoint
 from advisor_data import migrate
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.service.state import open_service_state
 from advisor_data.store.profile_table import renew_all
 from advisor_data.store.sql_engine import count_change, make_engine
-from advisor_data.store.tables import tables, to_sql
+from advisor_data.store.tables import jobs_text, parts_tables, parts_to_sql, tables, to_sql
 
 PROFILES, SOLO_POINTS, PAIR_POINTS, OBSERVATIONS = 5_000, 500_000, 500_000, 1_000_000
 AT_ONCE = 20_000
@@ -111,7 +111,7 @@ def _fill(url: str, scale: float, say: Callable[..., None]) -> list[str]:
             (Observation, _observation_rows(names, round(OBSERVATIONS * scale))),
         ):
             began = time.monotonic()
-            count = _insert(connection, tables[kind], rows)
+            count = _insert(connection, kind, rows)
             say(f"{count} rows of {kind.__name__} in {time.monotonic() - began:.0f} s")
         began = time.monotonic()
         renew_all(connection)
@@ -123,11 +123,15 @@ def _fill(url: str, scale: float, say: Callable[..., None]) -> list[str]:
     return names
 
 
-def _insert(connection: Connection, table: Table, rows: Iterator[dict[str, Any]]) -> int:
+def _insert(connection: Connection, kind: type[Record], rows: Iterator[dict[str, Any]]) -> int:
+    """Rows of a kind; those of several jobs with the rows of their parts."""
     count = 0
-    while part := list(itertools.islice(rows, AT_ONCE)):
-        connection.execute(insert(table), part)
-        count += len(part)
+    while some := list(itertools.islice(rows, AT_ONCE)):
+        parts = [part for row in some for part in row.pop("parts", ())]
+        connection.execute(insert(tables[kind]), some)
+        if parts:
+            connection.execute(insert(parts_tables[kind]), parts)
+        count += len(some)
     return count
 
 
@@ -151,35 +155,41 @@ def _solo_rows(names: list[str], count: int) -> Iterator[dict[str, Any]]:
 
 
 def _pair_rows(names: list[str], count: int) -> Iterator[dict[str, Any]]:
-    rows = [to_sql(point) for point in bundled_pair_points()[:1000]]
+    rows = [(to_sql(point), parts_to_sql(point)) for point in bundled_pair_points()[:1000]]
     chance = random.Random(1)
     for made in range(count):
-        job_a, job_b = sorted(chance.choices(names, k=2))
-        row = rows[made % len(rows)]
-        yield {**row, "job_a": job_a, "job_b": job_b, **_identity("pair", made)}
+        jobs = sorted(chance.choices(names, k=2))
+        yield _of_jobs(*rows[made % len(rows)], jobs, _identity("pair", made))
 
 
 def _observation_rows(names: list[str], count: int) -> Iterator[dict[str, Any]]:
     one = Observation(
         launch_id="x",
-        job_a="a",
-        job_b="b",
+        parts=(
+            ObservedPart(job="a", share_percent=50.0, rate=10.0),
+            ObservedPart(job="b", share_percent=50.0, rate=20.0),
+        ),
         gpu_model=GPU_MODEL,
         gpu_uuid="GPU-1",
-        share_a_percent=50.0,
-        share_b_percent=50.0,
-        rate_a=10.0,
-        rate_b=20.0,
         power_w=500.0,
         overlap_s=600.0,
         state="finished",
         started_at=BEGIN.isoformat(),
     )
-    row, chance = to_sql(one), random.Random(2)
+    row, parts, chance = to_sql(one), parts_to_sql(one), random.Random(2)
     for made in range(count):
-        job_a, job_b = sorted(chance.choices(names, k=2))
-        more = {"launch_id": f"launch-{made}", "job_a": job_a, "job_b": job_b}
-        yield {**row, **more, **_identity("observation", made)}
+        jobs = sorted(chance.choices(names, k=2))
+        of = {**row, "launch_id": f"launch-{made}"}
+        yield _of_jobs(of, parts, jobs, _identity("observation", made))
+
+
+def _of_jobs(
+    row: dict[str, Any], parts: list[dict[str, Any]], jobs: list[str], place: dict[str, Any]
+) -> dict[str, Any]:
+    """A row of other jobs at another place, with the rows of its parts."""
+    where = {name: place[name] for name in ("point_id", "started_at_us")}
+    theirs = [{**part, **where, "job": job} for part, job in zip(parts, jobs, strict=True)]
+    return {**row, **place, "jobs": jobs_text(jobs), "parts": theirs}
 
 
 def _identity(kind: str, number: int) -> dict[str, Any]:

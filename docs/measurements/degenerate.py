@@ -209,7 +209,7 @@ def _read(points: Iterable[_Point]) -> list[_Point]:
 
 
 def _names(pairs: Iterable[PairPoint]) -> str:
-    return str(len(Counter(point.pair for point in pairs)))
+    return str(len(Counter(point.jobs for point in pairs)))
 
 
 def _row(*cells: str) -> None:

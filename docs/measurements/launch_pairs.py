@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.client import Client
+from advisor.formats.flat_rows import nested
 from advisor.formats.rows import to_row
 
 PAIRS = (
@@ -147,13 +148,16 @@ def _advisor(*arguments: str) -> str:
 
 
 def _tell(door: str, o: dict[str, Any]) -> dict[str, Any]:
-    way = f"{o['share_a_percent']:g}/{o['share_b_percent']:g}" if o["mode"] == "mps" else o["mode"]
+    o = dict(nested(o))  # recorded launches are of several versions
+    jobs: list[dict[str, Any]] = o["jobs"]
+    way = "/".join(f"{j['share_percent']:g}" for j in jobs) if o["mode"] == "mps" else o["mode"]
     cells = (
-        f"{o['job_a']} + {o['job_b']}",
+        " + ".join(_pair(o)),
         door,
         f"{way}, recommended" if o["recommended"] else way,
-        f"{o['units_a']} + {o['units_b']}{_unsafe(o)}",
-        *(_both(o, name, 1) for name in ("rate_a", "rate_b", "power_w")),
+        f"{' + '.join(str(job.get('units')) for job in jobs)}{_unsafe(o)}",
+        *(_both(job, "rate", 1) for job in jobs),
+        _both(o, "power_w", 1),
         _both(o, "work_per_joule", 1000),
         f"{(o['energy_j'] or 0) / 1000:.2f}",
         f"{o['overlap_s']:.1f}",
@@ -162,13 +166,17 @@ def _tell(door: str, o: dict[str, Any]) -> dict[str, Any]:
     return {**o, "door": door}
 
 
+def _pair(o: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(job["job"] for job in o["jobs"])
+
+
 def _unsafe(o: Mapping[str, Any]) -> str:
     """The job of a recorded launch that ran where its library computes wrong results, if any."""
     return "".join(f", unsafe for {job}" for job in o.get("jobs_at_unsafe_counts", ()))
 
 
 def _both(o: Mapping[str, Any], name: str, scale: float) -> str:
-    predicted, observed = o[f"predicted_{name}"], o[name]
+    predicted, observed = o.get(f"predicted_{name}"), o.get(name)
     if predicted is None or observed is None:
         return "-"
     off = 100 * (observed / predicted - 1)
@@ -179,8 +187,8 @@ def _gains(seen: list[dict[str, Any]]) -> None:
     """What the recommended split does beside the others of the same pair, as observed."""
     print("\n| pair | recommended over 50/50 | over uncapped |\n| --- | --- | --- |")
     gains = []
-    for pair in dict.fromkeys((o["job_a"], o["job_b"]) for o in seen):
-        own = [o for o in seen if (o["job_a"], o["job_b"]) == pair and o["door"] == "command"]
+    for pair in dict.fromkeys(map(_pair, seen)):
+        own = [o for o in seen if _pair(o) == pair and o["door"] == "command"]
         if any(map(_unsafe, own)):
             print(f"| {' + '.join(pair)} | withdrawn | withdrawn |")
             continue
@@ -194,9 +202,14 @@ def _gains(seen: list[dict[str, Any]]) -> None:
 def _errors(recommended: list[dict[str, Any]]) -> None:
     """How far the predictions of the recommended splits are from what was observed."""
     print("\n| recommended splits | mean distance | mean | lowest | highest |\n|" + " --- |" * 5)
-    both = {"rates": ("rate_a", "rate_b"), "power": ("power_w",), "work": ("work_per_joule",)}
-    for what, names in both.items():
-        off = [100 * (o[n] / o[f"predicted_{n}"] - 1) for o in recommended for n in names]
+    rates = [job for o in recommended for job in o["jobs"]]
+    all_of = {
+        "rates": (rates, "rate"),
+        "power": (recommended, "power_w"),
+        "work": (recommended, "work_per_joule"),
+    }
+    for what, (of, name) in all_of.items():
+        off = [100 * (one[name] / one[f"predicted_{name}"] - 1) for one in of]
         shown = (statistics.mean(off), min(off), max(off))
         distance = statistics.mean(map(abs, off))
         print(f"| {what} | {distance:.1f} % | {' | '.join(f'{x:+.1f} %' for x in shown)} |")

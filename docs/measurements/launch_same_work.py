@@ -12,16 +12,16 @@ GPU), beside one after the other. Results are read where jobs report them.
 
 import argparse
 import json
-import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from advisor.core.finish import finish, one_after_the_other, work_of
 from advisor.core.objectives import PartResult, SplitResult
+from advisor.formats.flat_rows import nested
 
 HEADINGS = (
     "pair", "way", "SMs", "speeds: predicted", "observed", "W: predicted", "observed",
@@ -107,14 +107,8 @@ def _launches(
 
 def _in_order(observation: Seen, first: str) -> Seen:
     """With the jobs as they were named, not by their names."""
-    if observation["job_a"] == first:
-        return observation
-    return {_other_side(name): value for name, value in observation.items()}
-
-
-def _other_side(name: str) -> str:
-    """`rate_b` of `rate_a`, `solo_power_a_w` of `solo_power_b_w`."""
-    return re.sub("_([ab])(?=_|$)", lambda found: "_b" if found[1] == "a" else "_a", name)
+    jobs = sorted(observation["jobs"], key=lambda job: job["job"] != first)
+    return {**observation, "jobs": jobs}
 
 
 def _predicted(option: Mapping[str, Any], answer: Mapping[str, Any]) -> Seen:
@@ -134,8 +128,9 @@ def _advisor(*arguments: str, stream: bool = False) -> Any:
     return json.loads(done.stdout.splitlines()[-1] if stream else done.stdout)
 
 
-def _result(numbers: Mapping[str, Any], alone: Iterable[Mapping[str, Any]]) -> SplitResult:
-    rates = numbers["rate_a"], numbers["rate_b"]
+def _result(
+    numbers: Mapping[str, Any], rates: Sequence[float], alone: Iterable[Mapping[str, Any]]
+) -> SplitResult:
     parts = (
         PartResult(r, one["rate"], one["power_w"]) for r, one in zip(rates, alone, strict=True)
     )
@@ -144,8 +139,15 @@ def _result(numbers: Mapping[str, Any], alone: Iterable[Mapping[str, Any]]) -> S
 
 def _both(launch: Seen) -> tuple[SplitResult, SplitResult]:
     """As predicted, relative to the profiles; as observed, relative to the jobs on this card."""
-    predicted, observed = launch["predicted"], launch["observed"]
-    return _result(predicted, predicted["alone"]), _result(observed, launch["alone"])
+    predicted, observed = launch["predicted"], _observed(launch)
+    expected = _result(predicted, (predicted["rate_a"], predicted["rate_b"]), predicted["alone"])
+    rates = [job["rate"] for job in observed["jobs"]]
+    return expected, _result(observed, rates, launch["alone"])
+
+
+def _observed(launch: Seen) -> Seen:
+    """As this version has it: recorded launches are of several versions."""
+    return dict(nested(launch["observed"]))
 
 
 def _changes(seen: list[Seen]) -> dict[tuple[str, str, str], list[tuple[float, float]]]:
@@ -175,13 +177,13 @@ def _table(seen: list[Seen]) -> Iterable[str]:
     changes = _changes(seen)
     for launch in seen:
         a, b = launch["pair"]
-        observed = launch["observed"]
+        observed = _observed(launch)
         predicted, real = _both(launch)
         energy_time = changes[a, b, launch["way"]]
         cells = [
             f"{a} + {b}",
             f"{launch['way']}{', advised' if launch['way'] == launch['advice'] else ''}",
-            f"{observed['units_a']} + {observed['units_b']}",
+            " + ".join(str(job["units"]) for job in observed["jobs"]),
             *(", ".join(f"{100 * s:.0f} %" for s in r.speeds) for r in (predicted, real)),
             *(f"{r.power_w:.0f}" for r in (predicted, real)),
             *(f"{100 * energy:+.1f} %" for energy, _ in energy_time),

@@ -31,10 +31,10 @@ def main() -> None:
     alone = {(p.run, p.gpu_uuid, p.job): p for p in whole}
     pairs: dict[tuple[str, ...], list[tuple[PairPoint, SplitResult]]] = {}
     for point in bundled_pair_points():
-        ends = [alone.get((point.run, point.gpu_uuid, job)) for job in point.pair]
-        if (point.offered_rate_a or point.offered_rate_b) and all(ends):
+        ends = [alone.get((point.run, point.gpu_uuid, job)) for job in point.jobs]
+        if any(part.offered_rate for part in point.parts) and all(ends):
             found = _result(point, *(end for end in ends if end))
-            pairs.setdefault((*point.pair, point.gpu_uuid), []).append((point, found))
+            pairs.setdefault((*point.jobs, point.gpu_uuid), []).append((point, found))
     print(f"| {' | '.join(HEADINGS)} |\n|{' --- |' * len(HEADINGS)}")
     for points in pairs.values():
         for number, (point, result) in enumerate(_shown(points)):
@@ -45,9 +45,10 @@ def _result(point: PairPoint, a: SoloPoint, b: SoloPoint) -> SplitResult:
     assert point.power_w
     assert a.power_w
     assert b.power_w
-    assert point.rate_a
-    assert point.rate_b
-    parts = PartResult(point.rate_a, a.rate, a.power_w), PartResult(point.rate_b, b.rate, b.power_w)
+    first, second = point.parts
+    assert first.rate
+    assert second.rate
+    parts = PartResult(first.rate, a.rate, a.power_w), PartResult(second.rate, b.rate, b.power_w)
     return SplitResult(parts, point.power_w)
 
 
@@ -60,16 +61,17 @@ def _shown(
     if best:
         yield best
     for point, result in points:
-        equal = point.mode == "mps" and point.share_a_percent == point.share_b_percent == 50
+        equal = point.mode == "mps" and point.shares_percent == (50, 50)
         if (equal and (point, result) != best) or point.mode == "uncapped":
             yield point, result
 
 
 def _server(point: PairPoint, result: SplitResult) -> tuple[float, float, float | None]:
     """Part of the demand served, the other job's speed, and the p99 latency."""
-    if point.offered_rate_a:
-        return result.speeds[0], result.speeds[1], point.latency_p99_a_ms
-    return result.speeds[1], result.speeds[0], point.latency_p99_b_ms
+    first, second = point.parts
+    if first.offered_rate:
+        return result.speeds[0], result.speeds[1], first.latency_p99_ms
+    return result.speeds[1], result.speeds[0], second.latency_p99_ms
 
 
 def _line(point: PairPoint, result: SplitResult, *, named: bool) -> str:
@@ -77,8 +79,8 @@ def _line(point: PairPoint, result: SplitResult, *, named: bool) -> str:
     limited = point.mode == "mps"
     saved = result.energy_saved
     cells = (
-        " + ".join(point.pair) if named else "",
-        f"{point.units_a} + {point.units_b}" if limited else "no limits",
+        " + ".join(point.jobs) if named else "",
+        " + ".join(str(part.units) for part in point.parts) if limited else "no limits",
         f"{100 * served:.0f}",
         f"{100 * other:.0f}",
         "-" if p99_ms is None else f"{p99_ms:.0f}",

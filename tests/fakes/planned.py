@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from flat_records import from_flat
+
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, Progress
 from advisor.core.records import PairPoint, SoloPoint
@@ -49,16 +51,16 @@ def pair_point(name_a: str, name_b: str, units_a: int = 66, **fields: Any) -> Pa
     """A point of two jobs at a split that leaves no unit of an H200 out."""
     values: dict[str, Any] = {
         **_WINDOW,
-        "share_a_percent": 50.0,
-        "share_b_percent": 50.0,
-        "units_a": units_a,
-        "units_b": 132 - units_a,
-        "rate_a": 50.0,
-        "rate_b": 50.0,
+        "share_1_percent": 50.0,
+        "share_2_percent": 50.0,
+        "units_1": units_a,
+        "units_2": 132 - units_a,
+        "rate_1": 50.0,
+        "rate_2": 50.0,
         "power_w": 500.0,
         **fields,
     }
-    return PairPoint(job_a=name_a, job_b=name_b, **values)
+    return from_flat(PairPoint, job_1=name_a, job_2=name_b, **values)
 
 
 _WINDOW: dict[str, Any] = {

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from flat_records import from_flat
+
 from advisor.core.records import PairPoint, SoloPoint
 
 SHARES = (10, 20, 30, 40, 50, 60, 70, 80, 90)
@@ -27,21 +29,21 @@ def solo(job: str = "a", **fields: Any) -> SoloPoint:
 def pair(share_a: float = 50, share_b: float = 50, **fields: Any) -> PairPoint:
     """Jobs "a" and "b", each at half of its solo rate, 100 W together."""
     values: dict[str, Any] = {
-        "job_a": "a",
-        "job_b": "b",
+        "job_1": "a",
+        "job_2": "b",
         "gpu_model": "Card",
         "gpu_uuid": "GPU-1",
         "units_total": 132,
-        "share_a_percent": float(share_a),
-        "share_b_percent": float(share_b),
-        "rate_a": 0.5,
-        "rate_b": 0.5,
+        "share_1_percent": float(share_a),
+        "share_2_percent": float(share_b),
+        "rate_1": 0.5,
+        "rate_2": 0.5,
         "power_w": 100.0,
         "window_s": 5.0,
         "started_at": f"2026-01-31T12:00:{share_a % 60:02.0f}Z",
         "run": "r1",
     }
-    return PairPoint(**{**values, **fields})
+    return from_flat(PairPoint, **{**values, **fields})
 
 
 def nine(throughput: Mapping[int, float] | None = None, **fields: Any) -> list[PairPoint]:
@@ -58,5 +60,5 @@ SOLOS = [solo("a"), solo("b")]
 
 def _rates(share: int, total: float | None) -> dict[str, float]:
     if total is None:
-        return {"rate_a": share / 100, "rate_b": (100 - share) / 100}
-    return {"rate_a": total / 2, "rate_b": total / 2}
+        return {"rate_1": share / 100, "rate_2": (100 - share) / 100}
+    return {"rate_1": total / 2, "rate_2": total / 2}

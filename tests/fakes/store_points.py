@@ -3,10 +3,17 @@
 from datetime import UTC
 from typing import Any
 
+from flat_records import from_flat
 from hypothesis import strategies as st
 
-from advisor.core.observations import OBSERVATION_WORDS, Observation, Record
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.observations import (
+    OBSERVATION_WORDS,
+    Observation,
+    ObservedPart,
+    Part,
+    Record,
+)
+from advisor.core.records import PairPoint, PointPart, SoloPoint
 from advisor.formats.rows import column_types
 
 
@@ -24,33 +31,33 @@ def point(number: int = 0, **fields: Any) -> SoloPoint:
 def pair_point(number: int = 0, **fields: Any) -> PairPoint:
     """A pair point; each number is another measurement of one run."""
     values: dict[str, Any] = {
-        "job_a": "gemm",
-        "job_b": "sort",
-        "share_a_percent": 30.0,
-        "share_b_percent": 70.0,
-        "rate_a": 100.0 + number,
-        "rate_b": 7.5,
+        "job_1": "gemm",
+        "job_2": "sort",
+        "share_1_percent": 30.0,
+        "share_2_percent": 70.0,
+        "rate_1": 100.0 + number,
+        "rate_2": 7.5,
         **_window(number),
     }
-    return PairPoint(**{**values, **fields})
+    return from_flat(PairPoint, **{**values, **fields})
 
 
 def observation(number: int = 0, **fields: Any) -> Observation:
     """What a launched pair did; each number is another launch."""
     values: dict[str, Any] = {
         "launch_id": f"20260131-120000-{number:06}",
-        "job_a": "gemm",
-        "job_b": "sort",
+        "job_1": "gemm",
+        "job_2": "sort",
         "gpu_model": "NVIDIA H200",
         "gpu_uuid": "GPU-1",
-        "share_a_percent": 30.0,
-        "share_b_percent": 70.0,
-        "rate_a": 100.0 + number,
+        "share_1_percent": 30.0,
+        "share_2_percent": 70.0,
+        "rate_1": 100.0 + number,
         "overlap_s": 60.0,
         "state": "finished",
         "started_at": _moment(number),
     }
-    return Observation(**{**values, **fields})
+    return from_flat(Observation, **{**values, **fields})
 
 
 def _window(number: int) -> dict[str, Any]:
@@ -81,43 +88,28 @@ _VALUES: dict[type, st.SearchStrategy[Any]] = {
 }
 
 
-def _columns(kind: type[Record], **special: st.SearchStrategy[Any]) -> dict[str, Any]:
+def _columns(kind: type[Record] | type[Part], **special: st.SearchStrategy[Any]) -> dict[str, Any]:
+    known = column_types(kind)
+    more = {"started_at": _MOMENTS, "share_percent": _SHARES, "results": _VERDICTS, **special}
     return {
         name: st.none() | _VALUES[value_type] if optional else _VALUES[value_type]
-        for name, (value_type, optional) in column_types(kind).items()
-    } | {"started_at": _MOMENTS, **_verdicts(kind), **special}
+        for name, (value_type, optional) in known.items()
+    } | {name: values for name, values in more.items() if name in known}
 
 
-def _verdicts(kind: type[Record]) -> dict[str, Any]:
-    return {name: _VERDICTS for name in column_types(kind) if name.split("_")[0] == "results"}
+def _parts(kind: type[Part]) -> st.SearchStrategy[Any]:
+    return st.lists(st.builds(kind, **_columns(kind)), min_size=2, max_size=4).map(tuple)
 
 
-def _pair(**fields: Any) -> PairPoint:
-    return PairPoint(**_in_order_of_names(fields))
-
-
-def _observation(**fields: Any) -> Observation:
-    return Observation(**_in_order_of_names(fields))
-
-
-def _in_order_of_names(fields: dict[str, Any]) -> dict[str, Any]:
-    job_a, job_b = sorted((fields["job_a"], fields["job_b"]))
-    return {**fields, "job_a": job_a, "job_b": job_b}
-
-
-any_point: st.SearchStrategy[SoloPoint] = st.builds(
-    SoloPoint, **_columns(SoloPoint, share_percent=_SHARES)
-)
+any_point: st.SearchStrategy[SoloPoint] = st.builds(SoloPoint, **_columns(SoloPoint))
 any_pair_point: st.SearchStrategy[PairPoint] = st.builds(
-    _pair,
-    **_columns(PairPoint, share_a_percent=_SHARES, share_b_percent=_SHARES),
+    PairPoint, parts=_parts(PointPart), **_columns(PairPoint)
 )
 any_observation: st.SearchStrategy[Observation] = st.builds(
-    _observation,
+    Observation,
+    parts=_parts(ObservedPart),
     **_columns(
         Observation,
-        share_a_percent=_SHARES,
-        share_b_percent=_SHARES,
         **{name: st.sampled_from(words) for name, words in OBSERVATION_WORDS.items()},
     ),
 )

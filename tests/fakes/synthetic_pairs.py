@@ -9,6 +9,8 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from flat_records import from_flat
+
 from advisor.core.gpu import percent_for_units, units_for_percent
 from advisor.core.records import PairPoint, SoloPoint
 
@@ -172,19 +174,20 @@ def _point(
         job_a, job_b, share_a, share_b = job_b, job_a, share_b, share_a
     a, b, power_w = speeds_and_power(job_a, job_b, mode, share_a, share_b)
     limited = mode == "mps"
-    return PairPoint(
-        job_a=job_a.name,
-        job_b=job_b.name,
+    return from_flat(
+        PairPoint,
+        job_1=job_a.name,
+        job_2=job_b.name,
         gpu_model=GPU_MODEL,
         gpu_uuid=gpu_uuid,
         units_total=UNITS,
         mode=mode,
-        share_a_percent=share_a,
-        share_b_percent=share_b,
-        units_a=units_for_percent(share_a, UNITS) if limited else UNITS,
-        units_b=units_for_percent(share_b, UNITS) if limited else UNITS,
-        rate_a=job_a.rate * a * (1 + noise * dice.gauss()),
-        rate_b=job_b.rate * b * (1 + noise * dice.gauss()),
+        share_1_percent=share_a,
+        share_2_percent=share_b,
+        units_1=units_for_percent(share_a, UNITS) if limited else UNITS,
+        units_2=units_for_percent(share_b, UNITS) if limited else UNITS,
+        rate_1=job_a.rate * a * (1 + noise * dice.gauss()),
+        rate_2=job_b.rate * b * (1 + noise * dice.gauss()),
         power_w=power_w * (1 + noise * dice.gauss()),
         window_s=5.0,
         started_at=_moment(number),

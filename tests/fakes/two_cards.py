@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import synthetic_pairs as made_up
+from flat_records import changed
 
 from advisor.core.records import PairPoint, SoloPoint
 
@@ -62,11 +63,11 @@ def _elsewhere(pairs: Pairs, solos: Solos) -> tuple[Pairs, Solos]:
     moved: dict[str, Any] = {"gpu_model": OTHER_MODEL, "gpu_uuid": OTHER_CARD}
     return (
         [
-            dataclasses.replace(
+            changed(
                 point,
                 **moved,
-                rate_a=RATES * (point.rate_a or 0),
-                rate_b=RATES * (point.rate_b or 0),
+                rate_1=RATES * (point.parts[0].rate or 0),
+                rate_2=RATES * (point.parts[1].rate or 0),
                 power_w=WATTS * (point.power_w or 0),
             )
             for point in pairs

@@ -18,6 +18,7 @@ from launch_server import LaunchServer
 from real_gpu import GPU, SAFE_SPLIT, nobody_computes
 
 from advisor.core.gpu import units_for_percent
+from advisor.formats.flat_rows import flat
 from advisor_data.service.state import open_service_state
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
@@ -77,8 +78,9 @@ def test_recommended_pair_is_launched_over_http(service: Service) -> None:
     last = service.server.await_state(launch_id, "stopped", "failed")
     print(json.dumps(last, indent=1))
     assert (last["state"], last["code"]) == ("stopped", None)
-    (seen,) = service.server.ask("GET", "/v1/observations?job=triad").json["observations"]
-    for quantity in ("rate_a", "rate_b", "power_w", "work_per_joule"):
+    (row,) = service.server.ask("GET", "/v1/observations?job=triad").json["observations"]
+    seen = flat(row)
+    for quantity in ("rate_1", "rate_2", "power_w", "work_per_joule"):
         ratio = seen[quantity] / seen[f"predicted_{quantity}"]
         print(f"{quantity}: {ratio:.3f} of the prediction")
     assert nobody_computes()

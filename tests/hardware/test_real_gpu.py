@@ -16,6 +16,7 @@ from real_gpu import advisor, run_json, the_gpu
 
 from advisor.core.gpu import Share, units_for_percent
 from advisor.errors import LimitNotProvenError, PartitionError
+from advisor.formats.flat_rows import flat
 from advisor.runtime.backends.mps import MpsBackend, open_mps
 from advisor.settings import read_settings
 from advisor_profiling.testbed.live import with_units
@@ -124,16 +125,16 @@ def test_pairs_share_the_gpu_at_their_splits(home: Path) -> None:
     """Both limits are read back, and what one job gains with its share the other loses."""
     splits = "10/90,90/10,66+66 units,uncapped,time-sliced"
     answer = run_json("colocate", "--pairs", "gemm+triad", "--splits", splits)
-    rows = {(r["mode"], r["share_a_percent"]): r for r in answer["points"]}
+    rows = {(r["mode"], r["share_1_percent"]): r for r in map(flat, answer["points"])}
     for key, r in rows.items():
         print(key, f"{r['rate_a']:.4g} {r['rate_b']:.4g} {r['power_w']:.0f} W")
     assert answer["failures"] == []
     total = next(iter(rows.values()))["units_total"]
     for (mode, share), row in rows.items():
         limited = mode == "mps"
-        assert row["units_a"] == (units_for_percent(share, total) if limited else total)
-    assert rows["mps", 90]["rate_a"] > 1.5 * rows["mps", 10]["rate_a"]
-    assert rows["mps", 10]["rate_b"] > rows["mps", 90]["rate_b"]
+        assert row["units_1"] == (units_for_percent(share, total) if limited else total)
+    assert rows["mps", 90]["rate_1"] > 1.5 * rows["mps", 10]["rate_1"]
+    assert rows["mps", 10]["rate_2"] > rows["mps", 90]["rate_2"]
     assert len(rows) == 5
 
 
@@ -151,7 +152,7 @@ def test_killed_campaign_goes_on(home: Path) -> None:
     kill_after_the_first_point(*command)
     answer = run_json(*command)
     assert 1 <= answer["measured"] <= 2
-    assert sorted(r["share_a_percent"] for r in answer["points"]) == [10, 50, 90]
+    assert sorted(r["share_1_percent"] for r in map(flat, answer["points"])) == [10, 50, 90]
 
 
 def test_job_that_is_wrong_at_one_share(home: Path) -> None:

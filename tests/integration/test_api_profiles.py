@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flat_records import changed, from_flat
 from in_process import Api, error_of, running
 
 from advisor.core.flags import DEGENERATE
 from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, SoloPoint
-from advisor.formats.rows import to_row
+from advisor.formats.rows import from_row, to_row
 from advisor.formats.wire import read
 from advisor.wire.lists import AuditLog, JobList, Observations, PairPoints, Profile
-from advisor_data import open_store
+from advisor_data import open_database
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 
 ASKED = {"jobs": [{"job": "mine"}, {"job": "gemm"}]}
@@ -68,20 +69,21 @@ def sweep(job: str = "mine", like: str = "fft", **changes: Any) -> list[SoloPoin
 
 def pair_point(job_a: str, job_b: str) -> PairPoint:
     """A measured pair."""
-    return dataclasses.replace(bundled_pair_points()[0], job_a=job_a, job_b=job_b)
+    return changed(bundled_pair_points()[0], job_1=job_a, job_2=job_b)
 
 
-def observation(number: int, job_b: str = "sort") -> Observation:
+def observation(number: int, job_2: str = "sort") -> Observation:
     """What a launched pair did; each number is another launch."""
-    return Observation(
+    return from_flat(
+        Observation,
         launch_id=f"20260131-120000-{number:06}",
-        job_a="gemm",
-        job_b=job_b,
+        job_1="gemm",
+        job_2=job_2,
         gpu_model="NVIDIA H200",
         gpu_uuid="GPU-1",
-        share_a_percent=30.0,
-        share_b_percent=70.0,
-        rate_a=100.0,
+        share_1_percent=30.0,
+        share_2_percent=70.0,
+        rate_1=100.0,
         overlap_s=60.0,
         state="finished",
         started_at=f"2026-01-31T12:00:0{number}+00:00",
@@ -206,14 +208,14 @@ def test_measured_pairs_are_found_in_either_order(api: Api, writer: str) -> None
     read(PairPoints, json.dumps(found))
     assert found["jobs"] == ["fft", "gemm"]
     assert found["stored"] == [to_row(mine)]
-    assert {(row["job_a"], row["job_b"]) for row in found["bundled"]} == {("fft", "gemm")}
+    assert {from_row(PairPoint, row).jobs for row in found["bundled"]} == {("fft", "gemm")}
     assert api.get("/v1/pairs/gemm/mine/points")["stored"] == []
 
 
 def test_points_with_wrong_results_are_flagged_wherever_they_show(api: Api, writer: str) -> None:
     """Sent without the flag, the solo points in one request and the pair in another."""
     solos = [dataclasses.replace(p, flags=()) for p in sweep(like="bert-train")]
-    pair = dataclasses.replace(pair_point("gemm", "mine"), share_b_percent=80.0, flags=())
+    pair = changed(pair_point("gemm", "mine"), share_2_percent=80.0, flags=())
     for points in ([pair], solos):
         api.post("/v1/points", rows(points), writer)
     shown = api.get("/v1/profiles/mine")["points"]
@@ -248,7 +250,7 @@ def test_jobs_say_where_profiles_are_from_and_what_can_be_launched(api: Api, wri
 
 def test_observations_are_kept_and_found_by_job(api: Api, writer: str) -> None:
     """What launched pairs did comes back whole, the newest first."""
-    mine, other = observation(1), observation(2, job_b="triad")
+    mine, other = observation(1), observation(2, job_2="triad")
     sent = {"observations": [to_row(mine), to_row(other)]}
     assert api.post("/v1/observations", sent, writer) == {"read": 2, "new": 2}
     assert api.post("/v1/observations", sent, writer) == {"read": 2, "new": 0}
@@ -314,7 +316,7 @@ def test_another_process_is_noticed_within_a_second(api: Api, tmp_path: Path) ->
             assert error_of(side.ask("POST", "/v1/recommendations", json=ASKED))[0] == 422
         put(api, api.token("write"), sweep())
         assert _seen(other, 10)
-        with open_store(None, tmp_path / "home") as store:
+        with open_database(None, tmp_path / "home") as store:
             doubled = [dataclasses.replace(p, rate=2 * p.rate) for p in sweep()]
             store.replace_profile("mine", None, doubled)
         for side in (api, other):

@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 
 from advisor.cli.app import app
 from advisor.errors import InputError, StoreError
-from advisor_data import open_store
+from advisor_data import open_database, open_store
 from advisor_data.service.backup import back_up, restore
 from advisor_data.service.state import open_service_state
 from advisor_data.store.tables import VERSION_TABLE
@@ -157,7 +157,7 @@ def test_a_server_goes_on_with_what_was_restored(database: Path, tmp_path: Path)
     copy = tmp_path / "copy.db"
     back_up(url_of(database), Path(), copy)
     with (
-        open_store(url_of(database), Path()) as store,
+        open_database(url_of(database), Path()) as store,
         open_service_state(url_of(database), Path()) as state,
     ):
         store.replace_profile("gemm", None, [point(7)])

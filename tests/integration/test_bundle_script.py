@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import synthetic_pairs as made_up
+from flat_records import changed
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.formats.rows import to_row
@@ -66,7 +67,9 @@ def test_the_same_points_give_the_same_bytes(tmp_path: Path) -> None:
 def test_pairs_that_are_not_whole_are_left_out(tmp_path: Path) -> None:
     """A missing split leaves out its pair on its card, and nothing else; the count is said."""
     whole = made_up.pair_points(PAIRS)
-    torn = [p for p in made_up.pair_points(PAIRS[:1], gpu_uuid="GPU-2") if p.share_a_percent != 70]
+    torn = [
+        p for p in made_up.pair_points(PAIRS[:1], gpu_uuid="GPU-2") if p.shares_percent[0] != 70
+    ]
     write_points(tmp_path / "all.parquet", [*whole, *torn])
     done = bundle(tmp_path / "into", tmp_path / "all.parquet")
     assert sorted(read_points(tmp_path / "into/pairs.jsonl"), key=str) == sorted(whole, key=str)
@@ -77,13 +80,13 @@ def test_pairs_that_are_not_whole_are_left_out(tmp_path: Path) -> None:
 def test_five_splits_of_a_job_beside_itself_are_whole(tmp_path: Path) -> None:
     """90/10 is 10/90 there; four are not enough, and neither are five without uncapped."""
     points = [
-        p for p in made_up.pair_points(PAIRS[1:]) if p.share_a_percent not in (60, 70, 80, 90)
+        p for p in made_up.pair_points(PAIRS[1:]) if p.shares_percent[0] not in (60, 70, 80, 90)
     ]
     kept = built(tmp_path, points, [])
     # The last one is time-sliced.
     assert len(kept) == len(points) == 5 + 1 + 1
     for less in (
-        [p for p in points if p.share_a_percent != 30],
+        [p for p in points if p.shares_percent[0] != 30],
         [p for p in points if p.mode != "uncapped"],
     ):
         write_points(tmp_path / "less.csv", less)
@@ -105,7 +108,7 @@ def test_flagged_and_failed_points_stay(tmp_path: Path) -> None:
     """Who reads the data sees what was tried; leaving out is the reader's choice."""
     points = made_up.pair_points(PAIRS[:1])
     points[0] = replace(points[0], flags=("counter-mismatch",))
-    points[1] = replace(points[1], rate_a=None, rate_b=None, flags=("failed",), error="no memory")
+    points[1] = changed(points[1], rate_1=None, rate_2=None, flags=("failed",), error="no memory")
     kept = built(tmp_path, points, [])
     assert [p.flags for p in kept if p.flags] == [("counter-mismatch",), ("failed",)]
     card = (tmp_path / "into/README.md").read_text()

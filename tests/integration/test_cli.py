@@ -7,14 +7,16 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
+from flat_records import from_flat
 from host import FakeHost
 from store_points import observation
 from typer.testing import CliRunner
 
 import advisor
 from advisor.cli.app import app
-from advisor.core.records import SOLO_COLUMNS, PairPoint, SoloPoint
+from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError
+from advisor.formats.rows import column_types
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import read_points, write_points
 
@@ -38,15 +40,16 @@ POINTS = [
 
 
 PAIRS = [
-    PairPoint(
-        job_a=job_a,
-        job_b=job_b,
+    from_flat(
+        PairPoint,
+        job_1=job_a,
+        job_2=job_b,
         gpu_model="NVIDIA H200",
         gpu_uuid="GPU-1",
-        share_a_percent=30.0,
-        share_b_percent=70.0,
-        rate_a=None,
-        rate_b=None,
+        share_1_percent=30.0,
+        share_2_percent=70.0,
+        rate_1=None,
+        rate_2=None,
         window_s=2.0,
         started_at=f"2026-01-31T13:00:{number:02}Z",
         run="r1",
@@ -137,7 +140,7 @@ def test_pairs_go_in_and_out_unchanged(host: FakeHost) -> None:
 
 def test_observations_go_in_and_out_unchanged(tmp_path: Path) -> None:
     """The file that a launch leaves is brought in; export chooses by job and launch."""
-    seen = [observation(1), observation(2, job_b="triad"), observation(3, job_a="fft")]
+    seen = [observation(1), observation(2, job_2="triad"), observation(3, job_1="fft")]
     given, back = tmp_path / "observations.jsonl", tmp_path / "back.csv"
     write_points(given, seen)
 
@@ -225,7 +228,7 @@ def test_replay_as_json(host: FakeHost) -> None:
         "idle_power_before_w", "idle_power_after_w", "duration_s", "problems",
     }  # fmt: skip
     assert (answer["job"], answer["replay"], answer["failures"]) == ("triad", True, [])
-    assert [set(row) for row in answer["points"]] == [set(SOLO_COLUMNS)] * 10
+    assert [set(row) for row in answer["points"]] == [set(column_types(SoloPoint))] * 10
     recorded = newest("triad")
     assert [row["share_percent"] for row in answer["points"]] == sorted(recorded)
     for row in answer["points"]:

@@ -15,6 +15,7 @@ from typing import Any, assert_type, cast
 
 import httpx
 import pytest
+from flat_records import from_flat
 from host import FakeHost
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,15 +105,16 @@ def own_points(job: str = "mine") -> list[SoloPoint]:
 
 
 def an_observation(name: str = "one") -> Observation:
-    return Observation(
+    return from_flat(
+        Observation,
         launch_id=f"20260131-120000-{name}",
-        job_a="gemm",
-        job_b="sort",
+        job_1="gemm",
+        job_2="sort",
         gpu_model="NVIDIA H200",
         gpu_uuid="GPU-1",
-        share_a_percent=30.0,
-        share_b_percent=70.0,
-        rate_a=0.1,
+        share_1_percent=30.0,
+        share_2_percent=70.0,
+        rate_1=0.1,
         overlap_s=60.0,
         state="finished",
         started_at="2026-01-31T12:00:00+00:00",
@@ -202,9 +204,9 @@ def test_many_points_go_in_several_requests(service: Served, writer: str) -> Non
 
 def test_pairs_that_were_measured(service: Served, speak: Speak) -> None:
     """The measured points of a pair come as records, whichever job is named first."""
-    pair = bundled_pair_points()[0].pair
+    pair = bundled_pair_points()[0].jobs
     found = speak(service.url, "pair_points", *reversed(pair))
-    mine = [p for p in bundled_pair_points() if p.pair == pair]
+    mine = [p for p in bundled_pair_points() if p.jobs == pair]
     assert sorted(found.bundled, key=str) == sorted(mine, key=str)
     assert found.stored == ()
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from host import OTHER_UUID, UUID, FakeHost
 
+from advisor.formats.flat_rows import flat
 from advisor.formats.rows import to_row
 from advisor_data import open_store
 
@@ -62,7 +63,7 @@ def colocate(host: FakeHost, *options: str, **more: str) -> dict[str, Any]:
 
 def windows(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
     return Counter(
-        (r["job_a"], r["job_b"], r["mode"], r["share_a_percent"], r["share_b_percent"])
+        (r["job_1"], r["job_2"], r["mode"], r["share_1_percent"], r["share_2_percent"])
         for r in rows
     )
 
@@ -70,14 +71,14 @@ def windows(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
 def test_pairs_run_together_at_their_splits(jobs: FakeHost) -> None:
     """Each job keeps its own rate and units, and the power is that of both."""
     answer = colocate(jobs, "--pairs", "one+two,one+one", "--splits", "30/70,50/50,uncapped")
-    rows = {(r["job_b"], r["share_a_percent"]): r for r in answer["points"]}
+    rows = {(r["job_2"], r["share_1_percent"]): r for r in map(flat, answer["points"])}
     assert windows(answer["points"]) == Counter(
         [(*pair, mode, a, b) for pair in (("one", "one"), ("one", "two"))
          for mode, a, b in (("mps", 30, 70), ("mps", 50, 50), ("uncapped", 100, 100))]
     )  # fmt: skip
     uneven = rows["two", 30]
-    assert (uneven["units_a"], uneven["units_b"]) == (38, 92)
-    assert uneven["rate_b"] > 1.5 * uneven["rate_a"]
+    assert (uneven["units_1"], uneven["units_2"]) == (38, 92)
+    assert uneven["rate_2"] > 1.5 * uneven["rate_1"]
     assert uneven["power_w"] == pytest.approx(80 + 40 + 400, rel=0.05)
     assert rows["two", 100]["power_w"] == pytest.approx(80 + 40 + 800, rel=0.05)
     assert answer["replay"] is False
@@ -172,12 +173,12 @@ def test_job_that_fails_marks_its_points_only(jobs: FakeHost, behave: str, messa
     jobs.write_job("bad", "--behave", behave)
     done = jobs.advisor("colocate", "--among", "bad,one", "--splits", "30/70", *QUICK, "--json")
     assert done.returncode == 5, done.stderr
-    rows = {(r["job_a"], r["job_b"]): r for r in json.loads(done.stdout)["points"]}
+    rows = {(r["job_1"], r["job_2"]): r for r in map(flat, json.loads(done.stdout)["points"])}
     assert "failed" not in rows["one", "one"]["flags"]
-    assert rows["one", "one"]["rate_a"] > 0
+    assert rows["one", "one"]["rate_1"] > 0
     for pair in (("bad", "bad"), ("bad", "one")):
         assert rows[pair]["flags"] == ["failed"]
-        assert rows[pair]["rate_a"] is None
+        assert rows[pair]["rate_1"] is None
     assert any(message in row["error"] for row in rows.values() if row["error"])
 
 
@@ -200,9 +201,9 @@ def test_job_that_lifts_its_limit_never_runs_in_a_window(jobs: FakeHost) -> None
     jobs.write_job("escape", command=command)
     done = jobs.advisor("colocate", "--pairs", "escape+one,one+two", "--splits", "30/70", *QUICK)
     assert done.returncode == 5, done.stderr
-    rows = {row["job_a"]: row for row in exported(jobs)}
-    assert rows["one"]["rate_a"] > 0
-    assert rows["escape"]["rate_a"] is None
+    rows = {row["job_1"]: row for row in exported(jobs)}
+    assert rows["one"]["rate_1"] > 0
+    assert rows["escape"]["rate_1"] is None
     assert "do not carry the variables of its share of 30 %" in rows["escape"]["error"]
 
 
@@ -213,7 +214,7 @@ def test_pair_that_does_not_fit_is_skipped_with_the_reason(jobs: FakeHost) -> No
     (skipped,) = answer["skipped"]
     assert skipped["pair"] == ["large", "large"]
     assert "large needs 100000 MiB" in skipped["reason"]
-    assert {(r["job_a"], r["job_b"]) for r in answer["points"]} == {
+    assert {(r["job_1"], r["job_2"]) for r in map(flat, answer["points"])} == {
         ("large", "one"), ("one", "one")
     }  # fmt: skip
 
@@ -221,23 +222,26 @@ def test_pair_that_does_not_fit_is_skipped_with_the_reason(jobs: FakeHost) -> No
 def test_time_sliced_pairs_run_without_mps(jobs: FakeHost) -> None:
     """The baseline of a host without MPS: both jobs see the whole GPU."""
     answer = colocate(jobs, "--pairs", "one+two", "--splits", "50/50,time-sliced")
-    modes = {r["mode"]: r for r in answer["points"]}
+    modes = {r["mode"]: r for r in map(flat, answer["points"])}
     assert set(modes) == {"mps", "time-sliced"}
-    assert (modes["time-sliced"]["units_a"], modes["time-sliced"]["units_b"]) == (132, 132)
-    assert (modes["mps"]["units_a"], modes["mps"]["units_b"]) == (66, 66)
+    assert (modes["time-sliced"]["units_1"], modes["time-sliced"]["units_2"]) == (132, 132)
+    assert (modes["mps"]["units_1"], modes["mps"]["units_2"]) == (66, 66)
 
 
 def test_both_ways_of_running_without_limits_in_one_plan(jobs: FakeHost) -> None:
     """The same job at the whole GPU, with MPS and without, keeps its logs apart."""
     answer = colocate(jobs, "--pairs", "one+two", "--splits", "uncapped,time-sliced")
-    assert {r["mode"] for r in answer["points"]} == {"uncapped", "time-sliced"}
+    assert {r["mode"] for r in map(flat, answer["points"])} == {"uncapped", "time-sliced"}
 
 
 def test_exact_units_and_over_subscription(jobs: FakeHost) -> None:
     """Counts of SMs that sum to the card are granted exactly, and 70/70 is not refused."""
     splits = "60+72 units,70/70"
     answer = colocate(jobs, "--pairs", "one+two", "--splits", splits)
-    assert sorted((r["units_a"], r["units_b"]) for r in answer["points"]) == [(60, 72), (92, 92)]
+    assert sorted((r["units_1"], r["units_2"]) for r in map(flat, answer["points"])) == [
+        (60, 72),
+        (92, 92),
+    ]
 
 
 def test_job_without_gate_is_started_for_each_window(jobs: FakeHost) -> None:
@@ -255,9 +259,9 @@ def test_two_gpus_share_the_work(jobs: FakeHost, two_gpus: dict[str, str]) -> No
     rows = answer["points"]
     assert set(windows(rows).values()) == {1}
     assert len(rows) == answer["windows"] - len(exported(jobs, "solo")) == 6
-    cards = {(r["job_a"], r["job_b"]): set[str]() for r in rows}
+    cards = {(r["job_1"], r["job_2"]): set[str]() for r in rows}
     for row in rows:
-        cards[row["job_a"], row["job_b"]].add(row["gpu_uuid"])
+        cards[row["job_1"], row["job_2"]].add(row["gpu_uuid"])
     assert all(len(uuids) == 1 for uuids in cards.values())
 
 

@@ -44,7 +44,7 @@ def solos() -> list[SoloPoint]:
 
 @pytest.fixture
 def pairs() -> list[PairPoint]:
-    return unflagged([p for p in bundled_pair_points() if p.pair == PAIR])
+    return unflagged([p for p in bundled_pair_points() if p.jobs == PAIR])
 
 
 def advisor(folder: Path, *arguments: str) -> str:
@@ -64,7 +64,7 @@ def advisor(folder: Path, *arguments: str) -> str:
 
 
 def bad_shares(points: list[PairPoint]) -> set[float]:
-    return {p.share_b_percent for p in points if DEGENERATE in p.flags}
+    return {p.shares_percent[1] for p in points if DEGENERATE in p.flags}
 
 
 def test_a_sweep_says_at_its_end_which_points_are_bad(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_campaign_chooses_no_bad_split(tmp_path: Path) -> None:
     """Its best split was 20/80, at which resnet50-train computes NaN."""
     command = ("colocate", "--pairs", "+".join(PAIR), "--gpu", "replay")
     points = json.loads(advisor(tmp_path, *command, "--json"))["points"]
-    assert {p["share_b_percent"] for p in points if DEGENERATE in p["flags"]} == BAD_SHARES
+    assert {p["jobs"][1]["share_percent"] for p in points if DEGENERATE in p["flags"]} == BAD_SHARES
     shown = advisor(tmp_path, *command)
     (line,) = (line for line in shown.splitlines() if line.startswith(" + ".join(PAIR)))
     assert not any(f" {100 - share:g}/{share:g} " in line for share in BAD_SHARES)
@@ -111,7 +111,7 @@ def test_what_is_learned_has_none_of_them(
     write_points(tmp_path / "solos.parquet", solos)
     write_points(tmp_path / "pairs.parquet", pairs)
     measured = read_measured(tmp_path / "pairs.parquet", tmp_path / "solos.parquet")
-    assert {p.share_b_percent for p in measured.pairs} == {10, 30, 50, 90, 100}
+    assert {p.shares_percent[1] for p in measured.pairs} == {10, 30, 50, 90, 100}
     assert {p.share_percent for p in measured.profiled if p.job == PAIR[1]} == {
         10, 30, 50, 90, 100,
     }  # fmt: skip
@@ -124,7 +124,7 @@ def test_the_report_leaves_them_out_unless_asked(
     tmp_path: Path, solos: list[SoloPoint], pairs: list[PairPoint]
 ) -> None:
     """A pair that has too few splits without them is left out as a whole, and counted."""
-    whole = [p for p in bundled_pair_points() if p.pair == ("mobilenet-train-b2", "triad")]
+    whole = [p for p in bundled_pair_points() if p.jobs == ("mobilenet-train-b2", "triad")]
     alone = [p for p in bundled_solo_points() if p.job in {"mobilenet-train-b2", "triad"}]
     write_points(tmp_path / "solos.parquet", [*solos, *unflagged(alone)])
     write_points(tmp_path / "pairs.parquet", [*pairs, *unflagged(whole)])

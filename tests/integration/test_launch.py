@@ -18,6 +18,7 @@ from launched import (
     wait_for_line,
 )
 
+from advisor.formats.flat_rows import flat
 from advisor_data import open_store
 
 STATUS_KEYS = {
@@ -67,16 +68,18 @@ def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
     assert [(j["job"], j["units_granted"], j["outcome"]) for j in last["jobs"]] == [
         ("two", 92, "stopped"), ("one", 38, "stopped")
     ]  # fmt: skip
-    (seen,) = last["observations"]
-    assert (seen["job_a"], seen["units_a"], seen["share_a_percent"]) == ("one", 38, 30)
-    assert (seen["first_ended"], seen["state"], seen["stranded_unit_s"]) == ("none", "stopped", 0)
-    assert seen["rate_b"] > 1.5 * seen["rate_a"] > 0
+    (seen,) = map(flat, last["observations"])
+    assert (seen["job_1"], seen["units_1"], seen["share_1_percent"]) == ("one", 38, 30)
+    assert not seen["ended_first_1"]
+    assert not seen["ended_first_2"]
+    assert (seen["state"], seen["stranded_unit_s"]) == ("stopped", 0)
+    assert seen["rate_2"] > 1.5 * seen["rate_1"] > 0
     assert seen["power_w"] == pytest.approx(80 + 40 + 400, rel=0.1)
     # On a busy host the jobs are not both at work as soon as their gates are open.
     assert 3 <= seen["overlap_s"] < 7
     assert seen["energy_j"] == pytest.approx(seen["power_w"] * seen["overlap_s"], rel=0.15)
     with open_store(None, jobs.folder / "home") as store:
-        (stored,) = store.observations(pair=("one", "two"))
+        (stored,) = store.observations(jobs=("one", "two"))
     assert (stored.launch_id, stored.energy_j) == (last["launch_id"], seen["energy_j"])
     await_nobody(jobs)
 
@@ -119,17 +122,17 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     """What was predicted stands beside what is observed, and being far off is said once."""
     # Without the floor: whether the model expects 0.4 of each job is no matter here.
     last = launch(h200, "triad", "gemm", "--duration", "10", "--min-speed", "0")
-    forecast, (seen,) = last["forecast"], last["observations"]
+    forecast, (seen,) = last["forecast"], map(flat, last["observations"])
     assert last["sharing"] == "limited"
     assert sum(job["units_granted"] for job in last["jobs"]) <= 132
-    assert (seen["predicted_rate_b"], seen["solo_rate_b"]) == (
+    assert (seen["predicted_rate_2"], seen["solo_rate_2"]) == (
         forecast["jobs"][0]["rate"]["value"], forecast["jobs"][0]["solo_rate"]
     )  # fmt: skip
     assert seen["model_version"] == forecast["model_version"]
-    speeds = seen["rate_a"] / seen["solo_rate_a"] + seen["rate_b"] / seen["solo_rate_b"]
+    speeds = seen["rate_1"] / seen["solo_rate_1"] + seen["rate_2"] / seen["solo_rate_2"]
     assert seen["work_per_joule"] == pytest.approx(speeds / seen["power_w"])
     alone_w = sum(
-        seen[f"rate_{of}"] / seen[f"solo_rate_{of}"] * seen[f"solo_power_{of}_w"] for of in "ab"
+        seen[f"rate_{of}"] / seen[f"solo_rate_{of}"] * seen[f"solo_power_{of}_w"] for of in "12"
     )
     assert seen["energy_saved"] == pytest.approx(1 - seen["power_w"] / alone_w)
     assert seen["predicted_energy_saved"] == forecast["energy_saved"]["value"]
@@ -172,7 +175,8 @@ def test_job_that_ends_well_leaves_its_units_stranded(jobs: FakeHost) -> None:
     assert last["jobs"][0]["exit_code"] == 0
     assert last["jobs"][0]["steps"] == 150
     (seen,) = last["observations"]
-    assert (last["state"], seen["first_ended"]) == ("stopped", "job_b")
+    assert last["state"] == "stopped"
+    assert [job["ended_first"] for job in seen["jobs"]] == [False, True]
     assert 0.5 < seen["overlap_s"] < 4
     assert seen["stranded_unit_s"] == pytest.approx(38 * (5 - seen["overlap_s"]), rel=0.15)
     assert seen["rest_s"] == pytest.approx(last["rest_s"])

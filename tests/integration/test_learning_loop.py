@@ -81,7 +81,7 @@ def test_nothing_measured_here_means_the_bundled_points(home: Path) -> None:
 
 def test_jobs_without_a_profile_of_their_own_get_the_bundled_one(home: Path) -> None:
     """Pairs of bundled jobs on the same GPU model need no new sweeps."""
-    pair = [p for p in bundled_pair_points() if p.pair == ("mobilenet-train-b2", "triad")]
+    pair = [p for p in bundled_pair_points() if p.jobs == ("mobilenet-train-b2", "triad")]
     with open_store(None, home) as store:
         store.add(pair)
     own = read_own(read_settings())

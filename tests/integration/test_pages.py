@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from browsing import Visit, browser, picture, visiting
+from flat_records import from_flat
 from playwright.sync_api import Browser
 from raw_server import JSON, RawServer, raw_server
 
@@ -110,24 +111,25 @@ def _model(folder: Path) -> Path:
 
 
 def _observation() -> Observation:
-    return Observation(
+    return from_flat(
+        Observation,
         launch_id=LAUNCH,
-        job_a="fft",
-        job_b="resnet50-train-b2",
+        job_1="fft",
+        job_2="resnet50-train-b2",
         gpu_model="NVIDIA H200",
         gpu_uuid="GPU-1",
-        share_a_percent=10.0,
-        share_b_percent=90.0,
-        rate_a=9959.0,
-        rate_b=191.0,
-        solo_rate_a=93917.0,
-        solo_rate_b=184.0,
+        share_1_percent=10.0,
+        share_2_percent=90.0,
+        rate_1=9959.0,
+        rate_2=191.0,
+        solo_rate_1=93917.0,
+        solo_rate_2=184.0,
         power_w=254.0,
         overlap_s=60.0,
         work_per_joule=0.0045,
         model_version=VERSION,
-        predicted_rate_a=10083.0,
-        predicted_rate_b=192.0,
+        predicted_rate_1=10083.0,
+        predicted_rate_2=192.0,
         predicted_power_w=252.0,
         predicted_work_per_joule=0.00457,
         energy_saved=0.081,
@@ -285,7 +287,7 @@ def test_the_split_is_dragged_on_a_chart(visit: Visit) -> None:
 def test_measured_points_stand_beside_the_predictions(visit: Visit) -> None:
     """A pair that was measured shows so in all four charts, but no split with wrong results."""
     points = (point for point in bundled_pair_points() if point.gpu_model == BUNDLED_MODEL)
-    measured = [point for point in points if point.pair == PAIR]
+    measured = [point for point in points if point.jobs == PAIR]
     right = [point for point in measured if WRONG.isdisjoint(point.flags)]
     assert 0 < len(right) < len(measured)
     visit.open(PAGES["pair"])

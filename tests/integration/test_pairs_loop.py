@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from advisor.core.flags import DOUBTFUL
-from advisor.core.records import PAIR_COLUMNS, PairPoint
-from advisor.formats.rows import to_row
+from advisor.core.records import PairPoint
+from advisor.formats.flat_rows import flat
+from advisor.formats.rows import column_types, to_row
 from advisor_data.files.bundled import bundled_pair_points, bundled_reference_points
 from advisor_data.files.dataset import select
 from advisor_data.files.files import read_points
@@ -61,14 +62,14 @@ def recorded() -> dict[tuple[Any, ...], list[PairPoint]]:
     """The bundled points of each window."""
     found: dict[tuple[Any, ...], list[PairPoint]] = {}
     for point in bundled_pair_points():
-        found.setdefault(key(to_row(point)), []).append(point)
+        found.setdefault(key(flat(to_row(point))), []).append(point)
     return found
 
 
 def key(row: dict[str, Any]) -> tuple[Any, ...]:
     """What a window is found by."""
     return tuple(
-        row[name] for name in ("job_a", "job_b", "mode", "share_a_percent", "share_b_percent")
+        row[name] for name in ("job_1", "job_2", "mode", "share_1_percent", "share_2_percent")
     )
 
 
@@ -95,11 +96,12 @@ def test_replay_of_recorded_pairs(user: User) -> None:
     assert len(answer["points"]) == NINE_AND_UNCAPPED + FIVE_AND_UNCAPPED
     known = recorded()
     for row in answer["points"]:
-        assert set(row) == set(PAIR_COLUMNS)
+        assert set(row) == {"jobs", *column_types(PairPoint)}
+        row = flat(row)
         assert row["source"] == "replay"
         assert any(
-            row["rate_a"] == pytest.approx(point.rate_a, rel=0.01)
-            and row["rate_b"] == pytest.approx(point.rate_b, rel=0.01)
+            row["rate_1"] == pytest.approx(point.parts[0].rate, rel=0.01)
+            and row["rate_2"] == pytest.approx(point.parts[1].rate, rel=0.01)
             and row["power_w"] == pytest.approx(point.power_w, rel=0.01)
             for point in known[key(row)]
         )
@@ -111,10 +113,10 @@ def test_replay_with_noise(user: User) -> None:
     done = user.advisor("colocate", "--pairs", PAIR, *REPLAY, "--noise", "--json")
     assert "come back with noise" in done.stderr
     known = recorded()
-    rows = json.loads(done.stdout)["points"]
+    rows = [*map(flat, json.loads(done.stdout)["points"])]
     assert len(rows) == NINE_AND_UNCAPPED
     off = [
-        min(abs(row["rate_b"] / (point.rate_b or 1) - 1) for point in known[key(row)])
+        min(abs(row["rate_2"] / (point.parts[1].rate or 1) - 1) for point in known[key(row)])
         for row in rows
     ]
     assert 1e-5 < max(off) < 0.5
@@ -124,7 +126,7 @@ def test_pairs_that_nobody_measured_are_named(user: User) -> None:
     """A replay makes nothing up; what it leaves out is in the answer."""
     answer = user.json("colocate", "--pairs", PAIR, "--splits", "15/85,50/50", *REPLAY)
     assert [s["reason"] for s in answer["skipped"]] == ["1 window: not recorded"]
-    assert [row["share_a_percent"] for row in answer["points"]] == [50]
+    assert [row["jobs"][0]["share_percent"] for row in answer["points"]] == [50]
 
 
 def test_the_loop_of_a_replay(user: User, tmp_path: Path) -> None:

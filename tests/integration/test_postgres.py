@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from flat_records import from_flat
 from old_schema import make_old
 from postgres import Server
 from sqlalchemy import create_engine
@@ -53,15 +54,16 @@ def point(number: int) -> SoloPoint:
 
 def pair_point(number: int) -> PairPoint:
     """As `point`, for a pair; odd ones have no rates."""
-    return PairPoint(
-        job_a="größe, 'quoted'",
-        job_b="zwei",
+    return from_flat(
+        PairPoint,
+        job_1="größe, 'quoted'",
+        job_2="zwei",
         gpu_model="NVIDIA H200",
         gpu_uuid="GPU-1",
-        share_a_percent=100 / 3,
-        share_b_percent=70.0,
-        units_a=44,
-        rate_a=None if number % 2 else 0.1 + number,
+        share_1_percent=100 / 3,
+        share_2_percent=70.0,
+        units_1=44,
+        rate_1=None if number % 2 else 0.1 + number,
         throttled=bool(number % 2),
         window_s=1.7976931348623157e308,
         started_at=f"2026-01-31T12:{number // 60:02}:{number % 60:02}Z",
@@ -118,7 +120,8 @@ def test_pairs_come_back_and_are_added_once(url: str, tmp_path: Path) -> None:
     with open_store(url, tmp_path) as store:
         assert store.add([point(1), *pairs[:150], pairs[0]]) == 151
         assert store.add([*pairs, point(1)]) == 50
-        assert store.pair_points() == store.pair_points(pair=("zwei", pairs[0].job_a)) == pairs
+        assert store.pair_points() == pairs
+        assert store.pair_points(jobs=("zwei", pairs[0].parts[0].job)) == pairs
         assert store.pair_points(run="none") == []
         assert store.solo_points() == [point(1)]
 

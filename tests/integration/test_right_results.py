@@ -115,7 +115,7 @@ def test_a_wrong_result_is_an_alarm_where_the_split_was_given(host: FakeHost) ->
     assert last["state"] == "stopped"
     assert len([text for text in last["warnings"] if "not finite" in text]) == 1
     (seen,) = last["observations"]
-    assert (seen["results_a"], "wrong-results" in seen["flags"]) == ("wrong", True)
+    assert (seen["jobs"][0]["results"], "wrong-results" in seen["flags"]) == ("wrong", True)
 
 
 def test_a_launch_compares_with_what_the_profile_has_of_the_whole_gpu(h200: FakeHost) -> None:

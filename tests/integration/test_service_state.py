@@ -25,7 +25,7 @@ from store_points import observation, pair_point, point
 from advisor.core.moments import now
 from advisor.errors import AdvisorError, BusyError, IdempotencyError, InputError, StoreError
 from advisor.launch.records.status import OVER
-from advisor_data import open_store
+from advisor_data import open_database
 from advisor_data.service.state import AuditEntry, LaunchRow, ServiceState, open_service_state
 from advisor_data.store.tables import launches
 
@@ -243,7 +243,7 @@ def test_changes_of_profiles_are_counted(state: ServiceState, url: str, tmp_path
         counts.append(state.change_count())
         return counts[-1] > counts[-2]
 
-    with open_store(url, tmp_path) as store:
+    with open_database(url, tmp_path) as store:
         store.add([point(1)])
         assert changed()
         store.replace_profile("gemm", None, [point(2)])

@@ -14,7 +14,9 @@ from rich.live import Live
 
 from advisor.cli.launching.text import line, table
 from advisor.cli.shared.console import plain_console
-from advisor.errors import AdvisorError, JobError
+from advisor.core.observations import Observation
+from advisor.errors import AdvisorError, InputError, JobError
+from advisor.formats.rows import from_row, to_row
 from advisor.formats.wire import to_plain, write
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.status import LaunchStatus
@@ -108,8 +110,8 @@ def observations(folder: LaunchFolder) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     with suppress(OSError):
         for text in (folder.path / OBSERVATIONS).read_text().splitlines():
-            with suppress(ValueError):
-                found.append(json.loads(text))
+            with suppress(ValueError, InputError):
+                found.append(to_row(from_row(Observation, json.loads(text))))
     return found
 
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.core.interval import Interval
-from advisor.core.wording import less_or_more
+from advisor.core.wording import less_or_more, listed
 from advisor.launch.records.spec import Forecast
 from advisor.launch.records.status import JobStatus, LaunchStatus
 
@@ -42,11 +42,15 @@ def summary(status: LaunchStatus, observed: list[dict[str, Any]]) -> Iterator[st
         )
         known = [_number(value, unit) for value, unit in values if value is not None]
         together = f"{pair['overlap_s']:.1f} s together"
-        yield f"{pair['job_a']} + {pair['job_b']}: {', '.join([together, *known])}"
+        yield f"{' + '.join(job['job'] for job in pair['jobs'])}: {', '.join([together, *known])}"
         yield from _saved(pair)
-        for name in ("rate_a", "rate_b", "power_w"):
-            if (predicted := pair[f"predicted_{name}"]) and pair[name] is not None:
-                yield f"  {name}: {pair[name] / predicted - 1:+.1%} beside the prediction"
+        rates = [(f"rate of {j['job']}", j["rate"], j["predicted_rate"]) for j in pair["jobs"]]
+        for name, seen, predicted in (
+            *rates,
+            ("power", pair["power_w"], pair["predicted_power_w"]),
+        ):
+            if predicted and seen is not None:
+                yield f"  {name}: {seen / predicted - 1:+.1%} beside the prediction"
         if pair["stranded_unit_s"]:
             stranded = pair["stranded_unit_s"]
             yield f"  {stranded:.0f} unit-seconds were held for a job that had ended"
@@ -61,7 +65,7 @@ def _saved(pair: dict[str, Any]) -> Iterator[str]:
         yield f"  energy for the same work, against one after the other: {text}"
     if not pair.get("rest_s"):
         return
-    went_on = pair["job_b"] if pair["first_ended"] == "job_a" else pair["job_a"]
+    went_on = listed(job["job"] for job in pair["jobs"] if not job["ended_first"])
     energy = "" if pair["rest_energy_j"] is None else f" with {_number(pair['rest_energy_j'], 'J')}"
     rest = _less(pair, "rest_energy_saved")
     cost = f"; energy for that work, against the whole GPU: {rest}" if rest else ""

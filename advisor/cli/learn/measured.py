@@ -152,7 +152,7 @@ def _measured(
 
 def _profiles_that_lack(pairs: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[SoloPoint]:
     """Bundled points of the pairs' jobs that make no profile of their own."""
-    wanted = {(job, point.gpu_model) for point in pairs for job in point.pair}
+    wanted = {(job, point.gpu_model) for point in pairs for job in point.jobs}
     lacking = wanted - make_profiles(solos).keys()
     if not lacking:
         return []

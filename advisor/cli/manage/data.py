@@ -13,7 +13,7 @@ from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 from advisor.settings import read_settings
 from advisor.validity.degenerate import with_flags, with_pair_flags, with_solo_flags
-from advisor_data import Store, open_store
+from advisor_data import Store, open_database, open_store
 from advisor_data import migrate as migrate_store
 from advisor_data.files.files import read_points, write_points
 from advisor_data.files.imports import check_import, import_notes
@@ -93,7 +93,7 @@ def delete(
     if as_json and not yes:
         raise InputError("--json cannot ask", fix="give --yes, too")
     settings = read_settings()
-    with open_store(settings.database_url, settings.home) as store:
+    with open_database(settings.database_url, settings.home) as store:
         points = [p for p in _wanted(store, kind, job, run) if gpu_model in (None, p.gpu_model)]
         if points and not yes:
             typer.confirm(f"delete {_of_what(points)}?", abort=True)
@@ -141,7 +141,7 @@ def restore(
 
 def _of_what(points: Sequence[Record]) -> str:
     """How many points of whom."""
-    names = {p.job if isinstance(p, SoloPoint) else " + ".join(p.pair) for p in points}
+    names = {p.job if isinstance(p, SoloPoint) else " + ".join(p.jobs) for p in points}
     some = listed(sorted(names)) if len(names) <= _NAMED else f"{len(names)} jobs or pairs"
     models = listed(sorted({point.gpu_model for point in points}))
     return f"{count_of(len(points), 'point')} of {some} on {models}"
@@ -156,12 +156,12 @@ def _wanted(store: Store, kind: Kind, job: str | None, run: str | None) -> Seque
     if kind == "solo":
         return with_solo_flags(store.solo_points(job=job, run=run))
     if kind == "pairs":
-        pairs = (p for p in store.pair_points(run=run) if job is None or job in p.pair)
+        pairs = (p for p in store.pair_points(run=run) if job is None or job in p.jobs)
         return with_pair_flags(pairs, with_solo_flags(store.solo_points()))
     return [
         observation
         for observation in store.observations()
-        if (job is None or job in observation.pair) and run in (None, observation.launch_id)
+        if (job is None or job in observation.jobs) and run in (None, observation.launch_id)
     ]
 
 

@@ -37,12 +37,12 @@ def _recorded(answer: Mapping[str, Any], pair: Sequence[str]) -> str:
     """What a replay could have shown, of that pair where it was recorded at all."""
     points = (point for point in bundled_points() if isinstance(point, PairPoint))
     known = [point for point in points if point.gpu_model == answer["gpu_model"]]
-    if splits := {_split(point) for point in known if point.pair == tuple(sorted(pair))}:
+    if splits := {_split(point) for point in known if point.jobs == tuple(sorted(pair))}:
         return f"of {' + '.join(pair)} were recorded {listed(sorted(splits))}"
-    pairs = sorted({"+".join(point.pair) for point in known})
+    pairs = sorted({"+".join(point.jobs) for point in known})
     return f"{len(pairs)} pairs were recorded, such as {listed(pairs[:_NAMED])}"
 
 
 def _split(point: PairPoint) -> str:
-    shares = f"{point.share_a_percent:g}/{point.share_b_percent:g}"
+    shares = "/".join(f"{share:g}" for share in point.shares_percent)
     return shares if point.mode == "mps" else point.mode

@@ -81,7 +81,7 @@ def _pair(old: dict[str, Any]) -> dict[str, Any]:
     shares = [old["share_a_percent"], old["share_b_percent"]]
     return {
         "split": {"shares": shares, "sharing": _WAYS.get(old["way"], old["way"])},
-        "parts": _both(old, _PARTS),
+        "jobs": _both(old, _PARTS),
         "forecast": _forecast(old.get("forecast")),
     }
 

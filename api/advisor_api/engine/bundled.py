@@ -30,9 +30,9 @@ def profile_rows() -> tuple[ProfileRow, ...]:
 
 
 @functools.cache
-def pair_points() -> Mapping[tuple[str, str], list[PairPoint]]:
-    """By the names of the pair, in their order."""
-    found: dict[tuple[str, str], list[PairPoint]] = {}
+def pair_points() -> Mapping[tuple[str, ...], list[PairPoint]]:
+    """By the names of their jobs, in their order."""
+    found: dict[tuple[str, ...], list[PairPoint]] = {}
     for point in bundled_pair_points():
-        found.setdefault(point.pair, []).append(point)
+        found.setdefault(point.jobs, []).append(point)
     return found

@@ -2,12 +2,13 @@
 
 from advisor.core.observations import Observation
 from advisor.errors import InputError
-from advisor.formats.wire import read
+from advisor.formats.rows import from_row
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.supervisor.observe import OBSERVATIONS
 from advisor_api.http.errors import LOG
 from advisor_api.launches.tally import Tally
 from advisor_data import Store
+from advisor_data.store.lines import json_row
 
 
 class Observations:
@@ -63,7 +64,7 @@ def _lines(folder: LaunchFolder) -> list[bytes]:
 
 def _observation(line: bytes, launch_id: str) -> Observation | None:
     try:
-        return read(Observation, line)
+        return from_row(Observation, json_row(line))
     except InputError as error:
         LOG.error("an observation of the launch %s cannot be read: %s", launch_id, error)
         return None

@@ -112,7 +112,7 @@ def _forecast_of(seen: Observation, spec: LaunchSpec) -> Forecast | None:
     for pair in spec.pairs:
         names = tuple(sorted(job.name for job in pair.jobs))
         expected = pair.forecast and pair.forecast.work_per_joule.value
-        if names == seen.pair and expected == seen.predicted_work_per_joule:
+        if names == seen.jobs and expected == seen.predicted_work_per_joule:
             return pair.forecast
     return None
 
@@ -120,8 +120,7 @@ def _forecast_of(seen: Observation, spec: LaunchSpec) -> Forecast | None:
 def _compared(seen: Observation, forecast: Forecast) -> Iterator[tuple[str, float, Interval]]:
     rates = {interval.value: interval for interval in (job.rate for job in forecast.jobs)}
     for quantity, observed, expected in (
-        ("rate", seen.rate_a, rates.get(seen.predicted_rate_a or 0.0)),
-        ("rate", seen.rate_b, rates.get(seen.predicted_rate_b or 0.0)),
+        *(("rate", part.rate, rates.get(part.predicted_rate or 0.0)) for part in seen.parts),
         ("power", seen.power_w, forecast.power_w),
         ("work_per_joule", seen.work_per_joule, forecast.work_per_joule),
     ):

@@ -6,6 +6,8 @@ from typing import Any, cast
 
 from fastapi import FastAPI
 
+from advisor.formats.wire import key_of
+
 _ATTRIBUTES = re.compile(r"\s*Attributes:\n", re.MULTILINE)
 _ENTRY = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 _REFERENCE = "#/components/schemas/"
@@ -21,6 +23,7 @@ def describe(app: FastAPI) -> None:
             schemas: dict[str, Any] = contract["components"]["schemas"]
             for schema in schemas.values():
                 _describe_fields(schema)
+                _name_keys(schema)
             for name in _sent(contract):
                 schemas[name].setdefault("additionalProperties", False)
         return plain()
@@ -36,6 +39,14 @@ def _describe_fields(schema: dict[str, Any]) -> None:
             field.setdefault("description", re.sub(r"\s+", " ", text).rstrip("."))
     if listed:
         schema["description"] = about
+
+
+def _name_keys(schema: dict[str, Any]) -> None:
+    """Names the properties as they stand in JSON."""
+    if "properties" in schema:
+        schema["properties"] = {key_of(name): p for name, p in schema["properties"].items()}
+    if "required" in schema:
+        schema["required"] = [*map(key_of, schema["required"])]
 
 
 def _sent(contract: dict[str, Any]) -> set[str]:

@@ -15,10 +15,11 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
-from advisor.core.observations import OBSERVATION_WORDS, Observation, Record
+from advisor.core.observations import OBSERVATION_WORDS, PARTS, Observation, Part, Record
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.results import Verdict
 from advisor.errors import InputError
+from advisor.formats.flat_rows import FIRST_JOB, JOBS
 from advisor.formats.rows import column_types, from_row
 from advisor.wire.bounds import LAUNCH_ID, NAME, PRINTABLE
 
@@ -26,12 +27,10 @@ MOST_POINTS = 1000
 """Records of one request, about what the longest body holds."""
 
 _PATTERNS = {
-    **dict.fromkeys(("job", "job_a", "job_b"), NAME),
+    "job": NAME,
     **dict.fromkeys(("gpu_model", "gpu_uuid"), PRINTABLE),
     "launch_id": LAUNCH_ID,
 }
-_VERDICTS = {"results", "results_a", "results_b"}
-_SHARES = {"share_percent", "share_a_percent", "share_b_percent"}
 _LARGEST_INTEGER = 2**31 - 1
 _LONGEST_TEXT = 500
 _MOST_FLAGS = 32
@@ -41,6 +40,7 @@ _LINE = r"^[^\u0000-\u001f\u007f-\u00a0\u00ad\u2028\u2029]+$"
 say."""
 
 _MOST_COLUMNS = 100
+_MOST_JOBS = 100
 
 
 class Strict(BaseModel):
@@ -61,7 +61,7 @@ class _As:
     ) -> CoreSchema:
         columns = handler.generate_schema(self._columns)
         record = core_schema.no_info_after_validator_function(self._record, columns)
-        return core_schema.no_info_before_validator_function(_few_columns, record)
+        return core_schema.no_info_before_validator_function(_of_this_version, record)
 
     def _record(self, row: BaseModel) -> Record:
         try:
@@ -70,26 +70,36 @@ class _As:
             raise ValueError(str(error)) from error
 
 
-def _few_columns(row: Any) -> Any:
+def _of_this_version(row: Any) -> Any:
     """Each unknown column would be a fault of its own."""
     if isinstance(row, dict) and len(cast("dict[Any, Any]", row)) > _MOST_COLUMNS:
         raise ValueError(f"it has more than {_MOST_COLUMNS} columns")
+    if isinstance(row, dict) and any(name in row for name in FIRST_JOB):
+        raise ValueError(
+            "columns such as job_a and share_a_percent are those of an earlier version: write "
+            '"jobs": [{"job": ..., "share_percent": ...}, ...], one object for each job'
+        )
     return cast("Any", row)
 
 
-def _columns(kind: type[Record]) -> type[BaseModel]:
+def _columns(kind: type[Record] | type[Part]) -> type[BaseModel]:
     # The two bundles of keyword arguments are made from data, which no checker can follow.
     make = cast("Any", create_model)
-    fields = {
-        field.name: _field(kind, field, *column_types(kind)[field.name])
+    columns = column_types(kind)
+    fields: dict[str, Any] = {
+        field.name: _field(kind, field, *columns[field.name])
         for field in dataclasses.fields(kind)
+        if field.name in columns
     }
+    for part in (part for record, part in PARTS.items() if record is kind):
+        jobs: Any = Annotated[list[_columns(part)], Field(min_length=2, max_length=_MOST_JOBS)]
+        fields[JOBS] = jobs, Field(description="one object for each job, in any order")
     doc = (kind.__doc__ or "").splitlines()[0]
     return make(kind.__name__, __base__=Strict, __doc__=doc, **fields)
 
 
 def _field(
-    kind: type[Record], column: dataclasses.Field[Any], value: type, optional: bool
+    kind: type[Record] | type[Part], column: dataclasses.Field[Any], value: type, optional: bool
 ) -> tuple[Any, FieldInfo]:
     meaning, unit = column.metadata["meaning"], column.metadata["unit"]
     described: Any = {"description": f"{meaning}, {unit}" if unit else meaning}
@@ -100,18 +110,18 @@ def _field(
     return (hint | None if optional else hint), Field(default, **described)
 
 
-def _hint(kind: type[Record], name: str, value: type) -> Any:
+def _hint(kind: type[Record] | type[Part], name: str, value: type) -> Any:
     """The type of a column's values with their bounds; advisor.formats.rows checks what is left."""
     if kind is Observation and name in OBSERVATION_WORDS:
         return Literal[OBSERVATION_WORDS[name]]
     if name in _PATTERNS:
         return Annotated[str, Field(pattern=_PATTERNS[name])]
-    if name in _VERDICTS:
+    if name == "results":
         return Literal[get_args(Verdict)]
     if name == "started_at":
         more: Any = {"format": "date-time"}
         return Annotated[str, Field(min_length=1, max_length=40, json_schema_extra=more)]
-    if name in _SHARES:
+    if name == "share_percent":
         return Annotated[float, Field(gt=0, le=100)]
     return _HINTS[value] if not name.endswith("_c") else float
 
@@ -129,7 +139,8 @@ _HINTS: dict[type, Any] = {
 
 
 def _kind(row: object) -> str:
-    return "pair" if isinstance(row, dict) and "job_a" in row else "solo"
+    names = (JOBS, *FIRST_JOB)
+    return "pair" if isinstance(row, dict) and any(name in row for name in names) else "solo"
 
 
 SoloRow: TypeAlias = Annotated[SoloPoint, _As(SoloPoint)]
@@ -149,7 +160,7 @@ class ProfileRequest(Strict):
 
 
 class PointsRequest(Strict):
-    """Measured points of both kinds; an object with `job_a` is a pair point."""
+    """Measured points of both kinds; an object with `jobs` is a pair point."""
 
     points: Annotated[list[PointRow], Field(min_length=1, max_length=MOST_POINTS, fail_fast=True)]
 

@@ -18,7 +18,7 @@ from advisor_api.http.errors import LOG
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.tokens import TokenCache
 from advisor_api.service.readiness import Readiness
-from advisor_data import Store, open_store
+from advisor_data import Database, open_database
 from advisor_data.service.backup import check_database
 from advisor_data.service.state import ServiceState, open_service_state
 from advisor_models.registry import Registry
@@ -46,7 +46,7 @@ class Service:
     settings: Settings
     options: ServeOptions
     home: str
-    store: Store
+    store: Database
     state: ServiceState
     registry: Registry
     engine: Engine
@@ -68,8 +68,8 @@ def open_service(settings: Settings, options: ServeOptions, metrics: Metrics) ->
     """
     with ExitStack() as stack:
         home = stack.enter_context(serving_home(settings.home))
-        store = stack.enter_context(open_store(settings.database_url, settings.home))
         state = stack.enter_context(open_service_state(settings.database_url, settings.home))
+        store = stack.enter_context(open_database(settings.database_url, settings.home))
         registry = Registry(settings.home / "models")
         engine = Engine(settings, store, registry, state.change_count)
         stack.enter_context(metrics.of_engine(engine))

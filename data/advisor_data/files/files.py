@@ -12,6 +12,7 @@ from advisor.core.observations import Record
 from advisor.core.records import SoloPoint
 from advisor.errors import InputError, StoreError
 from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
+from advisor.formats.flat_rows import flat
 from advisor.formats.rows import column_types, record_from_row, to_row
 from advisor_data.files import parquet
 from advisor_data.files.csv_cells import from_cell, to_cells
@@ -52,8 +53,8 @@ def write_points(path: Path, points: Iterable[Record]) -> None:
 def read_points(path: Path) -> list[Record]:
     """All points of a .parquet, .csv or .jsonl file, or none where one of its rows is bad.
 
-    Rows with a column `launch_id` are observations, others with `job_a` pair points, others solo
-    points.
+    Rows with a column `launch_id` are observations, others with `jobs` or `job_1` pair points,
+    others solo points. Columns of earlier versions are read as well.
 
     Raises:
         InputError: the file cannot be read, or a row, named by its number and column, is bad.
@@ -111,9 +112,11 @@ def _check_same(first_place: str, first: Record, point: Record) -> None:
 
 def _encode_csv(kind: type[Record], points: Sequence[Record]) -> bytes:
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, column_types(kind), lineterminator="\n")
+    rows = [{**flat(to_row(point)), "flags": ";".join(point.flags)} for point in points]
+    # Of points of two and of three jobs, those of two have no values for the third.
+    numbered = max((list(row) for row in rows), key=len, default=list[str]())
+    writer = csv.DictWriter(text, numbered or column_types(kind), lineterminator="\n")
     writer.writeheader()
-    rows = ({**to_row(point), "flags": ";".join(point.flags)} for point in points)
     writer.writerows(map(to_cells, rows))
     return text.getvalue().encode()
 

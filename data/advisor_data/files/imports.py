@@ -83,24 +83,17 @@ def _check_shares(point: Record) -> None:
     # A CU mask of one unit is less than 1 %; MPS takes whole percentages.
     if point.mode != "mps":
         return
-    if isinstance(point, SoloPoint):
-        shares = {"share_percent": point.share_percent}
-    else:
-        shares = {
-            "share_a_percent": point.share_a_percent,
-            "share_b_percent": point.share_b_percent,
-        }
-    for name, share in shares.items():
-        if share < 1:
+    for part in (point,) if isinstance(point, SoloPoint) else point.parts:
+        if (share := part.share_percent) < 1:
             raise InputError(
-                f"{name} of {_name(point)} is {share:g}, less than 1 %",
+                f"share_percent of {part.job}{_beside(point)} is {share:g}, less than 1 %",
                 why="shares are in percent, and this looks like a part of 1",
                 fix=f"write {100 * share:g}",
             )
 
 
-def _name(point: Record) -> str:
-    return point.job if isinstance(point, SoloPoint) else " + ".join(point.pair)
+def _beside(point: Record) -> str:
+    return "" if isinstance(point, SoloPoint) else f" in {' + '.join(point.jobs)}"
 
 
 def _solo(points: Iterable[Record]) -> Iterable[SoloPoint]:

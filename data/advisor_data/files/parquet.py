@@ -8,9 +8,10 @@ import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from advisor.core.observations import Record
+from advisor.core.observations import PARTS, Part, Record
 from advisor.core.records import SCHEMA_VERSION
 from advisor.errors import InputError
+from advisor.formats.flat_rows import JOBS
 from advisor.formats.rows import column_types, to_row
 from advisor_data.store.points import KIND_NAMES
 
@@ -60,6 +61,15 @@ def _check_version(metadata: dict[bytes, bytes] | None) -> None:
 
 
 def _schema(arrow: Any, kind: type[Record]) -> Any:
+    fields = _fields(arrow, kind)
+    if kind in PARTS:
+        part = arrow.struct(_fields(arrow, PARTS[kind]))
+        fields.insert(0, arrow.field(JOBS, arrow.list_(part), nullable=False))
+    about = {VERSION_KEY: str(SCHEMA_VERSION), KIND_KEY: KIND_NAMES[kind]}
+    return arrow.schema(fields, metadata=about)
+
+
+def _fields(arrow: Any, kind: type[Record] | type[Part]) -> list[Any]:
     types = {
         str: arrow.string(),
         float: arrow.float64(),
@@ -68,12 +78,10 @@ def _schema(arrow: Any, kind: type[Record]) -> Any:
         tuple: arrow.list_(arrow.string()),
     }
     notes = {field.name: dict(field.metadata) for field in dataclasses.fields(kind)}
-    fields = [
+    return [
         arrow.field(name, types[value_type], nullable=optional, metadata=notes[name])
         for name, (value_type, optional) in column_types(kind).items()
     ]
-    about = {VERSION_KEY: str(SCHEMA_VERSION), KIND_KEY: KIND_NAMES[kind]}
-    return arrow.schema(fields, metadata=about)
 
 
 def _load(name: str) -> Any:

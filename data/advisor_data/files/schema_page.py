@@ -3,8 +3,15 @@
 import dataclasses
 from collections.abc import Container
 
-from advisor.core.observations import Observation, Record
-from advisor.core.records import SCHEMA_VERSION, Counters, Measured, PairPoint, SoloPoint
+from advisor.core.observations import Observation, ObservedPart, Part, Record
+from advisor.core.records import (
+    SCHEMA_VERSION,
+    Counters,
+    Measured,
+    PairPoint,
+    PointPart,
+    SoloPoint,
+)
 from advisor.formats.rows import column_types
 from advisor_data.store.points import IDENTITY
 
@@ -19,7 +26,7 @@ my-train,NVIDIA H200,GPU-9f3c,100,1200,images,550,75,700,9000,12,2026-01-31T12:0
 """
 
 PAIRS_CSV = """\
-job_a,job_b,gpu_model,gpu_uuid,share_a_percent,share_b_percent,rate_a,rate_b,power_w,window_s,\
+job_1,job_2,gpu_model,gpu_uuid,share_1_percent,share_2_percent,rate_1,rate_2,power_w,window_s,\
 started_at,run,flags,error
 gemm,triad,NVIDIA H200,GPU-9f3c,30,70,200,50,500,12,2026-01-31T13:00:00+00:00,night-7,,
 gemm,triad,NVIDIA H200,GPU-9f3c,50,50,,,,12,2026-01-31T13:00:20+00:00,night-7,failed,gemm: no memory
@@ -28,10 +35,22 @@ gemm,triad,NVIDIA H200,GPU-9f3c,50,50,,,,12,2026-01-31T13:00:20+00:00,night-7,fa
 _BEFORE = f"""\
 # Points
 
-A solo point is one job alone at one share of one GPU; a pair point is two jobs together at one
-split. Each is one row, over one window. An observation is what a launched pair really did, over as
-long as it ran. The names are the same in Parquet, CSV, JSON lines, SQL (tables `solo_points`,
-`pair_points` and `observations`) and `--json`. This is version {SCHEMA_VERSION} of the schema.
+A solo point is one job alone at one share of one GPU; a pair point is two jobs or more together at
+one split. Each is one row, over one window. An observation is what launched jobs really did, over
+as long as they ran. The names are the same in Parquet, CSV, JSON lines, SQL and `--json`. This is
+version {SCHEMA_VERSION} of the schema.
+
+What belongs to one job of several stands in a list `jobs` of pair points and observations, one
+object for each job; in SQL in tables of their own. Flat formats have numbered columns instead.
+
+| format | one job of several |
+|---|---|
+| JSON, JSON lines, Parquet | `"jobs": [{{"job": "gemm", "share_percent": 30, ...}}, ...]` |
+| CSV, data frames | `job_1`, `share_1_percent`, `rate_1`, ..., `job_2`, ... |
+| SQL | tables `pair_point_parts` and `observation_parts`, by `point_id` and `position` from 0 |
+
+The other columns are in the SQL tables `solo_points`, `pair_points` and `observations`; `jobs` in
+the last two are the names as a JSON list.
 
 A value that was not measured is empty (`null` in JSON, Parquet and SQL), never 0.
 """
@@ -45,9 +64,8 @@ _IDENTITY = f"""
 `flags` is empty for a window with nothing wrong; in CSV and SQL its words are joined by `;`. The
 words are explained in [flags.md](flags.md).
 
-The jobs of a pair stand in the order of their names, so that each pair is written in one way only;
-those of an observation too. Pairs that are brought in the other way round are swapped, with all
-columns of both jobs.
+The jobs of a pair point or an observation stand in the order of their names, so that each is
+written in one way only. They may be brought in in any order.
 A pair in which a job failed has no rates, the flag `failed`, and the reason in `error`.
 
 ## What makes two rows the same measurement
@@ -58,9 +76,9 @@ A pair in which a job failed has no rates, the flag `failed`, and the reason in 
 | pair | {", ".join(f"`{name}`" for name in IDENTITY[PairPoint])} |
 | observation | {", ".join(f"`{name}`" for name in IDENTITY[Observation])} |
 
-Their hash is the `point_id` of the SQL tables. Bringing in a row that is already there changes
-nothing, so a file can be imported twice. Two rows of one file that are the same measurement but
-differ in another column are refused.
+`jobs.` are the columns of each job. Their hash is the `point_id` of the SQL tables. Bringing in a
+row that is already there changes nothing, so a file can be imported twice. Two rows of one file
+that are the same measurement but differ in another column are refused.
 """
 
 _AFTER = f"""
@@ -83,8 +101,10 @@ none and why, which of the power of the idle GPU, the power limit and the memory
 stands in for it, and where a profile takes the place of a bundled one. `advisor recommend`
 takes a file without keeping it: `--profiles points.csv`. `advisor data delete` removes points.
 
-- Rows with a column `launch_id` are observations, others with `job_a` pairs; a file that `advisor`
-  writes holds one kind.
+- Rows with a column `launch_id` are observations, others with `jobs` or `job_1` pairs; a file that
+  `advisor` writes holds one kind.
+- Files of versions up to 5, which had `job_a`, `job_b`, `share_a_percent` and so on, are read as
+  they are.
 - `rate` is progress per second and `rate_unit` says of what; a second unit of one job is refused.
 - Shares are in percent: 50, not 0.5.
 - `started_at` is ISO 8601 in UTC, with `Z` or `+00:00`.
@@ -106,6 +126,9 @@ observations` what launched pairs did; `--job` and `--run` choose among them.
 one run with `--run`, other kinds with `--kind`. It says how many and asks; `--yes` does not ask.
 Files and bundled points stay, so a bundled profile that was hidden is back.
 
+For Python, `advisor_data.load_dataset("pairs")` gives the bundled points as a pandas frame with the
+flat columns; `"solo"` and `"references"` are the jobs alone, and a path reads a file of your own.
+
 ## Where points are kept
 
 | address | what it is |
@@ -114,7 +137,7 @@ Files and bundled points stay, so a bundled profile that was hidden is back.
 | `sqlite:///FILE` | SQLite in one file of a local disk |
 | `postgresql://USER@HOST/DATABASE` | PostgreSQL; `advisor data migrate` makes its tables |
 | `files:DIR` | a file of JSON lines per run, `solo-RUN.jsonl` or `pair-RUN.jsonl`, and per month \
-`observation-MONTH.jsonl` |
+`observation-MONTH.jsonl`; points are added and read, never replaced or deleted |
 
 SQLite files are upgraded when they are opened, and closed to other users of the host. On a network
 file system use `files:` or PostgreSQL: SQLite's write-ahead log needs all its users on one host
@@ -132,25 +155,27 @@ def page() -> str:
             _BEFORE,
             _section("Columns of solo points", SoloPoint, _names(SoloPoint) - common),
             _section("Columns of pair points", PairPoint, _names(PairPoint) - common),
+            _section("Columns of each of their jobs", PointPart, _names(PointPart)),
             _section("Columns of both", SoloPoint, common - counters),
             _section("Counters, columns of both", SoloPoint, counters),
             _section("Columns of observations", Observation, _names(Observation)),
+            _section("Columns of each of their jobs", ObservedPart, _names(ObservedPart)),
             _IDENTITY,
             _AFTER,
         )
     )
 
 
-def _names(record: type[Counters | Observation]) -> set[str]:
-    return {field.name for field in dataclasses.fields(record)}
+def _names(record: type[Counters] | type[Observation] | type[Part]) -> set[str]:
+    return {field.name for field in dataclasses.fields(record)} - {"parts"}
 
 
-def _section(title: str, kind: type[Record], names: Container[str]) -> str:
+def _section(title: str, kind: type[Record] | type[Part], names: Container[str]) -> str:
     fields = (field for field in dataclasses.fields(kind) if field.name in names)
     return f"\n## {title}\n{_TABLE}" + "".join(_line(field, kind) for field in fields)
 
 
-def _line(field: "dataclasses.Field[object]", kind: type[Record]) -> str:
+def _line(field: "dataclasses.Field[object]", kind: type[Record] | type[Part]) -> str:
     value_type, _ = column_types(kind)[field.name]
     needed = "yes" if field.default is dataclasses.MISSING else ""
     unit, meaning = field.metadata["unit"], field.metadata["meaning"]

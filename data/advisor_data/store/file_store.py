@@ -1,25 +1,28 @@
-"""Records as files of JSON lines, one per kind and run; needs the standard library alone."""
+"""Records as files of JSON lines, for nodes without SQLAlchemy; needs the standard library alone.
+
+An outbox: records are added and read, and a database takes the files in (`advisor data import`).
+"""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote
 
 from advisor.core.observations import Observation, Record
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.formats.rows import P
 from advisor_data.store.pages import Page, Span, page_of
-from advisor_data.store.point_file import PointFile, file_errors
-from advisor_data.store.points import KIND_NAMES, checked, in_order, names_of_pair, only_of
+from advisor_data.store.point_file import append_new, file_errors, read_all
+from advisor_data.store.points import KIND_NAMES, checked, in_order
 from advisor_data.store.profile_rows import ProfileRow, profile_rows
 
 
 class FileStore:
     """A folder with a `solo-<run>.jsonl` and a `pair-<run>.jsonl` per run.
 
-    What launched pairs did is in one `observation-<month>.jsonl` per month.
+    What launched jobs did is in one `observation-<month>.jsonl` per month.
 
     Every append is flushed to disk before `add` returns, so a killed process loses nothing that
     was added. Writers lock the file; a line that a crash cut off is left out when reading.
@@ -27,79 +30,48 @@ class FileStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._files: dict[Path, PointFile[Any]] = {}
 
     def add(self, points: Iterable[Record]) -> int:
         """See `Store.add`."""
-        groups: defaultdict[tuple[type[Record], str], list[Record]] = defaultdict(list)
+        groups: defaultdict[Path, list[Record]] = defaultdict(list)
         for point in checked(points):
-            groups[type(point), _group(point)].append(point)
-        return sum(
-            self._file(self._path(kind, run), kind).add(group)
-            for (kind, run), group in groups.items()
-        )
-
-    def replace_profile(self, job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> int:
-        """See `Store.replace_profile`.
-
-        Each file is changed as a whole, those with new points first: after a crash in between,
-        some old points are there still, and none is lost. The same call again ends it.
-        """
-        groups: defaultdict[Path, list[SoloPoint]] = defaultdict(list)
-        for point in only_of(job, gpu_model, points):
-            groups[self._path(SoloPoint, point.run)].append(point)
-        self._change_profile(job, gpu_model, groups)
-        return sum(map(len, groups.values()))
-
-    def delete_profile(self, job: str, gpu_model: str | None = None) -> int:
-        """See `Store.delete_profile`; each file is changed as a whole."""
-        return self._change_profile(job, gpu_model, {})
-
-    def delete(self, points: Iterable[Record]) -> int:
-        """See `Store.delete`; each file is changed as a whole."""
-        ids: defaultdict[tuple[type[Record], Path], set[str]] = defaultdict(set)
-        for point in points:
-            kind = type(point)
-            ids[kind, self._path(kind, _group(point))].add(point.point_id)
-        return sum(
-            self._file(path, kind).change(lambda p, gone=gone: p.point_id in gone, [])
-            for (kind, path), gone in ids.items()
-            if path.exists()
-        )
+            groups[self._path(type(point), _group(point))].append(point)
+        return sum(append_new(path, group) for path, group in groups.items())
 
     def solo_points(
         self, *, job: str | None = None, gpu_model: str | None = None, run: str | None = None
     ) -> list[SoloPoint]:
         """See `Store.solo_points`."""
-        return self._points(SoloPoint, run, job=job, gpu_model=gpu_model)
+        found = self._points(SoloPoint, gpu_model, run)
+        return [p for p in found if job in (None, p.job)]
 
     def pair_points(
         self,
         *,
-        pair: tuple[str, str] | None = None,
+        jobs: Sequence[str] | None = None,
         gpu_model: str | None = None,
         run: str | None = None,
     ) -> list[PairPoint]:
         """See `Store.pair_points`."""
-        return self._points(PairPoint, run, **names_of_pair(pair), gpu_model=gpu_model)
+        return [p for p in self._points(PairPoint, gpu_model, run) if _is_of(p, jobs)]
 
     def observations(
-        self, *, pair: tuple[str, str] | None = None, gpu_model: str | None = None
+        self, *, jobs: Sequence[str] | None = None, gpu_model: str | None = None
     ) -> list[Observation]:
         """See `Store.observations`."""
-        return self._points(Observation, None, **names_of_pair(pair), gpu_model=gpu_model)
+        return [o for o in self._points(Observation, gpu_model) if _is_of(o, jobs)]
 
     def solo_page(self, job: str, span: Span) -> Page[SoloPoint]:
         """See `Store.solo_page`."""
         return page_of(self.solo_points(job=job), span)
 
-    def pair_page(self, pair: tuple[str, str], span: Span) -> Page[PairPoint]:
+    def pair_page(self, jobs: Sequence[str], span: Span) -> Page[PairPoint]:
         """See `Store.pair_page`."""
-        return page_of(self.pair_points(pair=pair), span)
+        return page_of(self.pair_points(jobs=jobs), span)
 
     def observation_page(self, job: str | None, span: Span) -> Page[Observation]:
         """See `Store.observation_page`."""
-        return page_of((o for o in self.observations() if job is None or job in o.pair), span)
+        return page_of((o for o in self.observations() if job is None or job in o.jobs), span)
 
     def profile_names(self, after: str = "", limit: int = 1000) -> list[str]:
         """See `Store.profile_names`."""
@@ -118,25 +90,9 @@ class FileStore:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _points(self, kind: type[P], run: str | None, **wanted: str | None) -> list[P]:
-        values = {name: value for name, value in wanted.items() if value is not None}
-        found = (p for path in self._paths(kind, run) for p in self._file(path, kind).read())
-        return in_order(
-            p for p in found if all(getattr(p, name) == value for name, value in values.items())
-        )
-
-    def _change_profile(
-        self, job: str, gpu_model: str | None, new: Mapping[Path, list[SoloPoint]]
-    ) -> int:
-        """Take the old points out of all files and put the new ones in; how many went out."""
-        self._points(SoloPoint, None)  # a damaged file is found before any is changed
-
-        def is_old(point: SoloPoint) -> bool:
-            return point.job == job and gpu_model in (None, point.gpu_model)
-
-        paths = dict.fromkeys([*new, *self._paths(SoloPoint, None)])
-        files = [(path, self._file(path, SoloPoint)) for path in paths]
-        return sum(file.change(is_old, new.get(path, [])) for path, file in files)
+    def _points(self, kind: type[P], gpu_model: str | None, run: str | None = None) -> list[P]:
+        found = (point for path in self._paths(kind, run) for point in read_all(path, kind))
+        return in_order(point for point in found if gpu_model in (None, point.gpu_model))
 
     def _paths(self, kind: type[Record], run: str | None) -> list[Path]:
         if not self.folder.exists():
@@ -145,14 +101,15 @@ class FileStore:
             here = [p for p in self.folder.iterdir() if p.match(f"{KIND_NAMES[kind]}-*.jsonl")]
         return [path for path in sorted(here) if run is None or path == self._path(kind, run)]
 
-    def _path(self, kind: type[Record], run: str) -> Path:
-        return self.folder / f"{KIND_NAMES[kind]}-{quote(run, safe='')}.jsonl"
-
-    def _file(self, path: Path, kind: type[P]) -> PointFile[P]:
-        return self._files.setdefault(path, PointFile(path, kind))
+    def _path(self, kind: type[Record], group: str) -> Path:
+        return self.folder / f"{KIND_NAMES[kind]}-{quote(group, safe='')}.jsonl"
 
 
 def _group(record: Record) -> str:
     if isinstance(record, Observation):
         return f"{datetime.fromisoformat(record.started_at):%Y-%m}"
     return record.run
+
+
+def _is_of(record: PairPoint | Observation, jobs: Sequence[str] | None) -> bool:
+    return jobs is None or record.jobs == tuple(sorted(jobs))

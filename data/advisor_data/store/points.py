@@ -17,19 +17,10 @@ KIND_NAMES: Mapping[type[Record], str] = {
 
 IDENTITY: Mapping[type[Record], tuple[str, ...]] = {
     SoloPoint: ("run", "job", "gpu_uuid", "share_percent", "started_at"),
-    PairPoint: (
-        "run",
-        "job_a",
-        "job_b",
-        "gpu_uuid",
-        "mode",
-        "share_a_percent",
-        "share_b_percent",
-        "started_at",
-    ),
-    Observation: ("launch_id", "job_a", "job_b", "gpu_uuid", "started_at"),
+    PairPoint: ("run", "jobs.job", "gpu_uuid", "mode", "jobs.share_percent", "started_at"),
+    Observation: ("launch_id", "jobs.job", "gpu_uuid", "started_at"),
 }
-"""Columns that tell two measurements apart; `point_id` is made of them."""
+"""Columns that tell two measurements apart, `jobs.` those of each job; `point_id` is their hash."""
 
 
 def checked(points: Iterable[P]) -> list[P]:
@@ -44,12 +35,6 @@ def checked(points: Iterable[P]) -> list[P]:
 def in_order(points: Iterable[P]) -> list[P]:
     """The points by the moment at which they started."""
     return sorted(points, key=lambda p: (datetime.fromisoformat(p.started_at), p.point_id))
-
-
-def names_of_pair(pair: tuple[str, str] | None) -> dict[str, str | None]:
-    """What `job_a` and `job_b` of a pair's points are, in whichever order the names come."""
-    job_a, job_b = sorted(pair) if pair else (None, None)
-    return {"job_a": job_a, "job_b": job_b}
 
 
 def only_of(job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> list[SoloPoint]:

@@ -1,49 +1,80 @@
 """Pages of records out of a database, along its indexes: never more rows than a page has."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, select, tuple_
+from sqlalchemy import ColumnElement, Connection, exists, select, tuple_
 
-from advisor.core.observations import Observation
+from advisor.core.observations import Observation, Record
+from advisor.core.records import PairPoint, SoloPoint
 from advisor.formats.rows import P
-from advisor_data.store.pages import MOST_OF_MOMENT, Page, Span, cut, position
-from advisor_data.store.tables import from_sql, tables
+from advisor_data.store.pages import MOST_OF_MOMENT, Page, Span, cut
+from advisor_data.store.sql_records import read_records
+from advisor_data.store.tables import jobs_text, parts_tables, tables
 
-Matches = Sequence[ColumnElement[bool]]
-"""What all rows of a list fulfil."""
+Conditions = Sequence[ColumnElement[bool]]
 
 
-def read_page(connection: Connection, kind: type[P], of: Sequence[Matches], span: Span) -> Page[P]:
-    """A page of the rows that fulfil one of some conditions.
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Rows of a list, and the column of their moments, in an index behind what they fulfil."""
+
+    conditions: Conditions
+    moment: ColumnElement[Any]
+
+
+def of_job(job: str) -> Listing:
+    """Solo points of a job."""
+    table = tables[SoloPoint]
+    return Listing([table.c.job == job], table.c.started_at_us)
+
+
+def of_pair(jobs: Sequence[str]) -> Listing:
+    """Points of exactly these jobs."""
+    table = tables[PairPoint]
+    return Listing([table.c.jobs == jobs_text(jobs)], table.c.started_at_us)
+
+
+def observed(job: str | None) -> Listing:
+    """Observations with a job, whatever ran beside it; all with None."""
+    table = tables[Observation]
+    if job is None:
+        return Listing([], table.c.started_at_us)
+    part, before = (parts_tables[Observation].alias(name) for name in ("part", "before"))
+    # Parts of one name stand side by side: of a job beside itself the first one counts.
+    same_before = exists().where(
+        before.c.point_id == part.c.point_id,
+        before.c.position == part.c.position - 1,
+        before.c.job == part.c.job,
+    )
+    conditions = [part.c.job == job, part.c.point_id == table.c.point_id, ~same_before]
+    return Listing(conditions, part.c.started_at_us)
+
+
+def read_page(connection: Connection, kind: type[P], listing: Listing, span: Span) -> Page[P]:
+    """A page of a list.
 
     Args:
         connection: To the database.
         kind: Of the records.
-        of: Each along an index of its own; no row fulfils two of them.
+        listing: Of that kind.
         span: Which rows.
     """
-    table = tables[kind]
-    lists = [[*matches, *_within(table, span)] for matches in of]
-    last_us = _at(connection, table, lists, span.limit)
-    older = [[*m, table.c.started_at_us < last_us] for m in lists] if last_us is not None else []
+    moment = listing.moment
+    inside = [*listing.conditions, *_within(kind, moment, span)]
+    last_us = _at(connection, moment, inside, span.limit)
+    older = None if last_us is None else _at(connection, moment, [*inside, moment < last_us], 1)
     # The first moment that the page does not need is read as well: it tells that there is more.
-    least_us = _at(connection, table, older, 1)
-    if least_us is not None:
-        lists = [[*matches, table.c.started_at_us >= least_us] for matches in lists]
-    found = [record for m in lists for record in _records(connection, kind, m, span.limit)]
-    return cut(sorted(found, key=position, reverse=True), span)
+    read = inside if older is None else [*inside, moment >= older]
+    newest = (moment.desc(), tables[kind].c.point_id.desc())
+    most = span.limit + MOST_OF_MOMENT + 1
+    wanted = select(tables[kind]).where(*read).order_by(*newest).limit(most)
+    return cut(read_records(connection, kind, wanted), span)
 
 
-def pairs_with(job: str | None) -> list[Matches]:
-    """Observations of pairs with a job, on either side; of all pairs with None."""
-    table = tables[Observation]
-    if job is None:
-        return [[]]
-    return [[table.c.job_a == job], [table.c.job_b == job, table.c.job_a != job]]
-
-
-def _within(table: Table, span: Span) -> list[ColumnElement[bool]]:
-    moment = table.c.started_at_us
+def _within(kind: type[Record], moment: ColumnElement[Any], span: Span) -> Conditions:
+    table = tables[kind]
     found: list[ColumnElement[bool]] = []
     if span.gpu_model is not None:
         found.append(table.c.gpu_model == span.gpu_model)
@@ -56,19 +87,9 @@ def _within(table: Table, span: Span) -> list[ColumnElement[bool]]:
     return found
 
 
-def _at(connection: Connection, table: Table, lists: Sequence[Matches], place: int) -> int | None:
-    """The moment of the record at a place, from 1, of all lists together; None: they end before."""
-    moment = table.c.started_at_us
-    newest = (
-        select(moment).where(*matches).order_by(moment.desc()).limit(place) for matches in lists
-    )
-    moments = sorted((us for m in newest for us in connection.execute(m).scalars()), reverse=True)
-    return moments[place - 1] if len(moments) >= place else None
-
-
-def _records(connection: Connection, kind: type[P], matches: Matches, limit: int) -> list[P]:
-    table = tables[kind]
-    newest = (table.c.started_at_us.desc(), table.c.point_id.desc())
-    most = limit + MOST_OF_MOMENT + 1
-    wanted = select(table).where(*matches).order_by(*newest).limit(most)
-    return [from_sql(kind, row) for row in connection.execute(wanted).mappings()]
+def _at(
+    connection: Connection, moment: ColumnElement[Any], conditions: Conditions, place: int
+) -> int | None:
+    """The moment of the row at a place, from 1; None: the list ends before."""
+    newest = select(moment).where(*conditions).order_by(moment.desc())
+    return connection.execute(newest.offset(place - 1).limit(1)).scalar()

@@ -10,16 +10,17 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.formats.rows import P
 from advisor_data.store import profile_table
 from advisor_data.store.pages import Page, Span
-from advisor_data.store.points import checked, in_order, names_of_pair, only_of
+from advisor_data.store.points import checked, in_order, only_of
 from advisor_data.store.profile_rows import ProfileRow
 from advisor_data.store.profile_table import renew
-from advisor_data.store.sql_engine import count_change, insert_new, open_engine, store_errors
-from advisor_data.store.sql_pages import Matches, pairs_with, read_page
-from advisor_data.store.tables import from_sql, tables, to_sql
+from advisor_data.store.sql_engine import count_change, open_engine, store_errors
+from advisor_data.store.sql_pages import Listing, observed, of_job, of_pair, read_page
+from advisor_data.store.sql_records import delete_record, insert_records, read_records
+from advisor_data.store.tables import jobs_text, tables
 
 
 class SqlStore:
-    """Points in one table per kind; safe for several processes and threads."""
+    """Points in tables, see `tables`; safe for several processes and threads."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -33,7 +34,7 @@ class SqlStore:
         with store_errors(self._engine.url), self._engine.begin() as connection:
             if jobs:
                 count_change(connection)
-            new = sum(_insert(connection, kind, ordered) for kind in tables)
+            new = sum(insert_records(connection, kind, ordered) for kind in tables)
             renew(connection, jobs)
             return new
 
@@ -43,7 +44,7 @@ class SqlStore:
         with store_errors(self._engine.url), self._engine.begin() as connection:
             count_change(connection)
             _delete_profile(connection, job, gpu_model)
-            stored = _insert(connection, SoloPoint, ordered)
+            stored = insert_records(connection, SoloPoint, ordered)
             renew(connection, [job])
             return stored
 
@@ -60,7 +61,7 @@ class SqlStore:
         ordered = _in_writing_order(points)
         with store_errors(self._engine.url), self._engine.begin() as connection:
             count_change(connection)
-            deleted = sum(_delete(connection, point) for point in ordered)
+            deleted = sum(delete_record(connection, point) for point in ordered)
             renew(connection, (point.job for point in ordered if isinstance(point, SoloPoint)))
             return deleted
 
@@ -73,32 +74,30 @@ class SqlStore:
     def pair_points(
         self,
         *,
-        pair: tuple[str, str] | None = None,
+        jobs: Sequence[str] | None = None,
         gpu_model: str | None = None,
         run: str | None = None,
     ) -> list[PairPoint]:
         """See `Store.pair_points`."""
-        return self._points(PairPoint, **names_of_pair(pair), gpu_model=gpu_model, run=run)
+        return self._points(PairPoint, jobs=_text(jobs), gpu_model=gpu_model, run=run)
 
     def observations(
-        self, *, pair: tuple[str, str] | None = None, gpu_model: str | None = None
+        self, *, jobs: Sequence[str] | None = None, gpu_model: str | None = None
     ) -> list[Observation]:
         """See `Store.observations`."""
-        return self._points(Observation, **names_of_pair(pair), gpu_model=gpu_model)
+        return self._points(Observation, jobs=_text(jobs), gpu_model=gpu_model)
 
     def solo_page(self, job: str, span: Span) -> Page[SoloPoint]:
         """See `Store.solo_page`."""
-        return self._page(SoloPoint, [[tables[SoloPoint].c.job == job]], span)
+        return self._page(SoloPoint, of_job(job), span)
 
-    def pair_page(self, pair: tuple[str, str], span: Span) -> Page[PairPoint]:
+    def pair_page(self, jobs: Sequence[str], span: Span) -> Page[PairPoint]:
         """See `Store.pair_page`."""
-        table = tables[PairPoint]
-        job_a, job_b = sorted(pair)
-        return self._page(PairPoint, [[table.c.job_a == job_a, table.c.job_b == job_b]], span)
+        return self._page(PairPoint, of_pair(jobs), span)
 
     def observation_page(self, job: str | None, span: Span) -> Page[Observation]:
         """See `Store.observation_page`."""
-        return self._page(Observation, pairs_with(job), span)
+        return self._page(Observation, observed(job), span)
 
     def profile_names(self, after: str = "", limit: int = 1000) -> list[str]:
         """See `Store.profile_names`."""
@@ -120,7 +119,7 @@ class SqlStore:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _page(self, kind: type[P], of: Sequence[Matches], span: Span) -> Page[P]:
+    def _page(self, kind: type[P], of: Listing, span: Span) -> Page[P]:
         with store_errors(self._engine.url), self._engine.connect() as connection:
             return read_page(connection, kind, of, span)
 
@@ -128,8 +127,7 @@ class SqlStore:
         table = tables[kind]
         matches = [table.c[name] == text for name, text in wanted.items() if text is not None]
         with store_errors(self._engine.url), self._engine.connect() as connection:
-            rows = connection.execute(select(table).where(*matches)).mappings().all()
-        return in_order(from_sql(kind, row) for row in rows)
+            return in_order(read_records(connection, kind, select(table).where(*matches)))
 
 
 def open_sql_store(url: str) -> SqlStore:
@@ -142,21 +140,13 @@ def open_sql_store(url: str) -> SqlStore:
     return SqlStore(open_engine(url))
 
 
+def _text(jobs: Sequence[str] | None) -> str | None:
+    return None if jobs is None else jobs_text(jobs)
+
+
 def _in_writing_order(points: Iterable[P]) -> list[P]:
     """One order in all writers, so that two of them cannot wait for each other."""
     return sorted(points, key=lambda point: point.point_id)
-
-
-def _insert(connection: Connection, kind: type[Record], points: Iterable[Record]) -> int:
-    rows = [to_sql(point) for point in points if type(point) is kind]
-    if not rows:
-        return 0
-    return connection.execute(insert_new(connection, tables[kind]), rows).rowcount
-
-
-def _delete(connection: Connection, point: Record) -> int:
-    table = tables[type(point)]
-    return connection.execute(delete(table).where(table.c.point_id == point.point_id)).rowcount
 
 
 def _delete_profile(connection: Connection, job: str, gpu_model: str | None) -> int:

@@ -2,7 +2,7 @@
 
 import importlib
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -41,29 +41,29 @@ class Store(Protocol):
     def pair_points(
         self,
         *,
-        pair: tuple[str, str] | None = None,
+        jobs: Sequence[str] | None = None,
         gpu_model: str | None = None,
         run: str | None = None,
     ) -> list[PairPoint]:
-        """As `solo_points`, for pairs; the names of a pair's jobs may come in either order."""
+        """As `solo_points`, of exactly these jobs together, in whichever order their names come."""
         ...
 
     def observations(
-        self, *, pair: tuple[str, str] | None = None, gpu_model: str | None = None
+        self, *, jobs: Sequence[str] | None = None, gpu_model: str | None = None
     ) -> list[Observation]:
-        """As `pair_points`, for what launched pairs did."""
+        """As `pair_points`, for what launched jobs did."""
         ...
 
     def solo_page(self, job: str, span: Span) -> Page[SoloPoint]:
         """A page of a job's solo points, the newest first."""
         ...
 
-    def pair_page(self, pair: tuple[str, str], span: Span) -> Page[PairPoint]:
-        """A page of what was measured of a pair, whichever way its names come."""
+    def pair_page(self, jobs: Sequence[str], span: Span) -> Page[PairPoint]:
+        """A page of what was measured of these jobs together, in whichever order they come."""
         ...
 
     def observation_page(self, job: str | None, span: Span) -> Page[Observation]:
-        """A page of what launched pairs did: those with a job, or all."""
+        """A page of what launched jobs did: those with a job, or all."""
         ...
 
     def profile_names(self, after: str = "", limit: int = 1000) -> list[str]:
@@ -82,6 +82,16 @@ class Store(Protocol):
             One row for each job on each GPU model, in their order.
         """
         ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc_info: object) -> None: ...
+
+
+class Database(Store, Protocol):
+    """A store whose points can be replaced and deleted as well."""
 
     def replace_profile(self, job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> int:
         """Put these points in the place of all solo points of a job.
@@ -122,12 +132,6 @@ class Store(Protocol):
         """
         ...
 
-    def close(self) -> None: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *exc_info: object) -> None: ...
-
 
 def open_store(url: str | None, home: Path) -> Store:
     """The store at `url`.
@@ -148,6 +152,22 @@ def open_store(url: str | None, home: Path) -> Store:
         url = default_url(home)
     if url.startswith(FILES_PREFIX):
         return FileStore(Path(url.removeprefix(FILES_PREFIX)))
+    return _sql("sql_store").open_sql_store(url)
+
+
+def open_database(url: str | None, home: Path) -> Database:
+    """As `open_store`, for those who replace and delete points.
+
+    Raises:
+        InputError: also where the points are in files, which only ever grow.
+    """
+    url = url or default_url(home)
+    if url.startswith(FILES_PREFIX):
+        raise InputError(
+            f"points in {url} cannot be replaced or deleted",
+            why="a folder of files only takes points, to be brought into a database",
+            fix="remove a file of it by hand, or import them: advisor data import FOLDER/*.jsonl",
+        )
     return _sql("sql_store").open_sql_store(url)
 
 

@@ -1,9 +1,10 @@
-"""The SQL tables: of records, one per kind, their columns taken from the records; and of a service.
+"""The SQL tables: of records and their parts, with the columns of these; and of a service.
 
 What has to be true of several rows is an index here, so that it holds for several processes.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import (
@@ -21,8 +22,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from advisor.core.observations import Observation, Record
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.observations import PARTS, Observation, ObservedPart, Part, Record
+from advisor.core.records import PairPoint, PointPart, SoloPoint
+from advisor.formats.flat_rows import JOBS
 from advisor.formats.rows import P, column_types, from_row, to_row
 from advisor_data.store.pages import position
 
@@ -40,16 +42,34 @@ _SQL_TYPES: dict[type, type[TypeEngine[Any]]] = {
 }
 
 
+def _columns(kind: type[Record] | type[Part]) -> list[Column[Any]]:
+    return [
+        Column(column, _SQL_TYPES[value_type](), nullable=optional)
+        for column, (value_type, optional) in column_types(kind).items()
+    ]
+
+
 def _table(kind: type[Record], name: str, *indexed: tuple[str, ...]) -> Table:
     return Table(
         name,
         metadata,
         Column("point_id", String(32), primary_key=True),
         Column("started_at_us", BigInteger, nullable=False),
-        *(
-            Column(column, _SQL_TYPES[value_type](), nullable=optional)
-            for column, (value_type, optional) in column_types(kind).items()
-        ),
+        *([Column("jobs", Text, nullable=False)] if kind in PARTS else ()),
+        *_columns(kind),
+        *(Index(f"ix_{name}_{'_'.join(columns)}", *columns) for columns in indexed),
+    )
+
+
+def _parts_table(kind: type[Part], name: str, *indexed: tuple[str, ...]) -> Table:
+    """One row for each part, by the point that it is of and its place there, from 0."""
+    return Table(
+        name,
+        metadata,
+        Column("point_id", String(32), primary_key=True),
+        Column("position", Integer, primary_key=True, autoincrement=False),
+        Column("started_at_us", BigInteger, nullable=False),
+        *_columns(kind),
         *(Index(f"ix_{name}_{'_'.join(columns)}", *columns) for columns in indexed),
     )
 
@@ -58,23 +78,20 @@ tables: Mapping[type[Record], Table] = {
     SoloPoint: _table(
         SoloPoint, "solo_points", ("job", "gpu_model"), ("run",), ("job", "started_at_us")
     ),
-    PairPoint: _table(
-        PairPoint,
-        "pair_points",
-        ("job_a", "job_b"),
-        ("run",),
-        ("job_a", "job_b", "started_at_us"),
-    ),
+    PairPoint: _table(PairPoint, "pair_points", ("run",), ("jobs", "started_at_us")),
     Observation: _table(
         Observation,
         "observations",
-        ("job_a", "job_b"),
+        ("jobs",),
         ("launch_id",),
         ("started_at_us",),
         ("gpu_model", "started_at_us"),
-        ("job_a", "started_at_us"),
-        ("job_b", "started_at_us"),
     ),
+}
+
+parts_tables: Mapping[type[Record], Table] = {
+    PairPoint: _parts_table(PointPart, "pair_point_parts"),
+    Observation: _parts_table(ObservedPart, "observation_parts", ("job", "started_at_us")),
 }
 
 _BY_CODE = Text().with_variant(Text(collation="C"), "postgresql")
@@ -155,14 +172,33 @@ audit_log = Table(
 
 def to_sql(record: Record) -> dict[str, Any]:
     """The record as a row of its table; `flags` are joined by ";"."""
-    more = {"point_id": record.point_id, "started_at_us": position(record).started_at_us}
-    return {**to_row(record), "flags": ";".join(record.flags), **more}
+    row = {**to_row(record), "flags": ";".join(record.flags), **_place(record)}
+    return row if isinstance(record, SoloPoint) else {**row, JOBS: jobs_text(record.jobs)}
 
 
-def from_sql(kind: type[P], row: Mapping[Any, Any]) -> P:
-    """The record of a row of the table of `kind`."""
-    return from_row(kind, {name: value for name, value in row.items() if name not in _OF_TABLES})
+def parts_to_sql(record: Record) -> list[dict[str, Any]]:
+    """The parts of a record as rows of their table."""
+    parts = to_row(record).get(JOBS, ())
+    return [{**part, **_place(record), "position": n} for n, part in enumerate(parts)]
 
 
-_OF_TABLES = {"point_id", "started_at_us"}
+def jobs_text(names: Iterable[str]) -> str:
+    """Names of jobs in one column, by which the points of exactly these jobs are found."""
+    return json.dumps(sorted(names), ensure_ascii=False)
+
+
+def from_sql(kind: type[P], row: Mapping[Any, Any], parts: Iterable[Mapping[Any, Any]] = ()) -> P:
+    """The record of a row of the table of `kind`, and of the rows of its parts in their order."""
+    plain = {name: value for name, value in row.items() if name not in _OF_TABLES}
+    if kind not in PARTS:
+        return from_row(kind, plain)
+    jobs = [{n: value for n, value in part.items() if n not in _OF_TABLES} for part in parts]
+    return from_row(kind, {**plain, JOBS: jobs})
+
+
+def _place(record: Record) -> dict[str, Any]:
+    return {"point_id": record.point_id, "started_at_us": position(record).started_at_us}
+
+
+_OF_TABLES = {"point_id", "started_at_us", "position", JOBS}
 """Columns that records do not have: they are made of others."""

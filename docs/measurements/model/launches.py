@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from advisor.core.interval import Interval
 from advisor.core.split import Split
+from advisor.formats.flat_rows import nested
 from advisor.predict.profiles import make_profiles
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_models.onnx_predictor import OnnxPredictor
@@ -50,11 +51,12 @@ def main() -> None:
 
 def recorded() -> Iterator[dict[str, Any]]:
     """What was observed in each launch."""
-    yield from json.loads((MEASUREMENTS / "launch-pairs.json").read_text("utf-8"))
+    for launch in json.loads((MEASUREMENTS / "launch-pairs.json").read_text("utf-8")):
+        yield dict(nested(launch))
     for launch in json.loads((MEASUREMENTS / "same-work.json").read_text("utf-8")):
-        seen = launch["observed"]
+        seen = nested(launch["observed"])
         # Jobs that reported right results at a count are safe there, whatever libraries do.
-        if seen["results_a"] == seen["results_b"] == "right":
+        if all(job["results"] == "right" for job in seen["jobs"]):
             yield {**seen, "door": "command", "jobs_at_unsafe_counts": []}
 
 
@@ -63,15 +65,16 @@ def compared(o: dict[str, Any], predictor: OnnxPredictor) -> Iterator[Told]:
     if o["mode"] != "mps" or o["jobs_at_unsafe_counts"]:
         return
     profiles = make_profiles(bundled_solo_points())
-    a, b = (profiles.get((o[f"job_{side}"], o["gpu_model"])) for side in "ab")
+    first, second = o["jobs"]
+    a, b = (profiles.get((job["job"], o["gpu_model"])) for job in (first, second))
     if a is None or b is None:
         return
-    split = Split((o["share_a_percent"], o["share_b_percent"]))
+    split = Split((first["share_percent"], second["share_percent"]))
     (found,) = predictor.predict([a, b], [split])
     name = f"{a.job} + {b.job}, {split}, {o['door']}"
     yield name, "power", found.power_w, o["power_w"]
-    for part, rate in zip(found.parts, (o["rate_a"], o["rate_b"]), strict=True):
-        yield name, "speed", part.speed, rate / part.solo_rate
+    for part, job in zip(found.parts, (first, second), strict=True):
+        yield name, "speed", part.speed, job["rate"] / part.solo_rate
 
 
 def _holds(expected: Interval, observed: float) -> bool:

@@ -47,8 +47,8 @@ WORKED_OUT = frozenset({DEGENERATE, UNREAD})
 SWEPT = 0.75
 """Part of the most shares of a run. The splits at safe counts give not all jobs as many shares."""
 
-Place = tuple[str, str, str]
-"""Both jobs and the card."""
+Place = tuple[str, ...]
+"""The jobs and the card."""
 
 
 def main() -> None:
@@ -135,7 +135,7 @@ def whole(points: Sequence[PairPoint]) -> list[PairPoint]:
 
 def place(point: PairPoint) -> Place:
     """What is compared with each other: one pair on one card."""
-    return (*point.pair, point.gpu_uuid)
+    return (*point.jobs, point.gpu_uuid)
 
 
 def splits_wanted(at: Place) -> int:
@@ -167,7 +167,7 @@ def left_out(points: Sequence[PairPoint], kept: Sequence[PairPoint]) -> str:
     """How many points of how many pairs were left out, and which."""
     names = {point.point_id for point in kept}
     lost = Counter(
-        f"{' + '.join(p.pair)} ({p.run}, {p.gpu_uuid})" for p in points if p.point_id not in names
+        f"{' + '.join(p.jobs)} ({p.run}, {p.gpu_uuid})" for p in points if p.point_id not in names
     )
     first = f"{lost.total()} of {len(lost)} pairs that are not whole left out"
     return "\n".join([first, *(f"  {count:3} of {pair}" for pair, count in sorted(lost.items()))])

@@ -44,11 +44,11 @@ def renewed(
 
 def basis(pairs: Sequence[PairPoint], references: Sequence[SoloPoint]) -> str:
     """How many there are of what, from when to when."""
-    names = {point.pair for point in pairs}
+    names = {point.jobs for point in pairs}
     started = sorted(point.started_at for point in (*pairs, *references))
     rows = [
         ("pair points (`pairs.jsonl`)", str(len(pairs))),
-        ("of them without rates, since a job failed", str(sum(p.rate_a is None for p in pairs))),
+        ("of them without rates, since a job failed", str(sum(p.error is not None for p in pairs))),
         ("pairs", str(len(names))),
         ("of them a job beside itself", str(sum(a == b for a, b in names))),
         ("of them in more than one run", str(len(repeated(pairs)))),
@@ -73,7 +73,7 @@ def gpu_models(pairs: Sequence[PairPoint], profiles: Sequence[SoloPoint]) -> str
         used = [p for p in found if DOUBTFUL.isdisjoint(p.flags)]
         alone = [p for p in profiles if p.gpu_model == model]
         right = [p for p in alone if DOUBTFUL.isdisjoint(p.flags)]
-        counts = len(found), len(used), len({p.pair for p in found}), len(jobs_of(found))
+        counts = len(found), len(used), len({p.jobs for p in found}), len(jobs_of(found))
         cards, jobs = {p.gpu_uuid for p in found}, {p.job for p in alone}
         more = len(cards), len(alone), len(right), len(jobs)
         rows.append((model, *map(str, (*counts, *more))))
@@ -83,9 +83,9 @@ def gpu_models(pairs: Sequence[PairPoint], profiles: Sequence[SoloPoint]) -> str
     )
 
 
-def repeated(pairs: Iterable[PairPoint]) -> set[tuple[str, str]]:
+def repeated(pairs: Iterable[PairPoint]) -> set[tuple[str, ...]]:
     """Pairs that were measured in more than one run."""
-    runs = Counter(pair for pair, _ in {(point.pair, point.run) for point in pairs})
+    runs = Counter(pair for pair, _ in {(point.jobs, point.run) for point in pairs})
     return {pair for pair, count in runs.items() if count > 1}
 
 
@@ -98,7 +98,7 @@ def kinds_of_splits(pairs: Sequence[PairPoint]) -> str:
     """Points and pairs at each kind of split."""
     found = kinds_of_points(pairs)
     points = Counter(found)
-    names = {k: {p.pair for p, kind in zip(pairs, found, strict=True) if kind == k} for k in points}
+    names = {k: {p.jobs for p, kind in zip(pairs, found, strict=True) if kind == k} for k in points}
     rows = [(kind, str(points[kind]), str(len(names[kind]))) for kind in KINDS if kind in points]
     return table(("kind of split", "points", "pairs"), rows)
 
@@ -111,7 +111,7 @@ def kinds_of_jobs(pairs: Sequence[PairPoint], profiles: Sequence[SoloPoint]) -> 
         jobs.setdefault(kinds.get(job, "not known"), []).append(job)
     together = Counter(
         " with ".join(sorted(kinds.get(job, "not known") for job in pair))
-        for pair in {point.pair for point in pairs}
+        for pair in {point.jobs for point in pairs}
     )
     rows = [(kind, str(len(found)), ", ".join(found)) for kind, found in sorted(jobs.items())]
     beside = [(kinds_, str(count)) for kinds_, count in sorted(together.items())]
@@ -139,7 +139,7 @@ def is_at_limit(point: PairPoint) -> bool:
 
 def jobs_of(pairs: Iterable[PairPoint]) -> list[str]:
     """Names of the jobs."""
-    return sorted({job for point in pairs for job in point.pair})
+    return sorted({job for point in pairs for job in point.jobs})
 
 
 def counted(cards: Iterable[tuple[str, str]]) -> list[str]:

@@ -30,7 +30,7 @@ def main() -> None:
 def _compared() -> dict[tuple[str, str], list[float]]:
     same: dict[tuple[object, ...], list[PairPoint]] = defaultdict(list)
     for point in filter(_free, bundled_pair_points()):
-        same[(*point.pair, point.mode, point.units_a, point.units_b)].append(point)
+        same[(*point.jobs, point.mode, *(part.units for part in point.parts))].append(point)
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
     for points in same.values():
         for p, q in itertools.combinations(sorted(points, key=lambda p: p.gpu_uuid), 2):
@@ -40,13 +40,14 @@ def _compared() -> dict[tuple[str, str], list[float]]:
 
 
 def _free(point: PairPoint) -> bool:
-    return None not in (point.power_w, point.power_limit_w, point.rate_a, point.rate_b) and (
+    rates = (part.rate for part in point.parts)
+    return None not in (point.power_w, point.power_limit_w, *rates) and (
         (point.power_w or 0) < CAPPED * (point.power_limit_w or 0)
     )
 
 
 def _near(p: PairPoint, q: PairPoint) -> bool:
-    rates = ((p.rate_a, q.rate_a), (p.rate_b, q.rate_b))
+    rates = [(a.rate, b.rate) for a, b in zip(p.parts, q.parts, strict=True)]
     return all(a and b and abs(a / b - 1) < NEAR for a, b in rates)
 
 

@@ -52,10 +52,7 @@ def is_unread(
 def _seats(point: SoloPoint | PairPoint) -> list[tuple[str, int | None, str | None]]:
     if isinstance(point, SoloPoint):
         return [(point.job, point.units_granted, point.results)]
-    return [
-        (point.job_a, point.units_a, point.results_a),
-        (point.job_b, point.units_b, point.results_b),
-    ]
+    return [(part.job, part.units, part.results) for part in point.parts]
 
 
 def _flagged(point: _Point, unread: bool) -> _Point:

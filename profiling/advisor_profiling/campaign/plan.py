@@ -213,13 +213,13 @@ class _Past:
             return f"{b if alone_a else a} has no solo point at 100 % on {self._gpu.model}"
         total = units_of(self._gpu)
         known = [
-            (worth, point.units_a)
+            (worth, units)
             for point in self._pairs
-            if point.pair == (a, b)
+            if point.jobs == (a, b)
             and point.mode in _LIMITED
-            and point.units_a is not None
-            and point.units_b is not None
-            and point.units_a + point.units_b <= total
+            and (units := point.parts[0].units) is not None
+            and (other := point.parts[1].units) is not None
+            and units + other <= total
             and (worth := _worth(point, alone_a, alone_b)) is not None
         ]
         if not known:
@@ -279,6 +279,8 @@ def _job(name: str, jobs: Mapping[str, Job]) -> Job:
 
 def _worth(point: PairPoint, alone_a: float, alone_b: float) -> float | None:
     """Sum of relative speeds per watt; None where a reading is missing."""
-    if point.rate_a is None or point.rate_b is None or not point.power_w:
+    rates = [part.rate for part in point.parts]
+    if None in rates or not point.power_w:
         return None
-    return (point.rate_a / alone_a + point.rate_b / alone_b) / point.power_w
+    alone = zip(rates, (alone_a, alone_b), strict=True)
+    return sum((rate or 0.0) / solo for rate, solo in alone) / point.power_w

@@ -84,8 +84,5 @@ def _key_of(point: SoloPoint | PairPoint) -> Key:
     if isinstance(point, SoloPoint):
         seats = ((point.job, point.job_hash, point.share_percent),)
     else:
-        seats = (
-            (point.job_a, point.job_a_hash, point.share_a_percent),
-            (point.job_b, point.job_b_hash, point.share_b_percent),
-        )
+        seats = tuple((part.job, part.job_hash, part.share_percent) for part in point.parts)
     return seats, point.mode, point.repeat

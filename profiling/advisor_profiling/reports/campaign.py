@@ -44,7 +44,7 @@ class PairResult:
         uncapped_saved: The same of MPS without limits on that card.
     """
 
-    pair: tuple[str, str]
+    pair: tuple[str, ...]
     windows: int
     best: PairPoint | None = None
     speeds: tuple[float, float] | None = None
@@ -61,10 +61,10 @@ def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[Pa
         solo: Solo points; those at 100 % give the rates and the power alone.
     """
     alone = _alone(solo)
-    pairs: defaultdict[tuple[str, str], list[PairPoint]] = defaultdict(list)
+    pairs: defaultdict[tuple[str, ...], list[PairPoint]] = defaultdict(list)
     for point in points:
         if not DOUBTFUL & set(point.flags):
-            pairs[point.pair].append(point)
+            pairs[point.jobs].append(point)
     return [_result(pair, found, alone) for pair, found in sorted(pairs.items())]
 
 
@@ -85,7 +85,7 @@ def references(own: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list[So
 
 def unknown_alone_text(points: Iterable[PairPoint], solo: Sequence[SoloPoint]) -> list[str]:
     """A line for each job of the pairs whose rate and power alone are not known."""
-    jobs = {job for point in points for job in point.pair}
+    jobs = {job for point in points for job in point.jobs}
     return [
         f"no rate and power of {job} alone at 100 % are known: advisor profile {job}"
         for job in sorted(jobs - _alone(solo).keys())
@@ -137,7 +137,7 @@ def left_out_text(points: Sequence[PairPoint]) -> str | None:
     return f"left out of the table: {listed}"
 
 
-def _result(pair: tuple[str, str], points: Sequence[PairPoint], alone: Alone) -> PairResult:
+def _result(pair: tuple[str, ...], points: Sequence[PairPoint], alone: Alone) -> PairResult:
     known = [c for c in (_candidate(p, alone) for p in _means(points)) if c is not None]
     limited = {c: p for c, p in known if p.mode in {"mps", "cu_mask"} and _fits(p)}
     if not limited:
@@ -161,13 +161,15 @@ def _means(points: Sequence[PairPoint]) -> list[PairPoint]:
     """One point for each split and card, the mean of its complete windows: luck does not choose."""
     windows: defaultdict[tuple[object, ...], list[PairPoint]] = defaultdict(list)
     for p in points:
-        if p.rate_a is not None and p.rate_b is not None and p.power_w:
-            windows[p.gpu_uuid, p.mode, p.share_a_percent, p.share_b_percent].append(p)
+        if p.power_w and all(part.rate is not None for part in p.parts):
+            windows[p.gpu_uuid, p.mode, *p.shares_percent].append(p)
     return [
         replace(
             same[0],
-            rate_a=fmean(p.rate_a or 0 for p in same),
-            rate_b=fmean(p.rate_b or 0 for p in same),
+            parts=tuple(
+                replace(part, rate=fmean(p.parts[n].rate or 0 for p in same))
+                for n, part in enumerate(same[0].parts)
+            ),
             power_w=fmean(p.power_w or 0 for p in same),
         )
         for same in windows.values()
@@ -176,18 +178,21 @@ def _means(points: Sequence[PairPoint]) -> list[PairPoint]:
 
 def _fits(point: PairPoint) -> bool:
     """Whether the shares are not over-subscribed: no unit is in both."""
-    if point.units_a is None or point.units_b is None or point.units_total is None:
-        return point.share_a_percent + point.share_b_percent <= 100
-    return point.units_a + point.units_b <= point.units_total
+    units = [part.units for part in point.parts if part.units is not None]
+    if len(units) < len(point.parts) or point.units_total is None:
+        return sum(point.shares_percent) <= 100
+    return sum(units) <= point.units_total
 
 
 def _candidate(point: PairPoint, alone: Alone) -> tuple[Candidate, PairPoint] | None:
-    a, b = alone.get(point.job_a), alone.get(point.job_b)
-    if not (a and b and point.power_w) or point.rate_a is None or point.rate_b is None:
+    first, second, *more = point.parts
+    if more:
         return None
-    parts = PartResult(point.rate_a, *a), PartResult(point.rate_b, *b)
-    split = Split((point.share_a_percent, point.share_b_percent))
-    return Candidate(split, SplitResult(parts, point.power_w)), point
+    a, b = alone.get(first.job), alone.get(second.job)
+    if not (a and b and point.power_w) or first.rate is None or second.rate is None:
+        return None
+    parts = PartResult(first.rate, *a), PartResult(second.rate, *b)
+    return Candidate(Split(point.shares_percent), SplitResult(parts, point.power_w)), point
 
 
 def _alone(solo: Sequence[SoloPoint]) -> dict[str, tuple[float, float]]:
@@ -210,7 +215,7 @@ def _cells(line: PairResult) -> list[str]:
     cells = [" + ".join(line.pair), str(line.windows)]
     if line.best is None or line.speeds is None:
         return [*cells, *["-"] * (len(COLUMNS) - len(cells))]
-    split = f"{line.best.share_a_percent:g}/{line.best.share_b_percent:g}"
+    split = "/".join(f"{share:g}" for share in line.best.shares_percent)
     speeds = [f"{speed:.2f}" for speed in line.speeds]
     watts = f"{line.best.power_w:.0f}"
     saved = (line.saved, line.equal_saved, line.uncapped_saved)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from advisor.core.flags import FLAGS
 from advisor.core.gpu import WHOLE
-from advisor.core.records import Point, SoloPoint
+from advisor.core.records import Point, PointPart, SoloPoint
 from advisor_profiling.campaign.outcome import Failure
 from advisor_profiling.campaign.sweep import IDLE_DRIFT_W, SweepResult
 
@@ -44,19 +44,15 @@ class ConsoleReporter:
 
 def _what(point: Point) -> str:
     if isinstance(point, SoloPoint):
-        return _job(point, "", point.job, point.units_granted)
-    first = _job(point, "_a", point.job_a, point.units_a)
-    return f"{point.mode}  {first}  |  {_job(point, '_b', point.job_b, point.units_b)}"
+        return _job(point, point.units_granted)
+    return f"{point.mode}  {'  |  '.join(_job(part, part.units) for part in point.parts)}"
 
 
-def _job(point: Point, side: str, name: str, units: int | None) -> str:
-    """One job of a point; `side` is how its columns end."""
-    share_percent: float = getattr(point, f"share{side}_percent")
-    rate: float | None = getattr(point, f"rate{side}")
-    unit: str = getattr(point, f"rate_unit{side}")
-    error = _error(getattr(point, f"rate{side}_stderr"), rate)
-    speed = "-" if rate is None else f"{rate:.4g} {unit}/s {error}"
-    return f"{name} {share_percent:g} % = {_text(units)} units  {speed}"
+def _job(of: SoloPoint | PointPart, units: int | None) -> str:
+    """One job of a point."""
+    error = _error(of.rate_stderr, of.rate)
+    speed = "-" if of.rate is None else f"{of.rate:.4g} {of.rate_unit}/s {error}"
+    return f"{of.job} {of.share_percent:g} % = {_text(units)} units  {speed}"
 
 
 COLUMNS = (

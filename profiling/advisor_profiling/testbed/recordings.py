@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from advisor.core.gpu import Share
 from advisor.core.job import Job, Progress
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import PairPoint, PointPart, SoloPoint
 from advisor.core.results import NOTHING, Reported, read_first
 from advisor.errors import InputError
 from advisor.runtime.backends.backend import Granted
@@ -102,39 +102,36 @@ class Recordings:
         self._jobs.setdefault(point.job, _job(point))
 
     def _add_pair(self, point: PairPoint) -> None:
-        if point.rate_a is None or point.rate_b is None:
+        if any(part.rate is None for part in point.parts):
             return
-        first = Part(
-            point.rate_a,
-            point.rate_a_stderr,
-            point.memory_used_a_mib,
-            point.job_a_cpu_percent,
-            point.latency_p50_a_ms,
-            point.latency_p99_a_ms,
-            point.results_a,
-        )
-        second = Part(
-            point.rate_b,
-            point.rate_b_stderr,
-            point.memory_used_b_mib,
-            point.job_b_cpu_percent,
-            point.latency_p50_b_ms,
-            point.latency_p99_b_ms,
-            point.results_b,
-        )
-        seats = (point.job_a, point.share_a_percent), (point.job_b, point.share_b_percent)
-        ordered = sorted(zip(seats, (first, second), strict=True), key=lambda item: item[0])
-        key = tuple(seat for seat, _ in ordered)
-        self._windows[key].append(Recording(point, tuple(part for _, part in ordered)))
-        for seat, units in zip(seats, (point.units_a, point.units_b), strict=True):
-            self._units.setdefault(seat, units)
+        ordered = sorted(point.parts, key=_seat)
+        parts = tuple(map(_part, ordered))
+        self._windows[tuple(map(_seat, ordered))].append(Recording(point, parts))
+        for part in point.parts:
+            self._units.setdefault(_seat(part), part.units)
+
+
+def _seat(part: PointPart) -> Seat:
+    return part.job, part.share_percent
+
+
+def _part(part: PointPart) -> Part:
+    return Part(
+        part.rate or 0.0,
+        part.rate_stderr,
+        part.memory_used_mib,
+        part.cpu_percent,
+        part.latency_p50_ms,
+        part.latency_p99_ms,
+        part.results,
+    )
 
 
 def _most_complete_first(pairs: Sequence[PairPoint]) -> list[PairPoint]:
     """All splits of a pair come from one run on one card where one has them all."""
     groups: defaultdict[tuple[str, ...], list[PairPoint]] = defaultdict(list)
     for point in sorted(pairs, key=lambda p: p.started_at, reverse=True):
-        groups[*point.pair, point.run, point.gpu_uuid].append(point)
+        groups[*point.jobs, point.run, point.gpu_uuid].append(point)
     # Groups of equally many splits stay in the order of their newest windows.
     ordered = sorted(groups.values(), key=_splits, reverse=True)
     return [point for group in ordered for point in group]
@@ -142,7 +139,7 @@ def _most_complete_first(pairs: Sequence[PairPoint]) -> list[PairPoint]:
 
 def _splits(pairs: Sequence[PairPoint]) -> int:
     """How many there are, however often each was measured."""
-    return len({(p.mode, p.share_a_percent, p.share_b_percent) for p in pairs})
+    return len({(p.mode, *p.shares_percent) for p in pairs})
 
 
 def _job(point: SoloPoint) -> Job:

@@ -1,12 +1,12 @@
 """Turns a window into a point, with a flag for everything that was wrong with it."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import advisor
 from advisor.core.flags import COUNTER_BOUND, RESULTS_ONLY
 from advisor.core.gpu import Gpu
-from advisor.core.records import Counters, PairPoint, Point, SoloPoint
+from advisor.core.records import Counters, PairPoint, Point, PointPart, SoloPoint
 from advisor.core.results import NOTHING, Reported, Verdict, verdict_flags, write_first
 from advisor.runtime.backends.backend import Granted
 from advisor_profiling.window.estimate import Estimate
@@ -69,29 +69,14 @@ class Taken:
 
 
 def to_point(taken: Taken, conditions: Conditions) -> Point:
-    """The point of one window: of a job alone, or of two together."""
+    """The point of one window: of a job alone, or of several together."""
     measured = _measured(taken, conditions)
     if len(taken.parts) == 1:
         return _solo(taken.target, taken.parts[0], conditions.mode, measured)
-    first, second = taken.parts
+    parts = zip(taken.target.runners, taken.parts, strict=True)
     return PairPoint(
-        **_sharing(taken.target, conditions.mode),
-        units_a=first.granted.units,
-        units_b=second.granted.units,
-        rate_a=first.rate.mean,
-        rate_b=second.rate.mean,
-        rate_a_stderr=first.rate.stderr,
-        rate_b_stderr=second.rate.stderr,
-        latency_p50_a_ms=first.latency.p50_ms,
-        latency_p50_b_ms=second.latency.p50_ms,
-        latency_p99_a_ms=first.latency.p99_ms,
-        latency_p99_b_ms=second.latency.p99_ms,
-        memory_used_a_mib=first.memory_used_mib,
-        memory_used_b_mib=second.memory_used_mib,
-        job_a_cpu_percent=first.cpu_percent,
-        job_b_cpu_percent=second.cpu_percent,
-        results_a=first.verdict,
-        results_b=second.verdict,
+        parts=tuple(_measured_part(runner, part) for runner, part in parts),
+        mode=pair_mode(conditions.mode, taken.target),
         **measured,
     )
 
@@ -99,7 +84,8 @@ def to_point(taken: Taken, conditions: Conditions) -> Point:
 def failed_point(target: Target, conditions: Conditions, moment: str, error: str) -> PairPoint:
     """The mark that a pair leaves where it could not be measured."""
     return PairPoint(
-        **_sharing(target, conditions.mode),
+        parts=tuple(map(_part, target.runners)),
+        mode=pair_mode(conditions.mode, target),
         **_origin(target, conditions),
         window_s=0.0,
         started_at=moment,
@@ -158,21 +144,29 @@ def _solo(target: Target, part: Part, mode: str, measured: dict[str, Any]) -> So
     )
 
 
-def _sharing(target: Target, mode: str) -> dict[str, Any]:
-    """Columns of a pair that are known before it is measured."""
-    sides = zip("ab", target.runners, strict=True)
-    columns = (_side(side, runner) for side, runner in sides)
-    return {"mode": pair_mode(mode, target)} | {k: v for c in columns for k, v in c.items()}
+def _part(runner: Runner) -> PointPart:
+    """What is known of a job's part before it is measured."""
+    return PointPart(
+        job=runner.job.name,
+        job_hash=runner.job.job_hash,
+        share_percent=runner.share.percent,
+        rate_unit=runner.job.progress.unit,
+        offered_rate=runner.job.offered_rate,
+    )
 
 
-def _side(side: str, runner: Runner) -> dict[str, Any]:
-    return {
-        f"job_{side}": runner.job.name,
-        f"job_{side}_hash": runner.job.job_hash,
-        f"share_{side}_percent": runner.share.percent,
-        f"rate_unit_{side}": runner.job.progress.unit,
-        f"offered_rate_{side}": runner.job.offered_rate,
-    }
+def _measured_part(runner: Runner, part: Part) -> PointPart:
+    return replace(
+        _part(runner),
+        units=part.granted.units,
+        rate=part.rate.mean,
+        rate_stderr=part.rate.stderr,
+        latency_p50_ms=part.latency.p50_ms,
+        latency_p99_ms=part.latency.p99_ms,
+        memory_used_mib=part.memory_used_mib,
+        cpu_percent=part.cpu_percent,
+        results=part.verdict,
+    )
 
 
 def _origin(target: Target, conditions: Conditions) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from advisor_training.dataset.solo import (
 from advisor_training.dataset.split_kinds import (
     KINDS,
     Kind,
+    in_split_order,
     is_full,
-    is_turned,
     kinds_of,
     split_of,
 )
@@ -31,6 +31,9 @@ DISTURBED = (
     f"a job alone beside the pair ran over {LARGEST_SLOWDOWN:.0%} slower than in its fastest run"
 )
 """Why a measurement on a disturbed host is left out."""
+
+_JOBS = 2
+"""Of a pair: what is learned from is pairwise."""
 
 NOT_FULL = "without 50/50, or with too few of the nine splits in one run"
 """Why a measurement whose best split would be no oracle is left out."""
@@ -165,7 +168,9 @@ def make_pairs(
 
 def _readable(points: Iterable[PairPoint], left_out: Counter[str]) -> Iterator[PairPoint]:
     for point in points:
-        if point.rate_a is None or point.rate_b is None:
+        if len(point.parts) > _JOBS:
+            left_out["more than two jobs"] += 1
+        elif any(part.rate is None for part in point.parts):
             left_out["no rates: a job of the pair failed"] += 1
         elif not point.power_w:
             left_out["no reading of power"] += 1
@@ -176,7 +181,7 @@ def _readable(points: Iterable[PairPoint], left_out: Counter[str]) -> Iterator[P
 def _groups(points: Iterable[PairPoint]) -> list[list[PairPoint]]:
     groups: dict[tuple[str, ...], list[PairPoint]] = {}
     for point in points:
-        key = (*sorted(point.pair), point.gpu_model, point.gpu_uuid, point.run)
+        key = (*point.jobs, point.gpu_model, point.gpu_uuid, point.run)
         groups.setdefault(key, []).append(point)
     return [group for _, group in sorted(groups.items())]
 
@@ -190,10 +195,10 @@ def _measurement(
 ) -> Measurement | str:
     """The measurement that the points make, or why they make none."""
     point = group[0]
-    job_a, job_b = sorted(point.pair)
+    job_a, job_b = point.jobs
     # What a replay runs is a record of the job, so its hash tells nothing of the job's definition.
     replayed = point.source == REPLAY_SOURCE
-    hashes = {} if replayed else {point.job_a: point.job_a_hash, point.job_b: point.job_b_hash}
+    hashes = {} if replayed else {part.job: part.job_hash for part in point.parts}
     solos: list[SoloReference] = []
     for job in (job_a, job_b):
         solo = solo_reference(
@@ -233,9 +238,9 @@ def _assembled(
 
 def _reading(point: PairPoint, kind: Kind) -> _Reading:
     """The reading of a point, with its rates in the order of its split."""
-    rates = (point.rate_a or 0.0, point.rate_b or 0.0)
-    ordered = (rates[1], rates[0]) if is_turned(point) else rates
-    return _Reading(kind, split_of(point), point.repeat, ordered, point.power_w or 0.0)
+    first, second = in_split_order(point)
+    rates = (first.rate or 0.0, second.rate or 0.0)
+    return _Reading(kind, split_of(point), point.repeat, rates, point.power_w or 0.0)
 
 
 def _medians(

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 from advisor.core.gpu import WHOLE
-from advisor.core.records import PairPoint
+from advisor.core.records import PairPoint, PointPart
 from advisor.core.split import EQUAL, Split
 
 Kind = Literal["nine", "grid", "over-subscribed", "other", "uncapped", "time-sliced"]
@@ -76,18 +76,17 @@ def split_of(point: PairPoint) -> Split:
 
     A job at 90 % beside itself at 10 % is what it is at 10 % beside itself at 90 %.
     """
-    sharing = _sharing(point)
-    split = Split((point.share_a_percent, point.share_b_percent), sharing)
-    return split.turned() if is_turned(point) else split
+    shares = tuple(part.share_percent for part in in_split_order(point))
+    return Split(shares, _sharing(point))
 
 
-def is_turned(point: PairPoint) -> bool:
-    """Whether the point has its jobs in the other order than `split_of`."""
-    return (point.job_a, point.share_a_percent) > (point.job_b, point.share_b_percent)
+def in_split_order(point: PairPoint) -> list[PointPart]:
+    """The parts in the order of `split_of`."""
+    return sorted(point.parts, key=lambda part: (part.job, part.share_percent))
 
 
 def _group(point: PairPoint) -> tuple[str, ...]:
-    return (*sorted(point.pair), point.gpu_model, point.gpu_uuid, point.run)
+    return (*point.jobs, point.gpu_model, point.gpu_uuid, point.run)
 
 
 def _are_nine(splits: set[Split], beside_itself: bool) -> bool:
@@ -96,26 +95,27 @@ def _are_nine(splits: set[Split], beside_itself: bool) -> bool:
 
 
 def _uses_the_gpu(point: PairPoint) -> bool:
-    """Whether both jobs have a limit, and together about the whole GPU but not more."""
-    if _by_itself(point) in ("uncapped", "time-sliced"):
+    """Whether it is of two jobs with limits, and together about the whole GPU but not more."""
+    if len(point.parts) > 2 or _by_itself(point) in ("uncapped", "time-sliced"):
         return False
     return LEAST_USED <= _used(point) <= 1
 
 
 def _used(point: PairPoint) -> float:
-    if point.units_total and point.units_a and point.units_b:
-        return (point.units_a + point.units_b) / point.units_total
-    return (point.share_a_percent + point.share_b_percent) / 100
+    units = [part.units or 0 for part in point.parts]
+    if point.units_total and all(units):
+        return sum(units) / point.units_total
+    return sum(point.shares_percent) / 100
 
 
 def _by_itself(point: PairPoint) -> Kind:
     """The kind of a point without a look at the others of its run."""
     if (sharing := _sharing(point)) != "limited":
         return sharing
-    shares = (point.share_a_percent, point.share_b_percent)
+    shares = point.shares_percent
     if sum(shares) == 100 and all(share % 10 == 0 for share in shares):
         return "nine"
-    if point.units_total and (point.units_a or 0) + (point.units_b or 0) == point.units_total:
+    if point.units_total and sum(part.units or 0 for part in point.parts) == point.units_total:
         return "grid"
     return "over-subscribed" if sum(shares) > 100 else "other"
 
@@ -124,5 +124,5 @@ def _sharing(point: PairPoint) -> Literal["limited", "uncapped", "time-sliced"]:
     """How the jobs of a point shared the GPU; limits of 100 % each are none."""
     if point.mode == "time-sliced":
         return "time-sliced"
-    whole = point.share_a_percent == point.share_b_percent == WHOLE
+    whole = all(share == WHOLE for share in point.shares_percent)
     return "uncapped" if point.mode == "uncapped" or whole else "limited"

@@ -1,10 +1,14 @@
+import hashlib
 import json
 import math
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
+from old_schema import FILES
 from store_points import (
     any_observation,
     any_pair_point,
@@ -14,24 +18,20 @@ from store_points import (
     point,
 )
 
-from advisor.core.observations import OBSERVATION_COLUMNS, Observation, Record
-from advisor.core.records import PAIR_COLUMNS, SOLO_COLUMNS, PairPoint, SoloPoint
+from advisor.core.observations import PARTS, Observation, ObservedPart, Part, Record
+from advisor.core.records import PairPoint, PointPart, SoloPoint
 from advisor.errors import InputError
-from advisor.formats.rows import (
-    column_types,
-    observation_from_row,
-    pair_from_row,
-    record_from_row,
-    solo_from_row,
-    to_row,
-)
+from advisor.formats.flat_rows import flat, flat_name, nested, part_column
+from advisor.formats.rows import column_types, from_row, record_from_row, to_row
+from advisor_data.files.bundled import bundled_pair_points
+from advisor_data.files.files import read_points
 from advisor_data.store.points import IDENTITY
 
 
 @given(any_point)
 def test_any_point_survives_json(measured: SoloPoint) -> None:
     """A point written as JSON is read back as the same point with the same identity."""
-    read = solo_from_row(json.loads(json.dumps(to_row(measured))))
+    read = from_row(SoloPoint, json.loads(json.dumps(to_row(measured))))
     assert read == measured
     assert read.point_id == measured.point_id
 
@@ -40,7 +40,7 @@ def test_any_point_survives_json(measured: SoloPoint) -> None:
 def test_any_point_survives_text(measured: SoloPoint) -> None:
     """A row whose values are all text, as in CSV, is read back as the same point."""
     row = {**to_row(measured), "flags": ";".join(measured.flags)}
-    assert solo_from_row({k: "" if v is None else str(v) for k, v in row.items()}) == measured
+    assert from_row(SoloPoint, {k: "" if v is None else str(v) for k, v in row.items()}) == measured
 
 
 @given(any_pair_point | any_observation)
@@ -49,20 +49,20 @@ def test_any_pair_survives_json_and_text(measured: PairPoint | Observation) -> N
     read = record_from_row(json.loads(json.dumps(to_row(measured))))
     assert read == measured
     assert read.point_id == measured.point_id
-    row = {**to_row(measured), "flags": ";".join(measured.flags)}
+    row = {**flat(to_row(measured)), "flags": ";".join(measured.flags)}
     assert record_from_row({k: "" if v is None else str(v) for k, v in row.items()}) == measured
 
 
 @pytest.mark.parametrize("nothing", [None, "", math.nan, "nan", "NaN"])
 def test_a_reading_that_is_not_there_is_none(nothing: Any) -> None:
     """Empty and NaN mean "not available" and never become 0."""
-    assert solo_from_row({**to_row(point()), "power_w": nothing}).power_w is None
+    assert from_row(SoloPoint, {**to_row(point()), "power_w": nothing}).power_w is None
 
 
 @pytest.mark.parametrize("column", ["host", "units_total", "throttled", "flags"])
 def test_nan_means_nothing_in_columns_of_any_type(column: str) -> None:
     """Tables from pandas hold NaN where text, counts and truths are missing."""
-    assert not getattr(solo_from_row({**to_row(point()), column: math.nan}), column)
+    assert not getattr(from_row(SoloPoint, {**to_row(point()), column: math.nan}), column)
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_nan_means_nothing_in_columns_of_any_type(column: str) -> None:
 def test_a_bad_value_is_refused_by_name(column: str, value: Any) -> None:
     """A wrong type or a value out of range is an InputError that names the column."""
     with pytest.raises(InputError, match=column):
-        solo_from_row({**to_row(point()), column: value})
+        from_row(SoloPoint, {**to_row(point()), column: value})
 
 
 def test_cold_is_not_out_of_range() -> None:
     """Temperatures may be below 0."""
-    assert solo_from_row({**to_row(point()), "temperature_c": -4}).temperature_c == -4
+    assert from_row(SoloPoint, {**to_row(point()), "temperature_c": -4}).temperature_c == -4
 
 
 def test_sharing_may_cost_energy() -> None:
@@ -110,33 +110,33 @@ def test_sharing_may_cost_energy() -> None:
         energy_saved=-0.2, predicted_energy_saved=-0.1, rest_energy_saved=-0.3,
         energy_saved_to_end=-0.25,
     )  # fmt: skip
-    assert observation_from_row(to_row(lost)) == lost
+    assert from_row(Observation, to_row(lost)) == lost
     with pytest.raises(InputError, match="rest_energy_j is -1"):
-        observation_from_row({**to_row(lost), "rest_energy_j": -1.0})
+        from_row(Observation, {**to_row(lost), "rest_energy_j": -1.0})
 
 
 @pytest.mark.parametrize(("text", "truth"), [("True", True), ("0", False), (1.0, True)])
 def test_truths_are_read_as_tables_write_them(text: Any, truth: bool) -> None:
     """True, 0 and 1.0 are how CSV, SQL and pandas write a truth."""
-    assert solo_from_row({**to_row(point()), "throttled": text}).throttled is truth
+    assert from_row(SoloPoint, {**to_row(point()), "throttled": text}).throttled is truth
 
 
 def test_empty_flags_are_no_flags() -> None:
     """Text with nothing between its ";" gives no empty flags."""
-    assert solo_from_row({**to_row(point()), "flags": ";noisy;;"}).flags == ("noisy",)
+    assert from_row(SoloPoint, {**to_row(point()), "flags": ";noisy;;"}).flags == ("noisy",)
 
 
 def test_an_unknown_column_is_refused_by_name() -> None:
     """A misspelt column is not dropped without a word."""
     with pytest.raises(InputError, match=r"unknown column powr_w"):
-        solo_from_row({**to_row(point()), "powr_w": 1})
+        from_row(SoloPoint, {**to_row(point()), "powr_w": 1})
 
 
 def test_all_missing_columns_are_named() -> None:
     """Somebody who writes a table by hand learns all that it lacks at once."""
     needed = "gpu_model, gpu_uuid, window_s, started_at, run, job, share_percent, rate"
     with pytest.raises(InputError, match=needed):
-        solo_from_row({"rate": "", "host": "node1"})
+        from_row(SoloPoint, {"rate": "", "host": "node1"})
 
 
 @pytest.mark.parametrize("measured", [point(), pair_point(), observation()], ids=type)
@@ -148,51 +148,147 @@ def test_the_named_columns_and_no_others_make_the_id(measured: Record) -> None:
         for name, (value_type, _) in column_types(type(measured)).items()
         if replace(measured, **{name: other[value_type]}).point_id != measured.point_id
     }
+    if not isinstance(measured, SoloPoint):
+        kept: tuple[Any, ...] = measured.parts
+        for name, (value_type, _) in column_types(PARTS[type(measured)]).items():
+            parts = (replace(kept[0], **{name: other[value_type]}), *kept[1:])
+            if replace(measured, **{"parts": parts}).point_id != measured.point_id:
+                changing.add(f"jobs.{name}")
     assert changing == set(IDENTITY[type(measured)])
 
 
-@pytest.mark.parametrize("column", ["share_a_percent", "share_b_percent"])
+def test_identities_are_those_of_every_version() -> None:
+    """What was measured before version 6 has the id that it had, so importing it adds nothing."""
+    assert [p.point_id for p in read_points(FILES / "pairs.parquet")] == [
+        "676744deb5b03dd630440e7e5ed6c207",
+        "19c0616ded8256518a116f99030336a9",
+        "2d8b02d51cf6352b4fa254da98b783a7",
+        "7ebba0fedbec51e45cdd84eee35eefa8",
+        "f31988c66858cb320df95317d3a6e568",
+    ]
+    assert [o.point_id for o in read_points(FILES / "observations.parquet")] == [
+        "f67f01546ca8f6cd9203618ca79e8cd0",
+        "9425b361957f54951ec7b96cef535a84",
+        "c9fa82bd5c0b85d5c061f746da392ed7",
+    ]
+    digest = hashlib.sha256("".join(p.point_id for p in bundled_pair_points()).encode())
+    assert digest.hexdigest()[:16] == "40dda94d8cb788db"
+
+
+@pytest.mark.parametrize("column", ["share_1_percent", "share_2_percent"])
 @pytest.mark.parametrize("value", [0, 100.5])
 def test_a_share_of_a_pair_that_cannot_be_is_refused(column: str, value: float) -> None:
     """Each share is above 0 and at most 100; together they may be more."""
-    with pytest.raises(InputError, match=column):
-        pair_from_row({**to_row(pair_point()), column: value})
-    both = pair_point(share_a_percent=70.0, share_b_percent=70.0)
-    assert pair_from_row(to_row(both)) == both
+    number = column.split("_")[1]
+    with pytest.raises(InputError, match=f"job {number} of the row: share_percent is {value:g}"):
+        from_row(PairPoint, {**flat(to_row(pair_point())), column: value})
+    both = pair_point(share_1_percent=70.0, share_2_percent=70.0)
+    assert from_row(PairPoint, to_row(both)) == both
 
 
-def test_a_pair_is_written_in_one_way_only() -> None:
-    """Jobs in the other order are swapped with all that is theirs; beside itself is a pair."""
-    other = pair_from_row(to_row(pair_point(job_a="sort", job_b="gemm", rate_a=3.0, units_b=26)))
-    assert (other.pair, other.rate_b, other.units_a) == (("gemm", "sort"), 3.0, 26)
-    assert pair_from_row(to_row(pair_point(job_b="gemm"))).pair == ("gemm", "gemm")
+@pytest.mark.parametrize("make", [pair_point, observation])
+def test_a_record_is_written_in_one_way_only(make: Callable[..., Any]) -> None:
+    """In the order of the names, whoever made it; parts of one name stay as they were given."""
+    other = make(job_1="sort", job_2="gemm", rate_1=3.0, units_2=26)
+    assert [(p.job, p.rate, p.units) for p in other.parts] == [
+        ("gemm", make().parts[1].rate, 26),
+        ("sort", 3.0, None),
+    ]
+    turned = {**to_row(other), "jobs": list(reversed(to_row(other)["jobs"]))}
+    assert from_row(type(other), turned) == other
+    itself = make(job_2="gemm")
+    assert (itself.jobs, [p.share_percent for p in itself.parts]) == (("gemm", "gemm"), [30, 70])
 
 
-@pytest.mark.parametrize("column", ["mode", "first_ended", "state"])
-def test_a_word_of_an_observation_that_is_none_is_refused(column: str) -> None:
-    """What reports count by is never misspelt; the message has the words."""
-    with pytest.raises(InputError, match=f"{column} is 'done'. one of .*(finished|mps|job_a)"):
-        observation_from_row({**to_row(observation()), column: "done"})
+@given(any_pair_point | any_observation)
+def test_any_order_is_one_record(measured: PairPoint | Observation) -> None:
+    """As long as the names differ."""
+    parts: tuple[Any, ...] = measured.parts
+    turned = replace(measured, **{"parts": parts[::-1]})
+    assert turned.jobs == measured.jobs == tuple(sorted(measured.jobs))
+    if len(set(measured.jobs)) == len(measured.jobs):
+        assert turned == measured
+        assert turned.point_id == measured.point_id
 
 
-def test_an_observation_is_written_in_one_way_only() -> None:
-    """As a pair: its jobs in the order of their names."""
-    with pytest.raises(InputError, match="swap"):
-        observation_from_row(to_row(observation(job_a="sort", job_b="gemm")))
+def test_one_job_is_no_pair() -> None:
+    """It is a solo point."""
+    row = {**to_row(pair_point()), "jobs": [{"job": "gemm", "share_percent": 50}]}
+    for jobs in (row["jobs"], [], None, "gemm", [1, 2]):
+        with pytest.raises(InputError, match=r"no list of two jobs or more|is no object"):
+            from_row(PairPoint, {**row, "jobs": jobs})
+    with pytest.raises(ValueError, match="two parts or more"):
+        replace(pair_point(), parts=pair_point().parts[:1])
+
+
+@given(st.sampled_from([PointPart, ObservedPart]), st.integers(1, 99), st.data())
+def test_a_flat_name_says_whose_it_is(kind: type[Part], number: int, data: st.DataObject) -> None:
+    """Each column of a part has one for each number, and no two share one."""
+    column = data.draw(st.sampled_from(list(column_types(kind))))
+    assert part_column(flat_name(column, number)) == (number - 1, column)
 
 
 @pytest.mark.parametrize(
-    ("kind", "columns"),
+    "name", ["job", "rate", "rate_0", "rate_01", "share_percent_1", "power_1_w", "job_c", "p50", ""]
+)
+def test_other_names_are_of_no_job(name: str) -> None:
+    """Columns of the whole GPU and mistakes stay what they are."""
+    assert part_column(name) is None
+
+
+def test_a_mistake_in_a_flat_row_is_named() -> None:
+    """A column that is none, and a job that lacks its share."""
+    row = flat(to_row(pair_point()))
+    with pytest.raises(InputError, match="unknown column share_percent_1"):
+        from_row(PairPoint, {**row, "share_percent_1": 1})
+    with pytest.raises(InputError, match=r"job 3 of the row: missing .* share_percent"):
+        from_row(PairPoint, {**row, "job_3": "sort"})
+
+
+@pytest.mark.parametrize("column", ["mode", "state"])
+def test_a_word_of_an_observation_that_is_none_is_refused(column: str) -> None:
+    """What reports count by is never misspelt; the message has the words."""
+    with pytest.raises(InputError, match=f"{column} is 'done'. one of .*(finished|mps)"):
+        from_row(Observation, {**to_row(observation()), column: "done"})
+
+
+@pytest.mark.parametrize(
+    ("word", "ended"),
     [
-        (SoloPoint, SOLO_COLUMNS),
-        (PairPoint, PAIR_COLUMNS),
-        (Observation, OBSERVATION_COLUMNS),
+        ("job_a", (True, False)),
+        ("job_b", (False, True)),
+        ("both", (True, True)),
+        ("none", (False, False)),
+        ("", (False, False)),
     ],
 )
-def test_column_types_cover_the_record(kind: type[Record], columns: tuple[str, ...]) -> None:
-    """Every column has one type that stores and files know."""
+def test_who_ended_first_is_read_of_old_rows(word: str, ended: tuple[bool, ...]) -> None:
+    """Up to version 5 one column told it of both jobs; it goes with its job where they turn."""
+    row = {**flat(to_row(observation(job_1="sort", job_2="gemm")))}
+    row = {k: v for k, v in row.items() if not k.startswith("ended_first")}
+    old = {k.replace("_1", "_a").replace("_2", "_b"): v for k, v in row.items()}
+    read = from_row(Observation, {**old, "first_ended": word})
+    assert tuple(part.ended_first for part in read.parts) == ended
+    turned = {**old, "job_a": "sort", "job_b": "gemm", "first_ended": word}
+    assert tuple(p.ended_first for p in from_row(Observation, turned).parts) == ended[::-1]
+    with pytest.raises(InputError, match=r"first_ended is 'job_c'. one of job_a"):
+        from_row(Observation, {**old, "first_ended": "job_c"})
+
+
+def test_a_row_without_jobs_is_not_nested() -> None:
+    """Solo points are flat in every format."""
+    row = to_row(point())
+    assert nested(row) is row
+    assert flat(row) == row
+
+
+@pytest.mark.parametrize("kind", [SoloPoint, PairPoint, Observation, PointPart, ObservedPart])
+def test_every_column_has_a_type_that_stores_and_files_know(
+    kind: type[Record] | type[Part],
+) -> None:
+    """And the unit and meaning that the page of the schema tells."""
     types = column_types(kind)
-    assert tuple(types) == columns
     assert {value_type for value_type, _ in types.values()} <= {str, float, int, bool, tuple}
-    assert types["power_w"] == (float, True)
-    assert types["started_at"] == (str, False)
+    assert "parts" not in types
+    for column in fields(kind):
+        assert column.name not in types or column.metadata["meaning"]

@@ -272,8 +272,7 @@ def test_no_bundled_point_of_unread_results_is_used_for_a_figure() -> None:
     """Half-precision jobs whose results nobody read, at counts that are safe on their GPU model."""
     for point in bundled_pair_points():
         if DOUBTFUL.isdisjoint(point.flags):
-            seats = ((point.job_a, point.units_a, point.results_a),
-                     (point.job_b, point.units_b, point.results_b))  # fmt: skip
+            seats = [(part.job, part.units, part.results) for part in point.parts]
             for job, units, results in seats:
                 assert (
                     job not in HALF_PRECISION

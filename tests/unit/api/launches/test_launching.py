@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flat_records import from_flat
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,21 +56,22 @@ PAIR = Pair(
     forecast=FORECAST,
 )
 SPEC = LaunchSpec(launch_id="20260131-120000-abcdef", gpu="GPU-1", pairs=(PAIR,))
-SEEN = Observation(
+SEEN = from_flat(
+    Observation,
     launch_id=SPEC.launch_id,
-    job_a="abe",
-    job_b="zed",
+    job_1="abe",
+    job_2="zed",
     gpu_model=GPU.model,
     gpu_uuid=GPU.uuid,
-    share_a_percent=70,
-    share_b_percent=30,
-    rate_a=51.0,
-    rate_b=200.0,
+    share_1_percent=70,
+    share_2_percent=30,
+    rate_1=51.0,
+    rate_2=200.0,
     power_w=401.0,
     overlap_s=60,
     work_per_joule=0.001,
-    predicted_rate_a=50,
-    predicted_rate_b=100,
+    predicted_rate_1=50,
+    predicted_rate_2=100,
     predicted_power_w=400,
     predicted_work_per_joule=0.0025,
     state="stopped",

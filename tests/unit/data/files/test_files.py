@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from old_schema import FILES as OLD
 from store_points import (
     any_observation,
     any_pair_point,
@@ -25,11 +26,12 @@ from store_points import (
     point,
 )
 
-from advisor.core.observations import OBSERVATION_COLUMNS, Observation, Record
-from advisor.core.records import PAIR_COLUMNS, SCHEMA_VERSION, SOLO_COLUMNS, PairPoint, SoloPoint
+from advisor.core.observations import PARTS, Observation, Record
+from advisor.core.records import SCHEMA_VERSION, PairPoint, PointPart, SoloPoint
 from advisor.errors import InputError, StoreError
-from advisor.formats.rows import to_row
-from advisor_data import open_store
+from advisor.formats.flat_rows import flat
+from advisor.formats.rows import column_types, to_row
+from advisor_data import load_dataset, open_store
 from advisor_data.files import bundled, schema_page
 from advisor_data.files.bundled import (
     bundled_pair_points,
@@ -42,7 +44,7 @@ from advisor_data.files.parquet import KIND_KEY, VERSION_KEY
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 HEADER = "job,gpu_model,gpu_uuid,share_percent,rate,window_s,started_at,run"
 PAIR_HEADER = (
-    "job_a,job_b,gpu_model,gpu_uuid,share_a_percent,share_b_percent,rate_a,window_s,started_at,run"
+    "job_1,job_2,gpu_model,gpu_uuid,share_1_percent,share_2_percent,rate_1,window_s,started_at,run"
 )
 PAIR_ROW = "gemm,sort,H200,GPU-1,30,70,12.5,5,2026-01-31T12:00:00Z,r1"
 ROW = "gemm,H200,GPU-1,50,12.5,5,2026-01-31T12:00:00Z,r1"
@@ -80,6 +82,58 @@ def test_any_pairs_survive_a_file(
     assert read_points(path) == points
 
 
+@pytest.mark.parametrize("kind", ["solo", "pairs", "observations"])
+def test_files_of_version_5_are_read(tmp_path: Path, kind: str) -> None:
+    """Each format says the same, with a column for each of two jobs; written again it is nested."""
+    one, *others = (read_points(OLD / f"{kind}{suffix}") for suffix in SUFFIXES)
+    assert len(one) >= 2
+    assert all(other == one for other in others)
+    lines = (OLD / f"{kind}.jsonl").read_text("utf-8").splitlines()
+    for record, row in zip(one, map(json.loads, lines), strict=True):
+        new = flat(to_row(record))
+        same = {name for name in row if name in new}
+        assert {name: row[name] for name in same} == {name: new[name] for name in same}
+        for name in row.keys() - same - {"first_ended"}:
+            number = re.sub("_a(_|$)", r"_1\1", re.sub("_b(_|$)", r"_2\1", name))
+            column = re.sub("^job_([12])_cpu_percent", r"cpu_\1_percent", number)
+            assert new[column] == row[name], name
+    for suffix in SUFFIXES:
+        write_points(tmp_path / f"p{suffix}", one)
+        assert read_points(tmp_path / f"p{suffix}") == one
+        assert b"job_a" not in (tmp_path / f"p{suffix}").read_bytes()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_points_of_two_and_of_three_jobs_share_a_file(tmp_path: Path, suffix: str) -> None:
+    """In flat files those of two have no values for the third."""
+    three = dataclasses.replace(
+        pair_point(2), parts=(*pair_point().parts, PointPart(job="fft", share_percent=10.0))
+    )
+    write_points(tmp_path / f"p{suffix}", [pair_point(1), three, pair_point(3)])
+    assert read_points(tmp_path / f"p{suffix}") == [pair_point(1), three, pair_point(3)]
+
+
+def test_the_data_set_is_a_frame(tmp_path: Path) -> None:
+    """One row for each point with flat columns; what comes out of a frame is read again."""
+    frame = load_dataset()
+    assert len(frame) == len(bundled_pair_points())
+    assert {"job_1", "job_2", "share_1_percent", "rate_2", "power_w"} <= set(frame.columns)
+    assert frame.loc[0, "job_1"] == bundled_pair_points()[0].parts[0].job
+    frame.head(50).to_parquet(tmp_path / "p.parquet")
+    assert read_points(tmp_path / "p.parquet") == bundled_pair_points()[:50]
+    assert len(load_dataset("solo")) == len(bundled_solo_points())
+    assert len(load_dataset(tmp_path / "p.parquet")) == 50
+    with pytest.raises(InputError, match=r"no data set paris. pairs, solo, references"):
+        load_dataset("paris")
+
+
+def test_a_frame_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says what to install."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match="pip install pandas"):
+        load_dataset()
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_two_kinds_do_not_go_into_one_file(tmp_path: Path, suffix: str) -> None:
     """The message says to write a file for each kind, and nothing is written."""
@@ -104,16 +158,12 @@ def test_json_lines_of_all_kinds_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("measured", "kind", "columns"),
-    [
-        (point(), b"solo", SOLO_COLUMNS),
-        (pair_point(), b"pair", PAIR_COLUMNS),
-        (observation(), b"observation", OBSERVATION_COLUMNS),
-    ],
+    ("measured", "kind"),
+    [(point(), b"solo"), (pair_point(), b"pair"), (observation(), b"observation")],
     ids=["solo", "pair", "observation"],
 )
 def test_parquet_says_its_units_kind_and_version(
-    tmp_path: Path, measured: Record, kind: bytes, columns: tuple[str, ...]
+    tmp_path: Path, measured: Record, kind: bytes
 ) -> None:
     """Somebody who opens the file elsewhere finds unit, meaning, kind and schema version in it."""
     write_points(tmp_path / "p.parquet", [measured])
@@ -122,7 +172,11 @@ def test_parquet_says_its_units_kind_and_version(
     assert schema.metadata[KIND_KEY] == kind
     assert schema.field("power_w").metadata[b"unit"] == b"W"
     assert schema.field("power_w").metadata[b"meaning"]
-    assert tuple(schema.names) == columns
+    jobs = [] if isinstance(measured, SoloPoint) else ["jobs"]
+    assert schema.names == [*jobs, *column_types(type(measured))]
+    for name in jobs:
+        part = schema.field(name).type.value_type
+        assert [field.name for field in part] == list(column_types(PARTS[type(measured)]))
 
 
 def test_parquet_of_the_first_version_is_read(tmp_path: Path) -> None:
@@ -168,11 +222,14 @@ def test_parquet_made_by_pandas_is_read(tmp_path: Path) -> None:
         (f"{HEADER}\n{ROW[:20]}\n", "line 2 has 5 values for 8 columns"),
         (f'{HEADER}\n{ROW}"\n"', "line 3"),
         (f"{HEADER}\n{ROW}\n{ROW.replace('12.5', '13')}\n", "line 3: the same .* as line 2"),
-        (f"{PAIR_HEADER}\n{PAIR_ROW.replace('30', '130')}\n", "line 2: share_a_percent is 130"),
+        (
+            f"{PAIR_HEADER}\n{PAIR_ROW.replace('30', '130')}\n",
+            "line 2: job 1 of the row: share_percent is 130",
+        ),
         (f"{PAIR_HEADER},job\n{PAIR_ROW},x\n", "line 2: unknown column job"),
         (
             f"{PAIR_HEADER}\n{PAIR_ROW}\n{PAIR_ROW.replace('12.5', '13')}\n",
-            "line 3: the same .*share_b_percent",
+            "line 3: the same .*jobs.share_percent",
         ),
     ],
 )
@@ -402,12 +459,18 @@ def test_the_examples_of_the_schema_page_can_be_brought_in(tmp_path: Path) -> No
     good, failed = read_points(tmp_path / "pairs.csv")
     assert isinstance(good, PairPoint)
     assert isinstance(failed, PairPoint)
-    assert (good.rate_a, good.flags, good.error) == (200, (), None)
-    assert (failed.rate_a, failed.flags, failed.error) == (None, ("failed",), "gemm: no memory")
+    assert (good.parts[0].rate, good.flags, good.error) == (200, (), None)
+    assert (failed.parts[0].rate, failed.flags, failed.error) == (
+        None,
+        ("failed",),
+        "gemm: no memory",
+    )
 
 
 def test_the_schema_page_has_every_column_of_each_kind() -> None:
     """Columns of both kinds of points stand there once, but `mode`; observations stand apart."""
     rows = re.findall(r"^\| `(\w+)` \|", schema_page.page(), flags=re.MULTILINE)
-    columns = Counter([*{*SOLO_COLUMNS, *PAIR_COLUMNS}, "mode", *OBSERVATION_COLUMNS])
+    of_points = {*column_types(SoloPoint), *column_types(PairPoint)}
+    parts = (name for kind in PARTS.values() for name in column_types(kind))
+    columns = Counter([*of_points, "mode", *column_types(Observation), *parts])
     assert Counter(rows) == columns

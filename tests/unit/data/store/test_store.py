@@ -22,7 +22,7 @@ from store_points import (
 from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError
-from advisor_data import Store, open_store
+from advisor_data import Database, Store, open_database, open_store
 
 _fresh = itertools.count()
 
@@ -39,6 +39,24 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def store(url: str, tmp_path: Path) -> Iterator[Store]:
     with open_store(url, tmp_path) as opened:
         yield opened
+
+
+@pytest.fixture
+def replaceable(tmp_path: Path) -> str:
+    """The address of a fresh store in which points are replaced and deleted as well."""
+    return KINDS[1].format(tmp_path)
+
+
+@pytest.fixture
+def database(replaceable: str, tmp_path: Path) -> Iterator[Database]:
+    with open_database(replaceable, tmp_path) as opened:
+        yield opened
+
+
+def test_files_are_not_replaced_or_deleted(tmp_path: Path) -> None:
+    """The message says how the points come into a database."""
+    with pytest.raises(InputError, match=r"cannot be replaced or deleted.* advisor data import"):
+        open_database(KINDS[0].format(tmp_path), tmp_path)
 
 
 def test_a_point_is_added_once(store: Store) -> None:
@@ -84,7 +102,7 @@ def test_any_pair_point_comes_back_as_it_was(store: Store, measured: PairPoint) 
     """Every column of a pair survives: missing rates, flags, the text of an error."""
     measured = replace(measured, run=f"{measured.run} {next(_fresh)}")
     store.add([measured])
-    assert store.pair_points(pair=measured.pair, run=measured.run) == [measured]
+    assert store.pair_points(jobs=measured.jobs, run=measured.run) == [measured]
 
 
 @settings(
@@ -96,39 +114,43 @@ def test_any_observation_comes_back_as_it_was(store: Store, seen: Observation) -
     seen = replace(seen, launch_id=f"{seen.launch_id} {next(_fresh)}")
     assert store.add([seen]) == 1
     assert store.add([seen]) == 0
-    assert seen in store.observations(pair=seen.pair)
+    assert seen in store.observations(jobs=seen.jobs)
 
 
 def test_observations_are_found_by_jobs_and_model(store: Store) -> None:
     """In the order of time, the jobs named in either order; points are not among them."""
     seen = [
         observation(1),
-        observation(2, job_b="triad"),
+        observation(2, job_2="triad"),
         observation(3, gpu_model="A100", started_at="2026-03-01T00:00:00Z"),
     ]
     assert store.add([point(1), seen[2], pair_point(1), *seen]) == 5
     assert store.observations() == seen
-    assert store.observations(pair=("triad", "gemm")) == [seen[1]]
+    assert store.observations(jobs=("triad", "gemm")) == [seen[1]]
     assert store.observations(gpu_model="A100") == [seen[2]]
     assert (store.solo_points(), store.pair_points()) == ([point(1)], [pair_point(1)])
 
 
-def test_a_profile_is_replaced_as_a_whole(store: Store) -> None:
+def test_a_profile_is_replaced_as_a_whole(database: Database) -> None:
     """Old points of all runs go, the same measurement takes its new values, others stay."""
     others = [point(8, job="sort"), pair_point(1), observation(1)]
-    store.add([point(1), point(2, run="r2"), point(3), *others])
+    database.add([point(1), point(2, run="r2"), point(3), *others])
     new = [point(1, rate=7.0), point(4, run="r3")]
-    assert store.replace_profile("gemm", None, [*new, new[0]]) == 2
-    assert store.solo_points(job="gemm") == new
-    assert [*store.solo_points(job="sort"), *store.pair_points(), *store.observations()] == others
-    assert store.add([point(1), point(2)]) == 1
+    assert database.replace_profile("gemm", None, [*new, new[0]]) == 2
+    assert database.solo_points(job="gemm") == new
+    assert [
+        *database.solo_points(job="sort"),
+        *database.pair_points(),
+        *database.observations(),
+    ] == others
+    assert database.add([point(1), point(2)]) == 1
 
 
-def test_a_profile_is_replaced_on_one_gpu_model(store: Store) -> None:
+def test_a_profile_is_replaced_on_one_gpu_model(database: Database) -> None:
     """What was measured on other models stays."""
-    store.add([point(1), point(2, gpu_model="A100")])
-    assert store.replace_profile("gemm", "A100", [point(3, gpu_model="A100")]) == 1
-    assert store.solo_points() == [point(1), point(3, gpu_model="A100")]
+    database.add([point(1), point(2, gpu_model="A100")])
+    assert database.replace_profile("gemm", "A100", [point(3, gpu_model="A100")]) == 1
+    assert database.solo_points() == [point(1), point(3, gpu_model="A100")]
 
 
 @pytest.mark.parametrize(
@@ -141,36 +163,38 @@ def test_a_profile_is_replaced_on_one_gpu_model(store: Store) -> None:
     ],
 )
 def test_a_profile_that_is_none_replaces_nothing(
-    store: Store, points: list[SoloPoint], complaint: str
+    database: Database, points: list[SoloPoint], complaint: str
 ) -> None:
     """A mistake in the new points costs no old one."""
-    store.add([point(5)])
+    database.add([point(5)])
     with pytest.raises(InputError, match=complaint):
-        store.replace_profile("gemm", "NVIDIA H200", points)
-    assert store.solo_points() == [point(5)]
+        database.replace_profile("gemm", "NVIDIA H200", points)
+    assert database.solo_points() == [point(5)]
 
 
-def test_a_profile_is_deleted(store: Store) -> None:
+def test_a_profile_is_deleted(database: Database) -> None:
     """Of one model or of all; what was deleted can be added again."""
-    store.add([point(1), point(2, gpu_model="A100"), point(3, run="r2"), point(4, job="sort")])
-    assert store.delete_profile("gemm", "A100") == 1
-    assert store.delete_profile("gemm", "A100") == 0
-    assert store.solo_points() == [point(1), point(3, run="r2"), point(4, job="sort")]
-    assert store.delete_profile("gemm") == 2
-    assert store.delete_profile("nobody") == 0
-    assert store.solo_points() == [point(4, job="sort")]
-    assert store.add([point(1)]) == 1
+    database.add([point(1), point(2, gpu_model="A100"), point(3, run="r2"), point(4, job="sort")])
+    assert database.delete_profile("gemm", "A100") == 1
+    assert database.delete_profile("gemm", "A100") == 0
+    assert database.solo_points() == [point(1), point(3, run="r2"), point(4, job="sort")]
+    assert database.delete_profile("gemm") == 2
+    assert database.delete_profile("nobody") == 0
+    assert database.solo_points() == [point(4, job="sort")]
+    assert database.add([point(1)]) == 1
 
 
-def test_points_of_any_kind_are_deleted(store: Store) -> None:
+def test_points_of_any_kind_are_deleted(database: Database) -> None:
     """Those and no others; what is not there does not count."""
-    store.add([point(1), point(2, run="r2"), pair_point(1), pair_point(2, run="r2"), observation()])
-    assert store.delete([point(1), pair_point(2, run="r2"), point(9)]) == 2
-    assert store.solo_points() == [point(2, run="r2")]
-    assert store.pair_points() == [pair_point(1)]
-    assert store.delete([observation()]) == 1
-    assert store.observations() == []
-    assert store.delete([]) == 0
+    database.add(
+        [point(1), point(2, run="r2"), pair_point(1), pair_point(2, run="r2"), observation()]
+    )
+    assert database.delete([point(1), pair_point(2, run="r2"), point(9)]) == 2
+    assert database.solo_points() == [point(2, run="r2")]
+    assert database.pair_points() == [pair_point(1)]
+    assert database.delete([observation()]) == 1
+    assert database.observations() == []
+    assert database.delete([]) == 0
 
 
 def test_points_are_found_by_job_model_and_run(store: Store) -> None:
@@ -188,26 +212,26 @@ def test_pairs_are_found_by_jobs_model_and_run(store: Store) -> None:
     """The jobs may be named in either order; a job beside itself is a pair of its own."""
     points = [
         pair_point(1),
-        pair_point(2, job_b="triad"),
-        pair_point(3, job_b="gemm"),
+        pair_point(2, job_2="triad"),
+        pair_point(3, job_2="gemm"),
         pair_point(4, gpu_model="A100"),
         pair_point(5, run="r2"),
     ]
     store.add(points)
-    assert store.pair_points(pair=("gemm", "triad")) == [points[1]]
-    assert store.pair_points(pair=("triad", "gemm")) == [points[1]]
-    assert store.pair_points(pair=("gemm", "gemm")) == [points[2]]
+    assert store.pair_points(jobs=("gemm", "triad")) == [points[1]]
+    assert store.pair_points(jobs=("triad", "gemm")) == [points[1]]
+    assert store.pair_points(jobs=("gemm", "gemm")) == [points[2]]
     assert store.pair_points(gpu_model="A100") == [points[3]]
     assert store.pair_points(run="r2") == [points[4]]
-    found = store.pair_points(pair=("sort", "gemm"), gpu_model="NVIDIA H200", run="r1")
+    found = store.pair_points(jobs=("sort", "gemm"), gpu_model="NVIDIA H200", run="r1")
     assert found == [points[0]]
-    assert store.pair_points(pair=("sort", "triad")) == []
+    assert store.pair_points(jobs=("sort", "triad")) == []
 
 
 def test_pairs_come_in_the_order_of_time(store: Store) -> None:
     """Whatever the order in which they were added."""
     store.add([pair_point(3), pair_point(1, run="r2"), pair_point(2)])
-    assert [p.rate_a for p in store.pair_points()] == [101.0, 102.0, 103.0]
+    assert [p.parts[0].rate for p in store.pair_points()] == [101.0, 102.0, 103.0]
 
 
 def test_points_come_in_the_order_of_time(store: Store) -> None:
@@ -223,8 +247,8 @@ def test_a_point_that_could_not_be_read_back_is_refused(store: Store) -> None:
     store.add([point(1)])
     with pytest.raises(InputError, match="rate"):
         store.add([point(2), point(3, rate=-1.0)])
-    with pytest.raises(InputError, match="share_a_percent"):
-        store.add([point(2), pair_point(2, share_a_percent=130.0)])
+    with pytest.raises(InputError, match="job 1 of the row: share_percent is 130"):
+        store.add([point(2), pair_point(2, share_1_percent=130.0)])
     assert store.solo_points() == [point(1)]
     assert store.pair_points() == []
 
@@ -255,8 +279,8 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from store_points import point
-from advisor_data import open_store
-with open_store(sys.argv[2], Path(sys.argv[3])) as store:
+from advisor_data import open_database
+with open_database(sys.argv[2], Path(sys.argv[3])) as store:
     for number in range(int(sys.argv[4])):
         store.replace_profile("gemm", None, [point(number), point(number, run="r2")])
         print(number, flush=True)
@@ -301,10 +325,10 @@ def test_kill_9_loses_nothing_that_was_added(url: str, tmp_path: Path) -> None:
         assert store.add([point(0), point(80_000)]) == 1
 
 
-def test_writers_and_replacers_at_once(url: str, tmp_path: Path) -> None:
-    """A point that is added while its file or table is rewritten is not lost."""
-    with open_store(url, tmp_path) as store:
-        process = writer(url, tmp_path, 60, REPLACER)
+def test_writers_and_replacers_at_once(replaceable: str, tmp_path: Path) -> None:
+    """A point that is added while its table is rewritten is not lost."""
+    with open_database(replaceable, tmp_path) as store:
+        process = writer(replaceable, tmp_path, 60, REPLACER)
         kept = [point(number, job="sort") for number in range(100)]
         assert [store.add([one]) for one in kept] == [1] * 100
         process.communicate(timeout=50)
@@ -315,17 +339,19 @@ def test_writers_and_replacers_at_once(url: str, tmp_path: Path) -> None:
         ]
 
 
-def test_kill_9_of_a_replacement_keeps_one_profile_at_least(url: str, tmp_path: Path) -> None:
-    """A killed replacement leaves the old points, the new ones or both, and files that open."""
-    process = writer(url, tmp_path, 80_000, REPLACER)
+def test_kill_9_of_a_replacement_keeps_one_profile_at_least(
+    replaceable: str, tmp_path: Path
+) -> None:
+    """A killed replacement leaves the old points, the new ones."""
+    process = writer(replaceable, tmp_path, 80_000, REPLACER)
     assert process.stdout is not None
     for _ in range(20):
         process.stdout.readline()
     process.send_signal(signal.SIGKILL)
     rest = rest_of(process).split()
     done = int(rest[-1]) if rest else 19
-    with open_store(url, tmp_path) as store:
-        starts = {p.started_at for p in store.solo_points()}
+    with open_database(replaceable, tmp_path) as database:
+        starts = {p.started_at for p in database.solo_points()}
         assert starts & {point(done).started_at, point(done + 1).started_at}
-        assert store.replace_profile("gemm", None, [point(0)]) == 1
-        assert store.solo_points() == [point(0)]
+        assert database.replace_profile("gemm", None, [point(0)]) == 1
+        assert database.solo_points() == [point(0)]

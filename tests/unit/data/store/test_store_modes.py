@@ -69,7 +69,6 @@ def test_a_database_elsewhere_is_closed_and_its_folder_left_alone(tmp_path: Path
 def test_files_of_points_are_ours_alone(tmp_path: Path) -> None:
     with open_store(f"files:{tmp_path}/points", tmp_path) as store:
         store.add([point(1), point(2)])
-        store.delete([point(1)])
     assert opened(tmp_path / "points") == set()
 
 

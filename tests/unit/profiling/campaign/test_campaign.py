@@ -32,7 +32,7 @@ SOLO = [
 ]  # fmt: skip
 SPLITS = ((30, 70), (50, 50), (70, 30), (100, 100))
 PAIRS = [
-    pair_point(float(a), float(b), job_a=first, job_b=second)
+    pair_point(float(a), float(b), job_1=first, job_2=second)
     for first, second in (("gemm", "triad"), ("fft", "gemm"), ("fft", "triad"), ("gemm", "gemm"))
     for a, b in SPLITS
 ]
@@ -130,17 +130,20 @@ def kept(folder: Path) -> list[PairPoint]:
         return store.pair_points()
 
 
-def good(folder: Path) -> set[tuple[str, str, float, float]]:
-    return {(*p.pair, p.share_a_percent, p.share_b_percent) for p in kept(folder) if not p.error}
+def good(folder: Path) -> set[tuple[str | float, ...]]:
+    return {(*p.jobs, *p.shares_percent) for p in kept(folder) if not p.error}
 
 
 def test_recorded_pairs_come_back(tmp_path: Path) -> None:
     """Both rates, the power of both and the way of sharing are those of the recorded split."""
     run(ReplayBench(SOLO, PAIRS), tmp_path, block(*targets_of("gemm", "triad")))
-    found = {(p.share_a_percent, p.share_b_percent): p for p in kept(tmp_path)}
+    found = {p.shares_percent: p for p in kept(tmp_path)}
     assert set(found) == set(SPLITS)
     for (a, b), now in found.items():
-        assert (now.rate_a, now.rate_b) == (pytest.approx(a, 0.01), pytest.approx(10 * b, 0.01))
+        assert (now.parts[0].rate, now.parts[1].rate) == (
+            pytest.approx(a, 0.01),
+            pytest.approx(10 * b, 0.01),
+        )
         assert now.power_w == pytest.approx(500, rel=0.01)
         assert now.mode == ("uncapped" if a == 100 else "mps")
         assert (now.source, now.run, now.idle_power_w) == ("replay", "r9", pytest.approx(75))
@@ -213,7 +216,11 @@ def test_failed_window_marks_its_point_and_costs_no_other(tmp_path: Path) -> Non
     outcome, told = run(bench, tmp_path, block(*targets_of("gemm", "triad")))
     assert {key[2:] for key in good(tmp_path)} == {(50, 50), (70, 30), (100, 100)}
     (marked,) = (p for p in kept(tmp_path) if p.error)
-    assert (marked.share_a_percent, marked.flags, marked.rate_a) == (30, ("failed",), None)
+    assert (marked.shares_percent[0], marked.flags, marked.parts[0].rate) == (
+        30,
+        ("failed",),
+        None,
+    )
     assert marked.error == "out of memory"
     assert told.failures == list(outcome.failures)
 
@@ -260,7 +267,7 @@ def test_dead_daemon_ends_the_campaign_and_keeps_what_was_good(tmp_path: Path) -
 
 def test_starved_job_marks_the_point(tmp_path: Path) -> None:
     """A partner that makes no step within the longest window has no rate."""
-    starved = [pair_point(30, 70, rate_b=0.0), *PAIRS[1:]]
+    starved = [pair_point(30, 70, rate_2=0.0), *PAIRS[1:]]
     outcome, _ = run(ReplayBench(SOLO, starved), tmp_path, block(*targets_of("gemm", "triad")))
     (failure,) = outcome.failures
     assert "triad at 70 % made fewer than two steps" in failure.error

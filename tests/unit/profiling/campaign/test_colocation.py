@@ -34,7 +34,7 @@ SOLO = [
     for share in (30.0, 50.0, 70.0, 100.0)
 ]  # fmt: skip
 PAIRS = [
-    pair_point(a, b, job_a=first, job_b=second, mode=mode)
+    pair_point(a, b, job_1=first, job_2=second, mode=mode)
     for first, second in itertools.combinations_with_replacement(JOBS, 2)
     for a, b, mode in (
         (30.0, 70.0, "mps"), (70.0, 30.0, "mps"), (50.0, 50.0, "mps"),
@@ -43,7 +43,7 @@ PAIRS = [
 ]  # fmt: skip
 TWO_PAIRS: tuple[Pair, ...] = (("fft", "gemm"), ("sort", "triad"))
 
-Window = tuple[str, str, str, float, float]
+Window = tuple[str | float, ...]
 
 
 class Gpus:
@@ -106,11 +106,11 @@ def kept(folder: Path) -> list[PairPoint]:
 
 def windows(points: Iterable[PairPoint]) -> Counter[Window]:
     """How often each was measured."""
-    return Counter((*p.pair, p.mode, p.share_a_percent, p.share_b_percent) for p in points)
+    return Counter((*p.jobs, p.mode, *p.shares_percent) for p in points)
 
 
-def pairs(folder: Path) -> set[Pair]:
-    return {point.pair for point in kept(folder)}
+def pairs(folder: Path) -> set[tuple[str, ...]]:
+    return {point.jobs for point in kept(folder)}
 
 
 def test_whole_plan_is_measured(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_two_parts_have_one_of_two_pairs_each(
     splits: tuple[Split, ...], max_clients: int, tmp_path: Path
 ) -> None:
     """However many clients the GPU takes: a card that stands idle is paid for as well."""
-    found: list[set[Pair]] = []
+    found: list[set[tuple[str, ...]]] = []
     for number in (1, 2):
         folder = tmp_path / str(number)
         measure(plan(*splits), folder, Gpus(max_clients=max_clients).open, (number, 2))
@@ -236,7 +236,7 @@ def test_pair_of_another_card_is_left_there(tmp_path: Path) -> None:
     (there,) = pairs(tmp_path)
     measure(wanted, tmp_path, Gpus("GPU-1").open, (1, 1))
     found = kept(tmp_path)
-    assert {p.pair: p.gpu_uuid for p in found} == {names: (
+    assert {p.jobs: p.gpu_uuid for p in found} == {names: (
         "GPU-2" if names == there else "GPU-1") for names in TWO_PAIRS}  # fmt: skip
     assert set(windows(found).values()) == {1}
 
@@ -344,7 +344,7 @@ def test_plan_of_which_everything_is_skipped_measures_nothing(tmp_path: Path) ->
 def test_points_of_the_store_and_of_other_places_say_what_is_known(tmp_path: Path) -> None:
     """The grid around the best split needs an earlier campaign, wherever it is kept."""
     wanted = plan(AroundBest(2), pairs=(("gemm", "triad"),))
-    earlier = [pair_point(50, 50, units_a=66, units_b=66, run="first")]
+    earlier = [pair_point(50, 50, units_1=66, units_2=66, run="first")]
     nothing = measure(wanted, tmp_path / "empty", dry_run=True)
     assert nothing.windows == 0
     assert [type(skipped) for skipped in nothing.skipped] == [Skipped]
@@ -365,7 +365,7 @@ def test_failures_of_both_benches_are_told(tmp_path: Path) -> None:
     """Windows that were not measured are counted, and the rest of the plan is there."""
     wanted = plan(Split((70.0, 70.0)), SPLITS[1], TIME_SLICED)
     starved = [
-        pair_point(70.0, 70.0, job_a=a, job_b=b, rate_b=0.0, mode="mps") for a, b in TWO_PAIRS
+        pair_point(70.0, 70.0, job_1=a, job_2=b, rate_2=0.0, mode="mps") for a, b in TWO_PAIRS
     ]
 
     @contextmanager
@@ -375,7 +375,7 @@ def test_failures_of_both_benches_are_told(tmp_path: Path) -> None:
     report = measure(wanted, tmp_path, open_bench)
     assert [f.target.jobs for f in report.failures] == [*TWO_PAIRS]
     assert (report.to_measure, report.measured) == (6, 4)
-    assert {p.share_a_percent for p in kept(tmp_path) if p.error} == {70}
+    assert {p.shares_percent[0] for p in kept(tmp_path) if p.error} == {70}
 
 
 def test_windows_that_were_not_recorded_are_skipped_with_their_number(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from flat_records import changed
 from planned import H200, MI300X, job, jobs, pair_point, solo_point
 
 from advisor.core.gpu import Gpu, Share, units_for_percent
@@ -205,9 +206,9 @@ def test_memory_of_job_files(
 SOLO = [solo_point("bert", 100.0), solo_point("triad", 1000.0)]
 AROUND = plan(pairs=(("bert", "triad"),), splits=(AroundBest(4),))
 MEASURED = [
-    pair_point("bert", "triad", 26, rate_a=20.0, rate_b=900.0),
-    pair_point("bert", "triad", 52, rate_a=50.0, rate_b=800.0),
-    pair_point("bert", "triad", 78, rate_a=60.0, rate_b=400.0),
+    pair_point("bert", "triad", 26, rate_1=20.0, rate_2=900.0),
+    pair_point("bert", "triad", 52, rate_1=50.0, rate_2=800.0),
+    pair_point("bert", "triad", 78, rate_1=60.0, rate_2=400.0),
 ]
 
 
@@ -232,7 +233,7 @@ def test_around_the_best_split_of_a_pair_named_the_other_way() -> None:
 
 def test_best_split_counts_power() -> None:
     """The same speed at less power is better."""
-    frugal = pair_point("bert", "triad", 12, rate_a=50.0, rate_b=800.0, power_w=400.0)
+    frugal = pair_point("bert", "triad", 12, rate_1=50.0, rate_2=800.0, power_w=400.0)
     work = expand(AROUND, H200, JOBS, [*MEASURED, frugal], SOLO)
     assert (12, 120) in units(work)
 
@@ -244,20 +245,20 @@ def test_best_split_counts_power() -> None:
         {"gpu_model": "NVIDIA H100"},
         {"run": "run"},
         {"mode": "uncapped"},
-        {"units_b": 104},
-        {"units_a": None},
-        {"units_b": None},
-        {"rate_a": None},
-        {"rate_b": None},
+        {"units_2": 104},
+        {"units_1": None},
+        {"units_2": None},
+        {"rate_1": None},
+        {"rate_2": None},
         {"power_w": None},
     ],
 )
 def test_points_that_name_no_best_split(fields: dict[str, Any]) -> None:
     """Doubtful, unlimited, over-subscribed and incomplete points of this run or another model."""
-    good = pair_point("bert", "triad", 104, rate_a=100.0, rate_b=1000.0)
+    good = pair_point("bert", "triad", 104, rate_1=100.0, rate_2=1000.0)
     plain = expand(AROUND, H200, JOBS, MEASURED, SOLO)
     assert expand(AROUND, H200, JOBS, [*MEASURED, good], SOLO) != plain
-    assert expand(AROUND, H200, JOBS, [*MEASURED, replace(good, **fields)], SOLO) == plain
+    assert expand(AROUND, H200, JOBS, [*MEASURED, changed(good, **fields)], SOLO) == plain
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from flat_records import from_flat
 from hypothesis import given
 from hypothesis import strategies as st
 from planned import H200, job, jobs, windows
@@ -54,7 +55,7 @@ def answer(target: Target, card: str = HERE, mode: str = "", **fields: Any) -> P
             f"share_{side}_percent": runner.share.percent,
             f"rate_{side}": 1.0,
         }
-    return PairPoint(**{**values, **fields})
+    return from_flat(PairPoint, **{**values, **fields})
 
 
 def left(blocks: Sequence[Block], points: Sequence[Point], mode: str = "mps") -> list[Block]:

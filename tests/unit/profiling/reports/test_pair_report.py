@@ -22,7 +22,7 @@ from advisor_profiling.reports.campaign import (
     unknown_alone_text,
 )
 
-UNCAPPED = pair(100, 100, mode="uncapped", rate_a=0.6, rate_b=0.65)
+UNCAPPED = pair(100, 100, mode="uncapped", rate_1=0.6, rate_2=0.65)
 
 
 def printed(results: list[PairResult]) -> list[list[str]]:
@@ -35,10 +35,10 @@ def printed(results: list[PairResult]) -> list[list[str]]:
 
 def test_best_split_has_the_most_work_per_joule() -> None:
     """Not the most work: at twice the power 1.6 of it is less than 1.5."""
-    fast = pair(70, 30, rate_a=0.8, rate_b=0.8, power_w=200.0)
-    points = [p for p in nine({30: 1.5}) if p.share_a_percent != 70]
+    fast = pair(70, 30, rate_1=0.8, rate_2=0.8, power_w=200.0)
+    points = [p for p in nine({30: 1.5}) if p.shares_percent[0] != 70]
     (found,) = summarise([*points, fast, UNCAPPED], SOLOS)
-    assert found.best == next(p for p in points if p.share_a_percent == 30)
+    assert found.best == next(p for p in points if p.shares_percent[0] == 30)
     assert (found.pair, found.windows) == (("a", "b"), 10)
     assert found.speeds == (0.75, 0.75)
 
@@ -55,8 +55,8 @@ def test_speeds_are_relative_to_the_rates_alone() -> None:
     """A job that counts large numbers has no larger say."""
     solos = [solo("a", rate=1000.0), solo("b", rate=2.0)]
     points = [
-        pair(30, 70, rate_a=300.0, rate_b=1.8),
-        pair(70, 30, rate_a=700.0, rate_b=0.2),
+        pair(30, 70, rate_1=300.0, rate_2=1.8),
+        pair(70, 30, rate_1=700.0, rate_2=0.2),
     ]
     (found,) = summarise(points, solos)
     assert found.best == points[0]
@@ -81,7 +81,7 @@ def test_gain_of_an_equal_best_split_is_none_at_all() -> None:
     """Where 50/50 is the best it saves what the best one saves."""
     (found,) = summarise(nine({50: 1.5}), SOLOS)
     assert found.best is not None
-    assert found.best.share_a_percent == 50
+    assert found.best.shares_percent[0] == 50
     assert found.saved == found.equal_saved == pytest.approx(1 / 3)
 
 
@@ -95,15 +95,15 @@ def test_what_was_not_measured_has_no_gain() -> None:
 
 def test_repeats_of_the_equal_split_are_averaged() -> None:
     """One lucky window at 50/50 does not decide the gain."""
-    equal = [pair(50, 50, rate_a=rate, rate_b=rate) for rate in (0.4, 0.6)]
-    (found,) = summarise([*equal, pair(30, 70, rate_a=0.75, rate_b=0.75)], SOLOS)
+    equal = [pair(50, 50, rate_1=rate, rate_2=rate) for rate in (0.4, 0.6)]
+    (found,) = summarise([*equal, pair(30, 70, rate_1=0.75, rate_2=0.75)], SOLOS)
     assert found.equal_saved == pytest.approx(0)
 
 
 @pytest.mark.parametrize("mode", ["uncapped", "time-sliced"])
 def test_only_windows_under_limits_can_be_the_best_split(mode: str) -> None:
     """No limit, and no MPS, are what a split is compared with."""
-    free = pair(100, 100, mode=mode, rate_a=0.9, rate_b=0.9)
+    free = pair(100, 100, mode=mode, rate_1=0.9, rate_2=0.9)
     (found,) = summarise([*nine(), free], SOLOS)
     assert found.best is not None
     assert found.best.mode == "mps"
@@ -120,10 +120,10 @@ def test_cu_masks_are_limits() -> None:
 @pytest.mark.parametrize("flag", sorted(DOUBTFUL))
 def test_points_that_failed_a_check_are_left_out_of_the_table(flag: str) -> None:
     """However good they look."""
-    wrong = pair(10, 90, rate_a=3.0, rate_b=3.0, flags=(flag, "throttled"))
+    wrong = pair(10, 90, rate_1=3.0, rate_2=3.0, flags=(flag, "throttled"))
     (found,) = summarise([wrong, *nine({30: 1.5})[1:]], SOLOS)
     assert found.best is not None
-    assert found.best.share_a_percent == 30
+    assert found.best.shares_percent[0] == 30
     assert found.windows == 8
 
 
@@ -170,7 +170,7 @@ def test_points_without_power_are_no_candidates() -> None:
 
 def test_pairs_come_in_the_order_of_their_names() -> None:
     """Whatever the order in which they were measured."""
-    points = [pair(job_a="b", job_b="c"), pair(job_a="a", job_b="c"), pair(job_a="a", job_b="a")]
+    points = [pair(job_1="b", job_2="c"), pair(job_1="a", job_2="c"), pair(job_1="a", job_2="a")]
     assert [line.pair for line in summarise(points, SOLOS)] == [("a", "a"), ("a", "c"), ("b", "c")]
     assert summarise([], SOLOS) == []
 
@@ -217,8 +217,8 @@ def test_campaign_with_nothing_to_do_says_why() -> None:
 
 def test_lucky_window_is_not_the_best() -> None:
     """Windows of one split and card are averaged before one is chosen."""
-    lucky = [pair(30, 70, rate_a=rate, rate_b=rate) for rate in (0.2, 0.9)]
-    steady = [pair(40, 60, rate_a=0.6, rate_b=0.6)] * 2
+    lucky = [pair(30, 70, rate_1=rate, rate_2=rate) for rate in (0.2, 0.9)]
+    steady = [pair(40, 60, rate_1=0.6, rate_2=0.6)] * 2
     (found,) = summarise([*lucky, *steady], SOLOS)
     assert found.best == steady[0]
     assert found.windows == 4
@@ -227,14 +227,14 @@ def test_lucky_window_is_not_the_best() -> None:
 def test_gains_are_on_the_same_card() -> None:
     """Another card's 50/50 is no reference."""
     other = pair(50, 50, gpu_uuid="GPU-2")
-    (found,) = summarise([pair(30, 70, rate_a=0.9, rate_b=0.9), other], SOLOS)
+    (found,) = summarise([pair(30, 70, rate_1=0.9, rate_2=0.9), other], SOLOS)
     assert found.equal_saved is None
 
 
 @pytest.mark.parametrize("units", [{}, {"units_a": 92, "units_b": 92}])
 def test_over_subscribed_split_is_not_the_best(units: dict[str, int]) -> None:
     """Its windows are counted all the same."""
-    both = pair(70, 70, rate_a=1.0, rate_b=1.0, **units)
+    both = pair(70, 70, rate_1=1.0, rate_2=1.0, **units)
     (found,) = summarise([both, pair(50, 50)], SOLOS)
     assert found.best == pair(50, 50)
     assert found.windows == 2

@@ -30,7 +30,7 @@ def preferred(pairs: list[PairPoint], mode: str = "mps") -> dict[tuple[float, fl
     recordings = Recordings(SOLO, pairs, mode)
     found = {
         (a, b): recordings.find([("gemm", a), ("triad", b)])
-        for a, b in {(p.share_a_percent, p.share_b_percent) for p in pairs}
+        for a, b in {p.shares_percent for p in pairs}
     }
     points = {split: windows[0].point for split, windows in found.items() if windows}
     return {split: p for split, p in points.items() if isinstance(p, PairPoint)}
@@ -130,7 +130,7 @@ def test_job_alone_is_found_as_it_was_with_or_without_mps(mode: str) -> None:
 def test_parts_are_in_the_order_of_the_seats() -> None:
     """Whichever job is named first, each gets its own rate, memory and CPU time."""
     values = {"memory_used_a_mib": 1.0, "memory_used_b_mib": 2.0, "job_a_cpu_percent": 3.0}
-    recordings = Recordings(SOLO, [pair_point(30, 70, rate_a_stderr=0.5, **values)], "mps")
+    recordings = Recordings(SOLO, [pair_point(30, 70, rate_1_stderr=0.5, **values)], "mps")
     (found,) = recordings.find([("triad", 70), ("gemm", 30)])
     assert recordings.find([("gemm", 30), ("triad", 70)]) == [found]
     gemm, triad = found.parts
@@ -141,14 +141,14 @@ def test_parts_are_in_the_order_of_the_seats() -> None:
 
 def test_parts_of_a_job_beside_itself_are_in_the_order_of_shares() -> None:
     """A table from elsewhere may have the larger share first."""
-    uneven = pair_point(70, 30, job_b="gemm", rate_a=7.0, rate_b=3.0)
+    uneven = pair_point(70, 30, job_2="gemm", rate_1=7.0, rate_2=3.0)
     (found,) = Recordings(SOLO, [uneven], "mps").find([("gemm", 70), ("gemm", 30)])
     assert [part.rate for part in found.parts] == [3, 7]
 
 
 def test_share_that_only_pairs_have_can_be_started() -> None:
     """Exact counts of units are measured in pairs, not in profiles."""
-    recordings = Recordings(SOLO, [pair_point(29, 71, units_a=38, units_b=92)], "mps")
+    recordings = Recordings(SOLO, [pair_point(29, 71, units_1=38, units_2=92)], "mps")
     assert recordings.granted("gemm", Share(29)).units == 38
     assert recordings.granted("triad", Share(71)).units == 92
     assert recordings.granted("gemm", Share(30)).units == 30

@@ -186,7 +186,7 @@ ALONE = [
     for share in (30.0, 50.0, 70.0, 100.0)
 ]
 TOGETHER = [
-    pair_point(a, b, rate_a_stderr=0.6, rate_b_stderr=35.0, power_stderr_w=5.0)
+    pair_point(a, b, rate_1_stderr=0.6, rate_2_stderr=35.0, power_stderr_w=5.0)
     for a, b in ((30.0, 70.0), (50.0, 50.0), (70.0, 30.0), (100.0, 100.0))
 ]
 THIRTY_SEVENTY = (("gemm", 30.0), ("triad", 70.0))
@@ -228,7 +228,7 @@ def test_gates_in_any_order_show_the_same_window() -> None:
 
 def test_twins_have_one_rate_each() -> None:
     """A job beside itself at the same share is two clients with two recorded rates."""
-    twins = pair_point(50.0, 50.0, job_b="gemm", rate_a=20.0, rate_b=21.0)
+    twins = pair_point(50.0, 50.0, job_2="gemm", rate_1=20.0, rate_2=21.0)
     ((rates, _),) = show(ReplayBench(ALONE, [twins]), [("gemm", 50.0), ("gemm", 50.0)])
     assert rates == pytest.approx((20, 21))
 
@@ -313,7 +313,7 @@ def test_reading_without_an_error_has_no_noise() -> None:
 def test_each_of_several_repeats_is_replayed_with_noise() -> None:
     """Measured again a window differs by more than its own standard error."""
     again = [
-        pair_point(30.0, 70.0, rate_a=rate, repeat=number, power_w=480.0 + 10 * number)
+        pair_point(30.0, 70.0, rate_1=rate, repeat=number, power_w=480.0 + 10 * number)
         for number, rate in enumerate((28.0, 30.0, 33.0))
     ]
     shown = show(ReplayBench(ALONE, again, noise="seed"), THIRTY_SEVENTY, times=60)
@@ -340,7 +340,7 @@ def test_noise_goes_through_the_whole_path(tmp_path: Path) -> None:
             blocks = [Block(target.runners, (target,))]
             measure_blocks(blocks, conditions, bench, store, Watching())
             (stored,) = store.pair_points()
-        found.append([stored.rate_a, stored.rate_b, stored.power_w])
+        found.append([stored.parts[0].rate, stored.parts[1].rate, stored.power_w])
         assert stored.flags == ("counters-missing",)
     one, same, other = found
     assert one == same != other
@@ -349,7 +349,7 @@ def test_noise_goes_through_the_whole_path(tmp_path: Path) -> None:
 
 def test_without_mps_only_time_sliced_pairs_are_replayed() -> None:
     """At 100/100 with MPS a pair behaves as it never does without."""
-    sliced = pair_point(100.0, 100.0, mode="time-sliced", rate_a=40.0, rate_b=400.0, power_w=300.0)
+    sliced = pair_point(100.0, 100.0, mode="time-sliced", rate_1=40.0, rate_2=400.0, power_w=300.0)
     full = (("gemm", 100.0), ("triad", 100.0))
     limited, free = (ReplayBench(ALONE, [*TOGETHER, sliced], m) for m in (None, "uncapped"))
     assert show(free, full) == [(pytest.approx((40, 400)), 300)]

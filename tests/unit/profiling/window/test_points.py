@@ -8,7 +8,7 @@ from advisor.core.flags import FLAGS
 from advisor.core.gpu import Share
 from advisor.core.job import Job
 from advisor.core.records import Counters, PairPoint, SoloPoint
-from advisor.formats.rows import pair_from_row, to_row
+from advisor.formats.rows import from_row, to_row
 from advisor.runtime.backends.backend import Granted
 from advisor_profiling.window.estimate import Estimate
 from advisor_profiling.window.points import (
@@ -130,11 +130,21 @@ def test_pair_point_keeps_its_two_jobs_apart() -> None:
     """Each job has its own share, units, rate and memory; the power is of both."""
     point = to_point(PAIR, CONDITIONS)
     assert isinstance(point, PairPoint)
-    assert (point.job_a, point.share_a_percent, point.units_a, point.rate_a) == ("other", 30, 38, 7)
-    assert (point.job_b, point.share_b_percent, point.units_b, point.rate_b) == ("x", 70, 92, 100)
-    assert (point.job_a_hash, point.job_b_hash) == (OTHER.job_hash, JOB.job_hash)
+    assert (
+        point.parts[0].job,
+        point.shares_percent[0],
+        point.parts[0].units,
+        point.parts[0].rate,
+    ) == ("other", 30, 38, 7)
+    assert (
+        point.parts[1].job,
+        point.shares_percent[1],
+        point.parts[1].units,
+        point.parts[1].rate,
+    ) == ("x", 70, 92, 100)
+    assert (point.parts[0].job_hash, point.parts[1].job_hash) == (OTHER.job_hash, JOB.job_hash)
     assert (point.power_w, point.repeat, point.flags, point.mode) == (300, 2, (), "mps")
-    assert pair_from_row(to_row(point)) == point
+    assert from_row(PairPoint, to_row(point)) == point
 
 
 def test_a_server_has_its_demand_and_its_latencies() -> None:
@@ -148,10 +158,14 @@ def test_a_server_has_its_demand_and_its_latencies() -> None:
     both = dataclasses.replace(PAIR, target=target, parts=(training, PAIR.parts[1]))
     point = to_point(both, CONDITIONS)
     assert isinstance(point, PairPoint)
-    assert (point.job_a, point.offered_rate_a, point.offered_rate_b) == ("other", None, 120)
-    assert (point.latency_p50_a_ms, point.latency_p99_a_ms) == (None, None)
-    assert (point.latency_p50_b_ms, point.latency_p99_b_ms) == (4, 9)
-    assert pair_from_row(to_row(point)) == point
+    assert (point.parts[0].job, point.parts[0].offered_rate, point.parts[1].offered_rate) == (
+        "other",
+        None,
+        120,
+    )
+    assert (point.parts[0].latency_p50_ms, point.parts[0].latency_p99_ms) == (None, None)
+    assert (point.parts[1].latency_p50_ms, point.parts[1].latency_p99_ms) == (4, 9)
+    assert from_row(PairPoint, to_row(point)) == point
 
 
 @pytest.mark.parametrize(
@@ -187,10 +201,10 @@ def test_failed_pair_leaves_a_mark_that_every_store_can_keep() -> None:
     """Its reason is one line, without the colours that a job's output may have."""
     error = "a job ended:\n\x1b[31mout of memory\x1b[0m\n" + 600 * "x"
     point = failed_point(PAIR.target, CONDITIONS, WINDOW.started_at, error)
-    assert (point.rate_a, point.rate_b, point.flags) == (None, None, ("failed",))
+    assert (point.parts[0].rate, point.parts[1].rate, point.flags) == (None, None, ("failed",))
     assert point.error is not None
     assert point.error.startswith("a job ended: [31mout of memory")
-    assert pair_from_row(to_row(point)) == point
+    assert from_row(PairPoint, to_row(point)) == point
 
 
 def test_job_beside_itself_is_one_pair_however_it_is_written() -> None:

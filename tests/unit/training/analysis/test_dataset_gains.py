@@ -93,13 +93,13 @@ def test_a_planted_best_split_is_found() -> None:
 
 def test_gains_by_hand() -> None:
     """Mean, median, extremes and lost pairs, over each baseline."""
-    uncapped = pair(100, 100, mode="uncapped", rate_a=0.2, rate_b=0.2)
-    sliced = pair(100, 100, mode="time-sliced", rate_a=1.0, rate_b=1.0)
+    uncapped = pair(100, 100, mode="uncapped", rate_1=0.2, rate_2=0.2)
+    sliced = pair(100, 100, mode="time-sliced", rate_1=1.0, rate_2=1.0)
     points = [
         *nine({**FLAT, 20: 1.5}),
         uncapped,
         sliced,
-        *nine({**FLAT, 80: 1.2}, job_b="a"),
+        *nine({**FLAT, 80: 1.2}, job_2="a"),
     ]
     over_equal = gain(pairs_of(points), THROUGHPUT, "equal", 0.0)
     assert (over_equal.pairs, over_equal.zero_pairs, over_equal.loses_percent) == (2, 0, 0)
@@ -124,7 +124,7 @@ def test_a_baseline_that_nobody_measured_has_no_gain() -> None:
 
 def test_a_baseline_worth_nothing_is_counted_apart() -> None:
     """Uncapped sharing that starves a job makes no endless gain."""
-    starved = pair(100, 100, mode="uncapped", rate_a=0.0)
+    starved = pair(100, 100, mode="uncapped", rate_1=0.0)
     found = gain(pairs_of([*nine(), starved]), OBJECTIVES["max-min"], "uncapped", 0.0)
     assert (found.pairs, found.zero_pairs, found.mean_percent) == (1, 1, None)
     value = relative(pairs_of([*nine(), starved])[0], OBJECTIVES["max-min"], 0.0, None)
@@ -135,8 +135,8 @@ def test_a_baseline_of_another_run_is_compared_within_that_run() -> None:
     """Where the fullest run lacks a baseline, another run that has both stands in."""
     points = [
         *nine({**FLAT, 20: 1.5}, run="r1"),
-        pair(70, 70, run="r1", units_a=92, units_b=92),
-        pair(80, 80, run="r1", units_a=92, units_b=92),
+        pair(70, 70, run="r1", units_1=92, units_2=92),
+        pair(80, 80, run="r1", units_1=92, units_2=92),
         *nine({**FLAT, 20: 3.0}, run="r2"),
         pair(100, 100, mode="uncapped", run="r2"),
     ]
@@ -155,7 +155,7 @@ def test_a_pair_that_was_repeated_counts_once() -> None:
 
 def test_gains_by_job_as_the_paper_averages() -> None:
     """First the mean part of the oracle over a job's pairs, then the gain, then over jobs."""
-    points = [*nine({**FLAT, 20: 2.0}), *nine(job_b="a")]
+    points = [*nine({**FLAT, 20: 2.0}), *nine(job_2="a")]
     found = job_gains(pairs_of(points), THROUGHPUT)
     assert found is not None
     # Job a: 50/50 is 0.5 and 1 of the oracle, on average 0.75. Job b: 0.5.
@@ -184,7 +184,7 @@ def test_the_histogram_tells_who_gets_more(share_a: int, job: str | None, direct
 
 def test_a_job_beside_itself_has_no_direction() -> None:
     """Both are equally busy."""
-    assert bins(nine({**FLAT, 30: 2.0, 70: 2.0}, job_b="a"))[70].undirected == 1
+    assert bins(nine({**FLAT, 30: 2.0, 70: 2.0}, job_2="a"))[70].undirected == 1
 
 
 def test_a_gain_within_the_noise_is_a_tie() -> None:
@@ -215,9 +215,9 @@ def test_a_pair_that_loses_when_shared_is_listed() -> None:
 def test_losses_by_hand() -> None:
     """The best of every split under limits and of uncapped; time slices do not count."""
     weak = nine(dict.fromkeys(FLAT, 0.5))
-    over = pair(70, 70, rate_a=0.3, rate_b=0.3, units_a=92, units_b=92)
-    free = pair(100, 100, mode="uncapped", rate_a=0.4, rate_b=0.4)
-    sliced = pair(100, 100, mode="time-sliced", rate_a=0.9, rate_b=0.9)
+    over = pair(70, 70, rate_1=0.3, rate_2=0.3, units_1=92, units_2=92)
+    free = pair(100, 100, mode="uncapped", rate_1=0.4, rate_2=0.4)
+    sliced = pair(100, 100, mode="time-sliced", rate_1=0.9, rate_2=0.9)
     for points, best_shared, loss_percent in (
         ([*weak, over, sliced], "70/70", 40),
         ([*weak, over, free], "uncapped", 20),
@@ -243,7 +243,7 @@ def test_noise_alone_makes_no_losses() -> None:
     dice = random.Random("losses")
     solos = [solo(f"j{n}", rate=1 + 0.012 * dice.gauss()) for n in range(40)]
     points = [
-        point for n in range(0, 40, 2) for point in nine(FLAT, job_a=f"j{n}", job_b=f"j{n + 1}")
+        point for n in range(0, 40, 2) for point in nine(FLAT, job_1=f"j{n}", job_2=f"j{n + 1}")
     ]
     pairs, _ = make_pairs(points, solos)
     assert len(losses(pairs, THROUGHPUT, 0.0)) > 3
@@ -256,7 +256,7 @@ def test_the_worst_loss_comes_first() -> None:
     solos = [*SOLOS, solo("c")]
     points = [
         *nine(dict.fromkeys(FLAT, 0.9)),
-        *nine(dict.fromkeys(FLAT, 0.3), job_b="c"),
+        *nine(dict.fromkeys(FLAT, 0.3), job_2="c"),
     ]
     found = losses(make_pairs(points, solos)[0], THROUGHPUT, 0.0)
     assert [loss.job_b for loss in found] == ["c", "b"]
@@ -265,8 +265,8 @@ def test_the_worst_loss_comes_first() -> None:
 def test_what_a_finer_grid_adds() -> None:
     """The best of all against the best of the nine; never less than nothing."""
     counted = {"units_a": 14, "units_b": 118}
-    better = [*nine(), pair(11, 90, rate_a=0.6, rate_b=0.6, **counted)]
-    worse = [*nine(job_b="a"), pair(11, 90, job_b="a", rate_a=0.1, rate_b=0.1, **counted)]
+    better = [*nine(), pair(11, 90, rate_1=0.6, rate_2=0.6, **counted)]
+    worse = [*nine(job_2="a"), pair(11, 90, job_2="a", rate_1=0.1, rate_2=0.1, **counted)]
     found = grid_gain(pairs_of([*better, *worse]), THROUGHPUT, 0.1)
     assert found is not None
     assert (found.pairs, found.above_noise_pairs) == (2, 1)

@@ -24,7 +24,7 @@ def rows(*couples: tuple[str, str, int, float]) -> dict[tuple[str, str], GroupRo
     points = [
         point
         for job_a, job_b, share_a, value in couples
-        for point in nine({**FLAT, share_a: value}, job_a=job_a, job_b=job_b)
+        for point in nine({**FLAT, share_a: value}, job_1=job_a, job_2=job_b)
     ]
     pairs, left_out = make_pairs(points, SOLOS)
     assert left_out == []
@@ -63,7 +63,7 @@ def test_a_class_that_the_paper_lacks_has_a_row_without_its_number() -> None:
 def test_a_pair_without_classes_is_in_no_group() -> None:
     """A job without counters is not guessed into a group."""
     solos = [solo("bare"), *SOLOS]
-    pairs, _ = make_pairs(nine(job_a="bare", job_b="hh"), solos)
+    pairs, _ = make_pairs(nine(job_1="bare", job_2="hh"), solos)
     assert group_of(pairs[0], job_classes(solos)) is None
     assert all(row.pairs == 0 for row in group_rows(pairs, job_classes(solos), THROUGHPUT))
 

@@ -89,7 +89,7 @@ def test_a_split_missing_in_one_take_is_not_chosen() -> None:
     """Only splits that both takes have are compared."""
     flat = dict.fromkeys(range(10, 100, 10), 1.0)
     first = nine({**flat, 10: 9.0, 80: 2.0})
-    second = [p for p in nine({**flat, 80: 2.0}, repeat=1) if p.share_a_percent != 10]
+    second = [p for p in nine({**flat, 80: 2.0}, repeat=1) if p.shares_percent[0] != 10]
     found = ceiling([*first, *second])
     assert found is not None
     assert found.mean_percent == 100
@@ -98,7 +98,7 @@ def test_a_split_missing_in_one_take_is_not_chosen() -> None:
 def test_a_starved_job_does_not_break_the_ceiling() -> None:
     """Where 50/50 starves a job, max-min is 0 there; the tie stays possible."""
     one = nine(repeat=0)
-    other = [p for p in nine(repeat=1) if p.share_a_percent != 50] + [pair(rate_a=0.0, repeat=1)]
+    other = [p for p in nine(repeat=1) if p.shares_percent[0] != 50] + [pair(rate_1=0.0, repeat=1)]
     found = ceiling([*one, *other], "max-min")
     assert found is not None
     assert found.noise_percent == 100

@@ -22,14 +22,14 @@ def only(points: list[PairPoint], **fields: Any) -> Pair:
 @pytest.mark.parametrize(
     ("point", "kind"),
     [
-        (pair(10, 90, units_a=12, units_b=118), "nine"),
-        (pair(50, 50, units_a=66, units_b=66), "nine"),
-        (pair(10, 91, units_a=12, units_b=120), "grid"),
-        (pair(11, 90, units_a=14, units_b=118), "grid"),
-        (pair(70, 70, units_a=92, units_b=92), "over-subscribed"),
-        (pair(55, 45, units_a=None, units_b=None), "other"),
-        (pair(30, 30, units_a=38, units_b=38), "other"),
-        (pair(100, 100, mode="uncapped", units_a=132, units_b=132), "uncapped"),
+        (pair(10, 90, units_1=12, units_2=118), "nine"),
+        (pair(50, 50, units_1=66, units_2=66), "nine"),
+        (pair(10, 91, units_1=12, units_2=120), "grid"),
+        (pair(11, 90, units_1=14, units_2=118), "grid"),
+        (pair(70, 70, units_1=92, units_2=92), "over-subscribed"),
+        (pair(55, 45, units_1=None, units_2=None), "other"),
+        (pair(30, 30, units_1=38, units_2=38), "other"),
+        (pair(100, 100, mode="uncapped", units_1=132, units_2=132), "uncapped"),
         (pair(100, 100), "uncapped"),
         (pair(100, 100, mode="time-sliced"), "time-sliced"),
         (pair(30, 70, mode="cu_mask"), "nine"),
@@ -74,7 +74,7 @@ def test_cards_and_runs_stay_apart() -> None:
 def test_jobs_in_any_order_are_one_pair() -> None:
     """Job b beside a is a beside b, with shares and rates that follow their job."""
     points = [
-        pair(share, 100 - share, job_a="b", job_b="a", rate_a=share / 100, rate_b=0.25)
+        pair(share, 100 - share, job_1="b", job_2="a", rate_1=share / 100, rate_2=0.25)
         for share in SHARES
     ]
     measurement = only(points).main
@@ -85,11 +85,11 @@ def test_jobs_in_any_order_are_one_pair() -> None:
 
 def test_a_job_beside_itself_has_five_splits() -> None:
     """30/70 and 70/30 of one job are the same measurement, mirrored."""
-    points = nine(job_b="a")
+    points = nine(job_2="a")
     measurement = only(points).main
     assert tuple(measurement.nine) == NINE[:5]
     assert measurement.nine[Split((30.0, 70.0))].parts[0].rate == pytest.approx(0.3)
-    half = only([point for point in points if point.share_a_percent <= 50]).main
+    half = only([point for point in points if point.shares_percent[0] <= 50]).main
     assert half.nine == measurement.nine
 
 
@@ -110,18 +110,20 @@ def test_two_splits_may_be_missing_three_not() -> None:
     """Flagged points leave gaps; an oracle over too few splits would be none."""
     assert len(only(nine()[2:]).main.nine) == 7
     assert make_pairs(nine()[3:], SOLOS)[0] == []
-    assert make_pairs([p for p in nine(job_b="a") if p.share_a_percent in (50, 40)], SOLOS)[0] == []
+    assert (
+        make_pairs([p for p in nine(job_2="a") if p.shares_percent[0] in (50, 40)], SOLOS)[0] == []
+    )
 
 
 def test_what_is_left_out_is_counted_with_its_reason() -> None:
     """Nothing disappears without a word."""
     points = [
         *nine(),
-        pair(rate_a=None, flags=("failed",), run="r2"),
-        pair(rate_b=None, run="r2"),
+        pair(rate_1=None, flags=("failed",), run="r2"),
+        pair(rate_2=None, run="r2"),
         pair(power_w=None, run="r2"),
-        *nine(job_b="c"),
-        *[point for point in nine(run="r3") if point.share_a_percent != 50],
+        *nine(job_2="c"),
+        *[point for point in nine(run="r3") if point.shares_percent[0] != 50],
     ]
     pairs, left_out = make_pairs(points, SOLOS)
     assert [(p.job_a, p.job_b, len(p.measurements)) for p in pairs] == [("a", "b", 1)]
@@ -136,7 +138,7 @@ def test_what_is_left_out_is_counted_with_its_reason() -> None:
 
 def test_a_starved_job_is_no_failed_one() -> None:
     """A rate of 0 is a measurement."""
-    assert only(nine(rate_a=0.0)).main.equal.parts[0].rate == 0
+    assert only(nine(rate_1=0.0)).main.equal.parts[0].rate == 0
 
 
 @pytest.mark.parametrize(("rate", "fits"), [(89.0, True), (87.0, False)])
@@ -150,7 +152,7 @@ def test_a_disturbed_run_is_left_out(rate: float, fits: bool) -> None:
 
 def test_a_measurement_with_few_splits_is_there_where_it_is_asked_for() -> None:
     """Each of its splits is as good as any other to learn from."""
-    few = [p for p in nine() if p.share_a_percent in (10, 50, 90)]
+    few = [p for p in nine() if p.shares_percent[0] in (10, 50, 90)]
     pairs, left_out = make_pairs(few, SOLOS, full=False)
     assert left_out == []
     assert not pairs[0].main.is_full

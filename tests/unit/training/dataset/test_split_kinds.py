@@ -23,12 +23,12 @@ SAFE = ((10, 90), (11, 90), (26, 54), (47, 54), (50, 50), (54, 47), (54, 26), (9
 
 def safe(**fields: object) -> list[PairPoint]:
     """The nine at safe counts of an H100."""
-    return [pair(a, b, units_a=UNITS[a], units_b=UNITS[b], **fields) for a, b in SAFE]
+    return [pair(a, b, units_1=UNITS[a], units_2=UNITS[b], **fields) for a, b in SAFE]
 
 
 def test_nine_safe_splits_are_the_nine_of_a_pair() -> None:
     """11/90 and 47/54 add up to 101 %, 26/54 leaves a fifth of the GPU idle."""
-    points = [*safe(), pair(100, 100, mode="uncapped"), pair(70, 70, units_a=92, units_b=92)]
+    points = [*safe(), pair(100, 100, mode="uncapped"), pair(70, 70, units_1=92, units_2=92)]
     assert kinds_of(points) == ["nine"] * 9 + ["uncapped", "over-subscribed"]
     pairs, left_out = make_pairs(points, SOLOS)
     assert left_out == []
@@ -55,14 +55,14 @@ def test_two_safe_splits_may_be_missing_three_not() -> None:
 
 def test_beside_all_nine_in_steps_of_ten_others_are_a_grid() -> None:
     """The nine stay those that pairs have in common."""
-    grid = [pair(20 + n, 80 - n, units_a=26 + n, units_b=106 - n) for n in (1, 2)]
+    grid = [pair(20 + n, 80 - n, units_1=26 + n, units_2=106 - n) for n in (1, 2)]
     assert kinds_of([*nine(), *grid]) == ["nine"] * 9 + ["grid"] * 2
 
 
 def test_what_flags_leave_of_a_grid_around_10_90_is_no_nine() -> None:
     """Eight splits, of which one gives the first job more: their best is no oracle."""
-    left = [pair(s, 100.5 - s, units_a=u, units_b=132 - u) for s, u in ((7, 8), (8, 10), (11, 14))]
-    points = [pair(10, 90), pair(50, 50), pair(90, 10), *left, pair(9, 91, units_a=12)]
+    left = [pair(s, 100.5 - s, units_1=u, units_2=132 - u) for s, u in ((7, 8), (8, 10), (11, 14))]
+    points = [pair(10, 90), pair(50, 50), pair(90, 10), *left, pair(9, 91, units_1=12)]
     assert kinds_of(points)[:3] == ["nine"] * 3
     assert "grid" in kinds_of(points)
     assert make_pairs(points, SOLOS)[0] == []
@@ -103,7 +103,7 @@ def test_uneven_splits_at_safe_counts_count_as_uneven() -> None:
     """47/54 gives one job four SMs more; 54/26 gives it two thirds of what both use."""
     for best, share in (((47, 54), 60), ((54, 26), 70), ((90, 11), 90), ((50, 50), 50)):
         points = [
-            pair(a, b, units_a=UNITS[a], units_b=UNITS[b], power_w=50.0 if (a, b) == best else 100)
+            pair(a, b, units_1=UNITS[a], units_2=UNITS[b], power_w=50.0 if (a, b) == best else 100)
             for a, b in SAFE
         ]
         pairs, _ = make_pairs(points, SOLOS)
@@ -128,7 +128,7 @@ def test_bundled_pairs_have_nine_splits_in_every_run() -> None:
     runs: dict[tuple[str, ...], set[Split]] = {}
     for point, kind in zip(points, kinds_of(points), strict=True):
         if kind == "nine":
-            runs.setdefault((*point.pair, point.gpu_uuid, point.run), set()).add(split_of(point))
+            runs.setdefault((*point.jobs, point.gpu_uuid, point.run), set()).add(split_of(point))
     assert {key[3] for key in runs} >= {"h100-safe", "h200-pairs"}
     assert all(len(found) == (5 if key[0] == key[1] else 9) for key, found in runs.items())
     h100 = [found for key, found in runs.items() if key[3] == "h100-safe"]

@@ -66,7 +66,7 @@ def page(written: tuple[Path, ...]) -> str:
 @pytest.fixture(scope="module")
 def little_page() -> str:
     """One pair, measured once, without counters; one of the jobs has a name like markup."""
-    return to_html(analyse(nine(job_a=MARKUP), [solo(MARKUP), solo("b")]))
+    return to_html(analyse(nine(job_1=MARKUP), [solo(MARKUP), solo("b")]))
 
 
 def small(points: list[PairPoint] | None = None) -> Analysis:
@@ -223,8 +223,8 @@ def test_who_gets_more_is_said() -> None:
 
 def test_what_the_gain_costs_is_said() -> None:
     """More work per joule may come from one job nearly standing still; the reader is told."""
-    best = pair(10, 90, rate_a=0.05, rate_b=0.95, power_w=50.0)
-    found = small([best, *[p for p in nine(FLAT) if p.share_a_percent != 10]])
+    best = pair(10, 90, rate_1=0.05, rate_2=0.95, power_w=50.0)
+    found = small([best, *[p for p in nine(FLAT) if p.shares_percent[0] != 10]])
     assert who_pays(found) == (
         "The slower of the two jobs then runs at 5 % of its speed alone in the median, where 50/50 "
         "gives it 50 %."
@@ -267,7 +267,7 @@ def test_dots_are_coloured_by_who_gets_more() -> None:
         (nine({**FLAT, 20: 1.5}), "larger share to the less busy job"),
         (nine({**FLAT, 80: 1.5}), "to the busier job"),
         (nine(FLAT), "50/50 is as good"),
-        (nine({**FLAT, 80: 1.5}, job_b="a"), "a job beside itself, or not known"),
+        (nine({**FLAT, 80: 1.5}, job_2="a"), "a job beside itself, or not known"),
     ):
         assert dataset_figures.favours(analyse(points, solos).pairs[0]) == label
 

@@ -86,14 +86,16 @@ def test_live_view_ends_with_the_last_status(capsys: Any) -> None:
 def test_summary_says_how_good_the_prediction_was() -> None:
     """Where there was one; readings that are not there are left out."""
     seen: dict[str, Any] = {
-        "job_a": "infer", "job_b": "train", "overlap_s": 12.0, "energy_j": 5400.0, "power_w": None,
-        "work_per_joule": None, "stranded_unit_s": 76.0, "rate_a": 44.0, "rate_b": 80.0,
-        "predicted_rate_a": None, "predicted_rate_b": 100.0, "predicted_power_w": 500.0,
-        "predicted_work_per_joule": None,
+        "jobs": [
+            {"job": "infer", "rate": 44.0, "predicted_rate": None, "ended_first": False},
+            {"job": "train", "rate": 80.0, "predicted_rate": 100.0, "ended_first": False},
+        ],
+        "overlap_s": 12.0, "energy_j": 5400.0, "power_w": None, "work_per_joule": None,
+        "stranded_unit_s": 76.0, "predicted_power_w": 500.0, "predicted_work_per_joule": None,
     }  # fmt: skip
     assert list(summary(FAILED, [seen])) == [
         "infer + train: 12.0 s together, 5,400 J",
-        "  rate_b: -20.0% beside the prediction",
+        "  rate of train: -20.0% beside the prediction",
         "  76 unit-seconds were held for a job that had ended",
     ]
 
@@ -101,11 +103,13 @@ def test_summary_says_how_good_the_prediction_was() -> None:
 def test_summary_says_what_was_saved_and_what_the_end_cost() -> None:
     """For the same work, observed beside predicted, and to the end of the last job."""
     seen: dict[str, Any] = {
-        "job_a": "infer", "job_b": "train", "overlap_s": 3600.0, "energy_j": 1.8e6,
-        "power_w": 500.0, "work_per_joule": 0.002, "stranded_unit_s": 0.0, "rate_a": None,
-        "rate_b": None, "predicted_rate_a": None, "predicted_rate_b": None,
-        "predicted_power_w": None, "predicted_work_per_joule": None, "energy_saved": 0.123,
-        "predicted_energy_saved": 0.14, "first_ended": "job_a", "rest_s": 1800.0,
+        "jobs": [
+            {"job": "infer", "rate": None, "predicted_rate": None, "ended_first": True},
+            {"job": "train", "rate": None, "predicted_rate": None, "ended_first": False},
+        ],
+        "overlap_s": 3600.0, "energy_j": 1.8e6, "power_w": 500.0, "work_per_joule": 0.002,
+        "stranded_unit_s": 0.0, "predicted_power_w": None, "predicted_work_per_joule": None,
+        "energy_saved": 0.123, "predicted_energy_saved": 0.14, "rest_s": 1800.0,
         "rest_energy_j": 630_000.0, "rest_energy_saved": -0.09,
         "predicted_rest_energy_saved": -0.08, "energy_saved_to_end": 0.05,
     }  # fmt: skip

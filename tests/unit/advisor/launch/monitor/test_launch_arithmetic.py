@@ -1,7 +1,6 @@
 """What a launch adds up: paces, energy, how far off a prediction is, and the swapped record."""
 
 from collections.abc import Collection
-from dataclasses import asdict
 from typing import cast
 
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 
 from advisor.core.interval import Interval
 from advisor.core.job import Job, Progress
-from advisor.core.observations import Observation
 from advisor.core.split import Split
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, Source
 from advisor.errors import SourceError
@@ -19,7 +17,7 @@ from advisor.launch.monitor.energy import Energy
 from advisor.launch.monitor.pace import Pace
 from advisor.launch.monitor.watch import work_per_joule
 from advisor.launch.records.spec import LaunchPart, Pair
-from advisor.launch.supervisor.observe import is_too_fast, swapped
+from advisor.launch.supervisor.observe import is_too_fast
 
 RATES = st.floats(0.01, 1e6)
 STEPS_S = st.floats(0.05, 2)
@@ -152,23 +150,6 @@ def test_work_per_joule_needs_everything() -> None:
     assert work_per_joule([0.5, None], 600) is None
     assert work_per_joule([0.5, 0.7], None) is None
     assert work_per_joule([0.5, 0.7], 0) is None
-
-
-def test_swapping_a_record_swaps_all_that_belongs_to_its_jobs() -> None:
-    """Twice is nothing; a column that was forgotten would stay."""
-    seen = Observation(
-        launch_id="x", job_a="b", job_b="a", gpu_model="m", gpu_uuid="u", share_a_percent=30,
-        share_b_percent=70, units_a=38, units_b=92, rate_unit_a="images", rate_unit_b="steps",
-        rate_a=1, rate_b=2, solo_rate_a=3, solo_rate_b=4, overlap_s=1, first_ended="job_a",
-        predicted_rate_a=5, predicted_rate_b=6, state="finished", started_at="2026-01-31T12:00:00Z",
-    )  # fmt: skip
-    other = asdict(swapped(seen))
-    assert swapped(swapped(seen)) == seen
-    assert other["first_ended"] == "job_b"
-    for name, value in asdict(seen).items():
-        twin = name.replace("_a", "_#").replace("_b", "_a").replace("_#", "_b")
-        if twin in other and twin != name:
-            assert other[twin] == value, name
 
 
 def test_rate_far_above_that_of_its_share_is_marked() -> None:

@@ -1,0 +1,57 @@
+"""Points as data frames, for those who analyse them; pandas is loaded when called."""
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.errors import InputError
+from advisor.formats.flat_rows import flat
+from advisor.formats.rows import to_row
+from advisor_data.files.bundled import (
+    bundled_pair_points,
+    bundled_reference_points,
+    bundled_solo_points,
+)
+from advisor_data.files.files import read_points
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_BUNDLED = {
+    "pairs": bundled_pair_points,
+    "solo": bundled_solo_points,
+    "references": bundled_reference_points,
+}
+
+
+def load_dataset(which: str | Path = "pairs") -> "pd.DataFrame":
+    """Measured points, one a row, with the flat columns of docs/schema.md.
+
+    What belongs to one of several jobs has its number: `job_1`, `share_1_percent`, `rate_1`. Flags
+    are joined by ";"; a reading that was not available is missing (NaN or None).
+
+    Args:
+        which: `pairs`, `solo` or `references`: those that come with the package. Or a file of
+            points: .parquet, .csv or .jsonl.
+
+    Raises:
+        InputError: pandas is not installed, or the file cannot be read.
+        StoreError: the installation lacks the file.
+    """
+    if isinstance(which, str) and which not in _BUNDLED and not Path(which).suffix:
+        raise InputError(f"no data set {which}", fix=f"{', '.join(_BUNDLED)}, or a file of points")
+    own = _BUNDLED.get(str(which))
+    points = own() if own else read_points(Path(which))
+    rows = ({**flat(to_row(point)), "flags": ";".join(point.flags)} for point in points)
+    return _pandas().DataFrame.from_records(list(rows))
+
+
+def _pandas() -> Any:
+    try:
+        return importlib.import_module("pandas")
+    except ImportError as error:
+        raise InputError(
+            "a data frame needs pandas, which is not installed",
+            why=str(error),
+            fix="pip install pandas",
+        ) from error
