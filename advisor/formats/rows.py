@@ -8,12 +8,12 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast, get_args
 
-from advisor.core.moments import is_utc
 from advisor.core.observations import OBSERVATION_WORDS, PARTS, Observation, Part, Record
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.results import Verdict
 from advisor.errors import InputError
 from advisor.formats.flat_rows import FIRST_JOB, JOBS, nested
+from advisor.formats.moments import is_utc
 
 P = TypeVar("P", bound=Record)
 

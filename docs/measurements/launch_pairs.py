@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from advisor.client import Client
-from advisor.formats.flat_rows import nested
 from advisor.formats.rows import to_row
 
 PAIRS = (
@@ -148,7 +147,6 @@ def _advisor(*arguments: str) -> str:
 
 
 def _tell(door: str, o: dict[str, Any]) -> dict[str, Any]:
-    o = dict(nested(o))  # recorded launches are of several versions
     jobs: list[dict[str, Any]] = o["jobs"]
     way = "/".join(f"{j['share_percent']:g}" for j in jobs) if o["mode"] == "mps" else o["mode"]
     cells = (

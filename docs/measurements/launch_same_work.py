@@ -21,7 +21,6 @@ from typing import Any
 
 from advisor.core.finish import finish, one_after_the_other, work_of
 from advisor.core.objectives import PartResult, SplitResult
-from advisor.formats.flat_rows import nested
 
 HEADINGS = (
     "pair", "way", "SMs", "speeds: predicted", "observed", "W: predicted", "observed",
@@ -113,8 +112,7 @@ def _in_order(observation: Seen, first: str) -> Seen:
 
 def _predicted(option: Mapping[str, Any], answer: Mapping[str, Any]) -> Seen:
     return {
-        "rate_a": option["jobs"][0]["rate"]["value"],
-        "rate_b": option["jobs"][1]["rate"]["value"],
+        "rates": [job["rate"]["value"] for job in option["jobs"]],
         "power_w": option["power_w"]["value"],
         "alone": [job["alone"] for job in answer["jobs"]],
     }
@@ -139,15 +137,10 @@ def _result(
 
 def _both(launch: Seen) -> tuple[SplitResult, SplitResult]:
     """As predicted, relative to the profiles; as observed, relative to the jobs on this card."""
-    predicted, observed = launch["predicted"], _observed(launch)
-    expected = _result(predicted, (predicted["rate_a"], predicted["rate_b"]), predicted["alone"])
+    predicted, observed = launch["predicted"], launch["observed"]
+    expected = _result(predicted, predicted["rates"], predicted["alone"])
     rates = [job["rate"] for job in observed["jobs"]]
     return expected, _result(observed, rates, launch["alone"])
-
-
-def _observed(launch: Seen) -> Seen:
-    """As this version has it: recorded launches are of several versions."""
-    return dict(nested(launch["observed"]))
 
 
 def _changes(seen: list[Seen]) -> dict[tuple[str, str, str], list[tuple[float, float]]]:
@@ -177,7 +170,7 @@ def _table(seen: list[Seen]) -> Iterable[str]:
     changes = _changes(seen)
     for launch in seen:
         a, b = launch["pair"]
-        observed = _observed(launch)
+        observed = launch["observed"]
         predicted, real = _both(launch)
         energy_time = changes[a, b, launch["way"]]
         cells = [

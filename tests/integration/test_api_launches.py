@@ -21,7 +21,7 @@ from launch_server import LaunchServer, launch_server, make_tokens, state_of
 from launched import detached, no_leftovers, processes_of
 from postgres import Server
 
-from advisor.core.moments import now
+from advisor.formats.moments import now
 from advisor.formats.wire import to_plain
 from advisor.launch.records.folder import LaunchFolder, new_launch_id
 from advisor.launch.records.status import LaunchStatus

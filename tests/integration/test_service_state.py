@@ -22,8 +22,8 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine
 from store_points import observation, pair_point, point
 
-from advisor.core.moments import now
 from advisor.errors import AdvisorError, BusyError, IdempotencyError, InputError, StoreError
+from advisor.formats.moments import now
 from advisor.launch.records.status import OVER
 from advisor_data import open_database
 from advisor_data.service.state import AuditEntry, LaunchRow, ServiceState, open_service_state

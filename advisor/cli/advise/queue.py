@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.core.durations import read_duration
 from advisor.errors import InputError
+from advisor.formats.durations import read_duration
 
 MAX_JOBS = 100_000
 """A larger number is no cluster but a slip of the keyboard."""

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from advisor.core.durations import duration_text
 from advisor.core.finish import Finish
 from advisor.core.gpu import Vendor
 from advisor.core.units import vendor_of
 from advisor.decide.recommend import Option, Recommendation
 from advisor.decide.same_work import SameWork, same_work
+from advisor.formats.durations import duration_text
 from advisor.predict.rules import MEANINGS
 
 _UNCAPPED: dict[Vendor, str] = {"nvidia": "MPS without a percentage", "amd": "without CU masks"}

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AsJson
-from advisor.core.moments import now
+from advisor.formats.moments import now
 from advisor.settings import read_settings
 from advisor_data.store.store import need_sql
 

@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from advisor.core.moments import now
+from advisor.formats.moments import now
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec, Pair
 from advisor.launch.records.status import JobStatus, LaunchStatus, State

@@ -23,12 +23,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from advisor.core.moments import now, to_text
 from advisor.errors import BusyError, InputError
 from advisor.files.home import open_home
 from advisor.files.locks import try_lock
 from advisor.files.safe_files import PRIVATE_FILE, private_folder, writing_private
 from advisor.files.whole_files import replace_file
+from advisor.formats.moments import now, to_text
 from advisor.formats.wire import write
 from advisor.launch.records.documents import parse_spec, parse_status
 from advisor.launch.records.spec import LaunchSpec

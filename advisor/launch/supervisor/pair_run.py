@@ -8,10 +8,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from advisor.core.moments import to_exact_text
 from advisor.core.observations import Observation
 from advisor.core.split import Sharing
 from advisor.errors import AdvisorError, JobError
+from advisor.formats.moments import to_exact_text
 from advisor.launch.monitor.drift import Drift
 from advisor.launch.monitor.watch import Watch
 from advisor.launch.records.board import Board

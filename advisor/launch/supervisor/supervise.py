@@ -5,8 +5,8 @@ import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from advisor.core.moments import now
 from advisor.errors import AdvisorError
+from advisor.formats.moments import now
 from advisor.launch.records.board import Board, waiting
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
 
-from advisor.core.moments import to_text
 from advisor.errors import AdvisorError, BusyError, InputError, StoreError
+from advisor.formats.moments import to_text
 from advisor.launch.records.folder import LaunchFolder, dumps, list_folders
 from advisor_api.http.errors import LOG
 from advisor_api.launches.observations import Observations

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from advisor.core.gpu import Gpu
-from advisor.core.moments import now
 from advisor.errors import BusyError, UnsafeFileError
+from advisor.formats.moments import now
 from advisor.launch.records.board import Board
 from advisor.launch.records.documents import parse_spec
 from advisor.launch.records.folder import LaunchFolder, create_folder, dumps

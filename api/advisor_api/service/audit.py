@@ -6,8 +6,8 @@ from typing import Annotated, TypeAlias, cast
 
 from fastapi import Depends, Request
 
-from advisor.core.moments import now
 from advisor.errors import StoreError
+from advisor.formats.moments import now
 from advisor_api.http.access import Caller
 from advisor_api.http.errors import LOG, fault_of
 from advisor_api.service.service import ServiceOf

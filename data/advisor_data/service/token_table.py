@@ -10,8 +10,8 @@ from typing import Literal, cast
 
 from sqlalchemy import Connection, RowMapping, select, update
 
-from advisor.core.moments import now, to_text
 from advisor.errors import InputError
+from advisor.formats.moments import now, to_text
 from advisor_data.store.sql_engine import insert_new
 from advisor_data.store.tables import tokens
 

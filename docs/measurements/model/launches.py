@@ -18,7 +18,6 @@ from typing import Any, TypeAlias
 
 from advisor.core.interval import Interval
 from advisor.core.split import Split
-from advisor.formats.flat_rows import nested
 from advisor.predict.profiles import make_profiles
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_models.onnx_predictor import OnnxPredictor
@@ -52,9 +51,9 @@ def main() -> None:
 def recorded() -> Iterator[dict[str, Any]]:
     """What was observed in each launch."""
     for launch in json.loads((MEASUREMENTS / "launch-pairs.json").read_text("utf-8")):
-        yield dict(nested(launch))
+        yield launch
     for launch in json.loads((MEASUREMENTS / "same-work.json").read_text("utf-8")):
-        seen = nested(launch["observed"])
+        seen = launch["observed"]
         # Jobs that reported right results at a count are safe there, whatever libraries do.
         if all(job["results"] == "right" for job in seen["jobs"]):
             yield {**seen, "door": "command", "jobs_at_unsafe_counts": []}

@@ -17,9 +17,9 @@ from typing import Any, Literal
 
 import yaml
 
-from advisor.core.names import NAME, RULE
 from advisor.errors import InputError
 from advisor.formats import yaml_fields as read
+from advisor.formats.names import NAME, RULE
 from advisor_profiling.campaign.pairing import Pair
 from advisor_profiling.campaign.plan import Plan, Wish, no_such_job
 from advisor_profiling.campaign.splits import SplitWish, read_split, write_splits

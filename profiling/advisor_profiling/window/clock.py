@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from advisor.core.moments import to_exact_text
+from advisor.formats.moments import to_exact_text
 
 
 class Clock(Protocol):

@@ -17,8 +17,8 @@ from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.split import NINE
 from advisor.errors import BusyError, StoreError, UnsafeFileError
-from advisor.formats.typed_json import parse
 from advisor.launch.records.board import Board
+from advisor.launch.records.documents import parse_spec, parse_status
 from advisor.launch.records.folder import LaunchFolder, create_folder
 from advisor.launch.records.spec import LaunchPart, LaunchSpec, Pair
 from advisor.launch.records.status import LaunchStatus
@@ -80,7 +80,7 @@ def spawned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def kept(service: Service, launch_id: str) -> LaunchStatus:
     found = service.state.launch(launch_id)
     assert found is not None
-    status = parse(LaunchStatus, found.status.encode())
+    status = parse_status(found.status.encode())
     assert status.state == found.state
     return status
 
@@ -112,7 +112,7 @@ def test_a_launch_that_may_just_be_beginning_is_left_alone(
     young = replace(row(), created_at=datetime.now(UTC).isoformat())
     service.state.add_launch(young)
     Keeper(service, Tally()).look()
-    create_folder(service.settings.home / "launches", parse(LaunchSpec, young.spec.encode()))
+    create_folder(service.settings.home / "launches", parse_spec(young.spec.encode()))
     Keeper(service, Tally()).look()
     assert spawned == []
     assert kept(service, young.launch_id).state == "accepted"
@@ -132,7 +132,7 @@ def test_a_clock_that_jumps_neither_delays_nor_hurries_a_launch(
 ) -> None:
     """A supervisor gets its time to begin, and is started again when that is over."""
     asked = service.state.add_launch(row())
-    spec = parse(LaunchSpec, asked.spec.encode())
+    spec = parse_spec(asked.spec.encode())
     folder = create_folder(service.settings.home / "launches", spec)
     made_s = (folder.path / "spec.json").stat().st_mtime
     at = {"monotonic": 100.0, "jump": 0.0}
@@ -164,7 +164,7 @@ def test_a_launch_of_another_host_is_not_touched(service: Service, spawned: list
     """Neither its row, nor a folder of its name in a home that both see."""
     other = replace(row(), host="elsewhere")
     service.state.add_launch(other)
-    create_folder(service.settings.home / "launches", parse(LaunchSpec, other.spec.encode()))
+    create_folder(service.settings.home / "launches", parse_spec(other.spec.encode()))
     with folder_of(service, other.launch_id).supervising():
         pass
     Keeper(service, Tally()).look()
@@ -193,7 +193,7 @@ def test_a_stop_that_came_before_the_beginning_is_heeded(
 ) -> None:
     """No supervisor is started for a launch that nobody wants any more."""
     asked = service.state.add_launch(row())
-    spec = parse(LaunchSpec, asked.spec.encode())
+    spec = parse_spec(asked.spec.encode())
     create_folder(service.settings.home / "launches", spec).ask_stop()
     Keeper(service, Tally()).look()
     assert spawned == []
@@ -220,7 +220,7 @@ def test_one_bad_folder_holds_up_no_other(
 def test_a_launch_that_has_ended_lets_go_at_once(service: Service) -> None:
     """The next request need not wait for the keeper."""
     first = service.state.add_launch(row())
-    spec = parse(LaunchSpec, first.spec.encode())
+    spec = parse_spec(first.spec.encode())
     folder = create_folder(service.settings.home / "launches", spec)
     let_go(service.state, service.settings, service.home)
     assert kept(service, first.launch_id).state == "accepted"

@@ -12,8 +12,8 @@ import pytest
 from other_user import mallory_does, shared_folder
 from store_points import point
 
-from advisor.core.moments import now
 from advisor.errors import UnsafeFileError
+from advisor.formats.moments import now
 from advisor_data import open_store
 from advisor_data.service.backup import back_up, restore
 from advisor_data.service.state import AuditEntry, open_service_state

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.durations import duration_text, read_duration
 from advisor.errors import InputError
+from advisor.formats.durations import duration_text, read_duration
 
 
 @pytest.mark.parametrize(

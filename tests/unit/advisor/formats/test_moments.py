@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.moments import is_utc, now, to_exact_text, to_text
+from advisor.formats.moments import is_utc, now, to_exact_text, to_text
 
 zones = st.integers(-12 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 moments = st.datetimes(datetime(1970, 1, 2), datetime(2100, 1, 1), timezones=zones)
