@@ -9,6 +9,7 @@ and `results-unread` are worked out here; left out are:
 
 - Splits of a pair that is not whole: on one card in one run the nine splits, in steps of 10 or at
   safe counts, and uncapped are there, or failed. A job beside itself has five splits and uncapped.
+  The nine alone do where the pair is whole elsewhere on that GPU model: a second take.
 - Other splits (time-sliced, exact counts of units, over-subscribed) of a pair that is whole in no
   run on that card.
 - Solo points from other runs and cards than those of the pairs that stay.
@@ -19,7 +20,6 @@ are added to those of solo.jsonl, the references among them.
 """
 
 import argparse
-import itertools
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -41,6 +41,13 @@ from advisor_training.dataset.split_kinds import how_many, kinds_of, split_of
 
 ROOT = Path(__file__).resolve().parents[3]
 BUNDLED = ROOT / "data/advisor_data/bundled"
+
+WHOLE = frozenset({"nine", "uncapped"})
+"""Kinds of splits that make a pair whole."""
+
+OTHER_INPUT = frozenset({"h100-safe"})
+"""Runs whose jobs drew their random input in larger pieces than today's do. Their values were
+compared within the run; of a job of today they would say that its results differ."""
 
 WORKED_OUT = frozenset({DEGENERATE, UNREAD})
 
@@ -111,7 +118,10 @@ def merged(files: Iterable[Path]) -> list[Point]:
 
 def unflagged(point: Point) -> Point:
     """The point as it was measured: these flags are worked out here again."""
-    return replace(point, flags=tuple(flag for flag in point.flags if flag not in WORKED_OUT))
+    flags = tuple(flag for flag in point.flags if flag not in WORKED_OUT)
+    if isinstance(point, SoloPoint) and point.run in OTHER_INPUT:
+        return replace(point, flags=flags, reported=None)
+    return replace(point, flags=flags)
 
 
 def solos_flagged(points: Iterable[SoloPoint]) -> list[SoloPoint]:
@@ -120,16 +130,28 @@ def solos_flagged(points: Iterable[SoloPoint]) -> list[SoloPoint]:
 
 
 def whole(points: Sequence[PairPoint]) -> list[PairPoint]:
-    """The points without those of pairs that are not whole."""
+    """The points without those of pairs that are not whole.
+
+    Where a pair is whole on a GPU model, its nine splits alone, taken again, stay, too: they say
+    how far a measurement repeats.
+    """
     measured: defaultdict[tuple[Place, str], set[Split]] = defaultdict(set)
-    wanted = [kind in ("nine", "uncapped") for kind in kinds_of(points)]
-    for point in itertools.compress(points, wanted):
-        measured[place(point), point.run].add(split_of(point))
+    nine: defaultdict[tuple[Place, str], set[Split]] = defaultdict(set)
+    kinds = kinds_of(points)
+    for point, kind in zip(points, kinds, strict=True):
+        for found in (measured, nine)[: 1 + (kind == "nine")] if kind in WHOLE else ():
+            found[place(point), point.run].add(split_of(point))
     good = {key for key, splits in measured.items() if len(splits) == splits_wanted(key[0])}
     places = {at for at, _ in good}
+    known = {(p.jobs, p.gpu_model) for p in points if (place(p), p.run) in good}
+    again = {key for key, splits in nine.items() if len(splits) == splits_wanted(key[0]) - 1}
     return [
-        p for p, needed in zip(points, wanted, strict=True)
-        if ((place(p), p.run) in good if needed else place(p) in places)
+        p for p, kind in zip(points, kinds, strict=True)
+        if (
+            (place(p), p.run) in good
+            or (kind not in WHOLE and place(p) in places)
+            or ((place(p), p.run) in again and (p.jobs, p.gpu_model) in known)
+        )
     ]  # fmt: skip
 
 
