@@ -33,7 +33,7 @@ class SentRoute(APIRoute):
             value, fault = None, None
             try:
                 value = await _read(kind, body)
-            except RequestValidationError as error:
+            except InputError as error:
                 fault = error
             try:
                 return await answer(_Sent(request, value))
@@ -61,7 +61,7 @@ class DirectRoute(APIRoute):
         values = await self._given(Request(scope, receive))
         [field] = self.dependant.body_params
         kind = cast("type[Any]", field.field_info.annotation)
-        values[field.name] = await _value(kind, await _whole(receive))
+        values[field.name] = await _read(kind, await _whole(receive))
         response: Response = await self.endpoint(**values)
         await response(scope, receive, send)
 
@@ -91,14 +91,7 @@ class _Sent(Request):
         self._body, self._json = b"read", value
 
 
-async def _read(kind: type[T], body: bytes) -> tuple[T | None, InputError | None]:
-    try:
-        return await _value(kind, body), None
-    except InputError as fault:
-        return None, fault
-
-
-async def _value(kind: type[T], body: bytes) -> T:
+async def _read(kind: type[T], body: bytes) -> T:
     if len(body) > LONG_BYTES:
         return await in_thread(read, kind, body, name="the body")
     return read(kind, body, name="the body")
