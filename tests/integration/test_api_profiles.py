@@ -60,7 +60,7 @@ def writer(api: Api) -> str:
     return api.token("write")
 
 
-def sweep(job: str = "mine", like: str = "fft", **changes: Any) -> list[SoloPoint]:
+def sweep(job: str = "mine", like: str = "bert-train", **changes: Any) -> list[SoloPoint]:
     """A whole profile of a job that is like a bundled one."""
     found = (point for point in bundled_solo_points() if point.gpu_model == "NVIDIA H200")
     points = [point for point in found if point.job == like]
