@@ -35,6 +35,9 @@ TIMED = {
 }  # fmt: skip
 RUNS = 9
 
+FEWEST_FIELDS = 3
+"""Classes with fewer fields are alike by chance."""
+
 Imports = Mapping[str, set[str]]
 """What each module imports, both by their dotted names."""
 
@@ -65,6 +68,7 @@ def figures(root: Path, *, times: bool) -> Iterator[tuple[str, str]]:
     yield "lines of import contracts", str(sum(map(bool, contracts.splitlines())))
     yield "  of them names of single modules", str(named_modules(contracts, files))
     yield "names that end in _a or _b", str(len(sided(files)))
+    yield "classes with the fields of another one", str(declared_again(files))
     yield "lines of source", str(sum(map(lines, files.values())))
     yield "lines of tests", str(sum(map(lines, (root / "tests").rglob("*.py"))))
     if times:
@@ -147,6 +151,24 @@ def sided(files: Mapping[str, Path]) -> set[str]:
         for path in files.values()
         for word in re.findall(r"\b[a-z_]+_[ab]\b", path.read_text("utf-8"))
     }
+
+
+def declared_again(files: Mapping[str, Path]) -> int:
+    """Classes of three fields or more that another class has by the same names.
+
+    Where an answer is declared for the service, for the client and as a value, each counts.
+    """
+    counts: defaultdict[frozenset[str], int] = defaultdict(int)
+    for path in files.values():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                names = frozenset(
+                    field.target.id
+                    for field in node.body
+                    if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+                )
+                counts[names] += len(names) >= FEWEST_FIELDS
+    return sum(count for count in counts.values() if count > 1)
 
 
 def lines(path: Path) -> int:
