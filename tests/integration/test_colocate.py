@@ -51,7 +51,7 @@ def exported(host: FakeHost, kind: str = "pairs", home: str = "home") -> list[di
     """Stored points."""
     with open_store(None, host.folder / home) as store:
         points = store.pair_points() if kind == "pairs" else store.solo_points()
-        return [to_row(point) for point in points]
+        return [flat(to_row(point)) for point in points]
 
 
 def colocate(host: FakeHost, *options: str, **more: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def colocate(host: FakeHost, *options: str, **more: str) -> dict[str, Any]:
 def windows(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
     return Counter(
         (r["job_1"], r["job_2"], r["mode"], r["share_1_percent"], r["share_2_percent"])
-        for r in rows
+        for r in map(flat, rows)
     )
 
 
