@@ -256,7 +256,7 @@ def test_two_gpus_share_the_work(jobs: FakeHost, two_gpus: dict[str, str]) -> No
     """Each pair is measured once, whole on one card, and the answer is one."""
     plan = ("--pairs", "one+two,two+three,one+three", "--splits", "30/70,time-sliced")
     answer = colocate(jobs, *plan, "--gpu", "0,1", **two_gpus)
-    rows = answer["points"]
+    rows = [*map(flat, answer["points"])]
     assert set(windows(rows).values()) == {1}
     assert len(rows) == answer["windows"] - len(exported(jobs, "solo")) == 6
     cards = {(r["job_1"], r["job_2"]): set[str]() for r in rows}

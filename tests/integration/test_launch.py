@@ -216,7 +216,7 @@ def test_detached_launch_is_listed_shown_and_stopped(jobs: FakeHost) -> None:
     status = json.loads(jobs.advisor("launches", "show", name, "--json").stdout)
     assert status["state"] == "running"
     assert all(job["proven"] for job in status["jobs"])
-    (listed,) = json.loads(jobs.advisor("launches", "--json").stdout)
+    (listed,) = json.loads(jobs.advisor("launches", "--json").stdout)["launches"]
     assert listed["launch_id"] == name
     assert name in jobs.advisor("launches").stdout
     stopped = jobs.advisor("launches", "stop", name, "--json")

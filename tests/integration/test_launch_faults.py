@@ -143,7 +143,7 @@ def test_two_launches_race_for_one_gpu(jobs: FakeHost) -> None:
     racers = [jobs.start_advisor("launch", "one", "two", *RUNS, "--detach") for _ in range(2)]
     ends = [(process.communicate(timeout=60), process.returncode) for process in racers]
     assert sorted(code for _, code in ends) == [0, 8], ends
-    states = json.loads(jobs.advisor("launches", "--json").stdout)
+    states = json.loads(jobs.advisor("launches", "--json").stdout)["launches"]
     assert sorted((s["state"], s["code"]) for s in states) == [
         ("failed", "busy"), ("running", None)
     ]  # fmt: skip

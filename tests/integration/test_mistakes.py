@@ -167,7 +167,7 @@ def test_one_faulty_file_hides_no_other_job(
     write_jobs(tmp_path, monkeypatch)
     done = advisor("jobs", "--json")
     assert done.code == 0
-    assert [row["job"] for row in json.loads(done.out)] == ["good", "lost"]
+    assert [row["job"] for row in json.loads(done.out)["jobs"]] == ["good", "lost"]
     assert r"quoted.yaml:2:55: not YAML" in done.err
     assert r"single quotes: 'step (\d+)'" in done.err
     assert advisor("recommend", "gemm", "nosuch").code == 2
