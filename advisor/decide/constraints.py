@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from advisor.core.cards import MemoryFit, card_memory_mib, check_card_memory
-from advisor.core.gpu import MEMORY_PART, WHOLE
+from advisor.core.gpu import MEMORY_PART, WHOLE, MemoryFit, card_memory_mib, check_card_memory
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.core.moments import is_utc
-from advisor.core.names import NAME
 from advisor.errors import ModelError
+from advisor.files.names import NAME
 from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.typed_json import parse
 from advisor.formats.wire import to_plain

@@ -7,8 +7,8 @@ from rich.text import Text
 
 from advisor.advice.placing import Planned, environments, way
 from advisor.cli.shared.console import plain_console
-from advisor.core.durations import duration_text
 from advisor.core.gpu import Vendor
+from advisor.core.moments import duration_text
 from advisor.core.units import vendor_of
 from advisor.core.wording import count_of
 from advisor.decide.reasons import percent

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.core.durations import read_duration
+from advisor.core.moments import read_duration
 from advisor.errors import InputError
 
 MAX_JOBS = 100_000

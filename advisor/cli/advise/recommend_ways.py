@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from advisor.core.durations import duration_text
 from advisor.core.finish import Finish
 from advisor.core.gpu import Vendor
+from advisor.core.moments import duration_text
 from advisor.core.units import vendor_of
 from advisor.decide.recommend import Option, Recommendation
 from advisor.decide.same_work import SameWork, same_work

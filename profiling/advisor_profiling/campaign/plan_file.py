@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 import yaml
 
-from advisor.core.names import NAME, RULE
 from advisor.errors import InputError
+from advisor.files.names import NAME, RULE
 from advisor.formats import yaml_fields as read
 from advisor_profiling.campaign.pairing import Pair
 from advisor_profiling.campaign.plan import Plan, Wish, no_such_job
