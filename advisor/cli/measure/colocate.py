@@ -21,8 +21,7 @@ from advisor.cli.measure.benches import (
     say_replay,
     stoppable,
 )
-from advisor.cli.measure.colocate_wanted import DEFAULT_SPLITS, Wanted
-from advisor.cli.measure.nothing_measured import check_anything
+from advisor.cli.measure.colocate_wanted import DEFAULT_SPLITS, Wanted, check_anything
 from advisor.cli.measure.several_gpus import run_on_each
 from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AllowUnsafe

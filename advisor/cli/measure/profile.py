@@ -16,8 +16,7 @@ from advisor.cli.measure.benches import (
     say_replay,
     stoppable,
 )
-from advisor.cli.shared.chart import show_chart
-from advisor.cli.shared.console import plain_console
+from advisor.cli.shared.console import plain_console, show_chart
 from advisor.cli.shared.options import AllowUnsafe
 from advisor.core.gpu import Gpu, Share, Vendor
 from advisor.core.job import Job, ProgressKind
