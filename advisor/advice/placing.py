@@ -11,8 +11,13 @@ from advisor.advice.idle_power import with_idle_power
 from advisor.advice.known_profiles import Found, checked_on, find_profiles
 from advisor.core.split import NINE, split_environments
 from advisor.core.units import vendor_of
-from advisor.decide.constraints import Limits, floor, with_card_memory
-from advisor.decide.memory import check_jobs_fit, memory_unknown
+from advisor.decide.constraints import (
+    Limits,
+    check_jobs_fit,
+    floor,
+    memory_unknown,
+    with_card_memory,
+)
 from advisor.place.first_come import first_come
 from advisor.place.options import PairOptions, mean_idle_power_w, predict_options
 from advisor.place.problem import Group, JobType, Problem, QueuedJob, make_problem

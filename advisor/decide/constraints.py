@@ -1,11 +1,10 @@
 """What must hold whatever the objective says, and by how much a prediction misses it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from advisor.core.cards import MemoryFit, card_memory_mib, check_card_memory
-from advisor.core.gpu import MEMORY_PART, WHOLE
+from advisor.core.gpu import MEMORY_PART, WHOLE, MemoryFit, card_memory_mib, check_card_memory
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
@@ -214,3 +213,35 @@ def _crowded(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iter
             f"there ({100 * MEMORY_PART:g} % of the card)"
         )
         yield Miss(text, memory.needed_mib / memory.most_mib - 1)
+
+
+def check_jobs_fit(profiles: Iterable[Profile], memory_mib: float | None) -> None:
+    """Refuse a card on which one of the jobs does not even run alone.
+
+    Args:
+        profiles: Of the jobs.
+        memory_mib: Of the card; None: not known, so nothing is refused.
+
+    Raises:
+        InputError: a job needs more memory than the card has.
+    """
+    if memory_mib is None:
+        return
+    for profile in profiles:
+        if (needed_mib := profile.memory_used_mib or 0) > memory_mib:
+            raise InputError(
+                f"{profile.job} needs {needed_mib:.0f} MiB of memory, the card has "
+                f"{memory_mib:.0f} MiB",
+                why=f"so it does not even run alone; it was measured on {profile.gpu_model}",
+                fix="give the memory of the card that the jobs will run on: --memory 80GiB",
+            )
+
+
+def memory_unknown(profiles: Iterable[Profile], memory_mib: float | None) -> tuple[str, ...]:
+    """Why nobody knows whether jobs fit, a sentence for each reason; empty: it is known."""
+    profiles = tuple(profiles)
+    if memory_mib is None:
+        model = profiles[0].gpu_model
+        return (f"the memory of the {model} is not known, so nobody checked whether both jobs fit",)
+    lacking = dict.fromkeys(p.job for p in profiles if p.memory_used_mib is None)
+    return tuple(f"the memory of {job} is not known, and taken as none" for job in lacking)

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from advisor.core.flags import DOUBTFUL, FLAGS
 from advisor.core.split import NINE, Split
 from advisor.decide.choice import LEADS
-from advisor.decide.constraints import Limits, is_served, risks
-from advisor.decide.memory import memory_unknown
+from advisor.decide.constraints import Limits, is_served, memory_unknown, risks
 from advisor.decide.recommendation import (
     Option,
     Recommendation,

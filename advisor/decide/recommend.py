@@ -25,8 +25,7 @@ from advisor.core.split import (
 )
 from advisor.core.units import UNIT_NAMES, vendor_of
 from advisor.decide.choice import choose
-from advisor.decide.constraints import check_limits, misses, with_card_memory
-from advisor.decide.memory import check_jobs_fit
+from advisor.decide.constraints import check_jobs_fit, check_limits, misses, with_card_memory
 from advisor.decide.no_way import no_gain, no_way, saves_nothing
 from advisor.decide.reasons import reasons, warnings, why_avoided, why_unsure
 from advisor.decide.recommendation import TIE, TO_THE_END, Option, Recommendation, Request

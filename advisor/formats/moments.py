@@ -1,6 +1,13 @@
-"""Moments as text: ISO 8601 in UTC."""
+"""Time as text: moments in ISO 8601 and UTC, spans as people write them: 90min, 3h, 1.5d."""
 
+import math
+import re
 from datetime import UTC, datetime, timedelta
+
+from advisor.errors import InputError
+
+_SECONDS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_WRITTEN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|min|m|h|d)")
 
 
 def now() -> str:
@@ -24,3 +31,32 @@ def is_utc(text: str) -> bool:
         return datetime.fromisoformat(text).utcoffset() == timedelta(0)
     except ValueError:
         return False
+
+
+def read_duration(text: str) -> float:
+    """Seconds of a number with its unit; above 0.
+
+    Raises:
+        InputError: no number with a unit, or no time at all.
+    """
+    found = _WRITTEN.fullmatch(text.strip())
+    seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
+    if not 0 < seconds < math.inf:
+        raise InputError(f"{text} is no time", fix="write 90min, 3h or 2d")
+    return seconds
+
+
+def duration_text(seconds: float) -> str:
+    """Two units at most: 45 s, 12 min, 1 h 40 min, 3 d 4 h."""
+    if seconds == math.inf:
+        return "for ever"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(round(seconds / 3600), 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"

@@ -25,23 +25,12 @@ import numpy.typing as npt
 
 from advisor.core.gpu import WHOLE
 from advisor.predict.capacity import relative_capacity
-from advisor.predict.profiles import COLUMNS, Floats, Profile
+from advisor.predict.profiles import ACTIVITY, COLUMNS, Floats, Profile
 
 Float32s: TypeAlias = npt.NDArray[np.float32]
 """What the trees see; they split on single precision in training and in serving."""
 
-AT_SHARE = (
-    "sm_active_percent",
-    "sm_occupancy_percent",
-    "fp32_active_percent",
-    "fp64_active_percent",
-    "tensor_active_percent",
-    "integer_active_percent",
-    "dram_active_percent",
-    "memory_busy_percent",
-    "relative_sm_clock",
-    "job_cpu_percent",
-)
+AT_SHARE = (*ACTIVITY, "relative_sm_clock", "job_cpu_percent")
 """Readings that are features as they are."""
 
 FULL_BANDWIDTH_PERCENT = 93.0

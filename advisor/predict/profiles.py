@@ -22,11 +22,7 @@ from advisor.validity.usable import NO_PROFILE, is_usable
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-COLUMNS = (
-    "rate",
-    "power_w",
-    "sm_clock_mhz",
-    "job_cpu_percent",
+ACTIVITY = (
     "sm_active_percent",
     "sm_occupancy_percent",
     "fp32_active_percent",
@@ -35,8 +31,12 @@ COLUMNS = (
     "integer_active_percent",
     "dram_active_percent",
     "memory_busy_percent",
-    "pcie_tx_mib_per_s",
-    "pcie_rx_mib_per_s",
+)
+
+COLUMNS = (
+    *("rate", "power_w", "sm_clock_mhz", "job_cpu_percent"),
+    *ACTIVITY,
+    *("pcie_tx_mib_per_s", "pcie_rx_mib_per_s"),
 )
 """Columns of a solo point that a profile keeps; the first two are never missing."""
 

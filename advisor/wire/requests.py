@@ -65,6 +65,22 @@ class JobRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedJobs:
+    """Equal jobs of a queue.
+
+    Attributes:
+        count: How many of them.
+        work_s: Time that one takes alone, s.
+        min_speed: Minimum relative speed; None: that of the request.
+    """
+
+    job: JobName
+    count: Annotated[int, Bounds(ge=1, le=MOST_PLACED)] = 1
+    work_s: Annotated[float, Bounds(gt=0, le=1e9, says="time that one takes alone, s")] = WORK_S
+    min_speed: Speed | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceRequest:
     """What every request for advice may say.
 
@@ -82,6 +98,21 @@ class AdviceRequest:
     min_speed: Speed | None = None
     max_power_w: Watts | None = None
     memory_mib: Mebibytes | None = None
+
+    def min_speeds(self) -> dict[str, float]:
+        """By name of job; nothing where the setting counts.
+
+        Raises:
+            InputError: a job that comes twice has two of them.
+        """
+        of_all = self.min_speed
+        return by_name(
+            (job.job, of_all if job.min_speed is None else job.min_speed)
+            for job in self._every_job()
+        )
+
+    def _every_job(self) -> Iterable[JobRequest | QueuedJobs]:
+        raise NotImplementedError
 
 
 PairOfJobs: TypeAlias = Annotated[
@@ -118,15 +149,10 @@ class PairRequest(AdviceRequest):
     @property
     def p99_by_job_ms(self) -> dict[str, float]:
         """Longest p99 latency of the jobs that have one of their own."""
-        return by_name((job.job, job.max_p99_ms) for job in self.jobs)
+        return by_name((job.job, job.max_p99_ms) for job in self._every_job())
 
-    def min_speeds(self) -> dict[str, float]:
-        """By name of job; nothing where the setting counts.
-
-        Raises:
-            InputError: a job that comes twice has two of them.
-        """
-        return by_name((job.job, _first(job.min_speed, self.min_speed)) for job in self.jobs)
+    def _every_job(self) -> Iterable[JobRequest]:
+        return self.jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,22 +198,6 @@ class BatchRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedJobs:
-    """Equal jobs of a queue.
-
-    Attributes:
-        count: How many of them.
-        work_s: Time that one takes alone, s.
-        min_speed: Minimum relative speed; None: that of the request.
-    """
-
-    job: JobName
-    count: Annotated[int, Bounds(ge=1, le=MOST_PLACED)] = 1
-    work_s: Annotated[float, Bounds(gt=0, le=1e9, says="time that one takes alone, s")] = WORK_S
-    min_speed: Speed | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementRequest(AdviceRequest):
     """A queue of jobs for a number of GPUs.
 
@@ -205,13 +215,8 @@ class PlacementRequest(AdviceRequest):
         """Of the jobs, each once, in an order that does not depend on the queue's."""
         return sorted({job.job for job in self.jobs})
 
-    def min_speeds(self) -> dict[str, float]:
-        """By name of job; nothing where the setting counts.
-
-        Raises:
-            InputError: a job that comes twice has two of them.
-        """
-        return by_name((job.job, _first(job.min_speed, self.min_speed)) for job in self.jobs)
+    def _every_job(self) -> Iterable[QueuedJobs]:
+        return self.jobs
 
 
 def check_size(asked: PlacementRequest) -> None:
@@ -276,15 +281,6 @@ class LaunchRequest(PairRequest):
         """The jobs of all pairs, in their order."""
         return (self.jobs, *(pair.jobs for pair in self.then))
 
-    def min_speeds(self) -> dict[str, float]:
-        """By name of job, of all pairs; nothing where the setting counts."""
-        return by_name((j.job, _first(j.min_speed, self.min_speed)) for j in self._every_job())
-
-    @property
-    def p99_by_job_ms(self) -> dict[str, float]:
-        """Longest p99 latency of the jobs of all pairs that have one of their own."""
-        return by_name((job.job, job.max_p99_ms) for job in self._every_job())
-
     def _every_job(self) -> Iterable[JobRequest]:
         return (job for pair in self.pairs for job in pair)
 
@@ -319,7 +315,3 @@ def by_name(values: Iterable[tuple[str, float | None]]) -> dict[str, float]:
                 fix="give both the same one",
             )
     return found
-
-
-def _first(own: float | None, of_all: float | None) -> float | None:
-    return of_all if own is None else own

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import ModelError
+from advisor.files.names import NAME
 from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.moments import is_utc
-from advisor.formats.names import NAME
 from advisor.formats.typed_json import parse
 from advisor.formats.wire import to_plain
 from advisor_models.intervals import Bounds

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from advisor.cli.advise.min_speeds import min_speeds
+from advisor.cli.advise.asked import min_speeds
 from advisor.cli.advise.queue import MAX_JOBS, Entry, read_entries, read_works
 from advisor.errors import InputError
 from advisor_data.files.bundled import bundled_solo_points

@@ -1,9 +1,12 @@
 """Options of advice as the request that they stand for."""
 
+import re
 from collections.abc import Mapping, Sequence
 
-from advisor.cli.advise.min_speeds import min_speeds
+from advisor.errors import InputError
 from advisor.wire.requests import JobRequest
+
+_OPTION = re.compile(r"(?:(.+)=)?([0-9]+(?:\.[0-9]+)?) ?(ms|s)")
 
 
 def asked_jobs(
@@ -35,3 +38,75 @@ def asked_jobs(
         )
         for name in names
     )
+
+
+def min_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float]:
+    """The minimum speed of each job that has one; the last word counts.
+
+    Args:
+        options: `JOB=0.5`, or `0.5` for all jobs.
+        jobs: Their names.
+
+    Raises:
+        InputError: an option has no number, or names no job of these.
+    """
+    least: dict[str, float] = {}
+    for option in options:
+        job, _, number = option.rpartition("=")
+        try:
+            speed = float(number)
+        except ValueError as error:
+            raise _no_number(option, job, number, jobs[0]) from error
+        if job and job not in jobs:
+            raise InputError(
+                f"--min-speed {option} is for a job that is not there",
+                why=f"the jobs are {', '.join(jobs)}",
+            )
+        least |= dict.fromkeys([job] if job else jobs, speed)
+    return least
+
+
+def _no_number(option: str, job: str, number: str, first: str) -> InputError:
+    percent = number.removesuffix("%")
+    if percent != number and percent.replace(".", "", 1).isdecimal():
+        part = f"{float(percent) / 100:g}"
+        return InputError(
+            f"--min-speed {option} is in percent",
+            why="a speed is a part of the job's speed alone on the whole GPU",
+            fix=f"write --min-speed {job}={part}" if job else f"write --min-speed {part}",
+        )
+    return InputError(f"--min-speed {option} has no number", fix=f"write --min-speed {first}=0.5")
+
+
+def longest_p99_ms(
+    options: Sequence[str], jobs: Sequence[str]
+) -> tuple[dict[str, float], float | None]:
+    """The longest latency by name of job, and that of every other job that answers requests.
+
+    Args:
+        options: `JOB=50ms`, or `50ms` for all of them; the last one of each counts.
+        jobs: Their names.
+
+    Raises:
+        InputError: an option has no time with its unit, or names no job of these.
+    """
+    by_job: dict[str, float] = {}
+    for_all: float | None = None
+    for option in options:
+        found = _OPTION.fullmatch(option)
+        if not found:
+            raise InputError(
+                f"--max-p99 {option} has no time with a unit",
+                fix=f"write --max-p99 {jobs[0]}=50ms, or --max-p99 50ms for all that serve",
+            )
+        job, longest_ms = found[1], float(found[2]) * (1000 if found[3] == "s" else 1)
+        if job is None:
+            for_all = longest_ms
+        elif job in jobs:
+            by_job[job] = longest_ms
+        else:
+            raise InputError(
+                f"--max-p99 {option} is for a job that is not there",
+                why=f"the jobs are {', '.join(jobs)}",
+            )
+    return by_job, for_all

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from advisor.cli.advise.min_speeds import min_speeds
+from advisor.cli.advise.asked import min_speeds
 from advisor.cli.advise.queue import read_entries, read_works
 from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AsJson, GpuModel, MaxPower, Memory, MinSpeed, Profiles

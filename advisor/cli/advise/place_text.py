@@ -11,7 +11,7 @@ from advisor.core.gpu import Vendor
 from advisor.core.units import vendor_of
 from advisor.core.wording import count_of
 from advisor.decide.reasons import percent
-from advisor.formats.durations import duration_text
+from advisor.formats.moments import duration_text
 from advisor.place.problem import Group
 from advisor.place.schedule import Schedule, Slot
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import InputError
-from advisor.formats.durations import read_duration
+from advisor.formats.moments import read_duration
 
 MAX_JOBS = 100_000
 """A larger number is no cluster but a slip of the keyboard."""

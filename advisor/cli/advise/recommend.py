@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.advise.asked import asked_jobs
-from advisor.cli.advise.longest_p99 import longest_p99_ms
+from advisor.cli.advise.asked import asked_jobs, longest_p99_ms
 from advisor.cli.advise.queue import read_works
 from advisor.cli.shared.options import (
     AsJson,

@@ -9,8 +9,7 @@ from rich.text import Text
 
 from advisor.advice.answer import Answer
 from advisor.cli.advise.recommend_ways import same_work_lines, way_name
-from advisor.cli.shared.chart import show_chart
-from advisor.cli.shared.console import plain_console
+from advisor.cli.shared.console import plain_console, show_chart
 from advisor.core.gpu import Vendor
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective

@@ -7,7 +7,7 @@ from advisor.core.gpu import Vendor
 from advisor.core.units import vendor_of
 from advisor.decide.recommend import Option, Recommendation
 from advisor.decide.same_work import SameWork, same_work
-from advisor.formats.durations import duration_text
+from advisor.formats.moments import duration_text
 from advisor.predict.rules import MEANINGS
 
 _UNCAPPED: dict[Vendor, str] = {"nvidia": "MPS without a percentage", "amd": "without CU masks"}

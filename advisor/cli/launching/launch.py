@@ -9,8 +9,7 @@ import typer
 
 from advisor.advice.launching import make_spec
 from advisor.advice.wanted import WantedLaunch
-from advisor.cli.advise.asked import asked_jobs
-from advisor.cli.advise.longest_p99 import longest_p99_ms
+from advisor.cli.advise.asked import asked_jobs, longest_p99_ms
 from advisor.cli.launching.live import (
     exit_code,
     final_json,

@@ -9,9 +9,8 @@ from rich.text import Text
 
 from advisor.cli.launching.live import exit_code, final_json, observations, statuses
 from advisor.cli.launching.text import line, summary, table
-from advisor.cli.shared.console import plain_console
+from advisor.cli.shared.console import plain_console, print_table
 from advisor.cli.shared.options import AsJson
-from advisor.cli.shared.tables import print_table
 from advisor.errors import BusyError
 from advisor.formats.wire import write
 from advisor.launch.records.answers import LocalLaunches

@@ -8,8 +8,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from advisor.cli.shared.console import print_table
 from advisor.cli.shared.options import AsJson
-from advisor.cli.shared.tables import print_table
 from advisor.core.wording import count_of
 from advisor.errors import ModelError
 from advisor.formats.wire import write

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from advisor.cli.shared.options import AsJson
 from advisor.core.observations import Observation, Record
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.wording import count_of, listed
@@ -24,7 +25,6 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Result as JSON on stdout")]
 Kind = Literal["solo", "pairs", "observations"]
 
 _NAMED = 5

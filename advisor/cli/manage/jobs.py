@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.advice.job_list import job_rows
+from advisor.cli.shared.console import print_table
 from advisor.cli.shared.options import AsJson
-from advisor.cli.shared.tables import print_table
 from advisor.formats.job_file import sound_jobs
 from advisor.formats.wire import write
 from advisor.settings import read_settings

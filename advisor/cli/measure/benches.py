@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Annotated, TypeAlias
 
 import typer
 from rich.console import Console
@@ -21,6 +22,12 @@ from advisor_data.files.bundled import (
 from advisor_profiling.testbed.bench import Bench
 from advisor_profiling.testbed.live import Mode, SourceName, live_bench
 from advisor_profiling.testbed.replay import ReplayBench
+
+Telemetry: TypeAlias = Annotated[
+    SourceName | None, typer.Option(help="Telemetry; vendor's if not given")
+]
+Noise: TypeAlias = Annotated[bool, typer.Option("--noise", help="Replay with the measured noise")]
+LongestWindow: TypeAlias = Annotated[float, typer.Option(min=0.5, help="Longest window, s")]
 
 REPLAY = "replay"
 

@@ -14,6 +14,9 @@ from rich.console import Console
 
 from advisor.cli.measure.benches import (
     REPLAY,
+    LongestWindow,
+    Noise,
+    Telemetry,
     bundled_points,
     check_replay,
     open_bench,
@@ -21,11 +24,10 @@ from advisor.cli.measure.benches import (
     say_replay,
     stoppable,
 )
-from advisor.cli.measure.colocate_wanted import DEFAULT_SPLITS, Wanted
-from advisor.cli.measure.nothing_measured import check_anything
+from advisor.cli.measure.colocate_wanted import DEFAULT_SPLITS, Wanted, check_anything
 from advisor.cli.measure.several_gpus import run_on_each
 from advisor.cli.shared.console import plain_console
-from advisor.cli.shared.options import AllowUnsafe
+from advisor.cli.shared.options import AllowUnsafe, AsJson
 from advisor.core.job import Job
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError
@@ -73,16 +75,14 @@ def colocate(
     ] = None,
     gpu: Annotated[str, typer.Option(help="Index, UUID, several (0,1) or `replay`")] = "0",
     shard: Annotated[str, typer.Option(help="Part of the plan, such as 2/8")] = "1/1",
-    window: Annotated[float, typer.Option(min=0.5, help="Longest window, s")] = 8,
-    source: Annotated[
-        SourceName | None, typer.Option(help="Telemetry; vendor's if not given")
-    ] = None,
-    noise: Annotated[bool, typer.Option("--noise", help="Replay with the measured noise")] = False,
+    window: LongestWindow = 8,
+    source: Telemetry = None,
+    noise: Noise = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be measured, and how long")
     ] = False,
     allow_unsafe: AllowUnsafe = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Result as JSON on stdout")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure pairs of jobs on one GPU at splits: both rates, and the power of both.
 

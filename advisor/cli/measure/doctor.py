@@ -7,8 +7,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from advisor.cli.shared.console import print_table
 from advisor.cli.shared.options import AsJson
-from advisor.cli.shared.tables import print_table
 from advisor.settings import read_settings
 from advisor_profiling.reports.doctor import Finding, examine
 from advisor_profiling.testbed.live import list_gpus

@@ -10,15 +10,17 @@ from rich.console import Console
 
 from advisor.cli.measure.benches import (
     REPLAY,
+    LongestWindow,
+    Noise,
+    Telemetry,
     check_replay,
     open_bench,
     open_points,
     say_replay,
     stoppable,
 )
-from advisor.cli.shared.chart import show_chart
-from advisor.cli.shared.console import plain_console
-from advisor.cli.shared.options import AllowUnsafe
+from advisor.cli.shared.console import plain_console, show_chart
+from advisor.cli.shared.options import AllowUnsafe, AsJson
 from advisor.core.gpu import Gpu, Share, Vendor
 from advisor.core.job import Job, ProgressKind
 from advisor.core.records import SoloPoint
@@ -44,7 +46,7 @@ from advisor_profiling.campaign.sweep import (
 )
 from advisor_profiling.reports import sweep as report
 from advisor_profiling.testbed.bench import Bench
-from advisor_profiling.testbed.live import Mode, SourceName
+from advisor_profiling.testbed.live import Mode
 from advisor_profiling.testbed.replay import ReplayBench
 from advisor_profiling.window.clock import LiveClock
 from advisor_profiling.window.rules import WindowRules, rules_for
@@ -86,18 +88,16 @@ def profile(
     shares: Annotated[str, typer.Option(help="Percentages, such as 10,50,100")] = "",
     units: Annotated[str, typer.Option(help="Exact SM counts, such as 12,66,132")] = "",
     repeats: Annotated[int, typer.Option(min=1, help="Windows per share")] = 1,
-    window: Annotated[float, typer.Option(min=0.5, help="Longest window, s")] = 8,
+    window: LongestWindow = 8,
     gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
-    source: Annotated[
-        SourceName | None, typer.Option(help="Telemetry; vendor's if not given")
-    ] = None,
+    source: Telemetry = None,
     mode: Annotated[Mode | None, typer.Option(help="How shares are enforced")] = None,
-    noise: Annotated[bool, typer.Option("--noise", help="Replay with the measured noise")] = False,
+    noise: Noise = False,
     allow_unsafe: AllowUnsafe = False,
     resume: Annotated[
         bool, typer.Option("--resume/--fresh", help="Go on with the last run, or begin anew")
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Result as JSON on stdout")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure a job alone at each share: rate, power and counters.
 

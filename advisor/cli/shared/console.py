@@ -1,6 +1,13 @@
 """The one console of all commands: what names and units say is text, never markup."""
 
+import sys
+
+import typer
 from rich.console import Console
+from rich.table import Table
+
+PIPE_WIDTH = 400
+"""Characters; no table of ours is wider."""
 
 
 def plain_console(
@@ -17,3 +24,32 @@ def plain_console(
         width: Characters; None: of the terminal.
     """
     return Console(stderr=stderr, highlight=highlight, width=width, markup=False, emoji=False)
+
+
+def show_chart(chart: str) -> None:
+    """Print a chart, or say why there is none."""
+    encoding = sys.stdout.encoding or "ascii"
+    try:
+        chart.encode(encoding)
+    except UnicodeEncodeError:
+        chart = f"the chart is left out: {encoding} has no characters for it; UTF-8 has"
+    typer.echo(chart)
+
+
+def print_table(table: Table, width: int = 0) -> None:
+    """Print a table; in a pipe nothing is cut off, and no line ends in spaces.
+
+    Args:
+        table: What to print.
+        width: Least width of the screen to draw for; lines wrap where it is narrower.
+    """
+    if sys.stdout.isatty():
+        console = plain_console()
+        console.width = max(console.width, width)
+        console.print(table)
+        return
+    console = plain_console(width=PIPE_WIDTH)
+    with console.capture() as drawn:
+        console.print(table)
+    for line in drawn.get().splitlines():
+        typer.echo(line.rstrip())

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from advisor.core.cards import parse_memory_mib
+from advisor.core.gpu import parse_memory_mib
 from advisor.core.objectives import OBJECTIVES
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON on stdout")]

@@ -1,7 +1,6 @@
 """What a launch would do, before anything is started: units, variables of the limits, memory."""
 
-from advisor.core.cards import MemoryFit
-from advisor.core.gpu import Gpu, Share
+from advisor.core.gpu import Gpu, MemoryFit, Share
 from advisor.core.job import Job
 from advisor.core.split import split_shares
 from advisor.core.units import share_environment, units_for_share

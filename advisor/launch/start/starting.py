@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from advisor.core.cards import MemoryFit
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import Gpu, MemoryFit
 from advisor.core.split import split_shares
 from advisor.errors import InputError, NoSplitError, SurvivorsError
 from advisor.launch.records.spec import Pair

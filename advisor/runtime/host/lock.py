@@ -7,6 +7,7 @@ meet on the GPU: who else computes there is asked of the driver before anything 
 
 import os
 import re
+import secrets
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,11 +15,15 @@ from pathlib import Path
 from typing import IO
 
 from advisor.errors import BusyError
+from advisor.files.home import open_home
 from advisor.files.locks import try_lock
 from advisor.files.safe_files import check_parents, open_file, private_folder, writing_private
+from advisor.files.whole_files import replace_file
 
 _GROUP_FILE = 0o660
 _OURS = re.compile(r".*\.lock")
+
+_LOCK, _ID = "service.lock", "id"
 
 
 @contextmanager
@@ -94,3 +99,33 @@ def _open_for_group(path: Path) -> int:
     if os.fstat(descriptor).st_uid == os.geteuid():
         os.fchmod(descriptor, _GROUP_FILE)  # whatever the umask has made of it
     return descriptor
+
+
+@contextmanager
+def serving_home(home: Path) -> Generator[str]:
+    """Be the one service of a home until the end of the block; a killed one lets go by itself.
+
+    Returns:
+        Name of the home, by which services of one database tell their launches apart.
+
+    Raises:
+        BusyError: another service has it.
+        UnsafeFileError: the home belongs to another user, or cannot be closed to others.
+    """
+    with writing_private(open_home(home) / _LOCK, "r+") as file:
+        if not try_lock(file):
+            raise BusyError(
+                f"the home {home} has a service already, process {file.read() or 'unknown'}",
+                why="two would take each other's launches for their own",
+                fix="stop that one, or give this one a home of its own: ADVISOR_HOME",
+            )
+        write_holder(file)
+        yield _name_of(home)
+
+
+def _name_of(home: Path) -> str:
+    """Made once, and by whoever has the home for itself."""
+    path = home / _ID
+    if not path.exists():
+        replace_file(path, secrets.token_hex(8).encode())
+    return path.read_text()

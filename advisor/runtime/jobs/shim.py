@@ -22,7 +22,6 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from types import FrameType
 from typing import TypedDict
 
 OUTPUT_BYTES = 32 * 1024 * 1024
@@ -105,9 +104,8 @@ class Shim:
         _say("empty")
 
     def _wait_ms(self) -> int | None:
-        if self._end_s is None:
-            return None
-        return max(1, int(1000 * (self._end_s - time.monotonic())))
+        end_s = self._end_s
+        return None if end_s is None else max(1, int(1000 * (end_s - time.monotonic())))
 
     def _reap(self) -> bool:
         """Whether a process of the job is left."""
@@ -264,7 +262,7 @@ def _wake_on_children() -> int:
     return wake
 
 
-def _note_nothing(_number: int, _frame: FrameType | None) -> None:
+def _note_nothing(*_: object) -> None:
     """A signal with a handler wakes `poll`; one without does not."""
 
 

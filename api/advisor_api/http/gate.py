@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any, cast
@@ -12,7 +13,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from advisor_api.engine.metrics import Metrics
 from advisor_api.http.access import ANONYMOUS, ANONYMOUS_READER, Caller, caller_of
-from advisor_api.http.access_log import AccessLog
 from advisor_api.http.body import Bodies, has_body, replayed
 from advisor_api.http.errors import error_body, fault_of, log_fault
 from advisor_api.http.limits import Buckets, Hosts, check_path, most_of, single_headers
@@ -43,6 +43,11 @@ _BYTES_OF_A_REQUEST = 2048
 
 _ALWAYS = "/healthz"
 """Answered also when too many requests are in flight: who asks it ends the process otherwise."""
+
+_LONGEST_PATH = 200
+
+_TOO_OFTEN = 429
+"""Whoever asks without end would fill the log; /metrics counts all of them."""
 
 
 class Gate:
@@ -167,3 +172,47 @@ class _Answer:
         start = {"type": "http.response.start", "status": fault.status}
         await self.send({**start, "headers": [_JSON, length, *more]})
         await self.send({"type": "http.response.body", "body": body})
+
+
+class AccessLog:
+    """One line per request on standard error; a tenth of what the logging module costs.
+
+    Args:
+        enabled: Whether requests are logged at all.
+    """
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._second, self._text = 0, ""
+        self._refused_at = 0
+
+    def note(
+        self, method: str, path: bytes, status: int, duration_s: float, who: str, request_id: str
+    ) -> None:
+        """Log a request; of those that come too often, one in a second.
+
+        Args:
+            method: Its HTTP method.
+            path: As it came, without the query, which may hold anything; decoded, it could hold
+                the end of a line.
+            status: The HTTP status of the answer.
+            duration_s: How long it took, s.
+            who: The caller's name, never the token.
+            request_id: As the answer has it.
+        """
+        if not self._enabled:
+            return
+        now = time.time()
+        second = int(now)
+        if second != self._second:
+            self._second = second
+            self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
+        if status == _TOO_OFTEN:
+            if self._refused_at == second:
+                return
+            self._refused_at = second
+        text = path[:_LONGEST_PATH].decode("ascii", "backslashreplace")
+        sys.stderr.write(
+            f"{self._text}.{int(1000 * (now - second)):03d}Z INFO {method} {text} {status} "
+            f"{1000 * duration_s:.1f} ms {who} {request_id}\n"
+        )

@@ -1,14 +1,17 @@
 """Routers of the service: all of `/v1` alike, and added to the application as they are."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 
 from advisor_api.http.access import say_where_no_token_is_needed
 from advisor_api.http.errors import ERROR_ANSWERS
-from advisor_api.http.query import KNOWN_QUERY
 from advisor_api.http.sent import SentRoute
+
+_LONGEST = 80
 
 
 def v1_router(tag: str, route_class: type[APIRoute] = SentRoute) -> APIRouter:
@@ -27,3 +30,29 @@ def add_routes(app: FastAPI, routers: Iterable[APIRouter]) -> None:
     for router in routers:
         say_where_no_token_is_needed(router.routes)
         app.router.routes.extend(router.routes)
+
+
+async def _known_query(request: Request) -> None:
+    if not request.scope["query_string"]:
+        return
+    route: Any = request.scope["route"]
+    known = set(_parameters(route.dependant))
+    given = [name for name, _ in request.query_params.multi_items()]
+    if strangers := sorted(set(given) - known):
+        there = ", ".join(sorted(known)) or "none"
+        raise HTTPException(
+            422, f"there is no query parameter {strangers[0][:_LONGEST]!r}. There is {there}."
+        )
+    if len(set(given)) < len(given):
+        raise HTTPException(422, "a query parameter is there twice. Leave one of them out.")
+
+
+def _parameters(dependant: Any) -> Iterator[str]:
+    """Of a route, and of what its parameters are made of."""
+    yield from (parameter.alias for parameter in dependant.query_params)
+    for other in dependant.dependencies:
+        yield from _parameters(other)
+
+
+KNOWN_QUERY = Depends(_known_query)
+"""For routers whose routes have parameters: a slip in one would answer another question."""

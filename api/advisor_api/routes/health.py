@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from advisor.errors import AdvisorError
 from advisor_api.http.access import Reader
 from advisor_api.http.errors import ERROR_ANSWERS
-from advisor_api.http.query import KNOWN_QUERY
+from advisor_api.http.routing import KNOWN_QUERY
 from advisor_api.service.service import ServiceOf
 
 router = APIRouter(tags=["health"], responses=ERROR_ANSWERS)

@@ -15,7 +15,6 @@ from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.flat_rows import flat
 from advisor.formats.rows import column_types, record_from_row, to_row
 from advisor_data.files import parquet
-from advisor_data.files.csv_cells import from_cell, to_cells
 from advisor_data.store.lines import json_row, warn_torn, whole_lines
 from advisor_data.store.points import IDENTITY, checked
 
@@ -25,6 +24,11 @@ MOST_ROWS = 1_000_000
 
 Encode = Callable[[type[Record], Sequence[Record]], bytes]
 Decode = Callable[[bytes], Iterator[tuple[str, Mapping[str, Any]]]]
+
+_QUOTE = "'"
+_SPECIAL = ("=", "+", "-", "@", "\t", "\r", _QUOTE)
+"""A spreadsheet runs a cell that begins so as a formula, and names of runs and units may come from
+anybody. A quote before it makes it text; one that is there already gets another."""
 
 
 def write_points(path: Path, points: Iterable[Record]) -> None:
@@ -117,7 +121,7 @@ def _encode_csv(kind: type[Record], points: Sequence[Record]) -> bytes:
     numbered = max((list(row) for row in rows), key=len, default=list[str]())
     writer = csv.DictWriter(text, numbered or column_types(kind), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(map(to_cells, rows))
+    writer.writerows(map(_to_cells, rows))
     return text.getvalue().encode()
 
 
@@ -146,7 +150,7 @@ def _check_header(header: list[str]) -> None:
 def _csv_row(header: list[str], values: list[str], line: int) -> dict[str, str]:
     if len(values) != len(header):
         raise InputError(f"line {line} has {len(values)} values for {len(header)} columns")
-    return dict(zip(header, map(from_cell, values), strict=True))
+    return dict(zip(header, map(_from_cell, values), strict=True))
 
 
 def _encode_jsonl(_kind: type[Record], points: Sequence[Record]) -> bytes:
@@ -182,3 +186,20 @@ def _at(place: str) -> Generator[None]:
         yield
     except InputError as error:
         raise InputError(f"{place}: {error.what}", why=error.why, fix=error.fix) from error
+
+
+def _to_cells(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row whose texts no spreadsheet runs; numbers stay as they are."""
+    return {
+        name: _quoted(value) if isinstance(value, str) else value for name, value in row.items()
+    }
+
+
+def _from_cell(cell: str) -> str:
+    """What was written into a cell; one from elsewhere stays as it is."""
+    quoted = cell.startswith(_QUOTE) and cell[1:].startswith(_SPECIAL)
+    return cell[1:] if quoted else cell
+
+
+def _quoted(cell: str) -> str:
+    return _QUOTE + cell if cell.startswith(_SPECIAL) else cell

@@ -11,9 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.core.cards import MemoryFit
 from advisor.core.flags import DOUBTFUL
-from advisor.core.gpu import MEMORY_PART, Gpu, Share
+from advisor.core.gpu import MEMORY_PART, Gpu, MemoryFit, Share
 from advisor.core.job import Job
 from advisor.core.records import Measured, PairPoint, SoloPoint
 from advisor.core.split import Sharing, Split

@@ -18,8 +18,8 @@ from typing import Any, Literal
 import yaml
 
 from advisor.errors import InputError
+from advisor.files.names import NAME, RULE
 from advisor.formats import yaml_fields as read
-from advisor.formats.names import NAME, RULE
 from advisor_profiling.campaign.pairing import Pair
 from advisor_profiling.campaign.plan import Plan, Wish, no_such_job
 from advisor_profiling.campaign.splits import SplitWish, read_split, write_splits

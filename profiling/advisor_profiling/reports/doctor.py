@@ -84,10 +84,8 @@ def examine_extras(without: Mapping[str, Sequence[str]]) -> list[Finding]:
 
 def _cores() -> Finding:
     cores = available_cores()
-    text = f"{len(cores)} CPU cores"
-    if len(cores) >= 5:
-        return Finding("cores", "ok", text)
-    return Finding("cores", "warning", text, "give it 5 or more: one for advisor, two for each job")
+    fix = "give it 5 or more: one for advisor, two for each job"
+    return _ok_if(len(cores) >= 5, "cores", f"{len(cores)} CPU cores", fix)
 
 
 def _core_speed() -> Finding:
@@ -95,14 +93,8 @@ def _core_speed() -> Finding:
     slowest = min(speeds, key=lambda core: speeds[core])
     part = speeds[slowest] / max(speeds.values())
     text = f"the slowest core ({slowest}) does {100 * part:.0f} % of the fastest"
-    if part >= LEAST_CORE_SPEED:
-        return Finding("core-speed", "ok", text)
-    return Finding(
-        "core-speed",
-        "warning",
-        text,
-        "something else uses the host's cores: measure launch-bound jobs when it is gone",
-    )
+    fix = "something else uses the host's cores: measure launch-bound jobs when it is gone"
+    return _ok_if(part >= LEAST_CORE_SPEED, "core-speed", text, fix)
 
 
 def _steal() -> Finding:
@@ -110,21 +102,14 @@ def _steal() -> Finding:
     time.sleep(0.5)
     share = (cpu_steal_s() - before_s) / (time.monotonic() - begun_s) / (os.cpu_count() or 1)
     text = f"{100 * share:.1f} % of CPU time taken by other guests"
-    if share < 0.01:
-        return Finding("cpu-steal", "ok", text)
-    return Finding("cpu-steal", "warning", text, "measure on a host that is not overbooked")
+    return _ok_if(share < 0.01, "cpu-steal", text, "measure on a host that is not overbooked")
 
 
 def _variables(settings: Settings) -> Finding:
     found = [name for name in LIMIT_VARIABLES if name in settings.environment]
-    if not found:
-        return Finding("environment", "ok", "no variable limits jobs from outside")
-    return Finding(
-        "environment",
-        "warning",
-        f"{', '.join(found)} set",
-        "advisor sets them for each job itself; unset them to avoid surprises",
-    )
+    text = f"{', '.join(found)} set" if found else "no variable limits jobs from outside"
+    fix = "advisor sets them for each job itself; unset them to avoid surprises"
+    return _ok_if(not found, "environment", text, fix)
 
 
 def _store(settings: Settings) -> Finding:
@@ -211,9 +196,7 @@ def _counts(gpu: Gpu, settings: Settings) -> Finding:
         f"{known.checked_at[:10]} {where}"
     )
     changed = known.differs_from(gpu.driver or "", _libraries(settings))
-    if changed:
-        return Finding(name, "warning", f"{text}; {changed}", f"{_CHECK} again")
-    return Finding(name, "ok", text)
+    return _ok_if(not changed, name, f"{text}; {changed}" if changed else text, f"{_CHECK} again")
 
 
 def _libraries(settings: Settings) -> dict[str, str]:
@@ -256,9 +239,8 @@ def _energy(gpu: Gpu, window: Window) -> Finding:
         f"counter {window.counter_power_w:.1f} W, instant power {window.power.mean:.1f} W, "
         f"{100 * gap:+.1f} %"
     )
-    if abs(gap) <= COUNTER_BOUND:
-        return Finding(name, "ok", text)
-    return Finding(name, "warning", text, "repeat on an idle GPU; trust the counter, if it stays")
+    fix = "repeat on an idle GPU; trust the counter, if it stays"
+    return _ok_if(abs(gap) <= COUNTER_BOUND, name, text, fix)
 
 
 def _counters(gpu: Gpu, window: Window) -> Finding:
@@ -293,9 +275,12 @@ def _exporter(settings: Settings) -> Finding:
         missing = missing_counters(fetch(url))
     except AdvisorError:
         return Finding(name, "ok", f"none at {url} (only needed for --source dcgm)")
-    if not missing:
-        return Finding(name, "ok", url)
-    return Finding(name, "warning", f"gives no {', '.join(missing)}", "add them to its CSV (-f)")
+    found = f"gives no {', '.join(missing)}" if missing else url
+    return _ok_if(not missing, name, found, "add them to its CSV (-f)")
+
+
+def _ok_if(good: bool, check: str, found: str, fix: str) -> Finding:
+    return Finding(check, "ok", found) if good else Finding(check, "warning", found, fix)
 
 
 def _missing(check: str, error: AdvisorError) -> Finding:

@@ -8,7 +8,6 @@ from typing import TypeAlias
 import numpy as np
 
 from advisor.errors import InputError
-from advisor_training.dataset.families import family_of
 from advisor_training.dataset.rows import Names, Rows
 from advisor_training.learn.learners import SEED, Learner
 from advisor_training.learn.unseen import (
@@ -35,6 +34,9 @@ PAPER_REPEATS = 10
 
 Tick: TypeAlias = Callable[[], None]
 """Called after each fit."""
+
+_SAME = {"gemm": "matmul"}
+"""Families under two names: both are dense matrix products."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -248,3 +250,9 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
     }
 )
 """Every protocol by name; the first one tells how well an unseen job is served."""
+
+
+def family_of(job: str) -> str:
+    """The family of a job: its name up to the first dash, so `bert` of `bert-train-b2`."""
+    stem = job.partition("-")[0]
+    return _SAME.get(stem, stem)

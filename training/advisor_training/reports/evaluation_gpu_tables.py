@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, RAW_OBJECTIVE
-from advisor_training.evaluation.errors import Error, Errors
+from advisor_training.evaluation.errors import Errors
 from advisor_training.evaluation.outcomes import ChoiceFigures
 from advisor_training.evaluation.values import Evaluation
-from advisor_training.reports.evaluation_tables import TextTable
+from advisor_training.reports.evaluation_tables import TextTable, error_cells
 
 _FIGURES = ("saved", "lose", "oracle", "worst", "oracle, raw", "worst, raw", "rate", "power")
 _HELD = ("speed held", "power held")
@@ -66,8 +66,4 @@ def _cells(fractions: Mapping[str, ChoiceFigures], errors: Errors) -> Iterator[s
         found = fractions.get(name)
         yield f"{found.mean_percent:.2f}" if found else "-"
         yield f"{found.worst_percent:.1f}" if found else "-"
-    yield from map(_error, (errors.rate, errors.power))
-
-
-def _error(error: Error | None) -> str:
-    return f"{error.mean_percent:.1f} | {error.median_percent:.1f}" if error else "-"
+    yield from error_cells(errors)

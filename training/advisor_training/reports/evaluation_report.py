@@ -1,19 +1,27 @@
 """The report of an evaluation: how good is the model for jobs that it has not seen?"""
 
 import json
+import statistics
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from advisor.core.objectives import PER_WATT_OBJECTIVE
+from advisor.core.objectives import PER_WATT_OBJECTIVE, RAW_OBJECTIVE
 from advisor_training.dataset import paper
 from advisor_training.evaluation.check import checked_figures
-from advisor_training.evaluation.methods import HEADLINE
-from advisor_training.evaluation.values import Evaluation, to_json
-from advisor_training.learn.protocols import PROTOCOLS
+from advisor_training.evaluation.errors import Error
+from advisor_training.evaluation.methods import HEADLINE, OURS, PAPER
+from advisor_training.evaluation.values import (
+    Evaluation,
+    errors_of_all_pairs,
+    find_choices,
+    to_json,
+)
+from advisor_training.learn.protocols import BY_WORKLOAD, PROTOCOLS, RANDOM_ROWS
 from advisor_training.reports import evaluation_sentences, evaluation_tables
-from advisor_training.reports.document import to_html, to_png, write_files
+from advisor_training.reports.document import signed, to_html, to_png, write_files
 from advisor_training.reports.evaluation_figures import figures
 from advisor_training.reports.evaluation_gpu_tables import gpu_tables
-from advisor_training.reports.evaluation_paper import comparison
+from advisor_training.reports.evaluation_tables import TextTable
 
 HTML_NAME, PNG_NAME, JSON_NAME = "evaluation.html", "evaluation.png", "evaluation.json"
 
@@ -51,3 +59,62 @@ def page(evaluation: Evaluation) -> str:
         say=evaluation_sentences,
         tables=evaluation_tables,
     )
+
+
+def comparison(evaluation: Evaluation) -> TextTable:
+    """Each number that the paper's text gives, and the same by its method and by ours here."""
+    return TextTable(
+        "The paper, its method here, and the model",
+        ("figure", "paper", "where", "its method here", "the model"),
+        [*_choice_rows(evaluation), *_job_rows(evaluation), *_error_rows(evaluation)],
+    )
+
+
+def _choice_rows(evaluation: Evaluation) -> Iterator[Sequence[str]]:
+    for objective in (RAW_OBJECTIVE, PER_WATT_OBJECTIVE):
+        raw = objective == RAW_OBJECTIVE
+        both = [find_choices(evaluation, method, objective) for method in (PAPER, OURS)]
+        below = [f"-{100 - f.mean_percent:.1f} %" if f else "-" for f in both]
+        over = [signed(f.over["equal"].mean_percent) if f else "-" for f in both]
+        figure = paper.BELOW_ORACLE
+        yield (
+            f"below the oracle, unseen job, {objective}",
+            f"-{figure.percent:.1f} %" if raw else "-",
+            figure.place if raw else "-",
+            *below,
+        )
+        yield (f"mean gain over 50/50 of pairs, {objective}", "-", "-", *over)
+
+
+def _job_rows(evaluation: Evaluation) -> Iterator[Sequence[str]]:
+    """Figure 3: over the jobs that were left out, each the gain of its pairs' means."""
+    for objective in (RAW_OBJECTIVE, PER_WATT_OBJECTIVE):
+        raw, gains = objective == RAW_OBJECTIVE, evaluation.job_gains[objective]
+        for figure, of in (
+            (paper.MEAN_GAIN, statistics.mean),
+            (paper.MOST_GAIN, max),
+            (paper.LEAST_GAIN, min),
+        ):
+            yield (
+                f"{figure.name}, by job, {objective}",
+                signed(figure.percent) if raw else "-",
+                figure.place if raw else "-",
+                *(signed(of(found)) if (found := gains.get(m)) else "-" for m in (PAPER, OURS)),
+            )
+
+
+def _error_rows(evaluation: Evaluation) -> Iterator[Sequence[str]]:
+    rows = errors_of_all_pairs(evaluation)
+    for protocol, known in ((RANDOM_ROWS, True), (BY_WORKLOAD, False)):
+        both = [rows.get((protocol, method)) for method in (PAPER, OURS)]
+        if any(both):
+            sums = [_text(e.rates_sum) if e else "-" for e in both]
+            powers = [_text(e.power) if e else "-" for e in both]
+            said = ("below 10 %", "section 5.1, figure 1") if known else ("-", "-")
+            yield (f"mean error of X1 + X2, {protocol}", *said, *sums)
+            less = ("5 % to 10 % with X1 + X2", "section 1") if known else ("-", "-")
+            yield (f"mean error of the power, {protocol}", *less, *powers)
+
+
+def _text(error: Error | None) -> str:
+    return f"{error.mean_percent:.1f} %" if error else "-"

@@ -91,7 +91,7 @@ def protocols(evaluation: Evaluation) -> TextTable:
                 f"{protocol}, {method}",
                 *_short(figures.get((protocol, method, DEFAULT_OBJECTIVE))),
                 *(_mean_of(figures.get((protocol, method, name))) for name in HEADLINE),
-                *_error_cells(errors[protocol, method]),
+                *error_cells(errors[protocol, method]),
             )
             for protocol, method in steps
         ],
@@ -132,7 +132,7 @@ def kinds(evaluation: Evaluation) -> TextTable:
         "Errors for jobs that were not seen, mean | median in %",
         ("method, pairs or rows, splits", "rows", "rate", "power"),
         [
-            (f"{r.method}, {r.pairs}, {r.splits}", str(r.errors.rows), *_error_cells(r.errors))
+            (f"{r.method}, {r.pairs}, {r.splits}", str(r.errors.rows), *error_cells(r.errors))
             for r in rows
         ],
     )
@@ -167,7 +167,7 @@ def seeds(evaluation: Evaluation) -> TextTable:
                 str(found.seed),
                 _percent(found.saved_percent),
                 *(_percent(found.fractions[name]) for name in HEADLINE),
-                *_error_cells(found.errors),
+                *error_cells(found.errors),
             )
             for found in evaluation.seeds
         ],
@@ -250,7 +250,8 @@ def _mean_of(figures: ChoiceFigures | None) -> str:
     return _percent(figures.mean_percent) if figures else "-"
 
 
-def _error_cells(found: Errors) -> Iterator[str]:
+def error_cells(found: Errors) -> Iterator[str]:
+    """Errors of rates and of the power: mean | median, percent."""
     for error in (found.rate, found.power):
         yield f"{error.mean_percent:.1f} | {error.median_percent:.1f}" if error else "-"
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.cards import MemoryFit
-from advisor.core.gpu import MEMORY_PART
+from advisor.core.gpu import MEMORY_PART, MemoryFit
 from advisor.core.split import (
     EQUAL,
     EXCLUSIVE,

@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import Physics, profile
 
-from advisor.core.cards import MEMORY_MIB, check_card_memory, parse_memory_mib
-from advisor.core.gpu import MEMORY_PART
-from advisor.decide.constraints import Limits, with_card_memory
-from advisor.decide.memory import check_jobs_fit, memory_unknown
+from advisor.core.gpu import MEMORY_MIB, MEMORY_PART, check_card_memory, parse_memory_mib
+from advisor.decide.constraints import Limits, check_jobs_fit, memory_unknown, with_card_memory
 from advisor.decide.recommend import Request, recommend
 from advisor.errors import InputError
 

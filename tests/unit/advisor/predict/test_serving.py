@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from made_up_profiles import SHARES, Physics, Scripted, profile
 from store_points import point
 
-from advisor.cli.advise.longest_p99 import longest_p99_ms
+from advisor.cli.advise.asked import longest_p99_ms
 from advisor.core.split import NINE, UNCAPPED, Split
 from advisor.decide.constraints import Limits, floor
 from advisor.decide.recommend import Request, recommend

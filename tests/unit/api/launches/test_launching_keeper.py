@@ -22,8 +22,8 @@ from advisor.launch.records.documents import parse_spec, parse_status
 from advisor.launch.records.folder import LaunchFolder, create_folder
 from advisor.launch.records.spec import LaunchPart, LaunchSpec, Pair
 from advisor.launch.records.status import LaunchStatus
+from advisor.runtime.host.lock import serving_home
 from advisor.runtime.host.processes import wait_until
-from advisor.runtime.host.service_lock import serving_home
 from advisor.settings import Settings, read_settings
 from advisor_api.engine.metrics import Metrics
 from advisor_api.http.options import ServeOptions

@@ -12,8 +12,8 @@ from advisor.core.job import Job, Progress
 from advisor.core.split import Split
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, Source
 from advisor.errors import SourceError
+from advisor.launch.monitor.account import Energy
 from advisor.launch.monitor.drift import MARGIN, is_far
-from advisor.launch.monitor.energy import Energy
 from advisor.launch.monitor.pace import Pace
 from advisor.launch.monitor.watch import work_per_joule
 from advisor.launch.records.spec import LaunchPart, Pair

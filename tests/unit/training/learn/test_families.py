@@ -2,7 +2,7 @@
 
 import pytest
 
-from advisor_training.dataset.families import family_of
+from advisor_training.learn.protocols import family_of
 
 
 @pytest.mark.parametrize(
