@@ -12,7 +12,8 @@ import dataclasses
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -91,7 +92,8 @@ def to_plain(value: Any) -> Any:
 def _one_plain(value: Any) -> Any:
     """What JSON has for this value; what is inside of it is left as it is."""
     if (fields := _fields(type(value))) is not None:
-        return {key: getattr(value, name) for key, name in fields}
+        keys, values = fields
+        return dict(zip(keys, values(value), strict=True))
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
     if isinstance(value, Path):
@@ -100,15 +102,23 @@ def _one_plain(value: Any) -> Any:
 
 
 @functools.cache
-def _fields(kind: type) -> tuple[tuple[str, str], ...] | None:
-    """Key in JSON and name of each field; None where it is no dataclass."""
+def _fields(kind: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]] | None:
+    """Keys in JSON of a dataclass, and what takes their values from one; None: it is none."""
     if not dataclasses.is_dataclass(kind):
         return None
-    return tuple((key_of(field.name), field.name) for field in dataclasses.fields(kind))
+    names = [field.name for field in dataclasses.fields(kind)]
+    if len(names) > 1:
+        values: Callable[[Any], tuple[Any, ...]] = attrgetter(*names)
+    else:
+        values = lambda value: tuple(getattr(value, name) for name in names)  # noqa: E731
+    return tuple(map(key_of, names)), values
 
 
 # What is no JSON yet is made so one by one, while it writes: no copy is made of the whole first.
-_WRITER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=_one_plain)
+# Dataclasses are frozen, so there are no circles to look for.
+_WRITER = json.JSONEncoder(
+    allow_nan=False, check_circular=False, separators=(",", ":"), default=_one_plain
+)
 
 
 def key_of(name: str) -> str:
