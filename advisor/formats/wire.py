@@ -91,7 +91,7 @@ def to_plain(value: Any) -> Any:
 
 def _one_plain(value: Any) -> Any:
     """What JSON has for this value; what is inside of it is left as it is."""
-    if (fields := _fields(type(value))) is not None:
+    if (fields := _fields(type(cast("object", value)))) is not None:
         keys, values = fields
         return dict(zip(keys, values(value), strict=True))
     if isinstance(value, Mapping):

@@ -45,9 +45,7 @@ def bundled_reference_points() -> list[SoloPoint]:
     return _points("references.jsonl", SoloPoint, "references of the pairs")
 
 
-def _points(
-    name: str, kind: type[P], content: str, jobs: Iterable[str] | None = None
-) -> list[P]:
+def _points(name: str, kind: type[P], content: str, jobs: Iterable[str] | None = None) -> list[P]:
     file = resources.files("advisor_data") / "bundled" / name
     if not file.is_file():
         raise _broken(name, "is missing", f"or was built without the {content}")
