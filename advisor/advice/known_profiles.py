@@ -96,7 +96,7 @@ def find_profiles(
         stored += points
     if not _in_common(known, gpu_model):
         # Only now: reading the bundled points takes time.
-        bundled = known_profiles(bundled_solo_points(), names, bundled=True)
+        bundled = known_profiles(bundled_solo_points(set(names)), names, bundled=True)
         known = {name: of_job.before(bundled[name]) for name, of_job in known.items()}
     for name in names:
         if not known[name].profiles:

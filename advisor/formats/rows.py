@@ -125,6 +125,8 @@ def _required(kind: type[Record] | type[Part]) -> tuple[str, ...]:
 
 
 def _value(name: str, target: type, value: Any) -> Any:
+    if target is float is type(value) and 0 <= value < math.inf and name != "share_percent":
+        return value  # most values: good as it is
     if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
         return None
     try:

@@ -78,6 +78,8 @@ def _name(kind: Any, name: str, place: str) -> Any:
 
 
 def _tuple(inner: tuple[Any, ...], found: list[Any], place: str) -> tuple[Any, ...]:
+    if inner[0] in _WORDS and inner[-1] is Ellipsis and set(map(type, found)) <= {inner[0]}:
+        return tuple(found)  # thousands of names or numbers, in a check of counts
     kinds = inner[:1] * len(found) if inner[-1] is Ellipsis else inner
     if len(kinds) != len(found):
         raise ValueError(f"{place} has {len(found)} values, not {len(kinds)}")

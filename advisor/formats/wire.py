@@ -12,7 +12,8 @@ import dataclasses
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -67,7 +68,7 @@ def write(value: Any) -> str:
         WireError: a number that JSON has no word for.
     """
     try:
-        return json.dumps(to_plain(value), allow_nan=False, separators=(",", ":"))
+        return _WRITER.encode(value)
     except ValueError as error:
         raise WireError(
             f"{type(value).__name__} has NaN or infinity",
@@ -80,19 +81,44 @@ def to_plain(value: Any) -> Any:
     """The dataclass as JSON has it: dicts, lists, texts and numbers."""
     if value is None or isinstance(value, str | int | float):
         return value
-    if isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value).items()
-        return {name: to_plain(item) for name, item in items}
     if isinstance(value, tuple | list):
         return [to_plain(item) for item in cast("Sequence[Any]", value)]
-    if dataclasses.is_dataclass(value):
-        return {key_of(name): to_plain(getattr(value, name)) for name in _names(type(value))}
-    return str(value) if isinstance(value, Path) else value
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        return {name: to_plain(item) for name, item in items}
+    return to_plain(_one_plain(value))
+
+
+def _one_plain(value: Any) -> Any:
+    """What JSON has for this value; what is inside of it is left as it is."""
+    if (fields := _fields(type(cast("object", value)))) is not None:
+        keys, values = fields
+        return dict(zip(keys, values(value), strict=True))
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[Any, Any]", value))
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"JSON has no word for a {type(value).__name__}")
 
 
 @functools.cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
+def _fields(kind: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]] | None:
+    """Keys in JSON of a dataclass, and what takes their values from one; None: it is none."""
+    if not dataclasses.is_dataclass(kind):
+        return None
+    names = [field.name for field in dataclasses.fields(kind)]
+    if len(names) > 1:
+        values: Callable[[Any], tuple[Any, ...]] = attrgetter(*names)
+    else:
+        values = lambda value: tuple(getattr(value, name) for name in names)  # noqa: E731
+    return tuple(map(key_of, names)), values
+
+
+# What is no JSON yet is made so one by one, while it writes: no copy is made of the whole first.
+# Dataclasses are frozen, so there are no circles to look for.
+_WRITER = json.JSONEncoder(
+    allow_nan=False, check_circular=False, separators=(",", ":"), default=_one_plain
+)
 
 
 def key_of(name: str) -> str:

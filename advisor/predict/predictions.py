@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from advisor.core.interval import Interval
@@ -38,7 +39,7 @@ class PredictedPart:
         return self.speed.times(self.solo_rate)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Prediction:
     """Jobs on one GPU at one split.
 
@@ -55,10 +56,18 @@ class Prediction:
     power_w: Interval
     efficiency_factors: tuple[float, float] | None = None
 
-    @property
+    @cached_property
     def result(self) -> SplitResult:
         """The expected values as objectives take them."""
-        return self._result(lambda speed: speed.value, self.power_w.value)
+        return self._result([part.speed.value for part in self.parts], self.power_w.value)
+
+    @cached_property
+    def _worst(self) -> SplitResult:
+        return self._result([part.speed.low for part in self.parts], self.power_w.high)
+
+    @cached_property
+    def _best(self) -> SplitResult:
+        return self._result([part.speed.high for part in self.parts], self.power_w.low)
 
     @property
     def energy_saved(self) -> Interval:
@@ -91,17 +100,13 @@ class Prediction:
 
         The bounds of speeds and power hold one by one, so these hold more often than they do.
         """
-        return Interval(
-            value(self.result),
-            value(self._result(lambda speed: speed.low, self.power_w.high)),
-            value(self._result(lambda speed: speed.high, self.power_w.low)),
-        )
+        return Interval(value(self.result), value(self._worst), value(self._best))
 
-    def _result(self, speed: Callable[[Interval], float], power_w: float) -> SplitResult:
-        parts = (
-            PartResult(speed(p.speed) * p.solo_rate, p.solo_rate, p.solo_power_w)
-            for p in self.parts
-        )
+    def _result(self, speeds: Sequence[float], power_w: float) -> SplitResult:
+        parts = [
+            PartResult(speed * part.solo_rate, part.solo_rate, part.solo_power_w)
+            for speed, part in zip(speeds, self.parts, strict=True)
+        ]
         return SplitResult(tuple(parts), power_w)
 
 

@@ -31,6 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -74,11 +75,15 @@ local turn = 0
 request = function()
   turn = turn + 1
   local body = bodies[(turn - 1) %% #bodies + 1]
-  local limit = string.format(',"max_power_w":%%.3f}', 2000 + turn * 0.001)
+  local limit = string.format('%s', 2000 + turn * 0.001)
   return wrk.format("POST", "%s", {["Content-Type"] = "application/json"},
                     body:sub(1, -2) .. limit)
 end
 """
+
+LIMIT = ',"max_power_w":%.3f}'
+OLD_LIMIT = ',"constraints":{"max_power_w":%.3f}}'
+"""As it was written before jobs were objects."""
 
 DONE = """
 done = function(summary, latency)
@@ -103,25 +108,20 @@ def main() -> None:
 
 
 def _compare(folder: Path, options: argparse.Namespace) -> None:
-    bodies = _bodies()
-    kept = folder / "bodies"
-    kept.write_text("\n".join(bodies) + "\n")
-    warm, cold = (script % (kept, PATH) + DONE for script in (WARM, COLD))
-    loads = {f"kept, {n} connections": (warm, n) for n in CONNECTIONS}
-    loads[f"not kept, {MIDDLE} connections"] = cold, MIDDLE
+    loads = {f"kept, {n} connections": (0, n) for n in CONNECTIONS}
+    loads[f"not kept, {MIDDLE} connections"] = 1, MIDDLE
     for name in ("other", "this"):
         (folder / name).mkdir()
     with (
         _service(folder / "other", None, options.beside.resolve()) as other,
         _service(folder / "this", None) as this,
     ):
-        for url, _ in (other, this):
-            _warm_up(url, bodies)
+        services = {one: _scripts(folder / str(one[1]), one[0]) for one in (other, this)}
         print("| | other, 1/s | this, 1/s | ratio | other, µs | this, µs | ratio |")
         print("| --- | --- | --- | --- | --- | --- | --- |")
-        for name, (script, n) in loads.items():
-            load = functools.partial(_rate_and_cost, folder / "load.lua", script, n)
-            rounds = [[load(*one, options.seconds) for one in (other, this)]
+        for name, (which, n) in loads.items():
+            load = functools.partial(_rate_and_cost, folder / "load.lua", n, options.seconds)
+            rounds = [[load(scripts[which], *one) for one, scripts in services.items()]
                       for _ in range(options.rounds)]  # fmt: skip
             cells = [*_cells(rounds, 0), *_cells(rounds, 1)]
             print(f"| {name} | {' | '.join(cells)} |", flush=True)
@@ -138,7 +138,7 @@ def _cells(rounds: list[list[tuple[float, float]]], which: int) -> list[str]:
 
 
 def _rate_and_cost(
-    lua: Path, script: str, connections: int, url: str, pid: int, seconds: int
+    lua: Path, connections: int, seconds: int, script: str, url: str, pid: int
 ) -> tuple[float, float]:
     """Requests a second, and microseconds of the service's CPU time for each."""
     begun_s = _cpu_s(pid)
@@ -154,13 +154,22 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def _scripts(kept: Path, url: str) -> tuple[str, str]:
+    """What loads a service: bodies that it keeps answers to, then others; all are asked once."""
+    bodies, limit = _bodies(), LIMIT
+    try:
+        _ask(url, bodies[0])
+    except urllib.error.HTTPError:
+        bodies, limit = [re.sub(r'\{"job":("[^"]+")\}', r"\1", body) for body in bodies], OLD_LIMIT
+    kept.write_text("\n".join(bodies) + "\n")
+    _warm_up(url, bodies)
+    return WARM % (kept, PATH) + DONE, COLD % (kept, limit, PATH) + DONE
+
+
 def _measure(folder: Path, options: argparse.Namespace) -> None:
     bodies = _bodies()
-    kept = folder / "bodies"
-    kept.write_text("\n".join(bodies) + "\n")
-    warm, cold = (script % (kept, PATH) + DONE for script in (WARM, COLD))
     with _empty() as empty, _service(folder, options.database) as (url, service):
-        _warm_up(url, bodies)
+        warm, cold = _scripts(folder / "bodies", url)
         size = len(_ask(url, bodies[0]))
         where = "PostgreSQL" if options.database else "SQLite"
         print(f"{os.cpu_count()} cores, {where}, {len(bodies)} bodies, answers of {size} bytes")

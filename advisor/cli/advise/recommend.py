@@ -54,7 +54,6 @@ def recommend(
     _check_installed()
     from advisor.advice.answer import answer, request_of
     from advisor.advice.known_profiles import find_profiles
-    from advisor.advice.recommendation_wire import to_wire
     from advisor.cli.advise import recommend_text
 
     settings = read_settings()
@@ -73,6 +72,8 @@ def recommend(
     found = find_profiles(names, settings, gpu_model, profiles)
     given = answer(found, request_of(asked, settings.min_speed), settings)
     if as_json:
+        from advisor.advice.recommendation_wire import to_wire
+
         typer.echo(write(to_wire(given)))
     else:
         recommend_text.show(given, everything=show_all)

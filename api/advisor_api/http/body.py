@@ -15,6 +15,9 @@ from advisor_api.http.options import ServeOptions
 LONG_BYTES = 16 * 1024
 """Longer bodies are read in a thread: what takes a millisecond on the event loop is short."""
 
+WHOLE = "advisor.whole"
+"""Key of a scope: all of the request has come."""
+
 _CLOSE = {"Connection": "close"}
 """After an answer to half a request, what follows on the connection is the rest of its body."""
 
@@ -42,13 +45,16 @@ class Bodies:
         finally:
             self._room += size
 
-    async def receive(self, headers: Mapping[bytes, bytes], receive: Receive, most: Most) -> bytes:
+    async def receive(
+        self, headers: Mapping[bytes, bytes], receive: Receive, most: Most, *, is_here: bool = False
+    ) -> bytes:
         """The whole body.
 
         Args:
             headers: Of the request.
             receive: Hands out the body.
             most: What it may have.
+            is_here: All of it has come: it is not waited for.
 
         Raises:
             HTTPException: 400, 408, 413, 415, 422 or 503.
@@ -57,8 +63,11 @@ class Bodies:
         try:
             self._check_size(_length(headers), most)
             _check_type(headers)
-            async with asyncio.timeout(self._body_s):
+            if is_here:
                 body = await self._gather(receive, most)
+            else:
+                async with asyncio.timeout(self._body_s):
+                    body = await self._gather(receive, most)
         except TimeoutError as error:
             text = f"the body did not come within {self._body_s:g} s."
             raise HTTPException(408, text, headers=_CLOSE) from error

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from advisor_api.engine.metrics import Metrics
 from advisor_api.http.access import ANONYMOUS, ANONYMOUS_READER, Caller, caller_of
-from advisor_api.http.body import Bodies, has_body, replayed
+from advisor_api.http.body import WHOLE, Bodies, has_body, replayed
 from advisor_api.http.errors import error_body, fault_of, log_fault
 from advisor_api.http.limits import Buckets, Hosts, check_path, most_of, single_headers
 from advisor_api.http.options import ServeOptions
@@ -99,7 +99,8 @@ class Gate:
         if not has_body(headers):
             await self._pass(scope, receive, send)
             return
-        body = await self._bodies.receive(headers, receive, most_of(scope["path"]))
+        most, is_here = most_of(scope["path"]), WHOLE in scope
+        body = await self._bodies.receive(headers, receive, most, is_here=is_here)
         if more := len(body) // _BYTES_OF_A_REQUEST:
             self._rates.take(who, more)
         with self._bodies.received(len(body)):

@@ -13,6 +13,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from advisor_api.engine.metrics import Metrics
+from advisor_api.http.body import WHOLE
 from advisor_api.http.heads import of_whole_address, without_offer
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.peers import Peer, peer_of
@@ -173,6 +174,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         if not self.parser.should_upgrade():
+            # Mostly all of it comes at once; then nobody need wait for the body, nor set a clock.
+            cast("dict[str, Any]", self.scope)[WHOLE] = True
             super().on_message_complete()
 
     def on_response_complete(self) -> None:

@@ -1,5 +1,6 @@
 """Bodies as routes take them: read by the one reader of JSON, long ones in a thread."""
 
+import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
 
@@ -15,6 +16,9 @@ from advisor_api.engine.long_work import in_thread
 from advisor_api.http.body import LONG_BYTES
 
 T = TypeVar("T")
+
+_FEW_BYTES = 512
+"""A question of this length is likely to come again, letter by letter."""
 
 
 class SentRoute(APIRoute):
@@ -61,7 +65,9 @@ class DirectRoute(APIRoute):
         values = await self._given(Request(scope, receive))
         [field] = self.dependant.body_params
         kind = cast("type[Any]", field.field_info.annotation)
-        values[field.name] = await _read(kind, await _whole(receive))
+        body = await _whole(receive)
+        few = len(body) <= _FEW_BYTES
+        values[field.name] = _read_again(kind, body) if few else await _read(kind, body)
         response: Response = await self.endpoint(**values)
         await response(scope, receive, send)
 
@@ -89,6 +95,12 @@ class _Sent(Request):
     def __init__(self, request: Request, value: Any) -> None:
         super().__init__(request.scope, request.receive)
         self._body, self._json = b"read", value
+
+
+@functools.lru_cache(maxsize=8192)
+def _read_again(kind: type[T], body: bytes) -> T:
+    """As `read`; what was read from the same bytes before is given again, since it is frozen."""
+    return read(kind, body, name="the body")
 
 
 async def _read(kind: type[T], body: bytes) -> T:
