@@ -108,7 +108,7 @@ class UnsafeFileError(AdvisorError):
 
 
 class SurvivorsError(AdvisorError):
-    """Processes of a job do not end, so nothing may be started beside them."""
+    """Processes of a job do not end, so nothing may be started next to them."""
 
     code = "survivors"
     exit_code = 14

@@ -56,7 +56,7 @@ class Settings:
         lock_dir: Locks of GPUs: `ADVISOR_LOCK_DIR`, else `/run/advisor/locks` where root has made
             it for us, else `/tmp/advisor-<uid>/locks`, which is the same for all sessions of a
             user; where somebody else was there first, `locks` in `runtime_dir`.
-        jobs_dir: `ADVISOR_JOBS`, else `./jobs`, else the jobs beside a source checkout. A relative
+        jobs_dir: `ADVISOR_JOBS`, else `./jobs`, else the jobs next to a source checkout. A relative
             one is that of the current folder, which may be somebody else's.
         database_url: `ADVISOR_DATABASE_URL`; None: SQLite in `home`.
         mps_pipe_dir: `CUDA_MPS_PIPE_DIRECTORY`: a daemon that is already there; None: our own.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from advisor.advice.gpu_warnings import gpu_warnings
 from advisor.advice.idle_power import with_idle_power
-from advisor.advice.known_profiles import Found, checked_on
+from advisor.advice.known_profiles import ProfileSet, checked_on
 from advisor.core.wording import listed
 from advisor.decide.recommend import Recommendation, Request, recommend
 from advisor.settings import Settings
@@ -44,14 +44,14 @@ def request_of(asked: RecommendationRequest, default_min_speed: float) -> Reques
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class ModelAdvice:
     """A recommendation, and the model that it is by."""
 
     recommendation: Recommendation
     manifest: Manifest
 
 
-def answer(found: Found, request: Request, settings: Settings) -> Answer:
+def answer(found: ProfileSet, request: Request, settings: Settings) -> ModelAdvice:
     """What the model in use recommends for two jobs.
 
     Raises:
@@ -65,8 +65,8 @@ def answer(found: Found, request: Request, settings: Settings) -> Answer:
 
 
 def answer_by(
-    predictor: OnnxPredictor, found: Found, request: Request, checked: CheckedCounts | None
-) -> Answer:
+    predictor: OnnxPredictor, found: ProfileSet, request: Request, checked: CheckedCounts | None
+) -> ModelAdvice:
     """What a model recommends for two jobs.
 
     Args:
@@ -83,7 +83,7 @@ def answer_by(
     given = recommend(found.profiles, predictor, request, checked)
     more = (*_of_model(predictor, given), *of_check(found, checked), *_of_input(found), *assumed)
     given = dataclasses.replace(given, warnings=(*given.warnings, *more))
-    return Answer(given, predictor.manifest)
+    return ModelAdvice(given, predictor.manifest)
 
 
 def _of_model(predictor: OnnxPredictor, given: Recommendation) -> Iterator[str]:
@@ -96,7 +96,7 @@ def _of_model(predictor: OnnxPredictor, given: Recommendation) -> Iterator[str]:
         yield f"unlike anything the model has seen in {', '.join(outside[:_NAMED])}{more}"
 
 
-def of_check(found: Found, checked: CheckedCounts | None) -> Iterator[str]:
+def of_check(found: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:
     """Whether anybody knows which counts are safe on the GPU model of these profiles."""
     if checked is None and not any(p.right_units or p.wrong_units for p in found.profiles):
         yield (
@@ -105,7 +105,7 @@ def of_check(found: Found, checked: CheckedCounts | None) -> Iterator[str]:
         )
 
 
-def _of_input(found: Found) -> Iterator[str]:
+def _of_input(found: ProfileSet) -> Iterator[str]:
     """The data card of the bundled points says so of all of them."""
     if found.other_models:
         yield (

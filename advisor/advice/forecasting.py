@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from advisor.advice.answer import answer
 from advisor.advice.gpu_warnings import gpu_warnings
-from advisor.advice.known_profiles import Found, checked_on, find_profiles
+from advisor.advice.known_profiles import ProfileSet, checked_on, find_profiles
 from advisor.advice.launch_counts import count_notes, host_safety
-from advisor.advice.wanted import WantedLaunch
+from advisor.advice.resolved_launch import ResolvedLaunch
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
@@ -17,7 +17,7 @@ from advisor.core.wording import less_or_more
 from advisor.decide.recommend import Recommendation, Request
 from advisor.decide.recommendation import nearest
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
-from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, Pair
+from advisor.launch.records.spec import Forecast, JobForecast, LaunchPair, LaunchPart
 from advisor.predict.predictions import Prediction, are_mirrored
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
@@ -26,8 +26,8 @@ from advisor_models.registry import Registry
 
 
 def recommended(
-    jobs: Sequence[Job], wanted: WantedLaunch, settings: Settings
-) -> tuple[Pair, tuple[str, ...]]:
+    jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings
+) -> tuple[LaunchPair, tuple[str, ...]]:
     """Jobs at the split that is worth most, and what the recommendation warns of.
 
     Raises:
@@ -50,14 +50,14 @@ def recommended(
     choice = given.recommendation.choice.prediction
     if choice.split.sharing == "exclusive":
         raise _better_apart(given.recommendation)
-    pair = Pair(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
+    pair = LaunchPair(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
     known = _with_profiles(pair, found)
     return _with_forecast(known, choice, given.manifest, found), given.recommendation.warnings
 
 
 def with_forecast(
-    pair: Pair, wanted: WantedLaunch, settings: Settings
-) -> tuple[Pair, tuple[str, ...]]:
+    pair: LaunchPair, wanted: ResolvedLaunch, settings: Settings
+) -> tuple[LaunchPair, tuple[str, ...]]:
     """A pair at a given split with what to expect of it, or why nobody can say.
 
     Raises:
@@ -80,8 +80,8 @@ def with_forecast(
 
 
 def _expected(
-    pair: Pair, found: Found, wanted: WantedLaunch, settings: Settings
-) -> tuple[Pair, tuple[str, ...]]:
+    pair: LaunchPair, found: ProfileSet, wanted: ResolvedLaunch, settings: Settings
+) -> tuple[LaunchPair, tuple[str, ...]]:
     """The pair with its forecast, or why there is none."""
     if pair.split.sharing == "time-sliced":
         return pair, ("no forecast: models do not predict jobs that take turns",)
@@ -94,7 +94,7 @@ def _expected(
     return _with_forecast(pair, expected, predictor.manifest, found), warnings
 
 
-def _default_p99_ms(wanted: WantedLaunch, found: Found) -> float | None:
+def _default_p99_ms(wanted: ResolvedLaunch, found: ProfileSet) -> float | None:
     """A limit for all that serve says nothing of a pair in a queue that does not."""
     serves = any(profile.serving for profile in found.profiles)
     return wanted.asked.max_p99_ms if serves or not wanted.asked.then else None
@@ -102,13 +102,13 @@ def _default_p99_ms(wanted: WantedLaunch, found: Found) -> float | None:
 
 def _better_apart(r: Recommendation) -> NoSplitError:
     jobs, model = " and ".join(p.job for p in r.profiles), r.profiles[0].gpu_model
-    splits = [o for o in r.candidates if o.sharing != "exclusive" and not o.misses]
-    near = max(splits, key=lambda option: option.worth.value, default=None)
+    splits = [o for o in r.candidates if o.sharing != "exclusive" and not o.violations]
+    near = max(splits, key=lambda option: option.objective_value.value, default=None)
     if near is None:
         kept = nearest(r.candidates[:-1], mirrored=are_mirrored(r.profiles))
         return NoSplitError(
             f"no split of {jobs} on the {model} keeps the limits",
-            why=f"nearest is {kept.name}: {'; '.join(miss.text for miss in kept.misses)}",
+            why=f"nearest is {kept.name}: {'; '.join(v.text for v in kept.violations)}",
             fix="run one after the other, or loosen that limit",
         )
     saved = near.prediction.result.energy_saved
@@ -120,7 +120,7 @@ def _better_apart(r: Recommendation) -> NoSplitError:
     )
 
 
-def _with_profiles(pair: Pair, found: Found) -> Pair:
+def _with_profiles(pair: LaunchPair, found: ProfileSet) -> LaunchPair:
     """The pair with what its profiles know: rates alone, and memory that its files do not tell."""
     of_jobs = zip(pair.parts, found.profiles, pair.split.shares, strict=True)
     return replace(pair, parts=tuple(_with_profile(*known) for known in of_jobs))
@@ -154,7 +154,9 @@ def _with_memory(job: Job, used_mib: float | None) -> Job:
     return replace(job, memory_mib=math.ceil(used_mib))
 
 
-def _with_forecast(pair: Pair, expected: Prediction, manifest: Manifest, found: Found) -> Pair:
+def _with_forecast(
+    pair: LaunchPair, expected: Prediction, manifest: Manifest, found: ProfileSet
+) -> LaunchPair:
     of_jobs = zip(expected.parts, found.profiles, expected.split.shares, strict=True)
     forecast = Forecast(
         model_version=manifest.version,
@@ -167,7 +169,7 @@ def _with_forecast(pair: Pair, expected: Prediction, manifest: Manifest, found: 
             for part, profile, share in of_jobs
         ),
         power_w=expected.power_w,
-        work_per_joule=expected.worth(OBJECTIVES[PER_WATT_OBJECTIVE]),
+        work_per_joule=expected.objective_value(OBJECTIVES[PER_WATT_OBJECTIVE]),
         coverage=manifest.coverage,
         energy_saved=_finite(expected.energy_saved),
     )
@@ -175,7 +177,7 @@ def _with_forecast(pair: Pair, expected: Prediction, manifest: Manifest, found: 
 
 
 def _finite(found: Interval) -> Interval | None:
-    """None where a job may stand still: nothing is saved then, and infinity is no JSON."""
+    """None where a job may stand still: nothing is saved then, and infinity is not JSON."""
     return found if all(map(math.isfinite, (found.low, found.value, found.high))) else None
 
 

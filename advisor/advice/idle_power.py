@@ -5,11 +5,13 @@ import math
 import statistics
 from collections.abc import Mapping
 
-from advisor.advice.known_profiles import Found
+from advisor.advice.known_profiles import ProfileSet
 from advisor.predict.profiles import IDLE
 
 
-def with_idle_power(found: Found, fill: Mapping[str, float]) -> tuple[Found, tuple[str, ...]]:
+def with_idle_power(
+    found: ProfileSet, fill: Mapping[str, float]
+) -> tuple[ProfileSet, tuple[str, ...]]:
     """The profiles with an idle power each, and what is to be said of those that had none.
 
     Args:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from advisor.wire.lists import JobRow, Source
+from advisor.wire.lists import JobRow, PointsOrigin
 from advisor_data.store.profile_rows import ProfileRow
 
 
@@ -27,7 +27,7 @@ def job_rows(
     return tuple(sorted(rows, key=lambda row: (row.job, row.gpu_model or "")))
 
 
-def _measured(row: ProfileRow, source: Source, defined: Collection[str]) -> JobRow:
+def _measured(row: ProfileRow, source: PointsOrigin, defined: Collection[str]) -> JobRow:
     return JobRow(
         job=row.job,
         gpu_model=row.gpu_model,

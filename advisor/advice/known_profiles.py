@@ -27,7 +27,7 @@ Profiles = Mapping[str, Profile]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ProfileSet:
     """Profiles of jobs on one GPU model.
 
     Attributes:
@@ -52,7 +52,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ProfilesOfJob:
     """The profiles of one job.
 
     Attributes:
@@ -63,9 +63,9 @@ class Known:
     profiles: Profiles
     bundled: frozenset[str] = frozenset()
 
-    def before(self, other: "Known") -> "Known":
+    def before(self, other: "ProfilesOfJob") -> "ProfilesOfJob":
         """These, and those of the other on GPU models for which there is none here."""
-        return Known(
+        return ProfilesOfJob(
             {**other.profiles, **self.profiles}, self.bundled | other.bundled - self.profiles.keys()
         )
 
@@ -75,7 +75,7 @@ def find_profiles(
     settings: Settings,
     gpu_model: str | None = None,
     file: Path | None = None,
-) -> Found:
+) -> ProfileSet:
     """The profiles of jobs on a GPU model that all of them were measured on.
 
     Args:
@@ -104,7 +104,7 @@ def find_profiles(
     return on_one_gpu(names, known, gpu_model)
 
 
-def checked_on(found: Found, settings: Settings) -> CheckedCounts | None:
+def checked_on(found: ProfileSet, settings: Settings) -> CheckedCounts | None:
     """What the check of these profiles' GPU model found; None: there was none.
 
     Raises:
@@ -115,7 +115,7 @@ def checked_on(found: Found, settings: Settings) -> CheckedCounts | None:
 
 def known_profiles(
     points: Iterable[SoloPoint], names: Iterable[str], *, bundled: bool = False
-) -> dict[str, Known]:
+) -> dict[str, ProfilesOfJob]:
     """The profiles that points make, of each of these jobs.
 
     Raises:
@@ -123,16 +123,16 @@ def known_profiles(
     """
     wanted = set(names)
     profiles = make_profiles(point for point in points if point.job in wanted)
-    found: dict[str, Known] = {}
+    found: dict[str, ProfilesOfJob] = {}
     for name in dict.fromkeys(names):
         of_job = {model: p for (job, model), p in profiles.items() if job == name}
-        found[name] = Known(of_job, frozenset(of_job if bundled else ()))
+        found[name] = ProfilesOfJob(of_job, frozenset(of_job if bundled else ()))
     return found
 
 
 def on_one_gpu(
-    names: Sequence[str], known: Mapping[str, Known], gpu_model: str | None = None
-) -> Found:
+    names: Sequence[str], known: Mapping[str, ProfilesOfJob], gpu_model: str | None = None
+) -> ProfileSet:
     """The profiles of jobs, each of which has one, on a GPU model that all were measured on.
 
     Raises:
@@ -143,7 +143,7 @@ def on_one_gpu(
     others = () if gpu_model else sorted(_in_common({n: known[n] for n in names}, None) - {model})
     bundled = tuple(name for name in dict.fromkeys(names) if model in known[name].bundled)
     profiles = tuple(known[name].profiles[model] for name in names)
-    return Found(profiles, bundled, tuple(others))
+    return ProfileSet(profiles, bundled, tuple(others))
 
 
 def unknown_job(name: str, known: Iterable[str], points: Iterable[SoloPoint] = ()) -> InputError:
@@ -180,13 +180,15 @@ def _stored(settings: Settings, jobs: Iterable[str | None]) -> list[SoloPoint]:
         return [point for job in jobs for point in store.solo_points(job=job)]
 
 
-def _in_common(known: Mapping[str, Known], wanted: str | None) -> set[str]:
+def _in_common(known: Mapping[str, ProfilesOfJob], wanted: str | None) -> set[str]:
     """GPU models that all jobs were profiled on; only the wanted one, where there is a wish."""
     models = set[str].intersection(*(set(of_job.profiles) for of_job in known.values()))
     return models if wanted is None else models & {wanted}
 
 
-def _common_model(names: Sequence[str], known: Mapping[str, Known], wanted: str | None) -> str:
+def _common_model(
+    names: Sequence[str], known: Mapping[str, ProfilesOfJob], wanted: str | None
+) -> str:
     chosen = {name: known[name] for name in names}
     found = {name: of_job.profiles for name, of_job in chosen.items()}
     common = _in_common(chosen, wanted)

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from advisor.core.gpu import WHOLE, Vendor
 from advisor.core.units import UNIT_NAMES, units_for_share
-from advisor.launch.records.spec import Pair
+from advisor.launch.records.spec import LaunchPair
 from advisor.validity.safe_counts import Safety
 from advisor.validity.safe_splits import check_split, unchecked_texts, unsafe_texts
 from advisor_data.files.checked import checked_counts
 
 
 def over_subscribed(
-    pair: Pair, units_total: int | None, vendor: Vendor = "nvidia"
+    pair: LaunchPair, units_total: int | None, vendor: Vendor = "nvidia"
 ) -> tuple[str, ...]:
     """A word on limits that add up to more than the GPU.
 
@@ -35,13 +35,15 @@ def over_subscribed(
     return (f"{pair.split} is over-subscribed: {over}, so the jobs compete for the {name} of both",)
 
 
-def count_notes(pair: Pair, safeties: Sequence[Safety], *, allow_unsafe: bool) -> tuple[str, ...]:
+def count_notes(
+    pair: LaunchPair, safeties: Sequence[Safety], *, allow_unsafe: bool
+) -> tuple[str, ...]:
     """What is to be said of the counts of a pair.
 
     Args:
         pair: At the split that was asked for.
         safeties: What is known of each job.
-        allow_unsafe: Whether whoever asked wants it at unsafe counts, too.
+        allow_unsafe: Whether the caller wants it at unsafe counts, too.
 
     Raises:
         UnsafeCountError: a count is unsafe, and that was not asked for.

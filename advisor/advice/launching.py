@@ -1,4 +1,4 @@
-"""What somebody wants launched, as a spec: splits chosen, jobs frozen, the forecast beside it.
+"""What somebody wants launched, as a spec: splits chosen, jobs frozen, the forecast next to it.
 
 Nothing here loads numpy: a node without it can launch at a split that is given.
 """
@@ -9,27 +9,27 @@ from dataclasses import replace
 from pathlib import Path
 
 from advisor.advice.launch_counts import count_notes, host_safety, over_subscribed
-from advisor.advice.wanted import WantedLaunch
+from advisor.advice.resolved_launch import ResolvedLaunch
 from advisor.core.job import Job
 from advisor.core.split import Split, check_advised, parse_split
 from advisor.core.units import vendor_of
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job
 from advisor.launch.records.folder import new_launch_id
-from advisor.launch.records.spec import LaunchPart, LaunchSpec, Pair
+from advisor.launch.records.spec import LaunchPair, LaunchPart, LaunchSpec
 from advisor.settings import Settings
 from advisor.wire.requests import JobRequest, LaunchRequest
 
 
-def make_spec(wanted: WantedLaunch, settings: Settings) -> LaunchSpec:
+def make_spec(wanted: ResolvedLaunch, settings: Settings) -> LaunchSpec:
     """A launch that can begin: everything that can be known before is decided here.
 
     Jobs are taken from their files now; a file that is changed later changes nothing. Only names
     of jobs are taken, never paths or commands.
 
     Raises:
-        InputError: an unknown job, a split that is none, or a recommendation without profiles.
-        ModelError: there is no model to recommend by.
+        InputError: an unknown job, a split that cannot be read, or a recommendation without
+        profiles. ModelError: there is no model to recommend by.
         NoSplitError: no way keeps every limit, or the jobs should not share a GPU.
         StoreError: what the check of the GPU model found cannot be read.
         UnsafeCountError: a given split has a count of units at which results are wrong.
@@ -74,7 +74,7 @@ def parse_launch_split(text: str) -> Split:
     check_advised(len(split.shares))
     if split.sharing == "exclusive":
         raise InputError(
-            "jobs that run one after the other are no launch of a pair",
+            "jobs that run one after the other are not a launch of a pair",
             fix="start each alone, or give shares such as 30/70",
         )
     return split
@@ -87,8 +87,8 @@ def _check(asked: LaunchRequest) -> None:
 
 
 def _make_pair(
-    asked_jobs: Sequence[JobRequest], wanted: WantedLaunch, settings: Settings
-) -> tuple[Pair, tuple[str, ...]]:
+    asked_jobs: Sequence[JobRequest], wanted: ResolvedLaunch, settings: Settings
+) -> tuple[LaunchPair, tuple[str, ...]]:
     """The pair, and what is to be said of it."""
     check_advised(len(asked_jobs))
     jobs = [_frozen(job.job, settings) for job in asked_jobs]
@@ -111,14 +111,16 @@ def _make_pair(
     return forecasting.with_forecast(_given(jobs, split), wanted, settings)
 
 
-def _given(jobs: Sequence[Job], split: str) -> Pair:
-    return Pair(split=parse_launch_split(split), parts=tuple(LaunchPart(job=job) for job in jobs))
+def _given(jobs: Sequence[Job], split: str) -> LaunchPair:
+    return LaunchPair(
+        split=parse_launch_split(split), parts=tuple(LaunchPart(job=job) for job in jobs)
+    )
 
 
 def _frozen(name: str, settings: Settings) -> Job:
     if "/" in name or name.endswith((".yaml", ".yml")):
         raise InputError(
-            f"{name!r} is no name of a job",
+            f"{name!r} is not a valid job name",
             why="only jobs of the folder of jobs are launched",
             fix=f"put its file into {settings.jobs_dir} and give its name",
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 from advisor.advice.answer import of_check
 from advisor.advice.gpu_warnings import gpu_warnings
 from advisor.advice.idle_power import with_idle_power
-from advisor.advice.known_profiles import Found, checked_on, find_profiles
+from advisor.advice.known_profiles import ProfileSet, checked_on, find_profiles
 from advisor.core.split import NINE, split_environments
 from advisor.core.units import vendor_of
 from advisor.decide.constraints import (
@@ -22,7 +22,7 @@ from advisor.place.first_come import first_come
 from advisor.place.options import PairOptions, mean_idle_power_w, predict_options
 from advisor.place.problem import Group, JobType, Problem, QueuedJob, make_problem
 from advisor.place.schedule import Schedule
-from advisor.place.solver import Plan, alone
+from advisor.place.solver import QueuePlan, alone
 from advisor.place.solver import place as solve
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
@@ -49,7 +49,7 @@ class Planned:
     gpu_model: str
     units_total: int | None
     problem: Problem
-    plan: Plan
+    plan: QueuePlan
     others: dict[str, Schedule]
     manifest: Manifest
     bundled: tuple[str, ...]
@@ -71,7 +71,7 @@ def plan(
     asked: PlacementRequest,
     settings: Settings,
     profiles: Path | None = None,
-    told: Callable[[int, int], None] = lambda done, pairs: None,
+    on_progress: Callable[[int, int], None] = lambda done, pairs: None,
 ) -> Planned:
     """The best plan by the model in use.
 
@@ -79,7 +79,7 @@ def plan(
         asked: What was asked for.
         settings: Say where points and models are kept, and the least speed of jobs.
         profiles: File of solo points; None: the stored and the bundled ones.
-        told: Called after each predicted pair with the pairs done and all pairs.
+        on_progress: Called after each predicted pair with the pairs done and all pairs.
 
     Raises:
         InputError: a job without a profile, or an objective that is not for queues.
@@ -90,7 +90,7 @@ def plan(
     found = find_profiles(asked.names, settings, asked.gpu_model, profiles)
     predictor = Registry(settings.home / "models").open_champion()
     limits = limits_of(asked, settings.min_speed)
-    return plan_by(predictor, found, asked, limits, checked_on(found, settings), told)
+    return plan_by(predictor, found, asked, limits, checked_on(found, settings), on_progress)
 
 
 def limits_of(asked: PlacementRequest, default_min_speed: float) -> Limits:
@@ -109,11 +109,11 @@ def limits_of(asked: PlacementRequest, default_min_speed: float) -> Limits:
 
 def plan_by(
     predictor: OnnxPredictor,
-    found: Found,
+    found: ProfileSet,
     asked: PlacementRequest,
     limits: Limits,
     checked: CheckedCounts | None,
-    told: Callable[[int, int], None] = lambda done, pairs: None,
+    on_progress: Callable[[int, int], None] = lambda done, pairs: None,
 ) -> Planned:
     """The best plan by a model.
 
@@ -123,7 +123,7 @@ def plan_by(
         asked: What was asked for.
         limits: See `limits_of`.
         checked: What the check of the GPU model found.
-        told: As for `plan`.
+        on_progress: As for `plan`.
 
     Raises:
         InputError: as for `plan`.
@@ -131,7 +131,7 @@ def plan_by(
     """
     found, assumed = with_idle_power(found, predictor.manifest.fill)
     limits = _limits(limits, found.profiles)
-    options = predict_options(found.profiles, predictor, checked=checked, told=told)
+    options = predict_options(found.profiles, predictor, checked=checked, on_progress=on_progress)
     problem = _problem(found.profiles, options, asked, limits)
     warnings = (
         *gpu_warnings(predictor.manifest, found.profiles),
@@ -153,7 +153,7 @@ def plan_by(
     )
 
 
-def _avoided(found: Found, checked: CheckedCounts | None) -> Iterator[str]:
+def _avoided(found: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:
     """Which counts of the nine splits no pair gets, or one job does not, and why."""
     for p in found.profiles:
         yield from avoided_texts(NINE, [p.job] * 2, [p.safety(checked)] * 2)

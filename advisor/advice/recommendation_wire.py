@@ -2,7 +2,7 @@
 
 import math
 
-from advisor.advice.answer import Answer
+from advisor.advice.answer import ModelAdvice
 from advisor.core.finish import Finish
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.units import units_for_share, vendor_of
@@ -13,7 +13,7 @@ from advisor.predict.rules import MEANINGS
 from advisor.wire import recommendation as wire
 
 
-def to_wire(given: Answer) -> wire.Recommendation:
+def to_wire(given: ModelAdvice) -> wire.Recommendation:
     """The answer; docs/recommend.md explains each key."""
     r, model = given.recommendation, given.manifest
     # What a rule chooses is nearly always a candidate too, and writing options is what takes long.
@@ -46,8 +46,8 @@ def _option(option: Option, r: Recommendation) -> wire.Option:
         power_w=p.power_w,
         energy_saved=p.energy_saved,
         stp=p.stp,
-        objectives={name: p.worth(OBJECTIVES[name]) for name in r.picks},
-        violations=tuple(miss.text for miss in option.misses),
+        objectives={name: p.objective_value(OBJECTIVES[name]) for name in r.picks},
+        violations=tuple(violation.text for violation in option.violations),
     )
 
 
@@ -88,5 +88,5 @@ def _same_work(r: Recommendation) -> wire.SameWork:
 
 
 def _ending(finish: Finish | None) -> Finish | None:
-    # Infinity is no JSON: what never ends has no end.
+    # Infinity is not JSON: what never ends has no end.
     return finish if finish and math.isfinite(finish.time_s) else None

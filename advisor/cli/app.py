@@ -33,7 +33,7 @@ _COMMANDS = {
     "evaluate": "How good is the model? "
     "Writes evaluation.html, evaluation.png and evaluation.json.",
     "models": "List, check and choose the models on this host.",
-    "serve": "Answer over HTTP; only this host can connect, and nothing is launched, until told.",
+    "serve": "Serve HTTP; by default only this host can connect, and nothing is launched.",
 }
 """Commands in the order of the help, with its line. Each is a module that has an `app` or a
 function of the same name, and is imported when it is called: all together they load every
@@ -61,7 +61,7 @@ _EXTRAS = {
     "evaluate": "train",
     "serve": "serve",
 }
-"""The extra that has what a command needs beside what every installation has; else `data`."""
+"""The extra that has what a command needs next to what every installation has; else `data`."""
 
 _BROKEN_PIPE = 141
 """What a shell says of a command whose output nobody read to its end: 128 + SIGPIPE."""
@@ -114,7 +114,7 @@ def options(
 
 
 def main() -> None:
-    """Run the command line; errors of ours end in one line and their own exit code."""
+    """Run the command line; advisor's own errors end in one line and their own exit code."""
     _show_what_can_be_shown()
     stdout = _copy_of_stdout()
     try:
@@ -148,7 +148,7 @@ def _not_installed(error: ModuleNotFoundError) -> InputError:
     """What to install for the command that was called.
 
     Raises:
-        ModuleNotFoundError: a module of ours is missing, which no extra brings.
+        ModuleNotFoundError: a module of advisor is missing, which no extra brings.
     """
     missing = error.name or str(error)
     if missing.startswith("advisor"):

@@ -13,7 +13,7 @@ import httpx
 
 from advisor.client import launching, managing, recommending, recorded
 from advisor.client.connection import TIMEOUT_S, Verify, options, request, socket_of
-from advisor.client.exchange import Ask, Flow, Told
+from advisor.client.exchange import Ask, AskResult, Flow
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Client:
         token: As `advisor tokens create` printed it; None: what may be done without.
         timeout_s: For each answer. What takes the service longer by nature gets that on top.
         verify: Whose certificate is trusted: True, those that the system trusts; a file, those in
-            it; False, anyone's, so that whoever is on the way can read the token.
+            it; False, anyone's, so that anyone on the way can read the token.
 
     Raises:
         InputError: one of these cannot be used.
@@ -126,19 +126,19 @@ class Client:
     ready = _blocking(managing.ready)
 
     def _run(self, flow: Flow[T]) -> T:
-        told: Told = None
+        result: AskResult = None
         while True:
             try:
-                step = flow.send(told)
+                step = flow.send(result)
             except StopIteration as end:
                 return end.value
             if isinstance(step, Ask):
-                told = self._ask(step)
+                result = self._ask(step)
             else:
                 time.sleep(step.duration_s)
-                told = None
+                result = None
 
-    def _ask(self, ask: Ask) -> Told:
+    def _ask(self, ask: Ask) -> AskResult:
         try:
             return self._http.request(**request(ask, self._timeout_s))
         except httpx.TransportError as error:
@@ -208,19 +208,19 @@ class AsyncClient:
     ready = _awaited(managing.ready)
 
     async def _run(self, flow: Flow[T]) -> T:
-        told: Told = None
+        result: AskResult = None
         while True:
             try:
-                step = flow.send(told)
+                step = flow.send(result)
             except StopIteration as end:
                 return end.value
             if isinstance(step, Ask):
-                told = await self._ask(step)
+                result = await self._ask(step)
             else:
                 await asyncio.sleep(step.duration_s)
-                told = None
+                result = None
 
-    async def _ask(self, ask: Ask) -> Told:
+    async def _ask(self, ask: Ask) -> AskResult:
         try:
             return await self._http.request(**request(ask, self._timeout_s))
         except httpx.TransportError as error:

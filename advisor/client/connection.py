@@ -22,7 +22,7 @@ UNIX = "unix:"
 _JSON = {"Content-Type": "application/json"}
 
 TIMEOUT_S = 30.0
-"""For a connection and for an answer, unless told otherwise."""
+"""For a connection and for an answer, unless set otherwise."""
 
 
 class Options(TypedDict):
@@ -58,7 +58,7 @@ def socket_of(url: str) -> str | None:
     return url.removeprefix(UNIX) if url.startswith(UNIX) else None
 
 
-class Request(TypedDict):
+class RequestArguments(TypedDict):
     """What both clients of httpx take for one request."""
 
     method: str
@@ -69,9 +69,9 @@ class Request(TypedDict):
     timeout: float
 
 
-def request(ask: Ask, timeout_s: float) -> Request:
+def request(ask: Ask, timeout_s: float) -> RequestArguments:
     """One request, with the time that it has."""
-    return Request(
+    return RequestArguments(
         method=ask.method,
         url=ask.path,
         params={name: value for name, value in ask.query.items() if value is not None},
@@ -93,7 +93,7 @@ def _checked_url(url: str) -> str:
     if not (good and plain):
         # Not repeated: people write passwords into addresses.
         raise InputError(
-            "the address of the service is none",
+            "the address of the service is not valid",
             fix="give one like http://127.0.0.1:8765; a token goes into `token`",
         )
     return url.rstrip("/")

@@ -1,6 +1,6 @@
 """What is asked of the service, when it is asked again, and when not: the same for both clients.
 
-A `Flow` says what to do next and is told how that went; it opens no connection and never waits.
+A `Flow` says what to do next and is sent the result; it opens no connection and never waits.
 So the client that blocks and the one that does not share all of it.
 """
 
@@ -57,10 +57,10 @@ class Pause:
     duration_s: float
 
 
-Told: TypeAlias = httpx.Response | httpx.TransportError | None
+AskResult: TypeAlias = httpx.Response | httpx.TransportError | None
 """How a step went: an answer, none, or (after a pause) nothing to tell."""
 
-Flow: TypeAlias = Generator[Ask | Pause, Told, T]
+Flow: TypeAlias = Generator[Ask | Pause, AskResult, T]
 """Steps that end in a T."""
 
 
@@ -83,7 +83,7 @@ def exchange(ask: Ask, kind: type[T]) -> Flow[T]:
         ) from error
 
 
-def told(ask: Ask) -> Flow[None]:
+def confirm(ask: Ask) -> Flow[None]:
     """As `exchange`, of whose answer only matters that it is one."""
     yield from _answered(ask)
 
@@ -95,30 +95,30 @@ def quoted(name: str) -> str:
 
 def _answered(ask: Ask) -> Flow[httpx.Response]:
     for repeat in range(REPEATS + 1):
-        told = yield ask
-        if isinstance(told, httpx.Response) and told.is_success:
-            return told
+        result = yield ask
+        if isinstance(result, httpx.Response) and result.is_success:
+            return result
         last = repeat == REPEATS or not ask.repeatable
-        pause_s = None if last else _pause_s(told, repeat)
+        pause_s = None if last else _pause_s(result, repeat)
         if pause_s is None:
-            raise _error(told)
+            raise _error(result)
         yield Pause(pause_s)
     raise AssertionError("the last repeat ends above")
 
 
-def _pause_s(told: Told, repeat: int) -> float | None:
+def _pause_s(result: AskResult, repeat: int) -> float | None:
     """How long to wait before asking again; None: it would not help."""
-    if isinstance(told, httpx.Response):
-        after_s = retry_after_s(told) if told.status_code in _BUSY else None
+    if isinstance(result, httpx.Response):
+        after_s = retry_after_s(result) if result.status_code in _BUSY else None
         return after_s if after_s is not None and after_s <= LONGEST_PAUSE_S else None
-    # Whoever set a time limit does not want to wait for several of them.
-    return None if isinstance(told, httpx.TimeoutException) else FIRST_PAUSE_S * 2**repeat
+    # Anyone who set a time limit does not want to wait for several of them.
+    return None if isinstance(result, httpx.TimeoutException) else FIRST_PAUSE_S * 2**repeat
 
 
-def _error(told: Told) -> Exception:
-    if isinstance(told, httpx.Response):
-        return refused(told)
-    assert told is not None, "an Ask is told how it went"
-    error = broken(told, told.request.url)
-    error.__cause__ = told
+def _error(result: AskResult) -> Exception:
+    if isinstance(result, httpx.Response):
+        return refused(result)
+    assert result is not None, "an Ask always has a result"
+    error = broken(result, result.request.url)
+    error.__cause__ = result
     return error

@@ -43,7 +43,7 @@ def launches(
 
     Args:
         active: Only those that are not over.
-        limit: At most so many, up to 1000.
+        limit: At most this many, up to 1000.
         before: Only those before the launch of this id.
     """
     query = {"active": "true" if active else None, "limit": limit, "before": before}

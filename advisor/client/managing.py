@@ -3,7 +3,7 @@
 from typing import Any
 
 from advisor.client.errors import ApiError, TooSlowError, UnreachableError
-from advisor.client.exchange import Ask, Flow, exchange, quoted, told
+from advisor.client.exchange import Ask, Flow, confirm, exchange, quoted
 from advisor.wire.lists import AuditEntry, AuditLog, Champion, ModelDetails, ModelList
 
 
@@ -37,7 +37,7 @@ def audit(*, limit: int = 100, before: int | None = None) -> Flow[tuple[AuditEnt
     """Who changed or launched what, the newest first.
 
     Args:
-        limit: At most so many, up to 1000.
+        limit: At most this many, up to 1000.
         before: Only entries with a lower number.
     """
     ask = Ask(method="GET", path="/v1/audit", query={"limit": limit, "before": before})
@@ -65,7 +65,7 @@ def _change(path: str) -> Flow[Champion]:
 
 def _says_ok(path: str) -> Flow[bool]:
     try:
-        yield from told(Ask(method="GET", path=path, repeatable=False))
+        yield from confirm(Ask(method="GET", path=path, repeatable=False))
     except (UnreachableError, TooSlowError):
         return False
     except ApiError as error:

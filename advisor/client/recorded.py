@@ -91,7 +91,7 @@ def observations(
     Args:
         job: Only pairs with it.
         gpu_model: Only on this GPU model.
-        limit: At most so many, up to 1000; and those that began with the last one.
+        limit: At most this many, up to 1000; and those that began with the last one.
         before: Only those that began before this moment, ISO 8601.
     """
     query = {"job": job, "gpu_model": gpu_model, "limit": limit, "before": before}

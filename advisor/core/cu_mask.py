@@ -32,7 +32,7 @@ XCDS = {304: 8, 256: 8, 228: 6}
 
 
 def xcds_of(cus_total: int) -> int:
-    """XCDs of a device with so many CUs."""
+    """XCDs of a device with this many CUs."""
     return XCDS.get(cus_total, 1)
 
 
@@ -94,7 +94,7 @@ def check_cus(cus: int, cus_total: int, xcds: int) -> int:
 def mask_env(cu_ids: Sequence[int]) -> dict[str, str]:
     """Variables that hold a process to `cu_ids` of the one GPU that it sees.
 
-    `HSA_CU_MASK` counts the visible GPUs, and one that it does not list is unrestricted: whoever
+    `HSA_CU_MASK` counts the visible GPUs, and one that it does not list is unrestricted: anyone who
     starts the process also shows it that GPU alone (`ROCR_VISIBLE_DEVICES`).
 
     Args:

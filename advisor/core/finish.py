@@ -23,7 +23,7 @@ class Work:
         # "not at least 0" is true of NaN as well.
         if not (all(s >= 0 for s in self.alone_s) and 0 < sum(self.alone_s) < math.inf):
             raise InputError(
-                f"{' and '.join(f'{s:g} s' for s in self.alone_s)} are no work",
+                f"{' and '.join(f'{s:g} s' for s in self.alone_s)} are not amounts of work",
                 fix="give the time that each job takes alone, such as 3h or 90min",
             )
 

@@ -3,7 +3,7 @@
 NVIDIA's driver turns `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE` into a number of SMs by rounding down to
 an even count, and on Hopper gives no client fewer than eight. Read back on an H200 (132 SMs,
 driver 580) for 10..100 %: 12 26 38 52 66 78 92 104 118 132. The driver takes 0, a negative
-number, anything above 100 and anything that is no number as NO LIMIT, without a message, so
+number, anything above 100 and anything that is not a number as NO LIMIT, without a message, so
 those values are refused here.
 """
 
@@ -19,7 +19,7 @@ from advisor.errors import InputError
 Vendor = Literal["nvidia", "amd"]
 
 PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-"""The variable by which a process is told its share under MPS."""
+"""The variable by which a process is given its share under MPS."""
 
 SM_QUANTUM = 2
 """SMs are granted in pairs (one texture processing cluster)."""
@@ -149,7 +149,7 @@ def parse_memory_mib(text: str) -> float:
     found = _SIZE.fullmatch(text)
     if not found:
         raise InputError(
-            f"{text!r} is no size of a memory", fix="write MiB, or a unit: 143771, 80GiB or 141GB"
+            f"{text!r} is not a memory size", fix="write MiB, or a unit: 143771, 80GiB or 141GB"
         )
     memory_mib = float(found[1]) * _UNITS_MIB[(found[2] or "mib").lower()]
     check_card_memory(memory_mib)

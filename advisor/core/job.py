@@ -19,7 +19,7 @@ _NOT_RUN = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class ProgressSettings:
     """How the progress of a job is read.
 
     Attributes:
@@ -57,7 +57,7 @@ class InputData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Results:
+class ResultsSettings:
     """How the values of a job are read that tell whether its work is right.
 
     Attributes:
@@ -93,8 +93,8 @@ class Job:
     command: tuple[str, ...]
     workdir: Path | None = None
     env: tuple[tuple[str, str], ...] = ()
-    progress: Progress = Progress()
-    results: Results | None = None
+    progress: ProgressSettings = ProgressSettings()
+    results: ResultsSettings | None = None
     warm_up_s: float = 0
     start_timeout_s: float = 180
     memory_mib: int | None = None

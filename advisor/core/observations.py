@@ -1,4 +1,4 @@
-"""What launched jobs really did: one frozen record per group that ran, beside the measured points.
+"""What launched jobs really did: one frozen record per group that ran, next to the measured points.
 
 A reading that was not available is None, never 0, as in advisor/core/records.py.
 """
@@ -17,7 +17,7 @@ OBSERVATION_WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedPart:
-    """What one job of a launch did beside the others."""
+    """What one job of a launch did next to the others."""
 
     job: str = column("name of the job")
     share_percent: float = column("share asked for; 100 without limits", "%")

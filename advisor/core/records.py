@@ -147,7 +147,7 @@ class PointPart:
 class PairPoint(Measured):
     """Two jobs or more together at one split, over the interval in which all of them run.
 
-    A job beside itself is a pair too. Where a job failed, the point has no rates, but the flag
+    A job next to itself is a pair too. Where a job failed, the point has no rates, but the flag
     `failed` and the reason in `error`.
 
     Attributes:

@@ -226,7 +226,7 @@ def check_advised(jobs: int) -> None:
 def _no_split(text: str) -> InputError:
     near = difflib.get_close_matches(text, _WORDS, n=1)
     return InputError(
-        f"{text!r} is no split",
+        f"{text!r} is not a split",
         why=f"the nearest is {near[0]}" if near else "",
         fix=f"write percentages such as 30/70, or {', '.join(_WORDS[:-1])} or {_WORDS[-1]}",
     )

@@ -49,7 +49,7 @@ UNITS: Mapping[str, str] = MappingProxyType(
 )
 """Every channel by name, and its unit."""
 
-Kind = Literal["instant", "mean", "total"]
+ReadingKind = Literal["instant", "mean", "total"]
 """What a reading is: of the moment, a mean over a window, or a total that only grows."""
 
 Readings: TypeAlias = Mapping[str, float | None]
@@ -63,11 +63,11 @@ class Channel:
     Attributes:
         name: One of `UNITS`.
         kind: What a reading is.
-        window_s: Over how long a mean is at most; None: since `Source.start_window`.
+        window_s: Over how long a mean is at most; None: since `TelemetrySource.start_window`.
     """
 
     name: str
-    kind: Kind = "instant"
+    kind: ReadingKind = "instant"
     window_s: float | None = None
 
     @property
@@ -76,7 +76,7 @@ class Channel:
         return UNITS[self.name]
 
 
-class Source(Protocol):
+class TelemetrySource(Protocol):
     """Telemetry of one GPU, live or replayed."""
 
     @property
@@ -139,5 +139,5 @@ def counters_of(readings: Readings) -> Counters:
     return Counters(**{column: readings.get(name) for name, column in COUNTERS.items()})
 
 
-def _usual(name: str) -> Kind:
+def _usual(name: str) -> ReadingKind:
     return "total" if name == ENERGY_GPU else "mean" if name in COUNTERS else "instant"

@@ -35,7 +35,7 @@ def quantum(units_total: int, vendor: Vendor) -> int:
 
 
 def grantable(units_total: int, vendor: Vendor = "nvidia") -> tuple[int, ...]:
-    """Counts that can be granted on a GPU of so many units, ascending; its last one is all."""
+    """Counts that can be granted on a GPU of this many units, ascending; its last one is all."""
     least = _least(units_total, vendor)
     counts = {*range(least, units_total + 1, quantum(units_total, vendor)), units_total}
     return tuple(sorted(counts - {0}))

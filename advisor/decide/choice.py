@@ -6,7 +6,7 @@ from types import MappingProxyType
 from advisor.core.split import Sharing, best_within_tie, evenness
 from advisor.predict.predictions import Prediction
 
-LEADS: Mapping[Sharing, float] = MappingProxyType(
+MARGINS: Mapping[Sharing, float] = MappingProxyType(
     {"limited": 0.0, "uncapped": 0.05, "exclusive": 0.0}
 )
 """How much more than a split under limits a way must be worth to be taken, relative to it.
@@ -33,17 +33,19 @@ def choose(
     """
     return best_within_tie(
         predictions,
-        lambda p: value(p) / (1 + LEADS[p.split.sharing]),
+        lambda p: value(p) / (1 + MARGINS[p.split.sharing]),
         tie,
-        lambda p, worth: _rank(p, worth, mirrored=mirrored),
+        lambda p, objective_value: _rank(p, objective_value, mirrored=mirrored),
     )
 
 
-def _rank(p: Prediction, worth: float, *, mirrored: bool) -> tuple[bool, int, float, float, object]:
+def _rank(
+    p: Prediction, objective_value: float, *, mirrored: bool
+) -> tuple[bool, int, float, float, object]:
     """Of ways worth the same, limits before none, then the most even.
 
     Sharing that does no more work than one after the other comes last: it has nothing to offer.
     """
     preference, gap, shares = evenness(p.split, mirrored=mirrored)
     pointless = p.split.sharing != "exclusive" and p.result.stp <= 1
-    return pointless, preference, gap, -worth, shares
+    return pointless, preference, gap, -objective_value, shares

@@ -16,7 +16,7 @@ class Limits:
     """What every answer must keep.
 
     Attributes:
-        min_speed: Minimum relative speed by job, 0 to 1; a job beside itself keeps it twice.
+        min_speed: Minimum relative speed by job, 0 to 1; a job next to itself keeps it twice.
         default_min_speed: The same of jobs without a number of their own; 0: no limit.
         max_p99_ms: Longest 99th percentile of the time to answer a request, by name of job.
         default_max_p99_ms: The same of every other job that answers requests; None: no limit.
@@ -106,7 +106,7 @@ def check_limits(limits: Limits, profiles: Sequence[Profile]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
+class Violation:
     """A limit that is not kept.
 
     Attributes:
@@ -122,30 +122,34 @@ _ALL = "both"
 """All jobs that share, in messages: two are advised."""
 
 
-def misses(prediction: Prediction, profiles: Sequence[Profile], limits: Limits) -> tuple[Miss, ...]:
+def violations(
+    prediction: Prediction, profiles: Sequence[Profile], limits: Limits
+) -> tuple[Violation, ...]:
     """The limits that are not kept, speeds at the low ends of their intervals.
 
     A way is advised only where each job keeps its speed with the probability of its low end: 95 %
     of an interval for 90 %. An expected speed just above the minimum is missed half of the time.
     """
-    rules = (_slow, _off, _late, _too_hot, _crowded)
-    return tuple(miss for rule in rules for miss in rule(prediction, profiles, limits))
+    rules = (_below_min_speed, _off, _late, _exceeds_power, _exceeds_memory)
+    return tuple(violation for rule in rules for violation in rule(prediction, profiles, limits))
 
 
-def risks(prediction: Prediction, limits: Limits) -> tuple[Miss, ...]:
-    """The limits that `misses` takes as expected, and the bad end of the interval does not keep."""
+def risks(prediction: Prediction, limits: Limits) -> tuple[Violation, ...]:
+    """The limits that `violations` takes as expected, and the bad end of the interval does not."""
     if prediction.split.sharing == "exclusive":
         return ()  # measured, not predicted
-    return tuple(_hot(_ALL, prediction.power_w.high, limits))
+    return tuple(_over_power(_ALL, prediction.power_w.high, limits))
 
 
-def misses_alone(profile: Profile, limits: Limits) -> tuple[Miss, ...]:
+def violations_alone(profile: Profile, limits: Limits) -> tuple[Violation, ...]:
     """The limits that a job does not keep on a GPU of its own."""
-    alone = _hot(f"{profile.job} alone", profile.whole_gpu_power_w, limits)
+    alone = _over_power(f"{profile.job} alone", profile.whole_gpu_power_w, limits)
     return (*alone, *_late_alone(profile, WHOLE, limits))
 
 
-def _slow(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Miss]:
+def _below_min_speed(
+    p: Prediction, profiles: Sequence[Profile], limits: Limits
+) -> Iterator[Violation]:
     if p.split.sharing == "exclusive":
         return  # one after the other, each job runs at its full speed, only later
     for profile, part in zip(profiles, p.parts, strict=True):
@@ -157,23 +161,23 @@ def _slow(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterato
                 else "may run at as little as {:.3g} % of its speed alone"
             )
             text = f"{profile.job} {of.format(100 * speed)}, below {100 * least:.3g} %"
-            yield Miss(text, 1 - speed / least)
+            yield Violation(text, 1 - speed / least)
 
 
-def _off(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Miss]:
+def _off(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Violation]:
     """Requests do not wait until another job has ended."""
     for profile in profiles if p.split.sharing == "exclusive" else ():
         if is_served(profile) and floor(profile, limits) > 0:
-            yield Miss(f"{profile.job} answers no requests while the other job runs", 1.0)
+            yield Violation(f"{profile.job} answers no requests while the other job runs", 1.0)
 
 
-def _late(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Miss]:
+def _late(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Violation]:
     for profile, share in zip(profiles, p.split.shares, strict=True):
         yield from _late_alone(profile, share, limits)
 
 
-def _late_alone(profile: Profile, share_percent: float, limits: Limits) -> Iterator[Miss]:
-    """Latency beside a neighbour is not predicted; it is no shorter than without one."""
+def _late_alone(profile: Profile, share_percent: float, limits: Limits) -> Iterator[Violation]:
+    """Latency next to a neighbour is not predicted; it is no shorter than without one."""
     most_ms = limits.longest_p99_ms(profile)
     alone_ms = profile.serving and profile.serving.p99_alone_ms(share_percent)
     if most_ms is not None and alone_ms is not None and alone_ms > most_ms:
@@ -181,13 +185,15 @@ def _late_alone(profile: Profile, share_percent: float, limits: Limits) -> Itera
             f"{profile.job} alone at {share_percent:g} % has a p99 latency of {alone_ms:.3g} ms, "
             f"above {most_ms:g} ms"
         )
-        yield Miss(text, alone_ms / most_ms - 1)
+        yield Violation(text, alone_ms / most_ms - 1)
 
 
-def _too_hot(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Miss]:
+def _exceeds_power(
+    p: Prediction, profiles: Sequence[Profile], limits: Limits
+) -> Iterator[Violation]:
     hottest = max(profiles, key=lambda profile: profile.whole_gpu_power_w)
     who = f"{hottest.job} alone" if p.split.sharing == "exclusive" else _ALL
-    yield from _hot(who, most_power_w(p, profiles), limits)
+    yield from _over_power(who, most_power_w(p, profiles), limits)
 
 
 def most_power_w(p: Prediction, profiles: Sequence[Profile]) -> float:
@@ -197,22 +203,24 @@ def most_power_w(p: Prediction, profiles: Sequence[Profile]) -> float:
     return p.power_w.value
 
 
-def _hot(who: str, power_w: float, limits: Limits) -> Iterator[Miss]:
+def _over_power(who: str, power_w: float, limits: Limits) -> Iterator[Violation]:
     most_w = limits.max_power_w
     if most_w is not None and power_w > most_w:
         verb = "draw" if who == _ALL else "draws"
         text = f"{who} {verb} {power_w:.4g} W, at most {most_w:g} W are allowed"
-        yield Miss(text, power_w / most_w - 1)
+        yield Violation(text, power_w / most_w - 1)
 
 
-def _crowded(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Miss]:
+def _exceeds_memory(
+    p: Prediction, profiles: Sequence[Profile], limits: Limits
+) -> Iterator[Violation]:
     memory = MemoryFit(tuple(profile.memory_used_mib for profile in profiles), limits.memory_mib)
     if p.split.sharing != "exclusive" and memory.most_mib is not None and memory.is_too_much:
         text = (
             f"{_ALL} need {memory.needed_mib:.0f} MiB of memory, {memory.most_mib:.0f} MiB are "
             f"there ({100 * MEMORY_PART:g} % of the card)"
         )
-        yield Miss(text, memory.needed_mib / memory.most_mib - 1)
+        yield Violation(text, memory.needed_mib / memory.most_mib - 1)
 
 
 def check_jobs_fit(profiles: Iterable[Profile], memory_mib: float | None) -> None:

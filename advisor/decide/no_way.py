@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
-from advisor.decide.constraints import Limits, is_served, misses, misses_alone, most_power_w
+from advisor.decide.constraints import Limits, is_served, most_power_w, violations, violations_alone
 from advisor.decide.recommendation import Option, Request, nearest
 from advisor.errors import NoSplitError
 from advisor.predict.predictions import are_mirrored
@@ -27,7 +27,7 @@ def no_way(
     near = nearest(candidates, mirrored=are_mirrored(profiles))
     return NoSplitError(
         f"{_names(profiles)} cannot run on one {gpu_model} within these limits",
-        why=f"nearest is {near.name}: {'; '.join(miss.text for miss in near.misses)}",
+        why=f"nearest is {near.name}: {'; '.join(violation.text for violation in near.violations)}",
         fix=f"{enough or 'loosen that limit'}{_alone(profiles, limits)}",
     )
 
@@ -59,7 +59,7 @@ def _enough(
     if limits.max_power_w is None:
         return None
     free = dataclasses.replace(limits, max_power_w=None)
-    kept = [o for o in candidates if not misses(o.prediction, profiles, free)]
+    kept = [o for o in candidates if not violations(o.prediction, profiles, free)]
     if not kept:
         return None
     least = min(kept, key=lambda option: most_power_w(option.prediction, profiles))
@@ -70,10 +70,10 @@ def _enough(
 
 def _alone(profiles: Sequence[Profile], limits: Limits) -> str:
     """Whether a GPU for each job would keep the limits."""
-    alone = [miss for profile in profiles for miss in misses_alone(profile, limits)]
+    alone = [violation for profile in profiles for violation in violations_alone(profile, limits)]
     if not alone:
         return ", or give each job a GPU of its own"
-    return f"; a GPU for each is no help: {max(alone, key=lambda miss: miss.by).text}"
+    return f"; a GPU for each does not help: {max(alone, key=lambda violation: violation.by).text}"
 
 
 def _names(profiles: Sequence[Profile]) -> str:

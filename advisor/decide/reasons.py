@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from advisor.core.flags import DOUBTFUL, FLAGS
 from advisor.core.split import NINE, Split
-from advisor.decide.choice import LEADS
+from advisor.decide.choice import MARGINS
 from advisor.decide.constraints import Limits, is_served, memory_unknown, risks
 from advisor.decide.recommendation import (
     Option,
     Recommendation,
     best,
     nearest,
-    worst_miss,
+    worst_violation,
 )
 from advisor.predict.features import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
 from advisor.predict.predictions import are_mirrored
@@ -68,11 +68,11 @@ def percent(part: float, digits: int = 0) -> str:
 def _why_not_more(answer: Recommendation) -> Iterator[str]:
     """The options that are worth more: a tie, or out of limits."""
     choice, mirrored = answer.choice, are_mirrored(answer.profiles)
-    possible = best((o for o in answer.candidates if not o.misses), mirrored=mirrored)
-    if possible.worth.value > choice.worth.value:
-        more, lead = percent(possible.gain_over(choice), 2), LEADS[possible.sharing]
-        if lead:
-            needed = percent((1 + lead) / (1 - answer.request.tie) - 1, 1)
+    possible = best((o for o in answer.candidates if not o.violations), mirrored=mirrored)
+    if possible.objective_value.value > choice.objective_value.value:
+        more, margin = percent(possible.gain_over(choice), 2), MARGINS[possible.sharing]
+        if margin:
+            needed = percent((1 + margin) / (1 - answer.request.tie) - 1, 1)
             rule = f"less than the {needed} that it must be ahead: its prediction is less certain"
         elif "exclusive" in (possible.sharing, choice.sharing):
             rule = f"which is a tie: {_why_tied(choice)}"
@@ -80,9 +80,9 @@ def _why_not_more(answer: Recommendation) -> Iterator[str]:
             rule = "which is a tie: the more even split is taken"
         yield f"{possible.name} is worth {more} more, {rule}"
     barred = best(answer.candidates, mirrored=mirrored)
-    if barred.misses and barred.gain_over(choice) > answer.request.tie:
+    if barred.violations and barred.gain_over(choice) > answer.request.tie:
         more = percent(barred.gain_over(choice), 1)
-        yield f"{barred.name} would be worth {more} more, but {worst_miss(barred).text}"
+        yield f"{barred.name} would be worth {more} more, but {worst_violation(barred).text}"
 
 
 def _why_tied(choice: Option) -> str:
@@ -98,13 +98,13 @@ def _why_this_way(answer: Recommendation) -> Iterator[str]:
         return
     others = [o for o in answer.candidates if o.sharing not in (sharing, "exclusive")]
     what = "sharing" if sharing == "exclusive" else "a split"
-    if possible := [o for o in others if not o.misses]:
+    if possible := [o for o in others if not o.violations]:
         other = best(possible, mirrored=mirrored)
         less = percent(-other.gain_over(answer.choice), 1)
         yield f"{what} does not pay: at best, with {other.name}, it is worth {less} less"
     elif others:
         near = nearest(others, mirrored=mirrored)
-        yield f"{what} breaks a limit: {near.name} is nearest, but {worst_miss(near).text}"
+        yield f"{what} breaks a limit: {near.name} is nearest, but {worst_violation(near).text}"
 
 
 def _shares(answer: Recommendation) -> Iterator[str]:
@@ -183,8 +183,8 @@ def _unlimited(answer: Recommendation) -> Iterator[str]:
 
 
 def _risks(answer: Recommendation) -> Iterator[str]:
-    for miss in risks(answer.choice.prediction, answer.request):
-        yield f"at the bad end of its interval {miss.text}"
+    for violation in risks(answer.choice.prediction, answer.request):
+        yield f"at the bad end of its interval {violation.text}"
 
 
 def _profile(profile: Profile, answer: Recommendation) -> Iterator[str]:

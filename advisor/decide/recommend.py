@@ -1,6 +1,6 @@
 """Two profiles, a predictor and limits to a recommendation: which way does the most? Pure.
 
-Everything is symmetric: with the jobs swapped, the answer is swapped. Only of a job beside itself,
+Everything is symmetric: with the jobs swapped, the answer is swapped. Only of a job next to itself,
 where mirror images are the same, the smaller share comes first.
 """
 
@@ -25,7 +25,7 @@ from advisor.core.split import (
 )
 from advisor.core.units import UNIT_NAMES, vendor_of
 from advisor.decide.choice import choose
-from advisor.decide.constraints import check_jobs_fit, check_limits, misses, with_card_memory
+from advisor.decide.constraints import check_jobs_fit, check_limits, violations, with_card_memory
 from advisor.decide.no_way import no_gain, no_way, saves_nothing
 from advisor.decide.reasons import reasons, warnings, why_avoided, why_unsure
 from advisor.decide.recommendation import TIE, TO_THE_END, Option, Recommendation, Request
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 SHOWN = (DEFAULT_OBJECTIVE, "throughput")
-"""Energy and time: shown beside whatever was asked for."""
+"""Energy and time: shown next to whatever was asked for."""
 
 
 def recommend(
@@ -97,7 +97,7 @@ def recommend(
     limited = {split for split in (*splits, *rules.values()) if split and split.is_limited}
     options = _options(profiles, predictor, request, limited)
     candidates = [options[split] for split in (*splits, UNCAPPED, EXCLUSIVE)]
-    feasible = [o.prediction for o in candidates if not o.misses]
+    feasible = [o.prediction for o in candidates if not o.violations]
     if not feasible:
         raise no_way(candidates, profiles, request)
     choice = options[pick(feasible).split]
@@ -149,7 +149,9 @@ def _options(
     objective = find_objective(request.objective)
     predictions = predictor.predict(profiles, [*sorted(splits), UNCAPPED])
     return {
-        p.split: Option(p, _worth(p, profiles, objective, request), misses(p, profiles, request))
+        p.split: Option(
+            p, _objective_value(p, profiles, objective, request), violations(p, profiles, request)
+        )
         for p in (*predictions, predict_exclusive(profiles))
     }
 
@@ -163,10 +165,12 @@ def _gain(
     return by.value
 
 
-def _worth(p: Prediction, profiles: Sequence[Profile], by: Objective, request: Request) -> Interval:
+def _objective_value(
+    p: Prediction, profiles: Sequence[Profile], by: Objective, request: Request
+) -> Interval:
     """With bounds; the default objective has some of its own."""
     gain = _gain(p, profiles, by, request)
-    return p.worth(by) if gain is by.value else p.range_of(gain)
+    return p.objective_value(by) if gain is by.value else p.range_of(gain)
 
 
 def _unit_splits(profiles: Sequence[Profile]) -> tuple[Split, ...]:

@@ -8,7 +8,7 @@ from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective
 from advisor.core.split import Sharing, best_within_tie, evenness, split_environments
 from advisor.core.units import vendor_of
-from advisor.decide.constraints import Limits, Miss
+from advisor.decide.constraints import Limits, Violation
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
@@ -51,13 +51,13 @@ class Option:
     """One way of running two jobs on one GPU.
 
     Attributes:
-        worth: By the objective that was asked for.
-        misses: Limits that the expected values do not keep; empty: it can be chosen.
+        objective_value: By the objective that was asked for.
+        violations: Limits that the expected values do not keep; empty: it can be chosen.
     """
 
     prediction: Prediction
-    worth: Interval
-    misses: tuple[Miss, ...]
+    objective_value: Interval
+    violations: tuple[Violation, ...]
 
     @property
     def name(self) -> str:
@@ -71,8 +71,8 @@ class Option:
 
     def gain_over(self, other: "Option") -> float:
         """Relative difference of the worth; 0.1 is a tenth more than the other's."""
-        least = other.worth.value
-        return self.worth.value / least - 1 if least else float("inf")
+        least = other.objective_value.value
+        return self.objective_value.value / least - 1 if least else float("inf")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -85,7 +85,7 @@ class Recommendation:
         candidates: Splits by the share of the first job, then `uncapped` and `exclusive`.
         rules: What each simple rule chooses (advisor.predict.rules), limits or not; None: out
             of reach.
-        picks: What would be chosen by each objective that is shown beside the one asked for.
+        picks: What would be chosen by each objective that is shown next to the one asked for.
         reasons: Sentences on why.
         warnings: Sentences on what may go wrong.
     """
@@ -115,9 +115,9 @@ def best(options: Iterable[Option], *, mirrored: bool) -> Option:
     """The option that is worth most, limits or not, without a tie."""
     return best_within_tie(
         options,
-        lambda o: o.worth.value,
+        lambda o: o.objective_value.value,
         0.0,
-        lambda o, worth: evenness(o.prediction.split, mirrored=mirrored),
+        lambda o, _: evenness(o.prediction.split, mirrored=mirrored),
     )
 
 
@@ -125,10 +125,10 @@ def nearest(options: Iterable[Option], *, mirrored: bool) -> Option:
     """Of options that all break limits, the one whose worst miss is the smallest."""
     return min(
         options,
-        key=lambda o: (worst_miss(o).by, *evenness(o.prediction.split, mirrored=mirrored)),
+        key=lambda o: (worst_violation(o).by, *evenness(o.prediction.split, mirrored=mirrored)),
     )
 
 
-def worst_miss(option: Option) -> Miss:
+def worst_violation(option: Option) -> Violation:
     """The limit that an option misses by most."""
-    return max(option.misses, key=lambda miss: (miss.by, miss.text))
+    return max(option.violations, key=lambda violation: (violation.by, violation.text))

@@ -111,7 +111,7 @@ def private_file(path: Path, *, make: bool = True) -> None:
     closing it again would take the locks away that SQLite has on it in this process.
 
     Raises:
-        UnsafeFileError: it belongs to another user, is no regular file, or cannot be closed.
+        UnsafeFileError: it belongs to another user, is not a regular file, or cannot be closed.
         OSError: it is not there, or cannot be made.
     """
     path = _followed(path)
@@ -129,7 +129,7 @@ def private_file(path: Path, *, make: bool = True) -> None:
 
 @contextmanager
 def writing_private(path: Path, mode: str = "wb") -> Generator[IO[Any]]:
-    """A file of ours for us alone, as `open` gives it; with a `w` it is emptied first.
+    """A file for this user alone, as `open` gives it; with a `w` it is emptied first.
 
     Raises:
         UnsafeFileError: as `private_file`.
@@ -278,7 +278,7 @@ def _no_file(path: Path) -> UnsafeFileError:
 
 def _no_folder(path: Path) -> UnsafeFileError:
     return UnsafeFileError(
-        f"{path} is no folder of ours",
+        f"{path} is not a folder of this user",
         why="a file is there, or a link that somebody else has made",
         fix="look at it, and remove it",
     )

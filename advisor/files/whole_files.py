@@ -14,7 +14,7 @@ PUBLIC_FILE = 0o666
 def replace_file(
     path: Path, data: bytes, mode: int = PRIVATE_FILE, *, durable: bool = True
 ) -> Path:
-    """Write beside the file and swap, so that a full disk or a power cut leaves the old one.
+    """Write next to the file and swap, so that a full disk or a power cut leaves the old one.
 
     Args:
         path: The file.
@@ -60,12 +60,12 @@ def read_whole(path: Path, most_bytes: int) -> bytes:
     """What a regular file holds; links are followed, since nothing but its content is used.
 
     Raises:
-        OSError: it cannot be read, is no regular file, or larger than `most_bytes`.
+        OSError: it cannot be read, is not a regular file, or larger than `most_bytes`.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         # Read to the limit, whatever its size is said to be: it may grow.
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:

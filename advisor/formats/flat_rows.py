@@ -31,7 +31,7 @@ _OLD_PLACES = {"job_a_cpu_percent": (0, "cpu_percent"), "job_b_cpu_percent": (1,
 _FIRST_ENDED: Mapping[str, tuple[int, ...]] = {
     "job_a": (0,), "job_b": (1,), "both": (0, 1), "none": (),
 }  # fmt: skip
-"""Which jobs ended first, by the one column that told it up to version 5."""
+"""Which jobs ended first, by the one column that held it up to version 5."""
 
 _COLUMNS = frozenset(f.name for kind in PARTS.values() for f in dataclasses.fields(kind))
 

@@ -20,7 +20,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, get_args
 
-from advisor.core.job import InputData, InputSource, Job, Progress, ProgressKind, Results
+from advisor.core.job import (
+    InputData,
+    InputSource,
+    Job,
+    ProgressKind,
+    ProgressSettings,
+    ResultsSettings,
+)
 from advisor.errors import InputError
 from advisor.files.safe_files import others_write_to
 from advisor.formats import yaml_fields as read
@@ -31,7 +38,7 @@ _NAME_RULE = "small letters, digits, '.', '_' and '-', the first a letter or dig
 
 
 class ProgressOptions(TypedDict, total=False):
-    """The fields of `advisor.core.job.Progress`, as options."""
+    """The fields of `advisor.core.job.ProgressSettings`, as options."""
 
     kind: ProgressKind
     unit: str
@@ -110,7 +117,7 @@ def inline_job(name: str, command: Sequence[str], **progress: Unpack[ProgressOpt
         raise InputError(f"job {name} has no command", fix="give it after --")
     if fault := _progress_fault(progress):
         raise InputError(f"job {name}: {fault[0]}: {fault[1]}")
-    return Job(name=name, command=tuple(command), progress=Progress(**progress))
+    return Job(name=name, command=tuple(command), progress=ProgressSettings(**progress))
 
 
 def _names(jobs_dir: Path) -> list[str]:
@@ -137,14 +144,14 @@ def _load_named(jobs_dir: Path, name: str) -> Job:
     return job
 
 
-def _name(field: read.Field) -> str:
+def _name(field: read.YamlField) -> str:
     name = read.text(field)
     if not _NAME.fullmatch(name):
         raise field.expected(_NAME_RULE)
     return name
 
 
-def _command(field: read.Field) -> tuple[str, ...]:
+def _command(field: read.YamlField) -> tuple[str, ...]:
     if field.is_list:
         command = read.texts(field)
     else:
@@ -157,11 +164,11 @@ def _command(field: read.Field) -> tuple[str, ...]:
     return command
 
 
-def _workdir(field: read.Field) -> Path:
+def _workdir(field: read.YamlField) -> Path:
     return (field.path.parent / read.word(field)).absolute()
 
 
-def _env(field: read.Field) -> tuple[tuple[str, str], ...]:
+def _env(field: read.YamlField) -> tuple[tuple[str, str], ...]:
     found = read.entries(field)
     for name, value in found.items():
         if name in LIMIT_VARIABLES:
@@ -180,32 +187,32 @@ def _env(field: read.Field) -> tuple[tuple[str, str], ...]:
     return tuple((name, read.text(value)) for name, value in found.items())
 
 
-def _progress(field: read.Field) -> Progress:
+def _progress(field: read.YamlField) -> ProgressSettings:
     options = read.record(field, _PROGRESS)
     if fault := _progress_fault(options):
         key, what = fault
         at = read.entries(field).get(key)
         raise at.fault(what) if at else field.fault(f"{key}: {what}")
-    return Progress(**options)
+    return ProgressSettings(**options)
 
 
 def _progress_fault(options: Mapping[str, Any]) -> tuple[str, str] | None:
     """The option at fault and what is wrong with it."""
-    default, progress = Progress(), Progress(**options)
+    default, progress = ProgressSettings(), ProgressSettings(**options)
     if progress.kind not in get_args(ProgressKind):
         return "kind", f"{progress.kind!r} is not {' or '.join(get_args(ProgressKind))}"
     for key, kind in _ONLY_FOR.items():
         if progress.kind != kind and getattr(progress, key) != getattr(default, key):
             return key, f"means something for kind {kind} only, and this one is {progress.kind}"
     if not 0 < progress.per_run < math.inf:
-        return "per_run", f"{progress.per_run} is no number above 0"
+        return "per_run", f"{progress.per_run} is not a number above 0"
     if progress.kind == "output" and not progress.pattern:
         return "pattern", "kind output needs one, such as 'step (\\d+)'"
     return _pattern_fault(progress.pattern) if progress.pattern else None
 
 
-def _results(field: read.Field) -> Results:
-    results = Results(**read.record(field, _RESULTS))
+def _results(field: read.YamlField) -> ResultsSettings:
+    results = ResultsSettings(**read.record(field, _RESULTS))
     fault = _pattern_fault(results.pattern) if results.pattern else None
     if results.pattern and not fault and re.compile(results.pattern).groups != 1:
         fault = "pattern", f"{results.pattern!r} needs one group around the value"
@@ -218,17 +225,17 @@ def _pattern_fault(pattern: str) -> tuple[str, str] | None:
     try:
         groups = re.compile(pattern).groups
     except (re.error, OverflowError, RecursionError) as error:
-        return "pattern", f"{pattern!r} is no regular expression: {error}"
+        return "pattern", f"{pattern!r} is not a regular expression: {error}"
     return ("pattern", f"{pattern!r} has {groups} groups, at most one") if groups > 1 else None
 
 
-def _input(field: read.Field) -> InputData:
+def _input(field: read.YamlField) -> InputData:
     return InputData(**read.record(field, _INPUT))
 
 
 _ONLY_FOR = {"gate": "counter", "pattern": "output", "cumulative": "output", "per_run": "runs"}
 
-_PROGRESS: Mapping[str, read.Reader] = {
+_PROGRESS: Mapping[str, read.FieldReader] = {
     "kind": read.one_of(*get_args(ProgressKind)),
     "unit": read.word,
     "pattern": read.word,
@@ -237,19 +244,19 @@ _PROGRESS: Mapping[str, read.Reader] = {
     "gate": read.flag,
 }
 
-_INPUT: Mapping[str, read.Reader] = {
+_INPUT: Mapping[str, read.FieldReader] = {
     "source": read.one_of(*get_args(InputSource)),
     "dtype": read.word,
     "sparsity": read.number(0, 1),
     "note": read.text,
 }
 
-_RESULTS: Mapping[str, read.Reader] = {
+_RESULTS: Mapping[str, read.FieldReader] = {
     "pattern": read.word,
     "tolerance": read.number(0, 1, above=True),
 }
 
-_JOB: Mapping[str, read.Reader] = {
+_JOB: Mapping[str, read.FieldReader] = {
     "name": _name,
     "description": read.text,
     "command": _command,

@@ -42,7 +42,7 @@ def read_duration(text: str) -> float:
     found = _WRITTEN.fullmatch(text.strip())
     seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
     if not 0 < seconds < math.inf:
-        raise InputError(f"{text} is no time", fix="write 90min, 3h or 2d")
+        raise InputError(f"{text} is not a time", fix="write 90min, 3h or 2d")
     return seconds
 
 

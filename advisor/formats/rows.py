@@ -87,7 +87,7 @@ def _plain(record: Record | Part) -> dict[str, Any]:
 def _parts(kind: type[Part], jobs: Any) -> tuple[Part, ...]:
     if not isinstance(jobs, list) or len(cast("list[Any]", jobs)) < _FEWEST_JOBS:
         raise InputError(
-            "jobs is no list of two jobs or more",
+            "jobs is not a list of two jobs or more",
             fix='write "jobs": [{"job": ..., "share_percent": ...}, ...], or in a flat format '
             "job_1, share_1_percent, job_2, share_2_percent: docs/schema.md",
         )
@@ -97,7 +97,7 @@ def _parts(kind: type[Part], jobs: Any) -> tuple[Part, ...]:
 def _part(kind: type[Part], number: int, row: Any) -> Part:
     try:
         if not isinstance(row, Mapping):
-            raise InputError("is no object", fix="see docs/schema.md")
+            raise InputError("is not an object", fix="see docs/schema.md")
         return kind(**_values(kind, cast("Mapping[str, Any]", row)))
     except InputError as error:
         what = f"job {number} of the row: {error.what}"

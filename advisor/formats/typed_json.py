@@ -73,7 +73,7 @@ def _name(kind: Any, name: str, place: str) -> Any:
     if kind is not int:
         return name
     if not (name.isascii() and name.isdigit() and name == str(int(name))):
-        raise ValueError(f"{_inside(place, name)}: {name} is no whole number")
+        raise ValueError(f"{_inside(place, name)}: {name} is not a whole number")
     return int(name)
 
 
@@ -89,7 +89,7 @@ def _tuple(inner: tuple[Any, ...], found: list[Any], place: str) -> tuple[Any, .
 def _typed(kind: type, found: Any, place: str) -> Any:
     # True is an int to isinstance.
     if not isinstance(found, kind) or isinstance(found, bool):
-        raise ValueError(f"{place or 'the whole'} is no {_WORDS[kind]}")
+        raise ValueError(f"{place or 'the whole'} is not {_WORDS[kind]}")
     return found
 
 
@@ -101,7 +101,7 @@ def _truth(found: Any, place: str) -> bool:
 
 def _one_of(words: tuple[Any, ...], found: Any, place: str) -> Any:
     if found not in words:
-        raise ValueError(f"{place} is none of {', '.join(words)}")
+        raise ValueError(f"{place} is not one of {', '.join(words)}")
     return found
 
 
@@ -112,7 +112,7 @@ def _finite(found: Any, place: str) -> float:
     except (TypeError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{place} is no finite number")
+        raise ValueError(f"{place} is not a finite number")
     return number
 
 
@@ -121,7 +121,7 @@ def _inside(place: str, name: str) -> str:
 
 
 def _no_constant(word: str) -> float:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 def _each_name_once(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -137,4 +137,4 @@ def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
-_WORDS = {dict: "object", list: "list", str: "text", int: "whole number"}
+_WORDS = {dict: "an object", list: "a list", str: "text", int: "a whole number"}

@@ -114,7 +114,7 @@ def _fields(kind: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...
     return tuple(map(key_of, names)), values
 
 
-# What is no JSON yet is made so one by one, while it writes: no copy is made of the whole first.
+# What is not JSON yet is made so one by one, while it writes: no copy is made of the whole first.
 # Dataclasses are frozen, so there are no circles to look for.
 _WRITER = json.JSONEncoder(
     allow_nan=False, check_circular=False, separators=(",", ":"), default=_one_plain
@@ -216,7 +216,7 @@ _PART = '"jobs": [{"job": "gemm", "share_percent": 30}, ...]'
 WRITTEN_NOW: Mapping[str, str] = {
     **dict.fromkeys(("job_a", "job_b"), _JOBS),
     **dict.fromkeys(("share_a_percent", "share_b_percent"), _PART),
-    "constraints": f"without it: max_power_w and memory_mib beside jobs, and {_A_JOB}",
+    "constraints": f"without it: max_power_w and memory_mib next to jobs, and {_A_JOB}",
     "splits": '"fine": true',
     "gpu": '"gpu_model": "NVIDIA H200"',
 }

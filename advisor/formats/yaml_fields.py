@@ -16,7 +16,7 @@ MAX_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class YamlField:
     """A value in a file, and the key that it belongs to."""
 
     path: Path
@@ -48,10 +48,10 @@ class Field:
         return self.fault(f"expected {what}, got {got}")
 
 
-Reader = Callable[[Field], Any]
+FieldReader = Callable[[YamlField], Any]
 
 
-def load(path: Path) -> Field:
+def load(path: Path) -> YamlField:
     """The root of a YAML file; nothing in it is turned into objects.
 
     Raises:
@@ -70,7 +70,7 @@ def load(path: Path) -> Field:
         raise InputError(f"{path}: not YAML", why=str(error)) from error
     if root is None:
         raise InputError(f"{path} is empty")
-    return Field(path, "the file", root)
+    return YamlField(path, "the file", root)
 
 
 def _hint(problem: str) -> str:
@@ -79,24 +79,26 @@ def _hint(problem: str) -> str:
     return ""
 
 
-def entries(field: Field, known: Collection[str] | None = None) -> dict[str, Field]:
+def entries(field: YamlField, known: Collection[str] | None = None) -> dict[str, YamlField]:
     """The fields of a mapping; a key that is given twice, or not among `known`, is refused."""
     if not isinstance(field.node, yaml.MappingNode):
         raise field.expected('lines such as "key: value"')
-    found: dict[str, Field] = {}
+    found: dict[str, YamlField] = {}
     for key_node, value_node in field.node.value:
-        key = text(Field(field.path, "key", key_node))
+        key = text(YamlField(field.path, "key", key_node))
         if known is not None and key not in known:
             close = difflib.get_close_matches(key, known, n=1) or sorted(known)
             fix = f"the nearest is {close[0]}" if len(close) == 1 else f"keys: {', '.join(close)}"
-            raise Field(field.path, key, key_node).fault("no such key", fix)
+            raise YamlField(field.path, key, key_node).fault("no such key", fix)
         if key in found:
-            raise Field(field.path, key, key_node).fault("given twice")
-        found[key] = Field(field.path, key, value_node)
+            raise YamlField(field.path, key, key_node).fault("given twice")
+        found[key] = YamlField(field.path, key, value_node)
     return found
 
 
-def record(field: Field, readers: Mapping[str, Reader], required: Collection[str] = ()) -> Any:
+def record(
+    field: YamlField, readers: Mapping[str, FieldReader], required: Collection[str] = ()
+) -> Any:
     """The values of a mapping whose keys are known; a key without a value counts as left out."""
     given = {key: value for key, value in entries(field, readers).items() if not value.is_null}
     if missing := [key for key in required if key not in given]:
@@ -104,7 +106,7 @@ def record(field: Field, readers: Mapping[str, Reader], required: Collection[str
     return {key: readers[key](value) for key, value in given.items()}
 
 
-def text(field: Field) -> str:
+def text(field: YamlField) -> str:
     """A single value as it is written, so that `on` and `0x10` stay what they are."""
     if not isinstance(field.node, yaml.ScalarNode) or field.is_null:
         raise field.expected("text")
@@ -114,33 +116,33 @@ def text(field: Field) -> str:
     return value
 
 
-def word(field: Field) -> str:
+def word(field: YamlField) -> str:
     """A text that is not empty."""
     if not (value := text(field)):
         raise field.expected("text")
     return value
 
 
-def texts(field: Field) -> tuple[str, ...]:
+def texts(field: YamlField) -> tuple[str, ...]:
     """A list of texts."""
     if not isinstance(field.node, yaml.SequenceNode):
         raise field.expected("a list")
-    return tuple(text(Field(field.path, field.key, node)) for node in field.node.value)
+    return tuple(text(YamlField(field.path, field.key, node)) for node in field.node.value)
 
 
-def flag(field: Field) -> bool:
+def flag(field: YamlField) -> bool:
     """True or false."""
     if field.node.tag != "tag:yaml.org,2002:bool":
         raise field.expected("true or false")
     return field.node.value.lower() in {"true", "yes", "on"}
 
 
-def number(low: float, high: float = math.inf, *, above: bool = False) -> Reader:
+def number(low: float, high: float = math.inf, *, above: bool = False) -> FieldReader:
     """A reader of numbers from `low` (or, with `above`, more than it) to `high`."""
     limit = f"a number {'above' if above else 'of at least'} {low:g}"
     limit += f" and at most {high:g}" if math.isfinite(high) else ""
 
-    def read(field: Field) -> float:
+    def read(field: YamlField) -> float:
         value = _float(text(field))
         if value is None or not low <= value <= high or (above and value == low):
             raise field.expected(limit)
@@ -149,7 +151,7 @@ def number(low: float, high: float = math.inf, *, above: bool = False) -> Reader
     return read
 
 
-def count(field: Field) -> int:
+def count(field: YamlField) -> int:
     """A whole number above 0."""
     value = _float(text(field))
     if value is None or value < 1 or not value.is_integer():
@@ -157,10 +159,10 @@ def count(field: Field) -> int:
     return int(value)
 
 
-def one_of(*options: str) -> Reader:
+def one_of(*options: str) -> FieldReader:
     """A reader of one of some words."""
 
-    def read(field: Field) -> str:
+    def read(field: YamlField) -> str:
         value = text(field)
         if value not in options:
             raise field.expected(" or ".join(options))

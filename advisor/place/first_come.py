@@ -1,8 +1,8 @@
 """First come, first served at half a GPU each: what a plan is compared with, event by event.
 
-When a job ends its place is free, and the first waiting job that keeps the limits beside the one
+When a job ends its place is free, and the first waiting job that keeps the limits next to the one
 that is left starts there at once; that one goes on under its limit. On an empty GPU the first
-waiting job starts with the first one that may be beside it, else alone on the whole GPU.
+waiting job starts with the first one that may be next to it, else alone on the whole GPU.
 """
 
 import heapq
@@ -33,7 +33,7 @@ class _Place:
 
     Attributes:
         left_s: Work that is left.
-        left: Its speed, and the power of the GPU, when nothing runs beside it.
+        left: Its speed, and the power of the GPU, when nothing runs next to it.
     """
 
     number: int
@@ -136,7 +136,7 @@ class _FirstCome:
                 return
 
     def _join(self, gpu: _Gpu, now_s: float) -> None:
-        """The first waiting job that may be beside the one that is left."""
+        """The first waiting job that may be next to the one that is left."""
         (here,) = gpu.places
         if beside := self._first_beside(here.type, here.share_percent):
             gpu.places.append(self._take(beside[0], beside[1].shares[1], now_s))
@@ -150,7 +150,7 @@ class _FirstCome:
         there.left = self._pair(there, here).left
 
     def _first_beside(self, kind: int, share: float | None) -> tuple[int, _Beside] | None:
-        """The type that waits longest of those that may be beside a job, at its share if given."""
+        """The type that waits longest of those that may be next to a job, at its share if given."""
         possible = [
             (self._waiting[other][own], other, found)
             for other in self._waiting

@@ -23,7 +23,7 @@ class PairOptions:
     """What pairs of types do at splits; NaN where nothing is known of a pair at a split.
 
     Attributes:
-        types: Index of the type of each job, shape (2, pairs); twice the same for a job beside its
+        types: Index of the type of each job, shape (2, pairs); twice the same for a job next to its
             like.
         splits: The splits that were wanted, in the order of the columns.
         used: For each pair the splits that stand for them, where counts were checked; None where
@@ -60,9 +60,9 @@ def predict_options(
     predictor: Predictor,
     splits: Sequence[Split] = NINE,
     checked: CheckedCounts | None = None,
-    told: Callable[[int, int], None] = lambda done, pairs: None,
+    on_progress: Callable[[int, int], None] = lambda done, pairs: None,
 ) -> PairOptions:
-    """What a predictor expects of every pair of profiles, each beside its like too.
+    """What a predictor expects of every pair of profiles, each next to another of its kind too.
 
     Args:
         profiles: One of each type, all of one GPU model.
@@ -70,7 +70,7 @@ def predict_options(
         splits: What is asked of it, where both profiles have the shares; in the place of one with
             an unsafe count the nearest safe one.
         checked: What the check of the GPU model found.
-        told: Called after each pair with the pairs done and all pairs.
+        on_progress: Called after each pair with the pairs done and all pairs.
 
     Raises:
         InputError: profiles of several GPU models, or one that lacks the idle power.
@@ -101,7 +101,7 @@ def predict_options(
         # Most pairs have the same ones, and there can be tens of thousands of pairs.
         used.append(used[-1] if used and used[-1] == safe else safe)
         _fill(options, row, predictor, pair, safe)
-        told(row + 1, types.shape[1])
+        on_progress(row + 1, types.shape[1])
     return replace(options, used=tuple(used))
 
 

@@ -34,7 +34,7 @@ _COUNTED = "a queue is work that must be done, and is counted in joules or in se
 REFUSED: Mapping[str, str] = {
     "throughput-per-watt": _COUNTED,
     "raw-throughput-per-watt": _COUNTED,
-    "energy-delay": "energy times time of a whole cluster is no sum over its GPUs",
+    "energy-delay": "energy times time of a whole cluster is not a sum over its GPUs",
     "max-min": "the slowest job decides alone: run each job alone, or raise --min-speed",
 }
 """Objectives that are not for queues, and why."""
@@ -50,7 +50,7 @@ class QueuedJob:
     def __post_init__(self) -> None:
         if not 0 < self.work_s < math.inf:  # true of NaN as well
             raise InputError(
-                f"{self.work_s:g} s of {self.name} is no work",
+                f"{self.work_s:g} s of {self.name} is not an amount of work",
                 fix="give the time that the job takes alone, such as 3h or 90min",
             )
 
@@ -180,7 +180,7 @@ def make_problem(
 
     Raises:
         InputError: nonsense, too many kinds of jobs, or an objective that is not for queues.
-        NoSplitError: a job keeps no limit, neither alone nor beside any other job of the queue.
+        NoSplitError: a job keeps no limit, neither alone nor next to any other job of the queue.
     """
     find_objective(objective)
     if objective in REFUSED:

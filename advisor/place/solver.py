@@ -35,7 +35,7 @@ LEAST_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class QueuePlan:
     """The whole queue, planned.
 
     Attributes:
@@ -48,7 +48,7 @@ class Plan:
     timed_out: bool
 
 
-def place(problem: Problem, *, time_limit_s: float = 60.0) -> Plan:
+def place(problem: Problem, *, time_limit_s: float = 60.0) -> QueuePlan:
     """The best plan for all jobs.
 
     Args:
@@ -73,17 +73,17 @@ def place(problem: Problem, *, time_limit_s: float = 60.0) -> Plan:
     timed_out = time.monotonic() >= ends
     if best is None:
         raise _no_plan(problem, timed_out=timed_out)
-    return Plan(slots=best.slots, schedule=best.schedule, timed_out=timed_out)
+    return QueuePlan(slots=best.slots, schedule=best.schedule, timed_out=timed_out)
 
 
-def planned(problem: Problem, groups: Sequence[Group]) -> Plan:
+def planned(problem: Problem, groups: Sequence[Group]) -> QueuePlan:
     """These groups, scheduled."""
     placed = slots(groups, problem.gpus, problem.queue)
     found = schedule(placed, problem.gpus, problem.idle_power_w)
-    return Plan(slots=placed, schedule=found, timed_out=False)
+    return QueuePlan(slots=placed, schedule=found, timed_out=False)
 
 
-def alone(problem: Problem) -> Plan | None:
+def alone(problem: Problem) -> QueuePlan | None:
     """One job after the other on each GPU; None where a job may not run alone."""
     if not problem.alone_fits.all():
         return None
@@ -135,7 +135,7 @@ def _groups(groups: Groups, chosen: Ints) -> list[Group]:
     return [group for group, count in times for _ in range(count)]
 
 
-def _badness(problem: Problem, plan: Plan) -> tuple[float, float]:
+def _badness(problem: Problem, plan: QueuePlan) -> tuple[float, float]:
     found = plan.schedule
     if problem.saves_energy:
         return found.energy_j, found.makespan_s

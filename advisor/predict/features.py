@@ -136,7 +136,7 @@ def prior_kept(sides: Sequence[Side]) -> Floats:
 
 
 def speed_features(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
-    """What a model sees of `own` beside `others`; each shape (n,), in a fixed order."""
+    """What a model sees of `own` next to `others`; each shape (n,), in a fixed order."""
     sides = (own, *others)
     return {
         **{f"own_{name}": values for name, values in own.alone.items()},
@@ -200,7 +200,7 @@ def matrix(features: Mapping[str, Floats]) -> Float32s:
 def _alone(
     profile: Profile, shares: Floats, readings: Mapping[str, Floats], relative_rate: Floats
 ) -> dict[str, Floats]:
-    """What a job is by itself, whoever it runs beside."""
+    """What a job is by itself, whatever it runs next to."""
     idle = profile.idle_power_w / _full_power_w(profile)
     return {
         **{name: readings[name] for name in AT_SHARE},

@@ -82,7 +82,7 @@ class Prediction:
         """Sum of relative speeds: how much more is done in an hour than one after the other."""
         return self.range_of(lambda result: result.stp)
 
-    def worth(self, objective: Objective) -> Interval:
+    def objective_value(self, objective: Objective) -> Interval:
         """The objective; see `range_of`, and for the default one `efficiency_factors`."""
         own = self.efficiency if objective.name == DEFAULT_OBJECTIVE else None
         return own or self.range_of(objective.value)

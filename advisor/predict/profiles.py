@@ -129,7 +129,7 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
 
     Args:
         points: Solo points of one job on one model, of any run or card; those that failed a
-            cross-check had better be left out before.
+            cross-check should be left out before.
 
     Raises:
         InputError: points of several jobs or models, no usable point at 100 %, or fewer than two

@@ -168,7 +168,7 @@ def _read(path: Path) -> CountCheck:
         return parse_check(path.read_bytes())
     except (OSError, ValueError) as error:
         raise StoreError(
-            f"{path} is no result of `advisor check`",
+            f"{path} is not a result of `advisor check`",
             why=str(error),
             fix="remove it and run `advisor check`",
         ) from error

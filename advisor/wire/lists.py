@@ -7,7 +7,7 @@ from typing import Any, Literal
 from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, SoloPoint
 
-Source = Literal["stored", "bundled"]
+PointsOrigin = Literal["stored", "bundled"]
 """Measured here, or came with advisor."""
 
 Action = Literal["promote", "rollback"]
@@ -31,7 +31,7 @@ class JobRow:
     points: int = 0
     measured_at: str | None = None
     flags: tuple[str, ...] = ()
-    source: Source | None = None
+    source: PointsOrigin | None = None
     launchable: bool = False
 
 
@@ -53,7 +53,7 @@ class Profile:
 
     job: str
     gpu_models: tuple[str, ...]
-    source: Source
+    source: PointsOrigin
     points: tuple[SoloPoint, ...]
     next: str | None
 

@@ -12,7 +12,7 @@ from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.routing import add_routes
-from advisor_api.launches.keeper import keeping
+from advisor_api.launches.reconciler import reconciling
 from advisor_api.routes import (
     audit,
     health,
@@ -36,7 +36,7 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        with open_service(settings, options, metrics) as service, keeping(service):
+        with open_service(settings, options, metrics) as service, reconciling(service):
             app.state.service = service
             yield
 

@@ -1,4 +1,4 @@
-"""Tells systemd how the service is (sd_notify(3)); where nothing listens, nobody is told."""
+"""Tells systemd how the service is (sd_notify(3)); where nothing listens, nothing is sent."""
 
 import os
 import socket

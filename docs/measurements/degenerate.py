@@ -28,7 +28,7 @@ from advisor_data.files.bundled import (
 )
 from advisor_data.files.dataset import select
 from advisor_training.analysis.gains import BASELINES, gain
-from advisor_training.dataset.pairs import Measurement, Pair, make_pairs
+from advisor_training.dataset.pairs import MeasuredPair, Measurement, make_pairs
 
 _Point = TypeVar("_Point", SoloPoint, PairPoint)
 
@@ -153,13 +153,13 @@ def print_gains(pairs: Sequence[PairPoint], solos: Sequence[SoloPoint]) -> None:
             _row(name, WORDS[baseline], str(g.pairs), *cells)
 
 
-def _pairs(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[Pair]:
+def _pairs(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[MeasuredPair]:
     """The pairs that `advisor report dataset` looks at."""
     alone = [point for point in solos if DOUBTFUL.isdisjoint(point.flags)]
     return make_pairs(select(points).points, alone)[0]
 
 
-def _at_safe_splits(pair: Pair) -> Pair:
+def _at_safe_splits(pair: MeasuredPair) -> MeasuredPair:
     return replace(pair, measurements=tuple(map(_measured_safely, pair.measurements)))
 
 

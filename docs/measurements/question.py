@@ -36,9 +36,9 @@ from advisor_training.evaluation.choices import (
 )
 from advisor_training.evaluation.data import Data, make_data
 from advisor_training.evaluation.outcomes import ChoiceFigures, figures_of
-from advisor_training.learn.bootstrap import Estimate
+from advisor_training.learn.bootstrap import BootstrapEstimate
+from advisor_training.learn.held_out import HeldOut, leave_one_job_out
 from advisor_training.learn.learners import LEARNERS
-from advisor_training.learn.unseen import Unseen, leave_one_job_out
 
 HEADINGS = (
     "chosen by", "objective", "minimum speed", "choices", "energy saved, %", "median, %",
@@ -74,14 +74,14 @@ class Answer:
 
 def answers(data: Data) -> Iterator[Answer]:
     """By GPU model: the rules, then every objective with every minimum speed."""
-    unseen = {
+    held_out = {
         name: leave_one_job_out(data.rows, LEARNERS[learner]) for name, learner in LEARNED.items()
     }
     for model in np.unique(data.rows.gpu_model).tolist():
         numbers = {n for n, m in enumerate(data.measurements) if m.gpu_model == model}
-        yield from _rules(data, model, numbers, unseen["model"])
+        yield from _rules(data, model, numbers, held_out["model"])
         for objective, least in itertools.product(ASKED, MIN_SPEEDS):
-            for chosen_by, choices in _chosen(data, unseen, objective, least):
+            for chosen_by, choices in _chosen(data, held_out, objective, least):
                 its = [choice for choice in choices if choice.number in numbers]
                 if figures := figures_of(its):
                     yield Answer(
@@ -93,9 +93,9 @@ def answers(data: Data) -> Iterator[Answer]:
                     )
 
 
-def _rules(data: Data, model: str, numbers: set[int], unseen: Unseen) -> Iterator[Answer]:
+def _rules(data: Data, model: str, numbers: set[int], held_out: HeldOut) -> Iterator[Answer]:
     judged = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way")
-    keys = [key for key in keys_of(choose(data, unseen, judged, TIE)) if key[1] in numbers]
+    keys = [key for key in keys_of(choose(data, held_out, judged, TIE)) if key[1] in numbers]
     for rule in RULES:
         if figures := figures_of(choose_by_rule(data, keys, rule, judged)):
             yield Answer(
@@ -104,15 +104,15 @@ def _rules(data: Data, model: str, numbers: set[int], unseen: Unseen) -> Iterato
 
 
 def _chosen(
-    data: Data, unseen: Mapping[str, Unseen], objective: str, least: float
+    data: Data, held_out: Mapping[str, HeldOut], objective: str, least: float
 ) -> Iterator[tuple[str, Sequence[Choice]]]:
     """All are scored by energy for the same work; uncapped only by who knows it starves jobs."""
     judged = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
     asked = Question(OBJECTIVES[objective], "every way", least)
     splits = Question(OBJECTIVES[objective], "nine or exclusive", least)
     found = {
-        "model": choose(data, unseen["model"], asked, TIE, judged),
-        "physics": choose(data, unseen["physics"], splits, TIE, judged),
+        "model": choose(data, held_out["model"], asked, TIE, judged),
+        "physics": choose(data, held_out["physics"], splits, TIE, judged),
     }
     yield ORACLE, choose_best(data, keys_of(found["model"]), asked, judged)
     yield from found.items()
@@ -155,7 +155,7 @@ def cells(answer: Answer) -> Iterator[str]:
     yield "-" if figures.missed is None else _between(figures.missed, 0)
 
 
-def _between(found: Estimate, digits: int = 1) -> str:
+def _between(found: BootstrapEstimate, digits: int = 1) -> str:
     value, low, high = (f"{x:.{digits}f}" for x in (found.value, found.low, found.high))
     return f"{value} [{low} {high}]"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.advice.answer import answer_by
-from advisor.advice.known_profiles import Found, checked_on
+from advisor.advice.known_profiles import ProfileSet, checked_on
 from advisor.core.objectives import OBJECTIVES
 from advisor.decide.recommend import Option, Request
 from advisor.errors import NoSplitError
@@ -61,7 +61,7 @@ def recommendations() -> Iterator[tuple[str, Any]]:
     for a, b in itertools.product(profiles.values(), repeat=2):
         if a.gpu_model != b.gpu_model:
             continue
-        pair = Found((a, b), ())
+        pair = ProfileSet((a, b), ())
         for name, request in REQUESTS.items():
             key = f"{a.gpu_model}: {a.job} + {b.job}, {name}"
             try:
@@ -89,7 +89,7 @@ def values(option: Option) -> list[Any]:
     intervals = (*numbers, p.energy_saved, p.stp, option.worth, *worths)
     return [
         str(option.name),
-        [miss.text for miss in option.misses],
+        [miss.text for miss in option.violations],
         [[i.value, i.low, i.high] for i in intervals],
     ]
 

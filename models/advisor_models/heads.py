@@ -58,7 +58,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Inputs:
+class HeadInputs:
     """What a head takes of jobs at n splits: a part for each job, or one of all.
 
     Attributes:
@@ -70,13 +70,13 @@ class Inputs:
     priors: tuple[Floats, ...]
 
 
-def inputs_of(head: Head, sides: Sequence[Side]) -> Inputs:
+def inputs_of(head: Head, sides: Sequence[Side]) -> HeadInputs:
     """What a head takes of jobs at their shares."""
     views = [(one, *beside(sides, n)) for n, one in enumerate(sides)]
     views = views if head.of == "job" else [tuple(sides)]
     features = [head.features_of(view) for view in views]
     priors = [head.prior_of(view, f) for view, f in zip(views, features, strict=True)]
-    return Inputs(np.concatenate([*map(matrix, features)]), tuple(priors))
+    return HeadInputs(np.concatenate([*map(matrix, features)]), tuple(priors))
 
 
 def _kept_of_capacity(sides: Sequence[Side], features: Mapping[str, Floats]) -> Floats:

@@ -86,7 +86,7 @@ def _change(path: Path, number: int, line: bytes) -> Change:
         return parse(Change, line)
     except ValueError as error:
         raise ModelError(
-            f"{path}, line {number} is no change of the champion",
+            f"{path}, line {number} is not a change of the champion",
             why=str(error),
             fix="repair the line, or move the file away: the bundled model is used then",
         ) from error

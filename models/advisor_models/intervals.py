@@ -29,7 +29,7 @@ read 680 to 703 of 700 W (data/advisor_data/bundled)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class LogBounds:
     """What to add to the logarithm of a prediction for its lower and its upper bound."""
 
     low: float
@@ -40,16 +40,16 @@ class Bounds:
         """What to multiply a prediction with for its bounds."""
         return math.exp(self.low), math.exp(self.high)
 
-    def wider(self, factor: float) -> "Bounds":
+    def wider(self, factor: float) -> "LogBounds":
         """Further apart by a factor of 1 or more."""
-        return Bounds(min(self.low, self.low * factor), max(self.high, self.high * factor))
+        return LogBounds(min(self.low, self.low * factor), max(self.high, self.high * factor))
 
 
-Strata: TypeAlias = Mapping[str, Bounds]
+Strata: TypeAlias = Mapping[str, LogBounds]
 """Bounds by stratum."""
 
 
-def at_share(strata: Strata, share_percent: float) -> Bounds:
+def at_share(strata: Strata, share_percent: float) -> LogBounds:
     """Bounds of a job; between two shares, and beyond all, those of the nearest ones.
 
     Of two the wider: the lower low and the higher high. A share below 100 is a limit, so the bounds
@@ -61,16 +61,16 @@ def at_share(strata: Strata, share_percent: float) -> Bounds:
     above = bisect_left(known, share_percent, key=float)
     exact = above < len(known) and float(known[above]) == share_percent
     near = known[above : above + 1] if exact else known[max(above - 1, 0) : above + 1]
-    return Bounds(min(strata[n].low for n in near), max(strata[n].high for n in near))
+    return LogBounds(min(strata[n].low for n in near), max(strata[n].high for n in near))
 
 
-def of_pair(strata: Strata, *, uncapped: bool, at_limit: bool) -> Bounds:
+def of_pair(strata: Strata, *, uncapped: bool, at_limit: bool) -> LogBounds:
     """Bounds of a pair: without limits of SMs, or with them, at the power limit or below it."""
     if uncapped:
         return strata[UNCAPPED]
     return strata.get(LIMITED, strata[SPLIT]) if at_limit else strata[SPLIT]
 
 
-def wider(strata: Strata, factor: float) -> dict[str, Bounds]:
+def wider(strata: Strata, factor: float) -> dict[str, LogBounds]:
     """All bounds further apart by a factor of 1 or more."""
     return {name: bounds.wider(factor) for name, bounds in strata.items()}

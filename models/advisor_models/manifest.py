@@ -1,4 +1,4 @@
-"""What stands beside a model: what it takes, what it was made from, how good it is, its hashes.
+"""What stands next to a model: what it takes, what it was made from, how good it is, its hashes.
 
 A model is a folder with `manifest.json` and the files that it names by their SHA-256. Nothing of a
 folder is used before every hash was checked, and what was hashed is what gets used: a file is read
@@ -18,7 +18,7 @@ from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.moments import is_utc
 from advisor.formats.typed_json import parse
 from advisor.formats.wire import to_plain
-from advisor_models.intervals import Bounds
+from advisor_models.intervals import LogBounds
 from advisor_models.made_from import DatasetFacts, LearnerSettings
 from advisor_models.manifest_2 import as_schema_3
 from advisor_models.other_gpu import OtherGpu
@@ -62,7 +62,7 @@ class Manifest:
             known.
         figures: Of its evaluation, by name.
         libraries: Versions that made it, by name.
-        files: SHA-256 of each file beside the manifest, by name.
+        files: SHA-256 of each file next to the manifest, by name.
     """
 
     schema: int
@@ -73,7 +73,7 @@ class Manifest:
     fill: Mapping[str, float]
     coverage: float
     heads: tuple[TrainedHead, ...]
-    efficiency: Bounds | None
+    efficiency: LogBounds | None
     other_gpu: OtherGpu
     no_counters: Mapping[str, float] | None
     dataset: DatasetFacts
@@ -123,7 +123,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest beside its files; what stood there is replaced at once or not at all.
+    """Write the manifest next to its files; what stood there is replaced at once or not at all.
 
     Raises:
         ModelError: it could not be read back: a number is not finite, a hash is no hash.
@@ -147,7 +147,7 @@ def check_version(version: str) -> str:
     """
     if version == BUNDLED_NAME or not NAME.fullmatch(version):
         raise ModelError(
-            f"{version!r} is no version of a model",
+            f"{version!r} is not a model version",
             why="a version is letters, digits, dots and dashes, and bundled is the package's own",
             fix="list them: advisor models list",
         )
@@ -212,7 +212,7 @@ def _parsed(path: Path, text: bytes) -> Manifest:
         _check(manifest)
     except ValueError as error:
         raise ModelError(
-            f"{path} is no manifest of a model", why=str(error), fix=f"copy it again, or {RETRAIN}"
+            f"{path} is not a model manifest", why=str(error), fix=f"copy it again, or {RETRAIN}"
         ) from error
     check_version(manifest.version)
     return manifest
@@ -252,7 +252,7 @@ def _check(manifest: Manifest) -> None:
 def _faults(m: Manifest) -> dict[str, bool]:
     names = [head.name for head in m.heads]
     widenings = [w for w in (m.other_gpu.widening, m.no_counters) if w is not None]
-    efficiency = m.efficiency or Bounds(0.0, 0.0)
+    efficiency = m.efficiency or LogBounds(0.0, 0.0)
     return {
         f"schema is {m.schema}": m.schema != SCHEMA,
         f"created_at is {m.created_at!r}, not a moment in UTC": not is_utc(m.created_at),
@@ -268,7 +268,7 @@ def _faults(m: Manifest) -> dict[str, bool]:
         "the intervals of profiles without counters are narrower": _narrower(m.no_counters or {}),
         f"{MODEL} has no hash": MODEL not in m.files,
         "a file has a path for a name": any(not _is_name(name) for name in m.files),
-        "a hash is no SHA-256": any(not _SHA256.fullmatch(h) for h in m.files.values()),
+        "a hash is not a SHA-256 hash": any(not _SHA256.fullmatch(h) for h in m.files.values()),
     }
 
 

@@ -13,7 +13,7 @@ from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import COLUMNS, NEEDED, Profile, filled
 from advisor_models.heads import HEADS, POWER, SPEED, Head
 from advisor_models.manifest import MODEL, RETRAIN, Manifest, read_artefact
-from advisor_models.served_head import Asked, ServedHead, Values
+from advisor_models.served_head import PredictionRequest, ServedHead, Values
 from advisor_models.session import Port, Session
 
 _Factors: TypeAlias = tuple[float, float]
@@ -49,7 +49,7 @@ class OnnxPredictor:
         }
         ports = [Port(h.name, h.output, len(h.features)) for h in self.manifest.heads]
         self._session = Session(artefact.files[MODEL], ports)
-        # Whoever places jobs asks for many pairs of few jobs, at the same splits.
+        # Anyone who places jobs asks for many pairs of few jobs, at the same splits.
         self._side = functools.lru_cache(maxsize=512)(self._new_side)
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
@@ -76,7 +76,7 @@ class OnnxPredictor:
             InputError: as for `predict`.
         """
         seen, whole = self._known(profiles)
-        asked = Asked(self._sides(profiles, splits), splits, seen, whole)
+        asked = PredictionRequest(self._sides(profiles, splits), splits, seen, whole)
         inputs = {name: head.inputs(asked.sides) for name, head in self._heads.items()}
         logs = self._session({name: its.features for name, its in inputs.items()})
         return {

@@ -2,7 +2,7 @@
 
     versions/20260131-3f2a91/   a model's folder, as it was added
     history.jsonl               every promotion and rollback; its last line names the champion
-    lock                        held by whoever changes something
+    lock                        held by the process that changes something
 
 A version comes in under another name and gets its own when it is whole, and the champion is one
 line of the history: at whatever moment a process is killed, the old or the new state is there.

@@ -12,7 +12,7 @@ from advisor.core.interval import Interval
 from advisor.core.split import Split
 from advisor.predict.features import Float32s, Side
 from advisor.predict.profiles import Floats
-from advisor_models.heads import Head, Inputs, inputs_of
+from advisor_models.heads import Head, HeadInputs, inputs_of
 from advisor_models.intervals import LIMITED, NEAR_LIMIT, at_share, of_pair, wider
 from advisor_models.manifest import Manifest
 from advisor_models.trained_head import Range, TrainedHead
@@ -28,7 +28,7 @@ _Factors = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class PredictionRequest:
     """Jobs at splits, and how well the model knows them.
 
     Attributes:
@@ -60,11 +60,11 @@ class ServedHead:
             key: _factors(self.trained, manifest, seen=key[0], whole=key[1]) for key in known
         }
 
-    def inputs(self, sides: Sequence[Side]) -> Inputs:
+    def inputs(self, sides: Sequence[Side]) -> HeadInputs:
         """What the head takes of jobs at their shares."""
         return inputs_of(self.head, sides)
 
-    def values(self, inputs: Inputs, logs: Sequence[float], asked: Asked) -> Values:
+    def values(self, inputs: HeadInputs, logs: Sequence[float], asked: PredictionRequest) -> Values:
         """What the graph's answers mean.
 
         Args:

@@ -20,7 +20,7 @@ from advisor.errors import AdvisorError
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.supervisor.guard import ProcessGuard
-from advisor.launch.supervisor.stage import Stage
+from advisor.launch.supervisor.launch_context import LaunchContext
 from advisor.launch.supervisor.supervise import run_launch
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.host.lock import gpu_lock
@@ -46,11 +46,13 @@ def supervise(folder: Path) -> None:
     launch, settings = LaunchFolder(folder.absolute()), read_settings()
     with _stoppable() as stop_asked, launch.supervising():
         spec = launch.read_spec()
-        run_launch(launch, spec, lambda: _open_stage(launch, spec, settings), stop_asked)
+        run_launch(launch, spec, lambda: _open_context(launch, spec, settings), stop_asked)
 
 
 @contextmanager
-def _open_stage(launch: LaunchFolder, spec: LaunchSpec, settings: Settings) -> Generator[Stage]:
+def _open_context(
+    launch: LaunchFolder, spec: LaunchSpec, settings: Settings
+) -> Generator[LaunchContext]:
     """The GPU, its telemetry and its lock, for this process alone."""
     gpu = find_gpu(spec.gpu)
     with gpu_lock(settings.lock_dir, gpu.uuid, spec.launch_id):
@@ -68,7 +70,7 @@ def _open_stage(launch: LaunchFolder, spec: LaunchSpec, settings: Settings) -> G
             _remember(seen, settings)
 
         try:
-            yield Stage(
+            yield LaunchContext(
                 gpu=gpu,
                 source=source,
                 environment=environment,

@@ -81,7 +81,7 @@ class Server:
 
     Args:
         arrivals: The requests.
-        launch: Launches the work of so many requests; returns before the GPU is done.
+        launch: Launches the work of this many requests; returns before the GPU is done.
         record: Marks what was launched so far; the event is completed together with it.
         counts: Where answers are counted; it may wait there while the gate is closed.
         most: Largest batch.

@@ -41,7 +41,7 @@ class Service:
     """What answers requests.
 
     Attributes:
-        launch: Launches the work of so many requests.
+        launch: Launches the work of this many requests.
         result: As of `harness.Work`, for every size of batch that has a graph of its own.
         network: Kept, because graphs know the addresses of its weights and do not hold them.
     """

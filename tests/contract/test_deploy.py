@@ -107,7 +107,7 @@ def test_launches_outlive_the_unit() -> None:
 
 
 def test_the_unit_lets_jobs_have_bounded_control_groups() -> None:
-    """They lie beside the group of our own processes, under the name that is looked for."""
+    """They lie next to the group of our own processes, under the name that is looked for."""
     settings = unit()
     assert set(settings["Delegate"][0].split()) == set(CONTROLLERS)
     assert settings["DelegateSubgroup"] == [OURS]

@@ -8,7 +8,7 @@ import signal
 import sys
 
 from advisor.advice.launching import make_spec
-from advisor.advice.wanted import WantedLaunch
+from advisor.advice.resolved_launch import ResolvedLaunch
 from advisor.settings import read_settings
 from advisor.wire.requests import LaunchRequest
 from advisor_api.launches.steps import folder_of, new_row
@@ -20,7 +20,7 @@ def main(job_a: str, job_b: str, last_step: str) -> None:
     settings = read_settings()
     gpu = find_gpu("0")
     asked = LaunchRequest.of(job_a, job_b, split="26/50")
-    spec = make_spec(WantedLaunch(asked=asked, gpu=gpu.uuid, asked_by="killed"), settings)
+    spec = make_spec(ResolvedLaunch(asked=asked, gpu=gpu.uuid, asked_by="killed"), settings)
     with open_service_state(settings.database_url, settings.home) as state:
         row = state.add_launch(new_row(spec, gpu, (settings.home / "id").read_text(), ""))
     if last_step == "folder":

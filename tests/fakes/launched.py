@@ -13,7 +13,7 @@ from host import UUID, FakeHost
 
 from advisor.formats.wire import to_plain
 from advisor.launch.records.folder import LaunchFolder
-from advisor.runtime.host.bounds import Bounds
+from advisor.runtime.host.bounds import ResourceBounds
 from advisor.runtime.host.cgroup import cgroup_prefix, make_cgroup, remove_cgroup
 from advisor.runtime.jobs.ending import end_cgroups
 
@@ -132,7 +132,7 @@ def no_leftovers(host: FakeHost) -> Generator[None]:
 
 def groups_are_bounded() -> bool:
     """Whether the kernel bounds the control groups of jobs here."""
-    probe = make_cgroup("advisor-probe-", Bounds(100, 100))
+    probe = make_cgroup("advisor-probe-", ResourceBounds(100, 100))
     bounded = probe is not None and (probe / "memory.max").exists()
     if probe is not None:
         remove_cgroup(probe)

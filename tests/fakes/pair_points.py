@@ -8,7 +8,7 @@ from advisor.core.records import PairPoint
 
 
 def pair_point(share_a: float = 30.0, share_b: float = 70.0, **fields: Any) -> PairPoint:
-    """A point of gemm beside triad on one card."""
+    """A point of gemm next to triad on one card."""
     values: dict[str, Any] = {
         "job_1": "gemm",
         "job_2": "triad",

@@ -6,7 +6,7 @@ from typing import Any
 from flat_records import from_flat
 
 from advisor.core.gpu import Gpu, Share
-from advisor.core.job import Job, Progress
+from advisor.core.job import Job, ProgressSettings
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import NINE, UNCAPPED, Split
 from advisor_profiling.campaign.pairing import all_pairs
@@ -18,7 +18,9 @@ MI300X = Gpu(uuid="GPU-2", model="AMD MI300X", vendor="amd", units_total=304, me
 
 def job(name: str, *, gate: bool = True, memory_mib: int | None = 1000) -> Job:
     """A job that can stand at its gate."""
-    return Job(name=name, command=(name,), progress=Progress(gate=gate), memory_mib=memory_mib)
+    return Job(
+        name=name, command=(name,), progress=ProgressSettings(gate=gate), memory_mib=memory_mib
+    )
 
 
 def jobs(names: Iterable[str], **fields: Any) -> dict[str, Job]:

@@ -122,7 +122,7 @@ def raw_server_with(home: Path, **options: Any) -> Generator[RawServer]:
 
 
 def environment(home: Path, url: str | None = None) -> dict[str, str]:
-    """Of a server: its own home, and no settings of whoever runs the tests."""
+    """Of a server: its own home, and no settings of anyone who runs the tests."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("ADVISOR_")}
     more = {} if url is None else {"ADVISOR_DATABASE_URL": url}
     return {**kept, "ADVISOR_HOME": str(home), **more}

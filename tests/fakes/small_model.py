@@ -20,7 +20,7 @@ from advisor.predict.features import (
 )
 from advisor.predict.profiles import COLUMNS, Floats, Profile
 from advisor_models.heads import HEADS, Head
-from advisor_models.intervals import SPLIT, Bounds
+from advisor_models.intervals import SPLIT, LogBounds
 from advisor_models.intervals import UNCAPPED as WITHOUT_LIMITS
 from advisor_models.made_from import DatasetFacts, LearnerSettings
 from advisor_models.manifest import (
@@ -41,10 +41,10 @@ SPLITS: tuple[Split, ...] = (*NINE, UNCAPPED)
 LIMIT_W = 700.0
 
 SPEED_BOUNDS = {
-    WITHOUT_LIMITS if share == 100 else f"{share:g}": Bounds(-0.01 * share, 0.005 * share)
+    WITHOUT_LIMITS if share == 100 else f"{share:g}": LogBounds(-0.01 * share, 0.005 * share)
     for share in SHARES
 }
-POWER_BOUNDS = {SPLIT: Bounds(-0.1, 0.05), WITHOUT_LIMITS: Bounds(-0.2, 0.3)}
+POWER_BOUNDS = {SPLIT: LogBounds(-0.1, 0.05), WITHOUT_LIMITS: LogBounds(-0.2, 0.3)}
 
 
 def make_profile(job: str = "job", seed: int = 0, **changes: Any) -> Profile:
@@ -111,7 +111,7 @@ def graph() -> bytes:
 
 
 def make_manifest(files: Mapping[str, bytes], **changes: Any) -> Manifest:
-    """A manifest of the small model beside these files."""
+    """A manifest of the small model next to these files."""
     made = Manifest(
         schema=SCHEMA,
         version="20260131-aaaaaa",
@@ -152,7 +152,7 @@ def save_model(folder: Path, model: bytes | None = None, **changes: Any) -> Path
     return folder
 
 
-def _head(head: Head, rows: Float32s, intervals: Mapping[str, Bounds]) -> TrainedHead:
+def _head(head: Head, rows: Float32s, intervals: Mapping[str, LogBounds]) -> TrainedHead:
     return TrainedHead(
         name=head.name,
         of=head.of,

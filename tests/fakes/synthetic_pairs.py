@@ -111,7 +111,7 @@ def pair_points(
     """Pairs at the nine splits, uncapped, time-sliced and over-subscribed.
 
     Args:
-        pairs: All pairs of `JOBS`, each beside itself too, where none are given.
+        pairs: All pairs of `JOBS`, each next to itself too, where none are given.
         run: Name of the run.
         noise: Standard deviation of rates and power, relative.
         seed: Of the noise; two runs with other seeds have other noise.

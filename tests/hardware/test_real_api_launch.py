@@ -66,7 +66,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 def test_recommended_pair_is_launched_over_http(service: Service) -> None:
-    """Granted SMs are the share's, proven, and what is observed stands beside the forecast."""
+    """Granted SMs are the share's, proven, and what is observed stands next to the forecast."""
     reply = service.server.ask("POST", "/v1/launches", {**PAIR, "duration_s": 15}, "launch")
     assert reply.status == 202, reply.text
     launch_id = reply.json["launch_id"]

@@ -33,7 +33,7 @@ def run(*arguments: str, code: int = 0) -> dict[str, Any]:
 
 
 def test_recommended_split_is_proven_and_observed(home: Path) -> None:
-    """Granted SMs are the share's, and what was observed stands beside what was predicted."""
+    """Granted SMs are the share's, and what was observed stands next to what was predicted."""
     last = run("launch", "triad", "gemm", "--min-speed", "0", "--duration", "15")
     (seen,) = last["observations"]
     for side in ("a", "b"):

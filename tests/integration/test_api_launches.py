@@ -71,7 +71,7 @@ def site(shared: Site) -> Iterator[Site]:
         shared.server.stop_launch(one["launch_id"])
 
 
-# servers that come and go; no other one runs beside them
+# servers that come and go; no other one runs next to them
 
 
 def test_launches_outlive_their_server_and_are_adopted(launch_host: FakeHost) -> None:
@@ -157,7 +157,7 @@ def test_launching_is_off_unless_it_is_turned_on(tmp_path: Path) -> None:
 
 
 def test_a_recommended_pair_is_launched_watched_and_stopped(site: Site) -> None:
-    """202 at once; then proven limits, live rates beside the forecast, and a safe end."""
+    """202 at once; then proven limits, live rates next to the forecast, and a safe end."""
     server, key = site.server, {"Idempotency_Key": "first-of-all"}
     body = {
         "jobs": [{"job": "triad"}, {"job": "gemm"}],
@@ -213,7 +213,7 @@ def test_of_two_that_race_for_a_gpu_one_wins(site: Site) -> None:
     (launch_id,) = (answer.json["launch_id"] for answer in answers if answer.status == 202)
     assert all(launch_id in answer.text for answer in answers)
     assert site.server.stop_launch(launch_id)["state"] == "stopped"
-    # The GPU is free as soon as the launch is over, not when the keeper has seen it.
+    # The GPU is free as soon as the launch is over, not when the reconciler has seen it.
     launch_id = site.server.launched("one", "gemm")
     site.server.stop_launch(launch_id)
 

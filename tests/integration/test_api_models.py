@@ -24,7 +24,7 @@ ASKED = {"jobs": [{"job": "fft"}, {"job": "gemm"}]}
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[Api]:
-    """A service on a new home with two models beside the bundled one."""
+    """A service on a new home with two models next to the bundled one."""
     home = tmp_path / "home"
     add_model(home, "v1", evaluation={"jobs": [{"job": "fft"}]})
     add_model(home, "v2")

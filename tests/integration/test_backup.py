@@ -69,7 +69,7 @@ def test_everything_comes_back(database: Path, tmp_path: Path) -> None:
 
 
 def test_a_copy_can_be_read_where_nothing_can_be_written(database: Path, tmp_path: Path) -> None:
-    """It needs no files beside it: a medium that is read-only is enough."""
+    """It needs no files next to it: a medium that is read-only is enough."""
     back_up(url_of(database), Path(), tmp_path / "copy.db")
     uri = f"file:{tmp_path}/copy.db?immutable=1"
     with closing(sqlite3.connect(uri, uri=True)) as copy:

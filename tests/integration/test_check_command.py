@@ -115,7 +115,7 @@ def test_a_process_that_crashes_is_not_called_safe(host: FakeHost) -> None:
 
 
 def test_a_neighbours_crash_costs_no_count(host: FakeHost) -> None:
-    """What failed beside others is tried again alone."""
+    """What failed next to others is tried again alone."""
     answer = check(host, "--counts", "8,92", FAKE_CRASH_AT="92", FAKE_ONCE="92")
     assert answer["safe"] == [8, 92, 132]
     assert answer["not_known"] == {}
@@ -197,7 +197,7 @@ def test_another_library_asks_for_another_check(host: FakeHost, tmp_path: Path) 
     ("options", "words"),
     [
         (("--counts", "13"), "ask for 12 or 14"),
-        (("--counts", "many"), "--counts many is no list of whole numbers"),
+        (("--counts", "many"), "--counts many is not a list of whole numbers"),
         (("--python", "/nonexistent"), "/nonexistent cannot say which libraries it has"),
         (("--python", "python3"), "advisor check --python /path/to/python"),
         (("--gpu", "7"), "no single GPU is called 7"),
@@ -217,7 +217,7 @@ def test_damaged_file_is_named(host: FakeHost) -> None:
     file.write_text("{")
     done = host.advisor("check", *PYTHON, "--counts", "8")
     assert done.returncode == 7
-    assert f"{file} is no result of `advisor check`" in done.stderr
+    assert f"{file} is not a result of `advisor check`" in done.stderr
     assert file.read_text() == "{"
     assert doctor(host)["verdict"] == "missing"
 

@@ -287,8 +287,8 @@ def test_replay_of_what_was_not_recorded(host: FakeHost) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--units", "12.5"), "--units 12.5 is no list of whole numbers"),
-        (("--shares", "10,x"), "--shares 10,x is no list of numbers"),
+        (("--units", "12.5"), "--units 12.5 is not a list of whole numbers"),
+        (("--shares", "10,x"), "--shares 10,x is not a list of numbers"),
         (("--shares", "10", "--units", "12"), "--shares and --units were both given"),
         (("--shares", "0"), "a share of 0.0 % is not possible"),
         (("more",), "one job was expected, not triad more"),

@@ -17,7 +17,7 @@ DAY_S = 86_400
 
 @pytest.fixture
 def clock(tmp_path: Path, fake_libraries: Path) -> Path:
-    """A library that sets the clock off, by what the file beside it says."""
+    """A library that sets the clock off, by what the file next to it says."""
     assert fake_libraries  # there is a compiler
     library, source = tmp_path / "fake_clock.so", FAKES / "clock" / "fake_clock.c"
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)

@@ -140,7 +140,7 @@ def test_kill_9_in_mid_campaign_then_resume(jobs: FakeHost) -> None:
 
 
 def test_finished_campaign_is_not_measured_again(jobs: FakeHost) -> None:
-    """The same plan twice measures once; another run measures anew."""
+    """The same plan twice measures once; another run measures again."""
     plan = ("--pairs", "one+two", "--splits", "30/70")
     colocate(jobs, *plan)
     assert colocate(jobs, *plan)["measured"] == 0
@@ -245,7 +245,7 @@ def test_exact_units_and_over_subscription(jobs: FakeHost) -> None:
 
 
 def test_job_without_gate_is_started_for_each_window(jobs: FakeHost) -> None:
-    """It cannot stand ready, so it runs beside its partner alone and ends after the window."""
+    """It cannot stand ready, so it runs next to its partner alone and ends after the window."""
     jobs.write_job("free", gate=False)
     answer = colocate(jobs, "--pairs", "free+one", "--splits", "30/70,70/30")
     assert len(answer["points"]) == 2
@@ -306,12 +306,12 @@ def test_unclear_or_faulty_wishes_are_refused_before_anything_starts(jobs: FakeH
         (("--among", "one", "--shard", "3/2"), "--shard 2/8"),
         (("--among", "one", "--noise"), "--gpu replay"),
         (("--among", "one", "--gpu", ","), "names no GPU"),
-        (("--among", "one", "--gpu", "replay,0"), "a replay is beside no other GPU"),
+        (("--among", "one", "--gpu", "replay,0"), "a replay cannot be combined with a GPU"),
         ((plan, "--run", ""), "cannot name a run"),
         ((plan, "--run", "../../x"), "cannot name a run"),
-        ((plan, "--repeats", "1"), "--repeats beside a plan file"),
-        ((plan, "--splits", "nine"), "--splits beside a plan file"),
-        ((plan, "--sample", "2"), "--sample beside a plan file"),
+        ((plan, "--repeats", "1"), "--repeats cannot be combined with a plan file"),
+        ((plan, "--splits", "nine"), "--splits cannot be combined with a plan file"),
+        ((plan, "--sample", "2"), "--sample cannot be combined with a plan file"),
     ):
         done = jobs.advisor("colocate", *options)
         assert done.returncode == 2, (options, done.stderr)

@@ -13,7 +13,7 @@ from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
 from advisor.core.split import Split, split_environments
 from advisor.errors import LimitNotProvenError, PartitionError
-from advisor.launch.records.spec import LaunchPart, LaunchSpec, Pair
+from advisor.launch.records.spec import LaunchPair, LaunchPart, LaunchSpec
 from advisor.launch.start.plan import plan_of
 from advisor.launch.start.starting import prove_pair
 from advisor.runtime.backends.backend import Granted
@@ -70,7 +70,7 @@ def test_launched_pair_has_masks_that_do_not_overlap(
     hip: Path, tmp_path: Path, split: tuple[float, float]
 ) -> None:
     """Both proven as a launch proves them, with what the dry run and the advice show."""
-    pair = Pair(split=Split(split), parts=(LaunchPart(job=JOB), LaunchPart(job=JOB)))
+    pair = LaunchPair(split=Split(split), parts=(LaunchPart(job=JOB), LaunchPart(job=JOB)))
     base = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(hip)}
     folders = tmp_path / "a", tmp_path / "b"
     proven = prove_pair(pair, CuMaskBackend(MI300X), base, folders)

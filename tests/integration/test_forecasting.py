@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from advisor.advice.forecasting import recommended, with_forecast
-from advisor.advice.wanted import WantedLaunch
+from advisor.advice.resolved_launch import ResolvedLaunch
 from advisor.core.job import Job
 from advisor.core.split import EQUAL
-from advisor.launch.records.spec import LaunchPart, Pair
+from advisor.launch.records.spec import LaunchPair, LaunchPart
 from advisor.settings import Settings, read_settings
 from advisor.wire.requests import LaunchRequest
 from advisor_data.files.bundled import bundled_solo_points
@@ -26,21 +26,21 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def wanted(tmp_path: Path) -> WantedLaunch:
+def wanted(tmp_path: Path) -> ResolvedLaunch:
     """Both jobs with profiles of another GPU model."""
     bundled = (p for p in bundled_solo_points() if p.gpu_model == "NVIDIA H200")
     solo = [replace(p, gpu_model="NVIDIA A100") for p in bundled if p.job in NAMES]
     write_points(tmp_path / "solo.csv", solo)
-    return WantedLaunch(asked=asked("NVIDIA A100"), profiles=tmp_path / "solo.csv")
+    return ResolvedLaunch(asked=asked("NVIDIA A100"), profiles=tmp_path / "solo.csv")
 
 
 def asked(gpu_model: str) -> LaunchRequest:
     return LaunchRequest.of(*NAMES, gpu_model=gpu_model)
 
 
-def test_given_split_has_a_forecast_and_a_note(wanted: WantedLaunch, settings: Settings) -> None:
+def test_given_split_has_a_forecast_and_a_note(wanted: ResolvedLaunch, settings: Settings) -> None:
     """It is forecast with wider intervals, and the launch says why they are wide."""
-    pair = Pair(split=EQUAL, parts=(LaunchPart(job=A), LaunchPart(job=B)))
+    pair = LaunchPair(split=EQUAL, parts=(LaunchPart(job=A), LaunchPart(job=B)))
     there, (note,) = with_forecast(pair, wanted, settings)
     known = replace(wanted, asked=asked("NVIDIA H200"), profiles=None)
     here, notes = with_forecast(pair, known, settings)
@@ -53,7 +53,7 @@ def test_given_split_has_a_forecast_and_a_note(wanted: WantedLaunch, settings: S
     assert there.forecast.jobs[0].rate.high > here.forecast.jobs[0].rate.high
 
 
-def test_recommended_split_says_so_too(wanted: WantedLaunch, settings: Settings) -> None:
+def test_recommended_split_says_so_too(wanted: ResolvedLaunch, settings: Settings) -> None:
     """The same warning as `advisor recommend` gives."""
     pair, notes = recommended([A, B], wanted, settings)
     assert pair.forecast
@@ -62,8 +62,8 @@ def test_recommended_split_says_so_too(wanted: WantedLaunch, settings: Settings)
 
 def test_gpu_without_a_profile_has_no_forecast(settings: Settings) -> None:
     """Profiles of another GPU model are no guess: the launch goes on without a forecast."""
-    pair = Pair(split=EQUAL, parts=(LaunchPart(job=A), LaunchPart(job=B)))
-    wanted = WantedLaunch(asked=asked("NVIDIA A100"))
+    pair = LaunchPair(split=EQUAL, parts=(LaunchPart(job=A), LaunchPart(job=B)))
+    wanted = ResolvedLaunch(asked=asked("NVIDIA A100"))
     found, (note,) = with_forecast(pair, wanted, settings)
     assert found.forecast is None
     assert note.startswith("no forecast: no profile on NVIDIA A100: bert-train-b2, fft. profiled")

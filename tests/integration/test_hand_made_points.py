@@ -91,7 +91,7 @@ def test_what_is_missing_is_said_at_once(advisor: Advisor, tmp_path: Path) -> No
 def test_points_that_make_no_profile(
     advisor: Advisor, tmp_path: Path, rows: tuple[dict[str, Any], ...], why: str
 ) -> None:
-    """The import and whoever wants the profile say why, by share and column."""
+    """The import and anyone who wants the profile say why, by share and column."""
     write(tmp_path / "p.csv", *rows)
     assert f"no profile yet: {why}" in " ".join(advisor("data", "import", "p.csv").out.split())
     done = advisor("recommend", "mine", "triad")
@@ -109,7 +109,7 @@ def test_points_without_a_profile_hide_no_bundled_one(advisor: Advisor, tmp_path
 
 
 def test_profile_on_another_gpu_model(advisor: Advisor, tmp_path: Path) -> None:
-    """The bundled one stays for its own model, and goes beside a bundled job."""
+    """The bundled one stays for its own model, and goes next to a bundled job."""
     triad = [p for p in bundled_solo_points() if p.job == "triad"]
     elsewhere = [dataclasses.replace(p, gpu_model="Other GPU") for p in triad]
     write_points(tmp_path / "p.parquet", elsewhere)

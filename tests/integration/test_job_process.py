@@ -17,7 +17,7 @@ from advisor.errors import JobError
 from advisor.runtime.backends.backend import Granted
 from advisor.runtime.backends.uncapped import UncappedBackend
 from advisor.runtime.host import cgroup
-from advisor.runtime.host.bounds import Bounds
+from advisor.runtime.host.bounds import ResourceBounds
 from advisor.runtime.host.cgroup import left_cgroups
 from advisor.runtime.host.processes import marked_pids, wait_until
 from advisor.runtime.jobs import job_process, shim
@@ -29,7 +29,7 @@ from advisor.runtime.jobs.running_job import RunningJob
 Start = Callable[..., JobProcess]
 
 GROUP = f"advisor-test-{os.getpid()}-"
-BOUNDS = Bounds(tasks=500, memory_mib=500)
+BOUNDS = ResourceBounds(tasks=500, memory_mib=500)
 
 CHAIN = """
 import os, signal, sys, time
@@ -315,7 +315,7 @@ def test_output_is_bounded(start: Start, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_last_words_are_there_when_the_end_is(start: Start, tmp_path: Path) -> None:
-    """Whoever sees that a job has ended can read why."""
+    """Anyone who sees that a job has ended can read why."""
     process = start("sh", "-c", "echo bad checkpoint >&2; exit 3")
     assert wait_until(lambda: process.status is not None, 10)
     assert (process.status, (tmp_path / "output.log").read_text()) == (3, "bad checkpoint\n")

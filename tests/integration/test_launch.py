@@ -119,7 +119,7 @@ def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
 
 
 def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
-    """What was predicted stands beside what is observed, and being far off is said once."""
+    """What was predicted stands next to what is observed, and being far off is said once."""
     # Without the floor: whether the model expects 0.4 of each job is no matter here.
     last = launch(h200, "triad", "gemm", "--duration", "10", "--min-speed", "0")
     forecast, (seen,) = last["forecast"], map(flat, last["observations"])
@@ -141,7 +141,7 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     for quantity in ("rate of triad", "power"):
         said = [text for text in last["warnings"] if text.startswith(quantity)]
         assert len(said) == 1, last
-        assert "beside the prediction of" in said[0]
+        assert "against the prediction of" in said[0]
 
 
 def test_pair_that_had_better_not_share_is_not_launched(h200: FakeHost) -> None:
@@ -240,7 +240,7 @@ def test_interrupt_stops_both_and_waits(jobs: FakeHost) -> None:
 
 
 def test_killed_command_leaves_the_launch_running(jobs: FakeHost) -> None:
-    """Whoever asked may go: the supervisor stays, and another command stops it."""
+    """Anyone who asked may go: the supervisor stays, and another command stops it."""
     process = jobs.start_advisor("launch", "one", "two", "--split", "50/50", "--json")
     name = await_running(jobs)
     process.kill()

@@ -61,7 +61,7 @@ def alive(host: FakeHost) -> list[int]:
 
 
 def write_escape(host: FakeHost, name: str = "escape") -> None:
-    """A good client; beside it a process in a session of its own that keeps no mark."""
+    """A good client; next to it a process in a session of its own that keeps no mark."""
     kept = " ".join(f'{name}="${name}"' for name in ("PATH", *LIMITS))
     inner = f'setsid env -i TOKEN={host.folder} {kept} sh -c "{STUBBORN}" &'
     script = f"{inner} exec {sys.executable} {FAKES}/fake_job.py"
@@ -69,7 +69,7 @@ def write_escape(host: FakeHost, name: str = "escape") -> None:
 
 
 def write_chain(host: FakeHost) -> None:
-    """A good client; beside it chains of forks, each of which opens a session."""
+    """A good client; next to it chains of forks, each of which opens a session."""
     code = f"import sys; fake = {str(FAKES / 'fake_job.py')!r}\n{CHAIN}"
     environment = {"TOKEN": str(host.folder)}
     host.write_job("chain", command=[sys.executable, "-c", code], env=environment)
@@ -109,7 +109,7 @@ def test_launch_says_that_a_job_took_more_memory_than_it_may(jobs: FakeHost) -> 
 
 @pytest.mark.skipif(not FREEZER.is_dir() or os.getuid() != 0, reason="needs a freezer, and root")
 def test_launch_with_a_process_that_does_not_end_has_failed(jobs: FakeHost) -> None:
-    """A frozen process takes no signal; nothing is started beside it, and the next says why."""
+    """A frozen process takes no signal; nothing is started next to it, and the next says why."""
     with freezer(jobs) as group:
         script = f"sh -c 'echo $$ > {group}/tasks; sleep 99' & exec {sys.executable} "
         job = ["sh", "-c", f"{script} {FAKES}/fake_job.py"]
@@ -178,7 +178,7 @@ def test_job_whose_shim_is_killed_has_failed_and_leaves_nobody(jobs: FakeHost) -
     "seed", [*range(5), *(pytest.param(n, marks=pytest.mark.nightly) for n in range(5, 50))]
 )
 def test_kill_at_a_random_moment_leaves_nobody(jobs: FakeHost, victims: str, seed: int) -> None:
-    """Kill -9 of whoever watches, while jobs start or run, with one that hides."""
+    """Kill -9 of anyone who watches, while jobs start or run, with one that hides."""
     write_escape(jobs)
     chance, launches = random.Random(f"{victims} {seed}"), jobs.folder / "home" / "launches"
     with jobs.start_advisor("launch", "escape", "two", *RUNS, "--detach") as command:

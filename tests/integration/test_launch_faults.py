@@ -164,7 +164,7 @@ def test_launch_has_one_supervisor_ever(jobs: FakeHost) -> None:
 
 
 def test_killed_supervisor_takes_its_jobs_along(jobs: FakeHost) -> None:
-    """Kill -9: no job outlives whoever watched it, not even the worker of a shell script."""
+    """Kill -9: no job outlives anyone who watched it, not even the worker of a shell script."""
     script = f"{sys.executable} {FAKES}/fake_job.py & wait"
     jobs.write_job("script", command=["sh", "-c", script])
     name = detached(jobs, "script", "one", *RUNS)
@@ -256,7 +256,7 @@ def fill(place: Path) -> None:
 
 
 def steps(host: FakeHost, name: str) -> int:
-    """What the first job has counted, read beside its supervisor."""
+    """What the first job has counted, read next to its supervisor."""
     return struct.unpack_from("<q", (folder(host, name) / "0-a" / "progress").read_bytes())[0]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from advisor.core.gpu import Gpu, Share
-from advisor.core.job import Job, Progress
+from advisor.core.job import Job, ProgressSettings
 from advisor.errors import JobError, LimitNotProvenError, PartitionError
 from advisor.runtime.backends.backend import Granted
 from advisor.runtime.host.processes import wait_until
@@ -21,7 +21,7 @@ from advisor.runtime.jobs.launcher import end_leftovers, prove
 from advisor.runtime.jobs.running_job import RunningJob
 from advisor.settings import LIMIT_VARIABLES, read_settings
 
-OUTPUT = Progress(kind="output", pattern=r"step (\d+)")
+OUTPUT = ProgressSettings(kind="output", pattern=r"step (\d+)")
 GATED = """
 import time
 from advisor.progress import Progress
@@ -100,7 +100,7 @@ def run(tmp_path: Path) -> Launch:
     @contextmanager
     def start(
         *command: str,
-        progress: Progress = OUTPUT,
+        progress: ProgressSettings = OUTPUT,
         backend: Unlimited | None = None,
         base: Mapping[str, str] = os.environ,
         **fields: object,
@@ -132,7 +132,7 @@ def gone(pid: int) -> bool:
 
 def test_gate_holds_and_lets_go(run: Launch) -> None:
     """Nothing is counted before `go` and after `hold`, however often."""
-    with run(sys.executable, "-c", GATED, progress=Progress(gate=True)) as job:
+    with run(sys.executable, "-c", GATED, progress=ProgressSettings(gate=True)) as job:
         ready(job)
         before = 0.0
         for _ in range(2):
@@ -147,7 +147,9 @@ def test_gate_holds_and_lets_go(run: Launch) -> None:
 def test_gated_job_is_asked_to_leave(run: Launch) -> None:
     """A job at its gate ends by itself: no call to the driver, no signal."""
     backend = Unlimited()
-    with run(sys.executable, "-c", GATED, progress=Progress(gate=True), backend=backend) as job:
+    with run(
+        sys.executable, "-c", GATED, progress=ProgressSettings(gate=True), backend=backend
+    ) as job:
         ready(job)
         job.stop()
         job.stop()  # as a sweep does with a job that failed
@@ -160,7 +162,7 @@ def test_gated_job_is_asked_to_leave(run: Launch) -> None:
 def test_job_that_does_not_look_at_its_gate_is_told(run: Launch) -> None:
     """A held job that still runs would disturb the next window."""
     rude = GATED.replace("    progress.add()", "")
-    gated = Progress(gate=True)
+    gated = ProgressSettings(gate=True)
     with run(sys.executable, "-c", rude, progress=gated, start_timeout_s=0.5) as job:
         assert wait_until(lambda: _starts(job), 10)
         job.go()
@@ -222,7 +224,7 @@ def test_end_is_explained(run: Launch, end: str, why: str) -> None:
 
 def test_completed_runs_are_counted_until_one_fails(run: Launch, tmp_path: Path) -> None:
     """A short command is repeated; a failing one is no fast one."""
-    runs = Progress(kind="runs", per_run=20)
+    runs = ProgressSettings(kind="runs", per_run=20)
     bad = tmp_path / "bad"
     with run("sh", "-c", f"test -e {bad} && exit 9; sleep 0.02", progress=runs) as job:
         ready(job)

@@ -11,7 +11,7 @@ import synthetic_pairs as made_up
 from command_line import Advisor, in_this_process
 from small_model import save_model
 
-from advisor.cli.learn.measured import BUNDLED, MEASURED_HERE, Source, read_own
+from advisor.cli.learn.measured import BUNDLED, MEASURED_HERE, PointsSource, read_own
 from advisor.decide.recommend import TIE
 from advisor.errors import ModelError
 from advisor.settings import read_settings
@@ -63,7 +63,7 @@ def test_training_takes_what_was_measured_here(home: Path, advisor: Advisor) -> 
 
 
 def test_sources_as_json(home: Path, advisor: Advisor) -> None:
-    """Programs find the same beside the figures."""
+    """Programs find the same next to the figures."""
     keep(home, 3)
     found = json.loads(advisor("train", "--no-joblib", "--json").out)
     assert found["sources"] == [{"name": MEASURED_HERE, "pair_points": 72, "solo_points": 30}]
@@ -87,7 +87,7 @@ def test_jobs_without_a_profile_of_their_own_get_the_bundled_one(home: Path) -> 
     own = read_own(read_settings())
     assert own is not None
     assert {point.job for point in own.profiled} == {"mobilenet-train-b2", "triad"}
-    assert own.sources[1] == Source(BUNDLED, 0, len(own.profiled))
+    assert own.sources[1] == PointsSource(BUNDLED, 0, len(own.profiled))
 
 
 def test_two_jobs_are_too_few(home: Path, advisor: Advisor) -> None:

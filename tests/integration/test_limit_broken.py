@@ -88,7 +88,7 @@ def test_other_numbers_of_processes_are_told(jobs: FakeHost) -> None:
 
 
 def test_job_that_raises_the_percentage_of_the_server_ends_the_launch(jobs: FakeHost) -> None:
-    """Whoever starts after that could take the whole GPU."""
+    """Anyone who starts after that could take the whole GPU."""
     name = detached(jobs, "one", "two", *RUNS)
     assert float((jobs.pipe_dir / "percentage").read_text()) == 70
     jobs.control("set_active_thread_percentage 1 100")

@@ -31,7 +31,7 @@ def advisor(
         (("recommend", "gemm", "triad", "--min-speed", "gemm=50%"), 2, "--min-speed gemm=0.5."),
         (("recommend", "gemm", "triad", "--min-speed", "half"), 2, "half has no number"),
         (("place", "gemm:four", "--gpus", "2"), 2, "write gemm:40 for forty of gemm"),
-        (("place", ":4", "--gpus", "2"), 2, ":4 is no job"),
+        (("place", ":4", "--gpus", "2"), 2, ":4 is not a job"),
         (("recommend", "gemm", "triad", "--objective", "energy"), 2, "did you mean energy"),
         (("recommend", "gemm", "triad", "--objective", "trouput"), 2, "did you mean throughput"),
         (("models", "promote", "./nofolder"), 9, "there is no such folder"),
@@ -196,7 +196,7 @@ def test_first_migration_says_that_it_did_something(advisor: Advisor) -> None:
 def test_tables_in_a_pipe_are_whole(
     advisor: Advisor, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    """However narrow the terminal of whoever called it, no cell is cut and no line padded."""
+    """However narrow the terminal of anyone who called it, no cell is cut and no line padded."""
     monkeypatch.setenv("COLUMNS", "40")
     lines = advisor(*words).out.splitlines()
     assert len(lines) > 1

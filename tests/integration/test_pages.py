@@ -417,7 +417,7 @@ def test_a_launch_that_is_refused_says_why(visit: Visit) -> None:
 
 
 def test_a_launch_is_followed_and_stopped_after_asking_back(visit: Visit) -> None:
-    """Predicted stands beside observed; Cancel stops nothing; the end ends the polling."""
+    """Predicted stands next to observed; Cancel stops nothing; the end ends the polling."""
     methods = visit.play(f"/v1/launches/{LAUNCH}", _launch())
     visit.page.goto(visit.origin + PAGES["launch"])
     row = "tr:has-text('fft, transforms')"

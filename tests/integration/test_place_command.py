@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from advisor.cli.advise.asked import min_speeds
+from advisor.cli.advise.job_requests import min_speeds
 from advisor.cli.advise.queue import MAX_JOBS, Entry, read_entries, read_works
 from advisor.errors import InputError
 from advisor_data.files.bundled import bundled_solo_points
@@ -158,7 +158,7 @@ def test_jobs_from_a_file(tmp_path: Path) -> None:
         (("gemm", "--gpus", "1", "--min-speed", "triad=0.5"), 2, "a job that is not there"),
         (("gemm", "--gpus", "1", "--min-speed", "2"), 2, "a minimum speed of 2 for gemm"),
         (("gemm", "--gpus", "1", "--work", "triad=2h"), 2, "a job that is not there"),
-        (("gemm", "--gpus", "1", "--work", "2"), 2, "2 is no time"),
+        (("gemm", "--gpus", "1", "--work", "2"), 2, "2 is not a time"),
         (("gemm", "--gpus", "0"), 2, "Invalid value for '--gpus'"),
         (("gemm",), 2, "Missing option '--gpus'"),
         (("--gpus", "1"), 2, "there are no jobs"),
@@ -183,18 +183,18 @@ def test_queue_keeps_its_order_and_its_works() -> None:
 @pytest.mark.parametrize("text", ["a:", ":3", "a:0", "a:-1", "a:1.5", "a:b", "", "a:1:2", "a 1h 2"])
 def test_what_is_no_job_is_refused(text: str) -> None:
     """A slip in a count never becomes another count."""
-    with pytest.raises(InputError, match=r"is no job|has no count"):
+    with pytest.raises(InputError, match=r"is not a job|has no count"):
         read_entries([text], None)
 
 
 def test_lines_of_a_file_are_named(tmp_path: Path) -> None:
-    """A fault says its line; a file beside names, or a million jobs, is a mistake."""
+    """A fault says its line; a file next to names, or a million jobs, is a mistake."""
     file = tmp_path / "jobs.txt"
     file.write_text("a\n\nb:x\n")
     with pytest.raises(InputError, match=r"jobs\.txt:3: b:x has no count"):
         read_entries([], file)
     file.write_text("a 3\n")
-    with pytest.raises(InputError, match=r"jobs\.txt:1: a 3: 3 is no time"):
+    with pytest.raises(InputError, match=r"jobs\.txt:1: a 3: 3 is not a time"):
         read_entries([], file)
     with pytest.raises(InputError, match="jobs were given twice"):
         read_entries(["a"], file)

@@ -144,7 +144,7 @@ def test_interrupt_keeps_points_and_leaves_nothing_behind(
 
 
 def test_finished_profile_is_not_measured_again(host: FakeHost) -> None:
-    """The same command twice measures once; --fresh measures anew."""
+    """The same command twice measures once; --fresh measures again."""
     host.write_job("steady")
     first = profile(host, "steady")
     again = profile(host, "steady")
@@ -196,7 +196,7 @@ def test_job_that_lifts_its_own_limit_is_refused(host: FakeHost) -> None:
 
 
 def test_short_command_of_a_script_is_seen_under_its_limit(host: FakeHost) -> None:
-    """Runs that come and go are looked for anew until one is seen at the server."""
+    """Runs that come and go are looked for again until one is seen at the server."""
     run = f'{sys.executable} -c \'import ctypes, time; ctypes.CDLL("libcuda.so.1").cuInit(0); '
     run += "time.sleep(0.3)'"
     done = host.advisor(

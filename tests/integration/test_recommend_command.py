@@ -176,7 +176,7 @@ def rate_of(answer: dict[str, Any]) -> float:
 
 @pytest.mark.usefixtures("home")
 def test_profiles_of_a_file(tmp_path: Path, solo: Sequence[SoloPoint]) -> None:
-    """They go before the stored and the bundled ones, which are there beside them."""
+    """They go before the stored and the bundled ones, which are there next to them."""
     file = tmp_path / "points.jsonl"
     of_h200 = (p for p in solo if (p.job, p.gpu_model) == ("fft", "NVIDIA H200"))
     write_points(file, [dataclasses.replace(p, job="mine") for p in of_h200])
@@ -213,7 +213,7 @@ def test_job_without_a_profile(names: tuple[str, str], message: str) -> None:
         (("--min-speed", "50"), "a minimum speed of 50 for fft is not possible"),
         (("--memory", "141"), "no GPU has 141 MiB of memory"),
         (("--memory", "1GiB"), "fft needs 2062 MiB of memory, the card has 1024 MiB"),
-        (("--memory", "large"), "'large' is no size of a memory"),
+        (("--memory", "large"), "'large' is not a memory size"),
         (("--objective", "speed"), "there is no objective speed"),
         (
             ("--gpu-model", "A100"),
@@ -242,7 +242,7 @@ def test_work_reaches_the_answer() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--work", "3"], "3 is no time"),
+        (["--work", "3"], "3 is not a time"),
         (["--work", "fft=3h"], "nothing is said of the work of resnet50-train-b2"),
         (["--work", "gemm=3h"], "--work gemm=3h is for a job that is not there"),
         (["--work", "3h", "--objective", "max-min"], "max-min does not depend on how much work"),

@@ -37,7 +37,7 @@ def report(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def measured() -> list[PairPoint]:
-    """Every made-up pair twice; of climber beside climber one split failed its cross-check."""
+    """Every made-up pair twice; of climber next to climber one split failed its cross-check."""
     first = made_up.pair_points(run="first", noise=0.01)
     doubtful = dataclasses.replace(first[0], flags=("throttled", "counter-mismatch"))
     return [doubtful, *first[1:], *made_up.pair_points(run="second", noise=0.01, seed=1)]

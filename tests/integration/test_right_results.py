@@ -108,7 +108,7 @@ def test_the_first_wrong_result_ends_a_launch_where_that_was_asked_for(host: Fak
 
 
 def test_a_wrong_result_is_an_alarm_where_the_split_was_given(host: FakeHost) -> None:
-    """Whoever asks for a split may go on with it; the alarm is given once."""
+    """Anyone who asks for a split may go on with it; the alarm is given once."""
     host.write_job("broken", "--behave", "nan-later", "--at", "50")
     host.write_job("fine", "--behave", "reports")
     last = launch(host, "--split", "50/50")

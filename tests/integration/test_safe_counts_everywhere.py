@@ -130,7 +130,7 @@ def test_http_answers_follow_the_check(home: Path) -> None:
 def test_a_damaged_check_is_an_error_not_an_all_clear(home: Path, content: str) -> None:
     """Who cannot read which counts are unsafe must not recommend one."""
     (home / "checks" / "nvidia-h200.json").write_text(content)
-    with pytest.raises(StoreError, match="is no result of `advisor check`"):
+    with pytest.raises(StoreError, match="is not a result of `advisor check`"):
         checked_counts(home, "NVIDIA H200")
     done = CliRunner().invoke(app, ["recommend", *PAIR, "--json"])
     assert isinstance(done.exception, StoreError)

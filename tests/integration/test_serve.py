@@ -102,7 +102,7 @@ def test_anyone_on_this_host_may_read_and_nothing_more(served: RawServer) -> Non
 def test_a_wrong_token_is_refused_even_where_none_is_needed(
     served: RawServer, path: str, value: str
 ) -> None:
-    """Whoever sends a token learns that it is no good, instead of being somebody else."""
+    """Anyone who sends a token learns that it is no good, instead of being somebody else."""
     answer = served.ask("GET", path, headers={"Authorization": value})
     assert (answer.status, answer.code) == (401, "unauthorized")
 

@@ -128,7 +128,7 @@ def test_unknown_query_parameters_are_refused(served: RawServer, method: str, pa
 
 
 def test_a_flood_of_guesses_is_few_lines_of_log(tmp_path: Path) -> None:
-    """Of thousands of wrong tokens the log has some, and a good token works beside them."""
+    """Of thousands of wrong tokens the log has some, and a good token works next to them."""
     with raw_server(tmp_path / "home") as served:
         with served.state() as state:
             secret = state.make_token("holder", ("read",))[1]

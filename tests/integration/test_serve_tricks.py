@@ -142,7 +142,7 @@ BODIES = {
 
 @pytest.mark.parametrize("kind", BODIES)
 def test_bad_bodies_are_refused_with_a_code(served: RawServer, kind: str) -> None:
-    """No body ends in a fault of ours, and the server goes on."""
+    """No body ends in an internal error, and the server goes on."""
     body, status = BODIES[kind]
     answer = served.ask("POST", "/v1/recommendations", body, JSON)
     expected = {413: "body-too-large"}.get(status, "bad-input")

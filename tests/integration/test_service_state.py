@@ -59,7 +59,7 @@ def later(**time: int) -> str:
 
 
 def test_a_token_is_found_by_its_secret_alone(state: ServiceState) -> None:
-    """Whoever has the secret is known by name and scopes; nobody else is."""
+    """Anyone who has the secret is known by name and scopes; nobody else is."""
     token, secret = state.make_token("ci", ["launch", "read", "read"], later(days=90))
     assert token.scopes == ("read", "launch")
     assert secret.startswith("adv_")
@@ -82,7 +82,7 @@ def test_a_secret_is_kept_nowhere(state: ServiceState, url: str, tmp_path: Path)
 
 
 def test_a_revoked_token_is_not_found(state: ServiceState) -> None:
-    """It stays in the list, and its name can be given anew."""
+    """It stays in the list, and its name can be given again."""
     first, secret = state.make_token("ci", ["read"])
     with pytest.raises(InputError, match="advisor tokens revoke ci"):
         state.make_token("ci", ["admin"])

@@ -151,7 +151,7 @@ def test_the_same_points_give_the_same_files(data: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--created-at", "yesterday"), "yesterday is no time"),
+        (("--created-at", "yesterday"), "yesterday is not a time"),
         (("--pairs", "solo.csv"), "solo.csv has solo points where pair points are wanted"),
     ],
 )

@@ -38,6 +38,7 @@ from advisor_training.learn.calibration import (
 from advisor_training.learn.carrying_over import learn_other_gpu
 from advisor_training.learn.conformal import COVERAGE
 from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
+from advisor_training.learn.held_out import HeldOut, OnFold, leave_one_job_out
 from advisor_training.learn.learners import (
     LEAST_IN_LEAF,
     PART_OF_FEATURES,
@@ -49,14 +50,13 @@ from advisor_training.learn.learners import (
 )
 from advisor_training.learn.protocols import BY_WORKLOAD
 from advisor_training.learn.scoring import fractions, head_errors, speed_errors
-from advisor_training.learn.unseen import Progress, Unseen, leave_one_job_out
 
 LEARNER = "extra-trees"
 
 SCORED = (DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, "raw-throughput-per-watt")
 
 LEAST_JOBS = 3
-"""Without one of two jobs, nothing is left but the other one beside itself."""
+"""Without one of two jobs, nothing is left but the other one next to itself."""
 
 LIBRARIES = ("numpy", "scikit-learn", "onnx", "skl2onnx")
 """What the graph hangs on."""
@@ -88,7 +88,7 @@ class Trained:
     """A model, and how good it is for jobs that it has not seen.
 
     Attributes:
-        unseen: Predictions for each job by a learner that never saw it.
+        held_out: Predictions for each job by a learner that never saw it.
         other_gpu: What to expect for GPU models that it has not seen.
         figures: As the manifest has them.
         fit_s: Time to fit it to all rows.
@@ -96,7 +96,7 @@ class Trained:
     """
 
     regressors: Regressors
-    unseen: Unseen
+    held_out: HeldOut
     calibrated: Calibrated
     other_gpu: OtherGpu
     figures: dict[str, float]
@@ -149,7 +149,7 @@ def make_training_set(
 
 def fit_model(
     rows: Rows,
-    progress: Progress | None = None,
+    progress: OnFold | None = None,
     blind: Rows | None = None,
     learners: Sequence[HeadLearner] = HEAD_LEARNERS,
 ) -> Trained:
@@ -175,8 +175,8 @@ def fit_model(
     def learner(some: Rows) -> Regressors:
         return fit(extra_trees, some, learners)
 
-    unseen = leave_one_job_out(rows, learner, progress=progress)
-    strict = left_out(rows, learner) if strictest(rows) != BY_WORKLOAD else unseen
+    held_out = leave_one_job_out(rows, learner, progress=progress)
+    strict = left_out(rows, learner) if strictest(rows) != BY_WORKLOAD else held_out
     asked_blind = ask_blind(rows, blind, learner) if blind is not None else None
     calibrated = calibrate(rows, strict, asked_blind, learners)
     other_gpu = learn_other_gpu(rows, learner, progress, learners)
@@ -185,10 +185,10 @@ def fit_model(
     done = time.perf_counter()
     return Trained(
         regressors=regressors,
-        unseen=unseen,
+        held_out=held_out,
         calibrated=calibrated,
         other_gpu=other_gpu,
-        figures=_figures(rows, unseen, calibrated, learners),
+        figures=_figures(rows, held_out, calibrated, learners),
         fit_s=done - fitting,
         total_s=done - started,
     )
@@ -271,24 +271,24 @@ def _ranges(features: Float32s) -> tuple[Range, ...]:
 
 
 def _figures(
-    rows: Rows, unseen: Unseen, calibrated: Calibrated, learners: Sequence[HeadLearner]
+    rows: Rows, held_out: HeldOut, calibrated: Calibrated, learners: Sequence[HeadLearner]
 ) -> dict[str, float]:
     """For jobs that were left out, at the nine splits where nothing else is said."""
     found: dict[str, float] = {}
     for name in SCORED:
-        scores = fractions(rows, unseen, OBJECTIVES[name], TIE)
+        scores = fractions(rows, held_out, OBJECTIVES[name], TIE)
         word = f"oracle_{name.replace('-', '_')}"
         found[f"{word}"] = float(scores.mean())
         found[f"{word}_p10"] = float(np.quantile(scores, 0.1))
         found[f"{word}_worst"] = float(scores.min())
-    rates, uncapped = speed_errors(rows, unseen), speed_errors(rows, unseen, "uncapped")
+    rates, uncapped = speed_errors(rows, held_out), speed_errors(rows, held_out, "uncapped")
     found |= {"rate_mean_error": float(rates.mean()), "rate_median_error": float(np.median(rates))}
     others = [learner for learner in learners if learner.head.name != "speed"]
     for each in others:
-        found[f"{each.head.name}_mean_error"] = float(head_errors(rows, unseen, each).mean())
+        found[f"{each.head.name}_mean_error"] = float(head_errors(rows, held_out, each).mean())
     found["uncapped_rate_mean_error"] = float(uncapped.mean())
     for each in others:
-        errors = head_errors(rows, unseen, each, "uncapped")
+        errors = head_errors(rows, held_out, each, "uncapped")
         found[f"uncapped_{each.head.name}_mean_error"] = float(errors.mean())
     held = {f"{figure_word(n)}_coverage": part.overall for n, part in calibrated.held.items()}
     return {f"{name}_percent": round(100 * v, 3) for name, v in (found | held).items()}

@@ -10,10 +10,17 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from advisor.cli.advise.asked import min_speeds
+from advisor.cli.advise.job_requests import min_speeds
 from advisor.cli.advise.queue import read_entries, read_works
 from advisor.cli.shared.console import plain_console
-from advisor.cli.shared.options import AsJson, GpuModel, MaxPower, Memory, MinSpeed, Profiles
+from advisor.cli.shared.options import (
+    AsJson,
+    GpuModelOption,
+    MaxPower,
+    Memory,
+    MinSpeed,
+    ProfilesOption,
+)
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.errors import InputError
 from advisor.formats.wire import write
@@ -47,8 +54,8 @@ def place(
     min_speed: MinSpeed = None,
     max_power: MaxPower = None,
     memory: Memory = None,
-    gpu_model: GpuModel = None,
-    profiles: Profiles = None,
+    gpu_model: GpuModelOption = None,
+    profiles: ProfilesOption = None,
     time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 10.0,
     as_json: AsJson = False,
 ) -> None:
@@ -71,8 +78,8 @@ def place(
         gpu_model=gpu_model,
         time_limit_s=time_limit,
     )
-    with _progress() as told:
-        planned = plan(asked, read_settings(), profiles, told)
+    with _progress() as on_progress:
+        planned = plan(asked, read_settings(), profiles, on_progress)
     if as_json:
         typer.echo(write(to_wire(planned)))
     else:
@@ -114,7 +121,7 @@ def _progress() -> Generator[Callable[[int, int], None]]:
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("predicting pairs", visible=False)
 
-        def told(done: int, pairs: int) -> None:
+        def on_progress(done: int, pairs: int) -> None:
             bar.update(task, completed=done, total=pairs, visible=time.monotonic() > shown_at)
 
-        yield told
+        yield on_progress

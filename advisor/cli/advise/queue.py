@@ -85,11 +85,11 @@ def _no_entry(place: str, text: str) -> InputError:
     name, colon, count = text.partition(":")
     if name and colon:
         return InputError(
-            f"{place}{text} has no count: {count!r} is no whole number above 0",
+            f"{place}{text} has no count: {count!r} is not a whole number above 0",
             fix=f"write {name}:40 for forty of {name}",
         )
     return InputError(
-        f"{place}{text} is no job",
+        f"{place}{text} is not a job",
         fix="write NAME, NAME:40 for forty of it, or NAME:40 3h with what each takes alone",
     )
 

@@ -5,17 +5,17 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.advise.asked import asked_jobs, longest_p99_ms
+from advisor.cli.advise.job_requests import job_requests, longest_p99_ms
 from advisor.cli.advise.queue import read_works
 from advisor.cli.shared.options import (
     AsJson,
-    GpuModel,
+    GpuModelOption,
     MaxP99,
     MaxPower,
     Memory,
     MinSpeed,
-    Objective,
-    Profiles,
+    ObjectiveOption,
+    ProfilesOption,
 )
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.errors import InputError
@@ -28,8 +28,11 @@ from advisor.wire.requests import RecommendationRequest
 
 def recommend(
     job_a: Annotated[str, typer.Argument(help="Name of a profiled job", metavar="A")],
-    job_b: Annotated[str, typer.Argument(help="The job beside it; the same one, too", metavar="B")],
-    objective: Objective = DEFAULT_OBJECTIVE,
+    job_b: Annotated[
+        str,
+        typer.Argument(help="The job that shares the GPU with it; may be the same", metavar="B"),
+    ],
+    objective: ObjectiveOption = DEFAULT_OBJECTIVE,
     min_speed: MinSpeed = None,
     max_p99: MaxP99 = None,
     max_power: MaxPower = None,
@@ -38,12 +41,12 @@ def recommend(
         list[str] | None,
         typer.Option(help="What is to be done, JOB=3h or 3h for both: time that it takes alone"),
     ] = None,
-    gpu_model: GpuModel = None,
+    gpu_model: GpuModelOption = None,
     fine: Annotated[bool, typer.Option("--fine", help="Every split in steps of two SMs")] = False,
     show_all: Annotated[
         bool, typer.Option("--all", help="Show all candidates, and plot them")
     ] = False,
-    profiles: Profiles = None,
+    profiles: ProfilesOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Which split of one GPU does the same work of two jobs with the least energy?
@@ -61,7 +64,7 @@ def recommend(
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
     works_s = read_works(work or (), names)
     asked = RecommendationRequest(
-        jobs=asked_jobs(names, names, min_speed or (), by_job_ms, works_s),
+        jobs=job_requests(names, names, min_speed or (), by_job_ms, works_s),
         objective=objective,
         max_p99_ms=for_all_ms,
         max_power_w=max_power,

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from advisor.advice.answer import Answer
+from advisor.advice.answer import ModelAdvice
 from advisor.cli.advise.recommend_ways import same_work_lines, way_name
 from advisor.cli.shared.console import plain_console, show_chart
 from advisor.core.gpu import Vendor
@@ -38,7 +38,7 @@ _BY_HAND: dict[Vendor, tuple[str, ...]] = {
 """What the variables of a split need to be in force."""
 
 
-def show(given: Answer, *, everything: bool) -> None:
+def show(given: ModelAdvice, *, everything: bool) -> None:
     """Print it; with `everything` also each candidate, as a table and as a plot."""
     r, model = given.recommendation, given.manifest
     console = plain_console(highlight=False)
@@ -60,7 +60,7 @@ def show(given: Answer, *, everything: bool) -> None:
 
 
 def plot(r: Recommendation, width: int = 78, height: int = 16) -> str:
-    """The objective of every split, beside no limit and one after the other, as text."""
+    """The objective of every split, next to no limit and one after the other, as text."""
     import plotext
 
     canvas: Any = plotext
@@ -186,7 +186,7 @@ def _candidates(r: Recommendation) -> Table:
         table.add_column(_heading(r.objective), justify="right")
     for option in r.candidates:
         p = option.prediction
-        note = "chosen" if option == r.choice else "breaks a limit" * bool(option.misses)
+        note = "chosen" if option == r.choice else "breaks a limit" * bool(option.violations)
         # One after the other, each job runs at its full speed.
         is_alone = option.sharing == "exclusive"
         speeds = [1.0 if is_alone else part.speed.value for part in p.parts]
@@ -203,7 +203,7 @@ def _shown(option: Option, objective: Objective) -> float:
     """The objective as people read it."""
     if objective.name == DEFAULT_OBJECTIVE:
         return 100 * option.prediction.energy_saved.value
-    return (1000.0 if objective.unit == "1/W" else 1.0) * option.worth.value
+    return (1000.0 if objective.unit == "1/W" else 1.0) * option.objective_value.value
 
 
 def _heading(objective: Objective) -> str:

@@ -34,7 +34,7 @@ def _rows(r: Recommendation, found: SameWork) -> Iterator[tuple[str, Finish | No
         option = r.rules[name]
         if option and option.name not in said:
             said.add(option.name)
-            breaks = "; breaks a limit" if option.misses else ""
+            breaks = "; breaks a limit" if option.violations else ""
             yield way_name(option), finish, f"{rules[name]}{breaks}"
 
 

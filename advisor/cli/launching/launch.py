@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from advisor.advice.launching import make_spec
-from advisor.advice.wanted import WantedLaunch
-from advisor.cli.advise.asked import asked_jobs, longest_p99_ms
+from advisor.advice.resolved_launch import ResolvedLaunch
+from advisor.cli.advise.job_requests import job_requests, longest_p99_ms
 from advisor.cli.launching.live import (
     exit_code,
     final_json,
@@ -26,13 +26,13 @@ from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import (
     AllowUnsafe,
     AsJson,
-    GpuModel,
+    GpuModelOption,
     MaxP99,
     MaxPower,
     Memory,
     MinSpeed,
-    Objective,
-    Profiles,
+    ObjectiveOption,
+    ProfilesOption,
 )
 from advisor.core.gpu import Gpu
 from advisor.core.objectives import DEFAULT_OBJECTIVE
@@ -51,7 +51,10 @@ from advisor_profiling.testbed.live import find_gpu, with_units
 
 def launch(
     job_a: Annotated[str, typer.Argument(help="Name of a job of the folder of jobs", metavar="A")],
-    job_b: Annotated[str, typer.Argument(help="The job beside it; the same one, too", metavar="B")],
+    job_b: Annotated[
+        str,
+        typer.Argument(help="The job that shares the GPU with it; may be the same", metavar="B"),
+    ],
     split: Annotated[
         str | None,
         typer.Option(help="30/70, uncapped or time-sliced; if not given, the recommended one"),
@@ -60,13 +63,13 @@ def launch(
         list[str] | None, typer.Option(help="A pair for afterwards, C+D; may be given again")
     ] = None,
     gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
-    objective: Objective = DEFAULT_OBJECTIVE,
+    objective: ObjectiveOption = DEFAULT_OBJECTIVE,
     min_speed: MinSpeed = None,
     max_p99: MaxP99 = None,
     max_power: MaxPower = None,
     memory: Memory = None,
-    gpu_model: GpuModel = None,
-    profiles: Profiles = None,
+    gpu_model: GpuModelOption = None,
+    profiles: ProfilesOption = None,
     allow_unsafe: AllowUnsafe = False,
     stop_on_wrong_results: Annotated[
         bool | None,
@@ -79,10 +82,10 @@ def launch(
         WhenOneEnds, typer.Option(help="The other job goes on under its limit, or is stopped")
     ] = "keep",
     duration: Annotated[
-        float | None, typer.Option(help="Stop each pair after so many seconds")
+        float | None, typer.Option(help="Stop each pair after this many seconds")
     ] = None,
     hang_after: Annotated[
-        float, typer.Option(help="A job without progress for so many seconds hangs")
+        float, typer.Option(help="A job without progress for this many seconds counts as hung")
     ] = HANG_S,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be started, and start nothing")
@@ -101,7 +104,7 @@ def launch(
     pairs = [(job_a, job_b), *map(_pair, then or ())]
     names = [name for pair in pairs for name in pair]
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
-    jobs = [asked_jobs(pair, names, min_speed or (), by_job_ms) for pair in pairs]
+    jobs = [job_requests(pair, names, min_speed or (), by_job_ms) for pair in pairs]
     asked = LaunchRequest(
         jobs=jobs[0],
         then=tuple(NextPair(jobs=pair) for pair in jobs[1:]),
@@ -118,7 +121,7 @@ def launch(
         hang_s=hang_after,
     )
     seen = _see_gpu(gpu, settings, needed=not dry_run)
-    wanted = WantedLaunch(asked=asked, gpu=gpu, seen=seen, profiles=profiles, asked_by=_user())
+    wanted = ResolvedLaunch(asked=asked, gpu=gpu, seen=seen, profiles=profiles, asked_by=_user())
     spec = make_spec(wanted, settings)
     if dry_run:
         _show_plan(spec, seen, settings, as_json=as_json)

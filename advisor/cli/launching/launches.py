@@ -14,9 +14,9 @@ from advisor.cli.shared.options import AsJson
 from advisor.errors import BusyError
 from advisor.formats.wire import write
 from advisor.launch.records.answers import LocalLaunches
-from advisor.launch.records.board import Board
 from advisor.launch.records.folder import LaunchFolder, find_folder, list_folders
 from advisor.launch.records.status import LaunchStatus
+from advisor.launch.records.status_writer import StatusWriter
 from advisor.settings import read_settings
 
 app = typer.Typer(help="List, show and stop the launches of this host.")
@@ -77,7 +77,7 @@ def _close_unclaimed(folder: LaunchFolder) -> None:
         return
     try:
         with folder.supervising():
-            Board(folder, folder.read_spec()).close("stopped")
+            StatusWriter(folder, folder.read_spec()).close("stopped")
     except BusyError:
         # One has begun just now: it sees the request to stop.
         return

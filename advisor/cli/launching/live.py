@@ -76,7 +76,7 @@ def show_lines(found: Iterator[LaunchStatus]) -> LaunchStatus:
 
 
 def show_live(found: Iterator[LaunchStatus]) -> LaunchStatus:
-    """A table that is drawn anew with each status."""
+    """A table that is drawn again with each status."""
     status = None
     with Live(console=plain_console(), auto_refresh=False) as live:
         for status in found:

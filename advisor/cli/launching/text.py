@@ -1,4 +1,4 @@
-"""A launch for a person: where it stands, and the prediction beside what is observed."""
+"""A launch for a person: where it stands, and the prediction next to what is observed."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -50,7 +50,7 @@ def summary(status: LaunchStatus, observed: list[dict[str, Any]]) -> Iterator[st
             ("power", pair["power_w"], pair["predicted_power_w"]),
         ):
             if predicted and seen is not None:
-                yield f"  {name}: {seen / predicted - 1:+.1%} beside the prediction"
+                yield f"  {name}: {seen / predicted - 1:+.1%} against the prediction"
         if pair["stranded_unit_s"]:
             stranded = pair["stranded_unit_s"]
             yield f"  {stranded:.0f} unit-seconds were held for a job that had ended"
@@ -60,7 +60,7 @@ def summary(status: LaunchStatus, observed: list[dict[str, Any]]) -> Iterator[st
 
 
 def _saved(pair: dict[str, Any]) -> Iterator[str]:
-    """Energy for the same work, observed beside predicted; older launches know nothing of it."""
+    """Energy for the same work, observed next to predicted; older launches know nothing of it."""
     if (text := _less(pair, "energy_saved")) is not None:
         yield f"  energy for the same work, against one after the other: {text}"
     if not pair.get("rest_s"):

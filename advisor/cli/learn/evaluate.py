@@ -13,13 +13,13 @@ from rich.text import Text
 from advisor.cli.learn.evaluate_own import show_own
 from advisor.cli.learn.measured import read_measured
 from advisor.cli.shared.console import plain_console
-from advisor.cli.shared.options import AsJson, PairPoints, SoloPoints, WithBundled
+from advisor.cli.shared.options import AsJson, PairPointsOption, SoloPointsOption, WithBundled
 from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor_training.evaluation.check import bundled_figures, check, checked_figures
 from advisor_training.evaluation.data import make_data
 from advisor_training.evaluation.disturbed import make_all_data
-from advisor_training.evaluation.evaluate import Watch, planned_fits, run_evaluation
+from advisor_training.evaluation.evaluate import OnProgress, planned_fits, run_evaluation
 from advisor_training.evaluation.methods import methods
 from advisor_training.evaluation.values import Evaluation, to_json
 from advisor_training.reports.document import make_folder
@@ -33,8 +33,8 @@ _WIDTH = 140
 
 def evaluate(
     out: Annotated[Path, typer.Option(help="Folder for page, image and JSON")] = Path("report"),
-    pairs: PairPoints = None,
-    solo: SoloPoints = None,
+    pairs: PairPointsOption = None,
+    solo: SoloPointsOption = None,
     with_bundled: WithBundled = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="The model and physics only, by workload")
@@ -107,7 +107,7 @@ def _table(table: TextTable) -> Table:
 @contextmanager
 def _watching(
     plan: Mapping[tuple[str, str], float], costs: Mapping[str, float]
-) -> Generator[Watch]:
+) -> Generator[OnProgress]:
     """A bar with the time left on a terminal; elsewhere a line for each step that begins.
 
     Args:

@@ -27,7 +27,7 @@ _Kind = TypeVar("_Kind", SoloPoint, PairPoint)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PointsSource:
     """Where points came from, and how many, before any is left out."""
 
     name: str
@@ -44,7 +44,7 @@ BUNDLED = "that come with advisor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class CheckedPoints:
     """Points that passed every cross-check.
 
     Attributes:
@@ -59,10 +59,10 @@ class Measured:
     profiled: tuple[SoloPoint, ...]
     references: tuple[SoloPoint, ...]
     left_out: tuple[LeftOut, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[PointsSource, ...]
 
 
-def read_own(settings: Settings, *, with_bundled: bool = False) -> Measured | None:
+def read_own(settings: Settings, *, with_bundled: bool = False) -> CheckedPoints | None:
     """The points of this host's store; None where it has no pairs.
 
     Jobs that have no profile of their own get the bundled one of that GPU model.
@@ -80,15 +80,17 @@ def read_own(settings: Settings, *, with_bundled: bool = False) -> Measured | No
         pairs, solos = store.pair_points(), store.solo_points()
     if not pairs:
         return None
-    own = Source(MEASURED_HERE, len(pairs), len(solos))
+    own = PointsSource(MEASURED_HERE, len(pairs), len(solos))
     if with_bundled:
         return _with_all_bundled(pairs, solos, own)
     borrowed = _profiles_that_lack(pairs, solos)
-    sources = (own, Source(BUNDLED, 0, len(borrowed))) if borrowed else (own,)
+    sources = (own, PointsSource(BUNDLED, 0, len(borrowed))) if borrowed else (own,)
     return _measured(pairs, [*solos, *borrowed], (), sources)
 
 
-def read_measured(pairs: Path | None, solo: Path | None, *, with_bundled: bool = False) -> Measured:
+def read_measured(
+    pairs: Path | None, solo: Path | None, *, with_bundled: bool = False
+) -> CheckedPoints:
     """Pair points and solo points of files; of those not given, the bundled ones.
 
     Args:
@@ -102,7 +104,7 @@ def read_measured(pairs: Path | None, solo: Path | None, *, with_bundled: bool =
     of_pairs = read_kind(pairs, PairPoint) if pairs else []
     of_jobs = read_kind(solo, SoloPoint) if solo else []
     files = " and ".join(str(file) for file in (pairs, solo) if file)
-    source = Source(f"of {files}", len(of_pairs), len(of_jobs))
+    source = PointsSource(f"of {files}", len(of_pairs), len(of_jobs))
     if with_bundled or not (pairs or solo):
         return _with_all_bundled(of_pairs, of_jobs, source)
     if pairs and solo:
@@ -113,15 +115,15 @@ def read_measured(pairs: Path | None, solo: Path | None, *, with_bundled: bool =
         [*of_pairs, *more_pairs],
         [*of_jobs, *more_jobs],
         () if solo else bundled_reference_points(),
-        (source, Source(BUNDLED, len(more_pairs), len(more_jobs))),
+        (source, PointsSource(BUNDLED, len(more_pairs), len(more_jobs))),
     )
 
 
 def _with_all_bundled(
-    pairs: Sequence[PairPoint], solos: Sequence[SoloPoint], source: Source
-) -> Measured:
+    pairs: Sequence[PairPoint], solos: Sequence[SoloPoint], source: PointsSource
+) -> CheckedPoints:
     more_pairs, more_solos = bundled_pair_points(), bundled_solo_points()
-    bundled = Source(BUNDLED, len(more_pairs), len(more_solos))
+    bundled = PointsSource(BUNDLED, len(more_pairs), len(more_solos))
     return _measured(
         list(dict.fromkeys([*pairs, *more_pairs])),
         list(dict.fromkeys([*solos, *more_solos])),
@@ -134,11 +136,11 @@ def _measured(
     pairs: Sequence[PairPoint],
     profiled: Sequence[SoloPoint],
     references: Sequence[SoloPoint],
-    sources: tuple[Source, ...],
-) -> Measured:
+    sources: tuple[PointsSource, ...],
+) -> CheckedPoints:
     solos = with_solo_flags(profiled)
     selection = select(with_pair_flags(pairs, solos))
-    return Measured(
+    return CheckedPoints(
         pairs=selection.points,
         profiled=_right(solos),
         references=_right(references),

@@ -130,7 +130,7 @@ def check(
 
 def _no_model(folder: Path) -> ModelError:
     return ModelError(
-        f"{folder} is no folder of a model",
+        f"{folder} is not a model folder",
         why=f"there is no {MANIFEST} in it" if folder.is_dir() else "there is no such folder",
         fix=f"train one: advisor train --out {folder}",
     )

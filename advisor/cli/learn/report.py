@@ -11,7 +11,7 @@ from rich.text import Text
 
 from advisor.cli.learn.measured import read_kind
 from advisor.cli.shared.console import plain_console
-from advisor.cli.shared.options import AsJson, PairPoints, SoloPoints
+from advisor.cli.shared.options import AsJson, PairPointsOption, SoloPointsOption
 from advisor.core.flags import DOUBTFUL
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.wording import count_of
@@ -42,8 +42,8 @@ def group() -> None:
 @app.command("dataset")
 def dataset(
     out: Annotated[Path, typer.Option(help="Folder for the page and the image")] = Path("report"),
-    pairs: PairPoints = None,
-    solo: SoloPoints = None,
+    pairs: PairPointsOption = None,
+    solo: SoloPointsOption = None,
     flagged: Annotated[
         bool, typer.Option("--flagged", help="Use points that failed a cross-check too")
     ] = False,

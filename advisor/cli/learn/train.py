@@ -10,7 +10,13 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
-from advisor.cli.learn.measured import BUNDLED, MEASURED_HERE, Measured, read_measured, read_own
+from advisor.cli.learn.measured import (
+    BUNDLED,
+    MEASURED_HERE,
+    CheckedPoints,
+    read_measured,
+    read_own,
+)
 from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AsJson, WithBundled
 from advisor.core.wording import count_of, listed
@@ -18,7 +24,7 @@ from advisor.errors import InputError, ModelError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor_models.manifest import MANIFEST, Manifest, check_intervals
-from advisor_training.learn import unseen
+from advisor_training.learn import held_out
 from advisor_training.learn.artefact import write_artefact
 from advisor_training.train import (
     SCORED,
@@ -84,13 +90,13 @@ def train(
         typer.echo(f"it will not be promoted: {fault}")
 
 
-def _read(pairs: Path | None, solo: Path | None, *, with_bundled: bool) -> Measured:
+def _read(pairs: Path | None, solo: Path | None, *, with_bundled: bool) -> CheckedPoints:
     """The points of the files; without any, those measured here, else the bundled ones."""
     own = None if pairs or solo else read_own(read_settings(), with_bundled=with_bundled)
     return own or read_measured(pairs, solo, with_bundled=with_bundled)
 
 
-def _source_lines(measured: Measured) -> Iterator[str]:
+def _source_lines(measured: CheckedPoints) -> Iterator[str]:
     yield f"learning from {listed(measured.sources)}"
     names = [source.name for source in measured.sources]
     if names == [BUNDLED]:
@@ -116,13 +122,13 @@ def _moment(text: str | None) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise InputError(
-            f"{text} is no time", fix="give one such as 2026-11-21T16:08:03Z, or newest"
+            f"{text} is not a time", fix="give one such as 2026-11-21T16:08:03Z, or newest"
         ) from error
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 @contextmanager
-def _progress() -> Generator[unseen.Progress]:
+def _progress() -> Generator[held_out.OnFold]:
     """A bar on a terminal, nothing elsewhere."""
     console = plain_console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -25,12 +25,12 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Kind = Literal["solo", "pairs", "observations"]
+RecordKind = Literal["solo", "pairs", "observations"]
 
 _NAMED = 5
 """How many jobs or pairs are named before something is deleted."""
 
-_RECORDS: dict[Kind, type[Record]] = {
+_RECORDS: dict[RecordKind, type[Record]] = {
     "solo": SoloPoint,
     "pairs": PairPoint,
     "observations": Observation,
@@ -62,7 +62,7 @@ def import_(files: list[Path], as_json: AsJson = False) -> None:
 def export(
     file: Path,
     kind: Annotated[
-        Kind, typer.Option(help="One job alone, two together, or what launched pairs did")
+        RecordKind, typer.Option(help="One job alone, two together, or what launched pairs did")
     ] = "solo",
     job: Annotated[str | None, typer.Option(help="Only this job, or pairs with it")] = None,
     run: Annotated[str | None, typer.Option(help="Only this run, or this launch")] = None,
@@ -82,7 +82,7 @@ def delete(
     gpu_model: Annotated[str | None, typer.Option(help="Measured on this GPU model")] = None,
     run: Annotated[str | None, typer.Option(help="Of this run, or this launch")] = None,
     kind: Annotated[
-        Kind, typer.Option(help="One job alone, two together, or what launched pairs did")
+        RecordKind, typer.Option(help="One job alone, two together, or what launched pairs did")
     ] = "solo",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False,
     as_json: AsJson = False,
@@ -152,7 +152,7 @@ def _take_in(store: Store, points: Sequence[Record], record: type[Record]) -> di
     return {"read": len(mine), "new": store.add(mine)}
 
 
-def _wanted(store: Store, kind: Kind, job: str | None, run: str | None) -> Sequence[Record]:
+def _wanted(store: Store, kind: RecordKind, job: str | None, run: str | None) -> Sequence[Record]:
     if kind == "solo":
         return with_solo_flags(store.solo_points(job=job, run=run))
     if kind == "pairs":

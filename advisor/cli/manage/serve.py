@@ -53,7 +53,7 @@ def serve(
     ] = 4096,
     log_level: Annotated[_Level, typer.Option(help="Requests are logged at info")] = "info",
 ) -> None:
-    """Answer over HTTP; only this host can connect, and nothing is launched, until told."""
+    """Serve HTTP; by default only this host can connect, and nothing is launched."""
     # FastAPI and what it needs take a second that no other command should wait.
     try:
         from advisor_api.http.options import ServeOptions

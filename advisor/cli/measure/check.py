@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from advisor.cli.measure.benches import stoppable
 from advisor.cli.measure.check_job import check_job
 from advisor.cli.measure.check_text import check_lines, step_line
+from advisor.cli.measure.testbeds import stoppable
 from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AsJson
 from advisor.core.gpu import Gpu
@@ -19,16 +19,16 @@ from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.checks import CountCheck, check_for, keep_check, stored_checks
 from advisor_profiling.counts.check import (
-    Outcome,
+    CheckOutcome,
+    CheckStep,
     Place,
-    Step,
     check_counts,
     continues,
     counts_to_check,
 )
 from advisor_profiling.counts.script import Script, installed_libraries, library_script
 from advisor_profiling.testbed.live import find_gpu, live_backend, with_units
-from advisor_profiling.testbed.quiet import HostQuiet
+from advisor_profiling.testbed.phase_lock import HostPhaseLock
 from advisor_profiling.window.clock import LiveClock
 
 
@@ -57,7 +57,7 @@ def check(
     kept = _kept(found, wanted, libraries, settings, fresh, console)
     if kept is not None and set(wanted) <= set(kept.checked):
         console.print("all of these were checked before; --fresh checks them again")
-        outcome = Outcome(kept, {}, {})
+        outcome = CheckOutcome(kept, {}, {})
     else:
         outcome = _run(gpu, wanted, script, kept, settings, console)
     if as_json:
@@ -107,11 +107,11 @@ def _run(
     kept: CountCheck | None,
     settings: Settings,
     console: Console,
-) -> Outcome:
+) -> CheckOutcome:
     def keep(check: CountCheck) -> None:
         keep_check(check, settings.home)
 
-    def report(step: Step) -> None:
+    def report(step: CheckStep) -> None:
         console.print(f"  {step_line(step)}", highlight=False, soft_wrap=True)
 
     run = f"check-{LiveClock().utc().replace(':', '')}"
@@ -119,7 +119,7 @@ def _run(
     with (
         stoppable(console),
         live_backend(settings, gpu, "mps") as backend,
-        HostQuiet(settings.lock_dir).starting(),
+        HostPhaseLock(settings.lock_dir).starting(),
     ):
         console.print("  the reference on the whole GPU ...", highlight=False)
         place = Place(backend, settings.job_environment(), folder)
@@ -131,11 +131,11 @@ def _numbers(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError as error:
         raise InputError(
-            f"--counts {text} is no list of whole numbers", fix="write --counts 66,92"
+            f"--counts {text} is not a list of whole numbers", fix="write --counts 66,92"
         ) from error
 
 
-def _as_json(outcome: Outcome) -> dict[str, object]:
+def _as_json(outcome: CheckOutcome) -> dict[str, object]:
     check = outcome.check
     return {
         **to_plain(check),

@@ -6,8 +6,8 @@ from typing import Any
 
 import typer
 
-from advisor.cli.measure.benches import open_bench, stoppable
 from advisor.cli.measure.check_text import ranges
+from advisor.cli.measure.testbeds import open_testbed, stoppable
 from advisor.cli.shared.console import plain_console
 from advisor.core.gpu import Gpu, Share, percent_for_units
 from advisor.core.job import Job
@@ -47,11 +47,11 @@ def check_job(
     shares = [Share(percent_for_units(count, total)) for count in {*counts, total}]
     with (
         stoppable(console),
-        open_bench(settings, gpu_name, None, "mps", run) as bench,
+        open_testbed(settings, gpu_name, None, "mps", run) as testbed,
         open_store(settings.database_url, settings.home) as store,
     ):
         targets = plan(job, shares, 1, run)
-        found = sweep(targets, run, bench, store, report.ConsoleReporter(console), RESULTS_ONLY)
+        found = sweep(targets, run, testbed, store, report.ConsoleReporter(console), RESULTS_ONLY)
     answer = _answer(job, gpu, found.points, found.failures)
     for line in [json.dumps(answer)] if as_json else _lines(answer, len(shares)):
         typer.echo(line)
@@ -71,7 +71,7 @@ def _answer(
     counts: dict[str, list[int]] = {key: [] for key in _VERDICTS.values()}
     for point in sorted(points, key=lambda p: p.units_granted or 0):
         counts[_VERDICTS[point.results]].append(point.units_granted or 0)
-    failed = {f"{f.target.runners[0].share}": f.reason or f.error for f in failures}
+    failed = {f"{f.target.specs[0].share}": f.reason or f.error for f in failures}
     return {"job": job.name, "gpu_model": gpu.model, **counts, "failed": failed}
 
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 
 from advisor.core.gpu import SM_QUANTUM
 from advisor.core.wording import count_of
-from advisor_profiling.counts.check import Outcome, Step
+from advisor_profiling.counts.check import CheckOutcome, CheckStep
 
 _NAMED = 3
 """Operations that are named of those that were wrong at a count."""
 
 
-def step_line(step: Step) -> str:
+def step_line(step: CheckStep) -> str:
     """One count that is done."""
     what = "right"
     if step.fault:
@@ -21,7 +21,7 @@ def step_line(step: Step) -> str:
     return f"{step.done}/{step.total}  {step.units} SMs  {what}  {eta}"
 
 
-def check_lines(outcome: Outcome) -> Iterator[str]:
+def check_lines(outcome: CheckOutcome) -> Iterator[str]:
     """The whole result, in lines."""
     check = outcome.check
     versions = ", ".join(f"{name} {version}" for name, version in check.libraries.items())

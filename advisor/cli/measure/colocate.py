@@ -12,20 +12,20 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.measure.benches import (
+from advisor.cli.measure.colocate_request import DEFAULT_SPLITS, ColocateRequest, check_anything
+from advisor.cli.measure.several_gpus import run_on_each
+from advisor.cli.measure.testbeds import (
     REPLAY,
     LongestWindow,
     Noise,
     Telemetry,
     bundled_points,
     check_replay,
-    open_bench,
     open_points,
+    open_testbed,
     say_replay,
     stoppable,
 )
-from advisor.cli.measure.colocate_wanted import DEFAULT_SPLITS, Wanted, check_anything
-from advisor.cli.measure.several_gpus import run_on_each
 from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AllowUnsafe, AsJson
 from advisor.core.job import Job
@@ -43,13 +43,13 @@ from advisor_profiling.campaign.safe_plan import counts_on
 from advisor_profiling.campaign.sweep import new_run
 from advisor_profiling.reports import campaign as pair_report
 from advisor_profiling.reports.sweep import ConsoleReporter
-from advisor_profiling.testbed.bench import Bench
 from advisor_profiling.testbed.live import Mode, SourceName
-from advisor_profiling.testbed.replay import ReplayBench
+from advisor_profiling.testbed.replay import ReplayTestbed
+from advisor_profiling.testbed.testbed import Testbed
 from advisor_profiling.window.clock import LiveClock
 from advisor_profiling.window.rules import rules_for
 
-Answer = dict[str, Any]
+ReportJson = dict[str, Any]
 """A report as JSON."""
 
 
@@ -66,12 +66,14 @@ def colocate(
             f"{DEFAULT_SPLITS} if not given"
         ),
     ] = None,
-    sample: Annotated[int | None, typer.Option(min=1, help="Draw so many pairs of --among")] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Draw this many pairs of --among")
+    ] = None,
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Windows for each pair and split; 1 if not given")
     ] = None,
     run: Annotated[
-        str | None, typer.Option(help="Name of the run; a new one measures all anew")
+        str | None, typer.Option(help="Name of the run; a new one measures everything again")
     ] = None,
     gpu: Annotated[str, typer.Option(help="Index, UUID, several (0,1) or `replay`")] = "0",
     shard: Annotated[str, typer.Option(help="Part of the plan, such as 2/8")] = "1/1",
@@ -89,7 +91,7 @@ def colocate(
     Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
     """
     settings, console = read_settings(), plain_console(stderr=True)
-    wanted = Wanted(plan, among, pairs, splits, sample, repeats, run)
+    wanted = ColocateRequest(plan, among, pairs, splits, sample, repeats, run)
     gpus, part = _gpus(gpu), _part(shard)
     check_replay(gpus, noise, source)
     jobs = _jobs(settings, gpus[0], noise, console)
@@ -127,15 +129,15 @@ def _on_one(
     gpu: str,
     source: SourceName | None,
     noise: bool,
-) -> tuple[Answer, int]:
+) -> tuple[ReportJson, int]:
     run = campaign.plan.name
 
-    def open_gpu(mode: Mode | None) -> AbstractContextManager[Bench]:
+    def open_gpu(mode: Mode | None) -> AbstractContextManager[Testbed]:
         seed = run if noise else None
         # A run goes on in several processes, one after the other and on several GPUs, and opens
         # a GPU with limits and without MPS; each time has logs of its own.
         logs = f"{run}/{new_run(LiveClock().utc())}"
-        return open_bench(settings, gpu, source, mode, logs, pairs=True, noise=seed)
+        return open_testbed(settings, gpu, source, mode, logs, pairs=True, noise=seed)
 
     report = carry_out(campaign, open_gpu)
     return _as_json(report, replay=gpu == REPLAY), 5 if report.failures else 0
@@ -151,22 +153,22 @@ def _gpus(text: str) -> list[str]:
 def _part(text: str) -> tuple[int, int]:
     number, _, count = text.partition("/")
     if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise InputError(f"--shard {text} is no part of a plan", fix="write --shard 2/8")
+        raise InputError(f"--shard {text} is not a part of a plan", fix="write --shard 2/8")
     return int(number), int(count)
 
 
 def _jobs(settings: Settings, gpu: str, noise: bool, console: Console) -> dict[str, Job]:
     if gpu == REPLAY:
-        bench = ReplayBench(bundled_solo_points())
-        say_replay(console, bench.gpu.model, noise)
-        return bench.jobs()
+        testbed = ReplayTestbed(bundled_solo_points())
+        say_replay(console, testbed.gpu.model, noise)
+        return testbed.jobs()
     sound, faults = sound_jobs(settings.jobs_dir)
     for fault in faults:
         console.print(f"! {fault}", highlight=False, soft_wrap=True)
     return {job.name: job for job in sound}
 
 
-def _as_json(report: Report, *, replay: bool) -> Answer:
+def _as_json(report: Report, *, replay: bool) -> ReportJson:
     return {
         "gpu_model": report.gpu_model,
         "replay": replay,
@@ -180,7 +182,7 @@ def _as_json(report: Report, *, replay: bool) -> Answer:
     }
 
 
-def _total(answers: Sequence[Answer]) -> Answer:
+def _total(answers: Sequence[ReportJson]) -> ReportJson:
     """The answers of several GPUs as one."""
     total = dict(answers[0])
     for key in ("windows", "to_measure", "measured", "estimated_s"):
@@ -192,7 +194,7 @@ def _total(answers: Sequence[Answer]) -> Answer:
     return total
 
 
-def _show(answer: Answer, campaign: Campaign, before: int, as_json: bool) -> None:
+def _show(answer: ReportJson, campaign: Campaign, before: int, as_json: bool) -> None:
     run, store = campaign.plan.name, campaign.store
     points = with_pair_flags(store.pair_points(run=run), with_solo_flags(_profiles(answer, store)))
     if as_json:
@@ -215,12 +217,12 @@ def _show(answer: Answer, campaign: Campaign, before: int, as_json: bool) -> Non
             console.print(line, highlight=False)
 
 
-def _solo_points(answer: Answer, run: str, store: Store) -> list[SoloPoint]:
+def _solo_points(answer: ReportJson, run: str, store: Store) -> list[SoloPoint]:
     """Of the run; for jobs without a rate there, of other runs on such GPUs."""
     return pair_report.references(store.solo_points(run=run), _profiles(answer, store))
 
 
-def _profiles(answer: Answer, store: Store) -> list[SoloPoint]:
+def _profiles(answer: ReportJson, store: Store) -> list[SoloPoint]:
     """All jobs alone on such GPUs."""
     model = answer["gpu_model"]
     stored = store.solo_points(gpu_model=model)
@@ -239,7 +241,7 @@ def _measured_pairs(campaign: Campaign) -> int:
     return sum("failed" not in point.flags for point in points)
 
 
-def _what_it_took(answer: Answer, pair_points: int, dry_run: bool) -> str:
+def _what_it_took(answer: ReportJson, pair_points: int, dry_run: bool) -> str:
     windows, left = answer["windows"], answer["to_measure"]
     nothing = pair_report.nothing_to_do_text(windows, left, dry_run=dry_run)
     return nothing or pair_report.cost_text(Cost(**answer["cost"]), pair_points)

@@ -8,14 +8,14 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.console import Console
 
-from advisor.cli.measure.benches import (
+from advisor.cli.measure.testbeds import (
     REPLAY,
     LongestWindow,
     Noise,
     Telemetry,
     check_replay,
-    open_bench,
     open_points,
+    open_testbed,
     say_replay,
     stoppable,
 )
@@ -45,9 +45,9 @@ from advisor_profiling.campaign.sweep import (
     unfinished_run,
 )
 from advisor_profiling.reports import sweep as report
-from advisor_profiling.testbed.bench import Bench
 from advisor_profiling.testbed.live import Mode
-from advisor_profiling.testbed.replay import ReplayBench
+from advisor_profiling.testbed.replay import ReplayTestbed
+from advisor_profiling.testbed.testbed import Testbed
 from advisor_profiling.window.clock import LiveClock
 from advisor_profiling.window.rules import WindowRules, rules_for
 
@@ -55,7 +55,7 @@ _Number = TypeVar("_Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SweepRequest:
     """What is to be measured: shares in percent, or exact counts of units."""
 
     shares: tuple[float, ...]
@@ -95,7 +95,7 @@ def profile(
     noise: Noise = False,
     allow_unsafe: AllowUnsafe = False,
     resume: Annotated[
-        bool, typer.Option("--resume/--fresh", help="Go on with the last run, or begin anew")
+        bool, typer.Option("--resume/--fresh", help="Go on with the last run, or start again")
     ] = True,
     as_json: AsJson = False,
 ) -> None:
@@ -117,44 +117,44 @@ def profile(
     seed = run if noise else None
     with (
         stoppable(console),
-        open_bench(settings, gpu, source, mode, run, noise=seed) as bench,
+        open_testbed(settings, gpu, source, mode, run, noise=seed) as testbed,
     ):
         if gpu == REPLAY:
-            say_replay(console, bench.gpu.model, noise)
+            say_replay(console, testbed.gpu.model, noise)
         with open_points(settings, gpu) as store:
             # A replay computes nothing.
             any_count = allow_unsafe or gpu == REPLAY
-            safety = _safety(job, bench, store, settings, allow_unsafe=any_count)
-            chosen = _shares(job, wanted, bench, safety, console)
+            safety = _safety(job, testbed, store, settings, allow_unsafe=any_count)
+            chosen = _shares(job, wanted, testbed, safety, console)
             points, result = _measure(
-                job, chosen, wanted.repeats, run, bench, store, rules, resume, console
+                job, chosen, wanted.repeats, run, testbed, store, rules, resume, console
             )
-    _show(job, bench.gpu, points, result, as_json, replayed=gpu == REPLAY)
+    _show(job, testbed.gpu, points, result, as_json, replayed=gpu == REPLAY)
     if result.failures:
         raise typer.Exit(5)
 
 
-def _wanted(shares: str, units: str, repeats: int) -> Wanted:
-    wanted = Wanted(_numbers("shares", shares, float), _numbers("units", units, int), repeats)
+def _wanted(shares: str, units: str, repeats: int) -> SweepRequest:
+    wanted = SweepRequest(_numbers("shares", shares, float), _numbers("units", units, int), repeats)
     if wanted.shares and wanted.units:
         raise InputError("--shares and --units were both given", fix="give one of them")
     return wanted
 
 
 def _safety(
-    job: Job, bench: Bench, store: Store, settings: Settings, *, allow_unsafe: bool
+    job: Job, testbed: Testbed, store: Store, settings: Settings, *, allow_unsafe: bool
 ) -> Safety:
     """What is known of the counts of the GPU; nothing where none is to be avoided."""
-    any_count = allow_unsafe or bench.mode != "mps"
-    counts = counts_on(bench.gpu, settings.home, allow_unsafe=any_count)
-    return counts.safety(job.name, bench.gpu, store.solo_points(job=job.name))
+    any_count = allow_unsafe or testbed.mode != "mps"
+    counts = counts_on(testbed.gpu, settings.home, allow_unsafe=any_count)
+    return counts.safety(job.name, testbed.gpu, store.solo_points(job=job.name))
 
 
 def _shares(
-    job: Job, wanted: Wanted, bench: Bench, safety: Safety, console: Console
+    job: Job, wanted: SweepRequest, testbed: Testbed, safety: Safety, console: Console
 ) -> tuple[Share, ...]:
     """What is measured: what was asked for, else the default shares at safe counts."""
-    if asked := wanted.shares_on(bench.gpu, bench.mode):
+    if asked := wanted.shares_on(testbed.gpu, testbed.mode):
         check_asked_shares(asked, job, safety)
         return asked
     if moved := moved_text([share.percent for share in DEFAULT_SHARES], safety):
@@ -167,33 +167,33 @@ def _measure(
     shares: Sequence[Share],
     repeats: int,
     run: str,
-    bench: Bench,
+    testbed: Testbed,
     store: Store,
     rules: WindowRules,
     resume: bool,
     console: Console,
 ) -> tuple[list[SoloPoint], SweepResult]:
-    earlier = _earlier(job, bench, store) if resume else None
+    earlier = _earlier(job, testbed, store) if resume else None
     run, kept = earlier or (run, [])
     done = {(p.share_percent, p.repeat) for p in kept}
     planned = plan(job, shares, repeats, run)
-    targets = [t for t in planned if (t.runners[0].share.percent, t.repeat) not in done]
+    targets = [t for t in planned if (t.specs[0].share.percent, t.repeat) not in done]
     if kept:
         console.print(
             f"run {run} of {kept[-1].started_at[:10]} has {len(kept)} points, "
-            f"{len(targets)} to go; --fresh measures anew"
+            f"{len(targets)} to go; --fresh measures again"
         )
-    result = sweep(targets, run, bench, store, report.ConsoleReporter(console), rules)
+    result = sweep(targets, run, testbed, store, report.ConsoleReporter(console), rules)
     # Only a whole sweep shows which of its points drew too little power.
     return with_solo_flags([*kept, *result.points]), result
 
 
-def _earlier(job: Job, bench: Bench, store: Store) -> tuple[str, list[SoloPoint]] | None:
+def _earlier(job: Job, testbed: Testbed, store: Store) -> tuple[str, list[SoloPoint]] | None:
     """The sweep to go on with; a campaign's points of the job alone are none."""
     points = store.solo_points(job=job.name)
     campaigns = {run for run in {p.run for p in points} if store.pair_points(run=run)}
     sweeps = [p for p in points if p.run not in campaigns]
-    return unfinished_run(sweeps, job, bench.gpu, bench.mode)
+    return unfinished_run(sweeps, job, testbed.gpu, testbed.mode)
 
 
 def _show(
@@ -243,7 +243,7 @@ def _as_json(
         "points": [to_row(p) for p in sorted(points, key=lambda p: (p.share_percent, p.repeat))],
         "failures": [
             {
-                "share_percent": f.target.runners[0].share.percent,
+                "share_percent": f.target.specs[0].share.percent,
                 "repeat": f.target.repeat,
                 "error": f.error,
             }
@@ -264,7 +264,7 @@ def _named_job(what: list[str], settings: Settings, *, replayed: bool) -> Job:
         )
     if not replayed:
         return find_job(what[0], settings.jobs_dir)
-    recorded = ReplayBench(bundled_solo_points()).jobs()
+    recorded = ReplayTestbed(bundled_solo_points()).jobs()
     if what[0] not in recorded:
         raise InputError(
             f"no recorded job {what[0]}", fix=f"recorded are: {', '.join(sorted(recorded))}"
@@ -278,5 +278,5 @@ def _numbers(option: str, text: str, number: Callable[[str], _Number]) -> tuple[
     except ValueError as error:
         kind = "whole numbers" if number is int else "numbers"
         raise InputError(
-            f"--{option} {text} is no list of {kind}", fix=f"write --{option} 10,20,30"
+            f"--{option} {text} is not a list of {kind}", fix=f"write --{option} 10,20,30"
         ) from error

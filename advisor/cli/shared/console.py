@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 PIPE_WIDTH = 400
-"""Characters; no table of ours is wider."""
+"""Characters; no table is wider."""
 
 
 def plain_console(

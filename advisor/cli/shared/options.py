@@ -10,11 +10,11 @@ from advisor.core.objectives import OBJECTIVES
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON on stdout")]
 
-PairPoints: TypeAlias = Annotated[
+PairPointsOption: TypeAlias = Annotated[
     Path | None, typer.Option(help="Pair points; else those that come with advisor")
 ]
 
-SoloPoints: TypeAlias = Annotated[
+SoloPointsOption: TypeAlias = Annotated[
     Path | None, typer.Option(help="Solo points; else those that come with advisor")
 ]
 
@@ -22,12 +22,12 @@ WithBundled: TypeAlias = Annotated[
     bool, typer.Option("--with-bundled", help="The points that come with advisor, too")
 ]
 
-Profiles: TypeAlias = Annotated[
+ProfilesOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(help="Solo points that go before the stored and bundled ones"),
 ]
 
-Objective: TypeAlias = Annotated[
+ObjectiveOption: TypeAlias = Annotated[
     str, typer.Option(help=f"What is maximised: {', '.join(OBJECTIVES)}")
 ]
 
@@ -54,7 +54,7 @@ Memory: TypeAlias = Annotated[
     ),
 ]
 
-GpuModel: TypeAlias = Annotated[
+GpuModelOption: TypeAlias = Annotated[
     str | None, typer.Option(help="Where the jobs have profiles of several GPU models")
 ]
 

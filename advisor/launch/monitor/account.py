@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Source
+from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, TelemetrySource
 from advisor.errors import AdvisorError
-from advisor.launch.monitor.pace import Pace
-from advisor.launch.monitor.watched import RECENT_S, Watched
-from advisor.launch.records.spec import Pair
+from advisor.launch.monitor.job_monitor import RECENT_S, JobMonitor
+from advisor.launch.monitor.rate_meter import RateMeter
+from advisor.launch.records.spec import LaunchPair
 
 SETTLE_S = 3.0
 """The first seconds together are in no mean: clocks and caches find their level."""
@@ -29,17 +29,19 @@ class Account:
         stranded_unit_s: Units held for a job that had ended, times seconds.
     """
 
-    def __init__(self, pair: Pair, jobs: Sequence[Watched], source: Source, now_s: float) -> None:
+    def __init__(
+        self, pair: LaunchPair, jobs: Sequence[JobMonitor], source: TelemetrySource, now_s: float
+    ) -> None:
         self._pair, self._jobs, self._energy = pair, jobs, Energy(source)
         self._begun_s = self._last_s = now_s
-        self._recent_j, self._settled_j = Pace(RECENT_S), Pace()
+        self._recent_j, self._settled_j = RateMeter(RECENT_S), RateMeter()
         self._first_j = self._energy.read(now_s)
         self._first_steps = self._shared_steps = _steps(jobs)
         self.overlap_s = self.rest_s = self.stranded_unit_s = 0.0
         self.energy_j: float | None = None
         self.rest_energy_j: float | None = None
 
-    def add(self, now_s: float, running: Sequence[Watched]) -> None:
+    def add(self, now_s: float, running: Sequence[JobMonitor]) -> None:
         """Count the time since this was called last, in which these jobs were running."""
         total_j = self._energy.read(now_s)
         if total_j is not None:
@@ -99,12 +101,14 @@ class Account:
             self.stranded_unit_s += passed_s * (ended[0].job.granted.units or 0)
 
     def _since(self, before: Sequence[float]) -> list[float]:
-        # A count that began anew is no work undone.
+        # A count that began again is no work undone.
         now = _steps(self._jobs)
         return [max(0.0, here - there) for here, there in zip(now, before, strict=True)]
 
 
-def energy_saved(energy: float | None, work: Sequence[float | None], pair: Pair) -> float | None:
+def energy_saved(
+    energy: float | None, work: Sequence[float | None], pair: LaunchPair
+) -> float | None:
     """Part of the energy saved for the same work, against one after the other.
 
     Args:
@@ -123,7 +127,7 @@ def energy_saved(energy: float | None, work: Sequence[float | None], pair: Pair)
     return None if energy is None or not alone else 1 - energy / alone
 
 
-def _steps(jobs: Sequence[Watched]) -> tuple[float, ...]:
+def _steps(jobs: Sequence[JobMonitor]) -> tuple[float, ...]:
     return tuple(one.steps for one in jobs)
 
 
@@ -134,7 +138,7 @@ class Energy:
     is not counted.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: TelemetrySource) -> None:
         self._source = source
         self._total_j: float | None = None
         self._counter_j: float | None = None

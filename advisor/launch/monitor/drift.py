@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from advisor.core.interval import Interval
-from advisor.launch.monitor.watch import Watch
-from advisor.launch.records.spec import Forecast, Pair
+from advisor.launch.monitor.pair_monitor import PairMonitor
+from advisor.launch.records.spec import Forecast, LaunchPair
 
 JUDGE_S = 5.0
 """Means of a shorter time are not held against a prediction."""
@@ -16,18 +16,18 @@ MARGIN = 0.1
 class Drift:
     """Says once of each quantity that it is far from its prediction."""
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: LaunchPair) -> None:
         self._pair = pair
         self._said = set[str]()
 
-    def warnings(self, watch: Watch) -> list[str]:
+    def warnings(self, monitor: PairMonitor) -> list[str]:
         """What is to be said now."""
         forecast = self._pair.forecast
-        if forecast is None or watch.settled_s() < JUDGE_S:
+        if forecast is None or monitor.settled_s() < JUDGE_S:
             return []
         new = [
             (name, text)
-            for name, text in _far_ones(self._pair, forecast, watch)
+            for name, text in _far_ones(self._pair, forecast, monitor)
             if name not in self._said
         ]
         self._said.update(name for name, _ in new)
@@ -40,20 +40,24 @@ def is_far(observed: float, predicted: Interval) -> bool:
     return outside and abs(observed - predicted.value) > MARGIN * abs(predicted.value)
 
 
-def _far_ones(pair: Pair, forecast: Forecast, watch: Watch) -> Iterator[tuple[str, str]]:
-    worth, per_kw = watch.settled_work_per_joule(), 1000.0
+def _far_ones(
+    pair: LaunchPair, forecast: Forecast, monitor: PairMonitor
+) -> Iterator[tuple[str, str]]:
+    objective_value, per_kw = monitor.settled_work_per_joule(), 1000.0
     rates = [
         (f"rate of {job.name}", f"{job.progress.unit}/s", rate, expected.rate)
-        for job, rate, expected in zip(pair.jobs, watch.settled_rates(), forecast.jobs, strict=True)
+        for job, rate, expected in zip(
+            pair.jobs, monitor.settled_rates(), forecast.jobs, strict=True
+        )
     ]
     once = len({job.name for job in pair.jobs}) == len(pair.jobs)
     for name, unit, observed, predicted in (
         *rates,
-        ("power", "W", watch.account.settled_power_w(), forecast.power_w),
+        ("power", "W", monitor.account.settled_power_w(), forecast.power_w),
         (
             "work per joule",
             "per kJ",
-            None if worth is None else worth * per_kw,
+            None if objective_value is None else objective_value * per_kw,
             forecast.work_per_joule.times(per_kw),
         ),
     ):
@@ -64,5 +68,5 @@ def _far_ones(pair: Pair, forecast: Forecast, watch: Watch) -> Iterator[tuple[st
 
 def _text(said: str, observed: float, predicted: Interval) -> str:
     expected = f"{predicted.value:.4g} ({predicted.low:.4g} to {predicted.high:.4g})"
-    off = f"{observed / predicted.value - 1:+.0%} beside" if predicted.value else "far from"
+    off = f"{observed / predicted.value - 1:+.0%} against" if predicted.value else "far from"
     return f"{said}, {off} the prediction of {expected}"

@@ -60,7 +60,7 @@ class PlannedMemory:
     Attributes:
         needs_mib: Of each job; None where it is not known.
         most_mib: What they may fill of the card; None: not known.
-        fits: None where that cannot be told.
+        fits: None where that is not known.
     """
 
     needs_mib: tuple[float | None, ...]
@@ -91,7 +91,7 @@ class LaunchPlan:
     Attributes:
         gpu: Index or UUID, as it was asked for.
         gpu_model: None: no GPU was seen.
-        notes: What whoever asked should know.
+        notes: What the caller should know.
     """
 
     dry_run: Literal[True] = True

@@ -4,7 +4,7 @@
     claim               made by the supervisor that runs the launch, so that there is only ever one
     alive               locked while that supervisor lives
     status.json         where it stands; replaced as a whole, about once a second
-    stop                made by whoever wants it stopped
+    stop                made by anyone who wants it stopped
     reserve             room for the last words, should the disk be full by then
     observations.jsonl  one line for each pair that ran
     N-a/, N-b/          counter, gate and output of the jobs of pair N
@@ -159,7 +159,7 @@ class LaunchFolder:
         return BusyError(
             f"the launch {self.launch_id} has or had a supervisor already",
             why="jobs are never started twice",
-            fix="launch them anew",
+            fix="launch them again",
         )
 
 

@@ -12,9 +12,9 @@ __all__ = [
     "HANG_S",
     "Forecast",
     "JobForecast",
+    "LaunchPair",
     "LaunchPart",
     "LaunchSpec",
-    "Pair",
     "WhenOneEnds",
 ]
 
@@ -37,7 +37,7 @@ class JobForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What a model expects of jobs together, to be shown beside what is observed.
+    """What a model expects of jobs together, to be shown next to what is observed.
 
     Attributes:
         jobs: In the order of the jobs.
@@ -76,7 +76,7 @@ class LaunchPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class LaunchPair:
     """Jobs that share the GPU, and how.
 
     Attributes:
@@ -111,12 +111,12 @@ class LaunchSpec:
         stop_on_wrong_results: The pair is stopped when a job reports a wrong result; else there is
             an alarm.
         asked_by: Who asked: a user's name, or the name of a token.
-        notes: What whoever asked should know, such as why there is no forecast.
+        notes: What the caller should know, such as why there is no forecast.
     """
 
     launch_id: str
     gpu: str
-    pairs: tuple[Pair, ...]
+    pairs: tuple[LaunchPair, ...]
     when_one_ends: WhenOneEnds = "keep"
     duration_s: float | None = None
     hang_s: float = HANG_S

@@ -13,7 +13,7 @@ State = Literal["accepted", "starting", "running", "stopping", "finished", "stop
 
 OVER: frozenset[State] = frozenset({"finished", "stopped", "failed"})
 
-Outcome = Literal[
+JobOutcome = Literal[
     "waiting", "starting", "running", "finished", "stopped", "failed", "hung", "taken-down"
 ]
 """`taken-down`: ended by a fault on the MPS server that both jobs share. Such a fault takes all
@@ -42,7 +42,7 @@ class JobStatus:
     share_percent: float
     units_granted: int | None = None
     proven: bool = False
-    outcome: Outcome = "waiting"
+    outcome: JobOutcome = "waiting"
     exit_code: int | None = None
     error: str | None = None
     steps: float = 0.0

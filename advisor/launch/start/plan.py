@@ -5,7 +5,7 @@ from advisor.core.job import Job
 from advisor.core.split import split_shares
 from advisor.core.units import share_environment, units_for_share
 from advisor.launch.records.answers import LaunchPlan, PlannedJob, PlannedMemory, PlannedPair
-from advisor.launch.records.spec import LaunchSpec, Pair
+from advisor.launch.records.spec import LaunchPair, LaunchSpec
 from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
 from advisor.runtime.backends.mps import MpsBackend, own_pipe_dir
 from advisor.runtime.backends.mps_control import Control
@@ -35,7 +35,7 @@ def units_of(share: Share, gpu: Gpu | None) -> int | None:
 
 
 def limit_environment(
-    pair: Pair, share: Share, gpu: Gpu | None, settings: Settings
+    pair: LaunchPair, share: Share, gpu: Gpu | None, settings: Settings
 ) -> dict[str, str]:
     """The variables of the limit, as the back-end will set them."""
     if gpu is None:
@@ -49,12 +49,12 @@ def limit_environment(
     return MpsBackend(gpu, Control(pipe_dir, {}), owned=False).environment(share)
 
 
-def _memory(pair: Pair, gpu: Gpu | None) -> PlannedMemory:
+def _memory(pair: LaunchPair, gpu: Gpu | None) -> PlannedMemory:
     found = MemoryFit(tuple(job.memory_mib for job in pair.jobs), gpu.memory_mib if gpu else None)
     return PlannedMemory(needs_mib=found.needs_mib, most_mib=found.most_mib, fits=found.fits)
 
 
-def _pair(pair: Pair, gpu: Gpu | None, settings: Settings) -> PlannedPair:
+def _pair(pair: LaunchPair, gpu: Gpu | None, settings: Settings) -> PlannedPair:
     return PlannedPair(
         split=str(pair.split),
         sharing=pair.split.sharing,
@@ -67,7 +67,9 @@ def _pair(pair: Pair, gpu: Gpu | None, settings: Settings) -> PlannedPair:
     )
 
 
-def _job(pair: Pair, job: Job, share: Share, gpu: Gpu | None, settings: Settings) -> PlannedJob:
+def _job(
+    pair: LaunchPair, job: Job, share: Share, gpu: Gpu | None, settings: Settings
+) -> PlannedJob:
     return PlannedJob(
         job=job.name,
         rate_unit=job.progress.unit,

@@ -1,4 +1,4 @@
-"""Starts the supervisor of a launch, which outlives whoever asked for it."""
+"""Starts the supervisor of a launch, which outlives the caller."""
 
 import json
 import subprocess
@@ -41,6 +41,6 @@ def spawn_supervisor(
     # What is in the environment stays to be read for as long as the process lives.
     with suppress(BrokenPipeError), process.stdin:
         process.stdin.write(json.dumps(settings.secrets()).encode())
-    # Where whoever asked lives longer, nothing stays in the table of processes.
+    # Where the caller lives longer, nothing stays in the table of processes.
     threading.Thread(target=process.wait, daemon=True).start()
     return process

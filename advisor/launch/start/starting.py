@@ -10,7 +10,7 @@ from pathlib import Path
 from advisor.core.gpu import Gpu, MemoryFit
 from advisor.core.split import split_shares
 from advisor.errors import InputError, NoSplitError, SurvivorsError
-from advisor.launch.records.spec import Pair
+from advisor.launch.records.spec import LaunchPair
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.jobs.launcher import Proven, prove
 from advisor.runtime.jobs.running_job import RunningJob
@@ -23,7 +23,7 @@ class StopAskedError(Exception):
     """Somebody wants the launch stopped before its jobs ran together."""
 
 
-def check_memory(pair: Pair, gpu: Gpu) -> None:
+def check_memory(pair: LaunchPair, gpu: Gpu) -> None:
     """Refuse a pair that does not fit, as far as the needs of its jobs are known.
 
     Raises:
@@ -41,7 +41,7 @@ def check_memory(pair: Pair, gpu: Gpu) -> None:
 
 
 def prove_pair(
-    pair: Pair, backend: Backend, base: Mapping[str, str], folders: Iterable[Path]
+    pair: LaunchPair, backend: Backend, base: Mapping[str, str], folders: Iterable[Path]
 ) -> tuple[Proven, ...]:
     """Prove all limits; nothing has been started when this returns or raises.
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from advisor.core.gpu import Gpu
 from advisor.errors import SurvivorsError
-from advisor.launch.supervisor.stage import LAUNCH_MARK
+from advisor.launch.supervisor.launch_context import LAUNCH_MARK
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.backends.mps import MpsBackend
 from advisor.runtime.backends.mps_control import Control
@@ -71,7 +71,7 @@ class ProcessGuard:
             known_children.discard(self._process.pid)
             self._asked_s, self._process = None, self._start()
         self._write(b".")
-        # The first one without an answer: a supervisor that was busy itself asks anew here.
+        # The first one without an answer: a supervisor that was busy itself asks again here.
         self._asked_s = self._asked_s or time.monotonic()
         return gone
 

@@ -14,8 +14,8 @@ from advisor.core.observations import Observation, ObservedPart
 from advisor.core.results import verdict_flags
 from advisor.files.safe_files import writing_private
 from advisor.formats.rows import to_row
-from advisor.launch.monitor.watch import Watch
-from advisor.launch.records.spec import Forecast, Pair
+from advisor.launch.monitor.pair_monitor import PairMonitor
+from advisor.launch.records.spec import Forecast, LaunchPair
 from advisor.launch.records.status import State
 
 OBSERVATIONS = "observations.jsonl"
@@ -35,18 +35,18 @@ class Ran:
     """
 
     launch_id: str
-    pair: Pair
+    pair: LaunchPair
     gpu: Gpu
     mode: str
     started_at: str
-    watch: Watch
+    monitor: PairMonitor
     state: State
 
 
 def observe(ran: Ran) -> Observation:
     """The record of jobs that are over."""
-    watch, rates = ran.watch, ran.watch.settled_rates()
-    account = watch.account
+    monitor, rates = ran.monitor, ran.monitor.settled_rates()
+    account = monitor.account
     seen = Observation(
         launch_id=ran.launch_id,
         parts=_parts(ran),
@@ -56,7 +56,7 @@ def observe(ran: Ran) -> Observation:
         power_w=account.settled_power_w(),
         energy_j=account.energy_j,
         overlap_s=account.overlap_s,
-        work_per_joule=watch.settled_work_per_joule(),
+        work_per_joule=monitor.settled_work_per_joule(),
         energy_saved=account.settled_energy_saved(),
         rest_s=account.rest_s,
         rest_energy_j=account.rest_energy_j,
@@ -69,38 +69,38 @@ def observe(ran: Ran) -> Observation:
         tool_version=advisor.__version__,
         flags=(
             *(("not-settled",) if None in rates else ()),
-            *((LIMIT_BROKEN,) if watch.limit_broken else ()),
+            *((LIMIT_BROKEN,) if monitor.limit_broken else ()),
             *((TOO_FAST,) if is_too_fast(ran.pair, rates) else ()),
-            *verdict_flags(one.results for one in watch.jobs),
+            *verdict_flags(one.results for one in monitor.jobs),
         ),
     )
     forecast = ran.pair.forecast
-    return _with_forecast(seen, forecast, watch.first_ended) if forecast else seen
+    return _with_forecast(seen, forecast, monitor.first_ended) if forecast else seen
 
 
 def _parts(ran: Ran) -> tuple[ObservedPart, ...]:
     """What each job did, and what was expected of it."""
-    pair, watch, forecast = ran.pair, ran.watch, ran.pair.forecast
-    rates = watch.settled_rates()
+    pair, monitor, forecast = ran.pair, ran.monitor, ran.pair.forecast
+    rates = monitor.settled_rates()
     predicted = [job.rate.value for job in forecast.jobs] if forecast else [None] * len(rates)
     return tuple(
         ObservedPart(
             job=job.name,
             share_percent=pair.split.shares[n],
-            units=watch.jobs[n].job.granted.units,
+            units=monitor.jobs[n].job.granted.units,
             rate=rates[n],
             rate_unit=job.progress.unit,
             solo_rate=pair.parts[n].solo_rate,
             solo_power_w=pair.parts[n].solo_power_w,
             predicted_rate=predicted[n],
-            results=watch.jobs[n].results,
-            ended_first=n in watch.first_ended,
+            results=monitor.jobs[n].results,
+            ended_first=n in monitor.first_ended,
         )
         for n, job in enumerate(pair.jobs)
     )
 
 
-def is_too_fast(pair: Pair, rates: Sequence[float | None]) -> bool:
+def is_too_fast(pair: LaunchPair, rates: Sequence[float | None]) -> bool:
     """Whether a job went far beyond what its profile says of its share alone."""
     alone = [part.share_rate for part in pair.parts]
     of_jobs = zip(rates, alone, strict=True)

@@ -13,14 +13,14 @@ from advisor.core.split import Sharing
 from advisor.errors import AdvisorError, JobError
 from advisor.formats.moments import to_exact_text
 from advisor.launch.monitor.drift import Drift
-from advisor.launch.monitor.watch import Watch
-from advisor.launch.records.board import Board
+from advisor.launch.monitor.pair_monitor import PairMonitor
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.records.status import JobStatus, Outcome, State
+from advisor.launch.records.status import JobOutcome, JobStatus, State
+from advisor.launch.records.status_writer import StatusWriter
 from advisor.launch.start.starting import StopAskedError, end_jobs, prove_pair, start_pair
+from advisor.launch.supervisor.launch_context import LAUNCH_MARK, Guard, LaunchContext
 from advisor.launch.supervisor.observe import Ran, append_observation, observe
-from advisor.launch.supervisor.stage import LAUNCH_MARK, Guard, Stage
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.jobs.ending import adopting_orphans
 from advisor.runtime.jobs.launcher import Proven
@@ -46,12 +46,12 @@ class PairRun:
         folder: LaunchFolder,
         spec: LaunchSpec,
         number: int,
-        stage: Stage,
-        board: Board,
+        context: LaunchContext,
+        writer: StatusWriter,
         stop_asked: Callable[[], bool],
     ) -> None:
         self._folder, self._spec, self._number = folder, spec, number
-        self._stage, self._board, self._told_to_stop = stage, board, stop_asked
+        self._context, self._writer, self._told_to_stop = context, writer, stop_asked
         self._pair = spec.pairs[number]
 
     def run(self) -> Ending:
@@ -64,9 +64,9 @@ class PairRun:
             AdvisorError: the GPU cannot be shared as it should, so no other pair can run either.
         """
         with ExitStack() as stack:
-            backend = self._stage.open_backend(self._pair.split.sharing)
+            backend = self._context.open_backend(self._pair.split.sharing)
             stack.callback(_close, backend)
-            guard = self._stage.guard(backend)
+            guard = self._context.guard(backend)
             stack.callback(guard.close)
             stack.enter_context(adopting_orphans())
             try:
@@ -76,14 +76,14 @@ class PairRun:
                 return Ending.ASKED
             except JobError as error:
                 self._mark_jobs("stopped")
-                self._board.blame(_code_of(error, backend), str(error))
+                self._writer.blame(_code_of(error, backend), str(error))
                 return Ending.FAILED
             # Looked at again at the very end: a pair of which somebody is left has not ended.
             stack.callback(end_jobs, jobs)
-            return self._watch(jobs, backend, guard)
+            return self._monitor(jobs, backend, guard)
 
     def _start(self, backend: Backend, guard: Guard) -> tuple[RunningJob, ...]:
-        base = {**self._stage.environment, LAUNCH_MARK: str(self._folder.path)}
+        base = {**self._context.environment, LAUNCH_MARK: str(self._folder.path)}
         letters = string.ascii_lowercase[: len(self._pair.parts)]
         places = [self._folder.path / f"{self._number}-{letter}" for letter in letters]
         if self._stop_asked():
@@ -95,76 +95,78 @@ class PairRun:
 
     def _beat(self, guard: Guard) -> None:
         if guard.beat():
-            self._board.warn("the guard of this launch was killed or hung; another one watches now")
+            self._writer.warn(
+                "the guard of this launch was killed or hung; another one watches now"
+            )
 
-    def _watch(self, jobs: tuple[RunningJob, ...], backend: Backend, guard: Guard) -> Ending:
+    def _monitor(self, jobs: tuple[RunningJob, ...], backend: Backend, guard: Guard) -> Ending:
         started_at = to_exact_text(datetime.now(UTC))
-        watch = Watch(self._pair, jobs, backend, self._stage.source, self._spec)
+        monitor = PairMonitor(self._pair, jobs, backend, self._context.source, self._spec)
         drift = Drift(self._pair)
-        self._show(watch, "running")
+        self._show(monitor, "running")
         ending = Ending.FAILED
         try:
-            while (found := self._ending(watch)) is None:
+            while (found := self._ending(monitor)) is None:
                 self._beat(guard)
                 time.sleep(LOOK_S)
-                watch.look()
-                self._board.warn(*watch.alarms(), *drift.warnings(watch))
-                self._show(watch)
+                monitor.look()
+                self._writer.warn(*monitor.alarms(), *drift.warnings(monitor))
+                self._show(monitor)
             ending = found
-            if not watch.over:
-                self._show(watch, "stopping")
+            if not monitor.over:
+                self._show(monitor, "stopping")
         finally:
             try:
-                watch.stop()
+                monitor.stop()
             finally:
-                self._show(watch, self._board.status.state)
-                self._blame(watch)
-            self._remember(self._observed(watch, started_at, _state(ending, watch)))
+                self._show(monitor, self._writer.status.state)
+                self._blame(monitor)
+            self._remember(self._observed(monitor, started_at, _state(ending, monitor)))
         return ending
 
-    def _ending(self, watch: Watch) -> Ending | None:
+    def _ending(self, monitor: PairMonitor) -> Ending | None:
         """How the pair has ended; None while it is to go on."""
         if self._stop_asked():
             return Ending.ASKED
-        outcomes = {one.outcome for one in watch.jobs}
-        if watch.over:
+        outcomes = {one.outcome for one in monitor.jobs}
+        if monitor.over:
             if outcomes <= {"finished"}:
                 return Ending.FINISHED
             return Ending.STOPPED if outcomes <= {"finished", "stopped"} else Ending.FAILED
         limit_s = self._spec.duration_s
-        if limit_s is None or time.monotonic() - watch.begun_s < limit_s:
+        if limit_s is None or time.monotonic() - monitor.begun_s < limit_s:
             return None
         return Ending.STOPPED if outcomes <= {"finished", "running"} else Ending.FAILED
 
     def _stop_asked(self) -> bool:
         return self._told_to_stop() or self._folder.stop_asked()
 
-    def _blame(self, watch: Watch) -> None:
-        for number in (*watch.first_ended, *range(len(watch.jobs))):
-            one = watch.jobs[number]
+    def _blame(self, monitor: PairMonitor) -> None:
+        for number in (*monitor.first_ended, *range(len(monitor.jobs))):
+            one = monitor.jobs[number]
             if one.code is not None:
-                self._board.blame(one.code, one.error or one.code)
+                self._writer.blame(one.code, one.error or one.code)
 
     def _tell_proven(self, proven: tuple[Proven, ...]) -> None:
-        self._board.enter(
+        self._writer.enter(
             "starting",
             jobs=tuple(
                 replace(job, units_granted=one.granted.units, outcome="starting")
-                for job, one in zip(self._board.status.jobs, proven, strict=True)
+                for job, one in zip(self._writer.status.jobs, proven, strict=True)
             ),
         )
 
-    def _mark_jobs(self, outcome: Outcome) -> None:
-        jobs: list[JobStatus] = [replace(job, outcome=outcome) for job in self._board.status.jobs]
-        self._board.tell(jobs=tuple(jobs))
+    def _mark_jobs(self, outcome: JobOutcome) -> None:
+        jobs: list[JobStatus] = [replace(job, outcome=outcome) for job in self._writer.status.jobs]
+        self._writer.update(jobs=tuple(jobs))
 
-    def _show(self, watch: Watch, state: State | None = None) -> None:
-        account = watch.account
+    def _show(self, monitor: PairMonitor, state: State | None = None) -> None:
+        account = monitor.account
         changes = {
-            "jobs": tuple(one.status() for one in watch.jobs),
+            "jobs": tuple(one.status() for one in monitor.jobs),
             "power_w": account.power_w(),
             "energy_j": account.energy_j,
-            "work_per_joule": watch.work_per_joule(),
+            "work_per_joule": monitor.work_per_joule(),
             "energy_saved": account.recent_energy_saved(),
             "overlap_s": account.overlap_s,
             "rest_s": account.rest_s,
@@ -172,19 +174,19 @@ class PairRun:
             "stranded_unit_s": account.stranded_unit_s,
         }
         if state is None:
-            self._board.tell(**changes)
+            self._writer.update(**changes)
         else:
-            self._board.enter(state, **changes)
+            self._writer.enter(state, **changes)
 
-    def _observed(self, watch: Watch, started_at: str, state: State) -> Observation:
+    def _observed(self, monitor: PairMonitor, started_at: str, state: State) -> Observation:
         return observe(
             Ran(
                 launch_id=self._folder.launch_id,
                 pair=self._pair,
-                gpu=self._stage.gpu,
-                mode=_mode(self._pair.split.sharing, watch.mode),
+                gpu=self._context.gpu,
+                mode=_mode(self._pair.split.sharing, monitor.mode),
                 started_at=started_at,
-                watch=watch,
+                monitor=monitor,
                 state=state,
             )
         )
@@ -193,12 +195,12 @@ class PairRun:
         try:
             self._append(seen)
         except OSError as error:
-            self._board.warn(f"the observation could not be written: {error.strerror}")
+            self._writer.warn(f"the observation could not be written: {error.strerror}")
         try:
-            self._stage.remember(seen)
+            self._context.remember(seen)
         except (AdvisorError, OSError) as error:
             # It is in the folder, from where it can be brought in.
-            self._board.warn(f"the observation is not in the store: {error}")
+            self._writer.warn(f"the observation is not in the store: {error}")
 
     def _append(self, seen: Observation) -> None:
         try:
@@ -209,8 +211,8 @@ class PairRun:
             append_observation(self._folder.path, seen)
 
 
-def _state(ending: Ending, watch: Watch) -> State:
-    if ending is Ending.FAILED or any(one.code for one in watch.jobs):
+def _state(ending: Ending, monitor: PairMonitor) -> State:
+    if ending is Ending.FAILED or any(one.code for one in monitor.jobs):
         return "failed"
     return "finished" if ending is Ending.FINISHED else "stopped"
 

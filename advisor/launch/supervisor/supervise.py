@@ -7,64 +7,67 @@ from contextlib import AbstractContextManager
 
 from advisor.errors import AdvisorError
 from advisor.formats.moments import now
-from advisor.launch.records.board import Board, waiting
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import LaunchStatus, State
+from advisor.launch.records.status_writer import StatusWriter, waiting
 from advisor.launch.start.starting import check_memory
+from advisor.launch.supervisor.launch_context import LaunchContext
 from advisor.launch.supervisor.pair_run import Ending, PairRun
-from advisor.launch.supervisor.stage import Stage
 
-OpenStage = Callable[[], AbstractContextManager[Stage]]
+OpenContext = Callable[[], AbstractContextManager[LaunchContext]]
 
 
 def run_launch(
-    folder: LaunchFolder, spec: LaunchSpec, open_stage: OpenStage, stop_asked: Callable[[], bool]
+    folder: LaunchFolder,
+    spec: LaunchSpec,
+    open_context: OpenContext,
+    stop_asked: Callable[[], bool],
 ) -> LaunchStatus:
     """Run all pairs, one after the other, and write where they stand.
 
     Args:
         folder: Claimed by the caller.
         spec: What is wanted.
-        open_stage: Gets hold of the GPU; raises where it cannot be had.
-        stop_asked: Whether the caller was told to stop; the folder's own request counts as well.
+        open_context: Gets hold of the GPU; raises where it cannot be had.
+        stop_asked: Whether the caller was asked to stop; the folder's own request counts as well.
 
     Returns:
         The last status; no job runs any more.
     """
-    board = Board(folder, spec)
-    board.enter("starting", started_at=now())
+    writer = StatusWriter(folder, spec)
+    writer.enter("starting", started_at=now())
     state: State = "failed"
     try:
-        with open_stage() as stage:
-            board.tell(gpu_uuid=stage.gpu.uuid, gpu_model=stage.gpu.model)
+        with open_context() as context:
+            writer.update(gpu_uuid=context.gpu.uuid, gpu_model=context.gpu.model)
             for pair in spec.pairs:
-                check_memory(pair, stage.gpu)
-            state = _run_pairs(folder, spec, stage, board, stop_asked)
+                check_memory(pair, context.gpu)
+            state = _run_pairs(folder, spec, context, writer, stop_asked)
     except AdvisorError as error:
-        board.blame(error.code, str(error))
+        writer.blame(error.code, str(error))
     except OSError as error:
         # Disk full, no permission: the system's own words.
-        board.blame("system", str(error))
+        writer.blame("system", str(error))
     except Exception as error:  # noqa: BLE001 - see below
         # Nobody stands behind this process: what it does not write down is never known.
         traceback.print_exc(file=sys.stderr)
-        board.blame("internal", f"{type(error).__name__}: {error}")
-    board.close("failed" if board.status.code else state)
-    return board.status
+        writer.blame("internal", f"{type(error).__name__}: {error}")
+    writer.close("failed" if writer.status.code else state)
+    return writer.status
 
 
 def _run_pairs(
     folder: LaunchFolder,
     spec: LaunchSpec,
-    stage: Stage,
-    board: Board,
+    context: LaunchContext,
+    writer: StatusWriter,
     stop_asked: Callable[[], bool],
 ) -> State:
     endings: list[Ending] = []
     for number, pair in enumerate(spec.pairs):
         folder.keep_reserve()
-        board.enter(
+        writer.enter(
             "starting",
             pair_number=number,
             sharing=pair.split.sharing,
@@ -79,7 +82,7 @@ def _run_pairs(
             rest_energy_j=None,
             stranded_unit_s=0.0,
         )
-        run = PairRun(folder, spec, number, stage, board, stop_asked)
+        run = PairRun(folder, spec, number, context, writer, stop_asked)
         endings.append(run.run())
         if endings[-1] is Ending.ASKED:
             break

@@ -49,7 +49,7 @@ class MpsBackend:
 
     @property
     def max_clients(self) -> int:
-        """Places left on the GPU, beside clients that are there already."""
+        """Places left on the GPU, next to clients that are there already."""
         return max(1, _CLIENT_LIMIT - len(self.clients()))
 
     def clients(self) -> list[int]:
@@ -61,7 +61,7 @@ class MpsBackend:
         return {
             PIPE_DIRECTORY: str(self.control.pipe_dir),
             **share_environment(share, self.gpu.units_total, "nvidia"),
-            # By UUID: the daemon numbers its devices anew, so an index could miss.
+            # By UUID: the daemon renumbers its devices, so an index could miss.
             "CUDA_VISIBLE_DEVICES": self.gpu.uuid,
         }
 

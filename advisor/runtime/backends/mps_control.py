@@ -94,7 +94,7 @@ def binary_version(environment: Mapping[str, str]) -> str:
 
 
 def parse_pids(reply: str) -> list[int]:
-    """Process numbers, one a line; anything else is no list.
+    """Process numbers, one a line; anything else is not a list.
 
     Raises:
         PartitionError: the reply holds something that is not a number.

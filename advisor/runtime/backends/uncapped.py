@@ -1,4 +1,4 @@
-"""No limit and no MPS: the whole GPU, time-sliced with whoever else is there."""
+"""No limit and no MPS: the whole GPU, time-sliced with whatever else is there."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass

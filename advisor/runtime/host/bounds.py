@@ -25,7 +25,7 @@ _PIDS_PART = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ResourceBounds:
     """Bounds of one job.
 
     Attributes:
@@ -37,12 +37,12 @@ class Bounds:
     memory_mib: int
 
 
-def bounds_of(job: Job) -> Bounds:
+def bounds_of(job: Job) -> ResourceBounds:
     """What the job file says, else what no sound job of this host reaches."""
-    return Bounds(job.max_tasks or _most_tasks(), job.host_memory_mib or _most_memory_mib())
+    return ResourceBounds(job.max_tasks or _most_tasks(), job.host_memory_mib or _most_memory_mib())
 
 
-def set_bounds(group: Path, bounds: Bounds) -> None:
+def set_bounds(group: Path, bounds: ResourceBounds) -> None:
     """Bound a control group, as far as it has the controllers."""
     _write(group / "pids.max", bounds.tasks)
     _write(group / "memory.max", bounds.memory_mib * _MIB)
@@ -50,7 +50,7 @@ def set_bounds(group: Path, bounds: Bounds) -> None:
     _write(group / "memory.oom.group", 1)
 
 
-def met_bound(group: Path, bounds: Bounds) -> str | None:
+def met_bound(group: Path, bounds: ResourceBounds) -> str | None:
     """Which bound the processes of a control group met, and what to do; None: they met none."""
     events = _events(group / "memory.events")
     if events.get("oom_kill"):

@@ -2,8 +2,8 @@
 
 A supervisor may do so in a container, as root, or in a systemd unit with `Delegate=yes`. There
 `cgroup.kill` ends all members at once. The kernel bounds processes and memory only of groups next
-to which no process is. Nobody is moved for that: whoever delegates a group to us starts us in a
-group `advisor-supervisors` in it (deploy/advisor.service), and jobs get theirs beside that.
+to which no process is. Nobody is moved for that: the one who delegates a group to us starts us in a
+group `advisor-supervisors` in it (deploy/advisor.service), and jobs get theirs next to that.
 """
 
 import os
@@ -12,7 +12,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from advisor.runtime.host.bounds import CONTROLLERS, Bounds, set_bounds
+from advisor.runtime.host.bounds import CONTROLLERS, ResourceBounds, set_bounds
 
 OURS = "advisor-supervisors"
 """Name of the group of our own processes, in one that was delegated to us."""
@@ -25,7 +25,7 @@ def cgroup_prefix(gpu_uuid: str, runtime_dir: str) -> str:
     return f"{_PREFIX}{sha256(f'{gpu_uuid} {runtime_dir}'.encode()).hexdigest()[:16]}-"
 
 
-def make_cgroup(prefix: str, bounds: Bounds) -> Path | None:
+def make_cgroup(prefix: str, bounds: ResourceBounds) -> Path | None:
     """A new control group, bounded where the kernel lets us; None where none may be made."""
     if (place := _place()) is None:
         return None

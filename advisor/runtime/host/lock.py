@@ -1,7 +1,7 @@
 """Lock files; a killed process lets go by itself.
 
-Whoever can open a lock file can hold it for ever, so nobody but ourselves can, or the members of a
-group whose folder root has made for that (deploy/advisor.tmpfiles.conf). Users who share no lock
+Anyone who can open a lock file can hold it for ever, so nobody but ourselves can, or the members of
+a group whose folder root has made for that (deploy/advisor.tmpfiles.conf). Users who share no lock
 meet on the GPU: who else computes there is asked of the driver before anything starts.
 """
 
@@ -124,7 +124,7 @@ def serving_home(home: Path) -> Generator[str]:
 
 
 def _name_of(home: Path) -> str:
-    """Made once, and by whoever has the home for itself."""
+    """Made once, and by the process that has the home for itself."""
     path = home / _ID
     if not path.exists():
         replace_file(path, secrets.token_hex(8).encode())

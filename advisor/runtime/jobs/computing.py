@@ -1,4 +1,4 @@
-"""Whether all that computes on a GPU is a job of ours, and under its limit.
+"""Whether all that computes on a GPU is one of our jobs, and under its limit.
 
 Variables say what a process was started with, not what it has: it may change them before its first
 CUDA call, or start another process without them. So the driver is asked instead: NVML lists the
@@ -47,7 +47,7 @@ def check_limits(jobs: Sequence[RunningJob]) -> None:
     if found:
         raise LimitBrokenError(
             "; ".join(f"process {b.pid} ({name_of(b.pid)}) {b.why}" for b in found),
-            why="it has no part of the GPU to itself, and whoever is beside it less than its part",
+            why="it has no part of the GPU to itself, and its neighbour has less than its part",
             fix="let each job compute in processes that it starts, and leave the variables of its "
             "limit alone",
             jobs=frozenset(b.job.job.name for b in found if b.job),

@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 from typing import Protocol
 
-from advisor.core.job import Progress
+from advisor.core.job import ProgressSettings
 from advisor.errors import JobError
 from advisor.runtime.jobs.output import OutputLines
 
@@ -76,7 +76,7 @@ class OutputCounter:
             self._total += number
 
 
-def open_counter(progress: Progress, counter_path: Path, output_path: Path) -> Counter:
+def open_counter(progress: ProgressSettings, counter_path: Path, output_path: Path) -> Counter:
     """The counter that `progress` asks for; both files must exist."""
     if progress.kind == "output" and progress.pattern is not None:
         return OutputCounter(output_path, progress.pattern, cumulative=progress.cumulative)
@@ -84,11 +84,11 @@ def open_counter(progress: Progress, counter_path: Path, output_path: Path) -> C
 
 
 def _forward(before: float, now: float) -> float:
-    """`now`, where it did not go back: a count that starts anew would make a wrong rate."""
+    """`now`, where it did not go back: a count that starts again would make a wrong rate."""
     if now < before:
         raise JobError(
             f"the job's count went back from {before:g} to {now:g}",
-            why="it starts anew, perhaps with each epoch",
+            why="it starts again, perhaps with each epoch",
             fix="count lines (a pattern without a group), or set cumulative: false where each "
             "line tells its own progress",
         )
@@ -103,6 +103,6 @@ def _number(text: str) -> float:
     if math.isfinite(number):
         return number
     raise JobError(
-        f"the progress pattern caught '{text}', which is no number",
+        f"the progress pattern caught '{text}', which is not a number",
         fix="put the group of the pattern around the number alone",
     )

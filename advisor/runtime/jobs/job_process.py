@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from advisor.runtime.host.bounds import Bounds, met_bound
+from advisor.runtime.host.bounds import ResourceBounds, met_bound
 from advisor.runtime.host.cgroup import kill_cgroup, make_cgroup, members, remove_cgroup
 from advisor.runtime.host.processes import descendants, marked_pids
 from advisor.runtime.jobs.ending import end_until_none, known_children, orphans, signal_if
@@ -47,7 +47,7 @@ class JobProcess:
         output: Path,
         mark: Mapping[str, str],
         group: str,
-        bounds: Bounds,
+        bounds: ResourceBounds,
     ) -> None:
         self._mark, self._cgroup, self._bounds = mark, make_cgroup(group, bounds), bounds
         self._met_bound: str | None = None

@@ -5,7 +5,7 @@ import struct
 from pathlib import Path
 from typing import Protocol
 
-from advisor.core.job import Results
+from advisor.core.job import ResultsSettings
 from advisor.core.results import Reported
 from advisor.progress import (
     FILE_BYTES,
@@ -76,7 +76,7 @@ class ReportedOutput:
         self._reported = Reported(first, known.count + 1, wrong, value)
 
 
-def open_reports(results: Results, progress_path: Path, output_path: Path) -> Reports:
+def open_reports(results: ResultsSettings, progress_path: Path, output_path: Path) -> Reports:
     """Where the values of a job are read; both files must exist."""
     if results.pattern is not None:
         return ReportedOutput(output_path, results.pattern)
@@ -108,7 +108,7 @@ def percentile_ms(before: tuple[int, ...], after: tuple[int, ...], percent: floa
 
 
 def _number(text: str) -> float:
-    """What stands there; what is no number is no finite result either."""
+    """What stands there; what is not a number is no finite result either."""
     try:
         return float(text.replace(",", ""))
     except ValueError:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from advisor.core.gpu import Share
-from advisor.core.job import Job, Results
+from advisor.core.job import Job, ResultsSettings
 from advisor.core.results import Reported
 from advisor.errors import JobError, LimitNotProvenError
 from advisor.progress import GO, HOLD, QUIT, RUNNING, STARTING, WAITING
@@ -46,7 +46,9 @@ class RunningJob:
         self._progress_path = folder / "progress"
         self._gate = (folder / "gate").open("r+b", buffering=0) if job.progress.gate else None
         self._counter = open_counter(job.progress, self._progress_path, self.output)
-        self._reports = open_reports(job.results or Results(), self._progress_path, self.output)
+        self._reports = open_reports(
+            job.results or ResultsSettings(), self._progress_path, self.output
+        )
         self._started = time.monotonic()
         self._ended = False
 

@@ -7,7 +7,7 @@ from advisor.errors import AdvisorError
 
 
 class Stoppable(Protocol):
-    """Something that runs on a GPU beside others."""
+    """Something that runs on a GPU next to others."""
 
     def leave(self) -> None:
         """Ask it to leave; returns at once."""

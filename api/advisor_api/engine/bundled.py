@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Mapping
 
-from advisor.advice.known_profiles import Known, known_profiles
+from advisor.advice.known_profiles import ProfilesOfJob, known_profiles
 from advisor.core.records import PairPoint, SoloPoint
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.store.profile_rows import ProfileRow
@@ -17,7 +17,7 @@ def solo_points() -> tuple[SoloPoint, ...]:
 
 
 @functools.cache
-def profiles() -> Mapping[str, Known]:
+def profiles() -> Mapping[str, ProfilesOfJob]:
     """Of all jobs, by name."""
     points = solo_points()
     return known_profiles(points, {point.job for point in points}, bundled=True)

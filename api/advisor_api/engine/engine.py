@@ -12,8 +12,14 @@ from dataclasses import dataclass, field
 
 from cachetools import LRUCache
 
-from advisor.advice.answer import Answer, answer_by, request_of
-from advisor.advice.known_profiles import Found, Known, known_profiles, on_one_gpu, unknown_job
+from advisor.advice.answer import ModelAdvice, answer_by, request_of
+from advisor.advice.known_profiles import (
+    ProfileSet,
+    ProfilesOfJob,
+    known_profiles,
+    on_one_gpu,
+    unknown_job,
+)
 from advisor.advice.placing import Planned, limits_of, plan_by
 from advisor.advice.recommendation_wire import to_wire
 from advisor.errors import BusyError
@@ -54,7 +60,7 @@ class _Kept:
     change: int
     promotions: tuple[int, int, int]
     checks: ChecksStamp
-    profiles: LRUCache[str, Known]
+    profiles: LRUCache[str, ProfilesOfJob]
     predictor: OnnxPredictor | None
     checked: dict[str, CheckedCounts | None] = field(
         default_factory=dict[str, CheckedCounts | None]
@@ -122,12 +128,12 @@ class Engine:
         kept.answers[asked] = text
         return text
 
-    async def answer(self, asked: RecommendationRequest) -> Answer:
+    async def answer(self, asked: RecommendationRequest) -> ModelAdvice:
         """As `recommend`, as values."""
         return await self._answer(await self._current(), asked)
 
     async def place(self, asked: PlacementRequest) -> Planned:
-        """Who shares with whom in a queue of jobs; worked out beside everything else.
+        """Who shares with whom in a queue of jobs; worked out next to everything else.
 
         Raises:
             BusyError: too many placements are asked for at once.
@@ -166,13 +172,13 @@ class Engine:
         async with self._placing:
             return await asyncio.to_thread(plan_by, predictor, found, asked, limits, checked)
 
-    async def _answer(self, kept: _Kept, asked: RecommendationRequest) -> Answer:
+    async def _answer(self, kept: _Kept, asked: RecommendationRequest) -> ModelAdvice:
         found = await self._found(kept, asked.names, asked.gpu_model)
         predictor = await self._predictor(kept)
         request = request_of(asked, self._min_speed)
         return answer_by(predictor, found, request, await self._checked(kept, found))
 
-    async def _found(self, kept: _Kept, names: Sequence[str], gpu_model: str | None) -> Found:
+    async def _found(self, kept: _Kept, names: Sequence[str], gpu_model: str | None) -> ProfileSet:
         known = {name: kept.profiles.get(name) for name in names}
         if lacking := [name for name, of_job in known.items() if of_job is None]:
             known |= await self._loaded(kept, lacking)
@@ -182,7 +188,7 @@ class Engine:
                 raise await asyncio.to_thread(self._unknown, kept, name)
         return on_one_gpu(names, whole, gpu_model)
 
-    async def _loaded(self, kept: _Kept, names: Iterable[str]) -> dict[str, Known]:
+    async def _loaded(self, kept: _Kept, names: Iterable[str]) -> dict[str, ProfilesOfJob]:
         """Profiles from the store, of which many requests may want the same ones at once."""
         async with self._loading:
             here = {name: kept.profiles.get(name) for name in names}
@@ -193,10 +199,10 @@ class Engine:
                 kept.profiles[name] = of_job
         return loaded
 
-    def _load(self, names: Sequence[str]) -> dict[str, Known]:
+    def _load(self, names: Sequence[str]) -> dict[str, ProfilesOfJob]:
         points = [point for name in names for point in self._store.solo_points(job=name)]
         own = known_profiles(points, names)
-        return {n: k.before(bundled.profiles().get(n, Known({}))) for n, k in own.items()}
+        return {n: k.before(bundled.profiles().get(n, ProfilesOfJob({}))) for n, k in own.items()}
 
     def _unknown(self, kept: _Kept, name: str) -> Exception:
         return unknown_job(name, self.jobs.names(kept.change, near=name))
@@ -208,7 +214,7 @@ class Engine:
                     kept.predictor = await asyncio.to_thread(self._registry.open_champion)
         return kept.predictor
 
-    async def _checked(self, kept: _Kept, found: Found) -> CheckedCounts | None:
+    async def _checked(self, kept: _Kept, found: ProfileSet) -> CheckedCounts | None:
         """What the check of the profiles' GPU model found."""
         model, total = found.a.gpu_model, found.a.units_total
         if model not in kept.checked:
@@ -242,6 +248,6 @@ class Engine:
         old = self._kept
         if (change, promotions, checks) == (old.change, old.promotions, old.checks):
             return
-        profiles = old.profiles if change == old.change else LRUCache[str, Known](MOST_JOBS)
+        profiles = old.profiles if change == old.change else LRUCache[str, ProfilesOfJob](MOST_JOBS)
         predictor = old.predictor if promotions == old.promotions else None
         self._kept = _Kept(change, promotions, checks, profiles, predictor)

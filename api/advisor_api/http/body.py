@@ -144,7 +144,7 @@ def _length(headers: Mapping[bytes, bytes]) -> int:
     text = headers.get(b"content-length", b"0")
     # More digits than a body of any size has.
     if not text.isdigit() or len(text) > 18:
-        raise HTTPException(400, "the header content-length is no number.", headers=_CLOSE)
+        raise HTTPException(400, "the header content-length is not a number.", headers=_CLOSE)
     return int(text)
 
 

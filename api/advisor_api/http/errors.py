@@ -1,4 +1,4 @@
-"""Every answer that is no success: `{"error": {"code", "message", "request_id"}}`."""
+"""Every error: `{"error": {"code", "message", "request_id"}}`."""
 
 import json
 import logging
@@ -41,7 +41,7 @@ _STATUS_OF_CODE = {
     "survivors": 409,
     "unsafe-count": 422,
 }
-"""The status of our own errors by their code; others are faults of ours."""
+"""The status of our own errors by their code; others are internal errors."""
 
 _CODE_OF_STATUS = {
     400: "bad-request",
@@ -63,7 +63,7 @@ _CODE_OF_STATUS = {
 """The code of what HTTP itself refuses, by its status."""
 
 _NAMED = 5
-"""How many faults of a body are told at once; a large body may have thousands."""
+"""How many faults of a body are reported at once; a large body may have thousands."""
 
 _TYPE = re.compile(r"constrained-|(dict|list|tuple|union|function-[a-z]+)\[")
 """How the library names the types of which a value may be one."""
@@ -109,7 +109,7 @@ class Fault:
 
 
 def fault_of(error: Exception) -> Fault:
-    """How an error is told to a caller; causes that are none of theirs stay in the log."""
+    """How an error is reported to a caller; causes that are none of theirs stay in the log."""
     match error:
         case RequestValidationError():
             return Fault(status=422, code="bad-input", message=_faults_of_input(error), headers={})
@@ -142,9 +142,9 @@ def answer_errors(app: FastAPI) -> None:
 
 
 def log_fault(error: Exception, fault: Fault, request_id: str) -> None:
-    """Keep what the caller is not told: the cause of every fault that is not the caller's."""
+    """Keep what the caller does not see: the cause of every fault that is not the caller's."""
     if fault.code == "internal":
-        LOG.error("%s: a fault of ours", request_id, exc_info=error)
+        LOG.error("%s: an internal error", request_id, exc_info=error)
     elif fault.status >= 500 and not isinstance(error, HTTPException):
         LOG.error("%s: %s: %s", request_id, fault.code, error)
 

@@ -39,7 +39,7 @@ _GONE = 499
 """Logged where the client went away before its answer."""
 
 _BYTES_OF_A_REQUEST = 2048
-"""A body counts as a further request for each so many bytes: to read them takes about as long."""
+"""A body counts as a further request for each this many bytes: to read them takes about as long."""
 
 _ALWAYS = "/healthz"
 """Answered also when too many requests are in flight: who asks it ends the process otherwise."""
@@ -47,7 +47,7 @@ _ALWAYS = "/healthz"
 _LONGEST_PATH = 200
 
 _TOO_OFTEN = 429
-"""Whoever asks without end would fill the log; /metrics counts all of them."""
+"""Anyone who asks without end would fill the log; /metrics counts all of them."""
 
 
 class Gate:
@@ -107,7 +107,7 @@ class Gate:
             await self._pass(scope, replayed(body, receive), send)
 
     async def _caller(self, scope: Scope, headers: Mapping[bytes, bytes], address: str) -> Caller:
-        # Whoever sends a token wants to be no more than it allows.
+        # Anyone who sends a token wants to be no more than it allows.
         if b"authorization" in headers:
             return await self._identify(scope, headers[b"authorization"], address)
         peer: Peer | None = scope.get("advisor.peer")

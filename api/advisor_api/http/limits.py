@@ -13,7 +13,7 @@ from starlette.types import Scope
 from advisor_api.http.options import ServeOptions
 
 _CALLERS = 10_000
-"""Callers whose rate is kept; one that was forgotten begins anew."""
+"""Callers whose rate is kept; one that was forgotten starts again."""
 
 _HOSTS = 64
 
@@ -110,7 +110,7 @@ class Hosts:
     """Which Host headers are ours: a page of another site may have its name lead to us.
 
     Args:
-        options: The host listened on, and those allowed beside it.
+        options: The host listened on, and those allowed next to it.
     """
 
     def __init__(self, options: ServeOptions) -> None:

@@ -63,7 +63,8 @@ def _remove_left_over(path: Path) -> None:
         return  # nothing is there, or `bind` says why not
     if not stat.S_ISSOCK(found.st_mode) or found.st_uid not in (0, os.geteuid()):
         raise InputError(
-            f"{path} is there already, and is no socket of yours", fix="give another path: --socket"
+            f"{path} is there already, and is not a socket of yours",
+            fix="give another path: --socket",
         )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
         try:

@@ -9,7 +9,7 @@ from advisor.errors import InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """What `advisor serve` was told.
+    """Options of `advisor serve`.
 
     Attributes:
         host: Address or name to listen on.
@@ -22,7 +22,7 @@ class ServeOptions:
         launching: Requests may launch registered jobs.
         anonymous_read: Whether reading needs no token; None: on a port that only this host
             can reach.
-        allowed_hosts: Names that a Host header may have, beside loopback and the address itself.
+        allowed_hosts: Names that a Host header may have, next to loopback and the address itself.
         requests_per_s: What each caller (a token, or an address without one) may ask for.
         burst: Requests that a caller may send at once before the rate holds.
         max_in_flight: Requests being answered at the same time; more get 503.

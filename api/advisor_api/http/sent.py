@@ -42,7 +42,7 @@ class SentRoute(APIRoute):
             try:
                 return await answer(_Sent(request, value))
             except RequestValidationError as other:
-                # Only now: who may not ask at all is told that, and nothing of the body.
+                # Only now: who may not ask at all learns only that, and nothing about the body.
                 raise fault or other from None
 
         return handler

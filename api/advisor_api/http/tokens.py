@@ -20,7 +20,7 @@ _REMEMBERED_S = 1.0
 """So a revoked token is refused after a second at the latest."""
 
 _KEPT = 4096
-"""Good tokens that are kept, and as many wrong ones beside them."""
+"""Good tokens that are kept, and as many wrong ones next to them."""
 
 _AT_ONCE = 500
 """Secrets of one read."""
@@ -28,7 +28,7 @@ _AT_ONCE = 500
 _SECRET = re.compile(r"adv_[A-Za-z0-9_-]{20,100}")
 
 _WRONG_PER_S, _WRONG_BURST = 20.0, 100
-"""Wrong secrets of an address that are told to be wrong; more get 429, and no line in the log."""
+"""Wrong secrets of an address that are reported as wrong; more get 429, and no line in the log."""
 
 _Looked = tuple[float, Token | None]
 """When a secret was looked up, and what was found."""
@@ -84,7 +84,7 @@ class TokenCache:
         found = self._waiting[secret]
         if self._reader is None:
             self._reader = asyncio.create_task(self._read())
-        # Whoever goes away takes the look from nobody else.
+        # Anyone who goes away takes the look from nobody else.
         return await asyncio.shield(found)
 
     async def _read(self) -> None:

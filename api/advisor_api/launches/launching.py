@@ -5,7 +5,7 @@ import hashlib
 from starlette.exceptions import HTTPException
 
 from advisor.advice.launching import make_spec
-from advisor.advice.wanted import WantedLaunch
+from advisor.advice.resolved_launch import ResolvedLaunch
 from advisor.core.gpu import Gpu
 from advisor.errors import AdvisorError, BusyError, InputError
 from advisor.formats.wire import write
@@ -19,15 +19,15 @@ from advisor.wire.requests import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
 from advisor_api.launches.steps import (
     HOST,
-    begin,
     close_unclaimed,
     folder_of,
     is_ours,
     launches_folder,
-    let_go,
     new_row,
+    release_gpus,
+    start_supervisor,
 )
-from advisor_api.launches.view import fresh, kept
+from advisor_api.launches.view import current_status, stored_status
 from advisor_api.service.audit import Audit
 from advisor_api.service.service import Service
 from advisor_data.service.state import LaunchRow
@@ -83,12 +83,12 @@ def launch(
         check_memory(pair, gpu)
     row = new_row(spec, gpu, service.home, hashed, key)
     with audited.of("launch.start", _subject(spec, gpu)):
-        let_go(service.state, service.settings, service.home)
+        release_gpus(service.state, service.settings, service.home)
         row = service.state.add_launch(row)
         # By the same key another service may have been asked at the same moment.
         if is_ours(row, service.home):
-            begin(row, service.state, service.settings)
-    return kept(row)
+            start_supervisor(row, service.state, service.settings)
+    return stored_status(row)
 
 
 def plan(service: Service, wanted: LaunchRequest, caller: Caller) -> LaunchPlan:
@@ -122,7 +122,7 @@ def stop(service: Service, launch_id: str, audited: Audit) -> tuple[LaunchStatus
         folder.ask_stop()
         if not folder.claimed():
             close_unclaimed(folder, "stopped")
-    return fresh(folder), host
+    return current_status(folder), host
 
 
 def find(service: Service, launch_id: str) -> tuple[LaunchStatus, str]:
@@ -133,11 +133,11 @@ def find(service: Service, launch_id: str) -> tuple[LaunchStatus, str]:
         StoreError: the database does not answer, and the launch has no folder here.
     """
     if folder := _folder_here(service, launch_id):
-        return fresh(folder), HOST
+        return current_status(folder), HOST
     row = service.state.launch(launch_id)
     if row is None:
         raise HTTPException(404, f"there is no launch {launch_id}. See GET /v1/launches.")
-    return kept(row), row.host
+    return stored_status(row), row.host
 
 
 def listed(
@@ -169,15 +169,15 @@ def _spec(service: Service, wanted: LaunchRequest, gpu: Gpu, caller: Caller) -> 
                 why="only jobs with a good job file on the server can be launched",
                 fix="see `launchable` in GET /v1/jobs",
             )
-    launch = WantedLaunch(asked=wanted, gpu=gpu.uuid, seen=gpu, asked_by=caller.name)
+    launch = ResolvedLaunch(asked=wanted, gpu=gpu.uuid, seen=gpu, asked_by=caller.name)
     return make_spec(launch, service.settings)
 
 
 def _status_of(service: Service, row: LaunchRow) -> LaunchStatus:
     if row.state in OVER or not is_ours(row, service.home):
-        return kept(row)
+        return stored_status(row)
     folder = _folder_here(service, row.launch_id)
-    return fresh(folder) if folder else kept(row)
+    return current_status(folder) if folder else stored_status(row)
 
 
 def _folder_here(service: Service, launch_id: str) -> LaunchFolder | None:
@@ -197,7 +197,8 @@ def _folder_to_stop(service: Service, launch_id: str) -> LaunchFolder:
             f"the launch {launch_id} runs {where}, and this service on {HOST} cannot reach it",
             fix=f"ask the service there, or in its environment: advisor launches stop {launch_id}",
         )
-    # Whoever asked for it was killed before there was a folder: with one, nothing can begin.
+    # The process that was asked for it was killed before there was a folder: with one, nothing can
+    # begin.
     if row is None or row.state != "accepted":
         raise BusyError(f"the launch {launch_id} has lost its folder", fix="ask again in a second")
     return folder_of(row, service.settings)

@@ -6,21 +6,21 @@ from advisor.formats.rows import from_row
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.supervisor.observe import OBSERVATIONS
 from advisor_api.http.errors import LOG
-from advisor_api.launches.tally import Tally
+from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_data import Store
 from advisor_data.store.lines import json_row
 
 
-class Observations:
+class ObservationImporter:
     """Those of all launches of this host; the same one may be brought in any number of times.
 
     Args:
         store: Where they go.
-        tally: Where each is counted once.
+        launch_metrics: Where each is counted once.
     """
 
-    def __init__(self, store: Store, tally: Tally) -> None:
-        self._store, self._tally = store, tally
+    def __init__(self, store: Store, launch_metrics: LaunchMetrics) -> None:
+        self._store, self._launch_metrics = store, launch_metrics
         self._counted = dict[str, int]()
         self._stored = dict[str, int]()
 
@@ -35,7 +35,7 @@ class Observations:
         lines = _lines(folder)
         for line in lines[self._counted.get(launch_id, 0) :]:
             if seen := _observation(line, launch_id):
-                self._tally.judge(seen, folder.read_spec())
+                self._launch_metrics.score(seen, folder.read_spec())
             self._counted[launch_id] = self._counted.get(launch_id, 0) + 1
         for line in lines[self._stored.get(launch_id, 0) :]:
             if seen := _observation(line, launch_id):

@@ -1,8 +1,8 @@
 """The steps of a launch: a row of the database, a folder of its host, a supervisor; all may block.
 
 Each can be done again without harm: the row holds its GPU, the folder is there whole or not at all,
-and of several supervisors one claims the folder. So whoever is killed in between, the keeper of any
-service on this host goes on from where it stopped (advisor_api/launches/keeper.py).
+and of several supervisors one claims the folder. So whatever is killed in between, the reconciler
+of any service on this host goes on from where it stopped (advisor_api/launches/reconciler.py).
 """
 
 import socket
@@ -12,15 +12,15 @@ from pathlib import Path
 from advisor.core.gpu import Gpu
 from advisor.errors import BusyError, UnsafeFileError
 from advisor.formats.moments import now
-from advisor.launch.records.board import Board
 from advisor.launch.records.documents import parse_spec
 from advisor.launch.records.folder import LaunchFolder, create_folder, dumps
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import OVER, LaunchStatus, State
+from advisor.launch.records.status_writer import StatusWriter
 from advisor.launch.start.spawn import spawn_supervisor
 from advisor.settings import Settings
 from advisor_api.http.errors import LOG
-from advisor_api.launches.view import first_status, fresh, kept
+from advisor_api.launches.view import current_status, first_status, stored_status
 from advisor_data.service.state import LaunchRow, ServiceState
 from advisor_profiling import SUPERVISOR
 
@@ -69,12 +69,12 @@ def new_row(
     )
 
 
-def begin(row: LaunchRow, state: ServiceState, settings: Settings) -> None:
+def start_supervisor(row: LaunchRow, state: ServiceState, settings: Settings) -> None:
     """Make the folder of a launch and start its supervisor, if it is not over; again does no harm.
 
     Raises:
         OSError: the folder cannot be written; the launch is failed.
-        StoreError: nor could that be kept; the keeper tries again.
+        StoreError: nor could that be kept; the reconciler tries again.
         UnsafeFileError: others could have a hand in the folder; the launch is failed.
     """
     if row.state in OVER:
@@ -92,7 +92,7 @@ def begin(row: LaunchRow, state: ServiceState, settings: Settings) -> None:
     try:
         spawn_supervisor(folder, settings, SUPERVISOR)
     except OSError as error:
-        # It was accepted: the keeper tries again.
+        # It was accepted: the reconciler tries again.
         LOG.error("the supervisor of %s cannot be started: %s", row.launch_id, error)
 
 
@@ -113,7 +113,9 @@ def fail(row: LaunchRow, state: ServiceState, code: str, cause: str) -> None:
         StoreError: it could not be kept.
     """
     at = now()
-    status = replace(kept(row), state="failed", code=code, cause=cause, updated_at=at, ended_at=at)
+    status = replace(
+        stored_status(row), state="failed", code=code, cause=cause, updated_at=at, ended_at=at
+    )
     state.update_launch(row.launch_id, status.state, dumps(status).decode())
 
 
@@ -130,10 +132,10 @@ def close_unclaimed(
     """
     try:
         with folder.supervising():
-            board = Board(folder, folder.read_spec())
+            writer = StatusWriter(folder, folder.read_spec())
             if code:
-                board.blame(code, cause)
-            board.close(state)
+                writer.blame(code, cause)
+            writer.close(state)
     except BusyError:
         return
 
@@ -149,13 +151,13 @@ def keep_status(row: LaunchRow, status: LaunchStatus, state: ServiceState) -> No
         state.update_launch(row.launch_id, status.state, text)
 
 
-def let_go(state: ServiceState, settings: Settings, home: str) -> None:
-    """Let go of the GPUs of this home whose launches have ended since the keeper last looked.
+def release_gpus(state: ServiceState, settings: Settings, home: str) -> None:
+    """Let go of the GPUs of this home whose launches have ended since the reconciler last looked.
 
     Raises:
         StoreError: the database does not answer.
     """
     for row in state.launches(host=HOST, home=home, active_only=True):
         folder = LaunchFolder(launches_folder(settings) / row.launch_id)
-        if folder.claimed() and (status := fresh(folder)).over:
+        if folder.claimed() and (status := current_status(folder)).over:
             keep_status(row, status, state)

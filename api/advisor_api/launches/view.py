@@ -11,15 +11,15 @@ from typing import cast
 from advisor.core.gpu import Gpu
 from advisor.errors import InputError
 from advisor.launch.records.answers import Launch
-from advisor.launch.records.board import waiting
 from advisor.launch.records.documents import parse_status
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import JobStatus, LaunchStatus, State
+from advisor.launch.records.status_writer import waiting
 from advisor_api.http.access import Caller
 from advisor_data.service.state import LaunchRow
 
-HIDDEN = "told to tokens with the scope launch"
+HIDDEN = "shown to tokens with the scope launch"
 
 # Rates as images/s and splits as 30/70 have something before the slash.
 _PLACE = re.compile(r"[\w+.-]+:/+[^\s;,]*|(?<![\w/])~?/[^\s;:,]*")
@@ -48,7 +48,7 @@ def first_status(spec: LaunchSpec, updated_at: str, gpu: Gpu | None = None) -> L
     )
 
 
-def fresh(folder: LaunchFolder) -> LaunchStatus:
+def current_status(folder: LaunchFolder) -> LaunchStatus:
     """Where a launch of this host stands now, its jobs named from the first moment on."""
     status = folder.read_status()
     if status.jobs:
@@ -60,7 +60,7 @@ def fresh(folder: LaunchFolder) -> LaunchStatus:
     return replace(first, state=status.state, code=status.code, cause=status.cause)
 
 
-def kept(row: LaunchRow) -> LaunchStatus:
+def stored_status(row: LaunchRow) -> LaunchStatus:
     """The last status that the database has."""
     try:
         return parse_status(row.status.encode())
@@ -70,7 +70,7 @@ def kept(row: LaunchRow) -> LaunchStatus:
         return LaunchStatus(launch_id=row.launch_id, state=state, updated_at=row.updated_at)
 
 
-def shown(status: LaunchStatus, host: str, caller: Caller) -> Launch:
+def visible_launch(status: LaunchStatus, host: str, caller: Caller) -> Launch:
     """A launch as a caller may see it."""
     seen = status if "launch" in caller.scopes else _for_reader(status)
     return Launch(host=host, **{f.name: getattr(seen, f.name) for f in fields(LaunchStatus)})

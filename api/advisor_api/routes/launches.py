@@ -10,7 +10,7 @@ from advisor.wire.requests import LaunchRequest
 from advisor_api.http.access import Launcher, Reader
 from advisor_api.http.routing import v1_router
 from advisor_api.launches import launching
-from advisor_api.launches.view import shown
+from advisor_api.launches.view import visible_launch
 from advisor_api.schemas.query import (
     ActiveInQuery,
     IdempotencyKey,
@@ -55,7 +55,7 @@ def launch(
         return answer(launching.plan(service, wanted, caller), 200)
     status = launching.launch(service, wanted, caller, idempotency_key, audited)
     place = {"Location": f"/v1/launches/{status.launch_id}"}
-    return answer(shown(status, launching.HOST, caller), 202, place)
+    return answer(visible_launch(status, launching.HOST, caller), 202, place)
 
 
 @router.get("/launches", response_model=LaunchList)
@@ -68,14 +68,14 @@ def launches(
 ) -> Response:
     """Launches of all hosts of this database, the newest first; those of `advisor launch`, too."""
     found = launching.listed(service, active=active, limit=limit, before=before)
-    return answer(LaunchList(launches=tuple(shown(*one, caller) for one in found)))
+    return answer(LaunchList(launches=tuple(visible_launch(*one, caller) for one in found)))
 
 
 @router.get("/launches/{launch_id}", response_model=Launch)
 def one_launch(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) -> Response:
     """Where a launch stands: rates, power, and what it was expected to do."""
     status, host = launching.find(service, launch_id)
-    return answer(shown(status, host, caller))
+    return answer(visible_launch(status, host, caller))
 
 
 @router.delete("/launches/{launch_id}", status_code=202, response_model=Launch)
@@ -84,4 +84,4 @@ def stop(
 ) -> Response:
     """Ask for the end of a launch: its jobs are stopped in the safe order. Again does nothing."""
     status, host = launching.stop(service, launch_id, audited)
-    return answer(shown(status, host, caller), 202)
+    return answer(visible_launch(status, host, caller), 202)

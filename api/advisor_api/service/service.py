@@ -33,7 +33,7 @@ class Service:
     Attributes:
         settings: What the environment says.
         options: What the command line says.
-        home: Name of its home, by which its launches are told from those of other services.
+        home: Name of its home, by which its launches are told apart from those of other services.
         store: Solo points, pair points and observations.
         state: Tokens, launches and the audit log, in the same database.
         registry: The models of this host.

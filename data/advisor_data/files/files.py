@@ -137,7 +137,7 @@ def _decode_csv(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
         for values in filter(None, reader):
             yield f"line {reader.line_num}", _csv_row(header, values, reader.line_num)
     except csv.Error as error:
-        raise InputError(f"line {reader.line_num} is no CSV", why=str(error)) from error
+        raise InputError(f"line {reader.line_num} is not CSV", why=str(error)) from error
 
 
 def _check_header(header: list[str]) -> None:

@@ -42,7 +42,7 @@ def check_import(points: Sequence[Record], stored: Iterable[ProfileRow] = ()) ->
 
 
 def import_notes(points: Iterable[Record], stored: Iterable[SoloPoint]) -> list[str]:
-    """What whoever brought solo points in should know of the profiles that they make.
+    """What the person who imported solo points should know of the profiles that they make.
 
     Args:
         points: What was taken in.
@@ -74,7 +74,7 @@ def _notes(points: Sequence[SoloPoint], *, hides: bool) -> Iterable[str]:
 _STAND_INS: Mapping[str, str] = {
     "idle_power_w": "that of other profiles is taken",
     "power_limit_w": "watts are compared with the most that was drawn",
-    "memory_used_mib": "nobody can tell what fits beside it",
+    "memory_used_mib": "without it nobody knows what fits next to it",
 }
 """Columns that a profile can do without, and what is done then."""
 

@@ -42,7 +42,7 @@ def decode(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
         # Not read_table, which starts the data set reader and its threads: 0.2 s for one file.
         file = parquet.ParquetFile(arrow.BufferReader(data))
         _check_version(file.schema_arrow.metadata)
-        # A few kilobytes may stand for millions of rows: whoever counts them stops in time.
+        # A few kilobytes may stand for millions of rows: anyone who counts them stops in time.
         batches = file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False)
         rows = (row for batch in batches for row in batch.to_pylist())
         for number, row in enumerate(rows, start=1):

@@ -1,1 +1,1 @@
-"""What a service keeps beside points: tokens, launches, the audit log, copies."""
+"""What a service keeps next to points: tokens, launches, the audit log, copies."""

@@ -36,7 +36,7 @@ def back_up(url: str | None, home: Path, file: Path) -> int:
         Size of the copy, bytes.
 
     Raises:
-        InputError: the store is no SQLite file, not there, or `file` itself.
+        InputError: the store is not an SQLite file, not there, or `file` itself.
         StoreError: the copy could not be made; what stood at `file` is unchanged.
     """
     engine, source = _sqlite_file(url, home)
@@ -70,7 +70,7 @@ def restore(url: str | None, home: Path, file: Path, *, overwrite: bool = False)
         overwrite: Also where there is a database already: all that is in it goes.
 
     Raises:
-        InputError: the store is no SQLite file; there is a database already; `file` is no copy.
+        InputError: the store is not an SQLite file; there is a database already; `file` is no copy.
         StoreError: the copy is damaged or of a newer version, or could not be brought in; the
             database is unchanged.
     """
@@ -126,7 +126,7 @@ def _sqlite_file(url: str | None, home: Path) -> tuple[Engine, Path]:
     engine = make_engine(url)
     if engine.dialect.name != "sqlite" or not engine.url.database:
         raise InputError(
-            f"{address(engine.url)} is no SQLite file",
+            f"{address(engine.url)} is not an SQLite file",
             fix="for PostgreSQL: pg_dump and pg_restore, as in docs/state.md",
         )
     return engine, sqlite_path(engine.url)
@@ -148,7 +148,7 @@ def _take(file: Path, draft: Path) -> None:
         _check_whole(ours, file)
         named = "SELECT count(*) FROM sqlite_master WHERE name = ?"
         if not ours.execute(named, [VERSION_TABLE]).fetchone()[0]:
-            raise InputError(f"{file} is no copy of a database of advisor")
+            raise InputError(f"{file} is not a copy of an advisor database")
 
 
 def _make_current(file: Path, draft: Path) -> None:
@@ -169,7 +169,7 @@ def _make_current(file: Path, draft: Path) -> None:
 
 
 def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
-    """All pages in one step: a writer in between would make it begin anew, again and again."""
+    """All pages in one step: a writer in between would make it start again, again and again."""
     deadline = time.monotonic() + _PATIENCE_S
 
     def give_up(status: int, _remaining: int, _total: int) -> None:

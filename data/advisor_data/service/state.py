@@ -1,4 +1,4 @@
-"""What a service keeps beside points: tokens, launches, the audit log, and the count of changes.
+"""What a service keeps next to points: tokens, launches, the audit log, and the count of changes.
 
 In the same database as the points; several servers may use one at once. What holds for all of
 them, such as one launch per GPU, is an index of the database (advisor_data/store/tables.py).

@@ -57,7 +57,7 @@ def new_token(name: str, scopes: Collection[str], expires_at: str | None) -> Tok
     """
     if not _NAME.fullmatch(name):
         raise InputError(
-            f"{name!r} is no name of a token",
+            f"{name!r} is not a valid token name",
             fix="up to 64 letters, digits, dots, dashes and underscores, a letter or digit first",
         )
     if not scopes or set(scopes) - set(SCOPES):
@@ -156,5 +156,5 @@ def _moment(text: str) -> str:
         return to_text(moment)
     except (ValueError, OverflowError) as error:
         raise InputError(
-            f"{text!r} is no moment in UTC", fix="write it as 2026-01-31T12:00:00+00:00"
+            f"{text!r} is not a time in UTC", fix="write it as 2026-01-31T12:00:00+00:00"
         ) from error

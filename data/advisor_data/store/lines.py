@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 def whole_lines(data: bytes) -> tuple[list[tuple[int, bytes]], int]:
     """Numbered lines that are not empty, and how many bytes the whole lines take.
 
-    Text after the last line end that is no JSON was cut off by a crash and is left out.
+    Text after the last line end that is not JSON was cut off by a crash and is left out.
     """
     end = data.rfind(b"\n") + 1
     if _is_json(data[end:]):
@@ -26,7 +26,7 @@ def json_row(line: bytes) -> dict[str, Any]:
     """The row that a line holds.
 
     Raises:
-        InputError: the line is no JSON object.
+        InputError: the line is not a JSON object.
     """
     try:
         row: Any = json.loads(line)

@@ -47,7 +47,7 @@ def only_of(job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> lis
     for point in found.values():
         if point.job != job or gpu_model not in (None, point.gpu_model):
             raise InputError(
-                f"a point of {point.job} on {point.gpu_model} is no part of the profile of {job}"
+                f"a point of {point.job} on {point.gpu_model} is not part of the profile of {job}"
                 + (f" on {gpu_model}" if gpu_model else ""),
                 fix="give points of that job and GPU model only",
             )

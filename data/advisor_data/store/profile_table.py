@@ -1,4 +1,4 @@
-"""What lists say of each profile, kept beside the points: no list reads a million of them.
+"""What lists say of each profile, kept next to the points: no list reads a million of them.
 
 A row is made of the points of a job on a GPU model in the transaction that changes these. A change
 of what `profile_row` says needs a migration, however empty: after each, all rows are made again.

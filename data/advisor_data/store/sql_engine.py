@@ -40,7 +40,7 @@ _PATIENCE = {"sqlite": ("timeout", 30), "postgresql": ("connect_timeout", 10)}
 """How long to wait for a lock or for the server, s; the URL may give another time."""
 
 _JOURNALS = ("-wal", "-shm", "-journal")
-"""What SQLite puts beside its file."""
+"""What SQLite puts next to its file."""
 
 _MIGRATION_LOCK = {
     "sqlite": "BEGIN IMMEDIATE",
@@ -183,7 +183,7 @@ def _url(text: str) -> URL:
         url = make_url(text)
     except (ArgumentError, ValueError) as error:  # not quoted: it may hold a password
         raise InputError(
-            "the address of the store is no URL",
+            "the address of the store is not a URL",
             fix="write sqlite:///FILE, postgresql://USER@HOST/DATABASE or files:DIR",
         ) from error
     if url.drivername not in _DRIVERS:
@@ -213,7 +213,7 @@ def _close_to_others(url: URL) -> None:
 
 
 def _make_durable(connection: Any, _record: object) -> None:
-    """One writer beside many readers, and each commit on disk before it returns."""
+    """One writer next to many readers, and each commit on disk before it returns."""
     connection.execute("PRAGMA synchronous=FULL")
     for tries_left in reversed(range(20)):
         try:

@@ -13,14 +13,14 @@ from advisor_data.store.pages import MOST_OF_MOMENT, Page, Span, cut
 from advisor_data.store.sql_records import read_records
 from advisor_data.store.tables import jobs_text, parts_tables, tables
 
-Conditions = Sequence[ColumnElement[bool]]
+WhereClauses = Sequence[ColumnElement[bool]]
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     """Rows of a list, and the column of their moments, in an index behind what they fulfil."""
 
-    conditions: Conditions
+    conditions: WhereClauses
     moment: ColumnElement[Any]
 
 
@@ -37,12 +37,12 @@ def of_pair(jobs: Sequence[str]) -> Listing:
 
 
 def observed(job: str | None) -> Listing:
-    """Observations with a job, whatever ran beside it; all with None."""
+    """Observations with a job, whatever ran next to it; all with None."""
     table = tables[Observation]
     if job is None:
         return Listing([], table.c.started_at_us)
     part, before = (parts_tables[Observation].alias(name) for name in ("part", "before"))
-    # Parts of one name stand side by side: of a job beside itself the first one counts.
+    # Parts of one name stand side by side: of a job next to itself the first one counts.
     same_before = exists().where(
         before.c.point_id == part.c.point_id,
         before.c.position == part.c.position - 1,
@@ -73,7 +73,7 @@ def read_page(connection: Connection, kind: type[P], listing: Listing, span: Spa
     return cut(read_records(connection, kind, wanted), span)
 
 
-def _within(kind: type[Record], moment: ColumnElement[Any], span: Span) -> Conditions:
+def _within(kind: type[Record], moment: ColumnElement[Any], span: Span) -> WhereClauses:
     table = tables[kind]
     found: list[ColumnElement[bool]] = []
     if span.gpu_model is not None:
@@ -88,7 +88,7 @@ def _within(kind: type[Record], moment: ColumnElement[Any], span: Span) -> Condi
 
 
 def _at(
-    connection: Connection, moment: ColumnElement[Any], conditions: Conditions, place: int
+    connection: Connection, moment: ColumnElement[Any], conditions: WhereClauses, place: int
 ) -> int | None:
     """The moment of the row at a place, from 1; None: the list ends before."""
     newest = select(moment).where(*conditions).order_by(moment.desc())

@@ -31,6 +31,7 @@ from advisor_training.dataset.head_rows import HeadRows, flat
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.data import Data, make_data
 from advisor_training.learn.head_learners import LEAST_SPEED
+from advisor_training.learn.held_out import HeldOut, fold_by, leave_one_job_out
 from advisor_training.learn.learners import (
     Fitted,
     Learner,
@@ -41,7 +42,6 @@ from advisor_training.learn.learners import (
     physical,
 )
 from advisor_training.learn.scoring import fractions, power_errors, speed_errors
-from advisor_training.learn.unseen import Unseen, fold_by, leave_one_job_out
 from advisor_training.train import SCORED
 
 
@@ -61,7 +61,7 @@ def main() -> None:
     where(data, model)
 
 
-def tell(name: str, rows: Rows, found: Unseen) -> None:
+def tell(name: str, rows: Rows, found: HeldOut) -> None:
     """One line."""
     errors = 100 * speed_errors(rows, found)
     power = 100 * power_errors(rows, found).mean()
@@ -70,7 +70,7 @@ def tell(name: str, rows: Rows, found: Unseen) -> None:
     print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
-def where(data: Data, found: Unseen) -> None:
+def where(data: Data, found: HeldOut) -> None:
     """Parts of the summed error of the rates, at the nine splits."""
     rows = data.rows
     tests = rows.kind[found.row] == "nine"
@@ -95,7 +95,7 @@ def where(data: Data, found: Unseen) -> None:
         _part(name, pairs == name, errors)
 
 
-def by_pair(rows: Rows) -> Unseen:
+def by_pair(rows: Rows) -> HeldOut:
     """Ten folds of whole pairs: what is left of the error when every job is known."""
     return fold_by(rows, rows.pair % 10, _with(extra_trees))
 

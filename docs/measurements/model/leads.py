@@ -20,8 +20,8 @@ from advisor_data.files.bundled import (
 from advisor_data.files.dataset import select
 from advisor_training.evaluation.choices import Question, choose
 from advisor_training.evaluation.data import make_data
+from advisor_training.learn.held_out import leave_one_job_out
 from advisor_training.learn.learners import LEARNERS
-from advisor_training.learn.unseen import leave_one_job_out
 from advisor_training.train import SCORED
 
 LEADS = ((0.0, 0.0), (0.02, 0.02), (0.05, 0.02), (0.05, 0.05), (0.1, 0.1))
@@ -33,13 +33,13 @@ def main() -> None:
     data = make_data(
         select(bundled_pair_points()).points, bundled_solo_points(), bundled_reference_points()
     )
-    unseen = leave_one_job_out(data.rows, LEARNERS["extra-trees"])
+    held_out = leave_one_job_out(data.rows, LEARNERS["extra-trees"])
     print("| objective | uncapped, exclusive ahead by | mean | worst | chosen of these |")
     print("| --- | --- | --- | --- | --- |")
     for name in SCORED:
         for uncapped, exclusive in LEADS:
-            choice.LEADS = {"split": 0.0, "uncapped": uncapped, "exclusive": exclusive}
-            found = choose(data, unseen, Question(OBJECTIVES[name], "every way"), TIE)
+            choice.MARGINS = {"split": 0.0, "uncapped": uncapped, "exclusive": exclusive}
+            found = choose(data, held_out, Question(OBJECTIVES[name], "every way"), TIE)
             parts = [100 * each.fraction for each in found]
             ways = Counter(each.chosen for each in found)
             print(

@@ -30,8 +30,8 @@ from advisor_training.learn.carrying_over import (
     mean_held,
     widenings,
 )
+from advisor_training.learn.held_out import HeldOut, Mask, joined
 from advisor_training.learn.learners import LEARNERS
-from advisor_training.learn.unseen import Mask, Unseen, joined
 from advisor_training.train import LEARNER, SCORED
 
 BOOTSTRAPS = 2000
@@ -54,15 +54,15 @@ def main() -> None:
     print(f"| left out | learned pairs | pairs | {' | '.join(HEADINGS)} | wider by |")
     print("|" + " --- |" * (4 + len(HEADINGS)))
     for name, carried in found.items():
-        pairs = len(np.unique(data.rows.pair[carried.unseen.row]))
+        pairs = len(np.unique(data.rows.pair[carried.held_out.row]))
         wider = " and ".join(f"{w:.2f}" for w in widenings(carried, data.rows).values())
-        cells = cells_of(data, carried, [carried.unseen])
+        cells = cells_of(data, carried, [carried.held_out])
         print(f"| {name} | {carried.learned_pairs} | {pairs} | {' | '.join(cells)} | {wider} |")
     print(f"\n| left out | pairs added | {' | '.join(HEADINGS)} |")
     print("|" + " --- |" * (2 + len(HEADINGS)))
     for name, carried in found.items():
         for added in add_pairs(data.rows, left_out[name], learner):
-            cells = cells_of(data, carried, added.unseen)
+            cells = cells_of(data, carried, added.held_out)
             print(f"| {name} | {added.pairs} | {' | '.join(cells)} |", flush=True)
 
 
@@ -74,31 +74,33 @@ def runs(data: Data) -> Iterator[tuple[str, Mask]]:
         yield f"run {name} with its cards", np.isin(cards, np.unique(cards[names == name]))
 
 
-def cells_of(data: Data, carried: Carried, draws: "list[Unseen] | tuple[Unseen, ...]") -> list[str]:
+def cells_of(
+    data: Data, carried: Carried, draws: "list[HeldOut] | tuple[HeldOut, ...]"
+) -> list[str]:
     """One cell for each heading."""
-    rows, unseen = data.rows, joined(list(draws))
-    nine = rows.kind[unseen.row] == "nine"
-    row = unseen.row[nine]
+    rows, held_out = data.rows, joined(list(draws))
+    nine = rows.kind[held_out.row] == "nine"
+    row = held_out.row[nine]
     rates = [
         np.abs(expected[nine] / measured[row] - 1)
-        for expected, measured in zip(unseen.speed.T, (rows.speed_a, rows.speed_b), strict=True)
+        for expected, measured in zip(held_out.speed.T, (rows.speed_a, rows.speed_b), strict=True)
     ]
     both = np.concatenate(rates)
     known = np.isfinite(both)
-    power = np.abs(unseen.power_w[nine] / rows.power_w[row] - 1)
+    power = np.abs(held_out.power_w[nine] / rows.power_w[row] - 1)
     pairs = rows.pair[row]
     held = mean_held(carried, rows, draws)
     return [
-        *(fraction(data, unseen, objective) for objective in SCORED),
+        *(fraction(data, held_out, objective) for objective in SCORED),
         interval(both[known], np.tile(pairs, 2)[known]),
         interval(power, pairs),
         *(f"{100 * part:.1f}" for part in held.values()),
     ]
 
 
-def fraction(data: Data, unseen: Unseen, objective: str) -> str:
+def fraction(data: Data, held_out: HeldOut, objective: str) -> str:
     """Mean fraction of the oracle."""
-    found = choose(data, unseen, QUESTIONS[objective], TIE)
+    found = choose(data, held_out, QUESTIONS[objective], TIE)
     numbers = {m: int(data.rows.pair[data.rows.measurement == m][0]) for m in
                {choice.number for choice in found}}  # fmt: skip
     parts = np.array([choice.fraction for choice in found])

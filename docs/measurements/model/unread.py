@@ -26,9 +26,9 @@ from advisor_data.files.bundled import (
 )
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.dataset.rows import SOME, Rows, make_rows
+from advisor_training.learn.held_out import HeldOut, joined, predicted
 from advisor_training.learn.learners import LEARNERS
 from advisor_training.learn.scoring import fractions, power_errors, speed_errors
-from advisor_training.learn.unseen import Unseen, joined, predicted
 from advisor_training.train import LEARNER
 
 BOOTSTRAPS = 2000
@@ -61,7 +61,7 @@ def rows_of(points: Sequence[PairPoint], solos: Sequence[SoloPoint], *, full: bo
     return make_rows(make_pairs(points, references, full=full)[0], make_profiles(solos))
 
 
-def answers(train: Rows, test: Rows) -> Unseen:
+def answers(train: Rows, test: Rows) -> HeldOut:
     """What is expected of the tested rows of each job by a learner that has not seen it."""
     parts = (
         predicted(LEARNERS[LEARNER](train.take(~train.of(job))), test, test.of(job), job)
@@ -70,7 +70,7 @@ def answers(train: Rows, test: Rows) -> Unseen:
     return joined(list(parts))
 
 
-def tell(name: str, train: Rows, test: Rows, found: Unseen, last: Unseen) -> None:
+def tell(name: str, train: Rows, test: Rows, found: HeldOut, last: HeldOut) -> None:
     """One line: fraction of the oracle at full measurements, errors at all limited splits."""
     worth = 100 * fractions(test, found, OBJECTIVES[DEFAULT_OBJECTIVE], TIE)
     rates = 100 * np.concatenate([speed_errors(test, found, kind) for kind in ("nine", SOME)])

@@ -1,4 +1,4 @@
-"""Cuts a campaign into blocks: clients that are started together, and the windows between them."""
+"""Cuts a campaign into blocks: processes started together, and the windows between them."""
 
 import random
 from collections.abc import Collection, Iterable, Sequence
@@ -8,10 +8,10 @@ from advisor.core.gpu import Share
 from advisor.errors import InputError
 from advisor_profiling.campaign.packing import pack
 from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.targets import Runner, Target, solo
+from advisor_profiling.window.targets import ProcessSpec, Target, solo
 
 _START_S = 1.5
-"""On an H200 40 clients were ready after about 60 s, while other start-ups shared its 16 cores."""
+"""On an H200 40 processes were ready after about 60 s, while other start-ups shared 16 cores."""
 
 _BETWEEN_S = 0.6
 """668 windows on four H200: 0.4 s from a window's end to the next settling, and 0.2 s of settling
@@ -26,20 +26,20 @@ _FULL = Share(100.0)
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Clients that stand ready together, and the windows that are measured with them in turn."""
+    """Processes that stand ready together, and the windows that are measured with them in turn."""
 
-    runners: tuple[Runner, ...]
+    specs: tuple[ProcessSpec, ...]
     targets: tuple[Target, ...]
 
     @property
     def pairs(self) -> frozenset[tuple[str, ...]]:
         """Names of the jobs of each window of two."""
-        return frozenset(target.jobs for target in self.targets if len(target.runners) > 1)
+        return frozenset(target.jobs for target in self.targets if len(target.specs) > 1)
 
     @property
-    def kept(self) -> frozenset[Runner]:
-        """Clients that the next block may use too; one without a gate never stands still."""
-        return frozenset(runner for runner in self.runners if runner.job.progress.gate)
+    def kept(self) -> frozenset[ProcessSpec]:
+        """Processes that the next block may use too; one without a gate never stands still."""
+        return frozenset(spec for spec in self.specs if spec.job.progress.gate)
 
 
 def cut(
@@ -53,21 +53,22 @@ def cut(
 ) -> list[Block]:
     """Blocks that hold each target once, with few starts.
 
-    All targets of the same jobs are in one block, where their clients fit. A target whose clients
-    cannot stand ready beside others is a block of its own: a job has no gate or, where memory
-    counts, does not tell how much it needs; or two clients alone are too many. A block follows the
-    one with which it has most clients in common. The windows of a pair follow one another, so that
-    few pairs are cut in two where the GPU is taken away; their order is random, so that a drift of
-    the card does not look like an effect of the split, but the same for the same targets and seed.
+    All targets of the same jobs are in one block, where their processes fit. A target whose
+    processes cannot stand ready next to others is a block of its own: a job has no gate or, where
+    memory counts, does not tell how much it needs; or two processes alone are too many. A block
+    follows the one with which it has most processes in common. The windows of a pair follow one
+    another, so that few pairs are cut in two where the GPU is taken away; their order is random, so
+    that a drift of the card does not look like an effect of the split, but the same for the same
+    targets and seed.
 
     Args:
         targets: In any order.
-        max_clients: Most clients on the GPU at once.
+        max_clients: Most processes on the GPU at once.
         memory_mib: Memory of the GPU; None: not looked at.
         seed: Any text, such as the run's name.
-        alone: Add to each block, for every job with a client at 100 %, a solo window with the
+        alone: Add to each block, for every job with a process at 100 %, a solo window with the
             block's number (from 0) as `repeat`: a reference of the same card and hour.
-        profiles: Add such a window for every other client as well.
+        profiles: Add such a window for every other process as well.
     """
     order, chance = sorted(dict.fromkeys(targets), key=_place), random.Random(seed)
     chance.shuffle(order)
@@ -78,7 +79,7 @@ def cut(
 
 
 def remaining(blocks: Iterable[Block], done: Collection[Target]) -> list[Block]:
-    """What is left of the blocks, without the clients that nobody needs any more.
+    """What is left of the blocks, without the processes that nobody needs any more.
 
     Cut and shard the whole plan first: then numbers and places do not depend on what is done.
     """
@@ -113,25 +114,25 @@ def estimate_s(blocks: Iterable[Block], rules: WindowRules) -> float:
     """Seconds that the blocks take one after the other on one GPU, when nothing fails."""
     measured_s = rules.least_s + _NOISY * max(0.0, rules.most_s - rules.least_s)
     window_s = rules.settle_least_s + measured_s + _BETWEEN_S
-    starts, windows, ready = 0, 0, frozenset[Runner]()
+    starts, windows, ready = 0, 0, frozenset[ProcessSpec]()
     for block in blocks:
-        starts += len(frozenset(block.runners) - ready)
+        starts += len(frozenset(block.specs) - ready)
         windows += len(block.targets)
         ready = block.kept
     return starts * _START_S + windows * window_s
 
 
 def _block(targets: Sequence[Target]) -> Block:
-    runners = dict.fromkeys(runner for target in targets for runner in target.runners)
-    return Block(tuple(runners), tuple(targets))
+    specs = dict.fromkeys(spec for target in targets for spec in target.specs)
+    return Block(tuple(specs), tuple(targets))
 
 
 def _with_references(block: Block, number: int, profiles: bool) -> Block:
-    """The block with its solo windows; beside a job without a gate nothing runs alone."""
-    if len(block.kept) < len(block.runners):
+    """The block with its solo windows; next to a job without a gate nothing runs alone."""
+    if len(block.kept) < len(block.specs):
         return block
-    alone = [r for r in block.runners if (profiles or r.share == _FULL) and not r.twin]
-    return Block(block.runners, (*block.targets, *(solo(r.job, r.share, number) for r in alone)))
+    alone = [r for r in block.specs if (profiles or r.share == _FULL) and not r.copy]
+    return Block(block.specs, (*block.targets, *(solo(r.job, r.share, number) for r in alone)))
 
 
 def _shuffled(block: Block, seed: str) -> Block:
@@ -141,21 +142,21 @@ def _shuffled(block: Block, seed: str) -> Block:
         by_jobs.setdefault(target.jobs, []).append(target)
     groups = chance.sample(list(by_jobs.values()), len(by_jobs))
     targets = [target for group in groups for target in chance.sample(group, len(group))]
-    return Block(block.runners, tuple(_references_first(targets)))
+    return Block(block.specs, tuple(_references_first(targets)))
 
 
 def _references_first(targets: Sequence[Target]) -> list[Target]:
     """First each job once alone on the whole GPU: with that its other results are compared."""
     first: dict[tuple[str, ...], Target] = {}
     for target in targets:
-        if len(target.runners) == 1 and target.runners[0].share == _FULL:
+        if len(target.specs) == 1 and target.specs[0].share == _FULL:
             first.setdefault(target.jobs, target)
     return [*first.values(), *(t for t in targets if first.get(t.jobs) != t)]
 
 
 def _chained(blocks: Iterable[Block]) -> list[Block]:
     """The first, then always the one that needs most of what the one before keeps."""
-    left, kept, chain = list(blocks), frozenset[Runner](), list[Block]()
+    left, kept, chain = list(blocks), frozenset[ProcessSpec](), list[Block]()
     while left:
         in_common = [len(kept & block.kept) for block in left]
         chain.append(left.pop(in_common.index(max(in_common))))
@@ -181,5 +182,5 @@ def _alone_s(blocks: Iterable[Block]) -> float:
 
 
 def _place(target: Target) -> tuple[object, ...]:
-    shares = (runner.share.percent for runner in target.runners)
+    shares = (spec.share.percent for spec in target.specs)
     return (target.jobs, tuple(shares), target.repeat)

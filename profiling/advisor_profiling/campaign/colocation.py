@@ -13,12 +13,12 @@ from advisor.validity.degenerate import with_pair_flags, with_solo_flags
 from advisor_data import Store
 from advisor_profiling.campaign.blocks import Block, cut, estimate_s, shard
 from advisor_profiling.campaign.campaign import conditions_on, measure_blocks
-from advisor_profiling.campaign.outcome import Cost, Failure, Outcome, Reporter
-from advisor_profiling.campaign.plan import Plan, Skipped, Work, expand
+from advisor_profiling.campaign.outcome import CampaignOutcome, Cost, Failure, Reporter
+from advisor_profiling.campaign.plan import Plan, PlannedWindows, Skipped, expand
 from advisor_profiling.campaign.resume import left_to_measure
-from advisor_profiling.campaign.safe_plan import ANY_COUNT, Counts
-from advisor_profiling.testbed.bench import Bench
+from advisor_profiling.campaign.safe_plan import ANY_COUNT, CountRules
 from advisor_profiling.testbed.live import Mode
+from advisor_profiling.testbed.testbed import Testbed
 from advisor_profiling.window.rules import WindowRules
 from advisor_profiling.window.targets import Target
 
@@ -26,9 +26,9 @@ _SMALLER = (1, 1.2, 1.5, 2, 3, 4, 6, 12, 24)
 """How much smaller than they could be the blocks are tried that parts are made of."""
 
 _WITHOUT: Mode = "uncapped"
-"""The bench without MPS, on which pairs are time-sliced."""
+"""The testbed without MPS, on which pairs are time-sliced."""
 
-OpenBench = Callable[[Mode | None], AbstractContextManager[Bench]]
+OpenTestbed = Callable[[Mode | None], AbstractContextManager[Testbed]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Campaign:
 
     Attributes:
         part: Number, from 1, and count of the parts that the plan is cut into.
-        known: Points of other places that say how jobs behave, beside those of the store.
+        known: Points of other places that say how jobs behave, next to those of the store.
         dry_run: Only say what would be measured.
         counts: At which counts of units of a GPU results are wrong.
     """
@@ -50,7 +50,7 @@ class Campaign:
     reporter: Reporter
     rules: WindowRules
     dry_run: bool = False
-    counts: Callable[[Gpu], Counts] = lambda gpu: ANY_COUNT
+    counts: Callable[[Gpu], CountRules] = lambda gpu: ANY_COUNT
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,12 @@ class Report:
     failures: tuple[Failure, ...]
 
 
-def carry_out(campaign: Campaign, open_bench: OpenBench) -> Report:
+def carry_out(campaign: Campaign, open_testbed: OpenTestbed) -> Report:
     """Measure what is left of the campaign.
 
     Args:
         campaign: What is wanted.
-        open_bench: Opens the GPU with limits (None) or without MPS ("uncapped").
+        open_testbed: Opens the GPU with limits (None) or without MPS ("uncapped").
 
     Raises:
         InputError: the plan cannot be carried out on this GPU.
@@ -91,31 +91,31 @@ def carry_out(campaign: Campaign, open_bench: OpenBench) -> Report:
         StoreError: a point could not be written; those before it are in the store.
         UnsafeCountError: a split that the plan names has a count at which results are wrong.
     """
-    with open_bench(None) as bench:
-        work, limited = _work(campaign, bench), bench.mode
-        targets, refused = _possible(campaign, work.mps, bench)
-        parts = _parts(campaign, targets, bench, alone=True)
+    with open_testbed(None) as testbed:
+        work, limited = _work(campaign, testbed), testbed.mode
+        targets, refused = _possible(campaign, work.mps, testbed)
+        parts = _parts(campaign, targets, testbed, alone=True)
         beside = [(_WITHOUT, target) for target in work.time_sliced]
         skipped = (*work.skipped, *refused)
-        first, idle_power_w = _measure(campaign, _own(campaign, parts), bench, beside, skipped)
+        first, idle_power_w = _measure(campaign, _own(campaign, parts), testbed, beside, skipped)
     if not work.time_sliced:
         return first
-    with open_bench(_WITHOUT) as bench:
-        targets, refused = _possible(campaign, work.time_sliced, bench)
-        blocks = _time_sliced(campaign, targets, parts, bench)
+    with open_testbed(_WITHOUT) as testbed:
+        targets, refused = _possible(campaign, work.time_sliced, testbed)
+        blocks = _time_sliced(campaign, targets, parts, testbed)
         beside = [(limited, target) for target in work.mps]
-        second, _ = _measure(campaign, blocks, bench, beside, refused, idle_power_w)
+        second, _ = _measure(campaign, blocks, testbed, beside, refused, idle_power_w)
         return _sum(first, second)
 
 
-def _work(campaign: Campaign, bench: Bench) -> Work:
-    store, model = campaign.store, bench.gpu.model
+def _work(campaign: Campaign, testbed: Testbed) -> PlannedWindows:
+    store, model = campaign.store, testbed.gpu.model
     pairs, solo = store.pair_points(gpu_model=model), store.solo_points(gpu_model=model)
     pairs += [p for p in campaign.known if isinstance(p, PairPoint)]
     solo += [p for p in campaign.known if isinstance(p, SoloPoint)]
     alone = with_solo_flags(solo)
-    earlier, counts = with_pair_flags(pairs, alone), campaign.counts(bench.gpu)
-    work = expand(campaign.plan, bench.gpu, campaign.jobs, earlier, alone, counts)
+    earlier, counts = with_pair_flags(pairs, alone), campaign.counts(testbed.gpu)
+    work = expand(campaign.plan, testbed.gpu, campaign.jobs, earlier, alone, counts)
     for note in work.notes:
         campaign.reporter.phase(note)
     _tell(campaign, work.skipped)
@@ -123,16 +123,16 @@ def _work(campaign: Campaign, bench: Bench) -> Work:
 
 
 def _possible(
-    campaign: Campaign, targets: Sequence[Target], bench: Bench
+    campaign: Campaign, targets: Sequence[Target], testbed: Testbed
 ) -> tuple[list[Target], tuple[Skipped, ...]]:
-    """The windows that the bench can measure, and by pair how many it cannot."""
-    refused = Counter((t.jobs, why) for t in targets if (why := bench.refuses(t)))
+    """The windows that the testbed can measure, and by pair how many it cannot."""
+    refused = Counter((t.jobs, why) for t in targets if (why := testbed.refuses(t)))
     skipped = tuple(
         Skipped((jobs[0], jobs[-1]), f"{count_of(count, 'window')}: {why}")
         for (jobs, why), count in refused.items()
     )
     _tell(campaign, skipped)
-    return [t for t in targets if not bench.refuses(t)], skipped
+    return [t for t in targets if not testbed.refuses(t)], skipped
 
 
 def _tell(campaign: Campaign, skipped: Sequence[Skipped]) -> None:
@@ -143,23 +143,23 @@ def _tell(campaign: Campaign, skipped: Sequence[Skipped]) -> None:
 def _measure(
     campaign: Campaign,
     blocks: list[Block],
-    bench: Bench,
+    testbed: Testbed,
     beside: Sequence[tuple[str, Target]],
     skipped: tuple[Skipped, ...],
     idle_power_w: float | None = None,
 ) -> tuple[Report, float | None]:
     """Measure what is left of the blocks; also the idle power from before the first job."""
-    left = _left(campaign, blocks, bench, beside)
+    left = _left(campaign, blocks, testbed, beside)
     expected_s = estimate_s(left, campaign.rules)
-    outcome = Outcome((), (), Cost())
+    outcome = CampaignOutcome((), (), Cost())
     if left:
         campaign.reporter.phase(_intention(left, expected_s))
     if left and not campaign.dry_run:
-        conditions = conditions_on(bench, campaign.plan.name, campaign.rules, idle_power_w)
-        outcome = measure_blocks(left, conditions, bench, campaign.store, campaign.reporter)
+        conditions = conditions_on(testbed, campaign.plan.name, campaign.rules, idle_power_w)
+        outcome = measure_blocks(left, conditions, testbed, campaign.store, campaign.reporter)
         idle_power_w = conditions.idle_power_w
     report = Report(
-        bench.gpu.model,
+        testbed.gpu.model,
         _windows(blocks),
         _windows(left),
         expected_s,
@@ -172,7 +172,7 @@ def _measure(
 
 
 def _parts(
-    campaign: Campaign, targets: Sequence[Target], bench: Bench, *, alone: bool
+    campaign: Campaign, targets: Sequence[Target], testbed: Testbed, *, alone: bool
 ) -> list[list[Block]]:
     """The blocks of every part of the plan; the same whatever was measured before.
 
@@ -180,8 +180,8 @@ def _parts(
     So of several sizes the one whose longest part is the shortest is taken.
     """
     _, count = campaign.part
-    seed, memory_mib = campaign.plan.name, bench.gpu.memory_mib
-    most = min(bench.max_clients, len({runner for t in targets for runner in t.runners}))
+    seed, memory_mib = campaign.plan.name, testbed.gpu.memory_mib
+    most = min(testbed.max_clients, len({spec for t in targets for spec in t.specs}))
     sizes = {max(1, round(most / by)) for by in (_SMALLER if count > 1 else (1,))}
     ways = [
         [shard(blocks, part, count) for part in range(1, count + 1)]
@@ -198,7 +198,7 @@ def _own(campaign: Campaign, parts: list[list[Block]]) -> list[Block]:
 
 
 def _time_sliced(
-    campaign: Campaign, targets: Sequence[Target], parts: list[list[Block]], bench: Bench
+    campaign: Campaign, targets: Sequence[Target], parts: list[list[Block]], testbed: Testbed
 ) -> list[Block]:
     """Windows without MPS of the pairs that this part has under limits: the same card for both.
 
@@ -207,18 +207,18 @@ def _time_sliced(
     pairs = [{target.jobs for block in part for target in block.targets} for part in parts]
     own = [t for t in targets if t.jobs in pairs[campaign.part[0] - 1]]
     free = [t for t in targets if not any(t.jobs in known for known in pairs)]
-    seed, memory_mib = campaign.plan.name, bench.gpu.memory_mib
-    return cut(own, bench.max_clients, memory_mib, seed, alone=False) + _own(
-        campaign, _parts(campaign, free, bench, alone=False)
+    seed, memory_mib = campaign.plan.name, testbed.gpu.memory_mib
+    return cut(own, testbed.max_clients, memory_mib, seed, alone=False) + _own(
+        campaign, _parts(campaign, free, testbed, alone=False)
     )
 
 
 def _left(
-    campaign: Campaign, blocks: list[Block], bench: Bench, beside: Sequence[tuple[str, Target]]
+    campaign: Campaign, blocks: list[Block], testbed: Testbed, beside: Sequence[tuple[str, Target]]
 ) -> list[Block]:
     run = campaign.plan.name
     known = [*campaign.store.solo_points(run=run), *campaign.store.pair_points(run=run)]
-    return left_to_measure(blocks, known, bench.gpu, bench.mode, beside)
+    return left_to_measure(blocks, known, testbed.gpu, testbed.mode, beside)
 
 
 def _windows(blocks: list[Block]) -> int:

@@ -1,4 +1,4 @@
-"""What comes of a campaign, what it costs, and who is told while it runs."""
+"""What comes of a campaign, what it costs, and what watches while it runs."""
 
 from dataclasses import astuple, dataclass
 from typing import Protocol
@@ -29,12 +29,12 @@ class Cost:
     """What a campaign took on one GPU.
 
     Attributes:
-        duration_s: From its first client's start to its last window's end.
+        duration_s: From its first process's start to its last window's end.
         measuring_s: Of it, time with a job running in a window or settling for one.
         window_s: Of it, time inside windows.
-        starting_s: Time in which clients were ended and started.
+        starting_s: Time in which processes were ended and started.
         waiting_s: Time in which the windows and starts of other GPUs of the host were waited for.
-        starts: Clients that were started.
+        starts: Processes that were started.
     """
 
     duration_s: float = 0.0
@@ -50,7 +50,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CampaignOutcome:
     """What was measured in this process; points of an earlier part are in the store."""
 
     points: tuple[Point, ...]
@@ -59,7 +59,7 @@ class Outcome:
 
 
 class Reporter(Protocol):
-    """Whoever watches."""
+    """What watches a campaign."""
 
     def phase(self, text: str) -> None:
         """Something begins that takes a while."""

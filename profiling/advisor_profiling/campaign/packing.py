@@ -1,13 +1,13 @@
-"""Puts windows into groups whose clients fit on a GPU together, so that few are started."""
+"""Puts windows into groups whose processes fit on a GPU together, so that few are started."""
 
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from advisor.core.gpu import MEMORY_PART
-from advisor_profiling.window.targets import Runner, Target
+from advisor_profiling.window.targets import ProcessSpec, Target
 
-_Clients = frozenset[Runner]
+_Clients = frozenset[ProcessSpec]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class _Part:
     """Windows of the same jobs that are measured in the same group."""
 
     targets: tuple[Target, ...]
-    clients: _Clients
+    processes: _Clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class _Room:
     max_clients: int
     memory_mib: float | None
 
-    def fits(self, clients: _Clients) -> bool:
+    def fits(self, processes: _Clients) -> bool:
         """All of them can stand ready together."""
-        if len(clients) > self.max_clients or not all(r.job.progress.gate for r in clients):
+        if len(processes) > self.max_clients or not all(r.job.progress.gate for r in processes):
             return False
         if self.memory_mib is None:
             return True
-        needs_mib = [runner.job.memory_mib for runner in clients]
+        needs_mib = [spec.job.memory_mib for spec in processes]
         known = [need for need in needs_mib if need is not None]
         return len(known) == len(needs_mib) and sum(known) <= MEMORY_PART * self.memory_mib
 
@@ -39,15 +39,15 @@ class _Room:
 def pack(
     targets: Iterable[Target], max_clients: int, memory_mib: float | None
 ) -> list[list[Target]]:
-    """Groups of windows whose clients can stand ready together.
+    """Groups of windows whose processes can stand ready together.
 
-    Greedy: a group takes in the pair that needs fewest clients more for each of the windows that
+    Greedy: a group takes in the pair that needs fewest processes more for each of the windows that
     can then be measured, until nothing fits.
 
     Args:
         targets: Each once. Of those of the same jobs that do not fit together, the first ones
             come into the first group.
-        max_clients: Most clients on the GPU at once.
+        max_clients: Most processes on the GPU at once.
         memory_mib: Memory of the GPU; None: not looked at.
     """
     room = _Room(max_clients, memory_mib)
@@ -55,15 +55,15 @@ def pack(
     for parts in _parts(targets, room):
         # Parts of a pair that had to be cut each begin a group, so that no two cut pairs share one
         # and each can be kept on one card without many others.
-        (left if len(parts) == 1 and room.fits(parts[0].clients) else begun).extend(parts)
+        (left if len(parts) == 1 and room.fits(parts[0].processes) else begun).extend(parts)
     groups = list[list[Target]]()
     while begun or left:
         inside = [begun.pop(0)] if begun else []
-        clients = inside[0].clients if inside else _Clients()
-        while room.fits(clients) and (wider := _wider(clients, left, room)):
-            clients = wider
-            inside += [part for part in left if part.clients <= clients]
-            left = [part for part in left if not part.clients <= clients]
+        processes = inside[0].processes if inside else _Clients()
+        while room.fits(processes) and (wider := _wider(processes, left, room)):
+            processes = wider
+            inside += [part for part in left if part.processes <= processes]
+            left = [part for part in left if not part.processes <= processes]
         groups.append([target for part in inside for target in part.targets])
     return groups
 
@@ -73,22 +73,22 @@ def _parts(targets: Iterable[Target], room: _Room) -> list[list[_Part]]:
     by_jobs: dict[tuple[str, ...], list[list[Target]]] = {}
     for target in targets:
         parts = by_jobs.setdefault(target.jobs, [[]])
-        if parts[-1] and not room.fits(_clients([*parts[-1], target])):
+        if parts[-1] and not room.fits(_processes([*parts[-1], target])):
             parts.append([])
         parts[-1].append(target)
-    return [[_Part(tuple(p), _clients(p)) for p in parts] for parts in by_jobs.values()]
+    return [[_Part(tuple(p), _processes(p)) for p in parts] for parts in by_jobs.values()]
 
 
-def _wider(clients: _Clients, left: Iterable[_Part], room: _Room) -> _Clients | None:
-    """The clients with those of one more part."""
+def _wider(processes: _Clients, left: Iterable[_Part], room: _Room) -> _Clients | None:
+    """The processes with those of one more part."""
     left = list(left)
 
     def starts_per_window(wider: _Clients) -> float:
-        return len(wider - clients) / sum(len(p.targets) for p in left if p.clients <= wider)
+        return len(wider - processes) / sum(len(p.targets) for p in left if p.processes <= wider)
 
-    choices = dict.fromkeys(clients | part.clients for part in left)
+    choices = dict.fromkeys(processes | part.processes for part in left)
     return min(filter(room.fits, choices), key=starts_per_window, default=None)
 
 
-def _clients(targets: Iterable[Target]) -> _Clients:
-    return _Clients(itertools.chain.from_iterable(target.runners for target in targets))
+def _processes(targets: Iterable[Target]) -> _Clients:
+    return _Clients(itertools.chain.from_iterable(target.specs for target in targets))

@@ -8,8 +8,8 @@ from typing import Literal
 
 from advisor.core.records import SoloPoint
 
-Kind = Literal["compute", "memory", "launch"]
-Pair = tuple[str, str]
+BoundBy = Literal["compute", "memory", "launch"]
+PairNames = tuple[str, str]
 
 _HALF_PERCENT = 50
 """Below it in SM activity a GPU idles most of the time, so two such jobs fit into each other's
@@ -20,7 +20,7 @@ does `advisor_training.dataset.solo`, by the same counters. On an H200 no job is
 """
 
 
-def kind_of(points: Iterable[SoloPoint]) -> Kind | None:
+def kind_of(points: Iterable[SoloPoint]) -> BoundBy | None:
     """What bounds a job, by its newest point at its largest share.
 
     Args:
@@ -42,7 +42,7 @@ def kind_of(points: Iterable[SoloPoint]) -> Kind | None:
     return "memory" if point.dram_active_percent >= _HALF_PERCENT else "compute"
 
 
-def kinds_of(points: Iterable[SoloPoint]) -> dict[str, Kind]:
+def kinds_of(points: Iterable[SoloPoint]) -> dict[str, BoundBy]:
     """The kind of each job that has one; on several GPU models that with most of its points."""
     found: dict[str, dict[str, list[SoloPoint]]] = {}
     for point in points:
@@ -51,7 +51,7 @@ def kinds_of(points: Iterable[SoloPoint]) -> dict[str, Kind]:
     return {job: kind for job, its in most.items() if (kind := kind_of(its)) is not None}
 
 
-def all_pairs(jobs: Iterable[str], *, selves: bool = True) -> list[Pair]:
+def all_pairs(jobs: Iterable[str], *, selves: bool = True) -> list[PairNames]:
     """Every pair of the jobs, each in the order of names; with `selves` also each beside itself."""
     names = sorted(set(jobs))
     if selves:
@@ -60,12 +60,12 @@ def all_pairs(jobs: Iterable[str], *, selves: bool = True) -> list[Pair]:
 
 
 def sample(
-    jobs: Iterable[str], count: int, seed: str, kinds: Mapping[str, Kind], *, selves: bool = True
-) -> list[Pair]:
+    jobs: Iterable[str], count: int, seed: str, kinds: Mapping[str, BoundBy], *, selves: bool = True
+) -> list[PairNames]:
     """A balanced sample of the pairs of `jobs`, the same for the same seed.
 
     One pair after the other: that of the two jobs that were drawn least, and of those one whose
-    jobs met the other's kind least. Jobs beside themselves have the same part of the sample as of
+    jobs met the other's kind least. Jobs next to themselves have the same part of the sample as of
     all pairs.
 
     Args:
@@ -76,7 +76,7 @@ def sample(
         selves: A job may be paired with itself.
     """
     names, chance = sorted(set(jobs)), random.Random(seed)
-    left, drawn = all_pairs(names, selves=False), list[Pair]()
+    left, drawn = all_pairs(names, selves=False), list[PairNames]()
     chance.shuffle(left)
     if selves and names:
         part = min(1, count / (len(left) + len(names)))
@@ -84,7 +84,7 @@ def sample(
     times = Counter(name for name, _ in drawn)
     met = Counter((name, kinds.get(name)) for name, _ in drawn)
 
-    def cost(pair: Pair) -> tuple[int, int]:
+    def cost(pair: PairNames) -> tuple[int, int]:
         a, b = pair
         return times[a] + times[b], met[a, kinds.get(b)] + met[b, kinds.get(a)]
 

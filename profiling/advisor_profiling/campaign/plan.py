@@ -18,17 +18,17 @@ from advisor.core.records import Measured, PairPoint, SoloPoint
 from advisor.core.split import Sharing, Split
 from advisor.errors import InputError
 from advisor.validity.safe_counts import Safety
-from advisor_profiling.campaign.pairing import Pair, all_pairs, kinds_of, sample
+from advisor_profiling.campaign.pairing import PairNames, all_pairs, kinds_of, sample
 from advisor_profiling.campaign.safe_plan import (
     ANY_COUNT,
-    Counts,
+    CountRules,
     moved_splits_texts,
     nominal_splits,
     splits_to_measure,
 )
 from advisor_profiling.campaign.splits import (
     AroundBest,
-    SplitWish,
+    SplitRequest,
     UnitSplit,
     units_of,
 )
@@ -38,20 +38,20 @@ _LIMITED = {"mps", "cu_mask"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class PlanEntry:
     """Pairs to be measured at the same splits.
 
     Attributes:
         splits: The first share is for the job that is named first.
-        pairs: Names of two jobs each; a job may stand beside itself.
+        pairs: Names of two jobs each; a job may stand next to itself.
         among: Names of jobs of which every pair is meant, or all jobs there are.
-        selves: `among` means each job beside itself as well.
+        selves: `among` means each job next to itself as well.
         sample: How many pairs of `among` are drawn; None: all.
         repeats: Windows for each pair and split.
     """
 
-    splits: tuple[SplitWish, ...]
-    pairs: tuple[Pair, ...] = ()
+    splits: tuple[SplitRequest, ...]
+    pairs: tuple[PairNames, ...] = ()
     among: tuple[str, ...] | Literal["all"] = ()
     selves: bool = True
     sample: int | None = None
@@ -68,7 +68,7 @@ class Plan:
     """
 
     name: str
-    wishes: tuple[Wish, ...]
+    entries: tuple[PlanEntry, ...]
     profiles: bool = False
 
 
@@ -76,12 +76,12 @@ class Plan:
 class Skipped:
     """A pair that is not measured, or not at all of its splits."""
 
-    pair: Pair
+    pair: PairNames
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PlannedWindows:
     """The windows of a plan on one GPU, each once.
 
     Attributes:
@@ -102,8 +102,8 @@ def expand(
     jobs: Mapping[str, Job],
     earlier: Sequence[PairPoint],
     solo: Sequence[SoloPoint],
-    counts: Counts = ANY_COUNT,
-) -> Work:
+    counts: CountRules = ANY_COUNT,
+) -> PlannedWindows:
     """The windows that `plan` means on `gpu`.
 
     Points of the plan's own run, of other GPU models and doubtful ones are not looked at; so what a
@@ -125,7 +125,7 @@ def expand(
     past = _Past(plan.name, gpu, earlier, solo, counts)
     found = dict.fromkeys(_windows(plan, jobs, past))
     windows = [window for window in found if isinstance(window, _Window)]
-    return Work(
+    return PlannedWindows(
         mps=tuple(w.target for w in windows if w.sharing != "time-sliced"),
         time_sliced=tuple(w.target for w in windows if w.sharing == "time-sliced"),
         skipped=tuple(skipped for skipped in found if isinstance(skipped, Skipped)),
@@ -157,7 +157,7 @@ class _Past:
         gpu: Gpu,
         earlier: Iterable[PairPoint],
         solo: Sequence[SoloPoint],
-        counts: Counts,
+        counts: CountRules,
     ) -> None:
         def usable(point: Measured) -> bool:
             good = DOUBTFUL.isdisjoint(point.flags)
@@ -191,20 +191,20 @@ class _Past:
             f"than {memory.most_mib:.0f} MiB ({100 * MEMORY_PART:g} % of {self._gpu.model})"
         )
 
-    def splits(self, wished: SplitWish, names: Pair) -> tuple[Split, ...] | Skipped:
+    def splits(self, requested: SplitRequest, names: PairNames) -> tuple[Split, ...] | Skipped:
         """The splits that a pair is wished at; the first share is for the first name."""
-        match wished:
+        match requested:
             case Split():
-                return (wished,)
+                return (requested,)
             case UnitSplit():
-                return (wished.on(self._gpu),)
+                return (requested.on(self._gpu),)
             case AroundBest():
                 best = self._best_units(names)
                 if isinstance(best, str):
-                    return Skipped(names, f"{wished}: {best}")
-                return wished.on(self._gpu, best)
+                    return Skipped(names, f"{requested}: {best}")
+                return requested.on(self._gpu, best)
 
-    def _best_units(self, names: Pair) -> int | str:
+    def _best_units(self, names: PairNames) -> int | str:
         """Units of the first job at the best split, or why it is not known."""
         a, b = sorted(names)
         alone_a, alone_b = self._solo_rate(a), self._solo_rate(b)
@@ -240,9 +240,9 @@ class _Past:
 
 
 def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Window | Skipped | str]:
-    for wish in plan.wishes:
-        nominal = nominal_splits(wish.splits)
-        for names in _pairs(wish, plan.name, jobs, past):
+    for entry in plan.entries:
+        nominal = nominal_splits(entry.splits)
+        for names in _pairs(entry, plan.name, jobs, past):
             first, second = _job(names[0], jobs), _job(names[1], jobs)
             if reason := past.too_large(first, second):
                 yield Skipped(names, reason)
@@ -250,24 +250,24 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
             both, safety = (first, second), past.safety(first, second)
             if nominal:
                 yield from moved_splits_texts(both, safety)
-            for wished in wish.splits:
-                splits = past.splits(wished, names)
+            for requested in entry.splits:
+                splits = past.splits(requested, names)
                 if isinstance(splits, Skipped):
                     yield splits
                     continue
-                used = splits_to_measure(wished, splits, wished in nominal, both, safety)
-                for split, repeat in itertools.product(used, range(wish.repeats)):
+                used = splits_to_measure(requested, splits, requested in nominal, both, safety)
+                for split, repeat in itertools.product(used, range(entry.repeats)):
                     shares, apart = tuple(map(Share, split.shares)), past.two_ends(split)
                     target = pair(first, shares[0], second, shares[1], repeat, two_ends=apart)
                     yield _Window(target, split.sharing)
 
 
-def _pairs(wish: Wish, run: str, jobs: Mapping[str, Job], past: _Past) -> Sequence[Pair]:
-    names = jobs if wish.among == "all" else wish.among
-    if wish.sample is None:
-        return [*wish.pairs, *all_pairs(names, selves=wish.selves)]
-    drawn = sample(names, wish.sample, run, past.kinds, selves=wish.selves)
-    return [*wish.pairs, *drawn]
+def _pairs(entry: PlanEntry, run: str, jobs: Mapping[str, Job], past: _Past) -> Sequence[PairNames]:
+    names = jobs if entry.among == "all" else entry.among
+    if entry.sample is None:
+        return [*entry.pairs, *all_pairs(names, selves=entry.selves)]
+    drawn = sample(names, entry.sample, run, past.kinds, selves=entry.selves)
+    return [*entry.pairs, *drawn]
 
 
 def _job(name: str, jobs: Mapping[str, Job]) -> Job:

@@ -20,9 +20,9 @@ import yaml
 from advisor.errors import InputError
 from advisor.files.names import NAME, RULE
 from advisor.formats import yaml_fields as read
-from advisor_profiling.campaign.pairing import Pair
-from advisor_profiling.campaign.plan import Plan, Wish, no_such_job
-from advisor_profiling.campaign.splits import SplitWish, read_split, write_splits
+from advisor_profiling.campaign.pairing import PairNames
+from advisor_profiling.campaign.plan import Plan, PlanEntry, no_such_job
+from advisor_profiling.campaign.splits import SplitRequest, read_split, write_splits
 
 
 def load_plan(path: Path, jobs: Collection[str]) -> Plan:
@@ -36,9 +36,9 @@ def load_plan(path: Path, jobs: Collection[str]) -> Plan:
         InputError: the file cannot be read or describes no plan; the message names line and column.
     """
     root = read.load(path)
-    readers: Mapping[str, read.Reader] = {
+    readers: Mapping[str, read.FieldReader] = {
         "name": _name,
-        "measure": lambda field: _wishes(field, jobs),
+        "measure": lambda field: _plan_entries(field, jobs),
         "profiles": read.flag,
     }
     fields = read.record(root, readers, required=("measure",))
@@ -78,11 +78,11 @@ def plan_from_options(
             f"there is nothing to measure: jobs {among!r}, pairs {pairs!r}, splits {splits!r}",
             fix="give splits, and jobs (all pairs of them) or pairs such as bert-train+triad",
         )
-    wishes = (
-        Wish(among=jobs, splits=every, repeats=repeats, sample=sample),
-        Wish(pairs=named, splits=every, repeats=repeats),
+    entries = (
+        PlanEntry(among=jobs, splits=every, repeats=repeats, sample=sample),
+        PlanEntry(pairs=named, splits=every, repeats=repeats),
     )
-    plan = Plan("", tuple(wish for wish in wishes if wish.among or wish.pairs))
+    plan = Plan("", tuple(entry for entry in entries if entry.among or entry.pairs))
     if name is None:
         digest = hashlib.sha256(to_yaml(plan).encode()).hexdigest()
         return replace(plan, name=f"pairs-{digest[:8]}")
@@ -102,26 +102,26 @@ def run_name(name: str) -> str:
 
 def to_yaml(plan: Plan) -> str:
     """The plan as a file that `load_plan` reads."""
-    entries = [_entry(wish) for wish in plan.wishes]
+    entries = [_entry_json(entry) for entry in plan.entries]
     content: dict[str, Any] = {"name": plan.name, "measure": entries}
     if plan.profiles:
         content["profiles"] = True
     return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=100)
 
 
-def _name(field: read.Field) -> str:
+def _name(field: read.YamlField) -> str:
     name = read.text(field)
     if not NAME.fullmatch(name):
         raise field.expected(RULE)
     return name
 
 
-def _wishes(field: read.Field, jobs: Collection[str]) -> tuple[Wish, ...]:
-    return tuple(_wish(item, jobs) for item in _items(field, "a list of what to measure"))
+def _plan_entries(field: read.YamlField, jobs: Collection[str]) -> tuple[PlanEntry, ...]:
+    return tuple(_plan_entry(item, jobs) for item in _items(field, "a list of what to measure"))
 
 
-def _wish(field: read.Field, jobs: Collection[str]) -> Wish:
-    readers: Mapping[str, read.Reader] = {
+def _plan_entry(field: read.YamlField, jobs: Collection[str]) -> PlanEntry:
+    readers: Mapping[str, read.FieldReader] = {
         "among": lambda field: _among(field, jobs),
         "pairs": lambda field: _pairs(field, jobs),
         "sample": read.count,
@@ -135,28 +135,28 @@ def _wish(field: read.Field, jobs: Collection[str]) -> Wish:
         raise field.fault(f"expected among or pairs, got {got}")
     for key in ("sample", "selves"):
         if key in values and "pairs" in values:
-            raise read.entries(field)[key].fault("means something beside among only")
-    return Wish(**values)
+            raise read.entries(field)[key].fault("has a meaning only together with among")
+    return PlanEntry(**values)
 
 
-def _among(field: read.Field, jobs: Collection[str]) -> tuple[str, ...] | Literal["all"]:
+def _among(field: read.YamlField, jobs: Collection[str]) -> tuple[str, ...] | Literal["all"]:
     if not field.is_list and read.text(field) == "all":
         return "all"
     return tuple(_job(item, jobs) for item in _items(field, "all, or a list of jobs"))
 
 
-def _pairs(field: read.Field, jobs: Collection[str]) -> tuple[Pair, ...]:
+def _pairs(field: read.YamlField, jobs: Collection[str]) -> tuple[PairNames, ...]:
     return tuple(_pair(item, jobs) for item in _items(field, "a list of pairs"))
 
 
-def _pair(field: read.Field, jobs: Collection[str]) -> Pair:
+def _pair(field: read.YamlField, jobs: Collection[str]) -> PairNames:
     items = _items(field, "a pair such as [bert-train, triad]")
     if len(items) != 2:
         raise field.fault(f"expected two jobs, got {len(items)}")
     return _job(items[0], jobs), _job(items[1], jobs)
 
 
-def _job(field: read.Field, jobs: Collection[str]) -> str:
+def _job(field: read.YamlField, jobs: Collection[str]) -> str:
     name = read.text(field)
     if name not in jobs:
         error = no_such_job(name, jobs)
@@ -164,26 +164,26 @@ def _job(field: read.Field, jobs: Collection[str]) -> str:
     return name
 
 
-def _splits(field: read.Field) -> tuple[SplitWish, ...]:
+def _splits(field: read.YamlField) -> tuple[SplitRequest, ...]:
     items = _items(field, "a list of splits such as [nine, uncapped]")
     return _flat(read_split(read.text(item), _where(item)) for item in items)
 
 
-def _items(field: read.Field, what: str) -> list[read.Field]:
+def _items(field: read.YamlField, what: str) -> list[read.YamlField]:
     """The entries of a list that is not empty."""
     if not isinstance(field.node, yaml.SequenceNode):
         raise field.expected(what)
     if not field.node.value:
         raise field.fault(f"expected {what}, got an empty one")
-    return [read.Field(field.path, field.key, node) for node in field.node.value]
+    return [read.YamlField(field.path, field.key, node) for node in field.node.value]
 
 
-def _where(field: read.Field) -> str:
+def _where(field: read.YamlField) -> str:
     mark = field.node.start_mark
     return f"{field.path}:{mark.line + 1}:{mark.column + 1}: {field.key}"
 
 
-def _flat(splits: Iterable[tuple[SplitWish, ...]]) -> tuple[SplitWish, ...]:
+def _flat(splits: Iterable[tuple[SplitRequest, ...]]) -> tuple[SplitRequest, ...]:
     return tuple(dict.fromkeys(itertools.chain.from_iterable(splits)))
 
 
@@ -191,24 +191,24 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word for part in text.split(",") if (word := part.strip()))
 
 
-def _pair_option(text: str) -> Pair:
+def _pair_option(text: str) -> PairNames:
     names = [name.strip() for name in text.split("+")]
     if len(names) != 2 or not all(names):
         raise InputError(f"--pairs: expected two jobs such as bert-train+triad, got {text!r}")
     return names[0], names[1]
 
 
-def _entry(wish: Wish) -> dict[str, Any]:
-    entry: dict[str, Any] = {}
-    if wish.pairs:
-        entry["pairs"] = [list(names) for names in wish.pairs]
-    if wish.among:
-        entry["among"] = wish.among if wish.among == "all" else list(wish.among)
-    if wish.sample is not None:
-        entry["sample"] = wish.sample
-    if not wish.selves:
-        entry["selves"] = False
-    entry["splits"] = write_splits(wish.splits)
-    if wish.repeats > 1:
-        entry["repeats"] = wish.repeats
-    return entry
+def _entry_json(entry: PlanEntry) -> dict[str, Any]:
+    written: dict[str, Any] = {}
+    if entry.pairs:
+        written["pairs"] = [list(names) for names in entry.pairs]
+    if entry.among:
+        written["among"] = entry.among if entry.among == "all" else list(entry.among)
+    if entry.sample is not None:
+        written["sample"] = entry.sample
+    if not entry.selves:
+        written["selves"] = False
+    written["splits"] = write_splits(entry.splits)
+    if entry.repeats > 1:
+        written["repeats"] = entry.repeats
+    return written

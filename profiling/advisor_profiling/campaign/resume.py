@@ -9,7 +9,7 @@ from advisor_profiling.campaign.blocks import Block, remaining
 from advisor_profiling.window.points import pair_mode
 from advisor_profiling.window.targets import Target
 
-Key = tuple[tuple[tuple[str, str | None, float], ...], str, int]
+WindowKey = tuple[tuple[tuple[str, str | None, float], ...], str, int]
 """What makes a window the one that was wanted: jobs, hashes and shares; mode; repeat."""
 
 
@@ -23,19 +23,19 @@ def left_to_measure(
     """The blocks without what the run's points already answer.
 
     All splits of a pair are compared with each other, so they come from one card: a pair that
-    another card has only in part is measured anew on this one.
+    another card has only in part is measured again on this one.
 
     Args:
         blocks: The whole plan, or a shard of it.
         points: Earlier points of the same run, of any card.
         gpu: The card that goes on.
-        mode: How its bench enforces shares.
-        beside: Windows of the plan on a bench of another mode, each with that mode: with and
+        mode: How its testbed enforces shares.
+        beside: Windows of the plan on a testbed of another mode, each with that mode: with and
             without limits a pair is compared as well.
     """
     cards = _keys_by_card(points, gpu)
     targets = [target for block in blocks for target in block.targets]
-    others: defaultdict[tuple[str, ...], set[Key]] = defaultdict(set)
+    others: defaultdict[tuple[str, ...], set[WindowKey]] = defaultdict(set)
     for other, target in beside:
         others[target.jobs].add(_key(target, other))
     done = _done(targets, cards, gpu.uuid, mode, others)
@@ -44,10 +44,10 @@ def left_to_measure(
 
 def _done(
     targets: Sequence[Target],
-    cards: dict[str, set[Key]],
+    cards: dict[str, set[WindowKey]],
     card: str,
     mode: str,
-    others: Mapping[tuple[str, ...], set[Key]],
+    others: Mapping[tuple[str, ...], set[WindowKey]],
 ) -> set[Target]:
     pairs: defaultdict[tuple[str, ...], list[Target]] = defaultdict(list)
     for target in targets:
@@ -61,28 +61,28 @@ def _done(
     return done
 
 
-def _only_references_left(block: Block, cards: dict[str, set[Key]], mode: str) -> bool:
+def _only_references_left(block: Block, cards: dict[str, set[WindowKey]], mode: str) -> bool:
     """Its pairs are done, and the jobs' own windows are known from the card that did them."""
-    known = set[Key]().union(*cards.values())
-    return all(len(t.runners) == 1 and _key(t, mode) in known for t in block.targets)
+    known = set[WindowKey]().union(*cards.values())
+    return all(len(t.specs) == 1 and _key(t, mode) in known for t in block.targets)
 
 
-def _keys_by_card(points: Iterable[Point], gpu: Gpu) -> dict[str, set[Key]]:
-    cards: defaultdict[str, set[Key]] = defaultdict(set)
+def _keys_by_card(points: Iterable[Point], gpu: Gpu) -> dict[str, set[WindowKey]]:
+    cards: defaultdict[str, set[WindowKey]] = defaultdict(set)
     for point in points:
         if point.gpu_model == gpu.model and "failed" not in point.flags:
             cards[point.gpu_uuid].add(_key_of(point))
     return cards
 
 
-def _key(target: Target, mode: str) -> Key:
-    seats = tuple((r.job.name, r.job.job_hash, r.share.percent) for r in target.runners)
-    return seats, pair_mode(mode, target) if len(seats) > 1 else mode, target.repeat
+def _key(target: Target, mode: str) -> WindowKey:
+    slots = tuple((r.job.name, r.job.job_hash, r.share.percent) for r in target.specs)
+    return slots, pair_mode(mode, target) if len(slots) > 1 else mode, target.repeat
 
 
-def _key_of(point: SoloPoint | PairPoint) -> Key:
+def _key_of(point: SoloPoint | PairPoint) -> WindowKey:
     if isinstance(point, SoloPoint):
-        seats = ((point.job, point.job_hash, point.share_percent),)
+        slots = ((point.job, point.job_hash, point.share_percent),)
     else:
-        seats = tuple((part.job, part.job_hash, part.share_percent) for part in point.parts)
-    return seats, point.mode, point.repeat
+        slots = tuple((part.job, part.job_hash, part.share_percent) for part in point.parts)
+    return slots, point.mode, point.repeat

@@ -19,11 +19,11 @@ from advisor.validity.safe_splits import (
     unsafe_texts,
 )
 from advisor_data.files.checked import checked_counts
-from advisor_profiling.campaign.splits import AroundBest, SplitWish
+from advisor_profiling.campaign.splits import AroundBest, SplitRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class CountRules:
     """What decides at which counts of units of one GPU jobs are measured.
 
     Attributes:
@@ -49,11 +49,11 @@ class Counts:
         return Safety(units_total=gpu.units_total, host=self.host, right=right, wrong=wrong)
 
 
-ANY_COUNT = Counts(allow_unsafe=True)
+ANY_COUNT = CountRules(allow_unsafe=True)
 """Nothing is avoided: where points are replayed, nothing is computed."""
 
 
-def counts_on(gpu: Gpu, home: Path, *, allow_unsafe: bool) -> Counts:
+def counts_on(gpu: Gpu, home: Path, *, allow_unsafe: bool) -> CountRules:
     """What decides on a GPU of this host.
 
     Raises:
@@ -61,7 +61,7 @@ def counts_on(gpu: Gpu, home: Path, *, allow_unsafe: bool) -> Counts:
     """
     if allow_unsafe:
         return ANY_COUNT
-    return Counts(host=checked_counts(home, gpu.model, gpu.units_total))
+    return CountRules(host=checked_counts(home, gpu.model, gpu.units_total))
 
 
 def reports_results(job: Job) -> bool:
@@ -85,15 +85,15 @@ def check_asked_shares(shares: Iterable[Share], job: Job, safety: Safety) -> Non
 
 
 def splits_to_measure(
-    wished: SplitWish, splits: Sequence[Split], nominal: bool, jobs: tuple[Job, Job],
+    requested: SplitRequest, splits: Sequence[Split], nominal: bool, jobs: tuple[Job, Job],
     safety: tuple[Safety, Safety],
 ) -> Iterator[Split]:  # fmt: skip
-    """The splits of a wish at which a pair is measured.
+    """The splits of a plan entry at which a pair is measured.
 
     Those of `nine` are moved to the nearest safe ones, and of `around-best` unsafe ones left out.
 
     Args:
-        wished: As the plan has it.
+        requested: As the plan has it.
         splits: What that means on the GPU.
         nominal: Whether it is one of `nine`.
         jobs: The first and the second job.
@@ -110,7 +110,7 @@ def splits_to_measure(
             yield split
         elif nominal:
             yield from filter(None, safe_splits([split], safety, mirrored=mirrored))
-        elif isinstance(wished, AroundBest):
+        elif isinstance(requested, AroundBest):
             if not unsafe_texts(*zip(split.shares, safety, strict=True)):
                 yield split
         else:
@@ -118,9 +118,9 @@ def splits_to_measure(
             yield split
 
 
-def nominal_splits(wished: Iterable[SplitWish]) -> frozenset[SplitWish]:
+def nominal_splits(requested: Iterable[SplitRequest]) -> frozenset[SplitRequest]:
     """Those that stand for `nine`: where all nine are wished, nobody asked for each by hand."""
-    every = set(wished)
+    every = set(requested)
     return frozenset(NINE) if every.issuperset(NINE) else frozenset()
 
 

@@ -78,7 +78,7 @@ class AroundBest:
         return tuple(on_units(count, gpu) for count in near if _grantable(count, gpu))
 
 
-SplitWish = Split | UnitSplit | AroundBest
+SplitRequest = Split | UnitSplit | AroundBest
 
 _WORDS: dict[str, tuple[Split, ...]] = {
     "nine": NINE,
@@ -89,7 +89,7 @@ _WORDS: dict[str, tuple[Split, ...]] = {
 _EXPECTED = "nine, uncapped, time-sliced, 70/30 (percent), 66+66 units or around-best 8 (units)"
 
 
-def read_split(text: str, where: str) -> tuple[SplitWish, ...]:
+def read_split(text: str, where: str) -> tuple[SplitRequest, ...]:
     """The splits that a word of a plan stands for.
 
     Args:
@@ -115,7 +115,7 @@ def read_split(text: str, where: str) -> tuple[SplitWish, ...]:
     )
 
 
-def write_splits(splits: Iterable[SplitWish]) -> list[str]:
+def write_splits(splits: Iterable[SplitRequest]) -> list[str]:
     """The shortest words that `read_split` reads as these splits."""
     left = dict.fromkeys(splits)
     words = list[str]()

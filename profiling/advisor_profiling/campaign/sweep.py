@@ -15,7 +15,7 @@ from advisor_data import Store
 from advisor_profiling.campaign.blocks import cut
 from advisor_profiling.campaign.campaign import conditions_on, measure_blocks
 from advisor_profiling.campaign.outcome import Failure, Reporter
-from advisor_profiling.testbed.bench import Bench
+from advisor_profiling.testbed.testbed import Testbed
 from advisor_profiling.window.rules import WindowRules
 from advisor_profiling.window.targets import Target, solo
 from advisor_profiling.window.window import measure_idle
@@ -72,12 +72,12 @@ def unfinished_run(
 def sweep(
     targets: Sequence[Target],
     run: str,
-    bench: Bench,
+    testbed: Testbed,
     store: Store,
     reporter: Reporter,
     rules: WindowRules,
 ) -> SweepResult:
-    """Measure `targets` on `bench`; what failed is tried once more, alone.
+    """Measure `targets` on `testbed`; what failed is tried once more, alone.
 
     Raises:
         LimitBrokenError: the job does not stay under its share, or a stranger computes.
@@ -87,11 +87,11 @@ def sweep(
     """
     if not targets:
         return SweepResult(run, (), (), None, None, 0.0)
-    begun_s = bench.clock.now_s()
+    begun_s = testbed.clock.now_s()
     reporter.phase("measuring idle power")
-    conditions = conditions_on(bench, run, rules)
-    blocks = cut(targets, bench.max_clients, free_memory_mib(bench), run, alone=False)
-    outcome = measure_blocks(blocks, conditions, bench, store, reporter)
+    conditions = conditions_on(testbed, run, rules)
+    blocks = cut(targets, testbed.max_clients, free_memory_mib(testbed), run, alone=False)
+    outcome = measure_blocks(blocks, conditions, testbed, store, reporter)
     for failure in outcome.failures:
         # A job that lifts its limit is the only one here: no other share is believed either.
         if isinstance(failure.cause, LimitNotProvenError | LimitBrokenError):
@@ -102,24 +102,24 @@ def sweep(
         points=tuple(p for p in outcome.points if isinstance(p, SoloPoint)),
         failures=outcome.failures,
         idle_before_w=conditions.idle_power_w,
-        idle_after_w=_idle_again(bench, rules, conditions.idle_power_w),
-        duration_s=bench.clock.now_s() - begun_s,
+        idle_after_w=_idle_again(testbed, rules, conditions.idle_power_w),
+        duration_s=testbed.clock.now_s() - begun_s,
     )
 
 
-def free_memory_mib(bench: Bench) -> float | None:
+def free_memory_mib(testbed: Testbed) -> float | None:
     """Memory of the GPU that nobody uses; None where its size is not known."""
-    if bench.gpu.memory_mib is None:
+    if testbed.gpu.memory_mib is None:
         return None
-    return bench.gpu.memory_mib - (bench.source.read((MEMORY_USED,))[MEMORY_USED] or 0)
+    return testbed.gpu.memory_mib - (testbed.source.read((MEMORY_USED,))[MEMORY_USED] or 0)
 
 
-def _idle_again(bench: Bench, rules: WindowRules, before_w: float | None) -> float | None:
+def _idle_again(testbed: Testbed, rules: WindowRules, before_w: float | None) -> float | None:
     """Idle power after the last job; the card takes some seconds to lower its clocks."""
-    deadline_s = bench.clock.now_s() + _COOL_DOWN_S
+    deadline_s = testbed.clock.now_s() + _COOL_DOWN_S
     while True:
-        after_w = measure_idle(bench.source, bench.clock, rules)
+        after_w = measure_idle(testbed.source, testbed.clock, rules)
         if before_w is None or after_w is None or after_w <= before_w + IDLE_DRIFT_W:
             return after_w
-        if bench.clock.now_s() >= deadline_s:
+        if testbed.clock.now_s() >= deadline_s:
             return after_w

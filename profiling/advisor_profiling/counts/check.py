@@ -17,7 +17,7 @@ from advisor.errors import JobError
 from advisor.runtime.backends.backend import Backend
 from advisor.validity.checks import CountCheck
 from advisor_profiling.counts.runs import processes_at_once, run_at_counts
-from advisor_profiling.counts.script import PROCESS_MEMORY_MIB, Answer, Script, read_answer
+from advisor_profiling.counts.script import PROCESS_MEMORY_MIB, Script, ScriptResult, read_answer
 from advisor_profiling.window.clock import LiveClock
 
 
@@ -31,7 +31,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CheckStep:
     """One count that is done, of `total`.
 
     Attributes:
@@ -49,7 +49,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CheckOutcome:
     """A check, and what it could not find out: counts and operations, each with the reason."""
 
     check: CountCheck
@@ -81,8 +81,8 @@ def check_counts(
     place: Place,
     kept: CountCheck | None,
     keep: Callable[[CountCheck], object],
-    report: Callable[[Step], object],
-) -> Outcome:
+    report: Callable[[CheckStep], object],
+) -> CheckOutcome:
     """Compute at each count what was computed on the whole GPU, and compare.
 
     Args:
@@ -114,11 +114,11 @@ def check_counts(
                 keep(check)
             eta_s = (len(todo) - done) * spent_s / done
             wrong, fault = check.wrong.get(units, ()), not_known.get(units, "")
-            report(Step(units, wrong, fault, done, len(todo), eta_s))
-    return Outcome(check, not_known, reference.skipped)
+            report(CheckStep(units, wrong, fault, done, len(todo), eta_s))
+    return CheckOutcome(check, not_known, reference.skipped)
 
 
-def _reference(script: Script, place: Place) -> Answer:
+def _reference(script: Script, place: Place) -> ScriptResult:
     """What the whole GPU computes: right, or there is nothing to compare with."""
     place.folder.mkdir(parents=True, exist_ok=True)
     total = place.backend.gpu.units_total or 0
@@ -145,7 +145,7 @@ def _reference_file(place: Place) -> Path:
     return place.folder / "reference.json"
 
 
-def _begin(reference: Answer, gpu: Gpu, kept: CountCheck | None) -> CountCheck:
+def _begin(reference: ScriptResult, gpu: Gpu, kept: CountCheck | None) -> CountCheck:
     """What still holds of what was known, with the whole GPU in it."""
     if kept is None or not (
         continues(kept, gpu, reference.libraries) and kept.operations == reference.operations
@@ -165,7 +165,7 @@ def _begin(reference: Answer, gpu: Gpu, kept: CountCheck | None) -> CountCheck:
     return _with(kept, reference, kept.seconds)
 
 
-def _with(check: CountCheck, answer: Answer, seconds: float) -> CountCheck:
+def _with(check: CountCheck, answer: ScriptResult, seconds: float) -> CountCheck:
     wrong = {**check.wrong, answer.units: answer.wrong}
     return replace(
         check,
@@ -177,8 +177,8 @@ def _with(check: CountCheck, answer: Answer, seconds: float) -> CountCheck:
 
 
 def _answers(
-    job: Job, counts: Collection[int], place: Place, reference: Answer
-) -> Generator[tuple[int, Answer | str]]:
+    job: Job, counts: Collection[int], place: Place, reference: ScriptResult
+) -> Generator[tuple[int, ScriptResult | str]]:
     """Each count with what was said there, or why nothing is known.
 
     A client that faults takes its neighbours down, so a count that failed is tried again alone.
@@ -194,12 +194,12 @@ def _answers(
 
 
 def _round(
-    job: Job, counts: Collection[int], place: Place, reference: Answer, at_once: int
-) -> Generator[tuple[int, Answer | str]]:
+    job: Job, counts: Collection[int], place: Place, reference: ScriptResult, at_once: int
+) -> Generator[tuple[int, ScriptResult | str]]:
     runs = run_at_counts(job, counts, place.backend, place.base, place.folder, at_once)
     with closing(runs):
         for ended in runs:
             answer = read_answer(ended)
-            if isinstance(answer, Answer) and answer.operations != reference.operations:
+            if isinstance(answer, ScriptResult) and answer.operations != reference.operations:
                 answer = "it computed other operations than on the whole GPU"
             yield ended.units, answer

@@ -31,7 +31,7 @@ class Script:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScriptResult:
     """What the program said at one count.
 
     Attributes:
@@ -50,7 +50,7 @@ class Answer:
 
 
 def library_script(python: str) -> Script:
-    """The check of the libraries: in a checkout beside this package, else installed with it."""
+    """The check of the libraries: in a checkout next to this package, else installed with it."""
     package = Path(__file__).parents[1]
     places = (package.parent / "workloads", package / "workloads")
     folder = next((place for place in places if place.is_dir()), places[0])
@@ -83,13 +83,13 @@ def installed_libraries(script: Script, environment: Mapping[str, str]) -> dict[
         ) from error
 
 
-def read_answer(ended: Ended) -> Answer | str:
+def read_answer(ended: Ended) -> ScriptResult | str:
     """What the program said, or why that is not to be believed."""
     if ended.fault:
         return ended.fault
     try:
         found = _last_object(ended.output)
-        answer = Answer(
+        answer = ScriptResult(
             units=found["units"],
             libraries=_texts(found["libraries"]),
             operations=tuple(map(str, found["operations"])),

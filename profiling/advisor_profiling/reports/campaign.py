@@ -24,7 +24,7 @@ from advisor_profiling.campaign.outcome import Cost
 WIDTH = 120
 """Columns that the table may need."""
 
-Alone = Mapping[str, tuple[float, float]]
+SoloByJob = Mapping[str, tuple[float, float]]
 """Rate and power of each job alone on the whole GPU."""
 
 COLUMNS = ("pair", "windows", "best split", "speed", "speed", "W", "saves", "at 50/50", "no limit")
@@ -137,7 +137,7 @@ def left_out_text(points: Sequence[PairPoint]) -> str | None:
     return f"left out of the table: {listed}"
 
 
-def _result(pair: tuple[str, ...], points: Sequence[PairPoint], alone: Alone) -> PairResult:
+def _result(pair: tuple[str, ...], points: Sequence[PairPoint], alone: SoloByJob) -> PairResult:
     known = [c for c in (_candidate(p, alone) for p in _means(points)) if c is not None]
     limited = {c: p for c, p in known if p.mode in {"mps", "cu_mask"} and _fits(p)}
     if not limited:
@@ -184,7 +184,7 @@ def _fits(point: PairPoint) -> bool:
     return sum(units) <= point.units_total
 
 
-def _candidate(point: PairPoint, alone: Alone) -> tuple[Candidate, PairPoint] | None:
+def _candidate(point: PairPoint, alone: SoloByJob) -> tuple[Candidate, PairPoint] | None:
     first, second, *more = point.parts
     if more:
         return None

@@ -29,9 +29,9 @@ from advisor_profiling.testbed.core_speed import core_speeds
 from advisor_profiling.testbed.live import with_units
 from advisor_profiling.window.clock import LiveClock
 from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.window import Watch, Window, measure
+from advisor_profiling.window.window import Window, WindowInputs, measure
 
-Verdict = Literal["ok", "warning", "missing"]
+FindingLevel = Literal["ok", "warning", "missing"]
 
 _CHECK = "advisor check"
 
@@ -45,7 +45,7 @@ class Finding:
     """One line of the doctor's report; `fix` is empty where all is well."""
 
     check: str
-    verdict: Verdict
+    verdict: FindingLevel
     found: str
     fix: str = ""
 
@@ -214,7 +214,7 @@ def _telemetry(gpu: Gpu) -> Iterable[Finding]:
         return
     try:
         # Nobody counts steps here: two seconds of whatever runs, without waiting for it to settle.
-        watch = Watch(counts=(), source=source, clock=LiveClock())
+        watch = WindowInputs(counts=(), source=source, clock=LiveClock())
         window = measure(watch, WindowRules(least_s=2, most_s=2, settle_most_s=0))
         yield _channels(gpu, source.channels)
         yield _energy(gpu, window)

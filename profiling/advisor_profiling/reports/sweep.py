@@ -121,7 +121,9 @@ def problems(
         )
     used = max((p.memory_used_mib or 0 for p in points), default=0)
     if memory_mib and used > memory_mib / 2:
-        found.append(f"it uses {used:.0f} of {memory_mib} MiB: too big to pair with its like")
+        found.append(
+            f"it uses {used:.0f} of {memory_mib} MiB: too big to pair with another job of this size"
+        )
     if result is not None:
         found += _sweep_problems(result)
     return found

@@ -26,7 +26,7 @@ from advisor.errors import SourceError
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class DcgmField:
     """A value that we want, and the fields that hold it, the best first.
 
     Attributes:
@@ -41,28 +41,30 @@ _RATIO = 100.0  # 0..1 to percent
 _BYTES = 1 / 2**20  # bytes per second to MiB per second
 _MILLI = 1 / 1000  # mJ to J
 
-COUNTERS: dict[str, Field] = {
-    "counter.sm_active": Field(("PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO"), _RATIO),
-    "counter.sm_occupancy": Field(("PROF_SM_OCCUPANCY", "PROF_SM_OCCUPANCY_RATIO"), _RATIO),
-    "counter.fp32_active": Field(("PROF_PIPE_FP32_ACTIVE", "PROF_FP32_UTIL_RATIO"), _RATIO),
-    "counter.fp64_active": Field(("PROF_PIPE_FP64_ACTIVE", "PROF_FP64_UTIL_RATIO"), _RATIO),
-    "counter.fp16_active": Field(("PROF_PIPE_FP16_ACTIVE", "PROF_FP16_UTIL_RATIO"), _RATIO),
-    "counter.tensor_active": Field(("PROF_PIPE_TENSOR_ACTIVE", "PROF_TENSOR_UTIL_RATIO"), _RATIO),
-    "counter.integer_active": Field(("PROF_PIPE_INT_ACTIVE", "PROF_INT_UTIL_RATIO"), _RATIO),
-    "counter.dram_active": Field(("PROF_DRAM_ACTIVE", "PROF_DRAM_UTIL_RATIO"), _RATIO),
-    "counter.memory_busy": Field(("DEV_MEM_COPY_UTIL",)),
-    "counter.pcie_tx": Field(("PROF_PCIE_TX_BYTES",), _BYTES),
-    "counter.pcie_rx": Field(("PROF_PCIE_RX_BYTES",), _BYTES),
-    "counter.nvlink_tx": Field(("PROF_NVLINK_TX_BYTES",), _BYTES),
-    "counter.nvlink_rx": Field(("PROF_NVLINK_RX_BYTES",), _BYTES),
+COUNTERS: dict[str, DcgmField] = {
+    "counter.sm_active": DcgmField(("PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO"), _RATIO),
+    "counter.sm_occupancy": DcgmField(("PROF_SM_OCCUPANCY", "PROF_SM_OCCUPANCY_RATIO"), _RATIO),
+    "counter.fp32_active": DcgmField(("PROF_PIPE_FP32_ACTIVE", "PROF_FP32_UTIL_RATIO"), _RATIO),
+    "counter.fp64_active": DcgmField(("PROF_PIPE_FP64_ACTIVE", "PROF_FP64_UTIL_RATIO"), _RATIO),
+    "counter.fp16_active": DcgmField(("PROF_PIPE_FP16_ACTIVE", "PROF_FP16_UTIL_RATIO"), _RATIO),
+    "counter.tensor_active": DcgmField(
+        ("PROF_PIPE_TENSOR_ACTIVE", "PROF_TENSOR_UTIL_RATIO"), _RATIO
+    ),
+    "counter.integer_active": DcgmField(("PROF_PIPE_INT_ACTIVE", "PROF_INT_UTIL_RATIO"), _RATIO),
+    "counter.dram_active": DcgmField(("PROF_DRAM_ACTIVE", "PROF_DRAM_UTIL_RATIO"), _RATIO),
+    "counter.memory_busy": DcgmField(("DEV_MEM_COPY_UTIL",)),
+    "counter.pcie_tx": DcgmField(("PROF_PCIE_TX_BYTES",), _BYTES),
+    "counter.pcie_rx": DcgmField(("PROF_PCIE_RX_BYTES",), _BYTES),
+    "counter.nvlink_tx": DcgmField(("PROF_NVLINK_TX_BYTES",), _BYTES),
+    "counter.nvlink_rx": DcgmField(("PROF_NVLINK_RX_BYTES",), _BYTES),
 }
 
 THROTTLE_MASK = "throttle mask"
 """A value that is no channel: reasons are named."""
 
-STATE: dict[str, Field] = {
+STATE: dict[str, DcgmField] = {
     # The instant fields first; the others are an average over 1 s on most GPUs.
-    POWER_GPU: Field(
+    POWER_GPU: DcgmField(
         (
             "DEV_POWER_USAGE_INSTANT",
             "DEV_BOARD_POWER_RAW_WATTS",
@@ -70,13 +72,13 @@ STATE: dict[str, Field] = {
             "DEV_BOARD_POWER_WATTS",
         )
     ),
-    ENERGY_GPU: Field(("DEV_TOTAL_ENERGY_CONSUMPTION",), _MILLI),
-    CLOCK_SM: Field(("DEV_SM_CLOCK",)),
-    CLOCK_MEMORY: Field(("DEV_MEM_CLOCK",)),
-    TEMPERATURE_GPU: Field(("DEV_GPU_TEMP", "DEV_GPU_TEMP_CELSIUS")),
-    MEMORY_USED: Field(("DEV_FB_USED",)),
-    POWER_LIMIT: Field(("DEV_ENFORCED_POWER_LIMIT", "DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS")),
-    THROTTLE_MASK: Field(("DEV_CLOCKS_EVENT_REASONS", "DEV_CLOCK_THROTTLE_REASONS")),
+    ENERGY_GPU: DcgmField(("DEV_TOTAL_ENERGY_CONSUMPTION",), _MILLI),
+    CLOCK_SM: DcgmField(("DEV_SM_CLOCK",)),
+    CLOCK_MEMORY: DcgmField(("DEV_MEM_CLOCK",)),
+    TEMPERATURE_GPU: DcgmField(("DEV_GPU_TEMP", "DEV_GPU_TEMP_CELSIUS")),
+    MEMORY_USED: DcgmField(("DEV_FB_USED",)),
+    POWER_LIMIT: DcgmField(("DEV_ENFORCED_POWER_LIMIT", "DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS")),
+    THROTTLE_MASK: DcgmField(("DEV_CLOCKS_EVENT_REASONS", "DEV_CLOCK_THROTTLE_REASONS")),
 }
 
 OFF_BY_DEFAULT: dict[str, str] = {
@@ -162,13 +164,13 @@ def _finite(name: str, value: float) -> float:
     if not math.isfinite(value) or value < 0:
         raise SourceError(
             f"the exporter says {value} for {name}",
-            why="that is no reading of a GPU",
+            why="that is not a GPU reading",
             fix="restart the exporter and look at its log",
         )
     return value
 
 
-def _pick(rows: Mapping[str, set[float]], field: Field) -> float | None:
+def _pick(rows: Mapping[str, set[float]], field: DcgmField) -> float | None:
     for name in field.names:
         values = {value for value in rows.get(_PREFIX + name, ()) if value < _BLANK}
         if len(values) == 1:

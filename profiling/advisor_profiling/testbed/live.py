@@ -1,4 +1,4 @@
-"""Opens a live bench: the GPU, its telemetry, its back-end, and the lock that makes it ours."""
+"""Opens a live testbed: the GPU, its telemetry, its back-end, and the lock that makes it ours."""
 
 import time
 from collections.abc import Generator
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from advisor.core.gpu import Gpu
-from advisor.core.telemetry import Source
+from advisor.core.telemetry import TelemetrySource
 from advisor.errors import BusyError, InputError, SourceError
 from advisor.files.home import open_home
 from advisor.runtime.backends.backend import Backend
@@ -20,8 +20,8 @@ from advisor.runtime.host.processes import MPS_SERVER, name_of, wait_until
 from advisor.runtime.jobs.launcher import end_leftovers
 from advisor.settings import Settings
 from advisor_profiling.telemetry import amd, dcgm, nvml
-from advisor_profiling.testbed.bench import LiveBench
-from advisor_profiling.testbed.quiet import HostQuiet
+from advisor_profiling.testbed.phase_lock import HostPhaseLock
+from advisor_profiling.testbed.testbed import LiveTestbed
 
 _ALONE_S = 5
 _PASSING_S = 1
@@ -32,9 +32,9 @@ Mode = Literal["mps", "cu_mask", "uncapped"]
 
 
 @contextmanager
-def live_bench(
+def live_testbed(
     settings: Settings, gpu_name: str, source_name: SourceName | None, mode: Mode | None, run: str
-) -> Generator[LiveBench]:
+) -> Generator[LiveTestbed]:
     """A live GPU for one run; what was started for it is stopped at the end.
 
     Args:
@@ -48,8 +48,8 @@ def live_bench(
         source = open_source(backend.gpu, source_name, settings)
         try:
             folder = open_home(settings.home, "logs", run)
-            quiet = HostQuiet(settings.lock_dir)
-            yield LiveBench(backend, source, settings.job_environment(), folder, quiet)
+            phase_lock = HostPhaseLock(settings.lock_dir)
+            yield LiveTestbed(backend, source, settings.job_environment(), folder, phase_lock)
         finally:
             source.close()
 
@@ -127,7 +127,7 @@ def check_alone(gpu: Gpu) -> None:
     if not wait_until(lambda: not _staying(gpu), _ALONE_S):
         raise BusyError(
             f"processes {_strangers(gpu)} use GPU {gpu.uuid}",
-            why="a job cannot be measured alone beside them",
+            why="a job cannot be measured alone next to them",
             fix="end them or wait, or choose another GPU with --gpu",
         )
 
@@ -145,7 +145,7 @@ def _strangers(gpu: Gpu) -> list[int]:
     return [pid for pid in nvml.compute_pids(gpu.uuid) if not name_of(pid).startswith(MPS_SERVER)]
 
 
-def open_source(gpu: Gpu, name: SourceName | None, settings: Settings) -> Source:
+def open_source(gpu: Gpu, name: SourceName | None, settings: Settings) -> TelemetrySource:
     """Telemetry of a GPU; None: the vendor's own library."""
     match name or ("nvml" if gpu.vendor == "nvidia" else "amd"):
         case "nvml":

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.core.gpu import Share
-from advisor.core.job import Job, Progress
+from advisor.core.job import Job, ProgressSettings
 from advisor.core.records import PairPoint, PointPart, SoloPoint
 from advisor.core.results import NOTHING, Reported, read_first
 from advisor.errors import InputError
 from advisor.runtime.backends.backend import Granted
 
-Seat = tuple[str, float]
+JobAtShare = tuple[str, float]
 """Name of a job and its share in percent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RecordedPart:
     """What one job did in a recorded window."""
 
     rate: float
@@ -35,7 +35,7 @@ class Recording:
     """A recorded window with its jobs in order of name and share."""
 
     point: SoloPoint | PairPoint
-    parts: tuple[Part, ...]
+    parts: tuple[RecordedPart, ...]
 
 
 class Recordings:
@@ -44,12 +44,12 @@ class Recordings:
     Args:
         points: Solo points.
         pairs: Pair points; those of jobs that failed are left out.
-        mode: As of a bench.
+        mode: As of a testbed.
     """
 
     def __init__(self, points: Sequence[SoloPoint], pairs: Sequence[PairPoint], mode: str) -> None:
-        self._windows: defaultdict[tuple[Seat, ...], list[Recording]] = defaultdict(list)
-        self._units: dict[Seat, int | None] = {}
+        self._windows: defaultdict[tuple[JobAtShare, ...], list[Recording]] = defaultdict(list)
+        self._units: dict[JobAtShare, int | None] = {}
         self._jobs: dict[str, Job] = {}
         newest = sorted(points, key=lambda p: p.started_at, reverse=True)
         for point in sorted(newest, key=lambda p: p.mode != mode):
@@ -60,9 +60,9 @@ class Recordings:
             self._add_pair(pair)
         self._mps = mode == "mps"
 
-    def find(self, seats: Sequence[Seat]) -> list[Recording]:
+    def find(self, jobs_at_shares: Sequence[JobAtShare]) -> list[Recording]:
         """Windows in which exactly these ran, the one to prefer first; empty if there is none."""
-        return self._windows[tuple(sorted(seats))]
+        return self._windows[tuple(sorted(jobs_at_shares))]
 
     def jobs(self) -> dict[str, Job]:
         """The recorded jobs, with what their points tell of them; all can wait at a gate."""
@@ -84,8 +84,8 @@ class Recordings:
         return Granted(self._units[job, share.percent], mps=self._mps)
 
     def _add_solo(self, point: SoloPoint) -> None:
-        seat = point.job, point.share_percent
-        part = Part(
+        job_at_share = point.job, point.share_percent
+        part = RecordedPart(
             point.rate,
             point.rate_stderr,
             point.memory_used_mib,
@@ -95,10 +95,10 @@ class Recordings:
             point.results,
             read_first(point.reported) or NOTHING,
         )
-        found = self._windows[(seat,)]
+        found = self._windows[(job_at_share,)]
         if not found or found[0].point.mode == point.mode:
             found.append(Recording(point, (part,)))
-        self._units.setdefault(seat, point.units_granted)
+        self._units.setdefault(job_at_share, point.units_granted)
         self._jobs.setdefault(point.job, _job(point))
 
     def _add_pair(self, point: PairPoint) -> None:
@@ -111,12 +111,12 @@ class Recordings:
             self._units.setdefault(_seat(part), part.units)
 
 
-def _seat(part: PointPart) -> Seat:
+def _seat(part: PointPart) -> JobAtShare:
     return part.job, part.share_percent
 
 
-def _part(part: PointPart) -> Part:
-    return Part(
+def _part(part: PointPart) -> RecordedPart:
+    return RecordedPart(
         part.rate or 0.0,
         part.rate_stderr,
         part.memory_used_mib,
@@ -147,7 +147,7 @@ def _job(point: SoloPoint) -> Job:
     return Job(
         name=point.job,
         command=("replay",),
-        progress=Progress(unit=point.rate_unit, gate=True),
+        progress=ProgressSettings(unit=point.rate_unit, gate=True),
         memory_mib=None if used_mib is None else math.ceil(used_mib),
         offered_rate=point.offered_rate,
     )

@@ -28,9 +28,9 @@ from advisor.core.units import vendor_of
 from advisor.errors import InputError, JobError
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime.backends.backend import Granted
-from advisor_profiling.testbed.bench import Client
-from advisor_profiling.testbed.quiet import NoQuiet, Quiet
-from advisor_profiling.testbed.recordings import Part, Recording, Recordings, Seat
+from advisor_profiling.testbed.phase_lock import NoPhaseLock, PhaseLock
+from advisor_profiling.testbed.recordings import JobAtShare, RecordedPart, Recording, Recordings
+from advisor_profiling.testbed.testbed import WarmProcess
 from advisor_profiling.window.clock import Clock, VirtualClock
 from advisor_profiling.window.targets import Target
 
@@ -119,13 +119,13 @@ class ReplaySource:
         """Nothing is held."""
 
 
-class ReplayClient:
+class ReplayProcess:
     """A recorded job that makes progress as the virtual time passes."""
 
-    def __init__(self, job: Job, share: Share, bench: "ReplayBench", granted: Granted) -> None:
+    def __init__(self, job: Job, share: Share, testbed: "ReplayTestbed", granted: Granted) -> None:
         self.job, self.share, self.granted = job, share, granted
-        self._bench = bench
-        self._part: Part | None = None
+        self._testbed = testbed
+        self._part: RecordedPart | None = None
         self._factor, self._done, self._since_s = 1.0, 0.0, 0.0
         self._cpu_s = 0.0
 
@@ -164,42 +164,42 @@ class ReplayClient:
     def check_limit(self) -> None:
         """The limit was proven when the point was recorded."""
 
-    def go(self, seat: int = 0) -> None:
-        self._bench.enter(self, seat)
+    def go(self, slot: int = 0) -> None:
+        self._testbed.enter(self, slot)
 
     def hold(self) -> None:
-        self._bench.leave(self)
+        self._testbed.leave(self)
 
     def leave(self) -> None:
         """A record ends when it is stopped."""
 
     def stop(self) -> None:
-        self._bench.leave(self)
+        self._testbed.leave(self)
 
-    def play(self, part: Part | None, factor: float = 1.0) -> None:
+    def play(self, part: RecordedPart | None, factor: float = 1.0) -> None:
         """Go on at the rate of another recorded window, or stand still."""
         self._done, self._cpu_s = self.count(), self.cpu_s() or self._cpu_s
         self._part, self._factor = part, factor
-        self._since_s = self._bench.clock.now_s()
+        self._since_s = self._testbed.clock.now_s()
 
     @property
-    def seat(self) -> Seat:
+    def job_at_share(self) -> JobAtShare:
         """What it is found by."""
         return self.job.name, self.share.percent
 
     @property
     def _playing_s(self) -> float:
-        return self._bench.clock.now_s() - self._since_s
+        return self._testbed.clock.now_s() - self._since_s
 
 
-class ReplayBench:
-    """The bench of one recorded GPU.
+class ReplayTestbed:
+    """The testbed of one recorded GPU.
 
     Args:
         points: Recorded solo points of any number of jobs. Of several GPU models the one with the
             most points is played.
         pairs: Recorded pair points, likewise.
-        mode: As of a live bench: mps or cu_mask with limits, uncapped without MPS. None: with
+        mode: As of a live testbed: mps or cu_mask with limits, uncapped without MPS. None: with
             limits, where any point had one.
         noise: Seed; each window differs from the recorded mean as its standard error, and the
             choice among repeats, say. None: the means come back.
@@ -227,7 +227,7 @@ class ReplayBench:
         self._recordings = Recordings(points, pairs, self.mode)
         self._random = None if noise is None else random.Random(noise)
         self.clock: Clock = VirtualClock()
-        self.quiet: Quiet = NoQuiet()
+        self.phase_lock: PhaseLock = NoPhaseLock()
         self.gpu = Gpu(
             uuid=first.gpu_uuid,
             model=first.gpu_model,
@@ -237,7 +237,7 @@ class ReplayBench:
             driver=first.driver,
         )
         self.source = ReplaySource(self.gpu, self.clock, first.idle_power_w)
-        self._playing: list[ReplayClient] = []
+        self._playing: list[ReplayProcess] = []
 
     def jobs(self) -> dict[str, Job]:
         """The recorded jobs, with what their points tell of them; all can wait at a gate."""
@@ -245,16 +245,16 @@ class ReplayBench:
 
     def refuses(self, target: Target) -> str:
         """Nothing is simulated: a window that was not recorded is refused."""
-        seats = [(runner.job.name, runner.share.percent) for runner in target.runners]
-        return "" if self._recordings.find(seats) else "not recorded"
+        jobs_at_shares = [(spec.job.name, spec.share.percent) for spec in target.specs]
+        return "" if self._recordings.find(jobs_at_shares) else "not recorded"
 
-    def prove(self, job: Job, share: Share) -> Callable[[], Client]:
+    def prove(self, job: Job, share: Share) -> Callable[[], WarmProcess]:
         """What was granted is on record."""
         return lambda: self.start(job, share)
 
-    def start(self, job: Job, share: Share) -> Client:
-        """A client whose windows were recorded."""
-        return ReplayClient(job, share, self, self._recordings.granted(job.name, share))
+    def start(self, job: Job, share: Share) -> WarmProcess:
+        """A process whose windows were recorded."""
+        return ReplayProcess(job, share, self, self._recordings.granted(job.name, share))
 
     def check_limits(self) -> None:
         """A record keeps its limits."""
@@ -266,32 +266,34 @@ class ReplayBench:
         """A record has no faults."""
         return False
 
-    def enter(self, client: ReplayClient, seat: int) -> None:
-        """The client begins to run; when the second one does, their window must be on record."""
-        self._playing.append(client)
+    def enter(self, process: ReplayProcess, slot: int) -> None:
+        """The process begins to run; when the second one does, their window must be on record."""
+        self._playing.append(process)
         self._cue()
-        if seat > 0 and self.source.playing is None:
-            running = " beside ".join(f"{c.job.name} at {c.share} %" for c in self._playing)
+        if slot > 0 and self.source.playing is None:
+            running = " with ".join(f"{c.job.name} at {c.share} %" for c in self._playing)
             raise JobError(
                 f"there is no recorded window of {running}",
                 fix="a replay shows only what was measured: choose another pair or split",
             )
 
-    def leave(self, client: ReplayClient) -> None:
-        """The client comes to rest."""
-        if client in self._playing:
-            self._playing.remove(client)
-            client.play(None)
+    def leave(self, process: ReplayProcess) -> None:
+        """The process comes to rest."""
+        if process in self._playing:
+            self._playing.remove(process)
+            process.play(None)
             self._cue()
 
     def _cue(self) -> None:
         """Play the window of those that run; until all its jobs are in, there may be none."""
-        clients = sorted(self._playing, key=lambda c: c.seat)
-        recording = self._choose(self._recordings.find([client.seat for client in clients]))
+        processes = sorted(self._playing, key=lambda c: c.job_at_share)
+        recording = self._choose(
+            self._recordings.find([process.job_at_share for process in processes])
+        )
         self.source.playing = recording.point if recording else None
-        for number, client in enumerate(clients):
+        for number, process in enumerate(processes):
             part = recording.parts[number] if recording else None
-            client.play(part, self._noise(part.rate_stderr, part.rate) if part else 1.0)
+            process.play(part, self._noise(part.rate_stderr, part.rate) if part else 1.0)
         if recording is not None:
             power_w = recording.point.power_w
             self.source.power_factor = self._noise(recording.point.power_stderr_w, power_w)

@@ -10,7 +10,7 @@ _BATCHES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class MeanEstimate:
     """A mean and its standard error; `stderr` is None below two independent readings."""
 
     mean: float
@@ -22,7 +22,7 @@ class Estimate:
         return None if self.stderr is None or self.mean == 0 else abs(self.stderr / self.mean)
 
 
-def mean_estimate(samples: Sequence[tuple[float, float]]) -> Estimate | None:
+def mean_estimate(samples: Sequence[tuple[float, float]]) -> MeanEstimate | None:
     """Mean of (time_s, value) readings; the error comes from the means of ten time batches.
 
     Neighbouring readings repeat or resemble each other, so their plain standard error would be
@@ -32,10 +32,10 @@ def mean_estimate(samples: Sequence[tuple[float, float]]) -> Estimate | None:
     if not samples:
         return None
     mean = statistics.fmean(value for _, value in samples)
-    return Estimate(mean, _stderr([statistics.fmean(batch) for batch in _batches(samples)]))
+    return MeanEstimate(mean, _stderr([statistics.fmean(batch) for batch in _batches(samples)]))
 
 
-def rate_estimate(events: Sequence[tuple[float, float]]) -> Estimate | None:
+def rate_estimate(events: Sequence[tuple[float, float]]) -> MeanEstimate | None:
     """Progress per second from (time_s, total progress) at the moments when the total changed.
 
     Counting from change to change leaves no error from where a window begins or ends inside a
@@ -48,7 +48,7 @@ def rate_estimate(events: Sequence[tuple[float, float]]) -> Estimate | None:
         return None
     rate = (events[-1][1] - events[0][1]) / (events[-1][0] - events[0][0])
     marks = events[:: max(1, (len(events) - 1) // _BATCHES)]
-    return Estimate(rate, _ratio_stderr(marks, rate))
+    return MeanEstimate(rate, _ratio_stderr(marks, rate))
 
 
 def _batches(samples: Sequence[tuple[float, float]]) -> list[list[float]]:

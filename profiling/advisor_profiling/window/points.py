@@ -9,9 +9,9 @@ from advisor.core.gpu import Gpu
 from advisor.core.records import Counters, PairPoint, Point, PointPart, SoloPoint
 from advisor.core.results import NOTHING, Reported, Verdict, verdict_flags, write_first
 from advisor.runtime.backends.backend import Granted
-from advisor_profiling.window.estimate import Estimate
+from advisor_profiling.window.estimate import MeanEstimate
 from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.targets import Runner, Target
+from advisor_profiling.window.targets import ProcessSpec, Target
 from advisor_profiling.window.window import Latency, Window
 
 _MODEL_COUNTERS = (
@@ -28,7 +28,7 @@ _ERROR_CHARACTERS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
+class RunConditions:
     """What is the same for all windows of a run on one GPU."""
 
     gpu: Gpu
@@ -41,7 +41,7 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class JobResult:
     """What one job of a window was granted, did and used.
 
     Attributes:
@@ -50,7 +50,7 @@ class Part:
     """
 
     granted: Granted
-    rate: Estimate
+    rate: MeanEstimate
     latency: Latency
     memory_used_mib: float | None
     cpu_percent: float | None
@@ -59,32 +59,32 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class WindowResult:
     """One window, what it was taken for, and the part of each of its jobs."""
 
     target: Target
-    parts: tuple[Part, ...]
+    parts: tuple[JobResult, ...]
     window: Window
     cpu_steal_percent: float | None
 
 
-def to_point(taken: Taken, conditions: Conditions) -> Point:
+def to_point(result: WindowResult, conditions: RunConditions) -> Point:
     """The point of one window: of a job alone, or of several together."""
-    measured = _measured(taken, conditions)
-    if len(taken.parts) == 1:
-        return _solo(taken.target, taken.parts[0], conditions.mode, measured)
-    parts = zip(taken.target.runners, taken.parts, strict=True)
+    measured = _measured(result, conditions)
+    if len(result.parts) == 1:
+        return _solo(result.target, result.parts[0], conditions.mode, measured)
+    parts = zip(result.target.specs, result.parts, strict=True)
     return PairPoint(
-        parts=tuple(_measured_part(runner, part) for runner, part in parts),
-        mode=pair_mode(conditions.mode, taken.target),
+        parts=tuple(_measured_part(spec, part) for spec, part in parts),
+        mode=pair_mode(conditions.mode, result.target),
         **measured,
     )
 
 
-def failed_point(target: Target, conditions: Conditions, moment: str, error: str) -> PairPoint:
+def failed_point(target: Target, conditions: RunConditions, moment: str, error: str) -> PairPoint:
     """The mark that a pair leaves where it could not be measured."""
     return PairPoint(
-        parts=tuple(map(_part, target.runners)),
+        parts=tuple(map(_part, target.specs)),
         mode=pair_mode(conditions.mode, target),
         **_origin(target, conditions),
         window_s=0.0,
@@ -95,45 +95,45 @@ def failed_point(target: Target, conditions: Conditions, moment: str, error: str
 
 
 def pair_mode(mode: str, target: Target) -> str:
-    """How a pair shares the GPU, from how its bench enforces shares."""
+    """How a pair shares the GPU, from how its testbed enforces shares."""
     if mode == "uncapped":
         return "time-sliced"
-    if mode == "mps" and all(runner.share.percent == 100 for runner in target.runners):
+    if mode == "mps" and all(spec.share.percent == 100 for spec in target.specs):
         return "uncapped"
     return mode
 
 
-def flags_of(taken: Taken, conditions: Conditions) -> tuple[str, ...]:
+def flags_of(result: WindowResult, conditions: RunConditions) -> tuple[str, ...]:
     """What was wrong with a window, in the words of `advisor.core.flags.FLAGS`."""
-    window, target = taken.window, conditions.rules.target
+    window, target = result.window, conditions.rules.target
     counters = window.counters
     wrong = {
-        "noisy-rate": any(_noisy(part.rate, target) for part in taken.parts),
+        "noisy-rate": any(_noisy(part.rate, target) for part in result.parts),
         "noisy-power": window.power is not None and _noisy(window.power, target),
         "not-settled": not window.settled,
         "throttled": bool(window.throttle_reasons),
         "counter-mismatch": abs(window.counter_gap or 0) > COUNTER_BOUND,
         "counters-missing": any(getattr(counters, name) is None for name in _MODEL_COUNTERS),
-        "cpu-bound": _cpu_bound(counters, taken.parts, conditions.gpu),
-        "cpu-steal": (taken.cpu_steal_percent or 0) > 1,
+        "cpu-bound": _cpu_bound(counters, result.parts, conditions.gpu),
+        "cpu-steal": (result.cpu_steal_percent or 0) > 1,
         RESULTS_ONLY: conditions.rules.results_only,
     }
     found = (flag for flag, holds in wrong.items() if holds)
-    return (*found, *verdict_flags(part.verdict for part in taken.parts))
+    return (*found, *verdict_flags(part.verdict for part in result.parts))
 
 
-def _solo(target: Target, part: Part, mode: str, measured: dict[str, Any]) -> SoloPoint:
-    (runner,) = target.runners
+def _solo(target: Target, part: JobResult, mode: str, measured: dict[str, Any]) -> SoloPoint:
+    (spec,) = target.specs
     return SoloPoint(
-        job=runner.job.name,
-        job_hash=runner.job.job_hash,
+        job=spec.job.name,
+        job_hash=spec.job.job_hash,
         mode=mode,
-        share_percent=runner.share.percent,
+        share_percent=spec.share.percent,
         units_granted=part.granted.units,
         rate=part.rate.mean,
-        rate_unit=runner.job.progress.unit,
+        rate_unit=spec.job.progress.unit,
         rate_stderr=part.rate.stderr,
-        offered_rate=runner.job.offered_rate,
+        offered_rate=spec.job.offered_rate,
         latency_p50_ms=part.latency.p50_ms,
         latency_p99_ms=part.latency.p99_ms,
         memory_used_mib=part.memory_used_mib,
@@ -144,20 +144,20 @@ def _solo(target: Target, part: Part, mode: str, measured: dict[str, Any]) -> So
     )
 
 
-def _part(runner: Runner) -> PointPart:
+def _part(spec: ProcessSpec) -> PointPart:
     """What is known of a job's part before it is measured."""
     return PointPart(
-        job=runner.job.name,
-        job_hash=runner.job.job_hash,
-        share_percent=runner.share.percent,
-        rate_unit=runner.job.progress.unit,
-        offered_rate=runner.job.offered_rate,
+        job=spec.job.name,
+        job_hash=spec.job.job_hash,
+        share_percent=spec.share.percent,
+        rate_unit=spec.job.progress.unit,
+        offered_rate=spec.job.offered_rate,
     )
 
 
-def _measured_part(runner: Runner, part: Part) -> PointPart:
+def _measured_part(spec: ProcessSpec, part: JobResult) -> PointPart:
     return replace(
-        _part(runner),
+        _part(spec),
         units=part.granted.units,
         rate=part.rate.mean,
         rate_stderr=part.rate.stderr,
@@ -169,7 +169,7 @@ def _measured_part(runner: Runner, part: Part) -> PointPart:
     )
 
 
-def _origin(target: Target, conditions: Conditions) -> dict[str, Any]:
+def _origin(target: Target, conditions: RunConditions) -> dict[str, Any]:
     gpu = conditions.gpu
     return {
         "gpu_model": gpu.model,
@@ -185,10 +185,10 @@ def _origin(target: Target, conditions: Conditions) -> dict[str, Any]:
     }
 
 
-def _measured(taken: Taken, conditions: Conditions) -> dict[str, Any]:
-    window, power = taken.window, taken.window.power
+def _measured(result: WindowResult, conditions: RunConditions) -> dict[str, Any]:
+    window, power = result.window, result.window.power
     return {
-        **_origin(taken.target, conditions),
+        **_origin(result.target, conditions),
         "power_w": power.mean if power else None,
         "power_stderr_w": power.stderr if power else None,
         "counter_power_w": window.counter_power_w,
@@ -197,20 +197,20 @@ def _measured(taken: Taken, conditions: Conditions) -> dict[str, Any]:
         "memory_clock_mhz": window.memory_clock_mhz,
         "temperature_c": window.temperature_c,
         "throttled": None if window.throttle_reasons is None else bool(window.throttle_reasons),
-        "cpu_steal_percent": taken.cpu_steal_percent,
+        "cpu_steal_percent": result.cpu_steal_percent,
         "settle_s": window.settle_s,
         "window_s": window.window_s,
         "started_at": window.started_at,
-        "flags": flags_of(taken, conditions),
+        "flags": flags_of(result, conditions),
         **asdict(window.counters),
     }
 
 
-def _noisy(estimate: Estimate, target: float) -> bool:
+def _noisy(estimate: MeanEstimate, target: float) -> bool:
     return estimate.relative is None or estimate.relative > target
 
 
-def _cpu_bound(counters: Counters, parts: tuple[Part, ...], gpu: Gpu) -> bool:
+def _cpu_bound(counters: Counters, parts: tuple[JobResult, ...], gpu: Gpu) -> bool:
     """SM activity is relative to the whole GPU, so it is compared with the granted part."""
     active, units = counters.sm_active_percent, [part.granted.units for part in parts]
     if active is None or not gpu.units_total or not all(units):

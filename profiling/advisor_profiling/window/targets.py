@@ -7,16 +7,16 @@ from advisor.core.job import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Runner:
+class ProcessSpec:
     """One process that takes part in windows.
 
     Attributes:
-        twin: 1 for the second of two alike, where a job runs beside itself at the same share.
+        copy: 1 for the second of two alike, where a job runs next to itself at the same share.
     """
 
     job: Job
     share: Share
-    twin: int = 0
+    copy: int = 0
 
     def __str__(self) -> str:
         return f"{self.job.name} at {self.share} %"
@@ -26,21 +26,21 @@ class Runner:
 class Target:
     """One window: a job alone, or two together, for the `repeat`-th time."""
 
-    runners: tuple[Runner, ...]
+    specs: tuple[ProcessSpec, ...]
     repeat: int = 0
 
     @property
     def jobs(self) -> tuple[str, ...]:
         """Names of its jobs."""
-        return tuple(runner.job.name for runner in self.runners)
+        return tuple(spec.job.name for spec in self.specs)
 
     def __str__(self) -> str:
-        return " beside ".join(map(str, self.runners))
+        return " with ".join(map(str, self.specs))
 
 
 def solo(job: Job, share: Share, repeat: int = 0) -> Target:
     """A job alone."""
-    return Target((Runner(job, share),), repeat)
+    return Target((ProcessSpec(job, share),), repeat)
 
 
 def pair(
@@ -63,11 +63,11 @@ def pair(
         two_ends: The second one's units are counted from the last down, as CU masks need it.
     """
     first, second = sorted(
-        (Runner(job_a, share_a), Runner(job_b, share_b)),
+        (ProcessSpec(job_a, share_a), ProcessSpec(job_b, share_b)),
         key=lambda r: (r.job.name, r.share.percent),
     )
     if first == second:
-        second = Runner(second.job, second.share, twin=1)
+        second = ProcessSpec(second.job, second.share, copy=1)
     if two_ends:
         second = replace(second, share=replace(second.share, upper=True))
     return Target((first, second), repeat)

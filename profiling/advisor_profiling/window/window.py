@@ -18,12 +18,12 @@ from advisor.core.telemetry import (
     POWER_LIMIT,
     TEMPERATURE_GPU,
     Readings,
-    Source,
+    TelemetrySource,
     counters_of,
 )
 from advisor.runtime.jobs.reports import percentile_ms
 from advisor_profiling.window.clock import Clock
-from advisor_profiling.window.estimate import Estimate, mean_estimate, rate_estimate
+from advisor_profiling.window.estimate import MeanEstimate, mean_estimate, rate_estimate
 from advisor_profiling.window.rules import WindowRules
 
 _STATE = (CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, POWER_LIMIT)
@@ -32,7 +32,7 @@ _TICK_TIMEOUT_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
+class WindowInputs:
     """What is measured, by what.
 
     Attributes:
@@ -44,7 +44,7 @@ class Watch:
     """
 
     counts: Sequence[Callable[[], float]]
-    source: Source
+    source: TelemetrySource
     clock: Clock
     latencies: Sequence[Callable[[], tuple[int, ...]]] = ()
     check: Callable[[], None] = lambda: None
@@ -71,9 +71,9 @@ class Window:
     window_s: float
     settle_s: float
     settled: bool
-    rates: tuple[Estimate | None, ...]
+    rates: tuple[MeanEstimate | None, ...]
     latencies: tuple[Latency, ...]
-    power: Estimate | None
+    power: MeanEstimate | None
     counter_power_w: float | None
     counters: Counters
     sm_clock_mhz: float | None
@@ -120,7 +120,7 @@ class _Log:
     next_check_s: float = 0.0
 
 
-def measure(watch: Watch, rules: WindowRules) -> Window:
+def measure(watch: WindowInputs, rules: WindowRules) -> Window:
     """Measure the running jobs, one or several."""
     settle_s, settled = _settle(watch, rules)
     started_at = watch.clock.utc()
@@ -151,9 +151,9 @@ def measure(watch: Watch, rules: WindowRules) -> Window:
     )
 
 
-def measure_idle(source: Source, clock: Clock, rules: WindowRules) -> float | None:
+def measure_idle(source: TelemetrySource, clock: Clock, rules: WindowRules) -> float | None:
     """Mean power without any job, W."""
-    watch = Watch(counts=(), source=source, clock=clock)
+    watch = WindowInputs(counts=(), source=source, clock=clock)
     log = _begin(watch)
     while clock.now_s() - log.begun_s < rules.idle_s:
         _look(log, watch, rules)
@@ -169,11 +169,11 @@ def _latency(before: tuple[int, ...], after: tuple[int, ...]) -> Latency:
     return Latency(percentile_ms(before, after, 50), percentile_ms(before, after, 99))
 
 
-def _begin(watch: Watch) -> _Log:
+def _begin(watch: WindowInputs) -> _Log:
     return _Log(watch.clock.now_s(), [_Steps(count) for count in watch.counts])
 
 
-def _look(log: _Log, watch: Watch, rules: WindowRules) -> None:
+def _look(log: _Log, watch: WindowInputs, rules: WindowRules) -> None:
     """Take what is due, then sleep until the next look."""
     now_s = watch.clock.now_s()
     for steps in log.steps:
@@ -190,7 +190,7 @@ def _look(log: _Log, watch: Watch, rules: WindowRules) -> None:
     watch.clock.sleep(rules.poll_s)
 
 
-def _settle(watch: Watch, rules: WindowRules) -> tuple[float, bool]:
+def _settle(watch: WindowInputs, rules: WindowRules) -> tuple[float, bool]:
     """Wait until the two newest halves of the view agree in power and in every rate."""
     log = _begin(watch)
     next_s = view_s = rules.settle_least_s
@@ -224,7 +224,7 @@ def _steady(
     return _alike(old_rate, new_rate, flat)
 
 
-def _alike(first: Estimate | None, second: Estimate | None, flat: float) -> bool:
+def _alike(first: MeanEstimate | None, second: MeanEstimate | None, flat: float) -> bool:
     if first is None or second is None:
         return first is second
     noise = 2 * ((first.stderr or 0) ** 2 + (second.stderr or 0) ** 2) ** 0.5
@@ -249,12 +249,12 @@ def _known(log: _Log, now_s: float, rules: WindowRules) -> bool:
     return all(_exact(rate_estimate(steps.events), rules) for steps in log.steps)
 
 
-def _exact(estimate: Estimate | None, rules: WindowRules) -> bool:
+def _exact(estimate: MeanEstimate | None, rules: WindowRules) -> bool:
     relative = estimate.relative if estimate else None
     return relative is not None and relative <= rules.target
 
 
-def _tick(watch: Watch, meanwhile: Callable[[], None]) -> tuple[float, float] | None:
+def _tick(watch: WindowInputs, meanwhile: Callable[[], None]) -> tuple[float, float] | None:
     """Time and reading of the energy counter at its next tick; None when it does not move."""
     first, begun_s = _energy_j(watch), watch.clock.now_s()
     timeout_s = max(_TICK_TIMEOUT_S, 2.5 * watch.source.interval_s)
@@ -284,5 +284,5 @@ def _all_of(reasons: list[tuple[str, ...] | None]) -> tuple[str, ...] | None:
     return tuple(sorted({name for names in known for name in names})) if known else None
 
 
-def _energy_j(watch: Watch) -> float | None:
+def _energy_j(watch: WindowInputs) -> float | None:
     return watch.source.read((ENERGY_GPU,))[ENERGY_GPU]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import ModelError
-from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, Bounds, at_share, of_pair, wider
+from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, LogBounds, at_share, of_pair, wider
 from advisor_models.manifest import (
     MANIFEST,
     MODEL,
@@ -50,7 +50,7 @@ def test_written_is_read(model: Path) -> None:
 
 
 def test_unnamed_files_are_not_read(model: Path) -> None:
-    """What the manifest does not name is no part of the model."""
+    """What the manifest does not name is not part of the model."""
     (model / "notes.txt").write_text("mine")
     assert set(read_artefact(model).files) == {MODEL}
 
@@ -91,7 +91,7 @@ def test_every_cut_manifest_is_refused(model: Path) -> None:
     text = (model / MANIFEST).read_bytes().rstrip()
     for length in range(0, len(text), 97):
         (model / MANIFEST).write_bytes(text[:length])
-        with pytest.raises(ModelError, match="is no manifest"):
+        with pytest.raises(ModelError, match="is not a model manifest"):
             read_manifest(model)
 
 
@@ -99,8 +99,8 @@ def test_every_cut_manifest_is_refused(model: Path) -> None:
     ("text", "why"),
     [
         (b"\xff\xfe", "codec"),
-        (b"[]", "the whole is no object"),
-        (b"NaN", "NaN is no JSON"),
+        (b"[]", "the whole is not an object"),
+        (b"NaN", "NaN is not JSON"),
         (b"[" * 100_000, "brackets"),
         (b'{"schema": 1, "schema": 1}', "twice: schema"),
         (b'{"schema": 1}', "missing: coverage, created_at"),
@@ -119,19 +119,19 @@ EDITS: list[tuple[Edit, str]] = [
     (lambda m: m["heads"][1]["intervals"].pop("split"), "intervals of power are of uncapped"),
     (lambda m: m["heads"][0]["intervals"].update(split={"low": 0, "high": 0}), "of speed are of"),
     (lambda m: m["heads"][0]["intervals"].clear(), "intervals of speed are of nothing"),
-    (lambda m: m["heads"][0].update(of="card"), "of is none of job, pair"),
+    (lambda m: m["heads"][0].update(of="card"), "of is not one of job, pair"),
     (lambda m: m["heads"].append(m["heads"][0]), "heads are speed, power, speed"),
     (lambda m: m.update(heads=[]), "heads are none"),
-    (lambda m: m.update(schema="1"), "schema is no whole number"),
-    (lambda m: m.update(schema=True), "schema is no whole number"),
+    (lambda m: m.update(schema="1"), "schema is not a whole number"),
+    (lambda m: m.update(schema=True), "schema is not a whole number"),
     (lambda m: m.update(schema=0), "schema is 0"),
-    (lambda m: m.update(gpu_models="Card"), "gpu_models is no list"),
+    (lambda m: m.update(gpu_models="Card"), "gpu_models is not a list"),
     (lambda m: m.update(gpu_models=[]), "gpu_models is empty"),
-    (lambda m: m["gpu_models"].append(None), r"gpu_models\[1\] is no text"),
-    (lambda m: m["fill"].update(sm_clock_mhz=math.nan), "NaN is no JSON"),
-    (lambda m: m["fill"].update(sm_clock_mhz=math.inf), "Infinity is no JSON"),
+    (lambda m: m["gpu_models"].append(None), r"gpu_models\[1\] is not text"),
+    (lambda m: m["fill"].update(sm_clock_mhz=math.nan), "NaN is not JSON"),
+    (lambda m: m["fill"].update(sm_clock_mhz=math.inf), "Infinity is not JSON"),
     (lambda m: m["fill"].update(sm_clock_mhz=10**400), "finite"),
-    (lambda m: m["fill"].update(sm_clock_mhz="7"), r"fill\.sm_clock_mhz is no finite number"),
+    (lambda m: m["fill"].update(sm_clock_mhz="7"), r"fill\.sm_clock_mhz is not a finite number"),
     (lambda m: m["heads"][0]["ranges"].pop(), "a feature of speed has no range"),
     (lambda m: m["heads"][1]["features"].append("more"), "a feature of power has no range"),
     (lambda m: m["heads"][1]["ranges"][0].append(1.0), r"ranges\[0\] has 3 values, not 2"),
@@ -142,15 +142,15 @@ EDITS: list[tuple[Edit, str]] = [
     (lambda m: m["other_gpu"]["widening"].pop("power"), "widened of other heads"),
     (lambda m: m.update(no_counters={"speed": 0.9, "power": 1}), "without counters are narrower"),
     (lambda m: m.update(no_counters={"speed": 1.5}), "widened of other heads"),
-    (lambda m: m["other_gpu"].update(pairs_to_par=2.5), "pairs_to_par is no whole number"),
+    (lambda m: m["other_gpu"].update(pairs_to_par=2.5), "pairs_to_par is not a whole number"),
     (lambda m: m.pop("other_gpu"), "missing: other_gpu"),
     (lambda m: m["heads"][0]["intervals"]["10"].update(low=9.0), "of speed, a low is above"),
     (lambda m: m.update(created_at="yesterday"), "not a moment in UTC"),
     (lambda m: m.update(created_at="2026-01-31T12:00:00+01:00"), "not a moment in UTC"),
     (lambda m: m.update(files={}), r"model\.onnx has no hash"),
-    (lambda m: m["files"].update({MODEL: "abc"}), "no SHA-256"),
-    (lambda m: m.update(version="../other"), "is no version"),
-    (lambda m: m.update(version=""), "is no version"),
+    (lambda m: m["files"].update({MODEL: "abc"}), "not a SHA-256"),
+    (lambda m: m.update(version="../other"), "is not a model version"),
+    (lambda m: m.update(version=""), "is not a model version"),
 ]
 
 
@@ -199,8 +199,8 @@ def test_versions_can_be_folders(text: str) -> None:
     assert not version.startswith(".")
 
 
-SPEED = {"10": Bounds(-0.5, 0.1), "20": Bounds(-0.1, 0.3), UNCAPPED: Bounds(-0.2, 0.2)}
-POWER = {SPLIT: Bounds(-0.1, 0.1), UNCAPPED: Bounds(0.1, 0.2)}
+SPEED = {"10": LogBounds(-0.5, 0.1), "20": LogBounds(-0.1, 0.3), UNCAPPED: LogBounds(-0.2, 0.2)}
+POWER = {SPLIT: LogBounds(-0.1, 0.1), UNCAPPED: LogBounds(0.1, 0.2)}
 
 
 @pytest.mark.parametrize(
@@ -216,13 +216,13 @@ POWER = {SPLIT: Bounds(-0.1, 0.1), UNCAPPED: Bounds(0.1, 0.2)}
 )
 def test_bounds_at_a_share(share: float, low: float, high: float) -> None:
     """Between two shares the wider bounds count; beyond the last limit its own, never uncapped."""
-    assert at_share(SPEED, share) == Bounds(low, high)
+    assert at_share(SPEED, share) == LogBounds(low, high)
 
 
 def test_bounds_of_a_pair() -> None:
     """Those of the power limit only where the card is at it, and where they are known."""
-    limited = {**POWER, LIMITED: Bounds(-0.01, 0.01)}
-    assert of_pair(limited, uncapped=False, at_limit=True) == Bounds(-0.01, 0.01)
+    limited = {**POWER, LIMITED: LogBounds(-0.01, 0.01)}
+    assert of_pair(limited, uncapped=False, at_limit=True) == LogBounds(-0.01, 0.01)
     assert of_pair(limited, uncapped=False, at_limit=False) == POWER[SPLIT]
     assert of_pair(limited, uncapped=True, at_limit=True) == POWER[UNCAPPED]
     assert of_pair(POWER, uncapped=False, at_limit=True) == POWER[SPLIT]
@@ -230,8 +230,8 @@ def test_bounds_of_a_pair() -> None:
 
 def test_wider_bounds_hold_what_the_others_hold() -> None:
     """Also where both bounds are on one side of the prediction."""
-    assert at_share(wider(SPEED, 4), 10) == Bounds(-2.0, 0.4)
-    assert wider(POWER, 2)[UNCAPPED] == Bounds(0.1, 0.4)
+    assert at_share(wider(SPEED, 4), 10) == LogBounds(-2.0, 0.4)
+    assert wider(POWER, 2)[UNCAPPED] == LogBounds(0.1, 0.4)
 
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:

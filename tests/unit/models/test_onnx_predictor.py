@@ -31,7 +31,7 @@ from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Profile
 from advisor.predict.serving import Serving
 from advisor_models import manifest
-from advisor_models.intervals import LIMITED, Bounds
+from advisor_models.intervals import LIMITED, LogBounds
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_training.learn.artefact import onnx_bytes
 from advisor_training.learn.learners import Regressors
@@ -249,7 +249,7 @@ def test_share_outside_the_profile(predictor: OnnxPredictor) -> None:
     ],
 )
 def test_other_features_are_refused(tmp_path: Path, changes: dict[str, Any], why: str) -> None:
-    """A model of another version's features is to be trained anew, not fed with other columns."""
+    """A model of another version's features is to be trained again, not fed with other columns."""
     features = small_model.make_manifest({}).head("speed").features
     if changes.pop("reverse", False):
         changes["features"] = tuple(reversed(features))
@@ -361,7 +361,7 @@ def wider_than(found: Interval, other: Interval) -> float:
 
 def test_at_the_power_limit_the_power_is_known(tmp_path: Path) -> None:
     """Bounds of the limit where a card is expected at it, those of other splits below."""
-    intervals = {**small_model.POWER_BOUNDS, LIMITED: Bounds(-0.01, 0.01)}
+    intervals = {**small_model.POWER_BOUNDS, LIMITED: LogBounds(-0.01, 0.01)}
     heads = changed_head("power", intervals=intervals)
     known = OnnxPredictor(save_model(tmp_path / "model", heads=heads))
     seen: set[bool] = set()
@@ -382,15 +382,17 @@ def test_at_the_power_limit_the_power_is_known(tmp_path: Path) -> None:
 
 def test_energy_saved_has_bounds_of_its_own(tmp_path: Path, predictor: OnnxPredictor) -> None:
     """Closer than those of speeds and power together; none of its own without limits."""
-    known = OnnxPredictor(save_model(tmp_path / "model", efficiency=Bounds(-0.02, 0.03)))
+    known = OnnxPredictor(save_model(tmp_path / "model", efficiency=LogBounds(-0.02, 0.03)))
     split, uncapped = known.predict([A, B], [Split((30.0, 70.0)), UNCAPPED])
     objective = OBJECTIVES[DEFAULT_OBJECTIVE]
-    worth = split.worth(objective)
-    assert worth.low == pytest.approx(worth.value * math.exp(-0.02))
-    assert worth.high == pytest.approx(worth.value * math.exp(0.03))
+    objective_value = split.objective_value(objective)
+    assert objective_value.low == pytest.approx(objective_value.value * math.exp(-0.02))
+    assert objective_value.high == pytest.approx(objective_value.value * math.exp(0.03))
     saved = split.energy_saved
-    assert saved.value == pytest.approx(1 - 1 / worth.value)
-    assert (saved.low, saved.high) == pytest.approx((1 - 1 / worth.low, 1 - 1 / worth.high))
+    assert saved.value == pytest.approx(1 - 1 / objective_value.value)
+    assert (saved.low, saved.high) == pytest.approx(
+        (1 - 1 / objective_value.low, 1 - 1 / objective_value.high)
+    )
     (together,) = predictor.predict([A, B], [Split((30.0, 70.0))])
     assert saved.high - saved.low < together.energy_saved.high - together.energy_saved.low
     assert uncapped.efficiency is None

@@ -87,7 +87,7 @@ def test_damaged_is_not_added(registry: Registry, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("trap", "why"),
-    [("fifo", "no regular file"), ("sparse", "larger than"), ("link", "is a link")],
+    [("fifo", "not a regular file"), ("sparse", "larger than"), ("link", "is a link")],
 )
 @pytest.mark.parametrize("name", [MODEL, MANIFEST])
 def test_what_is_no_plain_file_is_not_added(
@@ -266,7 +266,7 @@ def test_damaged_history(added: Registry, tmp_path: Path) -> None:
     added.promote("v1")
     with (tmp_path / "models/history.jsonl").open("a") as file:
         file.write('{"action": "delete"}\n')
-    with pytest.raises(ModelError, match="line 2 is no change"):
+    with pytest.raises(ModelError, match="line 2 is not a change"):
         added.champion()
 
 

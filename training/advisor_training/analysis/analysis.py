@@ -24,7 +24,7 @@ from advisor_training.analysis.grid import GridGain, grid_gain
 from advisor_training.analysis.groups import Classes, GroupRow, group_of, group_rows
 from advisor_training.analysis.losses import Loss, losses
 from advisor_training.dataset.noise import Ceiling, noise_ceiling
-from advisor_training.dataset.pairs import LeftOut, Pair, make_pairs
+from advisor_training.dataset.pairs import LeftOut, MeasuredPair, make_pairs
 from advisor_training.dataset.paper import FIGURES, GROUPS, TITLE
 from advisor_training.dataset.solo import SOLO_SOURCES, JobClass, job_classes, whole_gpu
 from advisor_training.dataset.split_kinds import KINDS, kinds_of
@@ -161,7 +161,7 @@ def _by_flag(points: Iterable[PairPoint]) -> dict[str, int]:
 
 
 def to_json(analysis: Analysis) -> dict[str, Any]:
-    """The analysis as plain JSON values, with the paper's numbers beside it."""
+    """The analysis as plain JSON values, with the paper's numbers next to it."""
     paper = {
         "title": TITLE,
         "groups": [dataclasses.asdict(group) for group in GROUPS],
@@ -171,7 +171,7 @@ def to_json(analysis: Analysis) -> dict[str, Any]:
 
 
 def _objective_report(
-    objective: Objective, pairs: Sequence[Pair], classes: Classes
+    objective: Objective, pairs: Sequence[MeasuredPair], classes: Classes
 ) -> ObjectiveReport:
     ceiling = noise_ceiling(pairs, objective)
     tie = ceiling.tie if ceiling else 0.0
@@ -193,10 +193,10 @@ def _objective_report(
     )
 
 
-def _busier(classes: Classes) -> Callable[[Pair], str | None]:
+def _busier(classes: Classes) -> Callable[[MeasuredPair], str | None]:
     """A function that names the job of a pair with the higher SM activity alone."""
 
-    def busier(pair: Pair) -> str | None:
+    def busier(pair: MeasuredPair) -> str | None:
         found = [classes.get((pair.gpu_model, job)) for job in (pair.job_a, pair.job_b)]
         active = [(j.sm_active_percent, j.job) for j in found if j and j.sm_active_percent]
         return max(active)[1] if len(active) == 2 else None
@@ -205,7 +205,7 @@ def _busier(classes: Classes) -> Callable[[Pair], str | None]:
 
 
 def _pair_report(
-    pair: Pair, classes: Classes, reports: Mapping[str, ObjectiveReport]
+    pair: MeasuredPair, classes: Classes, reports: Mapping[str, ObjectiveReport]
 ) -> PairReport:
     ties = {name: report.ceiling.tie if report.ceiling else 0.0 for name, report in reports.items()}
     busier = _busier(classes)(pair)

@@ -10,7 +10,7 @@ import pandas as pd
 from advisor.core.objectives import Objective, SplitResult
 from advisor.core.split import EQUAL, Split
 from advisor_training.dataset.noise import best_split, worse
-from advisor_training.dataset.pairs import Measurement, Pair, Results
+from advisor_training.dataset.pairs import MeasuredPair, Measurement, ResultsBySplit
 
 BASELINES: Mapping[str, Callable[[Measurement], SplitResult | None]] = {
     "equal": lambda m: m.equal,
@@ -71,7 +71,7 @@ class Bin:
     Attributes:
         to_busier: Pairs in which the job with the higher SM activity alone gets it.
         to_other: Pairs in which the other job gets it.
-        undirected: 50/50, a job beside itself, and pairs without that counter.
+        undirected: 50/50, a job next to itself, and pairs without that counter.
     """
 
     larger_share_percent: int
@@ -105,7 +105,7 @@ class Relative:
     exclusive_percent: float | None
 
 
-def gain(pairs: Iterable[Pair], objective: Objective, baseline: str, tie: float) -> Gain:
+def gain(pairs: Iterable[MeasuredPair], objective: Objective, baseline: str, tie: float) -> Gain:
     """The gain of the oracle over a baseline, one value for each pair that has both.
 
     Args:
@@ -134,7 +134,7 @@ def gain(pairs: Iterable[Pair], objective: Objective, baseline: str, tie: float)
     )
 
 
-def job_gains(pairs: Sequence[Pair], objective: Objective) -> JobGains | None:
+def job_gains(pairs: Sequence[MeasuredPair], objective: Objective) -> JobGains | None:
     """The gain over 50/50 by job; None where 50/50 is worth nothing everywhere."""
     parts = pd.DataFrame(
         [
@@ -156,7 +156,7 @@ def job_gains(pairs: Sequence[Pair], objective: Objective) -> JobGains | None:
     )
 
 
-def equal_of_oracle(pair: Pair, objective: Objective) -> float:
+def equal_of_oracle(pair: MeasuredPair, objective: Objective) -> float:
     """Value of 50/50 for each one of the oracle: 1 where 50/50 is the best; 1 for 0 of 0."""
     most = oracle_value(pair.main.nine, objective)
     return objective.value(pair.main.equal) / most if most > 0 else 1.0
@@ -168,16 +168,16 @@ def gain_of_means(parts: Sequence[float]) -> float | None:
     return 100 * (1 / mean - 1) if mean > 0 else None
 
 
-def oracle_value(nine: Results, objective: Objective) -> float:
+def oracle_value(nine: ResultsBySplit, objective: Objective) -> float:
     """Value of the best of the nine splits."""
     return max(objective.value(result) for result in nine.values())
 
 
 def histogram(
-    pairs: Iterable[Pair],
+    pairs: Iterable[MeasuredPair],
     objective: Objective,
     tie: float,
-    busier: Callable[[Pair], str | None],
+    busier: Callable[[MeasuredPair], str | None],
 ) -> tuple[Bin, ...]:
     """How uneven the best splits are; a split within the tie of the best goes to the more even.
 
@@ -194,7 +194,7 @@ def histogram(
     return tuple(Bin(larger_share_percent=share, **count) for share, count in counts.items())
 
 
-def relative(pair: Pair, objective: Objective, tie: float, busier: str | None) -> Relative:
+def relative(pair: MeasuredPair, objective: Objective, tie: float, busier: str | None) -> Relative:
     """The pair's values against 50/50.
 
     Args:
@@ -224,7 +224,7 @@ def _larger_share(split: Split) -> int:
     return 50 if split == EQUAL else min(max(part, LARGER_SHARES[1]), LARGER_SHARES[-1])
 
 
-def _first_with(pair: Pair, baseline: str) -> tuple[Measurement, SplitResult] | None:
+def _first_with(pair: MeasuredPair, baseline: str) -> tuple[Measurement, SplitResult] | None:
     """The fullest measurement that has the baseline: values of two are never compared."""
     for measurement in pair.measurements:
         if result := BASELINES[baseline](measurement):
@@ -232,7 +232,7 @@ def _first_with(pair: Pair, baseline: str) -> tuple[Measurement, SplitResult] | 
     return None
 
 
-def _direction(pair: Pair, split: Split, busier: str | None) -> Direction:
+def _direction(pair: MeasuredPair, split: Split, busier: str | None) -> Direction:
     own, other = split.shares
     if own == other or pair.beside_itself or busier is None:
         return "undirected"
@@ -240,7 +240,7 @@ def _direction(pair: Pair, split: Split, busier: str | None) -> Direction:
     return "to_busier" if favoured == busier else "to_other"
 
 
-def _baseline_over_equal(pair: Pair, objective: Objective, baseline: str) -> float | None:
+def _baseline_over_equal(pair: MeasuredPair, objective: Objective, baseline: str) -> float | None:
     found = _first_with(pair, baseline)
     return _over(found[1], found[0].equal, objective) if found else None
 

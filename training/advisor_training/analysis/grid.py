@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from advisor.core.objectives import Objective
 from advisor_training.analysis.gains import oracle_value
 from advisor_training.dataset.noise import worse
-from advisor_training.dataset.pairs import Pair
+from advisor_training.dataset.pairs import MeasuredPair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class GridGain:
     most_percent: float
 
 
-def grid_gain(pairs: Iterable[Pair], objective: Objective, tie: float) -> GridGain | None:
+def grid_gain(pairs: Iterable[MeasuredPair], objective: Objective, tie: float) -> GridGain | None:
     """What exact counts of units add; None where no pair has them."""
     gains = [g for pair in pairs for g in _grid_gains(pair, objective)]
     if not gains:
@@ -42,7 +42,7 @@ def grid_gain(pairs: Iterable[Pair], objective: Objective, tie: float) -> GridGa
     )
 
 
-def _grid_gains(pair: Pair, objective: Objective) -> Iterator[float]:
+def _grid_gains(pair: MeasuredPair, objective: Objective) -> Iterator[float]:
     """The gain of the fullest measurement that has exact counts, if there is one."""
     for measurement in pair.measurements:
         if grid := measurement.splits["grid"]:

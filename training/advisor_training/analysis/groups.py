@@ -1,4 +1,4 @@
-"""Gains by what the two jobs use of the GPU: the paper's groups, with our numbers beside them."""
+"""Gains by what the two jobs use of the GPU: the paper's groups, with our numbers next to them."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from advisor.core.objectives import Objective
 from advisor.core.split import Split
 from advisor_training.analysis.gains import equal_of_oracle, gain_of_means
 from advisor_training.dataset.noise import best_split
-from advisor_training.dataset.pairs import Pair
+from advisor_training.dataset.pairs import MeasuredPair
 from advisor_training.dataset.paper import GROUPS, PaperGroup
 from advisor_training.dataset.solo import JobClass
 
@@ -38,7 +38,7 @@ class GroupRow:
         median_percent: Median of the same.
         of_means_percent: Gain from the mean parts of the oracle, as the paper's bars are
             normalised; below `mean_percent`, since large gains count for less.
-        at_90_10_percent: Part of the pairs whose oracle is 90/10, whoever gets the 90.
+        at_90_10_percent: Part of the pairs whose oracle is 90/10, whichever job gets the 90.
         second_gets_90_percent: Part of the pairs whose oracle gives 90 % to the job of the second,
             lighter class; None where the classes are the same.
     """
@@ -56,7 +56,7 @@ class GroupRow:
     second_gets_90_percent: float | None
 
 
-def group_of(pair: Pair, classes: Classes) -> tuple[str, str] | None:
+def group_of(pair: MeasuredPair, classes: Classes) -> tuple[str, str] | None:
     """Classes of a pair's jobs, the heavier first; None where one is not known."""
     codes = [_code(pair, job, classes) for job in (pair.job_a, pair.job_b)]
     known = sorted((code for code in codes if code is not None), key=_rank)
@@ -64,10 +64,10 @@ def group_of(pair: Pair, classes: Classes) -> tuple[str, str] | None:
 
 
 def group_rows(
-    pairs: Sequence[Pair], classes: Classes, objective: Objective
+    pairs: Sequence[MeasuredPair], classes: Classes, objective: Objective
 ) -> tuple[GroupRow, ...]:
     """One row for each of the paper's groups, then one for each other one that we have pairs of."""
-    ours: dict[tuple[str, str], list[Pair]] = {}
+    ours: dict[tuple[str, str], list[MeasuredPair]] = {}
     for pair in pairs:
         if group := group_of(pair, classes):
             ours.setdefault(group, []).append(pair)
@@ -91,7 +91,7 @@ def _rank(code: str) -> int:
     return [*CLASS_NAMES].index(code)
 
 
-def _code(pair: Pair, job: str, classes: Classes) -> str | None:
+def _code(pair: MeasuredPair, job: str, classes: Classes) -> str | None:
     found = classes.get((pair.gpu_model, job))
     return found.code if found else None
 
@@ -99,7 +99,7 @@ def _code(pair: Pair, job: str, classes: Classes) -> str | None:
 def _row(
     group: tuple[str, str],
     paper: PaperGroup | None,
-    pairs: Sequence[Pair],
+    pairs: Sequence[MeasuredPair],
     classes: Classes,
     objective: Objective,
 ) -> GroupRow:
@@ -127,7 +127,7 @@ def _row(
     )
 
 
-def _share_of_class(pair: Pair, split: Split, code: str, classes: Classes) -> float:
+def _share_of_class(pair: MeasuredPair, split: Split, code: str, classes: Classes) -> float:
     return split.shares[0 if _code(pair, pair.job_a, classes) == code else 1]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from advisor.core.objectives import Objective
 from advisor_training.dataset.noise import worse
-from advisor_training.dataset.pairs import Measurement, Pair
+from advisor_training.dataset.pairs import MeasuredPair, Measurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Loss:
     solo_source: str
 
 
-def losses(pairs: Iterable[Pair], objective: Objective, tie: float) -> tuple[Loss, ...]:
+def losses(pairs: Iterable[MeasuredPair], objective: Objective, tie: float) -> tuple[Loss, ...]:
     """The pairs whose best shared option is worth less than `exclusive`, the worst first.
 
     Args:

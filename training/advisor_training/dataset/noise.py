@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from advisor.core.objectives import Candidate, Objective, best
 from advisor.core.split import EQUAL, Split
-from advisor_training.dataset.pairs import Pair, Results
+from advisor_training.dataset.pairs import MeasuredPair, ResultsBySplit
 from advisor_training.dataset.split_kinds import is_full
 
 NOISE_QUANTILE = 0.95
@@ -55,14 +55,14 @@ def worse(value: float, than: float, tie: float) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Take:
     gpu_uuid: str
-    results: Results
+    results: ResultsBySplit
 
     @property
     def splits(self) -> set[Split]:
         return set(self.results)
 
 
-def noise_ceiling(pairs: Iterable[Pair], objective: Objective) -> Ceiling | None:
+def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceiling | None:
     """The ceiling over all pairs with two takes or more; None where there are none."""
     by_pair = [_alike(_takes(pair), pair.beside_itself) for pair in pairs]
     takes = [found for groups in by_pair for found in groups]
@@ -82,12 +82,12 @@ def noise_ceiling(pairs: Iterable[Pair], objective: Objective) -> Ceiling | None
     )
 
 
-def candidates(results: Results) -> list[Candidate]:
+def candidates(results: ResultsBySplit) -> list[Candidate]:
     """The splits as what `best` chooses from."""
     return [Candidate(split, result) for split, result in results.items()]
 
 
-def best_split(results: Results, objective: Objective, tie: float = 0.0) -> Split:
+def best_split(results: ResultsBySplit, objective: Objective, tie: float = 0.0) -> Split:
     """Shares of the best split; among those within the tie, of the most even one."""
     chosen = best(candidates(results), objective, tie)
     return chosen.split
@@ -102,7 +102,7 @@ def quantile(values: Sequence[float], part: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def _takes(pair: Pair) -> list[_Take]:
+def _takes(pair: MeasuredPair) -> list[_Take]:
     return [
         _Take(measurement.gpu_uuid, results)
         for measurement in pair.measurements
@@ -147,7 +147,7 @@ def _changes(takes: Sequence[_Take], objective: Objective) -> Iterator[float]:
                 yield 1 - ratios[0] / ratios[1]
 
 
-def _over_equal(results: Results, split: Split, objective: Objective) -> float:
+def _over_equal(results: ResultsBySplit, split: Split, objective: Objective) -> float:
     """Value at the split for each one at 50/50; 0 where 50/50 is worth nothing."""
     equal = objective.value(results[EQUAL])
     return objective.value(results[split]) / equal if equal > 0 else 0.0

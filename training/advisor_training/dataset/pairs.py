@@ -18,14 +18,14 @@ from advisor_training.dataset.solo import (
 )
 from advisor_training.dataset.split_kinds import (
     KINDS,
-    Kind,
+    SplitKind,
     in_split_order,
     is_full,
     kinds_of,
     split_of,
 )
 
-Results = Mapping[Split, SplitResult]
+ResultsBySplit = Mapping[Split, SplitResult]
 
 DISTURBED = (
     f"a job alone beside the pair ran over {LARGEST_SLOWDOWN:.0%} slower than in its fastest run"
@@ -61,8 +61,8 @@ class Measurement:
     points: int
     solo_source: SoloSource
     exclusive: SplitResult
-    splits: Mapping[Kind, Results]
-    repeats: tuple[Results, ...]
+    splits: Mapping[SplitKind, ResultsBySplit]
+    repeats: tuple[ResultsBySplit, ...]
 
     @property
     def is_full(self) -> bool:
@@ -70,14 +70,14 @@ class Measurement:
         return is_full(self.nine, beside_itself=self.job_a == self.job_b)
 
     @property
-    def nine(self) -> Results:
+    def nine(self) -> ResultsBySplit:
         """The nine splits as they were measured in this run: see `split_kinds`.
 
         In steps of 10, or at the safe counts nearest to those; some may be missing, and
         50/50 where it is not full.
         "The best of nine", the oracle, is the best of these: where pairs were measured at different
         splits, each is compared with the best of its own. 50/50 is the same split in all of them.
-        Of a job beside itself these are 10/90..50/50, the others being the same again.
+        Of a job next to itself these are 10/90..50/50, the others being the same again.
         """
         return self.splits["nine"]
 
@@ -98,7 +98,7 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class MeasuredPair:
     """All measurements of two jobs on one GPU model, the one with the most points first."""
 
     job_a: str
@@ -129,7 +129,7 @@ class LeftOut:
 class _Reading:
     """A pair point with its jobs in the order of their names."""
 
-    kind: Kind
+    kind: SplitKind
     split: Split
     repeat: int
     rates: tuple[float, float]
@@ -138,7 +138,7 @@ class _Reading:
 
 def make_pairs(
     points: Iterable[PairPoint], solos: Iterable[SoloPoint], *, full: bool = True
-) -> tuple[list[Pair], list[LeftOut]]:
+) -> tuple[list[MeasuredPair], list[LeftOut]]:
     """The pairs by name, and what is left out.
 
     Args:
@@ -161,7 +161,7 @@ def make_pairs(
         else:
             pairs.setdefault((made.job_a, made.job_b, made.gpu_model), []).append(made)
     return (
-        [Pair(*key, _fullest_first(found)) for key, found in sorted(pairs.items())],
+        [MeasuredPair(*key, _fullest_first(found)) for key, found in sorted(pairs.items())],
         sorted(LeftOut(reason, count) for reason, count in left_out.items()),
     )
 
@@ -236,7 +236,7 @@ def _assembled(
     )
 
 
-def _reading(point: PairPoint, kind: Kind) -> _Reading:
+def _reading(point: PairPoint, kind: SplitKind) -> _Reading:
     """The reading of a point, with its rates in the order of its split."""
     first, second = in_split_order(point)
     rates = (first.rate or 0.0, second.rate or 0.0)

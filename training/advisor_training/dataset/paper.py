@@ -64,7 +64,7 @@ GROUPS = (
 """The groups of figure 4.
 
 The text names the classes of groups 2, 4 and 5. It calls group 1 "most resource-intensive" and
-says that it holds jobs of high compute and high memory, but not beside which; group 3 has jobs of
+says that it holds jobs of high compute and high memory, but not next to which; group 3 has jobs of
 low compute and low memory, and by exclusion jobs of high compute and high memory. Three classes
 make six kinds of pairs and the figure has five groups, so HH with HH and HH with HL both stand
 for group 1 here.

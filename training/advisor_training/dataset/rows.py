@@ -15,12 +15,12 @@ from advisor.predict.predictions import is_within
 from advisor.predict.profiles import Floats, Profile
 from advisor_models.heads import HEADS, Head
 from advisor_training.dataset.head_rows import HeadRows, head_rows
-from advisor_training.dataset.pairs import Measurement, Pair
-from advisor_training.dataset.split_kinds import Kind
+from advisor_training.dataset.pairs import MeasuredPair, Measurement
+from advisor_training.dataset.split_kinds import SplitKind
 
 Names = npt.NDArray[np.str_]
 
-KINDS: tuple[Kind, ...] = ("nine", "uncapped")
+KINDS: tuple[SplitKind, ...] = ("nine", "uncapped")
 """Kinds of split that are learned from; nine: in steps of 10 or at safe counts."""
 
 SOME = "some"
@@ -93,7 +93,7 @@ class Rows:
 
 
 def make_rows(
-    pairs: Iterable[Pair],
+    pairs: Iterable[MeasuredPair],
     profiles: Mapping[tuple[str, str], Profile],
     heads: Sequence[Head] = HEADS,
 ) -> Rows:
@@ -115,7 +115,9 @@ def make_rows(
     )
 
 
-def profiled(pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile]) -> Iterator[Pair]:
+def profiled(
+    pairs: Iterable[MeasuredPair], profiles: Mapping[tuple[str, str], Profile]
+) -> Iterator[MeasuredPair]:
     """The pairs with those measurements only whose splits lie within the profiles of both jobs."""
     for pair in pairs:
         a = profiles.get((pair.job_a, pair.gpu_model))
@@ -131,12 +133,14 @@ def _is_within(m: Measurement, a: Profile, b: Profile) -> bool:
     return all(is_within(split, (a, b)) for _, split in _splits(m))
 
 
-def _splits(m: Measurement) -> list[tuple[Kind, Split]]:
+def _splits(m: Measurement) -> list[tuple[SplitKind, Split]]:
     return [(kind, split) for kind in KINDS for split in m.splits[kind]]
 
 
 def _blocks(
-    pairs: Iterable[Pair], profiles: Mapping[tuple[str, str], Profile], heads: Sequence[Head]
+    pairs: Iterable[MeasuredPair],
+    profiles: Mapping[tuple[str, str], Profile],
+    heads: Sequence[Head],
 ) -> Iterator[dict[str, Any]]:
     count = 0
     for number, pair in enumerate(profiled(pairs, profiles)):

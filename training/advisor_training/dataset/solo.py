@@ -18,7 +18,7 @@ HIGH_PERCENT = 50.0
 """From here on an axis is high ("Energy-efficient GPU SM allocation", section 5.2)."""
 
 LARGEST_SLOWDOWN = 0.12
-"""How much slower a job alone may be than in its fastest run before a pair beside it is left out.
+"""How much slower a job alone may be than in its fastest run before a pair next to it is left out.
 
 Launch-bound jobs measure a core of the CPU, and other tenants of the host slow that down unseen:
 docs/measurements has the same job alone at 35 % to 100 % of its rate while the reported CPU steal
@@ -30,7 +30,7 @@ MEMORY_COUNTERS = ("dram_active_percent", "memory_busy_percent")
 """The memory axis, in order of preference.
 
 The paper's axis is memory bandwidth "usage" (table 1) or "utilization" (section 5.2). Its list of
-metrics (section 3.1) has that beside a memory busy rate, so the time in which the memory interface
+metrics (section 3.1) has that next to a memory busy rate, so the time in which the memory interface
 moves data comes first, and the time in which anything used the memory stands in for it. A class may
 hang on the choice; `JobClass` says where.
 """

@@ -17,12 +17,12 @@ from advisor.core.gpu import WHOLE
 from advisor.core.records import PairPoint, PointPart
 from advisor.core.split import EQUAL, Split
 
-Kind = Literal["nine", "grid", "over-subscribed", "other", "uncapped", "time-sliced"]
+SplitKind = Literal["nine", "grid", "over-subscribed", "other", "uncapped", "time-sliced"]
 """nine: the nine splits of the pair, in steps of 10 or at safe counts. grid: exact counts of units
-that add up to the whole GPU, beside the nine. over-subscribed: shares of more than the GPU, such as
-70/70. other: shares of less than it."""
+that add up to the whole GPU, next to the nine. over-subscribed: shares of more than the GPU, such
+as 70/70. other: shares of less than it."""
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[SplitKind, ...] = get_args(SplitKind)
 
 LARGEST_GAP = 0.25
 """Part of the nine splits that may be missing, left out for a flag, before a pair is left out."""
@@ -36,7 +36,7 @@ LEAST_USED = 0.75
 H100, 34 and 70 SMs, use 79 % of them."""
 
 
-def kinds_of(points: Sequence[PairPoint]) -> list[Kind]:
+def kinds_of(points: Sequence[PairPoint]) -> list[SplitKind]:
     """The kind of each point, in their order.
 
     Args:
@@ -67,14 +67,14 @@ def is_full(splits: Iterable[Split], *, beside_itself: bool) -> bool:
 
 
 def how_many(*, beside_itself: bool) -> int:
-    """How many splits the nine are: five of a job beside itself, where the others are the same."""
+    """How many splits the nine are: five of a job next to itself, where the others are the same."""
     return 5 if beside_itself else 9
 
 
 def split_of(point: PairPoint) -> Split:
-    """Shares in the order of the jobs' names; of a job beside itself, the smaller share first.
+    """Shares in the order of the jobs' names; of a job next to itself, the smaller share first.
 
-    A job at 90 % beside itself at 10 % is what it is at 10 % beside itself at 90 %.
+    A job at 90 % next to itself at 10 % is what it is at 10 % next to itself at 90 %.
     """
     shares = tuple(part.share_percent for part in in_split_order(point))
     return Split(shares, _sharing(point))
@@ -108,7 +108,7 @@ def _used(point: PairPoint) -> float:
     return sum(point.shares_percent) / 100
 
 
-def _by_itself(point: PairPoint) -> Kind:
+def _by_itself(point: PairPoint) -> SplitKind:
     """The kind of a point without a look at the others of its run."""
     if (sharing := _sharing(point)) != "limited":
         return sharing

@@ -11,7 +11,7 @@ from advisor_training.analysis.groups import CLASS_NAMES, group_of
 from advisor_training.evaluation.choices import Choice
 from advisor_training.evaluation.data import Data, launch_bound
 from advisor_training.evaluation.errors import Error, compare, error
-from advisor_training.learn.unseen import Unseen
+from advisor_training.learn.held_out import HeldOut
 
 _Key = TypeVar("_Key")
 
@@ -37,7 +37,7 @@ class JobFigures:
     Attributes:
         launch_bound: Whether it keeps the GPU waiting when it is alone.
         bars: By objective.
-        own: Error of the job's own relative speed; `beside` of the jobs beside it.
+        own: Error of the job's own relative speed; `beside` of the jobs next to it.
         power: Error of the power.
     """
 
@@ -65,16 +65,16 @@ class GroupFigures:
 
 
 def by_job(
-    data: Data, unseen: Unseen, choices: Mapping[str, Sequence[Choice]]
+    data: Data, held_out: HeldOut, choices: Mapping[str, Sequence[Choice]]
 ) -> tuple[JobFigures, ...]:
     """One entry for each job that was left out, the one with the busiest SMs first.
 
     Args:
         data: The measured pairs.
-        unseen: Predictions, each job left out in turn.
+        held_out: Predictions, each job left out in turn.
         choices: What they choose, by objective.
     """
-    jobs = [_job(data, unseen, key, found) for key, found in bars_by_job(data, choices).items()]
+    jobs = [_job(data, held_out, key, found) for key, found in bars_by_job(data, choices).items()]
     return tuple(sorted(jobs, key=lambda job: (-job.sm_active_percent, job.job)))
 
 
@@ -86,7 +86,7 @@ def bars_by_job(
 
 
 def by_group(data: Data, choices: Mapping[str, Sequence[Choice]]) -> tuple[GroupFigures, ...]:
-    """One entry for each two classes that stand beside each other, the heaviest first."""
+    """One entry for each two classes that stand next to each other, the heaviest first."""
     group_of_pair = {
         (pair.job_a, pair.job_b, pair.gpu_model): group_of(pair, data.classes)
         for pair in data.pairs
@@ -129,11 +129,13 @@ def _bars(
     return {k: {o: bar_of(its) for o, its in group.items()} for k, group in groups.items()}
 
 
-def _job(data: Data, unseen: Unseen, key: tuple[str, str], bars: Mapping[str, Bar]) -> JobFigures:
+def _job(
+    data: Data, held_out: HeldOut, key: tuple[str, str], bars: Mapping[str, Bar]
+) -> JobFigures:
     rows, profile = data.rows, data.profiles[key]
     nine = (rows.kind == "nine") & (rows.gpu_model == key[1])
-    its = (unseen.left_out == key[0]) & nine[unseen.row]
-    found, tested = compare(data, unseen, its), rows.take(unseen.row[its])
+    its = (held_out.left_out == key[0]) & nine[held_out.row]
+    found, tested = compare(data, held_out, its), rows.take(held_out.row[its])
     expected, measured = (np.concatenate(v) for v in (found.speeds, found.measured_speeds))
     own = np.concatenate([tested.job_a == key[0], tested.job_b == key[0]])
     return JobFigures(

@@ -9,13 +9,13 @@ import numpy as np
 
 from advisor.core.interval import Interval
 from advisor.predict.profiles import Profile
-from advisor_models.intervals import UNCAPPED, Bounds
+from advisor_models.intervals import UNCAPPED, LogBounds
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.conformal import bounds_of, residuals_of, share_names
 from advisor_training.learn.head_learners import SPEED_LEARNER
-from advisor_training.learn.unseen import Unseen
+from advisor_training.learn.held_out import HeldOut
 
-_UNKNOWN = Bounds(-math.inf, math.inf)
+_UNKNOWN = LogBounds(-math.inf, math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class SpeedBounds:
             a share that is not among them.
     """
 
-    known: Mapping[str, Bounds]
+    known: Mapping[str, LogBounds]
 
     def around(self, capacity: float, share_percent: float, profile: Profile) -> Interval:
         """What is expected of a job that could reach a speed; a share of 100 is without limits."""
@@ -36,31 +36,31 @@ class SpeedBounds:
         speed = Interval(capacity, capacity * low, capacity * high)
         return profile.serving.served(speed) if profile.serving else speed
 
-    def _at(self, share_percent: float) -> Bounds:
+    def _at(self, share_percent: float) -> LogBounds:
         (name,) = share_names(np.array([share_percent])) if share_percent < 100 else (UNCAPPED,)
         every = self.known.values()
         widest = (
-            Bounds(min(b.low for b in every), max(b.high for b in every)) if every else _UNKNOWN
+            LogBounds(min(b.low for b in every), max(b.high for b in every)) if every else _UNKNOWN
         )
         return self.known.get(str(name), widest)
 
 
-NO_BOUNDS = SpeedBounds({UNCAPPED: Bounds(0.0, 0.0), "": Bounds(0.0, 0.0)})
+NO_BOUNDS = SpeedBounds({UNCAPPED: LogBounds(0.0, 0.0), "": LogBounds(0.0, 0.0)})
 """Every speed is what is expected."""
 
 
-def bounds_without(rows: Rows, unseen: Unseen, name: str, jobs: tuple[str, str]) -> SpeedBounds:
+def bounds_without(rows: Rows, held_out: HeldOut, name: str, jobs: tuple[str, str]) -> SpeedBounds:
     """Bounds of the errors of all pairs that have neither of two jobs.
 
     Args:
         rows: All rows.
-        unseen: Predictions of them, by what was left out.
+        held_out: Predictions of them, by what was left out.
         name: What was left out for the choice that the bounds are for; errors of the same fit are
             not used.
         jobs: The two jobs.
     """
-    a, b = rows.job_a[unseen.row], rows.job_b[unseen.row]
-    others = unseen.take((unseen.left_out != name) & ~np.isin(a, jobs) & ~np.isin(b, jobs))
+    a, b = rows.job_a[held_out.row], rows.job_b[held_out.row]
+    others = held_out.take((held_out.left_out != name) & ~np.isin(a, jobs) & ~np.isin(b, jobs))
     # Jobs count the same. Where pairs or runs were left out, an error is of the first job.
     is_job = np.isin(others.left_out, rows.jobs)
     of_job = np.where(is_job, others.left_out, rows.job_a[others.row])

@@ -12,14 +12,14 @@ from advisor_training.evaluation.methods import OURS, PHYSICAL
 from advisor_training.evaluation.values import Evaluation, errors_of_all_pairs
 from advisor_training.learn.protocols import BY_WORKLOAD
 
-Kind = Literal["fraction of oracle", "error", "coverage"]
+FigureKind = Literal["fraction of oracle", "error", "coverage"]
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[FigureKind, ...] = get_args(FigureKind)
 
-Figures: TypeAlias = Mapping[Kind, Mapping[str, float]]
+Figures: TypeAlias = Mapping[FigureKind, Mapping[str, float]]
 """Percent, by what they are of."""
 
-TOLERANCES: Mapping[Kind, float] = MappingProxyType(
+TOLERANCES: Mapping[FigureKind, float] = MappingProxyType(
     {"fraction of oracle": 0.3, "error": 0.5, "coverage": 3.0}
 )
 """Points by which a figure may be worse: other versions of libraries grow other trees."""
@@ -37,7 +37,7 @@ class Worse:
         bound: The worst value that is allowed.
     """
 
-    kind: Kind
+    kind: FigureKind
     name: str
     value: float | None
     bundled: float
@@ -52,7 +52,7 @@ class Worse:
         )
 
 
-def checked_figures(evaluation: Evaluation) -> dict[Kind, dict[str, float]]:
+def checked_figures(evaluation: Evaluation) -> dict[FigureKind, dict[str, float]]:
     """The figures that are compared; those of the quick protocol, so any evaluation has them."""
     return {
         "fraction of oracle": dict(_fractions(evaluation)),
@@ -92,11 +92,11 @@ def check(found: Figures, bundled: Figures) -> None:
         )
 
 
-def _bound(kind: Kind, bundled: float) -> float:
+def _bound(kind: FigureKind, bundled: float) -> float:
     return bundled + TOLERANCES[kind] * (1 if kind == "error" else -1)
 
 
-def _beyond(kind: Kind, value: float, bound: float) -> bool:
+def _beyond(kind: FigureKind, value: float, bound: float) -> bool:
     # "not within" is true of NaN as well.
     return not (value <= bound if kind == "error" else value >= bound)
 

@@ -9,7 +9,7 @@ from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, SplitResult
 from advisor.core.split import EQUAL, Split
 from advisor.decide import recommend
-from advisor.decide.constraints import Limits, floor, misses
+from advisor.decide.constraints import Limits, floor, violations
 from advisor.predict.predictions import Prediction, predict_exclusive, predicted_part
 from advisor.predict.profiles import Profile
 from advisor.predict.rules import rule_choices
@@ -18,12 +18,12 @@ from advisor_training.analysis.gains import BASELINES
 from advisor_training.dataset.pairs import Measurement
 from advisor_training.evaluation.bounds import NO_BOUNDS, SpeedBounds, bounds_without
 from advisor_training.evaluation.data import Data
-from advisor_training.learn.unseen import Unseen
+from advisor_training.learn.held_out import HeldOut
 
-Scope = Literal["nine", "nine or exclusive", "every way"]
+CandidateScope = Literal["nine", "nine or exclusive", "every way"]
 """What is chosen from: the nine splits, as in the paper, those and exclusive, or uncapped too."""
 
-Key = tuple[str, int]
+ChoiceKey = tuple[str, int]
 """What was left out, and the number of the measurement."""
 
 
@@ -39,7 +39,7 @@ class Question:
     """
 
     objective: Objective
-    scope: Scope = "nine"
+    scope: CandidateScope = "nine"
     min_speed: float = 0.0
     sure: bool = True
 
@@ -98,7 +98,7 @@ class Choice:
 
 def choose(
     data: Data,
-    unseen: Unseen,
+    held_out: HeldOut,
     question: Question,
     tie: float,
     judged_by: Question | None = None,
@@ -110,25 +110,29 @@ def choose(
 
     Args:
         data: The measured pairs.
-        unseen: Predictions of their rows.
+        held_out: Predictions of their rows.
         question: What is chosen by.
         tie: As for `advisor.decide.recommend.choose`, which chooses.
         judged_by: What the choice is scored by, where that is another question.
     """
     found = (
         _scored(data, key, _pick(data, key, options, question, tie), judged_by or question)
-        for key, options in _expected(data, unseen, question)
+        for key, options in _expected(data, held_out, question)
     )
     return [choice for choice in found if choice]
 
 
-def choose_best(data: Data, keys: Iterable[Key], by: Question, judged_by: Question) -> list[Choice]:
+def choose_best(
+    data: Data, keys: Iterable[ChoiceKey], by: Question, judged_by: Question
+) -> list[Choice]:
     """What somebody who knows every measured value chooses by one question, scored by another."""
     found = (_scored(data, key, _best(data, key, by), judged_by) for key in keys)
     return [choice for choice in found if choice]
 
 
-def choose_by_rule(data: Data, keys: Iterable[Key], rule: str, question: Question) -> list[Choice]:
+def choose_by_rule(
+    data: Data, keys: Iterable[ChoiceKey], rule: str, question: Question
+) -> list[Choice]:
     """What a simple rule chooses, for the same measurements as `choose`, so that both compare.
 
     Args:
@@ -142,7 +146,7 @@ def choose_by_rule(data: Data, keys: Iterable[Key], rule: str, question: Questio
     return [choice for choice in found if choice]
 
 
-def keys_of(choices: Iterable[Choice]) -> list[Key]:
+def keys_of(choices: Iterable[Choice]) -> list[ChoiceKey]:
     """What the choices are of."""
     return [(choice.left_out, choice.number) for choice in choices]
 
@@ -166,12 +170,12 @@ takes."""
 
 
 def _expected(
-    data: Data, unseen: Unseen, question: Question
-) -> Iterator[tuple[Key, dict[str, Prediction]]]:
+    data: Data, held_out: HeldOut, question: Question
+) -> Iterator[tuple[ChoiceKey, dict[str, Prediction]]]:
     """What is expected of each way, by its name, for each choice."""
-    tests: dict[Key, list[int]] = {}
-    numbers = data.rows.measurement[unseen.row].tolist()
-    for test, key in enumerate(zip(unseen.left_out.tolist(), numbers, strict=True)):
+    tests: dict[ChoiceKey, list[int]] = {}
+    numbers = data.rows.measurement[held_out.row].tolist()
+    for test, key in enumerate(zip(held_out.left_out.tolist(), numbers, strict=True)):
         tests.setdefault(key, []).append(test)
     for key, its in sorted(tests.items()):
         if not data.measurements[key[1]].is_full:
@@ -179,8 +183,8 @@ def _expected(
         profiles = data.profiles_of(data.measurements[key[1]])
         bounds = NO_BOUNDS
         if question.min_speed and question.sure:
-            bounds = bounds_without(data.rows, unseen, key[0], (profiles[0].job, profiles[1].job))
-        named = (_prediction(data, unseen, test, profiles, bounds) for test in its)
+            bounds = bounds_without(data.rows, held_out, key[0], (profiles[0].job, profiles[1].job))
+        named = (_prediction(data, held_out, test, profiles, bounds) for test in its)
         options = {name: found for name, found in named if _in_scope(name, question.scope)}
         if _in_scope("exclusive", question.scope):
             options["exclusive"] = predict_exclusive(profiles)
@@ -190,22 +194,22 @@ def _expected(
 
 def _prediction(
     data: Data,
-    unseen: Unseen,
+    held_out: HeldOut,
     test: int,
     profiles: tuple[Profile, Profile],
     bounds: SpeedBounds,
 ) -> tuple[str, Prediction]:
-    row = unseen.row[test]
+    row = held_out.row[test]
     uncapped = data.rows.kind[row] == "uncapped"
     shares = float(data.rows.share_a[row]), float(data.rows.share_b[row])
-    capacities = unseen.heads["speed"][test].tolist()
+    capacities = held_out.heads["speed"][test].tolist()
     prediction = Prediction(
         split=Split(shares, "uncapped" if uncapped else "limited"),
         parts=tuple(
             predicted_part(profile, bounds.around(capacity, share, profile))
             for profile, capacity, share in zip(profiles, capacities, shares, strict=True)
         ),
-        power_w=_exact(unseen.power_w[test]),
+        power_w=_exact(held_out.power_w[test]),
     )
     return str(prediction.split), prediction
 
@@ -215,7 +219,7 @@ def _exact(value: float) -> Interval:
 
 
 def _pick(
-    data: Data, key: Key, options: Mapping[str, Prediction], question: Question, tie: float
+    data: Data, key: ChoiceKey, options: Mapping[str, Prediction], question: Question, tie: float
 ) -> str:
     """The name of the way that is recommended; of those that are allowed, if any is.
 
@@ -227,7 +231,7 @@ def _pick(
         name: option
         for name, option in options.items()
         # Without a minimum speed a server may fall short as well, as the oracle has it.
-        if name == "exclusive" or not question.min_speed or not misses(option, profiles, limits)
+        if name == "exclusive" or not question.min_speed or not violations(option, profiles, limits)
     } or options
     # Jobs of a measurement are in the order of their names, so nothing is mirrored.
     value = question.objective.value
@@ -235,7 +239,7 @@ def _pick(
     return next(name for name, option in allowed.items() if option is chosen)
 
 
-def _scored(data: Data, key: Key, name: str, question: Question) -> Choice | None:
+def _scored(data: Data, key: ChoiceKey, name: str, question: Question) -> Choice | None:
     """The choice of a way, None where it was not measured or nothing is worth anything."""
     measurement = data.measurements[key[1]]
     jobs = data.profiles_of(measurement)
@@ -265,7 +269,7 @@ def _scored(data: Data, key: Key, name: str, question: Question) -> Choice | Non
     )
 
 
-def _best(data: Data, key: Key, question: Question) -> str:
+def _best(data: Data, key: ChoiceKey, question: Question) -> str:
     measurement = data.measurements[key[1]]
     return _oracle(measurement, question, data.profiles_of(measurement))[0]
 
@@ -290,6 +294,6 @@ def _measured(measurement: Measurement) -> Iterator[tuple[str, SplitResult]]:
             yield name, result
 
 
-def _in_scope(name: str, scope: Scope) -> bool:
+def _in_scope(name: str, scope: CandidateScope) -> bool:
     others = {"exclusive": scope != "nine", "uncapped": scope == "every way"}
     return "/" in name or others.get(name, False)

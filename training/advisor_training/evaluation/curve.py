@@ -78,7 +78,7 @@ def curve(data: Data, methods: Sequence[Method], tick: Callable[[str], Tick]) ->
 
 
 def _point(data: Data, method: Method, drawn: Drawn, part: float, tick: Tick) -> CurvePoint:
-    told = ask(
+    result = ask(
         method,
         data,
         lambda rows, learner, tick: answer_draws(
@@ -86,12 +86,12 @@ def _point(data: Data, method: Method, drawn: Drawn, part: float, tick: Tick) ->
         ),
         tick,
     )
-    found = {name: [c.fraction for c in told.choices(data, name)] for name in HEADLINE}
+    found = {name: [c.fraction for c in result.choices(data, name)] for name in HEADLINE}
     return CurvePoint(
         drawn=drawn,
         method=method.name,
         part_percent=100 * part,
-        errors=told.errors(data, np.asarray(data.rows.kind == "nine")),
+        errors=result.errors(data, np.asarray(data.rows.kind == "nine")),
         fractions={n: 100 * statistics.mean(parts) for n, parts in found.items() if parts},
-        training_s=told.training_s,
+        training_s=result.training_s,
     )

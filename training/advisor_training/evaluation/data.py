@@ -12,7 +12,7 @@ from advisor.errors import InputError
 from advisor.predict.profiles import Profile, make_profiles
 from advisor_models.intervals import NEAR_LIMIT
 from advisor_training.analysis.groups import Classes
-from advisor_training.dataset.pairs import LeftOut, Measurement, Pair, make_pairs
+from advisor_training.dataset.pairs import LeftOut, MeasuredPair, Measurement, make_pairs
 from advisor_training.dataset.rows import Rows, make_rows
 from advisor_training.dataset.rows import profiled as with_profiles
 from advisor_training.dataset.solo import HIGH_PERCENT, job_classes, whole_gpu
@@ -33,7 +33,7 @@ class Data:
         left_out: Points that are not used, and why.
     """
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[MeasuredPair, ...]
     rows: Rows
     measurements: tuple[Measurement, ...]
     profiles: Mapping[tuple[str, str], Profile]
@@ -83,7 +83,7 @@ def make_data(
 
 
 def data_of(
-    found: Sequence[Pair],
+    found: Sequence[MeasuredPair],
     profiles: Mapping[tuple[str, str], Profile],
     solos: Sequence[SoloPoint],
     left_out: Sequence[LeftOut],
@@ -113,7 +113,7 @@ def data_of(
     )
 
 
-def _points(pairs: Iterable[Pair]) -> int:
+def _points(pairs: Iterable[MeasuredPair]) -> int:
     return sum(m.points for pair in pairs for m in pair.measurements)
 
 

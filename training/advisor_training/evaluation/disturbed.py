@@ -1,6 +1,6 @@
 """All measured pairs, those on a disturbed host too: how much the filter flatters.
 
-The filter of `advisor_training.dataset.pairs` leaves out what ran beside a job that was slower
+The filter of `advisor_training.dataset.pairs` leaves out what ran next to a job that was slower
 alone than
 in another run. The model still learns without these; here it is only asked for them.
 """
@@ -11,11 +11,11 @@ import numpy as np
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.predict.profiles import make_profiles
-from advisor_training.dataset.pairs import Measurement, Pair, make_pairs
+from advisor_training.dataset.pairs import MeasuredPair, Measurement, make_pairs
 from advisor_training.evaluation.data import Data, data_of
 from advisor_training.learn.learners import Learner
 
-Key = tuple[str, str, str, str]
+PointKey = tuple[str, str, str, str]
 
 
 def make_all_data(
@@ -33,7 +33,7 @@ def make_all_data(
         for pair in found:
             key = (pair.job_a, pair.job_b, pair.gpu_model)
             pairs.setdefault(key, []).extend(pair.measurements)
-    whole = [Pair(*key, tuple(found)) for key, found in sorted(pairs.items())]
+    whole = [MeasuredPair(*key, tuple(found)) for key, found in sorted(pairs.items())]
     return data_of(whole, make_profiles(profiled), [*references, *profiled], ())
 
 
@@ -44,7 +44,9 @@ def learn_undisturbed(learner: Learner, every: Data, undisturbed: Data) -> Learn
     return lambda rows: learner(rows.take(np.isin(rows.measurement, numbers)))
 
 
-def _by_run(points: Sequence[PairPoint], solos: Sequence[SoloPoint]) -> Iterator[list[Pair]]:
+def _by_run(
+    points: Sequence[PairPoint], solos: Sequence[SoloPoint]
+) -> Iterator[list[MeasuredPair]]:
     """The pairs of each run on each card by itself, so no other run tells that it was slow."""
     groups: dict[tuple[str, str], list[PairPoint]] = {}
     for point in points:
@@ -56,6 +58,6 @@ def _by_run(points: Sequence[PairPoint], solos: Sequence[SoloPoint]) -> Iterator
         yield make_pairs(found, [*own, *others], full=False)[0]
 
 
-def _key(measurement: Measurement) -> Key:
+def _key(measurement: Measurement) -> PointKey:
     m = measurement
     return m.job_a, m.job_b, m.run, m.gpu_uuid

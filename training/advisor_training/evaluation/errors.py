@@ -6,8 +6,8 @@ import numpy as np
 
 from advisor.predict.profiles import Floats
 from advisor_training.evaluation.data import Data
+from advisor_training.learn.held_out import HeldOut, Mask
 from advisor_training.learn.protocols import Answers
-from advisor_training.learn.unseen import Mask, Unseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Errors:
     Attributes:
         rows: How many were tested.
         rate: Rate of each job as it is served: the predicted relative speed times the rate of its
-            profile, against the rate measured beside the other job. It includes how far the
+            profile, against the rate measured next to the other job. It includes how far the
             profile's day was from the pair's.
         speed: Relative speed of each job, against the reference of the pair's own card and run.
         power: Power of the GPU.
@@ -53,16 +53,16 @@ class Compared:
     measured_power_w: Floats
 
 
-def compare(data: Data, unseen: Unseen, which: Mask) -> Compared:
+def compare(data: Data, held_out: HeldOut, which: Mask) -> Compared:
     """Expected and measured values of some of the predictions.
 
     Args:
         data: The measured pairs.
-        unseen: Predictions of their rows.
+        held_out: Predictions of their rows.
         which: Of the predictions; shape (n predictions,).
     """
-    rows = data.rows.take(unseen.row[which])
-    speeds = unseen.speed[which, 0], unseen.speed[which, 1]
+    rows = data.rows.take(held_out.row[which])
+    speeds = held_out.speed[which, 0], held_out.speed[which, 1]
     models = rows.gpu_model.tolist()
     whole = [
         np.array([data.profiles[key].whole_gpu_rate for key in zip(jobs, models, strict=True)])
@@ -73,7 +73,7 @@ def compare(data: Data, unseen: Unseen, which: Mask) -> Compared:
         (rows.speed_a, rows.speed_b),
         (speeds[0] * whole[0], speeds[1] * whole[1]),
         (rows.speed_a * rows.solo_rate_a, rows.speed_b * rows.solo_rate_b),
-        unseen.power_w[which],
+        held_out.power_w[which],
         rows.power_w,
     )
 
@@ -87,8 +87,8 @@ def errors_of(data: Data, answers: Answers, which: Mask, sums_only: bool = False
         which: Of the rows of the data; shape (n rows,).
         sums_only: The learner tells nothing of single jobs.
     """
-    asked = answers.tested & which[answers.unseen.row]
-    found = compare(data, answers.unseen, asked)
+    asked = answers.tested & which[answers.held_out.row]
+    found = compare(data, answers.held_out, asked)
     both = [
         (np.concatenate(found.rates), np.concatenate(found.measured_rates)),
         (np.concatenate(found.speeds), np.concatenate(found.measured_speeds)),

@@ -12,10 +12,18 @@ from advisor_training.evaluation.curve import curve, curve_fits
 from advisor_training.evaluation.data import Data
 from advisor_training.evaluation.disturbed import learn_undisturbed
 from advisor_training.evaluation.errors import compare
-from advisor_training.evaluation.methods import HEADLINE, OURS, PHYSICAL, Method, Told, ask, methods
+from advisor_training.evaluation.methods import (
+    HEADLINE,
+    OURS,
+    PHYSICAL,
+    Method,
+    MethodResult,
+    ask,
+    methods,
+)
 from advisor_training.evaluation.other_gpu import leave_gpus_out
 from advisor_training.evaluation.outcomes import figures_of
-from advisor_training.evaluation.rows import AllTold, choice_rows, error_rows, limit_rows
+from advisor_training.evaluation.rows import MethodResults, choice_rows, error_rows, limit_rows
 from advisor_training.evaluation.values import (
     Basis,
     Evaluation,
@@ -44,14 +52,14 @@ OTHER_GPU = "on another GPU model"
 OTHER_SEEDS = "by workload, other seeds"
 
 SEEDS = (1, 2, 3, 4)
-"""Seeds beside that of the model."""
+"""Seeds next to that of the model."""
 
-Watch: TypeAlias = Callable[[str, str], None]
+OnProgress: TypeAlias = Callable[[str, str], None]
 """Takes the protocol and the method after each fit."""
 
 
 def run_evaluation(
-    data: Data, *, quick: bool, watch: Watch, every: Data | None = None
+    data: Data, *, quick: bool, watch: OnProgress, every: Data | None = None
 ) -> Evaluation:
     """Run the protocols.
 
@@ -65,27 +73,27 @@ def run_evaluation(
         InputError: too few pairs to leave some out.
     """
     known = methods(data)
-    told = {
+    results = {
         (protocol, name): ask(
             known[name], data, PROTOCOLS[protocol].answer, _tick(watch, protocol, name)
         )
         for protocol, name in _asked(data, known, quick=quick)
     }
     disturbed = {} if quick or every is None else _all_pairs(data, every, known, watch)
-    ours = told[BY_WORKLOAD, OURS]
+    ours = results[BY_WORKLOAD, OURS]
     chosen = {name: ours.choices(data, name) for name in HEADLINE}
-    unseen = ours.speeds.unseen
+    held_out = ours.speeds.held_out
     return Evaluation(
         quick=quick,
         basis=_basis(data),
         ceilings={o.name: noise_ceiling(data.pairs, o) for o in OBJECTIVES.values()},
-        choices=tuple(choice_rows(data, told, every, disturbed)),
-        errors=tuple(error_rows(data, told, every, disturbed)),
+        choices=tuple(choice_rows(data, results, every, disturbed)),
+        errors=tuple(error_rows(data, results, every, disturbed)),
         wanted_coverage=COVERAGE,
-        coverage=calibrate(data.rows, told[strictest(data.rows), OURS].speeds.unseen).held,
-        training_s={name: t.training_s for (p, name), t in told.items() if p == BY_WORKLOAD},
-        jobs=by_job(data, unseen, chosen),
-        job_gains={name: _job_gains(data, told, name) for name in HEADLINE},
+        coverage=calibrate(data.rows, results[strictest(data.rows), OURS].speeds.held_out).held,
+        training_s={name: t.training_s for (p, name), t in results.items() if p == BY_WORKLOAD},
+        jobs=by_job(data, held_out, chosen),
+        job_gains={name: _job_gains(data, results, name) for name in HEADLINE},
         groups=by_group(data, chosen),
         curve=()
         if quick
@@ -93,13 +101,13 @@ def run_evaluation(
         **_other_gpus(data, quick, _tick(watch, OTHER_GPU, OURS)),
         limits=tuple(
             row
-            for (protocol, _), answers in told.items()
+            for (protocol, _), answers in results.items()
             if not answers.method.sums_only and protocol not in (RANDOM_ROWS, BY_PAIR)
             for row in limit_rows(data, protocol, answers)
         ),
         seeds=() if quick else tuple(_seeds(data, known[OURS], ours, watch)),
         chosen={name: tuple(found) for name, found in chosen.items()},
-        compared=compare(data, unseen, (data.rows.kind == "nine")[unseen.row]),
+        compared=compare(data, held_out, (data.rows.kind == "nine")[held_out.row]),
     )
 
 
@@ -136,10 +144,10 @@ def _asked(data: Data, known: Mapping[str, Method], *, quick: bool) -> list[tupl
 
 
 def _all_pairs(
-    data: Data, every: Data, known: Mapping[str, Method], watch: Watch
-) -> dict[tuple[str, str], Told]:
+    data: Data, every: Data, known: Mapping[str, Method], watch: OnProgress
+) -> dict[tuple[str, str], MethodResult]:
     """Disturbed pairs as well; they are not learned from."""
-    found: dict[tuple[str, str], Told] = {}
+    found: dict[tuple[str, str], MethodResult] = {}
     for name in (OURS, PHYSICAL):
         learner = learn_undisturbed(known[name].by_speeds, every, data)
         method = Method(name, learner, learner)
@@ -148,7 +156,9 @@ def _all_pairs(
     return found
 
 
-def _seeds(data: Data, method: Method, ours: Told, watch: Watch) -> Iterator[SeedFigures]:
+def _seeds(
+    data: Data, method: Method, ours: MethodResult, watch: OnProgress
+) -> Iterator[SeedFigures]:
     """The model's own seed, then the others."""
     yield _seed(data, 0, ours)
     for seed in SEEDS:
@@ -161,14 +171,14 @@ def _seeds(data: Data, method: Method, ours: Told, watch: Watch) -> Iterator[See
         yield _seed(data, seed, ask(other, data, PROTOCOLS[BY_WORKLOAD].answer, tick))
 
 
-def _seed(data: Data, seed: int, told: Told) -> SeedFigures:
-    found = {name: figures_of(told.choices(data, name)) for name in HEADLINE}
+def _seed(data: Data, seed: int, results: MethodResult) -> SeedFigures:
+    found = {name: figures_of(results.choices(data, name)) for name in HEADLINE}
     known = {name: figures for name, figures in found.items() if figures}
     return SeedFigures(
         seed=seed,
         saved_percent=known[DEFAULT_OBJECTIVE].saved.value,
         fractions={name: figures.mean_percent for name, figures in known.items()},
-        errors=told.errors(data, np.asarray(data.rows.kind == "nine")),
+        errors=results.errors(data, np.asarray(data.rows.kind == "nine")),
     )
 
 
@@ -185,14 +195,14 @@ def _curved(known: Mapping[str, Method]) -> list[Method]:
     return [method for name, method in known.items() if name != PHYSICAL]
 
 
-def _tick(watch: Watch, protocol: str, method: str) -> Tick:
+def _tick(watch: OnProgress, protocol: str, method: str) -> Tick:
     return lambda: watch(protocol, method)
 
 
-def _job_gains(data: Data, told: AllTold, objective: str) -> dict[str, tuple[float, ...]]:
+def _job_gains(data: Data, results: MethodResults, objective: str) -> dict[str, tuple[float, ...]]:
     """By method, for the jobs in whose pairs 50/50 is worth anything."""
     found: dict[str, tuple[float, ...]] = {}
-    for (protocol, name), answers in told.items():
+    for (protocol, name), answers in results.items():
         if protocol == BY_WORKLOAD:
             bars = bars_by_job(data, {objective: answers.choices(data, objective)}).values()
             gains = [bar[objective].gain_percent for bar in bars]

@@ -14,10 +14,10 @@ from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.choices import QUESTIONS, Choice, Question, choose
 from advisor_training.evaluation.data import Data
 from advisor_training.evaluation.errors import Errors, errors_of
+from advisor_training.learn.held_out import Mask
 from advisor_training.learn.learners import LEARNERS, Fitted, Learner
 from advisor_training.learn.paper_method import TARGETS, paper_learner
 from advisor_training.learn.protocols import Answers, Tick
-from advisor_training.learn.unseen import Mask
 
 HEADLINE = (DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, RAW_OBJECTIVE)
 """Objectives whose figures are always shown."""
@@ -28,7 +28,7 @@ PAPER = "paper"
 
 _COSTS = {"linear": 0.02, PHYSICAL: 0.001}
 
-Protocol: TypeAlias = Callable[[Rows, Learner, Tick], Answers]
+RunProtocol: TypeAlias = Callable[[Rows, Learner, Tick], Answers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Told:
+class MethodResult:
     """What a method answers under a protocol.
 
     Attributes:
@@ -88,8 +88,10 @@ class Told:
         asked = QUESTIONS[objective]
         if self.method.sums_only and objective == DEFAULT_OBJECTIVE:
             objective = RAW_OBJECTIVE
-        unseen = (self.rates if objective == RAW_OBJECTIVE else self.speeds).unseen
-        return choose(data, unseen, self.method.asks(QUESTIONS[objective]), self.method.tie, asked)
+        held_out = (self.rates if objective == RAW_OBJECTIVE else self.speeds).held_out
+        return choose(
+            data, held_out, self.method.asks(QUESTIONS[objective]), self.method.tie, asked
+        )
 
     def errors(self, data: Data, which: Mask) -> Errors:
         """Its errors over some of the rows."""
@@ -107,7 +109,7 @@ def methods(data: Data) -> dict[str, Method]:
     }
 
 
-def ask(method: Method, data: Data, protocol: Protocol, tick: Tick) -> Told:
+def ask(method: Method, data: Data, protocol: RunProtocol, tick: Tick) -> MethodResult:
     """A method's answers under a protocol."""
     seconds: list[float] = []
 
@@ -116,7 +118,7 @@ def ask(method: Method, data: Data, protocol: Protocol, tick: Tick) -> Told:
 
     speeds = answers(method.by_speeds)
     rates = speeds if method.fits == 1 else answers(method.by_rates)
-    return Told(method, speeds, rates, float(np.median(seconds)))
+    return MethodResult(method, speeds, rates, float(np.median(seconds)))
 
 
 def _timed(learner: Learner, seconds: list[float]) -> Learner:

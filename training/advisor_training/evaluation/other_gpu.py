@@ -21,9 +21,9 @@ from advisor_training.learn.carrying_over import (
     parts_held,
     widenings,
 )
+from advisor_training.learn.held_out import HeldOut, Mask, joined
 from advisor_training.learn.learners import LEARNERS, Learner
 from advisor_training.learn.protocols import Answers, Tick
-from advisor_training.learn.unseen import Mask, Unseen, joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,41 +102,41 @@ def leave_out(
     return _figures(data, carried), [_point(data, carried, pairs) for pairs in added]
 
 
-def choices(data: Data, unseen: Unseen, objective: str) -> list[Choice]:
+def choices(data: Data, held_out: HeldOut, objective: str) -> list[Choice]:
     """What predictions choose by an objective."""
-    return choose(data, unseen, QUESTIONS[objective], TIE)
+    return choose(data, held_out, QUESTIONS[objective], TIE)
 
 
 def _figures(data: Data, carried: Carried) -> GpuFigures:
-    unseen, rows = carried.unseen, data.rows
+    held_out, rows = carried.held_out, data.rows
     return GpuFigures(
         left_out=carried.left_out,
         learned_pairs=carried.learned_pairs,
-        pairs=len(np.unique(rows.pair[unseen.row])),
-        fractions=_fractions(data, unseen),
-        errors=_errors(data, unseen),
-        held=parts_held(carried, rows, unseen),
+        pairs=len(np.unique(rows.pair[held_out.row])),
+        fractions=_fractions(data, held_out),
+        errors=_errors(data, held_out),
+        held=parts_held(carried, rows, held_out),
         widening=widenings(carried, rows),
     )
 
 
 def _point(data: Data, carried: Carried, added: Added) -> GpuCurvePoint:
-    unseen = joined(added.unseen)
+    held_out = joined(added.held_out)
     return GpuCurvePoint(
         left_out=carried.left_out,
         added_pairs=added.pairs,
-        draws=len(added.unseen),
-        fractions=_fractions(data, unseen),
-        errors=_errors(data, unseen),
-        held=mean_held(carried, data.rows, added.unseen),
+        draws=len(added.held_out),
+        fractions=_fractions(data, held_out),
+        errors=_errors(data, held_out),
+        held=mean_held(carried, data.rows, added.held_out),
     )
 
 
-def _fractions(data: Data, unseen: Unseen) -> dict[str, ChoiceFigures]:
-    found = {name: figures_of(choices(data, unseen, name)) for name in HEADLINE}
+def _fractions(data: Data, held_out: HeldOut) -> dict[str, ChoiceFigures]:
+    found = {name: figures_of(choices(data, held_out, name)) for name in HEADLINE}
     return {name: figures for name, figures in found.items() if figures}
 
 
-def _errors(data: Data, unseen: Unseen) -> Errors:
-    answers = Answers(unseen, np.ones(len(unseen), dtype=bool))
+def _errors(data: Data, held_out: HeldOut) -> Errors:
+    answers = Answers(held_out, np.ones(len(held_out), dtype=bool))
     return errors_of(data, answers, np.asarray(data.rows.kind == "nine"))

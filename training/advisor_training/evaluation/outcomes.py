@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from advisor_training.analysis.gains import BASELINES
 from advisor_training.dataset.noise import quantile
 from advisor_training.evaluation.choices import Choice
-from advisor_training.learn.bootstrap import Estimate, Resamples
+from advisor_training.learn.bootstrap import BootstrapEstimate, Resamples
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """Gain over one baseline in percent, of so many choices.
+    """Gain over one baseline in percent, of this many choices.
 
     The mean of ratios hangs on few pairs in which the baseline starves a job; the median does not.
     """
@@ -43,14 +43,14 @@ class ChoiceFigures:
     """
 
     choices: int
-    saved: Estimate
-    saved_median: Estimate
-    loses: Estimate
-    stp: Estimate
-    slower: Estimate
-    shared: Estimate
-    missed: Estimate | None
-    fraction: Estimate
+    saved: BootstrapEstimate
+    saved_median: BootstrapEstimate
+    loses: BootstrapEstimate
+    stp: BootstrapEstimate
+    slower: BootstrapEstimate
+    shared: BootstrapEstimate
+    missed: BootstrapEstimate | None
+    fraction: BootstrapEstimate
     p10_percent: float
     worst_percent: float
     worst_pair: tuple[str, str]
@@ -69,7 +69,7 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
         return None
     drawn = Resamples([(c.job_a, c.job_b) for c in choices])
 
-    def mean(value: Callable[[Choice], float]) -> Estimate:
+    def mean(value: Callable[[Choice], float]) -> BootstrapEstimate:
         return drawn.mean([100 * value(choice) for choice in choices])
 
     worst = min(choices, key=lambda choice: choice.fraction)
@@ -91,7 +91,7 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
     )
 
 
-def _missed(choices: Sequence[Choice]) -> Estimate | None:
+def _missed(choices: Sequence[Choice]) -> BootstrapEstimate | None:
     asked = [c for c in choices if c.missed is not None]
     if not asked:
         return None

@@ -17,9 +17,9 @@ from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.data import Data
+from advisor_training.learn.held_out import HeldOut
 from advisor_training.learn.learners import as_predicted
 from advisor_training.learn.scoring import fractions, power_errors, speed_errors
-from advisor_training.learn.unseen import Unseen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def evaluate_own(predictor: OnnxPredictor, data: Data) -> OwnEvaluation:
             anything.
     """
     predicted, manifest = _predict(predictor, data), predictor.manifest
-    unseen = Unseen(
+    held_out = HeldOut(
         np.full(len(predicted), manifest.version),
         np.arange(len(predicted)),
         as_predicted(
@@ -77,10 +77,10 @@ def evaluate_own(predictor: OnnxPredictor, data: Data) -> OwnEvaluation:
         ),
     )
     rows = data.rows
-    scores = fractions(rows, unseen, OBJECTIVES[DEFAULT_OBJECTIVE], TIE)
+    scores = fractions(rows, held_out, OBJECTIVES[DEFAULT_OBJECTIVE], TIE)
     if not len(scores):
         raise InputError("no measured split did any work", fix="measure pairs: advisor colocate")
-    rates = speed_errors(rows, unseen)
+    rates = speed_errors(rows, held_out)
     held = (
         *_within((p.parts[0].speed for p in predicted), rows.speed_a),
         *_within((p.parts[1].speed for p in predicted), rows.speed_b),
@@ -97,7 +97,7 @@ def evaluate_own(predictor: OnnxPredictor, data: Data) -> OwnEvaluation:
         oracle_worst_percent=_percent(scores.min()),
         rate_mean_error_percent=_percent(rates.mean()),
         rate_median_error_percent=_percent(np.median(rates)),
-        power_mean_error_percent=_percent(power_errors(rows, unseen).mean()),
+        power_mean_error_percent=_percent(power_errors(rows, held_out).mean()),
         rate_coverage_percent=_percent(np.mean(held)),
         power_coverage_percent=_percent(
             _within((p.power_w for p in predicted), rows.power_w).mean()

@@ -11,22 +11,22 @@ from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor_training.evaluation.choices import (
     QUESTIONS,
     RULES,
+    CandidateScope,
     Choice,
     Question,
-    Scope,
     choose,
     choose_by_rule,
     keys_of,
 )
 from advisor_training.evaluation.data import Data
 from advisor_training.evaluation.errors import Errors
-from advisor_training.evaluation.methods import HEADLINE, OURS, Told
+from advisor_training.evaluation.methods import HEADLINE, OURS, MethodResult
 from advisor_training.evaluation.outcomes import ChoiceFigures, figures_of
-from advisor_training.learn.bootstrap import Estimate
+from advisor_training.learn.bootstrap import BootstrapEstimate
+from advisor_training.learn.held_out import Mask
 from advisor_training.learn.protocols import BY_WORKLOAD
-from advisor_training.learn.unseen import Mask
 
-AllTold: TypeAlias = Mapping[tuple[str, str], Told]
+MethodResults: TypeAlias = Mapping[tuple[str, str], MethodResult]
 """By protocol and method."""
 
 LEAST_SPEEDS = (0.4, 0.5)
@@ -57,7 +57,7 @@ class ChoiceRow:
     protocol: str
     method: str
     objective: str
-    scope: Scope
+    scope: CandidateScope
     pairs: Some
     figures: ChoiceFigures
 
@@ -94,23 +94,23 @@ class LimitRow:
     method: str
     min_speed: float
     sure: bool
-    shared: Estimate
-    missed: Estimate | None
-    saved: Estimate
+    shared: BootstrapEstimate
+    missed: BootstrapEstimate | None
+    saved: BootstrapEstimate
 
 
 def choice_rows(
-    data: Data, told: AllTold, every: Data | None, disturbed: AllTold
+    data: Data, results: MethodResults, every: Data | None, disturbed: MethodResults
 ) -> Iterator[ChoiceRow]:
     """What each method and rule chooses, by objective and for each subset of the pairs.
 
     Args:
         data: The measured pairs.
-        told: Answers by protocol and method.
+        results: Answers by protocol and method.
         every: The same with disturbed pairs; None: nothing was asked about them.
         disturbed: Answers about those.
     """
-    for (protocol, name), answers in told.items():
+    for (protocol, name), answers in results.items():
         for objective in OBJECTIVES if protocol == BY_WORKLOAD else HEADLINE:
             # A learner of sums does not know the slower job.
             if not (answers.method.sums_only and objective == "max-min"):
@@ -120,7 +120,7 @@ def choice_rows(
         for objective in HEADLINE:
             assert every is not None
             yield from _rows(every, protocol, name, objective, answers.choices(every, objective))
-    keys = keys_of(told[BY_WORKLOAD, OURS].choices(data, DEFAULT_OBJECTIVE))
+    keys = keys_of(results[BY_WORKLOAD, OURS].choices(data, DEFAULT_OBJECTIVE))
     for rule in RULES:
         for objective, question in QUESTIONS.items():
             found = choose_by_rule(data, keys, rule, question)
@@ -128,10 +128,10 @@ def choice_rows(
 
 
 def error_rows(
-    data: Data, told: AllTold, every: Data | None, disturbed: AllTold
+    data: Data, results: MethodResults, every: Data | None, disturbed: MethodResults
 ) -> Iterator[ErrorRow]:
     """How far each method is off, for each subset of the rows; arguments as of `choice_rows`."""
-    asked = [(data, step, answers) for step, answers in told.items()]
+    asked = [(data, step, answers) for step, answers in results.items()]
     asked += [(every, step, answers) for step, answers in disturbed.items() if every]
     for its, (protocol, name), answers in asked:
         kinds = ("nine",) if answers.method.sums_only else ("nine", "uncapped")
@@ -144,16 +144,16 @@ def error_rows(
                     )
 
 
-def limit_rows(data: Data, protocol: str, told: Told) -> Iterator[LimitRow]:
+def limit_rows(data: Data, protocol: str, results: MethodResult) -> Iterator[LimitRow]:
     """One for each minimum speed, by expected speeds and by the low ends of their intervals."""
     for least, sure in itertools.product(LEAST_SPEEDS, (False, True)):
         wanted = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
-        asked = told.method.asks(replace(wanted, sure=sure))
-        chosen = choose(data, told.speeds.unseen, asked, told.method.tie, wanted)
+        asked = results.method.asks(replace(wanted, sure=sure))
+        chosen = choose(data, results.speeds.held_out, asked, results.method.tie, wanted)
         if found := figures_of(chosen):
             yield LimitRow(
                 protocol=protocol,
-                method=told.method.name,
+                method=results.method.name,
                 min_speed=least,
                 sure=sure,
                 shared=found.shared,

@@ -1,4 +1,4 @@
-"""A fitted model as files: the graph that serving loads, and what stands beside it."""
+"""A fitted model as files: the graph that serving loads, and what stands next to it."""
 
 import functools
 import io
@@ -112,7 +112,7 @@ def write_artefact(
             fix="give another folder with --out",
         ) from error
     if not with_joblib:
-        # One of an older model would stand beside a manifest that does not know it.
+        # One of an older model would stand next to a manifest that does not know it.
         (folder / REGRESSORS).unlink(missing_ok=True)
     return written
 

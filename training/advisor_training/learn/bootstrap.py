@@ -21,7 +21,7 @@ OUTSIDE = 0.025
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class BootstrapEstimate:
     """A figure and its 95 % interval."""
 
     value: float
@@ -36,7 +36,7 @@ class Resamples:
     """Sets of pairs as they could have been, had other jobs been measured.
 
     Args:
-        pairs: The two jobs of each value, at least one; one job twice where it is beside itself.
+        pairs: The two jobs of each value, at least one; one job twice where it is next to itself.
     """
 
     def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
@@ -47,13 +47,13 @@ class Resamples:
         both = np.where(first == second, times[:, first], times[:, first] * times[:, second])
         self._weights: Floats = both[both.any(axis=1)].astype(np.float64)
 
-    def mean(self, values: Sequence[float] | Floats) -> Estimate:
+    def mean(self, values: Sequence[float] | Floats) -> BootstrapEstimate:
         """Of values that are in the order of the pairs."""
         found = np.asarray(values, dtype=np.float64)
         drawn = self._weights @ found / self._weights.sum(axis=1)
         return _estimate(float(found.mean()), drawn)
 
-    def median(self, values: Sequence[float] | Floats) -> Estimate:
+    def median(self, values: Sequence[float] | Floats) -> BootstrapEstimate:
         """The same of the median."""
         found = np.asarray(values, dtype=np.float64)
         order = np.argsort(found, kind="stable")
@@ -62,6 +62,6 @@ class Resamples:
         return _estimate(float(np.median(found)), found[order][places])
 
 
-def _estimate(value: float, drawn: npt.NDArray[np.float64]) -> Estimate:
+def _estimate(value: float, drawn: npt.NDArray[np.float64]) -> BootstrapEstimate:
     low, high = np.quantile(drawn, (OUTSIDE, 1 - OUTSIDE))
-    return Estimate(value, float(low), float(high))
+    return BootstrapEstimate(value, float(low), float(high))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.predict.profiles import COLUMNS, NEEDED, Profile
-from advisor_models.intervals import SPLIT, Bounds, Strata
+from advisor_models.intervals import SPLIT, LogBounds, Strata
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.conformal import (
     Coverage,
@@ -30,9 +30,9 @@ from advisor_training.learn.conformal import (
     widening,
 )
 from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
+from advisor_training.learn.held_out import HeldOut, joined, predicted
 from advisor_training.learn.learners import Learner
 from advisor_training.learn.protocols import BY_RUN, BY_WORKLOAD, PROTOCOLS, has_other_runs
-from advisor_training.learn.unseen import Unseen, joined, predicted
 
 _NORMAL_90 = 1.645
 
@@ -50,7 +50,7 @@ class Calibrated:
     """
 
     intervals: dict[str, Strata]
-    efficiency: Bounds | None
+    efficiency: LogBounds | None
     held: dict[str, Coverage]
     no_counters: dict[str, float] | None
 
@@ -62,23 +62,23 @@ def strictest(rows: Rows) -> str:
 
 def calibrate(
     rows: Rows,
-    unseen: Unseen,
-    blind: Unseen | None = None,
+    held_out: HeldOut,
+    blind: HeldOut | None = None,
     learners: Sequence[HeadLearner] = HEAD_LEARNERS,
 ) -> Calibrated:
     """Intervals from the errors of what was left out.
 
     Args:
         rows: All rows.
-        unseen: Predictions under the `strictest` protocol.
+        held_out: Predictions under the `strictest` protocol.
         blind: Predictions of the same rows for profiles without counters.
         learners: Of the heads.
 
     Raises:
         InputError: no pair was measured uncapped, or there are too few jobs.
     """
-    errors = {learner.head.name: residuals_of(rows, unseen, learner) for learner in learners}
-    efficiency = efficiency_residuals(rows, unseen)
+    errors = {learner.head.name: residuals_of(rows, held_out, learner) for learner in learners}
+    efficiency = efficiency_residuals(rows, held_out)
     return Calibrated(
         intervals={x.head.name: _intervals(rows, errors[x.head.name], x) for x in learners},
         efficiency=bounds_of(efficiency).get(SPLIT),
@@ -106,12 +106,12 @@ def with_card_term(found: Strata, card_spread: float) -> Strata:
         return found
     term = _NORMAL_90 * math.sqrt(2) * card_spread
     low, high = min(found[SPLIT].low, 0), max(found[SPLIT].high, 0)
-    return {**found, SPLIT: Bounds(-math.hypot(low, term), math.hypot(high, term))}
+    return {**found, SPLIT: LogBounds(-math.hypot(low, term), math.hypot(high, term))}
 
 
-def left_out(rows: Rows, learner: Learner) -> Unseen:
+def left_out(rows: Rows, learner: Learner) -> HeldOut:
     """Predictions of all rows under the `strictest` protocol."""
-    return PROTOCOLS[strictest(rows)].answer(rows, learner, lambda: None).unseen
+    return PROTOCOLS[strictest(rows)].answer(rows, learner, lambda: None).held_out
 
 
 def without_counters(profile: Profile) -> Profile:
@@ -124,7 +124,7 @@ def without_counters(profile: Profile) -> Profile:
     return replace(profile, values=values, missing=missing)
 
 
-def ask_blind(rows: Rows, blind: Rows, learner: Learner) -> Unseen:
+def ask_blind(rows: Rows, blind: Rows, learner: Learner) -> HeldOut:
     """Each job left out, what is expected of its rows when no profile has counters.
 
     Args:

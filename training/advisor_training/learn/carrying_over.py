@@ -23,11 +23,11 @@ from advisor_training.learn.conformal import (
     widening,
 )
 from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
+from advisor_training.learn.held_out import HeldOut, Mask, OnFold, joined, predicted
 from advisor_training.learn.learners import SEED, Learner
-from advisor_training.learn.unseen import Mask, Progress, Unseen, joined, predicted
 
 ADDED = (0, 2, 5, 10, MOST_PAIRS)
-"""Pairs of the new GPU model that are learned from beside the others."""
+"""Pairs of the new GPU model that are learned from next to the others."""
 
 DRAWS = 5
 """How often each number of pairs is drawn."""
@@ -45,14 +45,14 @@ class Carried:
 
     Attributes:
         left_out: Its name.
-        unseen: Predictions of its rows, each row tested once for each of its jobs.
+        held_out: Predictions of its rows, each row tested once for each of its jobs.
         bounds: By head, from the other GPU models.
         learned_pairs: Pairs of the other GPU models.
         learners: Of the heads.
     """
 
     left_out: str
-    unseen: Unseen
+    held_out: HeldOut
     bounds: Mapping[str, Strata]
     learned_pairs: int
     learners: Sequence[HeadLearner]
@@ -63,7 +63,7 @@ def carry_over(
     mask: Mask,
     name: str,
     learner: Learner,
-    progress: Progress | None = None,
+    progress: OnFold | None = None,
     learners: Sequence[HeadLearner] = HEAD_LEARNERS,
 ) -> Carried:
     """Leave rows out, and each job as well.
@@ -89,8 +89,8 @@ def carry_over(
         )
     jobs = rows.take(~mask).jobs
     own = sorted(set(rows.take(mask).jobs) - set(jobs))
-    tested: list[Unseen] = []
-    rest: list[Unseen] = []
+    tested: list[HeldOut] = []
+    rest: list[HeldOut] = []
     for count, job in enumerate(jobs, 1):
         fitted = learner(rows.take(~mask & ~rows.of(job)))
         if (mask & rows.of(job)).any():
@@ -104,7 +104,7 @@ def carry_over(
     known = joined(rest)
     return Carried(
         left_out=name,
-        unseen=joined(tested),
+        held_out=joined(tested),
         bounds={x.head.name: _without_limit(residuals_of(rows, known, x)) for x in learners},
         learned_pairs=len(np.unique(rows.pair[~mask])),
         learners=learners,
@@ -117,15 +117,15 @@ class Added:
 
     Attributes:
         pairs: How many.
-        unseen: Predictions of its other pairs, by number of the draw.
+        held_out: Predictions of its other pairs, by number of the draw.
     """
 
     pairs: int
-    unseen: tuple[Unseen, ...]
+    held_out: tuple[HeldOut, ...]
 
 
 def add_pairs(
-    rows: Rows, mask: Mask, learner: Learner, progress: Progress | None = None, draws: int = DRAWS
+    rows: Rows, mask: Mask, learner: Learner, progress: OnFold | None = None, draws: int = DRAWS
 ) -> Iterator[Added]:
     """Learn from the other GPU models and from ever more pairs of one of them.
 
@@ -144,13 +144,13 @@ def add_pairs(
     random = np.random.default_rng(SEED)
     orders = [random.permutation(pairs) for _ in range(draws)]
     for count in (n for n in ADDED if n < len(pairs)):
-        found: list[Unseen] = []
+        found: list[HeldOut] = []
         for number, order in enumerate(orders[:1] if count == 0 else orders, 1):
             tested = mask & ~np.isin(rows.pair, order[:count])
             found.append(predicted(learner(rows.take(~tested)), rows, tested, f"draw {number}"))
             if progress:
                 progress(f"{count} pairs", number, draws)
-        yield Added(pairs=count, unseen=tuple(found))
+        yield Added(pairs=count, held_out=tuple(found))
 
 
 def fits(rows: Rows) -> int:
@@ -163,17 +163,17 @@ def fits(rows: Rows) -> int:
     return count
 
 
-def parts_held(carried: Carried, rows: Rows, unseen: Unseen) -> dict[str, float]:
+def parts_held(carried: Carried, rows: Rows, held_out: HeldOut) -> dict[str, float]:
     """By head, the part within the intervals of the other GPU models."""
     return {
         name: held(found, carried.bounds[name])
-        for name, found in _residuals(carried, rows, unseen).items()
+        for name, found in _residuals(carried, rows, held_out).items()
     }
 
 
-def mean_held(carried: Carried, rows: Rows, draws: Sequence[Unseen]) -> dict[str, float]:
+def mean_held(carried: Carried, rows: Rows, draws: Sequence[HeldOut]) -> dict[str, float]:
     """The same, the mean over draws."""
-    parts = [parts_held(carried, rows, unseen) for unseen in draws]
+    parts = [parts_held(carried, rows, held_out) for held_out in draws]
     return {name: float(np.mean([part[name] for part in parts])) for name in carried.bounds}
 
 
@@ -181,14 +181,14 @@ def widenings(carried: Carried, rows: Rows) -> dict[str, float]:
     """By head, how much wider the intervals must be to hold what they promise."""
     return {
         name: widening(found, carried.bounds[name])
-        for name, found in _residuals(carried, rows, carried.unseen).items()
+        for name, found in _residuals(carried, rows, carried.held_out).items()
     }
 
 
 def learn_other_gpu(
     rows: Rows,
     learner: Learner,
-    progress: Progress | None = None,
+    progress: OnFold | None = None,
     learners: Sequence[HeadLearner] = HEAD_LEARNERS,
 ) -> OtherGpu:
     """What the rows tell of GPU models that are not among them.
@@ -216,19 +216,19 @@ def learn_other_gpu(
 
 
 def _pairs_to_par(
-    rows: Rows, carried: Carried, learner: Learner, progress: Progress | None
+    rows: Rows, carried: Carried, learner: Learner, progress: OnFold | None
 ) -> int | None:
     """The smallest number of pairs with which the intervals hold what they promise."""
     mask = rows.gpu_model == carried.left_out
     for added in add_pairs(rows, mask, learner, progress):
-        if min(mean_held(carried, rows, added.unseen).values()) >= COVERAGE:
+        if min(mean_held(carried, rows, added.held_out).values()) >= COVERAGE:
             return added.pairs
     return None
 
 
-def _residuals(carried: Carried, rows: Rows, unseen: Unseen) -> dict[str, Residuals]:
+def _residuals(carried: Carried, rows: Rows, held_out: HeldOut) -> dict[str, Residuals]:
     """By head; all splits alike, since whether another GPU model is at its limit is not known."""
-    found = {x.head.name: residuals_of(rows, unseen, x) for x in carried.learners}
+    found = {x.head.name: residuals_of(rows, held_out, x) for x in carried.learners}
     return {
         name: replace(each, stratum=np.where(each.stratum == LIMITED, SPLIT, each.stratum))
         for name, each in found.items()

@@ -14,7 +14,7 @@ arXiv:2306.06342, put the weight of one workload at infinity on each side. That 
 is measured: `measured_coverage`.
 
 A tested row has one job that was left out and one that was learned from, so the intervals are for
-a new job beside a known one. For two known jobs they are wide, for two new ones perhaps narrow.
+a new job next to a known one. For two known jobs they are wide, for two new ones perhaps narrow.
 """
 
 from collections.abc import Mapping
@@ -25,11 +25,11 @@ import numpy.typing as npt
 
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
-from advisor_models.intervals import LIMITED, NEAR_LIMIT, SPLIT, UNCAPPED, Bounds
+from advisor_models.intervals import LIMITED, NEAR_LIMIT, SPLIT, UNCAPPED, LogBounds
 from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.rows import Names, Rows
 from advisor_training.learn.head_learners import LEAST_SPEED, HeadLearner
-from advisor_training.learn.unseen import Unseen
+from advisor_training.learn.held_out import HeldOut
 
 COVERAGE = 0.9
 
@@ -45,7 +45,7 @@ class Residuals:
     Attributes:
         values: The logarithms.
         left_out: Job that the learner had not seen.
-        beside: The other job of the pair; the same one, of a job beside itself.
+        beside: The other job of the pair; the same one, of a job next to itself.
         stratum: What has an interval of its own (`advisor_models.intervals`); of a job its share to
             the nearest 10 %.
     """
@@ -80,44 +80,44 @@ class Coverage:
     least: float
 
 
-def residuals_of(rows: Rows, unseen: Unseen, learner: HeadLearner) -> Residuals:
+def residuals_of(rows: Rows, held_out: HeldOut, learner: HeadLearner) -> Residuals:
     """Of one head; first of all first jobs, then of all second ones.
 
     Of jobs with a fixed demand they are of what the jobs could do, to which bounds are put before
     the demand is (`advisor.predict.serving.Serving.served`). Where all of it was expected and
     served, an error is not to be seen, and there is none.
     """
-    measured = flat(learner.measured(rows)[unseen.row])
-    predicted = unseen.heads[learner.head.name]
+    measured = flat(learner.measured(rows)[held_out.row])
+    predicted = held_out.heads[learner.head.name]
     expected, parts = flat(predicted), predicted.shape[1]
-    all_served = flat(learner.all_served(rows)[unseen.row])
+    all_served = flat(learner.all_served(rows)[held_out.row])
     found = Residuals(
         np.log(np.maximum(measured, learner.least) / expected),
-        np.tile(unseen.left_out, parts),
-        np.tile(_beside(rows, unseen), parts),
-        _strata(rows, unseen, learner),
+        np.tile(held_out.left_out, parts),
+        np.tile(_beside(rows, held_out), parts),
+        _strata(rows, held_out, learner),
     )
     return found.take(np.minimum(measured, expected) < all_served)
 
 
-def efficiency_residuals(rows: Rows, unseen: Unseen) -> Residuals:
+def efficiency_residuals(rows: Rows, held_out: HeldOut) -> Residuals:
     """Of the energy that the same work takes one after the other, per energy that it takes shared.
 
     What is expected has the powers alone from the profiles, what is measured those of the pair's
     own card: where that card draws more for everything, both are the same.
     """
-    row = unseen.row
+    row = held_out.row
     measured = (
         rows.speed_a[row] * rows.solo_power_a_w[row] + rows.speed_b[row] * rows.solo_power_b_w[row]
     ) / rows.power_w[row]
-    speed_a, speed_b = unseen.speed.T
+    speed_a, speed_b = held_out.speed.T
     expected = (
         speed_a * rows.profile_power_a_w[row] + speed_b * rows.profile_power_b_w[row]
-    ) / unseen.power_w
+    ) / held_out.power_w
     return Residuals(
         np.log(np.maximum(measured, LEAST_SPEED) / expected),
-        unseen.left_out,
-        _beside(rows, unseen),
+        held_out.left_out,
+        _beside(rows, held_out),
         np.where(rows.kind[row] == UNCAPPED, UNCAPPED, SPLIT),
     )
 
@@ -130,7 +130,7 @@ def share_names(shares: Floats) -> Names:
     return np.array([f"{share:g}" for share in np.clip(10 * np.round(shares / 10), 10, 90)])
 
 
-def bounds_of(residuals: Residuals, coverage: float = COVERAGE) -> dict[str, Bounds]:
+def bounds_of(residuals: Residuals, coverage: float = COVERAGE) -> dict[str, LogBounds]:
     """The interval of each stratum, by its name.
 
     With fewer than coverage / (1 - coverage) workloads, 9 for 90 %, it is between the smallest and
@@ -143,7 +143,7 @@ def bounds_of(residuals: Residuals, coverage: float = COVERAGE) -> dict[str, Bou
     return found | {s: _of_nearest(s, enough) for s in few}
 
 
-def intervals(residuals: Residuals, learner: HeadLearner) -> dict[str, Bounds]:
+def intervals(residuals: Residuals, learner: HeadLearner) -> dict[str, LogBounds]:
     """The intervals of a head by stratum, as a model's manifest has them.
 
     Raises:
@@ -161,7 +161,7 @@ def intervals(residuals: Residuals, learner: HeadLearner) -> dict[str, Bounds]:
     return dict(sorted(found.items()))
 
 
-def held(residuals: Residuals, bounds: Mapping[str, Bounds]) -> float:
+def held(residuals: Residuals, bounds: Mapping[str, LogBounds]) -> float:
     """Part of the residuals within their bounds, each job counting the same.
 
     Raises:
@@ -172,7 +172,7 @@ def held(residuals: Residuals, bounds: Mapping[str, Bounds]) -> float:
 
 
 def widening(
-    residuals: Residuals, bounds: Mapping[str, Bounds], coverage: float = COVERAGE
+    residuals: Residuals, bounds: Mapping[str, LogBounds], coverage: float = COVERAGE
 ) -> float:
     """How much further apart bounds must be to hold that part of the residuals; 1 or more.
 
@@ -216,7 +216,7 @@ def measured_coverage(residuals: Residuals, coverage: float = COVERAGE) -> Cover
     return Coverage(float(np.mean(overall)), means, min(overall))
 
 
-def _reach(residuals: Residuals, bounds: Mapping[str, Bounds]) -> tuple[Floats, Floats]:
+def _reach(residuals: Residuals, bounds: Mapping[str, LogBounds]) -> tuple[Floats, Floats]:
     """Residuals in parts of the bound on their side, and weights that add up to 1."""
     known = residuals.take(np.isin(residuals.stratum, list(bounds)))
     if not len(known):
@@ -235,31 +235,31 @@ def _weights(residuals: Residuals) -> Floats:
     return 1 / (len(rows_of_job) * rows_of_job[job])
 
 
-def _strata(rows: Rows, unseen: Unseen, learner: HeadLearner) -> Names:
+def _strata(rows: Rows, held_out: HeldOut, learner: HeadLearner) -> Names:
     """Of each residual; whether a card is at its limit is told from what is expected."""
-    row = unseen.row
+    row = held_out.row
     uncapped = rows.kind[row] == UNCAPPED
     if learner.head.of == "job":
         shares = share_names(np.concatenate([rows.share_a[row], rows.share_b[row]]))
         return np.where(np.tile(uncapped, 2), UNCAPPED, shares)
     split = np.full(len(row), SPLIT, dtype=object)
     if learner.head.limit_of is not None:
-        expected = unseen.heads[learner.head.name][:, 0]
+        expected = held_out.heads[learner.head.name][:, 0]
         split = np.where(expected >= NEAR_LIMIT * rows.power_limit_w[row], LIMITED, SPLIT)
     return np.where(uncapped, UNCAPPED, split).astype(str)
 
 
-def _beside(rows: Rows, unseen: Unseen) -> Names:
-    a, b = rows.job_a[unseen.row], rows.job_b[unseen.row]
-    return np.where(a == unseen.left_out, b, a)
+def _beside(rows: Rows, held_out: HeldOut) -> Names:
+    a, b = rows.job_a[held_out.row], rows.job_b[held_out.row]
+    return np.where(a == held_out.left_out, b, a)
 
 
-def _bounds(residuals: Residuals, coverage: float) -> Bounds:
+def _bounds(residuals: Residuals, coverage: float) -> LogBounds:
     jobs = len(np.unique(residuals.left_out))
     order = np.argsort(residuals.values, kind="stable")
     values, weights = residuals.values[order], _weights(residuals)[order]
     outside = (1 - min(1.0, coverage * (1 + 1 / jobs))) / 2
-    return Bounds(
+    return LogBounds(
         low=-_quantile(-values[::-1], weights[::-1], 1 - outside),
         high=_quantile(values, weights, 1 - outside),
     )
@@ -270,12 +270,12 @@ def _is_enough(residuals: Residuals, coverage: float) -> bool:
     return len(np.unique(residuals.left_out)) * (1 - coverage) >= coverage - 1e-9
 
 
-def _of_nearest(share: str, known: Mapping[str, Bounds]) -> Bounds:
+def _of_nearest(share: str, known: Mapping[str, LogBounds]) -> LogBounds:
     """The lower low and the higher high of the nearest known shares on both sides."""
     below = sorted((s for s in known if float(s) < float(share)), key=float)[-1:]
     above = sorted((s for s in known if float(s) > float(share)), key=float)[:1]
     near = [known[s] for s in (*below, *above)]
-    return Bounds(min(b.low for b in near), max(b.high for b in near))
+    return LogBounds(min(b.low for b in near), max(b.high for b in near))
 
 
 def _quantile(ordered: Floats, weights: Floats, part: float) -> float:
@@ -285,5 +285,5 @@ def _quantile(ordered: Floats, weights: Floats, part: float) -> float:
     return float(ordered[min(place, len(ordered) - 1)])
 
 
-def _holds(bounds: Bounds, residual: float) -> bool:
+def _holds(bounds: LogBounds, residual: float) -> bool:
     return bounds.low <= residual <= bounds.high

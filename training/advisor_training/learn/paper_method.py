@@ -1,4 +1,4 @@
-"""The formulation of "Energy-efficient GPU SM allocation", as a learner beside ours.
+"""The formulation of "Energy-efficient GPU SM allocation", as a learner next to ours.
 
 Section 3.1 lists the nine features. Section 3.2 puts those of two jobs together: raw metrics are
 summed, percentages averaged, all scaled to their least and most. Extra Trees predict X1 + X2 from
@@ -26,12 +26,12 @@ from advisor.predict.profiles import Floats, Profile
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.learners import SEED, Fitted, Learner, Predicted, as_predicted
 
-Target = Literal["speeds", "rates"]
+PaperTarget = Literal["speeds", "rates"]
 """What is summed and predicted: the relative speeds, or X1 + X2 as in the paper."""
 
-TARGETS: tuple[Target, ...] = get_args(Target)
+TARGETS: tuple[PaperTarget, ...] = get_args(PaperTarget)
 
-Profiles: TypeAlias = Mapping[tuple[str, str], Profile]
+SoloProfiles: TypeAlias = Mapping[tuple[str, str], Profile]
 
 AVERAGED = (
     "sm_active_percent",
@@ -50,8 +50,8 @@ _SIDES = ("a", "b")
 class _Models:
     """The two fitted models; half of the predicted sum stands for each job."""
 
-    profiles: Profiles
-    target: Target
+    profiles: SoloProfiles
+    target: PaperTarget
     total: Any
     power: Any
 
@@ -66,7 +66,7 @@ class _Models:
         return as_predicted(np.column_stack(speeds), power_w)
 
 
-def paper_learner(profiles: Profiles, target: Target) -> Learner:
+def paper_learner(profiles: SoloProfiles, target: PaperTarget) -> Learner:
     """The paper's method as a learner; it is fitted to the nine splits only.
 
     What it expects of single jobs means nothing: half of the predicted sum stands for each, so
@@ -87,7 +87,7 @@ def paper_learner(profiles: Profiles, target: Target) -> Learner:
     return learn
 
 
-def paper_features(rows: Rows, profiles: Profiles, target: Target) -> Floats:
+def paper_features(rows: Rows, profiles: SoloProfiles, target: PaperTarget) -> Floats:
     """The nine features of both jobs of each row, summed or averaged; shape (n, 9)."""
     units = [_units(rows, profiles, side, target) for side in _SIDES]
     rates = [_readings(rows, profiles, side, "rate") for side in _SIDES]
@@ -106,36 +106,39 @@ def slope(profile: Profile) -> float:
     return float(np.polyfit(profile.shares, profile.values["rate"], 1)[0])
 
 
-def _gpu_metrics(rows: Rows, profiles: Profiles) -> Floats:
+def _gpu_metrics(rows: Rows, profiles: SoloProfiles) -> Floats:
     """The seven features that are metrics of the GPU; shape (n, 7)."""
     means = [_both(rows, profiles, name) / 2 for name in AVERAGED]
     return np.column_stack([*means, *(_both(rows, profiles, name) for name in SUMMED)])
 
 
-def _both(rows: Rows, profiles: Profiles, name: str) -> Floats:
+def _both(rows: Rows, profiles: SoloProfiles, name: str) -> Floats:
     return _readings(rows, profiles, "a", name) + _readings(rows, profiles, "b", name)
 
 
-def _sums(rows: Rows, target: Target) -> Floats:
+def _sums(rows: Rows, target: PaperTarget) -> Floats:
     if target == "speeds":
         return rows.speed_a + rows.speed_b
     return rows.speed_a * rows.solo_rate_a + rows.speed_b * rows.solo_rate_b
 
 
-def _units(rows: Rows, profiles: Profiles, side: str, target: Target) -> Floats:
+def _units(rows: Rows, profiles: SoloProfiles, side: str, target: PaperTarget) -> Floats:
     """What the rates of one job are divided by: 1, or its rate alone on the whole GPU; (n,)."""
     if target == "rates":
         return np.ones(len(rows))
     return _per_job(rows, profiles, side, lambda profile, _: profile.whole_gpu_rate)
 
 
-def _readings(rows: Rows, profiles: Profiles, side: str, name: str) -> Floats:
+def _readings(rows: Rows, profiles: SoloProfiles, side: str, name: str) -> Floats:
     """A column of one job's profile at its share of each row; shape (n,)."""
     return _per_job(rows, profiles, side, lambda profile, shares: profile.at(shares)[name])
 
 
 def _per_job(
-    rows: Rows, profiles: Profiles, side: str, value: Callable[[Profile, Floats], Floats | float]
+    rows: Rows,
+    profiles: SoloProfiles,
+    side: str,
+    value: Callable[[Profile, Floats], Floats | float],
 ) -> Floats:
     jobs, shares = getattr(rows, f"job_{side}"), getattr(rows, f"share_{side}")
     found = np.empty(len(rows))

@@ -9,16 +9,16 @@ import numpy as np
 
 from advisor.errors import InputError
 from advisor_training.dataset.rows import Names, Rows
-from advisor_training.learn.learners import SEED, Learner
-from advisor_training.learn.unseen import (
+from advisor_training.learn.held_out import (
+    HeldOut,
     Mask,
-    Progress,
-    Unseen,
+    OnFold,
     fold_by,
     joined,
     leave_one_job_out,
     predicted,
 )
+from advisor_training.learn.learners import SEED, Learner
 
 FOLDS = 10
 """Groups of pairs, each left out once."""
@@ -44,11 +44,11 @@ class Answers:
     """What a learner expects of rows under a protocol.
 
     Attributes:
-        unseen: The predictions; a split is chosen from all of them.
+        held_out: The predictions; a split is chosen from all of them.
         tested: Which of them are of rows that were not learned from: errors are of these; (n,).
     """
 
-    unseen: Unseen
+    held_out: HeldOut
     tested: Mask
 
 
@@ -62,7 +62,7 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class Protocol:
+class EvaluationProtocol:
     """One way to part rows.
 
     Attributes:
@@ -83,7 +83,7 @@ def answer_draws(rows: Rows, learner: Learner, draws: Iterator[Draw], tick: Tick
     Raises:
         InputError: a draw has nothing to learn from, or there is none.
     """
-    parts: list[Unseen] = []
+    parts: list[HeldOut] = []
     tested: list[Mask] = []
     for draw in draws:
         if not draw.learned.any():
@@ -168,15 +168,15 @@ def _by_pair(rows: Rows, learner: Learner, tick: Tick) -> Answers:
     return _all_tested(fold_by(rows, _deal_pairs(rows), learner, _each(tick)))
 
 
-def _each(tick: Tick) -> Progress:
+def _each(tick: Tick) -> OnFold:
     def progress(name: str, done: int, total: int) -> None:
         tick()
 
     return progress
 
 
-def _all_tested(unseen: Unseen) -> Answers:
-    return Answers(unseen, np.ones(len(unseen), dtype=bool))
+def _all_tested(held_out: HeldOut) -> Answers:
+    return Answers(held_out, np.ones(len(held_out), dtype=bool))
 
 
 BY_WORKLOAD = "by workload"
@@ -188,43 +188,43 @@ BY_FAMILY = "by family"
 BY_RUN = "by workload, run and card"
 ALL_PAIRS = "by workload, all pairs"
 
-PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
+PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType(
     {
         protocol.name: protocol
         for protocol in (
-            Protocol(
+            EvaluationProtocol(
                 BY_WORKLOAD,
                 "every pair of one job, for each job in turn",
                 lambda rows: len(rows.jobs),
                 _by_workload,
             ),
-            Protocol(
+            EvaluationProtocol(
                 BOTH_UNSEEN,
                 "every pair of either of the two jobs, for each pair in turn",
                 lambda rows: len(np.unique(rows.pair)),
                 lambda rows, learner, tick: answer_draws(rows, learner, _unseen_pairs(rows), tick),
             ),
-            Protocol(
+            EvaluationProtocol(
                 ALL_PAIRS,
                 "as by workload; disturbed pairs are asked for too, but not learned from",
                 lambda rows: len(rows.jobs),
                 _by_workload,
             ),
-            Protocol(
+            EvaluationProtocol(
                 BY_FAMILY,
                 "every pair of a family of jobs, such as bert-train, bert-infer and their batches "
                 "of two, for each family in turn",
                 lambda rows: sum(1 for _ in _families(rows)),
                 lambda rows, learner, tick: answer_draws(rows, learner, _families(rows), tick),
             ),
-            Protocol(
+            EvaluationProtocol(
                 BY_RUN,
                 "every pair of one job, and all that was measured in a run or on one of its cards, "
                 "for each job and run in turn, where there are several runs",
                 lambda rows: sum(1 for _ in _runs_of_jobs(rows)),
                 lambda rows, learner, tick: answer_draws(rows, learner, _runs_of_jobs(rows), tick),
             ),
-            Protocol(
+            EvaluationProtocol(
                 BY_GPU_MODEL,
                 "every pair on one GPU model, for each in turn, where there are two",
                 lambda rows: len(np.unique(rows.gpu_model)),
@@ -232,13 +232,13 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
                     fold_by(rows, rows.gpu_model, learner, _each(tick))
                 ),
             ),
-            Protocol(
+            EvaluationProtocol(
                 BY_PAIR,
                 "a tenth of the pairs, their jobs seen beside others",
                 lambda rows: min(FOLDS, len(np.unique(rows.pair))),
                 _by_pair,
             ),
-            Protocol(
+            EvaluationProtocol(
                 RANDOM_ROWS,
                 "3 of 10 random splits, whatever their pair, as the paper does it",
                 lambda _: PAPER_REPEATS,

@@ -10,10 +10,10 @@ from advisor.predict.profiles import Floats
 from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.head_learners import POWER_LEARNER, HeadLearner
-from advisor_training.learn.unseen import Unseen
+from advisor_training.learn.held_out import HeldOut
 
 
-def fractions(rows: Rows, predicted: Unseen, objective: Objective, tie: float) -> Floats:
+def fractions(rows: Rows, predicted: HeldOut, objective: Objective, tie: float) -> Floats:
     """Fraction of the oracle at the split that predictions choose among the nine.
 
     The value measured at the chosen split for each one of the best measured value, both of one
@@ -39,7 +39,7 @@ def fractions(rows: Rows, predicted: Unseen, objective: Objective, tie: float) -
     )
 
 
-def speed_errors(rows: Rows, predicted: Unseen, kind: str = "nine") -> Floats:
+def speed_errors(rows: Rows, predicted: HeldOut, kind: str = "nine") -> Floats:
     """|predicted / measured - 1| of first jobs, then of second ones, at one kind of split.
 
     A relative speed is a rate over a constant, so this is the relative error of the rates, too.
@@ -52,14 +52,14 @@ def speed_errors(rows: Rows, predicted: Unseen, kind: str = "nine") -> Floats:
     return np.abs(expected[measured > 0] / measured[measured > 0] - 1)
 
 
-def head_errors(rows: Rows, predicted: Unseen, learner: HeadLearner, kind: str = "nine") -> Floats:
+def head_errors(rows: Rows, predicted: HeldOut, learner: HeadLearner, kind: str = "nine") -> Floats:
     """|predicted / measured - 1| of a head at one kind of split, part by part."""
     tests = rows.kind[predicted.row] == kind
     measured = flat(learner.measured(rows)[predicted.row[tests]])
     return np.abs(flat(predicted.heads[learner.head.name][tests]) / measured - 1)
 
 
-def power_errors(rows: Rows, predicted: Unseen, kind: str = "nine") -> Floats:
+def power_errors(rows: Rows, predicted: HeldOut, kind: str = "nine") -> Floats:
     """|predicted / measured - 1| of the power at one kind of split."""
     return head_errors(rows, predicted, POWER_LEARNER, kind)
 
@@ -69,7 +69,7 @@ def measured_result(rows: Rows, row: int) -> SplitResult:
     return _result(rows, row, (rows.speed_a[row], rows.speed_b[row]), rows.power_w[row])
 
 
-def _choices(rows: Rows, predicted: Unseen) -> Iterator[list[int]]:
+def _choices(rows: Rows, predicted: HeldOut) -> Iterator[list[int]]:
     """Indices into the tests of the nine splits of each (left out, measurement)."""
     groups: dict[tuple[str, int], list[int]] = {}
     for test, (name, row) in enumerate(zip(predicted.left_out, predicted.row, strict=True)):
@@ -79,7 +79,7 @@ def _choices(rows: Rows, predicted: Unseen) -> Iterator[list[int]]:
 
 
 def _fraction(
-    rows: Rows, predicted: Unseen, tests: list[int], objective: Objective, tie: float
+    rows: Rows, predicted: HeldOut, tests: list[int], objective: Objective, tie: float
 ) -> float | None:
     values = {test: objective.value(measured_result(rows, predicted.row[test])) for test in tests}
     candidates = {test: _candidate(rows, predicted, test) for test in tests}
@@ -90,7 +90,7 @@ def _fraction(
     return next(values[test] for test, c in candidates.items() if c is chosen) / most
 
 
-def _candidate(rows: Rows, predicted: Unseen, test: int) -> Candidate:
+def _candidate(rows: Rows, predicted: HeldOut, test: int) -> Candidate:
     row = predicted.row[test]
     result = _result(rows, row, predicted.speed[test], predicted.power_w[test])
     return Candidate(Split((float(rows.share_a[row]), float(rows.share_b[row]))), result)

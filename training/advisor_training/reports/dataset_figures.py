@@ -166,7 +166,7 @@ def _counts(bins: Sequence[Bin]) -> list[int]:
 
 
 def _draw_groups(analysis: Analysis, axes: Any, ink: Ink) -> None:
-    """The mean gain of each of the paper's groups, the paper's beside ours."""
+    """The mean gain of each of the paper's groups, the paper's next to ours."""
     raw = analysis.objectives[RAW_OBJECTIVE].groups
     default = analysis.objectives[DEFAULT_OBJECTIVE].groups
     bars = (

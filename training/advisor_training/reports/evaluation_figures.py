@@ -166,7 +166,7 @@ def _draw_curve(
 
 
 def _draw_bars(axes: Any, ink: Ink, rows: Sequence[Labelled]) -> None:
-    """Two bars for each row, the model's and 50/50's; the gain stands beside them."""
+    """Two bars for each row, the model's and 50/50's; the gain stands next to them."""
     for number, (label, colour, values) in enumerate(
         (
             (OURS, BLUE, [bar.fraction_percent for _, bar in rows]),

@@ -5,7 +5,7 @@ from advisor.core.wording import count_of
 from advisor_training.evaluation.choices import QUESTIONS
 from advisor_training.evaluation.methods import HEADLINE, OURS, PAPER, PHYSICAL
 from advisor_training.evaluation.values import Evaluation, errors_of_all_pairs, find_choices
-from advisor_training.learn.bootstrap import Estimate
+from advisor_training.learn.bootstrap import BootstrapEstimate
 from advisor_training.learn.protocols import BY_WORKLOAD
 
 
@@ -104,5 +104,5 @@ def said(evaluation: Evaluation) -> list[str]:
     return lines if evaluation.quick else [*lines, other_gpus(evaluation)]
 
 
-def _between(found: Estimate) -> str:
+def _between(found: BootstrapEstimate) -> str:
     return f"{found.value:.1f} % [{found.low:.1f} {found.high:.1f}]"

@@ -9,7 +9,7 @@ from advisor_training.evaluation.errors import Error, Errors
 from advisor_training.evaluation.methods import HEADLINE, OURS, PAPER, PHYSICAL
 from advisor_training.evaluation.outcomes import ChoiceFigures
 from advisor_training.evaluation.values import Evaluation, errors_of_all_pairs, figures_of_all_pairs
-from advisor_training.learn.bootstrap import Estimate
+from advisor_training.learn.bootstrap import BootstrapEstimate
 from advisor_training.learn.protocols import BY_WORKLOAD, PROTOCOLS
 
 _OTHERS = [name for name in OBJECTIVES if name != DEFAULT_OBJECTIVE]
@@ -235,7 +235,7 @@ def _choice_cells(figures: ChoiceFigures) -> Iterator[str]:
     yield f"{figures.worst_percent:.1f}"
 
 
-def _missed(missed: Estimate | None) -> str:
+def _missed(missed: BootstrapEstimate | None) -> str:
     return "-" if missed is None else f"{missed.value:.0f} [{missed.low:.0f} {missed.high:.0f}]"
 
 

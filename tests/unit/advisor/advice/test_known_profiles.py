@@ -3,14 +3,14 @@
 import pytest
 from small_model import make_profile
 
-from advisor.advice.known_profiles import Known, on_one_gpu
+from advisor.advice.known_profiles import ProfilesOfJob, on_one_gpu
 from advisor.errors import InputError
 
 
-def known(**models: str) -> dict[str, Known]:
+def known(**models: str) -> dict[str, ProfilesOfJob]:
     """Jobs by name, each with profiles on GPU models, such as `a="H100 H200"`."""
     return {
-        job: Known({m: make_profile(job, 1, gpu_model=m) for m in names.split()})
+        job: ProfilesOfJob({m: make_profile(job, 1, gpu_model=m) for m in names.split()})
         for job, names in models.items()
     }
 

@@ -96,5 +96,5 @@ def test_a_job_without_work_is_over_at_once() -> None:
 @pytest.mark.parametrize("work", [(0, 0), (-1, 5), (math.nan, 1), (math.inf, 1)])
 def test_what_is_no_work_is_refused(work: tuple[float, float]) -> None:
     """Nothing, less than nothing and for ever; the message shows how a time is written."""
-    with pytest.raises(InputError, match=r"no work.*3h or 90min"):
+    with pytest.raises(InputError, match=r"not amounts of work.*3h or 90min"):
         Work(work)

@@ -141,7 +141,7 @@ def test_energy_saved_orders_splits_as_energy_efficiency_does(
 
 
 def test_cheap_seconds_do_not_pay_for_dear_work() -> None:
-    """Starving a 600 W job beside a 150 W one looks good per watt and costs energy.
+    """Starving a 600 W job next to a 150 W one looks good per watt and costs energy.
 
     One after the other the same work would draw 0.95 x 150 + 0.1 x 600 = 202.5 W.
     """

@@ -216,7 +216,7 @@ def test_one_job_is_no_pair() -> None:
     """It is a solo point."""
     row = {**to_row(pair_point()), "jobs": [{"job": "gemm", "share_percent": 50}]}
     for jobs in (row["jobs"], [], None, "gemm", [1, 2]):
-        with pytest.raises(InputError, match=r"no list of two jobs or more|is no object"):
+        with pytest.raises(InputError, match=r"not a list of two jobs or more|is not an object"):
             from_row(PairPoint, {**row, "jobs": jobs})
     with pytest.raises(ValueError, match="two parts or more"):
         replace(pair_point(), parts=pair_point().parts[:1])

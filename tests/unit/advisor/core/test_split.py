@@ -65,7 +65,7 @@ def test_words_say_nothing_of_how_many_share() -> None:
 )
 def test_what_is_no_split(text: str) -> None:
     """The message says how to write one."""
-    with pytest.raises(InputError, match=r"is no split.*write percentages such as 30/70, or unc"):
+    with pytest.raises(InputError, match=r"is not a split.*write percentages such as 30/70, or un"):
         parse_split(text)
 
 

@@ -22,7 +22,7 @@ def test_two_jobs_of_120000_mib_do_not_share_an_h200() -> None:
     assert answer.choice.name == "exclusive"
     assert "both need 240000 MiB of memory, 136582 MiB are there" in "\n".join(answer.reasons)
     # Alone on the card neither breaks anything.
-    assert answer.choice.misses == ()
+    assert answer.choice.violations == ()
 
 
 @given(st.floats(1, 140_000), st.floats(1, 140_000))
@@ -32,7 +32,7 @@ def test_jobs_share_an_h200_only_where_both_fit(a_mib: float, b_mib: float) -> N
     answer = recommend((a, b), Physics(), Request(default_min_speed=0))
     fits = a_mib + b_mib <= MEMORY_PART * MEMORY_MIB[H200]
     shared = [o for o in answer.candidates if o.sharing != "exclusive"]
-    assert all(bool(option.misses) != fits for option in shared)
+    assert all(bool(option.violations) != fits for option in shared)
 
 
 def test_what_is_not_known_is_said() -> None:

@@ -15,8 +15,8 @@ from advisor.core.gpu import MEMORY_PART, PERCENTAGE, SM_FLOOR, Gpu, Share, unit
 from advisor.core.interval import Interval
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
-from advisor.decide.choice import LEADS
-from advisor.decide.constraints import Limits, misses
+from advisor.decide.choice import MARGINS
+from advisor.decide.constraints import Limits, violations
 from advisor.decide.recommend import TIE, Option, Recommendation, Request, recommend
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction
@@ -138,13 +138,13 @@ def test_choice_keeps_the_limits_and_nothing_feasible_is_worth_more(
             assert part.speed.value >= request.min_speed.get(job, request.default_min_speed)
     if request.max_power_w is not None:
         assert p.power_w.value <= request.max_power_w
-    feasible = [_less_its_lead(option) for option in answer.candidates if not option.misses]
+    feasible = [_less_its_lead(option) for option in answer.candidates if not option.violations]
     assert _less_its_lead(answer.choice) >= max(feasible) * (1 - request.tie)
     assert answer.choice in answer.candidates
 
 
 def _less_its_lead(option: Option) -> float:
-    return option.worth.value / (1 + LEADS[option.sharing])
+    return option.objective_value.value / (1 + MARGINS[option.sharing])
 
 
 @given(profiles("fft"), requests)
@@ -236,17 +236,19 @@ def test_a_way_is_out_where_a_job_may_starve(way: Split) -> None:
     """The low end of what is expected counts, not its middle."""
     (p,) = Scripted({way: (0.6, 0.6, 300.0)}).predict([A, B], [way])
     wide = with_speed(p, Interval(0.6, 0.2, 0.9))
-    found = [miss.text for miss in misses(wide, (A, B), Limits(default_min_speed=0.4))]
+    found = [
+        violation.text for violation in violations(wide, (A, B), Limits(default_min_speed=0.4))
+    ]
     assert found == [f"{A.job} may run at as little as 20 % of its speed alone, below 40 %"]
     sure = with_speed(p, Interval(0.6, 0.4, 0.9))
-    assert not misses(sure, (A, B), Limits(default_min_speed=0.4))
+    assert not violations(sure, (A, B), Limits(default_min_speed=0.4))
 
 
 def test_exclusive_is_chosen_where_sharing_does_not_pay() -> None:
     """One after the other draws 400 W for 1: more than 1 for 500 W."""
     answer = recommend((A, B), Scripted({Split((50.0, 50.0)): (0.5, 0.5, 500.0)}))
     assert answer.choice.name == "exclusive"
-    assert answer.choice.worth.value == pytest.approx(1)
+    assert answer.choice.objective_value.value == pytest.approx(1)
     assert "sharing does not pay: at best, with 50/50, it is worth 20.0 % less" in said(answer)
 
 
@@ -364,7 +366,7 @@ def test_nothing_keeps_the_limits() -> None:
         recommend((A, B), Scripted(_PAYS), request)
     assert (failed.value.code, failed.value.exit_code) == ("no-split", 10)
     assert "nearest is 60/40: both draw 400 W, at most 399 W" in str(failed.value)
-    assert "a GPU for each is no help: fft alone draws 400 W, at most 399 W are allowed" in str(
+    assert "a GPU for each does not help: fft alone draws 400 W, at most 399 W are allowed" in str(
         failed.value
     )
 
@@ -411,7 +413,7 @@ def test_power_ceiling_counts_each_job_alone() -> None:
     ],
 )
 def test_limits_that_cannot_be_meant(limits: dict[str, Any]) -> None:
-    """Percents and what is no number are refused where they are given."""
+    """Percents and what is not a number are refused where they are given."""
     with pytest.raises(InputError):
         Request(**limits)
 
@@ -426,7 +428,7 @@ def test_requests_that_do_not_fit_the_jobs() -> None:
         recommend((A, B), Physics(), Request(objective="speed"))
 
 
-# what is said beside
+# what is said next to
 
 
 def test_limits_are_set_as_the_back_end_sets_them() -> None:
@@ -487,8 +489,8 @@ def test_rules_are_valued_by_the_predictor() -> None:
     answer = recommend((A, B), Scripted(_PAYS), Request(min_speed={"fft": 0.54}))
     equal = answer.rules["equal"]
     assert equal is not None
-    assert equal.worth.value == pytest.approx(0.8 * 400 / 500)
-    assert equal.misses
+    assert equal.objective_value.value == pytest.approx(0.8 * 400 / 500)
+    assert equal.violations
     assert equal.gain_over(answer.choice) == pytest.approx(0.8 / 500 / (1.1 / 400) - 1)
 
 

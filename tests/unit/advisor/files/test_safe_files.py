@@ -119,7 +119,7 @@ def test_only_plain_files_are_opened(tmp_path: Path, kind: str) -> None:
 
 def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
-    with pytest.raises(UnsafeFileError, match="home is no folder"):
+    with pytest.raises(UnsafeFileError, match="home is not a folder"):
         private_folder(tmp_path / "home")
 
 
@@ -140,7 +140,7 @@ def test_an_open_file_is_emptied_only_after_it_was_looked_at(tmp_path: Path) -> 
 
 
 def test_a_folder_of_another_user_is_refused() -> None:
-    """Whoever made it can look at, and change, all that is put into it."""
+    """Anyone who made it can look at, and change, all that is put into it."""
     with shared_folder() as shared:
         mallory_does("mkdir", "-m", "0777", shared / "advisor-0")
         with pytest.raises(

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from other_user import mallory_does, shared_folder
 
-from advisor.core.job import InputData, Job, Progress
+from advisor.core.job import InputData, Job, ProgressSettings
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job, inline_job, list_jobs, load_job, sound_jobs
 from advisor.formats.yaml_fields import MAX_BYTES
@@ -52,7 +52,9 @@ def test_full_file(write: Write) -> None:
         command=("python", "train.py", "--name", "two words", "--batch", "32"),
         workdir=path.parent / "models",
         env=(("OMP_NUM_THREADS", "4"), ("LAZY", "on"), ("EMPTY", "")),
-        progress=Progress(kind="output", unit="samples", pattern=r"step (\d+)", cumulative=False),
+        progress=ProgressSettings(
+            kind="output", unit="samples", pattern=r"step (\d+)", cumulative=False
+        ),
         warm_up_s=2.5,
         start_timeout_s=600,
         memory_mib=9000,
@@ -118,7 +120,7 @@ def test_least_file(write: Write) -> None:
         ("command: a\nprogress: {per_run: 2}", "2:21", "kind runs only"),
         ("command: a\nprogress: {kind: runs, per_run: 0}", "2:33", "above 0"),
         ("command: a\nprogress: {kind: output}", "2:11", "pattern: kind output needs one"),
-        ("command: a\nprogress: {kind: output, pattern: '('}", "2:35", "no regular expression"),
+        ("command: a\nprogress: {kind: output, pattern: '('}", "2:35", "not a regular expression"),
         ("command: a\nprogress: {kind: output, pattern: (a)(b)}", "2:35", "2 groups"),
     ],
 )
@@ -284,7 +286,7 @@ def test_name_differs_from_file(tmp_path: Path) -> None:
 def test_inline() -> None:
     """A command line makes the same job as a file would."""
     job = inline_job("x", ["python", "a b.py"], kind="runs", unit="sorts", per_run=3)
-    progress = Progress(kind="runs", unit="sorts", per_run=3)
+    progress = ProgressSettings(kind="runs", unit="sorts", per_run=3)
     assert job == Job(name="x", command=("python", "a b.py"), progress=progress)
 
 
@@ -295,7 +297,7 @@ def test_inline() -> None:
         (lambda: inline_job("x", []), "give it after --"),
         (lambda: inline_job("x", [""]), "give it after --"),
         (lambda: inline_job("x", ["a"], kind="output"), "pattern: kind output needs one"),
-        (lambda: inline_job("x", ["a"], kind="output", pattern="["), "no regular expression"),
+        (lambda: inline_job("x", ["a"], kind="output", pattern="["), "not a regular expression"),
         (lambda: inline_job("x", ["a"], pattern="a"), "kind output only"),
         (lambda: inline_job("x", ["a"], kind="runs", per_run=float("nan")), "above 0"),
         (lambda: inline_job("x", ["a"], kind="typo"), "'typo' is not counter"),  # pyright: ignore[reportArgumentType] as a CLI may pass it

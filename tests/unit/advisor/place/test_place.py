@@ -90,7 +90,7 @@ def problem_of(
     memory_mib: float | None = None,
     **pairs: Any,
 ) -> Problem:
-    """Jobs of an hour, or as given, of types whose pairs are all alike unless told otherwise."""
+    """Jobs of an hour, or as given, of types whose pairs are all alike unless set otherwise."""
     if isinstance(jobs, dict):
         jobs = [QueuedJob(name) for name, count in jobs.items() for _ in range(count)]
     names = sorted({job.name for job in jobs})
@@ -122,7 +122,7 @@ def queues(draw: some.DrawFn, most_jobs: int = 8) -> Problem:
     power_w = dice.uniform(200, 700, shape)
     power_w[dice.random(shape) < 0.1] = np.nan
     speed_a, speed_b = dice.uniform(0.2, 1.0, shape), dice.uniform(0.2, 1.0, shape)
-    # Of a job beside its like it does not matter which is called the first.
+    # Of a job next to its like it does not matter which is called the first.
     first, second = np.triu_indices(types)
     speed_b[first == second] = speed_a[first == second, ::-1]
     power_w[first == second, 2] = power_w[first == second, 0]
@@ -364,7 +364,7 @@ def test_an_hour_of_each_by_hand() -> None:
 
 
 def test_the_one_that_is_left_keeps_its_limit() -> None:
-    """Ten minutes beside five hours: the long one runs on at its share, which here never pays."""
+    """Ten minutes next to five hours: the long one runs on at its share, which here never pays."""
     jobs = [QueuedJob("a", 600), QueuedJob("a", 5 * HOUR_S)]
     slow: dict[str, Any] = {"left_speed_a": 0.5, "left_speed_b": 0.5}
     assert len(place(problem_of(jobs, 1, **slow)).slots) == 2
@@ -386,7 +386,7 @@ def test_two_jobs_on_two_gpus_do_not_share() -> None:
 
 
 def test_who_shares_with_whom_decides() -> None:
-    """Each a beside a b saves most: the matching finds it, though a beside a saves too."""
+    """Each a next to a b saves most: the matching finds it, though a next to a saves too."""
     speeds = [[0.65], [0.9], [0.65]]  # aa ab bb
     found = place(problem_of({"a": 2, "b": 2}, 1, speed_a=speeds, speed_b=speeds))
     assert [[job.name for job in slot.group.jobs] for slot in found.slots] == [["a", "b"]] * 2
@@ -571,7 +571,7 @@ def test_counts_names_and_works_are_checked() -> None:
     with pytest.raises(InputError, match="0 GPUs"):
         problem_of({"a": 2}, 0)
     for work_s in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(InputError, match="of x is no work"):
+        with pytest.raises(InputError, match="of x is not an amount of work"):
             QueuedJob("x", work_s)
     types = [JobType(name="x", power_w=1.0)] * 2
     with pytest.raises(InputError, match="x is given as several types"):
@@ -596,11 +596,11 @@ def note(into: list[tuple[int, int]]) -> Callable[[int, int], None]:
 
 def test_options_are_what_the_predictor_and_the_profiles_say() -> None:
     """Every pair of profiles at the nine splits, and each job of it alone under its limit."""
-    told: list[tuple[int, int]] = []
+    on_progress: list[tuple[int, int]] = []
     a, b = profiles()[1], profiles()[3]
-    found = predict_options(profiles(), Physics(), told=note(told))
+    found = predict_options(profiles(), Physics(), on_progress=note(on_progress))
     assert found.power_w.shape == (15, 9)
-    assert told == [(n, 15) for n in range(1, 16)]
+    assert on_progress == [(n, 15) for n in range(1, 16)]
     row = found.types.T.tolist().index([1, 3])
     expected = physical_predictions([a, b], [Split((30.0, 70.0))])[0]
     assert found.speed[0, row, 2] == expected.parts[0].speed.value

@@ -66,7 +66,7 @@ def test_what_is_served_ends_at_the_demand() -> None:
 
 
 def test_a_job_without_a_demand_does_what_it_can() -> None:
-    """Some jobs run faster beside another one than alone."""
+    """Some jobs run faster next to another one than alone."""
     timed = Serving(offered_rate=None, rate_noise=None, latency_p99_ms=())
     assert timed.served(Interval(1.5, 1.2, 1.8)) == Interval(1.5, 1.2, 1.8)
 

@@ -71,7 +71,7 @@ def test_a_flat_profile_gets_a_recommendation(rates: list[float]) -> None:
 
 
 def test_a_report_of_pairs_with_a_server_has_numbers_only() -> None:
-    """A server beside training, beside itself, and beside a job that is nearly one."""
+    """A server next to training, next to itself, and next to a job that is nearly one."""
     pairs = [(SERVER, made_up.CLIMBER), (SERVER, SERVER), (made_up.SITTER, SERVER)]
     points = [
         *made_up.pair_points(pairs, run="first", noise=0.05, seed=1),

@@ -221,7 +221,7 @@ def test_bandwidth_by_hand() -> None:
 
 
 def test_speed_features_by_hand() -> None:
-    """Of a job whose rate is its share, beside one that is busy."""
+    """Of a job whose rate is its share, next to one that is busy."""
     a = side(flat("a", sm_active_percent=40.0, dram_active_percent=30.0), [50.0, 100.0])
     b = side(flat("b", sm_active_percent=80.0, sm_occupancy_percent=50.0), [50.0, 100.0])
     found = {name: values.tolist() for name, values in speed_features(a, [b]).items()}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from made_up_profiles import SHARES, Physics, Scripted, profile
 from store_points import point
 
-from advisor.cli.advise.asked import longest_p99_ms
+from advisor.cli.advise.job_requests import longest_p99_ms
 from advisor.core.split import NINE, UNCAPPED, Split
 from advisor.decide.constraints import Limits, floor
 from advisor.decide.recommend import Request, recommend
@@ -208,7 +208,7 @@ def test_a_latency_that_the_share_alone_breaks_is_out() -> None:
     table = scripted(_20=1.0, _50=1.0, _80=1.0)
     answer = recommend((server(), TRAINING), table, Request(max_p99_ms={"server": 30.0}))
     assert answer.choice.name == "50/50"
-    texts = {o.name: [m.text for m in o.misses] for o in answer.candidates}
+    texts = {o.name: [m.text for m in o.violations] for o in answer.candidates}
     assert texts["20/80"] == ["server alone at 20 % has a p99 latency of 60 ms, above 30 ms"]
     assert (
         "the p99 latency of server beside another job is not predicted: alone at 50 % it is 20 ms "
@@ -220,7 +220,7 @@ def test_a_latency_that_the_whole_gpu_breaks() -> None:
     """The error says that another GPU of the kind is no help."""
     with pytest.raises(NoSplitError) as failed:
         recommend((server(), TRAINING), scripted(_50=1.0), Request(max_p99_ms={"server": 5.0}))
-    assert "a GPU for each is no help: server alone at 100 % has a p99 latency of 8 ms" in str(
+    assert "a GPU for each does not help: server alone at 100 % has a p99 latency of 8 ms" in str(
         failed.value
     )
 

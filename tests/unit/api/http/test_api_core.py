@@ -298,7 +298,7 @@ def test_who_tries_secrets_is_slowed_down() -> None:
 
 
 def test_guesses_starve_no_holder_of_a_good_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A good token works at once beside any number of guesses from its own address."""
+    """A good token works at once next to any number of guesses from its own address."""
     tokens, now = _Tokens(), [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     good = [f"adv_{n:040}good" for n in range(100)]

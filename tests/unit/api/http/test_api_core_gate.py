@@ -147,7 +147,7 @@ def test_a_body_is_whole_or_refused(size: int, *, chunked: bool) -> None:
 
 
 def test_an_answer_keeps_its_own_headers_however_often_it_is_sent() -> None:
-    """The gate adds its headers once, to each answer anew, and replaces none of a route."""
+    """The gate adds its headers once, to each answer again, and replaces none of a route."""
     app, _ = behind_gate()
 
     async def ask(client: httpx.AsyncClient) -> list[httpx.Response]:

@@ -9,7 +9,7 @@ from flat_records import from_flat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.advice.wanted import WantedLaunch
+from advisor.advice.resolved_launch import ResolvedLaunch
 from advisor.client.exchange import Ask
 from advisor.client.launching import launch as start_launch
 from advisor.client.launching import plan_launch
@@ -22,16 +22,16 @@ from advisor.errors import InputError, StoreError, UnsafeFileError
 from advisor.formats.wire import adapter, read, to_plain, write
 from advisor.launch.records.answers import Launch
 from advisor.launch.records.folder import create_folder, list_folders
-from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSpec, Pair
+from advisor.launch.records.spec import Forecast, JobForecast, LaunchPair, LaunchPart, LaunchSpec
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.supervisor.observe import append_observation
 from advisor.wire.requests import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
+from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.launching import request_hash
-from advisor_api.launches.observations import Observations
+from advisor_api.launches.observations import ObservationImporter
 from advisor_api.launches.steps import close_unclaimed
-from advisor_api.launches.tally import Tally
-from advisor_api.launches.view import HIDDEN, first_status, shown
+from advisor_api.launches.view import HIDDEN, first_status, visible_launch
 from advisor_data import open_store
 
 GPU = Gpu(uuid="GPU-1", model="NVIDIA H200", memory_mib=1000)
@@ -47,7 +47,7 @@ FORECAST = Forecast(
     work_per_joule=Interval(0.0025, 0.0023, 0.0027),
     coverage=0.9,
 )
-PAIR = Pair(
+PAIR = LaunchPair(
     split=NINE[2],
     parts=(
         LaunchPart(job=Job(name="zed", command=("a",))),
@@ -114,7 +114,7 @@ def test_no_other_split_is(text: str) -> None:
 def test_the_memory_of_the_card_bounds_what_was_asked() -> None:
     """A request may ask for less, never for more than there is."""
     for asked, taken in ((None, 1000), (500, 500), (5000, 1000)):
-        wanted = WantedLaunch(asked=request(memory_mib=asked), seen=GPU)
+        wanted = ResolvedLaunch(asked=request(memory_mib=asked), seen=GPU)
         assert wanted.memory_mib == taken
 
 
@@ -136,7 +136,7 @@ def test_least_speeds_are_of_jobs_that_are_launched() -> None:
     ],
 )
 def test_a_split_is_given_or_recommended(limits: dict[str, Any]) -> None:
-    """Limits of a recommended split beside a given one would hold nothing."""
+    """Limits of a recommended split next to a given one would hold nothing."""
     check_launch(request(split="30/70"))
     check_launch(request(**limits))
     with pytest.raises(InputError, match="given or recommended"):
@@ -168,14 +168,14 @@ def test_a_reader_sees_nothing_that_a_job_wrote() -> None:
         cause="zed wrote: password=x",
         jobs=(replace(first.jobs[0], outcome="failed", error="password=x"), first.jobs[1]),
         warnings=(
-            "rate of zed is 120 images/s, +20% beside the prediction of 100 at 30/70",
+            "rate of zed is 120 images/s, +20% against the prediction of 100 at 30/70",
             "not in the store: the database sqlite:////home/me/advisor.db did not answer",
             "no space left in /var/lib/advisor: 'x'",
             "postgresql://me:pass@db.local/advisor is away",
         ),
     )
-    assert shown(status, "h", LAUNCHER).cause == "zed wrote: password=x"
-    told = shown(status, "h", READER)
+    assert visible_launch(status, "h", LAUNCHER).cause == "zed wrote: password=x"
+    told = visible_launch(status, "h", READER)
     assert (told.cause, told.jobs[0].error, told.jobs[1].error) == (
         HIDDEN, HIDDEN, None
     )  # fmt: skip
@@ -186,7 +186,7 @@ def test_a_reader_sees_nothing_that_a_job_wrote() -> None:
         "… is away",
     ]
     hidden: Any = {"cause": None, "jobs": (), "warnings": ()}
-    assert replace(told, **hidden) == replace(shown(status, "h", LAUNCHER), **hidden)
+    assert replace(told, **hidden) == replace(visible_launch(status, "h", LAUNCHER), **hidden)
 
 
 @given(st.text(max_size=60))
@@ -196,23 +196,23 @@ def test_no_path_and_no_address_stays_in_a_warning(text: str) -> None:
         launch_id="x", state="running", updated_at="t",
         warnings=(f"{text} /srv/secret/file", f"{text} sqlite:////srv/secret {text}"),
     )  # fmt: skip
-    assert not any("secret" in one for one in shown(status, "h", READER).warnings)
+    assert not any("secret" in one for one in visible_launch(status, "h", READER).warnings)
 
 
 def test_what_is_shown_is_what_openapi_describes() -> None:
     """Every key, and no other."""
-    told = shown(first_status(SPEC, "2026-01-31T12:00:00Z", GPU), "h", READER)
+    told = visible_launch(first_status(SPEC, "2026-01-31T12:00:00Z", GPU), "h", READER)
     described = adapter(Launch).json_schema()["$defs"]["Launch"]["properties"]
     assert set(to_plain(told)) == set(described)
     assert read(Launch, write(told)) == told
     assert (told.host, told.forecast) == ("h", FORECAST)
 
 
-# what the keeper counts and brings in
+# what the reconciler counts and brings in
 
 
-def sample(tally: Tally, name: str, **labels: str) -> float | None:
-    for family in tally.collect():
+def sample(launch_metrics: LaunchMetrics, name: str, **labels: str) -> float | None:
+    for family in launch_metrics.collect():
         for one in family.samples:
             if one.name == name and one.labels == labels:
                 return one.value
@@ -221,62 +221,67 @@ def sample(tally: Tally, name: str, **labels: str) -> float | None:
 
 def test_forecasts_are_held_against_what_the_pair_did() -> None:
     """Each rate with its own forecast, though the jobs stand in the other order."""
-    tally = Tally()
-    assert sample(tally, "advisor_forecasts_judged_total", quantity="rate") is None
-    tally.judge(SEEN, SPEC)
-    tally.whole()
-    judged = {q: sample(tally, "advisor_forecasts_judged_total", quantity=q) for q in _QUANTITIES}
-    missed = {q: sample(tally, "advisor_forecasts_missed_total", quantity=q) for q in _QUANTITIES}
+    launch_metrics = LaunchMetrics()
+    assert sample(launch_metrics, "advisor_forecasts_judged_total", quantity="rate") is None
+    launch_metrics.score(SEEN, SPEC)
+    launch_metrics.mark_complete()
+    judged = {
+        q: sample(launch_metrics, "advisor_forecasts_judged_total", quantity=q) for q in _QUANTITIES
+    }
+    missed = {
+        q: sample(launch_metrics, "advisor_forecasts_missed_total", quantity=q) for q in _QUANTITIES
+    }
     assert judged == {"rate": 2, "power": 1, "work_per_joule": 1}
     assert missed == {"rate": 1, "power": 0, "work_per_joule": 1}
 
 
 def test_what_had_no_forecast_or_no_time_is_not_judged() -> None:
     """A mean of a moment is no observation, and without a forecast nothing was missed."""
-    tally = Tally()
-    tally.whole()
-    tally.judge(replace(SEEN, overlap_s=2), SPEC)
-    tally.judge(SEEN, replace(SPEC, pairs=(replace(PAIR, forecast=None),)))
+    launch_metrics = LaunchMetrics()
+    launch_metrics.mark_complete()
+    launch_metrics.score(replace(SEEN, overlap_s=2), SPEC)
+    launch_metrics.score(SEEN, replace(SPEC, pairs=(replace(PAIR, forecast=None),)))
     assert all(
-        sample(tally, "advisor_forecasts_judged_total", quantity=q) == 0 for q in _QUANTITIES
+        sample(launch_metrics, "advisor_forecasts_judged_total", quantity=q) == 0
+        for q in _QUANTITIES
     )
 
 
 def test_only_what_runs_has_work_per_joule() -> None:
     """A launch that is over leaves its state, and no rate that stands still."""
-    tally = Tally()
+    launch_metrics = LaunchMetrics()
     status = replace(
         first_status(SPEC, "t", GPU), state="running", work_per_joule=0.002, gpu_uuid="GPU-1"
     )
-    tally.stands(status)
-    assert sample(tally, "advisor_observed_work_per_joule", gpu="GPU-1") == 0.002
-    assert sample(tally, "advisor_predicted_work_per_joule", gpu="GPU-1") == 0.0025
-    tally.whole()
-    assert sample(tally, "advisor_launches", state="running") == 1
-    tally.stands(replace(status, state="finished"))
-    assert sample(tally, "advisor_observed_work_per_joule", gpu="GPU-1") is None
-    assert sample(tally, "advisor_launches", state="running") == 0
-    assert sample(tally, "advisor_launches", state="finished") == 1
+    launch_metrics.set_status(status)
+    assert sample(launch_metrics, "advisor_observed_work_per_joule", gpu="GPU-1") == 0.002
+    assert sample(launch_metrics, "advisor_predicted_work_per_joule", gpu="GPU-1") == 0.0025
+    launch_metrics.mark_complete()
+    assert sample(launch_metrics, "advisor_launches", state="running") == 1
+    launch_metrics.set_status(replace(status, state="finished"))
+    assert sample(launch_metrics, "advisor_observed_work_per_joule", gpu="GPU-1") is None
+    assert sample(launch_metrics, "advisor_launches", state="running") == 0
+    assert sample(launch_metrics, "advisor_launches", state="finished") == 1
 
 
 def test_energy_saved_of_what_runs_is_shown() -> None:
     """It may be below 0, and is not there without a profile."""
     forecast = replace(FORECAST, energy_saved=Interval(0.1, -0.05, 0.2))
     status = replace(first_status(SPEC, "t", GPU), state="running", forecast=forecast)
-    tally = Tally()
-    tally.stands(replace(status, energy_saved=-0.02))
-    assert sample(tally, "advisor_observed_energy_saved", gpu="GPU-1") == -0.02
-    assert sample(tally, "advisor_predicted_energy_saved", gpu="GPU-1") == 0.1
-    tally.stands(replace(status, forecast=FORECAST))
-    assert sample(tally, "advisor_observed_energy_saved", gpu="GPU-1") is None
-    assert sample(tally, "advisor_predicted_energy_saved", gpu="GPU-1") is None
+    launch_metrics = LaunchMetrics()
+    launch_metrics.set_status(replace(status, energy_saved=-0.02))
+    assert sample(launch_metrics, "advisor_observed_energy_saved", gpu="GPU-1") == -0.02
+    assert sample(launch_metrics, "advisor_predicted_energy_saved", gpu="GPU-1") == 0.1
+    launch_metrics.set_status(replace(status, forecast=FORECAST))
+    assert sample(launch_metrics, "advisor_observed_energy_saved", gpu="GPU-1") is None
+    assert sample(launch_metrics, "advisor_predicted_energy_saved", gpu="GPU-1") is None
 
 
 def test_observations_are_brought_in_once(tmp_path: Path) -> None:
     """However often a folder is looked at, and with a line that is half or none in between."""
-    folder, tally = create_folder(tmp_path / "launches", SPEC), Tally()
+    folder, launch_metrics = create_folder(tmp_path / "launches", SPEC), LaunchMetrics()
     with open_store(f"sqlite:///{tmp_path}/a.db", tmp_path) as store:
-        observations = Observations(store, tally)
+        observations = ObservationImporter(store, launch_metrics)
         observations.bring_in(folder)
         append_observation(folder.path, SEEN)
         with (folder.path / "observations.jsonl").open("ab") as file:
@@ -284,8 +289,8 @@ def test_observations_are_brought_in_once(tmp_path: Path) -> None:
         for _ in range(2):
             observations.bring_in(folder)
         assert store.observations() == [SEEN]
-    tally.whole()
-    assert sample(tally, "advisor_forecasts_judged_total", quantity="power") == 1
+    launch_metrics.mark_complete()
+    assert sample(launch_metrics, "advisor_forecasts_judged_total", quantity="power") == 1
 
 
 def test_observations_wait_for_the_database(tmp_path: Path) -> None:
@@ -302,17 +307,17 @@ def test_observations_wait_for_the_database(tmp_path: Path) -> None:
             self.kept.extend(points)
             return 1
 
-    folder, tally, store = create_folder(tmp_path, SPEC), Tally(), Away()
+    folder, launch_metrics, store = create_folder(tmp_path, SPEC), LaunchMetrics(), Away()
     append_observation(folder.path, SEEN)
-    observations = Observations(store, tally)  # pyright: ignore[reportArgumentType]
+    observations = ObservationImporter(store, launch_metrics)  # pyright: ignore[reportArgumentType]
     for _ in range(2):
         with pytest.raises(StoreError):
             observations.bring_in(folder)
     store.away = False
     observations.bring_in(folder)
     assert store.kept == [SEEN]
-    tally.whole()
-    assert sample(tally, "advisor_forecasts_judged_total", quantity="power") == 1
+    launch_metrics.mark_complete()
+    assert sample(launch_metrics, "advisor_forecasts_judged_total", quantity="power") == 1
 
 
 # steps
@@ -335,7 +340,7 @@ def test_a_folder_that_could_not_be_made_is_made_later(tmp_path: Path) -> None:
     """A disk that was full leaves nothing that is in the way, and nothing that is listed."""
     blocked = tmp_path / "launches"
     blocked.write_text("")
-    with pytest.raises(UnsafeFileError, match="launches is no folder"):
+    with pytest.raises(UnsafeFileError, match="launches is not a folder"):
         create_folder(blocked, SPEC)
     blocked.unlink()
     folder = create_folder(blocked, SPEC)

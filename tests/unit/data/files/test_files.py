@@ -272,7 +272,7 @@ def test_a_file_that_never_ends_is_refused(
     os.mkfifo(fifo)
     with sparse.open("wb") as file:
         file.truncate(1 << 40)
-    for path, complaint in ((fifo, "no regular file"), (sparse, "larger than 1000 bytes")):
+    for path, complaint in ((fifo, "not a regular file"), (sparse, "larger than 1000 bytes")):
         with pytest.raises(InputError, match=f"cannot be read. it is {complaint}"):
             read_points(path)
 

@@ -158,7 +158,7 @@ def test_a_profile_is_replaced_on_one_gpu_model(database: Database) -> None:
     [
         ([], "without points"),
         ([point(1, job="sort")], "a point of sort"),
-        ([point(1, gpu_model="A100")], "on A100 is no part"),
+        ([point(1, gpu_model="A100")], "on A100 is not part"),
         ([point(1), point(2, rate=-1.0)], "rate is -1"),
     ],
 )
@@ -209,7 +209,7 @@ def test_points_are_found_by_job_model_and_run(store: Store) -> None:
 
 
 def test_pairs_are_found_by_jobs_model_and_run(store: Store) -> None:
-    """The jobs may be named in either order; a job beside itself is a pair of its own."""
+    """The jobs may be named in either order; a job next to itself is a pair of its own."""
     points = [
         pair_point(1),
         pair_point(2, job_2="triad"),

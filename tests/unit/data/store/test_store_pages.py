@@ -50,7 +50,7 @@ def test_pages_follow_one_another(store: Store) -> None:
 
 
 def test_records_of_one_moment_stay_together(store: Store) -> None:
-    """So whoever goes on with the moment of the last one misses none."""
+    """So anyone who goes on with the moment of the last one misses none."""
     store.add(point(n, share_percent=n + 1, started_at=_at(n // 5)) for n in range(20))
     first = store.solo_page("gemm", Span(limit=3))
     assert len(first.records) == 5
@@ -74,7 +74,7 @@ def test_a_moment_with_very_many_records_is_cut(
 
 
 def test_a_job_is_found_on_either_side(store: Store) -> None:
-    """And each observation once, also of a job beside itself."""
+    """And each observation once, also of a job next to itself."""
     pairs = [("fft", "gemm"), ("fft", "fft"), ("gemm", "triad"), ("a", "fft")]
     seen = [observation(n, job_1=a, job_2=b) for n, (a, b) in enumerate(pairs)]
     store.add(seen)

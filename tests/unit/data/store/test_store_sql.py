@@ -96,7 +96,7 @@ def test_pairs_are_found_by_an_index(file: Path, wanted: dict[str, Any], index: 
 
 
 def test_another_programs_tables_are_left_alone(file: Path) -> None:
-    """A file with its own Alembic version and tables gets ours beside them."""
+    """A file with its own Alembic version and tables gets ours next to them."""
     with closing(sqlite3.connect(file)) as other, other:
         other.execute("CREATE TABLE alembic_version (version_num TEXT)")
         other.execute("INSERT INTO alembic_version VALUES ('theirs')")

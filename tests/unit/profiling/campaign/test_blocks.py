@@ -19,7 +19,7 @@ from advisor.core.split import NINE, TIME_SLICED, UNCAPPED
 from advisor.errors import InputError
 from advisor_profiling.campaign.blocks import Block, cut, estimate_s, remaining, shard
 from advisor_profiling.window.rules import WindowRules, rules_for
-from advisor_profiling.window.targets import Runner, Target, pair, solo
+from advisor_profiling.window.targets import ProcessSpec, Target, pair, solo
 
 CLIENTS = 48
 WINDOW_S = 6.5
@@ -51,26 +51,26 @@ def plans(draw: st.DrawFn) -> list[Target]:
 gpus = st.tuples(st.integers(1, 60), st.integers(2_000, 200_000) | st.none())
 
 
-def needs_mib(runners: Sequence[Runner]) -> float:
-    """Memory of clients, as far as it is known."""
-    return sum(runner.job.memory_mib or 0 for runner in runners)
+def needs_mib(specs: Sequence[ProcessSpec]) -> float:
+    """Memory of processes, as far as it is known."""
+    return sum(spec.job.memory_mib or 0 for spec in specs)
 
 
-def fit(runners: Sequence[Runner], max_clients: int, memory_mib: float | None) -> bool:
+def fit(specs: Sequence[ProcessSpec], max_clients: int, memory_mib: float | None) -> bool:
     """All of them can stand ready at once."""
-    if not all(runner.job.progress.gate for runner in runners):
+    if not all(spec.job.progress.gate for spec in specs):
         return False
-    if len(runners) > max_clients:
+    if len(specs) > max_clients:
         return False
     if memory_mib is None:
         return True
-    known = all(runner.job.memory_mib is not None for runner in runners)
-    return known and needs_mib(runners) <= MEMORY_PART * memory_mib
+    known = all(spec.job.memory_mib is not None for spec in specs)
+    return known and needs_mib(specs) <= MEMORY_PART * memory_mib
 
 
-def runners_of(targets: Sequence[Target]) -> list[Runner]:
-    """The clients of windows, each once."""
-    return list(dict.fromkeys(runner for target in targets for runner in target.runners))
+def runners_of(targets: Sequence[Target]) -> list[ProcessSpec]:
+    """The processes of windows, each once."""
+    return list(dict.fromkeys(spec for target in targets for spec in target.specs))
 
 
 def length_s(blocks: Sequence[Block]) -> float:
@@ -82,29 +82,29 @@ def length_s(blocks: Sequence[Block]) -> float:
 def test_every_window_is_in_one_block(
     plan: list[Target], gpu: tuple[int, int | None], alone: bool
 ) -> None:
-    """Nothing is lost, nothing is measured twice, and a block has just the clients it needs."""
+    """Nothing is lost, nothing is measured twice, and a block has just the processes it needs."""
     blocks = cut(plan, *gpu, "seed", alone=alone)
     found = Counter(target for block in blocks for target in block.targets)
     added = found.keys() - set(plan)
     assert set(plan) <= found.keys()
     assert set(found.values()) == {1}
-    assert all(len(target.runners) == 1 for target in added)
+    assert all(len(target.specs) == 1 for target in added)
     assert alone or not added
     for block in blocks:
-        assert len(block.runners) == len(set(block.runners))
-        assert set(block.runners) == set(runners_of(block.targets))
+        assert len(block.specs) == len(set(block.specs))
+        assert set(block.specs) == set(runners_of(block.targets))
 
 
 @given(plan=plans(), gpu=gpus)
 def test_blocks_fit_the_gpu(plan: list[Target], gpu: tuple[int, int | None]) -> None:
-    """Clients are within the client limit and the memory, or serve one window alone."""
+    """Processes are within the process limit and the memory, or serve one window alone."""
     for block in cut(plan, *gpu, "seed", alone=False):
-        assert len(block.targets) == 1 or fit(block.runners, *gpu)
+        assert len(block.targets) == 1 or fit(block.specs, *gpu)
 
 
 @given(plan=plans(), gpu=gpus)
 def test_windows_of_a_pair_stay_together(plan: list[Target], gpu: tuple[int, int | None]) -> None:
-    """A pair whose clients fit is in one block; another shares its blocks with no such pair."""
+    """A pair whose processes fit is in one block; another shares its blocks with no such pair."""
     blocks = cut(plan, *gpu, "seed")
     by_jobs: defaultdict[tuple[str, ...], list[Target]] = defaultdict(list)
     for target in plan:
@@ -150,14 +150,14 @@ print(sample("abcdefgh", 20, "seed", {}))
         for seed in ("1", "2")
     }
     assert len(answers) == 1
-    assert "beside" in answers.pop()
+    assert " with " in answers.pop()
 
 
 @pytest.mark.parametrize("seed", ["", "a", "b"])
 def test_four_jobs_are_one_block(seed: str) -> None:
-    """All 84 windows of four jobs, with themselves as well, are measured with 48 clients."""
+    """All 84 windows of four jobs, with themselves as well, are measured with 48 processes."""
     (block,) = cut(windows(jobs("abcd").values()), CLIENTS, 143_771, seed, alone=False)
-    assert len(block.runners) == CLIENTS
+    assert len(block.specs) == CLIENTS
     assert len(block.targets) == 84
 
 
@@ -165,11 +165,11 @@ def test_four_jobs_are_one_block(seed: str) -> None:
 def test_starts_come_near_the_fewest(seed: str) -> None:
     """Eight jobs in all pairs: 240 starts are the fewest, at most an eighth more are made.
 
-    A block of 48 clients has room for 4 jobs of 10 shares each. A job meets three others in it, so
-    it must be started for at least three blocks to meet all seven: 8 * 3 * 10 starts.
+    A block of 48 processes has room for 4 jobs of 10 shares each. A job meets three others in it,
+    so it must be started for at least three blocks to meet all seven: 8 * 3 * 10 starts.
     """
     blocks = cut(windows(jobs("abcdefgh").values(), selves=False), CLIENTS, None, seed, alone=False)
-    assert 240 <= sum(len(block.runners) for block in blocks) <= 270
+    assert 240 <= sum(len(block.specs) for block in blocks) <= 270
 
 
 def test_groups_of_a_plan_are_found_again() -> None:
@@ -179,17 +179,17 @@ def test_groups_of_a_plan_are_found_again() -> None:
 
 
 def test_memory_parts_a_pair() -> None:
-    """A pair whose clients need more than the GPU has is measured in as few parts as fit."""
+    """A pair whose processes need more than the GPU has is measured in as few parts as fit."""
     large = jobs("ab", memory_mib=10_000).values()
     blocks = cut(windows(large, selves=False), CLIENTS, 143_771, "seed", alone=False)
-    assert sorted(len(block.runners) for block in blocks) == [8, 12]
+    assert sorted(len(block.specs) for block in blocks) == [8, 12]
 
 
 def test_jobs_without_a_gate_are_measured_alone() -> None:
     """A job that runs from its start gets a block for each window, and nothing is added to it."""
     members = [job("a"), job("b", gate=False)]
     blocks = cut(windows(members), CLIENTS, None, "seed")
-    loose = [block for block in blocks if any(not r.job.progress.gate for r in block.runners)]
+    loose = [block for block in blocks if any(not r.job.progress.gate for r in block.specs)]
     assert len(loose) == 10 + 6
     assert all(len(block.targets) == 1 for block in loose)
     gated = [block for block in blocks if block not in loose]
@@ -197,7 +197,7 @@ def test_jobs_without_a_gate_are_measured_alone() -> None:
 
 
 def test_window_of_a_gated_job_is_not_put_beside_a_loose_one() -> None:
-    """A client that happens to be there does not draw a solo window into a loose block."""
+    """A process that happens to be there does not draw a solo window into a loose block."""
     a, b = job("a"), job("b", gate=False)
     plan = [pair(a, Share(90), b, Share(10)), solo(a, Share(90))]
     assert sorted(len(block.targets) for block in cut(plan, CLIENTS, None, "seed")) == [1, 1]
@@ -211,25 +211,25 @@ def test_unknown_memory_counts_where_memory_is_looked_at() -> None:
 
 
 def test_each_block_has_its_references() -> None:
-    """Each job with a client at 100 % is also measured alone, numbered by the block."""
+    """Each job with a process at 100 % is also measured alone, numbered by the block."""
     members = jobs("abcdefgh")
     blocks = cut(windows(members.values()), CLIENTS, None, "seed")
     for number, block in enumerate(blocks):
-        alone = {target for target in block.targets if len(target.runners) == 1}
+        alone = {target for target in block.targets if len(target.specs) == 1}
         names = {name for names in block.pairs for name in names}
         assert alone == {solo(members[name], FULL, number) for name in names}
 
 
 def test_no_references_without_clients_for_them() -> None:
-    """Splits without 100 % start no client for a reference."""
+    """Splits without 100 % start no process for a reference."""
     blocks = cut(windows(jobs("ab").values(), NINE), CLIENTS, None, "seed")
-    assert all(len(target.runners) == 2 for block in blocks for target in block.targets)
+    assert all(len(target.specs) == 2 for block in blocks for target in block.targets)
 
 
 def test_time_sliced_jobs_share_one_client_each() -> None:
-    """Without limits a job needs one client, and a second one beside itself."""
+    """Without limits a job needs one process, and a second one next to itself."""
     blocks = cut(windows(jobs("abc").values(), [TIME_SLICED]), CLIENTS, None, "seed")
-    assert [(len(block.runners), len(block.targets)) for block in blocks] == [(6, 6 + 3)]
+    assert [(len(block.specs), len(block.targets)) for block in blocks] == [(6, 6 + 3)]
 
 
 def test_repeats_share_their_clients() -> None:
@@ -237,7 +237,7 @@ def test_repeats_share_their_clients() -> None:
     once = windows(jobs("ab").values())
     twice = once + [replace(target, repeat=1) for target in once]
     (first,), (second,) = cut(once, CLIENTS, None, "seed"), cut(twice, CLIENTS, None, "seed")
-    assert len(second.runners) == len(first.runners)
+    assert len(second.specs) == len(first.specs)
 
 
 def test_windows_come_in_a_random_order() -> None:
@@ -245,12 +245,12 @@ def test_windows_come_in_a_random_order() -> None:
     plan = windows(jobs("abcd").values())
     (block,), (other,) = cut(plan, CLIENTS, None, "one"), cut(plan, CLIENTS, None, "two")
     assert block.targets != other.targets
-    shares = [t.runners[0].share.percent for t in block.targets]
+    shares = [t.specs[0].share.percent for t in block.targets]
     rising = sum(first <= second for first, second in itertools.pairwise(shares))
     assert 0.3 < rising / len(shares) < 0.7
     met = list(dict.fromkeys(target.jobs for target in block.targets))
     assert met != sorted(met)
-    orders = {tuple(t.runners[0].share for t in block.targets if t.jobs == jobs_) for jobs_ in met}
+    orders = {tuple(t.specs[0].share for t in block.targets if t.jobs == jobs_) for jobs_ in met}
     assert len(orders) == 6 + 4 + 1
 
 
@@ -266,15 +266,15 @@ def test_loose_windows_come_in_a_random_order() -> None:
     loose = job("a", gate=False)
     plan = [solo(loose, Share(percent)) for percent in range(10, 101, 10)]
     blocks = cut(plan, CLIENTS, None, "seed", alone=False)
-    shares = [block.runners[0].share.percent for block in blocks]
+    shares = [block.specs[0].share.percent for block in blocks]
     assert sorted(shares) == list(range(10, 101, 10))
     assert shares not in (sorted(shares), sorted(shares, reverse=True))
 
 
 def test_a_block_follows_one_with_the_same_clients() -> None:
-    """Clients that the next block needs again are not started anew."""
+    """Processes that the next block needs again are not started again."""
     blocks = cut(windows(jobs("abcdefgh").values(), selves=False), CLIENTS, None, "seed")
-    common = [len(set(a.runners) & set(b.runners)) for a, b in itertools.pairwise(blocks)]
+    common = [len(set(a.specs) & set(b.specs)) for a, b in itertools.pairwise(blocks)]
     assert sum(common) >= 10 * len(common)
 
 
@@ -282,13 +282,13 @@ def test_a_block_follows_one_with_the_same_clients() -> None:
 def test_remaining_drops_what_is_done(
     plan: list[Target], gpu: tuple[int, int | None], data: st.DataObject
 ) -> None:
-    """What is left is what was not done, in the same order, with the clients that it needs."""
+    """What is left is what was not done, in the same order, with the processes that it needs."""
     blocks = cut(plan, *gpu, "seed")
     every = [target for block in blocks for target in block.targets]
     done = set(data.draw(st.lists(st.sampled_from(every), unique=True)))
     left = remaining(blocks, done)
     assert [t for block in left for t in block.targets] == [t for t in every if t not in done]
-    assert all(set(block.runners) == set(runners_of(block.targets)) for block in left)
+    assert all(set(block.specs) == set(runners_of(block.targets)) for block in left)
     assert remaining(blocks, []) == [
         Block(tuple(runners_of(block.targets)), block.targets) for block in blocks
     ]
@@ -318,7 +318,7 @@ def groups_of_four(count: int) -> list[list[Job]]:
 
 
 def test_blocks_of_a_shard_follow_those_with_the_same_clients() -> None:
-    """In a shard too fewer clients are started than by the length of blocks alone."""
+    """In a shard too fewer processes are started than by the length of blocks alone."""
     blocks = cut(windows(jobs("abcdefghij").values()), CLIENTS, 143_771, "seed")
     part = shard(blocks, 1, 1)
     by_length = sorted(part, key=lambda block: length_s([block]), reverse=True)
@@ -349,10 +349,10 @@ def test_estimate_counts_starts_and_windows() -> None:
 
 
 def test_estimate_counts_kept_clients_once() -> None:
-    """Clients that the block before has left standing are not started again; loose ones are."""
+    """Processes that the block before has left standing are not started again; loose ones are."""
     a, b = job("a"), job("b", gate=False)
-    gated = Block((Runner(a, FULL),), (solo(a, FULL),))
-    loose = Block((Runner(b, FULL),), (solo(b, FULL),))
+    gated = Block((ProcessSpec(a, FULL),), (solo(a, FULL),))
+    loose = Block((ProcessSpec(b, FULL),), (solo(b, FULL),))
     assert estimate_s([gated, gated], WindowRules()) == pytest.approx(1.5 + 2 * WINDOW_S)
     assert estimate_s([loose, loose], WindowRules()) == pytest.approx(2 * 1.5 + 2 * WINDOW_S)
 
@@ -361,17 +361,17 @@ def test_two_clients_that_alone_are_too_many() -> None:
     """A pair that fits in no way is still measured, alone: the plan has the last word."""
     large = [job("a", memory_mib=90_000), job("b", memory_mib=90_000)]
     blocks = cut(windows(large, [UNCAPPED], selves=False), CLIENTS, 143_771, "seed", alone=False)
-    assert [len(block.runners) for block in blocks] == [2]
+    assert [len(block.specs) for block in blocks] == [2]
 
 
 def test_profiles_are_measured_with_the_clients_that_are_there() -> None:
-    """Each client once alone, the twin of a job beside itself not; no more starts than without."""
+    """Each process once alone, the twin of a job beside itself not; no more starts than without."""
     plan = windows(jobs("ab").values())
     (with_profiles,) = cut(plan, CLIENTS, None, "seed", profiles=True)
     (without,) = cut(plan, CLIENTS, None, "seed")
-    assert set(with_profiles.runners) == set(without.runners)
-    alone = [t.runners[0] for t in with_profiles.targets if len(t.runners) == 1]
-    assert sorted(map(str, alone)) == sorted(str(r) for r in without.runners if not r.twin)
+    assert set(with_profiles.specs) == set(without.specs)
+    alone = [t.specs[0] for t in with_profiles.targets if len(t.specs) == 1]
+    assert sorted(map(str, alone)) == sorted(str(r) for r in without.specs if not r.copy)
 
 
 def test_each_job_is_alone_on_the_whole_gpu_before_anything_else() -> None:
@@ -379,4 +379,4 @@ def test_each_job_is_alone_on_the_whole_gpu_before_anything_else() -> None:
     (block,) = cut(windows(jobs("abc").values()), CLIENTS, None, "seed", profiles=True)
     first = block.targets[:3]
     assert sorted(t.jobs[0] for t in first) == ["a", "b", "c"]
-    assert all(len(t.runners) == 1 and t.runners[0].share.percent == 100 for t in first)
+    assert all(len(t.specs) == 1 and t.specs[0].share.percent == 100 for t in first)

@@ -1,4 +1,4 @@
-"""A campaign of pairs: what runs beside what, what is kept, what happens when a job breaks."""
+"""A campaign of pairs: what runs next to what, what is kept, what happens when a job breaks."""
 
 import itertools
 from collections.abc import Callable, Generator
@@ -17,11 +17,11 @@ from advisor.errors import AdvisorError, JobError, PartitionError
 from advisor_data.store.file_store import FileStore
 from advisor_profiling.campaign.blocks import Block
 from advisor_profiling.campaign.campaign import conditions_on, measure_blocks
-from advisor_profiling.campaign.outcome import Outcome
-from advisor_profiling.testbed.bench import Client
-from advisor_profiling.testbed.replay import ReplayBench, ReplayClient
+from advisor_profiling.campaign.outcome import CampaignOutcome
+from advisor_profiling.testbed.replay import ReplayProcess, ReplayTestbed
+from advisor_profiling.testbed.testbed import WarmProcess
 from advisor_profiling.window.rules import rules_for
-from advisor_profiling.window.targets import Runner, Target, pair, solo
+from advisor_profiling.window.targets import ProcessSpec, Target, pair, solo
 
 SHARES = (30, 50, 70, 100)
 SOLO = [
@@ -37,15 +37,15 @@ PAIRS = [
     for a, b in SPLITS
 ]
 
-Fault = Callable[["BreakableClient", str], AdvisorError | None]
+Fault = Callable[["BreakableProcess", str], AdvisorError | None]
 
 
-class BreakableClient(ReplayClient):
-    """A client that asks the test at each step whether it breaks; a broken one stays so."""
+class BreakableProcess(ReplayProcess):
+    """A process that asks the test at each step whether it breaks; a broken one stays so."""
 
     ended = False
     broken: AdvisorError | None = None
-    seats: tuple[int, ...] = ()
+    slots: tuple[int, ...] = ()
 
     def check(self) -> None:
         self._ask("check")
@@ -54,60 +54,60 @@ class BreakableClient(ReplayClient):
         self._ask("ready")
         return True
 
-    def go(self, seat: int = 0) -> None:
+    def go(self, slot: int = 0) -> None:
         assert not self.ended
-        self.seats += (seat,)
-        super().go(seat)
+        self.slots += (slot,)
+        super().go(slot)
 
     def stop(self) -> None:
         self.ended = True
         super().stop()
 
     def _ask(self, where: str) -> None:
-        bench = self._bench
-        assert isinstance(bench, BreakableBench)
-        self.broken = self.broken or bench.ask(self, where)
+        testbed = self._testbed
+        assert isinstance(testbed, BreakableTestbed)
+        self.broken = self.broken or testbed.ask(self, where)
         if self.broken:
             raise self.broken
 
 
-class BreakableBench(ReplayBench):
-    """A replay whose clients break as a test says."""
+class BreakableTestbed(ReplayTestbed):
+    """A replay whose processes break as a test says."""
 
     def __init__(self, fault: Fault = lambda _client, _where: None) -> None:
         super().__init__(SOLO, PAIRS)
         self.ask = fault
-        self.clients: list[BreakableClient] = []
+        self.processes: list[BreakableProcess] = []
         self.alive: Callable[[], None] = lambda: None
 
-    def start(self, job: Job, share: Share) -> Client:
-        client = super().start(job, share)
-        self.clients.append(BreakableClient(job, share, self, client.granted))
-        return self.clients[-1]
+    def start(self, job: Job, share: Share) -> WarmProcess:
+        process = super().start(job, share)
+        self.processes.append(BreakableProcess(job, share, self, process.granted))
+        return self.processes[-1]
 
     def check_alive(self) -> None:
         self.alive()
 
-    def playing(self) -> list[BreakableClient]:
-        """Clients that run now."""
-        return [c for c in self.clients if c in self._playing]
+    def playing(self) -> list[BreakableProcess]:
+        """Processes that run now."""
+        return [c for c in self.processes if c in self._playing]
 
 
-class FaultBench(BreakableBench):
-    """A replay whose server is in a fault from when a test says so until all clients ended."""
+class FaultTestbed(BreakableTestbed):
+    """A replay whose server is in a fault from when a test says so until all processes ended."""
 
     fault = False
 
-    def start(self, job: Job, share: Share) -> Client:
+    def start(self, job: Job, share: Share) -> WarmProcess:
         assert not self.spoiled()
         return super().start(job, share)
 
     def spoiled(self) -> bool:
-        self.fault = self.fault and not all(client.ended for client in self.clients)
+        self.fault = self.fault and not all(process.ended for process in self.processes)
         return self.fault
 
 
-JOBS = ReplayBench(SOLO).jobs()
+JOBS = ReplayTestbed(SOLO).jobs()
 
 
 def targets_of(first: str, second: str) -> list[Target]:
@@ -115,14 +115,14 @@ def targets_of(first: str, second: str) -> list[Target]:
 
 
 def block(*targets: Target) -> Block:
-    return Block(tuple(dict.fromkeys(r for t in targets for r in t.runners)), targets)
+    return Block(tuple(dict.fromkeys(r for t in targets for r in t.specs)), targets)
 
 
-def run(bench: ReplayBench, folder: Path, *blocks: Block) -> tuple[Outcome, Watching]:
+def run(testbed: ReplayTestbed, folder: Path, *blocks: Block) -> tuple[CampaignOutcome, Watching]:
     told = Watching()
     with FileStore(folder) as store:
-        conditions = conditions_on(bench, "r9", rules_for(0.5))
-        return measure_blocks(blocks, conditions, bench, store, told), told
+        conditions = conditions_on(testbed, "r9", rules_for(0.5))
+        return measure_blocks(blocks, conditions, testbed, store, told), told
 
 
 def kept(folder: Path) -> list[PairPoint]:
@@ -136,7 +136,7 @@ def good(folder: Path) -> set[tuple[str | float, ...]]:
 
 def test_recorded_pairs_come_back(tmp_path: Path) -> None:
     """Both rates, the power of both and the way of sharing are those of the recorded split."""
-    run(ReplayBench(SOLO, PAIRS), tmp_path, block(*targets_of("gemm", "triad")))
+    run(ReplayTestbed(SOLO, PAIRS), tmp_path, block(*targets_of("gemm", "triad")))
     found = {p.shares_percent: p for p in kept(tmp_path)}
     assert set(found) == set(SPLITS)
     for (a, b), now in found.items():
@@ -150,24 +150,24 @@ def test_recorded_pairs_come_back(tmp_path: Path) -> None:
 
 
 def test_clients_of_a_block_are_started_once(tmp_path: Path) -> None:
-    """Four splits of three pairs and three jobs alone need twelve clients, not thirty."""
+    """Four splits of three pairs and three jobs alone need twelve processes, not thirty."""
     targets = [t for a, b in (("gemm", "triad"), ("fft", "gemm"), ("fft", "triad"))
                for t in targets_of(a, b)]  # fmt: skip
     alone = [solo(JOBS[job], Share(100)) for job in ("fft", "gemm", "triad")]
-    bench = BreakableBench()
-    outcome, told = run(bench, tmp_path, block(*targets, *alone))
-    assert (outcome.cost.starts, len(bench.clients)) == (12, 12)
+    testbed = BreakableTestbed()
+    outcome, told = run(testbed, tmp_path, block(*targets, *alone))
+    assert (outcome.cost.starts, len(testbed.processes)) == (12, 12)
     assert len(outcome.points) == 15
     assert sum(isinstance(p, SoloPoint) for p in outcome.points) == 3
-    assert all(client.ended for client in bench.clients)
+    assert all(process.ended for process in testbed.processes)
     assert [done for _, done, _, _ in told.points] == list(range(1, 16))
 
 
 def test_clients_that_two_blocks_share_stay(tmp_path: Path) -> None:
     """A start costs more than a wait at the gate."""
-    bench = BreakableBench()
+    testbed = BreakableTestbed()
     outcome, _ = run(
-        bench, tmp_path, block(*targets_of("gemm", "triad")), block(*targets_of("fft", "gemm"))
+        testbed, tmp_path, block(*targets_of("gemm", "triad")), block(*targets_of("fft", "gemm"))
     )
     assert outcome.cost.starts == 12
     assert len(outcome.points) == 8
@@ -175,18 +175,18 @@ def test_clients_that_two_blocks_share_stay(tmp_path: Path) -> None:
 
 def test_job_beside_itself_is_two_clients(tmp_path: Path) -> None:
     """At 50/50 the twins are two processes with the same share."""
-    bench = BreakableBench()
+    testbed = BreakableTestbed()
     targets = [pair(JOBS["gemm"], Share(a), JOBS["gemm"], Share(b)) for a, b in SPLITS]
-    run(bench, tmp_path, block(*dict.fromkeys(targets)))
+    run(testbed, tmp_path, block(*dict.fromkeys(targets)))
     assert good(tmp_path) == {
         ("gemm", "gemm", 30, 70), ("gemm", "gemm", 50, 50), ("gemm", "gemm", 100, 100)
     }  # fmt: skip
-    assert sorted(c.share.percent for c in bench.clients) == [30, 50, 50, 70, 100, 100]
+    assert sorted(c.share.percent for c in testbed.processes) == [30, 50, 50, 70, 100, 100]
 
 
 def test_time_in_windows_is_told(tmp_path: Path) -> None:
     """What a campaign cost is measured, not assumed."""
-    outcome, _ = run(ReplayBench(SOLO, PAIRS), tmp_path, block(*targets_of("gemm", "triad")))
+    outcome, _ = run(ReplayTestbed(SOLO, PAIRS), tmp_path, block(*targets_of("gemm", "triad")))
     cost = outcome.cost
     assert 0 < cost.window_s < cost.measuring_s <= cost.duration_s
     assert cost.window_s == pytest.approx(sum(p.window_s for p in kept(tmp_path)))
@@ -195,25 +195,25 @@ def test_time_in_windows_is_told(tmp_path: Path) -> None:
 def test_job_that_breaks_in_a_window_is_measured_again_alone(tmp_path: Path) -> None:
     """One bad moment costs no point: the window is taken again at the end."""
 
-    def once(client: BreakableClient, where: str) -> AdvisorError | None:
-        first = client is next(c for c in bench.clients if c.share.percent == 30)
-        return JobError("ended") if first and where == "check" and bench.playing() else None
+    def once(process: BreakableProcess, where: str) -> AdvisorError | None:
+        first = process is next(c for c in testbed.processes if c.share.percent == 30)
+        return JobError("ended") if first and where == "check" and testbed.playing() else None
 
-    bench = BreakableBench(once)
-    outcome, told = run(bench, tmp_path, block(*targets_of("gemm", "triad")))
+    testbed = BreakableTestbed(once)
+    outcome, told = run(testbed, tmp_path, block(*targets_of("gemm", "triad")))
     assert (len(good(tmp_path)), outcome.failures, told.failures) == (4, (), [])
-    assert all(client.ended for client in bench.clients)
+    assert all(process.ended for process in testbed.processes)
 
 
 def test_failed_window_marks_its_point_and_costs_no_other(tmp_path: Path) -> None:
     """Gemm at 30 % never works: its split has a marked point, the others are measured."""
 
-    def bad(client: BreakableClient, where: str) -> AdvisorError | None:
-        wrong = client.seat == ("gemm", 30) and where == "ready"
+    def bad(process: BreakableProcess, where: str) -> AdvisorError | None:
+        wrong = process.job_at_share == ("gemm", 30) and where == "ready"
         return JobError("out of memory") if wrong else None
 
-    bench = BreakableBench(bad)
-    outcome, told = run(bench, tmp_path, block(*targets_of("gemm", "triad")))
+    testbed = BreakableTestbed(bad)
+    outcome, told = run(testbed, tmp_path, block(*targets_of("gemm", "triad")))
     assert {key[2:] for key in good(tmp_path)} == {(50, 50), (70, 30), (100, 100)}
     (marked,) = (p for p in kept(tmp_path) if p.error)
     assert (marked.shares_percent[0], marked.flags, marked.parts[0].rate) == (
@@ -226,23 +226,27 @@ def test_failed_window_marks_its_point_and_costs_no_other(tmp_path: Path) -> Non
 
 
 def test_shared_fault_is_outlived(tmp_path: Path) -> None:
-    """A client that takes all its neighbours down costs the windows of its job alone."""
+    """A process that takes all its neighbours down costs the windows of its job alone."""
 
-    def faulty(client: BreakableClient, where: str) -> AdvisorError | None:
-        running = bench.playing()
-        if where == "check" and client in running and "fft" in [c.seat[0] for c in running]:
-            bench.fault = True
-        # A client at its gate learns of it at its next call to the driver, when it runs.
-        seen = bench.fault and where == "check" and client in running
-        return JobError("a client faulted") if seen else None
+    def faulty(process: BreakableProcess, where: str) -> AdvisorError | None:
+        running = testbed.playing()
+        if (
+            where == "check"
+            and process in running
+            and "fft" in [c.job_at_share[0] for c in running]
+        ):
+            testbed.fault = True
+        # A process at its gate learns of it at its next call to the driver, when it runs.
+        seen = testbed.fault and where == "check" and process in running
+        return JobError("a process faulted") if seen else None
 
-    bench = FaultBench(faulty)
+    testbed = FaultTestbed(faulty)
     targets = [
         *targets_of("fft", "gemm"),
         *targets_of("gemm", "triad"),
         *targets_of("fft", "triad"),
     ]
-    outcome, _ = run(bench, tmp_path, block(*targets))
+    outcome, _ = run(testbed, tmp_path, block(*targets))
     assert {key[:2] for key in good(tmp_path)} == {("gemm", "triad")}
     assert len(good(tmp_path)) == 4
     assert len(outcome.failures) == 8
@@ -251,37 +255,37 @@ def test_shared_fault_is_outlived(tmp_path: Path) -> None:
 
 def test_dead_daemon_ends_the_campaign_and_keeps_what_was_good(tmp_path: Path) -> None:
     """The window that may have run without its limits is not kept."""
-    bench, looks = BreakableBench(), list[int]()
+    testbed, looks = BreakableTestbed(), list[int]()
 
     def dies_later() -> None:
         looks.append(1)
         if len(looks) == 3:
             raise PartitionError("no MPS daemon answers")
 
-    bench.alive = dies_later
+    testbed.alive = dies_later
     with pytest.raises(PartitionError):
-        run(bench, tmp_path, block(*targets_of("gemm", "triad")))
+        run(testbed, tmp_path, block(*targets_of("gemm", "triad")))
     assert len(good(tmp_path)) == 2
-    assert all(client.ended for client in bench.clients)
+    assert all(process.ended for process in testbed.processes)
 
 
 def test_starved_job_marks_the_point(tmp_path: Path) -> None:
     """A partner that makes no step within the longest window has no rate."""
     starved = [pair_point(30, 70, rate_2=0.0), *PAIRS[1:]]
-    outcome, _ = run(ReplayBench(SOLO, starved), tmp_path, block(*targets_of("gemm", "triad")))
+    outcome, _ = run(ReplayTestbed(SOLO, starved), tmp_path, block(*targets_of("gemm", "triad")))
     (failure,) = outcome.failures
     assert "triad at 70 % made fewer than two steps" in failure.error
-    assert "starved by the job beside it" in failure.error
+    assert "starved by the job next to it" in failure.error
     assert len(good(tmp_path)) == 3
 
 
 def test_runner_without_gate_is_not_kept_between_blocks(tmp_path: Path) -> None:
-    """It has run since its start, so it must not stand beside the next window."""
+    """It has run since its start, so it must not stand next to the next window."""
     free = Job(name="gemm", command=("x",))
-    first = Block((Runner(free, Share(50)),), (solo(free, Share(50)),))
-    second = Block((Runner(free, Share(50)),), (solo(free, Share(50), repeat=1),))
-    bench = BreakableBench()
-    outcome, _ = run(bench, tmp_path, first, second)
+    first = Block((ProcessSpec(free, Share(50)),), (solo(free, Share(50)),))
+    second = Block((ProcessSpec(free, Share(50)),), (solo(free, Share(50), repeat=1),))
+    testbed = BreakableTestbed()
+    outcome, _ = run(testbed, tmp_path, first, second)
     assert (outcome.cost.starts, len(outcome.points)) == (2, 2)
 
 
@@ -308,39 +312,41 @@ def test_clients_start_and_windows_open_in_phases_of_their_own(tmp_path: Path) -
     """Over all GPUs of a host: no start in an open window, no window while something starts."""
     log: list[str] = []
 
-    def write(client: BreakableClient, where: str) -> None:
-        if where == "ready" or (where == "check" and bench.playing()):
+    def write(process: BreakableProcess, where: str) -> None:
+        if where == "ready" or (where == "check" and testbed.playing()):
             log.append(where)
 
-    bench = BreakableBench(write)
-    bench.quiet = RecordingQuiet(log)
-    run(bench, tmp_path, block(*targets_of("gemm", "triad")), block(*targets_of("fft", "gemm")))
+    testbed = BreakableTestbed(write)
+    testbed.phase_lock = RecordingQuiet(log)
+    run(testbed, tmp_path, block(*targets_of("gemm", "triad")), block(*targets_of("fft", "gemm")))
     phases = [key for key, _ in itertools.groupby(log)]
     assert phases == 2 * ["starting", "ready", "started", "measuring", "check", "measured"]
 
 
 def test_two_jobs_of_a_pair_get_cores_of_their_own(tmp_path: Path) -> None:
     """The first job runs in the first seat, the second in the second, a job alone in the first."""
-    bench = BreakableBench()
-    run(bench, tmp_path, block(*targets_of("gemm", "triad"), solo(JOBS["triad"], Share(100))))
-    seats = {name: [c.seats for c in bench.clients if c.seat[0] == name] for name in JOBS}
-    assert {seat for seats in seats["gemm"] for seat in seats} == {0}
-    assert sorted(seat for seats in seats["triad"] for seat in seats) == [0, 1, 1, 1, 1]
+    testbed = BreakableTestbed()
+    run(testbed, tmp_path, block(*targets_of("gemm", "triad"), solo(JOBS["triad"], Share(100))))
+    slots = {
+        name: [c.slots for c in testbed.processes if c.job_at_share[0] == name] for name in JOBS
+    }
+    assert {slot for slots in slots["gemm"] for slot in slots} == {0}
+    assert sorted(slot for slots in slots["triad"] for slot in slots) == [0, 1, 1, 1, 1]
 
 
 def test_window_in_whose_last_moment_a_job_ends_is_not_kept(tmp_path: Path) -> None:
     """The rate of its partner would hold time alone."""
     target = targets_of("gemm", "triad")[0]
 
-    def ends_late(client: BreakableClient, where: str) -> AdvisorError | None:
-        late = where == "check" and client.share.percent == 30 and bench.clock.now_s() > ends_s
-        return JobError("ended") if late and bench.playing() else None
+    def ends_late(process: BreakableProcess, where: str) -> AdvisorError | None:
+        late = where == "check" and process.share.percent == 30 and testbed.clock.now_s() > ends_s
+        return JobError("ended") if late and testbed.playing() else None
 
     ends_s = float("inf")
-    bench = BreakableBench(ends_late)
-    run(bench, tmp_path / "whole", block(target))
-    ends_s = 2 * bench.clock.now_s() - 0.01  # the same again, less its last moment
-    again, _ = run(bench, tmp_path, block(target))
+    testbed = BreakableTestbed(ends_late)
+    run(testbed, tmp_path / "whole", block(target))
+    ends_s = 2 * testbed.clock.now_s() - 0.01  # the same again, less its last moment
+    again, _ = run(testbed, tmp_path, block(target))
     assert len(good(tmp_path)) == 0
     assert len(again.failures) == 1
 
@@ -348,25 +354,25 @@ def test_window_in_whose_last_moment_a_job_ends_is_not_kept(tmp_path: Path) -> N
 def test_job_that_never_starts_is_given_up(tmp_path: Path) -> None:
     """Its start time-out is not waited for in block after block."""
 
-    def hangs(client: BreakableClient, where: str) -> AdvisorError | None:
-        hanging = where == "ready" and client.seat[0] == "fft"
+    def hangs(process: BreakableProcess, where: str) -> AdvisorError | None:
+        hanging = where == "ready" and process.job_at_share[0] == "fft"
         return JobError("made no progress within 180 s") if hanging else None
 
-    bench = BreakableBench(hangs)
+    testbed = BreakableTestbed(hangs)
     blocks = [block(target) for target in (*targets_of("fft", "gemm"), *targets_of("fft", "triad"))]
-    outcome, _ = run(bench, tmp_path, *blocks)
+    outcome, _ = run(testbed, tmp_path, *blocks)
     assert len(outcome.failures) == 8
-    assert sum(client.seat[0] == "fft" for client in bench.clients) <= 4
+    assert sum(process.job_at_share[0] == "fft" for process in testbed.processes) <= 4
 
 
 def test_reason_of_a_failed_point_is_short_and_without_paths(tmp_path: Path) -> None:
     """It is published: what and why, and the last line of the job's output."""
 
-    def bad(client: BreakableClient, where: str) -> AdvisorError | None:
+    def bad(process: BreakableProcess, where: str) -> AdvisorError | None:
         fix = "its output is in /home/me/output.log; the end of it:\nTraceback\nKeyError: 'x'"
-        wrong = client.seat == ("gemm", 30) and where == "ready"
+        wrong = process.job_at_share == ("gemm", 30) and where == "ready"
         return JobError("gemm ended with exit code 1", fix=fix) if wrong else None
 
-    run(BreakableBench(bad), tmp_path, block(*targets_of("gemm", "triad")))
+    run(BreakableTestbed(bad), tmp_path, block(*targets_of("gemm", "triad")))
     (marked,) = (p for p in kept(tmp_path) if p.error)
     assert marked.error == "gemm ended with exit code 1; KeyError: 'x'"

@@ -15,14 +15,14 @@ from watching import Watching
 from advisor.core.records import PairPoint, Point
 from advisor.core.split import TIME_SLICED, UNCAPPED, Split
 from advisor_data.store.file_store import FileStore
-from advisor_profiling.campaign.colocation import Campaign, OpenBench, Report, carry_out
+from advisor_profiling.campaign.colocation import Campaign, OpenTestbed, Report, carry_out
 from advisor_profiling.campaign.outcome import Cost
-from advisor_profiling.campaign.pairing import Pair
-from advisor_profiling.campaign.plan import Plan, Skipped, Wish
-from advisor_profiling.campaign.splits import AroundBest, SplitWish
-from advisor_profiling.testbed.bench import Bench
+from advisor_profiling.campaign.pairing import PairNames
+from advisor_profiling.campaign.plan import Plan, PlanEntry, Skipped
+from advisor_profiling.campaign.splits import AroundBest, SplitRequest
 from advisor_profiling.testbed.live import Mode
-from advisor_profiling.testbed.replay import ReplayBench
+from advisor_profiling.testbed.replay import ReplayTestbed
+from advisor_profiling.testbed.testbed import Testbed
 from advisor_profiling.window.rules import rules_for
 
 JOBS = ("fft", "gemm", "sort", "triad")
@@ -41,7 +41,7 @@ PAIRS = [
         (100.0, 100.0, "uncapped"), (100.0, 100.0, "time-sliced"),
     )
 ]  # fmt: skip
-TWO_PAIRS: tuple[Pair, ...] = (("fft", "gemm"), ("sort", "triad"))
+TWO_PAIRS: tuple[PairNames, ...] = (("fft", "gemm"), ("sort", "triad"))
 
 Window = tuple[str | float, ...]
 
@@ -60,24 +60,24 @@ class Gpus:
         self.modes: list[Mode | None] = []
 
     @contextmanager
-    def open(self, mode: Mode | None) -> Generator[Bench]:
+    def open(self, mode: Mode | None) -> Generator[Testbed]:
         self.modes.append(mode)
-        bench = ReplayBench(SOLO, PAIRS, mode)
-        bench.max_clients = self._max_clients
-        bench.gpu = replace(bench.gpu, uuid=self._card, memory_mib=self._memory_mib)
-        yield bench
+        testbed = ReplayTestbed(SOLO, PAIRS, mode)
+        testbed.max_clients = self._max_clients
+        testbed.gpu = replace(testbed.gpu, uuid=self._card, memory_mib=self._memory_mib)
+        yield testbed
 
 
 def plan(
-    *splits: SplitWish, pairs: tuple[Pair, ...] = TWO_PAIRS, among: tuple[str, ...] = ()
+    *splits: SplitRequest, pairs: tuple[PairNames, ...] = TWO_PAIRS, among: tuple[str, ...] = ()
 ) -> Plan:
-    return Plan("night", (Wish(splits=splits or SPLITS, pairs=pairs, among=among),))
+    return Plan("night", (PlanEntry(splits=splits or SPLITS, pairs=pairs, among=among),))
 
 
 def measure(
     wanted: Plan,
     folder: Path,
-    open_bench: OpenBench | None = None,
+    open_testbed: OpenTestbed | None = None,
     part: tuple[int, int] = (1, 1),
     known: Sequence[Point] = (),
     reporter: Watching | None = None,
@@ -89,14 +89,14 @@ def measure(
         campaign = Campaign(
             plan=wanted,
             part=part,
-            jobs=ReplayBench(SOLO).jobs(),
+            jobs=ReplayTestbed(SOLO).jobs(),
             known=known,
             store=store,
             reporter=reporter or Watching(),
             rules=rules_for(0.5),
             dry_run=dry_run,
         )
-        return carry_out(campaign, open_bench or Gpus().open)
+        return carry_out(campaign, open_testbed or Gpus().open)
 
 
 def kept(folder: Path) -> list[PairPoint]:
@@ -136,7 +136,7 @@ def test_whole_plan_is_measured(tmp_path: Path) -> None:
 def test_two_parts_have_one_of_two_pairs_each(
     splits: tuple[Split, ...], max_clients: int, tmp_path: Path
 ) -> None:
-    """However many clients the GPU takes: a card that stands idle is paid for as well."""
+    """However many processes the GPU takes: a card that stands idle is paid for as well."""
     found: list[set[tuple[str, ...]]] = []
     for number in (1, 2):
         folder = tmp_path / str(number)
@@ -199,14 +199,14 @@ def test_finished_plan_is_not_measured_again(tmp_path: Path) -> None:
 
 
 def test_other_name_is_another_campaign(tmp_path: Path) -> None:
-    """Measured anew for the noise ceiling."""
+    """Measured again for the noise ceiling."""
     measure(plan(), tmp_path)
     assert measure(replace(plan(), name="again"), tmp_path).measured == 10
     assert set(windows(kept(tmp_path)).values()) == {2}
 
 
 class Interrupting(Watching):
-    """Whoever watches presses Ctrl-C after so many points."""
+    """Anyone who watches presses Ctrl-C after so many points."""
 
     def __init__(self, after: int) -> None:
         super().__init__()
@@ -272,7 +272,7 @@ def test_dry_run_tells_what_is_left(tmp_path: Path) -> None:
 
 
 def test_time_sliced_windows_are_measured_without_mps(tmp_path: Path) -> None:
-    """On a bench that was opened so, after the other was closed; both rates are its own."""
+    """On a testbed that was opened so, after the other was closed; both rates are its own."""
     gpus = Gpus()
     measure(plan(*SPLITS, TIME_SLICED), tmp_path, gpus.open)
     assert gpus.modes == [None, "uncapped"]
@@ -283,7 +283,7 @@ def test_time_sliced_windows_are_measured_without_mps(tmp_path: Path) -> None:
 
 
 def test_time_without_mps_is_counted(tmp_path: Path) -> None:
-    """Estimate and cost are those of both benches together."""
+    """Estimate and cost are those of both testbeds together."""
     limited, free = plan(), plan(TIME_SLICED)
     expected_s = [measure(p, tmp_path / "dry", dry_run=True).estimated_s for p in (limited, free)]
     assert min(expected_s) > 0
@@ -303,17 +303,17 @@ def test_mps_is_not_given_up_where_nothing_is_time_sliced(tmp_path: Path) -> Non
 
 
 def test_bench_with_mps_is_closed_before_the_one_without_opens(tmp_path: Path) -> None:
-    """Two benches of one GPU would wait for each other's lock."""
+    """Two testbeds of one GPU would wait for each other's lock."""
     log: list[str] = []
 
     @contextmanager
-    def open_bench(mode: Mode | None) -> Generator[Bench]:
+    def open_testbed(mode: Mode | None) -> Generator[Testbed]:
         log.append(f"open {mode}")
-        with Gpus().open(mode) as bench:
-            yield bench
+        with Gpus().open(mode) as testbed:
+            yield testbed
         log.append(f"close {mode}")
 
-    measure(plan(TIME_SLICED), tmp_path, open_bench)
+    measure(plan(TIME_SLICED), tmp_path, open_testbed)
     assert log == ["open None", "close None", "open uncapped", "close uncapped"]
 
 
@@ -369,10 +369,10 @@ def test_failures_of_both_benches_are_told(tmp_path: Path) -> None:
     ]
 
     @contextmanager
-    def open_bench(mode: Mode | None) -> Generator[Bench]:
-        yield ReplayBench(SOLO, [*PAIRS, *starved], mode)
+    def open_testbed(mode: Mode | None) -> Generator[Testbed]:
+        yield ReplayTestbed(SOLO, [*PAIRS, *starved], mode)
 
-    report = measure(wanted, tmp_path, open_bench)
+    report = measure(wanted, tmp_path, open_testbed)
     assert [f.target.jobs for f in report.failures] == [*TWO_PAIRS]
     assert (report.to_measure, report.measured) == (6, 4)
     assert {p.shares_percent[0] for p in kept(tmp_path) if p.error} == {70}
@@ -388,16 +388,16 @@ def test_windows_that_were_not_recorded_are_skipped_with_their_number(tmp_path: 
 
 
 def test_idle_power_is_that_from_before_the_first_job(tmp_path: Path) -> None:
-    """The card needs seconds to cool after dozens of clients, so it is measured once."""
+    """The card needs seconds to cool after dozens of processes, so it is measured once."""
     opened: list[float | None] = []
 
     @contextmanager
-    def open_bench(mode: Mode | None) -> Generator[Bench]:
+    def open_testbed(mode: Mode | None) -> Generator[Testbed]:
         idle_power_w = 75.0 if mode is None else 130.0
         opened.append(idle_power_w)
         solo = [replace(p, idle_power_w=idle_power_w) for p in SOLO]
-        yield ReplayBench(solo, PAIRS, mode)
+        yield ReplayTestbed(solo, PAIRS, mode)
 
-    measure(plan(*SPLITS, TIME_SLICED), tmp_path, open_bench)
+    measure(plan(*SPLITS, TIME_SLICED), tmp_path, open_testbed)
     assert opened == [75.0, 130.0]
     assert [p.idle_power_w for p in kept(tmp_path)] == pytest.approx([75.0] * len(kept(tmp_path)))

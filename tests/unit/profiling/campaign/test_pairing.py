@@ -12,8 +12,8 @@ from planned import solo_point
 
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_profiling.campaign.pairing import (
-    Kind,
-    Pair,
+    BoundBy,
+    PairNames,
     all_pairs,
     kind_of,
     kinds_of,
@@ -21,13 +21,13 @@ from advisor_profiling.campaign.pairing import (
 )
 from advisor_training.dataset.solo import HIGH_PERCENT, job_classes
 
-THREE: tuple[Kind, ...] = ("compute", "memory", "launch")
+THREE: tuple[BoundBy, ...] = ("compute", "memory", "launch")
 
 names_of = st.integers(1, 14).map(lambda count: [f"j{number:02}" for number in range(count)])
 seeds = st.text(max_size=5)
 
 
-def even_kinds(names: Iterable[str]) -> dict[str, Kind]:
+def even_kinds(names: Iterable[str]) -> dict[str, BoundBy]:
     """The three kinds in turn."""
     return {name: THREE[number % 3] for number, name in enumerate(names)}
 
@@ -43,7 +43,7 @@ def even_kinds(names: Iterable[str]) -> dict[str, Kind]:
         ("wav2vec2-infer-b2", "launch"),
     ],
 )
-def test_kinds_of_measured_jobs(name: str, kind: Kind) -> None:
+def test_kinds_of_measured_jobs(name: str, kind: BoundBy) -> None:
     """The kinds of jobs that were measured are the ones that their names promise."""
     assert kinds_of(bundled_solo_points())[name] == kind
 
@@ -57,7 +57,7 @@ def test_every_measured_job_has_a_kind() -> None:
 
 
 def test_kind_is_that_of_the_newest_point_at_the_largest_share() -> None:
-    """At a small share every job keeps its few SMs busy; and a job may have been measured anew."""
+    """At a small share every job keeps its few SMs busy; and a job may have been measured again."""
     old = {"sm_active_percent": 90.0, "dram_active_percent": 80.0}
     new = {"sm_active_percent": 90.0, "dram_active_percent": 10.0}
     points = [
@@ -83,7 +83,7 @@ def test_kind_is_that_of_the_newest_point_at_the_largest_share() -> None:
         ({"dram_active_percent": 60.0}, None),
     ],
 )
-def test_kind_by_counters(fields: dict[str, Any], kind: Kind | None) -> None:
+def test_kind_by_counters(fields: dict[str, Any], kind: BoundBy | None) -> None:
     """Both thresholds are at half; without a counter there is no kind, not a guess."""
     assert kind_of([solo_point("a", **fields)]) == kind
 
@@ -171,9 +171,9 @@ def test_nothing_of_nothing() -> None:
     assert sample([], 5, "seed", {}) == []
 
 
-def unmet(names: Iterable[str], kinds: dict[str, Kind], pairs: Iterable[Pair]) -> list[str]:
+def unmet(names: Iterable[str], kinds: dict[str, BoundBy], pairs: Iterable[PairNames]) -> list[str]:
     """Jobs that do not meet jobs of every kind."""
-    met: defaultdict[str, set[Kind]] = defaultdict(set)
+    met: defaultdict[str, set[BoundBy]] = defaultdict(set)
     for a, b in pairs:
         met[a].add(kinds[b])
         met[b].add(kinds[a])

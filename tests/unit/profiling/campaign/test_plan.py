@@ -11,26 +11,26 @@ from advisor.core.gpu import Gpu, Share, units_for_percent
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import InputError
 from advisor_profiling.campaign.pairing import all_pairs
-from advisor_profiling.campaign.plan import Plan, Skipped, Wish, Work, expand
+from advisor_profiling.campaign.plan import Plan, PlanEntry, PlannedWindows, Skipped, expand
 from advisor_profiling.campaign.splits import AroundBest, UnitSplit
 from advisor_profiling.window.targets import pair
 
 JOBS = jobs(["bert", "fft", "gemm", "triad"])
 
 
-def plan(**wish: Any) -> Plan:
+def plan(**entry: Any) -> Plan:
     """A plan of one entry."""
-    fields: dict[str, Any] = {"splits": NINE, **wish}
-    return Plan("run", (Wish(**fields),))
+    fields: dict[str, Any] = {"splits": NINE, **entry}
+    return Plan("run", (PlanEntry(**fields),))
 
 
-def shares(work: Work) -> list[tuple[float, float]]:
+def shares(work: PlannedWindows) -> list[tuple[float, float]]:
     """Shares of each window under limits."""
-    return [(t.runners[0].share.percent, t.runners[1].share.percent) for t in work.mps]
+    return [(t.specs[0].share.percent, t.specs[1].share.percent) for t in work.mps]
 
 
 def test_all_pairs_of_a_group() -> None:
-    """Four jobs are ten pairs: nine splits of six, and five of each job beside itself."""
+    """Four jobs are ten pairs: nine splits of six, and five of each job next to itself."""
     work = expand(plan(among=tuple(JOBS)), H200, JOBS, [], [])
     assert len(work.mps) == 6 * 9 + 4 * 5
     assert not work.time_sliced
@@ -39,7 +39,7 @@ def test_all_pairs_of_a_group() -> None:
 
 
 def test_all_jobs_there_are() -> None:
-    """`all` means every job; `selves` leaves out a job beside itself."""
+    """`all` means every job; `selves` leaves out a job next to itself."""
     work = expand(plan(among="all", selves=False), H200, JOBS, [], [])
     assert {t.jobs for t in work.mps} == set(all_pairs(JOBS, selves=False))
 
@@ -49,7 +49,7 @@ def test_shares_go_to_the_jobs_in_the_order_written() -> None:
     split = (Split((70.0, 20.0)),)
     work = expand(plan(pairs=(("triad", "bert"),), splits=split), H200, JOBS, [], [])
     assert work.mps == (pair(JOBS["triad"], Share(70), JOBS["bert"], Share(20)),)
-    assert [str(runner) for runner in work.mps[0].runners] == ["bert at 20 %", "triad at 70 %"]
+    assert [str(spec) for spec in work.mps[0].specs] == ["bert at 20 %", "triad at 70 %"]
 
 
 def test_modes_are_kept_apart() -> None:
@@ -69,31 +69,31 @@ def test_repeats() -> None:
 
 def test_same_window_of_two_entries_is_measured_once() -> None:
     """A pair that is named twice, also the other way round, is not measured twice."""
-    wishes = (
-        Wish(among=tuple(JOBS), splits=NINE),
-        Wish(pairs=(("triad", "bert"), ("bert", "triad")), splits=NINE, repeats=2),
+    entries = (
+        PlanEntry(among=tuple(JOBS), splits=NINE),
+        PlanEntry(pairs=(("triad", "bert"), ("bert", "triad")), splits=NINE, repeats=2),
     )
-    work = expand(Plan("run", wishes), H200, JOBS, [], [])
+    work = expand(Plan("run", entries), H200, JOBS, [], [])
     assert len(work.mps) == len(set(work.mps)) == 6 * 9 + 4 * 5 + 9
 
 
 def test_sample() -> None:
     """A sample has as many pairs as asked, the same for the same name of a plan."""
-    wish = {"among": "all", "sample": 4, "splits": (UNCAPPED,)}
-    first = expand(plan(**wish), H200, JOBS, [], [])
+    entry = {"among": "all", "sample": 4, "splits": (UNCAPPED,)}
+    first = expand(plan(**entry), H200, JOBS, [], [])
     assert len(first.mps) == 4
-    assert expand(plan(**wish), H200, JOBS, [], []) == first
-    others = [expand(Plan(str(n), plan(**wish).wishes), H200, JOBS, [], []) for n in range(9)]
+    assert expand(plan(**entry), H200, JOBS, [], []) == first
+    others = [expand(Plan(str(n), plan(**entry).entries), H200, JOBS, [], []) for n in range(9)]
     assert any(other != first for other in others)
 
 
 def test_points_of_the_own_run_change_nothing() -> None:
     """A plan means the same when it goes on as when it began, whatever it has measured so far."""
-    wishes = (
-        Wish(among="all", sample=5, splits=NINE),
-        Wish(pairs=(("bert", "triad"),), splits=(AroundBest(4),)),
+    entries = (
+        PlanEntry(among="all", sample=5, splits=NINE),
+        PlanEntry(pairs=(("bert", "triad"),), splits=(AroundBest(4),)),
     )
-    whole = Plan("run", wishes)
+    whole = Plan("run", entries)
     before = expand(whole, H200, JOBS, [], [])
     solo = [
         solo_point(name, run="run", sm_active_percent=9.0, dram_active_percent=9.0,
@@ -110,8 +110,8 @@ def test_kinds_of_earlier_profiles_guide_a_sample() -> None:
         solo_point(name, sm_active_percent=99.0, dram_active_percent=90.0 * (name < "j4"))
         for name in members
     ]
-    wish = plan(among="all", sample=20, selves=False, splits=(UNCAPPED,))
-    work = expand(wish, H200, members, [], solo)
+    entry = plan(among="all", sample=20, selves=False, splits=(UNCAPPED,))
+    work = expand(entry, H200, members, [], solo)
     for name in members:
         others = {other for t in work.mps if name in t.jobs for other in t.jobs if other != name}
         assert {other < "j4" for other in others} == {True, False}
@@ -152,9 +152,11 @@ def test_exact_units_on_amd() -> None:
 )
 def test_units_that_the_gpu_has_not(split: tuple[int, int], what: str) -> None:
     """Counts that do not fit the GPU are refused with the place at which they were written."""
-    wish = plan(pairs=(("bert", "triad"),), splits=(UnitSplit(*split, where="p.yaml:3:9: splits"),))
+    entry = plan(
+        pairs=(("bert", "triad"),), splits=(UnitSplit(*split, where="p.yaml:3:9: splits"),)
+    )
     with pytest.raises(InputError, match=rf"^p\.yaml:3:9: splits: .*{what.replace('+', '[+]')}"):
-        expand(wish, H200, JOBS, [], [])
+        expand(entry, H200, JOBS, [], [])
 
 
 def test_units_of_an_unknown_gpu() -> None:
@@ -212,7 +214,7 @@ MEASURED = [
 ]
 
 
-def units(work: Work) -> list[tuple[int, ...]]:
+def units(work: PlannedWindows) -> list[tuple[int, ...]]:
     """SMs of each window on an H200."""
     return [tuple(units_for_percent(p, 132) for p in both) for both in shares(work)]
 
@@ -276,8 +278,8 @@ def test_around_best_without_earlier_points(
     earlier: list[Any], solo: list[Any], reason: str
 ) -> None:
     """It is skipped with the reason; the other splits of the pair are measured."""
-    wish = plan(pairs=(("bert", "triad"),), splits=(AroundBest(4), UNCAPPED))
-    work = expand(wish, H200, JOBS, earlier, solo)
+    entry = plan(pairs=(("bert", "triad"),), splits=(AroundBest(4), UNCAPPED))
+    work = expand(entry, H200, JOBS, earlier, solo)
     assert len(work.mps) == 1
     (skipped,) = work.skipped
     assert skipped.pair == ("bert", "triad")

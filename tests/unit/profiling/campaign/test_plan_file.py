@@ -13,7 +13,7 @@ from planned import H200, jobs
 
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import InputError
-from advisor_profiling.campaign.plan import Plan, Wish, expand
+from advisor_profiling.campaign.plan import Plan, PlanEntry, expand
 from advisor_profiling.campaign.plan_file import (
     load_plan,
     plan_from_options,
@@ -62,14 +62,14 @@ def test_full_file(write: Write) -> None:
     assert load_plan(path, JOBS) == Plan(
         "h200-pairs.2",
         (
-            Wish(among=("bert-train", "triad", "gemm", "fft"), splits=NINE_UNCAPPED),
-            Wish(
+            PlanEntry(among=("bert-train", "triad", "gemm", "fft"), splits=NINE_UNCAPPED),
+            PlanEntry(
                 pairs=(("bert-train", "triad"), ("gemm", "gemm")),
                 splits=(TIME_SLICED, seventy, UnitSplit(66, 66)),
                 repeats=2,
             ),
-            Wish(among="all", sample=40, selves=False, splits=NINE),
-            Wish(pairs=(("triad", "bert-train"),), splits=(AroundBest(8),)),
+            PlanEntry(among="all", sample=40, selves=False, splits=NINE),
+            PlanEntry(pairs=(("triad", "bert-train"),), splits=(AroundBest(8),)),
         ),
     )
 
@@ -115,12 +115,12 @@ ENTRY = "among: all, splits: [nine]"
         (
             "measure:\n- pairs: [[fft, fft]]\n  sample: 3\n  splits: [nine]",
             "3:11",
-            "means something beside among only",
+            "has a meaning only together with among",
         ),
         (
             "measure:\n- pairs: [[fft, fft]]\n  splits: [nine]\n  selves: true",
             "4:11",
-            "means something beside among only",
+            "has a meaning only together with among",
         ),
         ("measure:\n- among: al\n  splits: [nine]", "2:10", "all, or a list of jobs, got 'al'"),
         ("measure:\n- among: []\n  splits: [nine]", "2:10", "got an empty one"),
@@ -209,7 +209,7 @@ def test_random_plans_raise_nothing_else(tmp_path: Path, measure: Any, name: Any
         plan = load_plan(path, JOBS)
     except InputError:
         return
-    assert all(wish.splits and (wish.among or wish.pairs) for wish in plan.wishes)
+    assert all(entry.splits and (entry.among or entry.pairs) for entry in plan.entries)
 
 
 _names = st.sampled_from(JOBS)
@@ -219,33 +219,33 @@ _splits = st.lists(
     unique=True,
 ).map(tuple)
 _wishes = st.builds(
-    Wish,
+    PlanEntry,
     among=st.just("all") | st.lists(_names, min_size=1).map(tuple),
     selves=st.booleans(),
     sample=st.integers(1, 99) | st.none(),
     splits=_splits,
     repeats=st.integers(1, 3),
 ) | st.builds(
-    Wish,
+    PlanEntry,
     pairs=st.lists(st.tuples(_names, _names), min_size=1).map(tuple),
     splits=_splits,
     repeats=st.integers(1, 3),
 )
 
 
-@given(wishes=st.lists(_wishes, min_size=1, max_size=3))
+@given(entries=st.lists(_wishes, min_size=1, max_size=3))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_plan_is_read_as_it_was_written(tmp_path: Path, wishes: list[Wish]) -> None:
+def test_plan_is_read_as_it_was_written(tmp_path: Path, entries: list[PlanEntry]) -> None:
     """A written plan means the same when it is read; also of a job called `null`."""
     path = tmp_path / "plan.yaml"
-    plan = Plan("a.b", tuple(wishes))
+    plan = Plan("a.b", tuple(entries))
     path.write_text(to_yaml(plan))
     again = load_plan(path, JOBS)
     assert again.name == plan.name
-    for wish, read in zip(plan.wishes, again.wishes, strict=True):
-        assert set(wish.splits) == set(read.splits)
+    for entry, read in zip(plan.entries, again.entries, strict=True):
+        assert set(entry.splits) == set(read.splits)
         for field in ("among", "pairs", "selves", "sample", "repeats"):
-            assert getattr(wish, field) == getattr(read, field)
+            assert getattr(entry, field) == getattr(read, field)
 
 
 def test_written_plan_reads_well() -> None:
@@ -253,8 +253,8 @@ def test_written_plan_reads_well() -> None:
     plan = Plan(
         "x",
         (
-            Wish(among=("bert-train", "triad"), splits=NINE_UNCAPPED),
-            Wish(pairs=(("fft", "gemm"),), splits=(TIME_SLICED,), repeats=2),
+            PlanEntry(among=("bert-train", "triad"), splits=NINE_UNCAPPED),
+            PlanEntry(pairs=(("fft", "gemm"),), splits=(TIME_SLICED,), repeats=2),
         ),
     )
     assert to_yaml(plan) == textwrap.dedent("""\
@@ -272,16 +272,16 @@ def test_written_plan_reads_well() -> None:
 def test_options() -> None:
     """Options make the same plan as a file would."""
     assert plan_from_options("fft, gemm", "", "nine,uncapped", 2, "x") == Plan(
-        "x", (Wish(among=("fft", "gemm"), splits=NINE_UNCAPPED, repeats=2),)
+        "x", (PlanEntry(among=("fft", "gemm"), splits=NINE_UNCAPPED, repeats=2),)
     )
     assert plan_from_options("all", "", "time-sliced", name="x", sample=5) == Plan(
-        "x", (Wish(among="all", sample=5, splits=(TIME_SLICED,)),)
+        "x", (PlanEntry(among="all", sample=5, splits=(TIME_SLICED,)),)
     )
     assert plan_from_options("", "fft+gemm, triad + triad", "66+66 units", name="x") == Plan(
-        "x", (Wish(pairs=(("fft", "gemm"), ("triad", "triad")), splits=(UnitSplit(66, 66),)),)
+        "x", (PlanEntry(pairs=(("fft", "gemm"), ("triad", "triad")), splits=(UnitSplit(66, 66),)),)
     )
     both = plan_from_options("fft,gemm", "triad+triad", "nine", name="x")
-    assert [(wish.among, wish.pairs) for wish in both.wishes] == [
+    assert [(entry.among, entry.pairs) for entry in both.entries] == [
         (("fft", "gemm"), ()),
         ((), (("triad", "triad"),)),
     ]

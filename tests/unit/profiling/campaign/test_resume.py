@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planned import H200, job, jobs, windows
 
 from advisor.core.gpu import Share
-from advisor.core.job import Progress
+from advisor.core.job import ProgressSettings
 from advisor.core.records import PairPoint, Point, SoloPoint
 from advisor.core.split import UNCAPPED, Split
 from advisor_profiling.campaign.blocks import Block, cut
@@ -24,13 +24,13 @@ SPLITS = (Split((30.0, 70.0)), Split((50.0, 50.0)), UNCAPPED)
 GEMM, SORT, SPMV = jobs(("gemm", "sort", "spmv")).values()
 BLOCKS = cut(windows((GEMM, SORT, SPMV), SPLITS), 8, None, "night")
 PLAN = [target for block in BLOCKS for target in block.targets]
-PAIRS = [target for target in PLAN if len(target.runners) == 2]
+PAIRS = [target for target in PLAN if len(target.specs) == 2]
 
 
 def answer(target: Target, card: str = HERE, mode: str = "", **fields: Any) -> Point:
     """The point that measuring a target under MPS gives."""
-    first, *others = target.runners
-    full = all(runner.share == FULL for runner in target.runners)
+    first, *others = target.specs
+    full = all(spec.share == FULL for spec in target.specs)
     values: dict[str, Any] = {
         "gpu_model": H200.model,
         "gpu_uuid": card,
@@ -48,11 +48,11 @@ def answer(target: Target, card: str = HERE, mode: str = "", **fields: Any) -> P
             "rate": 1.0,
         }
         return SoloPoint(**{**values, **fields})
-    for side, runner in zip("ab", target.runners, strict=True):
+    for side, spec in zip("ab", target.specs, strict=True):
         values |= {
-            f"job_{side}": runner.job.name,
-            f"job_{side}_hash": runner.job.job_hash,
-            f"share_{side}_percent": runner.share.percent,
+            f"job_{side}": spec.job.name,
+            f"job_{side}_hash": spec.job.job_hash,
+            f"share_{side}_percent": spec.share.percent,
             f"rate_{side}": 1.0,
         }
     return from_flat(PairPoint, **{**values, **fields})
@@ -77,16 +77,16 @@ def test_all_is_left_when_nothing_is_measured() -> None:
     assert len(BLOCKS) > 1
     rest = left(BLOCKS, [])
     assert [block.targets for block in rest] == [block.targets for block in BLOCKS]
-    assert [set(block.runners) for block in rest] == [set(block.runners) for block in BLOCKS]
+    assert [set(block.specs) for block in rest] == [set(block.specs) for block in BLOCKS]
 
 
 def test_measured_windows_and_their_idle_clients_are_left_out() -> None:
-    """No client is started that no window needs any more."""
+    """No process is started that no window needs any more."""
     (block,) = cut(windows((GEMM, SORT), SPLITS, selves=False), 8, None, "night", alone=False)
-    done = [t for t in block.targets if t.runners[0].share.percent == 30]
+    done = [t for t in block.targets if t.specs[0].share.percent == 30]
     (rest,) = left([block], [answer(t) for t in done])
     assert set(rest.targets) == set(block.targets) - set(done)
-    assert {str(runner) for runner in rest.runners} == {
+    assert {str(spec) for spec in rest.specs} == {
         "gemm at 50 %", "sort at 50 %", "gemm at 100 %", "sort at 100 %"
     }  # fmt: skip
 
@@ -120,20 +120,20 @@ UNLIMITED = pair(GEMM, FULL, SORT, FULL)
 )
 def test_point_of_something_else_is_no_answer(target: Target, fields: dict[str, Any]) -> None:
     """Another job behind the name, another way of sharing, another repeat, or a failure."""
-    blocks = [Block(target.runners, (target,))]
+    blocks = [Block(target.specs, (target,))]
     assert left(blocks, [answer(target, **fields)]) == blocks
     assert left(blocks, [answer(target, **fields), answer(target)]) == []
 
 
 def test_doubtful_point_is_an_answer() -> None:
     """It stays in the data with its flag; measuring it again and again would not end."""
-    block = Block(LIMITED.runners, (LIMITED,))
+    block = Block(LIMITED.specs, (LIMITED,))
     assert left([block], [answer(LIMITED, flags=("not-settled",))]) == []
 
 
 def test_without_mps_only_time_sliced_points_answer() -> None:
     """Both are at 100/100, and not the same measurement."""
-    blocks = [Block(UNLIMITED.runners, (UNLIMITED,))]
+    blocks = [Block(UNLIMITED.specs, (UNLIMITED,))]
     assert left(blocks, [answer(UNLIMITED, mode="uncapped")], "uncapped") == blocks
     assert left(blocks, [answer(UNLIMITED, mode="time-sliced")], "uncapped") == []
 
@@ -141,7 +141,7 @@ def test_without_mps_only_time_sliced_points_answer() -> None:
 def test_job_beside_itself_is_found_again() -> None:
     """The twins of a pair are one job with one share twice."""
     twins = pair(GEMM, Share(50.0), GEMM, Share(50.0))
-    assert left([Block(twins.runners, (twins,))], [answer(twins)]) == []
+    assert left([Block(twins.specs, (twins,))], [answer(twins)]) == []
 
 
 def test_pair_that_another_card_has_whole_is_done() -> None:
@@ -164,15 +164,15 @@ def test_pair_that_two_cards_have_between_them_is_not_whole() -> None:
 
 
 def test_pair_in_two_blocks_is_whole_with_both() -> None:
-    """A pair of more clients than fit at once is cut; one part of it is not the pair."""
-    blocks = [Block(target.runners, (target,)) for target in of_pair("gemm", "sort")]
+    """A pair of more processes than fit at once is cut; one part of it is not the pair."""
+    blocks = [Block(target.specs, (target,)) for target in of_pair("gemm", "sort")]
     there = [answer(t, THERE) for t in of_pair("gemm", "sort")]
     assert left(blocks, there[:-1]) == blocks
     assert left(blocks, there) == []
 
 
 REFERENCE = solo(GEMM, FULL, repeat=3)
-BESIDE = Block(UNLIMITED.runners, (UNLIMITED, LIMITED, REFERENCE, solo(SORT, FULL, repeat=3)))
+BESIDE = Block(UNLIMITED.specs, (UNLIMITED, LIMITED, REFERENCE, solo(SORT, FULL, repeat=3)))
 
 
 def test_reference_of_this_card_is_not_measured_again() -> None:
@@ -201,14 +201,14 @@ def test_references_that_no_card_has_are_measured() -> None:
 
 
 def test_same_name_with_another_command_is_another_job() -> None:
-    """A job that was edited in mid-campaign is measured anew; a longer time-out is no edit."""
+    """A job that was edited in mid-campaign is measured again; a longer time-out is no edit."""
     edited = replace(GEMM, command=("gemm", "--large"))
     patient = replace(GEMM, start_timeout_s=600.0)
-    other_unit = replace(job("gemm"), progress=Progress(gate=True, unit="tiles"))
+    other_unit = replace(job("gemm"), progress=ProgressSettings(gate=True, unit="tiles"))
     known = [answer(solo(GEMM, FULL))]
     for now, is_left in ((edited, True), (other_unit, True), (patient, False)):
         target = solo(now, FULL)
-        assert bool(left([Block(target.runners, (target,))], known)) is is_left
+        assert bool(left([Block(target.specs, (target,))], known)) is is_left
 
 
 @given(done=st.sets(st.sampled_from(PLAN)))
@@ -217,7 +217,7 @@ def test_measured_and_left_are_the_plan(done: set[Target]) -> None:
     rest = left(BLOCKS, [answer(target) for target in done])
     assert targets(rest) == [target for target in PLAN if target not in done]
     for block in rest:
-        assert set(block.runners) == {r for target in block.targets for r in target.runners}
+        assert set(block.specs) == {r for target in block.targets for r in target.specs}
 
 
 @given(here=st.sets(st.sampled_from(PLAN)), there=st.sets(st.sampled_from(PLAN)))

@@ -12,38 +12,40 @@ from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import UnsafeCountError
 from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
 from advisor_profiling.campaign import safe_plan
-from advisor_profiling.campaign.plan import Plan, Wish, Work, expand
-from advisor_profiling.campaign.safe_plan import Counts, check_asked_shares
+from advisor_profiling.campaign.plan import Plan, PlanEntry, PlannedWindows, expand
+from advisor_profiling.campaign.safe_plan import CountRules, check_asked_shares
 from advisor_profiling.campaign.splits import AroundBest, UnitSplit
 
 JOBS = jobs(["bert", "triad"])
 PAIR = (("bert", "triad"),)
-KNOWN = Counts(host=checked_132())
+KNOWN = CountRules(host=checked_132())
 HAND = Split((70.0, 30.0))
 
 
-def work(*splits: Any, counts: Counts = KNOWN, gpu: Gpu = H200, earlier: Any = ()) -> Work:
+def work(
+    *splits: Any, counts: CountRules = KNOWN, gpu: Gpu = H200, earlier: Any = ()
+) -> PlannedWindows:
     """What a plan of one pair means."""
     solo = [solo_point(name) for name in JOBS]
-    plan = Plan("run", (Wish(splits=splits, pairs=PAIR),))
+    plan = Plan("run", (PlanEntry(splits=splits, pairs=PAIR),))
     return expand(plan, gpu, JOBS, earlier, solo, counts)
 
 
-def percents(found: Work) -> list[tuple[float, ...]]:
+def percents(found: PlannedWindows) -> list[tuple[float, ...]]:
     """Shares of each window under limits."""
-    return [tuple(runner.share.percent for runner in target.runners) for target in found.mps]
+    return [tuple(spec.share.percent for spec in target.specs) for target in found.mps]
 
 
-def units(found: Work) -> list[tuple[int, ...]]:
+def units(found: PlannedWindows) -> list[tuple[int, ...]]:
     """Counts of each window under limits."""
     return [
-        tuple(units_for_percent(runner.share.percent, 132) for runner in target.runners)
+        tuple(units_for_percent(spec.share.percent, 132) for spec in target.specs)
         for target in found.mps
     ]
 
 
 def test_nine_are_moved_and_that_is_said_once() -> None:
-    """With other splits beside them, which stay."""
+    """With other splits next to them, which stay."""
     found = work(*NINE, UNCAPPED, TIME_SLICED)
     assert units(found) == [
         (12, 118), (14, 118), (34, 70), (62, 70), (66, 66), (70, 62), (70, 34), (118, 14),
@@ -59,7 +61,7 @@ def test_a_split_asked_for_by_hand_is_refused_unless_that_is_allowed(asked: Any)
     """One of the nine is asked for by hand where not all nine are."""
     with pytest.raises(UnsafeCountError, match="92"):
         work(asked)
-    found = work(asked, counts=Counts(host=checked_132(), allow_unsafe=True))
+    found = work(asked, counts=CountRules(host=checked_132(), allow_unsafe=True))
     assert units(found)[0][0] == 92
     assert not found.notes
 
@@ -89,19 +91,19 @@ def test_around_the_best_split_unsafe_ones_are_left_out() -> None:
 
 def test_without_a_check_and_on_amd_nothing_is_moved() -> None:
     """As before."""
-    plain = work(*NINE, HAND, counts=Counts())
-    assert plain.mps == work(*NINE, HAND, counts=Counts(allow_unsafe=True)).mps
+    plain = work(*NINE, HAND, counts=CountRules())
+    assert plain.mps == work(*NINE, HAND, counts=CountRules(allow_unsafe=True)).mps
     assert len(plain.mps) == 9
     assert percents(work(*NINE, counts=KNOWN, gpu=MI300X)) == percents(plain)
 
 
 def test_on_amd_the_masks_of_a_window_do_not_overlap() -> None:
-    """Not at 50/50 either, nor where two alike run beside each other."""
+    """Not at 50/50 either, nor where two alike run next to each other."""
     for name in ("triad", "bert"):
-        plan = Plan("run", (Wish(splits=NINE, pairs=(("bert", name),)),))
+        plan = Plan("run", (PlanEntry(splits=NINE, pairs=(("bert", name),)),))
         for target in expand(plan, MI300X, JOBS, [], [solo_point(n) for n in JOBS], KNOWN).mps:
-            a, b = (CuMaskBackend(MI300X).environment(r.share) for r in target.runners)
+            a, b = (CuMaskBackend(MI300X).environment(r.share) for r in target.specs)
             masks = [int(found["ROC_GLOBAL_CU_MASK"], 16) for found in (a, b)]
             assert masks[0] & masks[1] == 0
             assert masks[0] | masks[1] == (1 << 304) - 1
-            assert target.runners[0] != target.runners[1]
+            assert target.specs[0] != target.specs[1]

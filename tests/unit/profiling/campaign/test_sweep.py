@@ -12,32 +12,32 @@ from store_points import point
 from watching import Watching
 
 from advisor.core.gpu import Gpu, Share
-from advisor.core.job import Job, Progress
+from advisor.core.job import Job, ProgressSettings
 from advisor.core.observations import Record
 from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError, PartitionError, StoreError
 from advisor.runtime.backends.backend import Granted
 from advisor_data.store.file_store import FileStore
 from advisor_profiling.campaign.sweep import SweepResult, new_run, plan, sweep, unfinished_run
-from advisor_profiling.testbed.bench import Client
-from advisor_profiling.testbed.replay import ReplayBench, ReplayClient
+from advisor_profiling.testbed.replay import ReplayProcess, ReplayTestbed
+from advisor_profiling.testbed.testbed import WarmProcess
 from advisor_profiling.window.rules import rules_for
 from advisor_profiling.window.targets import solo
 
 POINTS = [point(share_percent=s, rate=s, power_w=100 + s, idle_power_w=70) for s in (20, 50, 100.0)]
 SHARES = [Share(share) for share in (20, 50, 100)]
 UNGATED = Job(name="gemm", command=("x",))
-GATED = Job(name="gemm", command=("x",), progress=Progress(gate=True), memory_mib=100)
+GATED = Job(name="gemm", command=("x",), progress=ProgressSettings(gate=True), memory_mib=100)
 
 
-class FaultyClient(ReplayClient):
-    """A client that breaks where a test says; it remembers whether it was ended."""
+class FaultyProcess(ReplayProcess):
+    """A process that breaks where a test says; it remembers whether it was ended."""
 
     def __init__(
-        self, job: Job, share: Share, bench: "FaultyBench", faults: dict[str, AdvisorError]
+        self, job: Job, share: Share, testbed: "FaultyTestbed", faults: dict[str, AdvisorError]
     ) -> None:
-        super().__init__(job, share, bench, Granted(66, mps=True))
-        self._faults, self.stopped, self._record = faults, 0, bench
+        super().__init__(job, share, testbed, Granted(66, mps=True))
+        self._faults, self.stopped, self._record = faults, 0, testbed
 
     def ready(self) -> bool:
         return self._break("ready") or super().ready()
@@ -48,10 +48,10 @@ class FaultyClient(ReplayClient):
     def check(self) -> None:
         self._break("check")
 
-    def go(self, seat: int = 0) -> None:
+    def go(self, slot: int = 0) -> None:
         record = self._record
-        record.standing.append(len([c for c in record.clients if not c.stopped]))
-        super().go(seat)
+        record.standing.append(len([c for c in record.processes if not c.stopped]))
+        super().go(slot)
 
     def hold(self) -> None:
         self._break("hold")
@@ -67,21 +67,21 @@ class FaultyClient(ReplayClient):
         return False
 
 
-class FaultyBench(ReplayBench):
+class FaultyTestbed(ReplayTestbed):
     """A replay in which the n-th start at a share has the faults that `faults` gives."""
 
     def __init__(self, faults: Callable[[float, int], dict[str, AdvisorError]]) -> None:
         super().__init__(POINTS)
         self.gpu = dataclasses.replace(self.gpu, memory_mib=1000)
         self._faults = faults
-        self.clients: list[FaultyClient] = []
+        self.processes: list[FaultyProcess] = []
         self.standing: list[int] = []
         self.alive: Callable[[], None] = lambda: None
 
-    def start(self, job: Job, share: Share) -> Client:
-        before = sum(client.share == share for client in self.clients)
-        self.clients.append(FaultyClient(job, share, self, self._faults(share.percent, before)))
-        return self.clients[-1]
+    def start(self, job: Job, share: Share) -> WarmProcess:
+        before = sum(process.share == share for process in self.processes)
+        self.processes.append(FaultyProcess(job, share, self, self._faults(share.percent, before)))
+        return self.processes[-1]
 
     def check_alive(self) -> None:
         self.alive()
@@ -107,12 +107,12 @@ def never(_share: float, _before: int) -> dict[str, AdvisorError]:
 
 
 def run(
-    bench: FaultyBench, folder: Path, *, job: Job = UNGATED, store: type[FileStore] = FileStore
+    testbed: FaultyTestbed, folder: Path, *, job: Job = UNGATED, store: type[FileStore] = FileStore
 ) -> tuple[SweepResult, Watching]:
     reporter = Watching()
     with store(folder) as opened:
         targets = [solo(job, share) for share in SHARES]
-        result = sweep(targets, "r9", bench, opened, reporter, rules_for(0.5))
+        result = sweep(targets, "r9", testbed, opened, reporter, rules_for(0.5))
     return result, reporter
 
 
@@ -123,7 +123,7 @@ def kept(folder: Path) -> list[float]:
 
 def test_reporter_is_told_each_step(tmp_path: Path) -> None:
     """A person sees what happens, how much is done, and how long it still takes."""
-    result, told = run(FaultyBench(never), tmp_path)
+    result, told = run(FaultyTestbed(never), tmp_path)
     assert (told.phases[0], told.phases[-1]) == (
         "measuring idle power",
         "measuring idle power again",
@@ -132,7 +132,7 @@ def test_reporter_is_told_each_step(tmp_path: Path) -> None:
     assert sorted(starts) == [
         f"starting, when no window is open here: gemm at {share} %" for share in (100, 20, 50)
     ]
-    assert set(ready) == {"1 client ready after 0 s"}
+    assert set(ready) == {"1 process ready after 0 s"}
     assert [(done, total) for _, done, total, _ in told.points] == [(1, 3), (2, 3), (3, 3)]
     first, second, last = (eta_s for *_, eta_s in told.points)
     assert first > second > last == 0
@@ -142,86 +142,88 @@ def test_reporter_is_told_each_step(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["ready", "check"])
 def test_failure_is_tried_once_more(tmp_path: Path, where: str) -> None:
-    """A job that failed beside others may succeed alone; nobody is alarmed before."""
-    bench = FaultyBench(fails_at(50, 1, where, JobError("out of memory")))
-    result, told = run(bench, tmp_path)
+    """A job that failed next to others may succeed alone; nobody is alarmed before."""
+    testbed = FaultyTestbed(fails_at(50, 1, where, JobError("out of memory")))
+    result, told = run(testbed, tmp_path)
     assert sorted(kept(tmp_path)) == [20, 50, 100]
     assert kept(tmp_path)[-1] == 50
     assert (result.failures, told.failures) == ((), [])
-    assert all(client.stopped for client in bench.clients)
+    assert all(process.stopped for process in testbed.processes)
 
 
 @pytest.mark.parametrize("where", ["ready", "check"])
 def test_failure_that_stays_costs_its_share_only(tmp_path: Path, where: str) -> None:
     """The others are measured, and the failed one is told once, with its reason."""
-    bench = FaultyBench(fails_at(50, 9, where, JobError("bad checkpoint")))
-    result, told = run(bench, tmp_path)
+    testbed = FaultyTestbed(fails_at(50, 9, where, JobError("bad checkpoint")))
+    result, told = run(testbed, tmp_path)
     assert sorted(kept(tmp_path)) == [20, 100]
     assert [(f.target, f.error) for f in result.failures] == [
         (solo(UNGATED, Share(50)), "bad checkpoint.")
     ]
     assert told.failures == list(result.failures)
-    assert all(client.stopped for client in bench.clients)
+    assert all(process.stopped for process in testbed.processes)
 
 
 def test_job_that_cannot_be_held_is_ended_and_its_point_stays(tmp_path: Path) -> None:
-    """It must not run on beside the next one."""
-    bench = FaultyBench(fails_at(20, 9, "hold", JobError("did not stop at its gate")))
-    result, _ = run(bench, tmp_path, job=GATED)
+    """It must not run on next to the next one."""
+    testbed = FaultyTestbed(fails_at(20, 9, "hold", JobError("did not stop at its gate")))
+    result, _ = run(testbed, tmp_path, job=GATED)
     assert (sorted(kept(tmp_path)), result.failures) == ([20, 50, 100], ())
-    after = bench.standing.index(2) if 2 in bench.standing else 3
-    assert bench.standing == [3] * after + [2] * (3 - after)
+    after = testbed.standing.index(2) if 2 in testbed.standing else 3
+    assert testbed.standing == [3] * after + [2] * (3 - after)
     assert kept(tmp_path)[after - 1] == 20
 
 
 def test_limit_that_is_not_in_force_stops_the_sweep(tmp_path: Path) -> None:
     """No other share is believed either, and no job is left."""
-    bench = FaultyBench(fails_at(50, 9, "check_limit", LimitNotProvenError("not under its share")))
+    testbed = FaultyTestbed(
+        fails_at(50, 9, "check_limit", LimitNotProvenError("not under its share"))
+    )
     with pytest.raises(LimitNotProvenError):
-        run(bench, tmp_path)
+        run(testbed, tmp_path)
     assert 50 not in kept(tmp_path)
-    assert all(client.stopped for client in bench.clients)
+    assert all(process.stopped for process in testbed.processes)
 
 
 def test_dead_daemon_costs_the_open_window(tmp_path: Path) -> None:
     """A window that may have run without its limit is not kept."""
-    bench, looks = FaultyBench(never), list[int]()
+    testbed, looks = FaultyTestbed(never), list[int]()
 
     def dies_later() -> None:
         looks.append(1)
         if len(looks) == 2:
             raise PartitionError("no MPS daemon answers")
 
-    bench.alive = dies_later
+    testbed.alive = dies_later
     with pytest.raises(PartitionError):
-        run(bench, tmp_path)
+        run(testbed, tmp_path)
     assert len(kept(tmp_path)) == 1
-    assert all(client.stopped for client in bench.clients)
+    assert all(process.stopped for process in testbed.processes)
 
 
 def test_full_disk_ends_the_sweep_with_its_jobs(tmp_path: Path) -> None:
     """Measuring what cannot be kept is a waste; points before stay."""
-    bench = FaultyBench(never)
+    testbed = FaultyTestbed(never)
     with pytest.raises(StoreError):
-        run(bench, tmp_path, store=FullStore)
+        run(testbed, tmp_path, store=FullStore)
     assert len(kept(tmp_path)) == 1
-    assert all(client.stopped for client in bench.clients)
+    assert all(process.stopped for process in testbed.processes)
 
 
 def test_nothing_to_do_takes_no_time(tmp_path: Path) -> None:
     """A finished profile starts nothing, not even the idle measurement."""
-    bench = FaultyBench(never)
+    testbed = FaultyTestbed(never)
     with FileStore(tmp_path) as store:
-        result = sweep([], "r9", bench, store, Watching(), rules_for(1))
-    assert (result.points, result.failures, bench.clock.now_s()) == ((), (), 0)
+        result = sweep([], "r9", testbed, store, Watching(), rules_for(1))
+    assert (result.points, result.failures, testbed.clock.now_s()) == ((), (), 0)
 
 
 def test_gated_jobs_stand_ready_together(tmp_path: Path) -> None:
     """All that fit are started before the first window; one job runs at a time all the same."""
-    bench = FaultyBench(never)
-    _, told = run(bench, tmp_path, job=GATED)
+    testbed = FaultyTestbed(never)
+    _, told = run(testbed, tmp_path, job=GATED)
     assert sum(phase.startswith("starting") for phase in told.phases) == 1
-    assert bench.standing == [3, 3, 3]
+    assert testbed.standing == [3, 3, 3]
 
 
 @pytest.mark.parametrize(
@@ -231,23 +233,23 @@ def test_gated_jobs_stand_ready_together(tmp_path: Path) -> None:
         ({"memory_mib": 400}, [2, 2, 1]),
         ({"memory_mib": 2000}, [1, 1, 1]),
         ({"memory_mib": None}, [1, 1, 1]),
-        ({"progress": Progress()}, [1, 1, 1]),
+        ({"progress": ProgressSettings()}, [1, 1, 1]),
     ],
 )
 def test_group_fits_into_memory(
     tmp_path: Path, change: dict[str, Any], expected: list[int]
 ) -> None:
     """Jobs without a gate, or of unknown size, are started one at a time."""
-    bench = FaultyBench(never)
-    run(bench, tmp_path, job=dataclasses.replace(GATED, **change))
-    assert sorted(bench.standing, reverse=True) == expected
+    testbed = FaultyTestbed(never)
+    run(testbed, tmp_path, job=dataclasses.replace(GATED, **change))
+    assert sorted(testbed.standing, reverse=True) == expected
 
 
 def test_job_that_always_fails_is_given_up(tmp_path: Path) -> None:
     """A broken job does not cost a start for every share, twice."""
-    bench = FaultyBench(lambda _share, _before: {"check": JobError("bad checkpoint")})
-    result, told = run(bench, tmp_path)
-    assert len(bench.clients) == 3
+    testbed = FaultyTestbed(lambda _share, _before: {"check": JobError("bad checkpoint")})
+    result, told = run(testbed, tmp_path)
+    assert len(testbed.processes) == 3
     assert len(result.failures) == len(told.failures) == 3
 
 
@@ -258,7 +260,7 @@ def test_plan_has_each_window_once_and_is_the_same_for_a_run(
     """A resumed run goes on in its own order."""
     targets = plan(GATED, map(Share, shares), repeats, name)
     assert len(targets) == len(set(targets)) == len(shares) * repeats
-    assert {(t.runners[0].share.percent, t.repeat) for t in targets} == {
+    assert {(t.specs[0].share.percent, t.repeat) for t in targets} == {
         (share, repeat) for share in shares for repeat in range(repeats)
     }
     assert targets == plan(GATED, map(Share, shares), repeats, name)
@@ -268,7 +270,7 @@ def test_shares_are_shuffled() -> None:
     """A drift of the card must not look like an effect of the share."""
     shares = [Share(percent) for percent in range(10, 101, 10)]
     orders = {
-        tuple(t.runners[0].share.percent for t in plan(GATED, shares, 1, f"run{n}"))
+        tuple(t.specs[0].share.percent for t in plan(GATED, shares, 1, f"run{n}"))
         for n in range(20)
     }
     assert len(orders) == 20

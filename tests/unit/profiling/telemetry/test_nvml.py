@@ -221,7 +221,7 @@ def calls(look):
 
 
 def test_a_look_costs_no_more_calls_than_there_are_sensors(nvml: FakeNvml, ask: Ask) -> None:
-    """One for the power, also with the memory's beside it; four for the state, one for reasons."""
+    """One for the power, also with the memory's next to it; four for the state, one for reasons."""
     nvml.write(gpu=0, power_memory_average_mw=49_992)
     state = "['clock.sm', 'clock.memory', 'temperature.gpu', 'power.limit']"
     looks = ["s.read(['power.gpu'])", "s.read(['power.gpu', 'power.memory'])",

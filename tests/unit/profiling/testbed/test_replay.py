@@ -21,8 +21,8 @@ from advisor_data.store.file_store import FileStore
 from advisor_profiling.campaign.blocks import Block
 from advisor_profiling.campaign.campaign import conditions_on, measure_blocks
 from advisor_profiling.campaign.sweep import SweepResult, sweep, unfinished_run
-from advisor_profiling.testbed.recordings import Seat
-from advisor_profiling.testbed.replay import ReplayBench
+from advisor_profiling.testbed.recordings import JobAtShare
+from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.window.rules import rules_for
 from advisor_profiling.window.targets import Target, pair, solo
 
@@ -53,11 +53,11 @@ def recorded(share: float, **fields: Any) -> SoloPoint:
 
 def replay(points: list[SoloPoint], folder: Path, *shares: float) -> SweepResult:
     """Replay the shares of the first recorded job."""
-    bench = ReplayBench(points)
-    job = bench.jobs()[points[0].job]
+    testbed = ReplayTestbed(points)
+    job = testbed.jobs()[points[0].job]
     targets = [solo(job, Share(share)) for share in shares]
     with FileStore(folder) as store:
-        return sweep(targets, "r9", bench, store, Watching(), rules_for(0.5))
+        return sweep(targets, "r9", testbed, store, Watching(), rules_for(0.5))
 
 
 def test_recorded_values_come_back(tmp_path: Path) -> None:
@@ -83,12 +83,12 @@ def test_recorded_values_come_back(tmp_path: Path) -> None:
 @given(rate=st.floats(0.01, 1e6), power_w=st.floats(20, 1400))
 def test_any_rate_and_power_come_back(rate: float, power_w: float) -> None:
     """A job of a step a minute and one of a million a second are replayed alike."""
-    bench = ReplayBench([recorded(50.0, rate=rate, power_w=power_w)])
-    client = bench.start(bench.jobs()["gemm"], Share(50))
-    client.go()
-    before = client.count(), bench.source.read((ENERGY_GPU,))[ENERGY_GPU]
-    bench.clock.sleep(10.0)
-    after = client.count(), bench.source.read((ENERGY_GPU,))[ENERGY_GPU]
+    testbed = ReplayTestbed([recorded(50.0, rate=rate, power_w=power_w)])
+    process = testbed.start(testbed.jobs()["gemm"], Share(50))
+    process.go()
+    before = process.count(), testbed.source.read((ENERGY_GPU,))[ENERGY_GPU]
+    testbed.clock.sleep(10.0)
+    after = process.count(), testbed.source.read((ENERGY_GPU,))[ENERGY_GPU]
     assert before[1] is not None
     assert after[1] is not None
     assert after[0] - before[0] == pytest.approx(10 * rate)
@@ -143,10 +143,10 @@ def test_stored_replay_is_gone_on_with(tmp_path: Path) -> None:
     """What an interrupted run stored is found again, point for point."""
     points = [recorded(20.0), recorded(50.0), recorded(100.0)]
     first = replay(points, tmp_path, 50, 100)
-    bench = ReplayBench(points)
+    testbed = ReplayTestbed(points)
     with FileStore(tmp_path) as store:
         stored = store.solo_points()
-    found = unfinished_run(stored, bench.jobs()["gemm"], bench.gpu, bench.mode)
+    found = unfinished_run(stored, testbed.jobs()["gemm"], testbed.gpu, testbed.mode)
     assert found == ("r9", list(first.points))
 
 
@@ -168,16 +168,16 @@ def test_share_that_was_not_recorded_is_refused(tmp_path: Path) -> None:
 
 def test_job_that_was_not_recorded_is_refused() -> None:
     """The recorded jobs are named."""
-    bench = ReplayBench([recorded(20.0), recorded(20.0, job="other")])
-    job = dataclasses.replace(bench.jobs()["gemm"], name="mine")
+    testbed = ReplayTestbed([recorded(20.0), recorded(20.0, job="other")])
+    job = dataclasses.replace(testbed.jobs()["gemm"], name="mine")
     with pytest.raises(InputError, match=r"no recorded point of mine at 20 %.*: gemm, other"):
-        bench.start(job, Share(20))
+        testbed.start(job, Share(20))
 
 
 def test_without_points_there_is_no_bench() -> None:
     """An empty file is told, not replayed as an empty GPU."""
     with pytest.raises(InputError, match="no recorded points"):
-        ReplayBench([])
+        ReplayTestbed([])
 
 
 ALONE = [
@@ -195,87 +195,87 @@ Shown = tuple[tuple[float, ...], float | None]
 """Rates and power of one window."""
 
 
-def target_of(bench: ReplayBench, seats: Sequence[Seat]) -> Target:
+def target_of(testbed: ReplayTestbed, slots: Sequence[JobAtShare]) -> Target:
     """The window of two jobs."""
-    (a, share_a), (b, share_b) = seats
-    return pair(bench.jobs()[a], Share(share_a), bench.jobs()[b], Share(share_b))
+    (a, share_a), (b, share_b) = slots
+    return pair(testbed.jobs()[a], Share(share_a), testbed.jobs()[b], Share(share_b))
 
 
-def show(bench: ReplayBench, seats: Sequence[Seat], times: int = 1) -> list[Shown]:
+def show(testbed: ReplayTestbed, slots: Sequence[JobAtShare], times: int = 1) -> list[Shown]:
     """Open the gates of these so many times, in this order, and look what they do for a second."""
-    clients = [bench.start(bench.jobs()[job], Share(share)) for job, share in seats]
+    processes = [testbed.start(testbed.jobs()[job], Share(share)) for job, share in slots]
     shown: list[Shown] = []
     for _ in range(times):
-        for seat, client in enumerate(clients):
-            client.go(seat)
-        before = [client.count() for client in clients]
-        bench.clock.sleep(1.0)
-        rates = [client.count() - begun for client, begun in zip(clients, before, strict=True)]
-        shown.append((tuple(rates), bench.source.read((POWER_GPU,))[POWER_GPU]))
-        for client in clients:
-            client.hold()
+        for slot, process in enumerate(processes):
+            process.go(slot)
+        before = [process.count() for process in processes]
+        testbed.clock.sleep(1.0)
+        rates = [process.count() - begun for process, begun in zip(processes, before, strict=True)]
+        shown.append((tuple(rates), testbed.source.read((POWER_GPU,))[POWER_GPU]))
+        for process in processes:
+            process.hold()
     return shown
 
 
 def test_gates_in_any_order_show_the_same_window() -> None:
     """Each job has its own rate, whichever was let go first."""
-    bench = ReplayBench(ALONE, TOGETHER)
-    (ahead,) = show(bench, THIRTY_SEVENTY)
-    (behind,) = show(bench, THIRTY_SEVENTY[::-1])
+    testbed = ReplayTestbed(ALONE, TOGETHER)
+    (ahead,) = show(testbed, THIRTY_SEVENTY)
+    (behind,) = show(testbed, THIRTY_SEVENTY[::-1])
     assert ahead == (pytest.approx((30, 700)), 500)
     assert behind == (pytest.approx((700, 30)), 500)
 
 
 def test_twins_have_one_rate_each() -> None:
-    """A job beside itself at the same share is two clients with two recorded rates."""
+    """A job next to itself at the same share is two processes with two recorded rates."""
     twins = pair_point(50.0, 50.0, job_2="gemm", rate_1=20.0, rate_2=21.0)
-    ((rates, _),) = show(ReplayBench(ALONE, [twins]), [("gemm", 50.0), ("gemm", 50.0)])
+    ((rates, _),) = show(ReplayTestbed(ALONE, [twins]), [("gemm", 50.0), ("gemm", 50.0)])
     assert rates == pytest.approx((20, 21))
 
 
 def test_job_goes_on_alone_when_its_partner_stops() -> None:
     """What plays is always the window of exactly those that run."""
-    bench = ReplayBench(ALONE, TOGETHER)
-    first, second = (bench.start(bench.jobs()[job], Share(s)) for job, s in THIRTY_SEVENTY)
-    readings: list[float | None] = [bench.source.read((POWER_GPU,))[POWER_GPU]]
+    testbed = ReplayTestbed(ALONE, TOGETHER)
+    first, second = (testbed.start(testbed.jobs()[job], Share(s)) for job, s in THIRTY_SEVENTY)
+    readings: list[float | None] = [testbed.source.read((POWER_GPU,))[POWER_GPU]]
     for step in (first.go, second.go, first.stop, second.hold):
         step()
-        readings.append(bench.source.read((POWER_GPU,))[POWER_GPU])
+        readings.append(testbed.source.read((POWER_GPU,))[POWER_GPU])
     assert readings == [76, 100 + 5 * 30, 500, 100 + 5 * 70, 76]
 
 
 def test_split_without_a_record_is_refused_by_its_name() -> None:
-    """It is no starved job, and the clients can go on with the next window."""
-    bench = ReplayBench(ALONE, TOGETHER)
-    first, second = (bench.start(bench.jobs()[job], Share(70)) for job in ("gemm", "triad"))
+    """It is no starved job, and the processes can go on with the next window."""
+    testbed = ReplayTestbed(ALONE, TOGETHER)
+    first, second = (testbed.start(testbed.jobs()[job], Share(70)) for job in ("gemm", "triad"))
     first.go(0)
-    with pytest.raises(JobError, match="recorded window of gemm at 70 % beside triad at 70 %"):
+    with pytest.raises(JobError, match="recorded window of gemm at 70 % with triad at 70 %"):
         second.go(1)
     first.hold()
     second.hold()
-    assert bench.source.read((POWER_GPU,))[POWER_GPU] == 76
-    assert show(bench, THIRTY_SEVENTY) == [(pytest.approx((30, 700)), 500)]
+    assert testbed.source.read((POWER_GPU,))[POWER_GPU] == 76
+    assert show(testbed, THIRTY_SEVENTY) == [(pytest.approx((30, 700)), 500)]
 
 
 def test_split_without_a_record_is_known_before() -> None:
     """A window of jobs and shares that never ran together cannot be replayed."""
-    bench = ReplayBench(ALONE, TOGETHER)
-    assert not bench.refuses(target_of(bench, THIRTY_SEVENTY))
-    assert not bench.refuses(target_of(bench, THIRTY_SEVENTY[::-1]))
-    refused = target_of(bench, (("gemm", 70.0), ("triad", 70.0)))
-    assert bench.refuses(refused) == "not recorded"
+    testbed = ReplayTestbed(ALONE, TOGETHER)
+    assert not testbed.refuses(target_of(testbed, THIRTY_SEVENTY))
+    assert not testbed.refuses(target_of(testbed, THIRTY_SEVENTY[::-1]))
+    refused = target_of(testbed, (("gemm", 70.0), ("triad", 70.0)))
+    assert testbed.refuses(refused) == "not recorded"
 
 
 def test_without_noise_the_exact_means_come_back() -> None:
     """However often a window is replayed, and whatever its standard errors."""
-    shown = show(ReplayBench(ALONE, TOGETHER), THIRTY_SEVENTY, times=3)
+    shown = show(ReplayTestbed(ALONE, TOGETHER), THIRTY_SEVENTY, times=3)
     assert shown == [(pytest.approx((30, 700), rel=1e-9), 500.0)] * 3
 
 
 def test_same_seed_gives_the_same_noise() -> None:
     """A replay with noise can be repeated; another seed is another campaign."""
     one, same, other = (
-        show(ReplayBench(ALONE, TOGETHER, noise=seed), THIRTY_SEVENTY, times=5)
+        show(ReplayTestbed(ALONE, TOGETHER, noise=seed), THIRTY_SEVENTY, times=5)
         for seed in ("a", "a", "b")
     )
     assert one == same
@@ -286,9 +286,9 @@ def test_same_seed_gives_the_same_noise() -> None:
 def test_noise_has_the_size_of_the_recorded_errors() -> None:
     """Over many windows rates and power vary about their means as they were recorded to."""
     windows = 2000
-    shown = show(ReplayBench(ALONE, TOGETHER, noise="seed"), THIRTY_SEVENTY, windows)
+    shown = show(ReplayTestbed(ALONE, TOGETHER, noise="seed"), THIRTY_SEVENTY, windows)
     power = [power_w for _, power_w in shown if power_w is not None]
-    gemm, triad = ([rates[seat] for rates, _ in shown] for seat in (0, 1))
+    gemm, triad = ([rates[slot] for rates, _ in shown] for slot in (0, 1))
     assert len(power) == windows
     for values, mean, stderr in ((gemm, 30, 0.6), (triad, 700, 35), (power, 500, 5)):
         assert statistics.fmean(values) == pytest.approx(mean, abs=5 * stderr / windows**0.5)
@@ -299,14 +299,14 @@ def test_noise_has_the_size_of_the_recorded_errors() -> None:
 
 def test_job_alone_has_noise_too() -> None:
     """Speeds are relative to windows alone, which were not exact either."""
-    shown = show(ReplayBench(ALONE, noise="seed"), [("gemm", 50.0)], times=500)
+    shown = show(ReplayTestbed(ALONE, noise="seed"), [("gemm", 50.0)], times=500)
     assert statistics.stdev(rates[0] for rates, _ in shown) == pytest.approx(2, rel=0.15)
 
 
 def test_reading_without_an_error_has_no_noise() -> None:
     """Where no standard error was recorded none is made up."""
     exact = pair_point(30.0, 70.0)
-    shown = show(ReplayBench(ALONE, [exact], noise="seed"), THIRTY_SEVENTY, times=3)
+    shown = show(ReplayTestbed(ALONE, [exact], noise="seed"), THIRTY_SEVENTY, times=3)
     assert shown == [(pytest.approx((30, 700), rel=1e-9), 500.0)] * 3
 
 
@@ -316,7 +316,7 @@ def test_each_of_several_repeats_is_replayed_with_noise() -> None:
         pair_point(30.0, 70.0, rate_1=rate, repeat=number, power_w=480.0 + 10 * number)
         for number, rate in enumerate((28.0, 30.0, 33.0))
     ]
-    shown = show(ReplayBench(ALONE, again, noise="seed"), THIRTY_SEVENTY, times=60)
+    shown = show(ReplayTestbed(ALONE, again, noise="seed"), THIRTY_SEVENTY, times=60)
     found = {(round(rates[0], 6), power_w) for rates, power_w in shown}
     assert found == {(28, 480), (30, 490), (33, 500)}
 
@@ -324,7 +324,7 @@ def test_each_of_several_repeats_is_replayed_with_noise() -> None:
 def test_missing_power_stays_missing_with_noise() -> None:
     """Noise on nothing is nothing."""
     unknown = pair_point(30.0, 70.0, power_w=None, power_stderr_w=5.0)
-    ((_, power_w),) = show(ReplayBench(ALONE, [unknown], noise="seed"), THIRTY_SEVENTY)
+    ((_, power_w),) = show(ReplayTestbed(ALONE, [unknown], noise="seed"), THIRTY_SEVENTY)
     assert power_w is None
 
 
@@ -332,13 +332,13 @@ def test_noise_goes_through_the_whole_path(tmp_path: Path) -> None:
     """What is stored of a noisy replay is what its windows showed; the seed decides it."""
     found: list[list[float | None]] = []
     for number, seed in enumerate(("a", "a", "b")):
-        bench = ReplayBench(ALONE, TOGETHER, noise=seed)
-        jobs = bench.jobs()
+        testbed = ReplayTestbed(ALONE, TOGETHER, noise=seed)
+        jobs = testbed.jobs()
         target = pair(jobs["gemm"], Share(30), jobs["triad"], Share(70))
         with FileStore(tmp_path / str(number)) as store:
-            conditions = conditions_on(bench, "r9", rules_for(0.5))
-            blocks = [Block(target.runners, (target,))]
-            measure_blocks(blocks, conditions, bench, store, Watching())
+            conditions = conditions_on(testbed, "r9", rules_for(0.5))
+            blocks = [Block(target.specs, (target,))]
+            measure_blocks(blocks, conditions, testbed, store, Watching())
             (stored,) = store.pair_points()
         found.append([stored.parts[0].rate, stored.parts[1].rate, stored.power_w])
         assert stored.flags == ("counters-missing",)
@@ -351,7 +351,7 @@ def test_without_mps_only_time_sliced_pairs_are_replayed() -> None:
     """At 100/100 with MPS a pair behaves as it never does without."""
     sliced = pair_point(100.0, 100.0, mode="time-sliced", rate_1=40.0, rate_2=400.0, power_w=300.0)
     full = (("gemm", 100.0), ("triad", 100.0))
-    limited, free = (ReplayBench(ALONE, [*TOGETHER, sliced], m) for m in (None, "uncapped"))
+    limited, free = (ReplayTestbed(ALONE, [*TOGETHER, sliced], m) for m in (None, "uncapped"))
     assert show(free, full) == [(pytest.approx((40, 400)), 300)]
     assert show(limited, full) == [(pytest.approx((100, 1000)), 500)]
     assert (limited.mode, free.mode) == ("mps", "uncapped")
@@ -362,6 +362,6 @@ def test_without_mps_only_time_sliced_pairs_are_replayed() -> None:
 def test_replay_has_limits_where_some_points_had() -> None:
     """The way of sharing does not hang on which point comes first in a file."""
     without = recorded(100.0, mode="uncapped")
-    assert ReplayBench([without, recorded(50.0)]).mode == "mps"
-    assert ReplayBench([without, recorded(50.0, mode="cu_mask")]).mode == "cu_mask"
-    assert ReplayBench([without]).mode == "uncapped"
+    assert ReplayTestbed([without, recorded(50.0)]).mode == "mps"
+    assert ReplayTestbed([without, recorded(50.0, mode="cu_mask")]).mode == "cu_mask"
+    assert ReplayTestbed([without]).mode == "uncapped"

@@ -10,11 +10,11 @@ from advisor.core.job import Job
 from advisor.core.records import Counters, PairPoint, SoloPoint
 from advisor.formats.rows import from_row, to_row
 from advisor.runtime.backends.backend import Granted
-from advisor_profiling.window.estimate import Estimate
+from advisor_profiling.window.estimate import MeanEstimate
 from advisor_profiling.window.points import (
-    Conditions,
-    Part,
-    Taken,
+    JobResult,
+    RunConditions,
+    WindowResult,
     failed_point,
     flags_of,
     to_point,
@@ -36,9 +36,9 @@ WINDOW = Window(
     window_s=2.0,
     settle_s=1.5,
     settled=True,
-    rates=(Estimate(100, 0.5),),
+    rates=(MeanEstimate(100, 0.5),),
     latencies=(Latency(),),
-    power=Estimate(300, 1.0),
+    power=MeanEstimate(300, 1.0),
     counter_power_w=303.0,
     counters=COUNTERS,
     sm_clock_mhz=1980.0,
@@ -49,25 +49,27 @@ WINDOW = Window(
 )
 JOB = Job(name="x", command=("x",))
 OTHER = Job(name="other", command=("y",))
-PART = Part(
+PART = JobResult(
     granted=Granted(66, mps=True),
-    rate=Estimate(100, 0.5),
+    rate=MeanEstimate(100, 0.5),
     latency=Latency(4.0, 9.0),
     memory_used_mib=500,
     cpu_percent=100,
 )
-TAKEN = Taken(target=solo(JOB, Share(50)), parts=(PART,), window=WINDOW, cpu_steal_percent=0.1)
+TAKEN = WindowResult(
+    target=solo(JOB, Share(50)), parts=(PART,), window=WINDOW, cpu_steal_percent=0.1
+)
 PAIR = dataclasses.replace(
     TAKEN,
     target=pair(JOB, Share(70), OTHER, Share(30), repeat=2),
     parts=(
         dataclasses.replace(
-            PART, granted=Granted(38, mps=True), rate=Estimate(7, 0.01), cpu_percent=80
+            PART, granted=Granted(38, mps=True), rate=MeanEstimate(7, 0.01), cpu_percent=80
         ),
         dataclasses.replace(PART, granted=Granted(92, mps=True), cpu_percent=3),
     ),
 )
-CONDITIONS = Conditions(
+CONDITIONS = RunConditions(
     gpu=GPU,
     rules=WindowRules(),
     run="r",
@@ -78,11 +80,11 @@ CONDITIONS = Conditions(
 )
 
 
-def changed(**window: object) -> Taken:
+def changed(**window: object) -> WindowResult:
     return dataclasses.replace(TAKEN, window=dataclasses.replace(WINDOW, **window))
 
 
-def with_rate(rate: Estimate) -> Taken:
+def with_rate(rate: MeanEstimate) -> WindowResult:
     return dataclasses.replace(TAKEN, parts=(dataclasses.replace(PART, rate=rate),))
 
 
@@ -92,11 +94,11 @@ def test_good_window_has_no_flag() -> None:
 
 
 @pytest.mark.parametrize(
-    ("taken", "flag"),
+    ("result", "flag"),
     [
-        (with_rate(Estimate(100, 2.0)), "noisy-rate"),
-        (with_rate(Estimate(100, None)), "noisy-rate"),
-        (changed(power=Estimate(300, 4.0)), "noisy-power"),
+        (with_rate(MeanEstimate(100, 2.0)), "noisy-rate"),
+        (with_rate(MeanEstimate(100, None)), "noisy-rate"),
+        (changed(power=MeanEstimate(300, 4.0)), "noisy-power"),
         (changed(settled=False), "not-settled"),
         (changed(throttle_reasons=("sw-power-cap",)), "throttled"),
         (changed(counter_power_w=320.0), "counter-mismatch"),
@@ -108,16 +110,16 @@ def test_good_window_has_no_flag() -> None:
         (dataclasses.replace(TAKEN, cpu_steal_percent=3.0), "cpu-steal"),
     ],
 )
-def test_each_fault_has_its_flag(taken: Taken, flag: str) -> None:
+def test_each_fault_has_its_flag(result: WindowResult, flag: str) -> None:
     """Every flag of the table is raised by its fault, and by nothing else."""
-    assert flags_of(taken, CONDITIONS) == (flag,)
+    assert flags_of(result, CONDITIONS) == (flag,)
     assert flag in FLAGS
 
 
 def test_point_carries_what_was_read_back() -> None:
     """A point has the granted units, not only the share asked for, and None for no reading."""
-    taken = changed(counter_power_w=None, throttle_reasons=None)
-    point = to_point(taken, CONDITIONS)
+    result = changed(counter_power_w=None, throttle_reasons=None)
+    point = to_point(result, CONDITIONS)
     assert isinstance(point, SoloPoint)
     assert (point.share_percent, point.units_granted, point.units_total) == (50, 66, 132)
     assert point.counter_power_w is None
@@ -148,7 +150,7 @@ def test_pair_point_keeps_its_two_jobs_apart() -> None:
 
 
 def test_a_server_has_its_demand_and_its_latencies() -> None:
-    """What was asked of it and how long the answers took stand beside its rate."""
+    """What was asked of it and how long the answers took stand next to its rate."""
     server = dataclasses.replace(JOB, offered_rate=120.0)
     alone = to_point(dataclasses.replace(TAKEN, target=solo(server, Share(50))), CONDITIONS)
     assert isinstance(alone, SoloPoint)
@@ -210,8 +212,8 @@ def test_failed_pair_leaves_a_mark_that_every_store_can_keep() -> None:
 def test_job_beside_itself_is_one_pair_however_it_is_written() -> None:
     """10/90 and 90/10 are the same measurement, and alike twins are two processes."""
     assert pair(JOB, Share(90), JOB, Share(10)) == pair(JOB, Share(10), JOB, Share(90))
-    first, second = pair(JOB, Share(50), JOB, Share(50)).runners
-    assert (first.twin, second.twin) == (0, 1)
+    first, second = pair(JOB, Share(50), JOB, Share(50)).specs
+    assert (first.copy, second.copy) == (0, 1)
     assert first != second
 
 

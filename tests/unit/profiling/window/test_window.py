@@ -10,14 +10,14 @@ from advisor.errors import JobError
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor_profiling.window.clock import VirtualClock
 from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.window import Latency, Watch, measure, measure_idle
+from advisor_profiling.window.window import Latency, WindowInputs, measure, measure_idle
 
 RULES = WindowRules()
 
 
-def watch(source: ScriptedSource, steps_per_s: float = 100) -> Watch:
+def watch(source: ScriptedSource, steps_per_s: float = 100) -> WindowInputs:
     clock = source.clock
-    return Watch(
+    return WindowInputs(
         counts=[lambda: math.floor(steps_per_s * clock.now_s())], source=source, clock=clock
     )
 
@@ -107,7 +107,7 @@ def test_two_jobs_are_measured_together() -> None:
     clock = VirtualClock()
     source = ScriptedSource(clock, lambda _: 300.0)
     counts = [lambda: math.floor(100 * clock.now_s()), lambda: 32 * math.floor(50 * clock.now_s())]
-    window = measure(Watch(counts=counts, source=source, clock=clock), RULES)
+    window = measure(WindowInputs(counts=counts, source=source, clock=clock), RULES)
     assert [rate and rate.mean for rate in window.rates] == pytest.approx([100, 1600], rel=0.01)
     assert window.window_s == pytest.approx(RULES.least_s, abs=0.4)
 
@@ -121,17 +121,17 @@ def test_window_waits_for_the_slower_of_two_to_become_flat() -> None:
         return math.floor(60 * clock.now_s() - 90 * (1 - math.exp(-clock.now_s() / 1.5)))
 
     counts = [lambda: math.floor(100 * clock.now_s()), speeding_up]
-    window = measure(Watch(counts=counts, source=source, clock=clock), RULES)
+    window = measure(WindowInputs(counts=counts, source=source, clock=clock), RULES)
     assert window.settle_s > 3
 
 
 def test_starved_partner_has_no_rate_and_costs_only_the_longest_window() -> None:
-    """One that stands still beside a job that runs does not keep the window open for ever."""
+    """One that stands still next to a job that runs does not keep the window open for ever."""
     clock = VirtualClock()
     source = ScriptedSource(clock, lambda _: 300.0)
     counts = [lambda: math.floor(100 * clock.now_s()), lambda: 0]
     rules = WindowRules(settle_most_s=2, most_s=3)
-    window = measure(Watch(counts=counts, source=source, clock=clock), rules)
+    window = measure(WindowInputs(counts=counts, source=source, clock=clock), rules)
     assert window.rates[0] is not None
     assert window.rates[1] is None
     assert window.window_s == pytest.approx(3, abs=0.3)
@@ -151,7 +151,9 @@ def test_latencies_are_those_of_the_window_alone() -> None:
         return tuple(counts)
 
     counts = [lambda: math.floor(100 * clock.now_s())] * 2
-    both = Watch(counts=counts, source=source, clock=clock, latencies=[latencies, lambda: ()])
+    both = WindowInputs(
+        counts=counts, source=source, clock=clock, latencies=[latencies, lambda: ()]
+    )
     first, second = measure(both, RULES).latencies
     assert first.p50_ms == pytest.approx(4, rel=0.03)
     assert first.p99_ms == pytest.approx(50, rel=0.03)
@@ -178,7 +180,7 @@ def test_a_server_that_gets_faster_is_not_settled_at_once(rate: float) -> None:
     assert sorted(waited)[2] > RULES.settle_least_s
 
 
-def at_random(rate: float, seed: int, ramp_s: float = 0.0) -> Watch:
+def at_random(rate: float, seed: int, ramp_s: float = 0.0) -> WindowInputs:
     """A job that answers each request as it comes, from a Poisson process.
 
     Its rate climbs from a third of `rate` in `ramp_s` seconds.
@@ -193,7 +195,7 @@ def at_random(rate: float, seed: int, ramp_s: float = 0.0) -> Watch:
             next_s += chance.expovariate(rate)
         return arrived
 
-    return Watch(counts=[count], source=ScriptedSource(clock, lambda _: 200.0), clock=clock)
+    return WindowInputs(counts=[count], source=ScriptedSource(clock, lambda _: 200.0), clock=clock)
 
 
 def test_job_that_dies_ends_the_window() -> None:
@@ -204,7 +206,7 @@ def test_job_that_dies_ends_the_window() -> None:
         if source.clock.now_s() > 2:
             raise JobError("gone")
 
-    dying = Watch(counts=[lambda: 0], source=source, clock=source.clock, check=check)
+    dying = WindowInputs(counts=[lambda: 0], source=source, clock=source.clock, check=check)
     with pytest.raises(JobError, match="gone"):
         measure(dying, RULES)
 
@@ -220,7 +222,7 @@ def test_real_card_under_its_power_cap() -> None:
     clock = VirtualClock()
     source = TraceSource(Path(__file__).parents[3] / "fixtures/h200-bert-infer.jsonl", clock.now_s)
     window = measure(
-        Watch(counts=[lambda: math.floor(68 * clock.now_s())], source=source, clock=clock),
+        WindowInputs(counts=[lambda: math.floor(68 * clock.now_s())], source=source, clock=clock),
         # The record has the readings of one schedule: one and a half seconds, then four.
         WindowRules(least_s=3.98, most_s=3.98, flat=1),
     )

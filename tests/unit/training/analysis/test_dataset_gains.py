@@ -23,18 +23,18 @@ from advisor_training.analysis.gains import (
 )
 from advisor_training.analysis.grid import grid_gain
 from advisor_training.analysis.losses import losses
-from advisor_training.dataset.pairs import Pair, make_pairs
+from advisor_training.dataset.pairs import MeasuredPair, make_pairs
 
 THROUGHPUT = OBJECTIVES["throughput"]
 FLAT = dict.fromkeys(range(10, 100, 10), 1.0)
 
 
-def pairs_of(points: list[PairPoint]) -> list[Pair]:
+def pairs_of(points: list[PairPoint]) -> list[MeasuredPair]:
     """Pairs of the jobs "a" and "b"."""
     return make_pairs(points, SOLOS)[0]
 
 
-def busier(job: str | None) -> Callable[[Pair], str | None]:
+def busier(job: str | None) -> Callable[[MeasuredPair], str | None]:
     """The same job for every pair."""
     return lambda _pair: job
 
@@ -82,7 +82,7 @@ def made_up_result(
 
 
 def test_a_planted_best_split_is_found() -> None:
-    """A job that needs a tenth of the GPU beside one that uses all it gets: 90 for the second."""
+    """A job that needs a tenth of the GPU next to one that uses all it gets: 90 for the second."""
     pairs, _ = make_pairs(
         made_up.pair_points([(made_up.SITTER, made_up.CLIMBER)]), made_up.solo_points()
     )
@@ -103,7 +103,7 @@ def test_gains_by_hand() -> None:
     ]
     over_equal = gain(pairs_of(points), THROUGHPUT, "equal", 0.0)
     assert (over_equal.pairs, over_equal.zero_pairs, over_equal.loses_percent) == (2, 0, 0)
-    # A job beside itself is at 20/80 what it is at 80/20: the median of 1.0 and 1.2.
+    # A job next to itself is at 20/80 what it is at 80/20: the median of 1.0 and 1.2.
     assert over_equal.mean_percent == pytest.approx((50 + 10) / 2)
     assert over_equal.median_percent == pytest.approx(30)
     assert over_equal.most_percent == pytest.approx(50)

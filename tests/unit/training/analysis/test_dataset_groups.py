@@ -1,4 +1,4 @@
-"""The paper's groups, and ours beside them."""
+"""The paper's groups, and ours next to them."""
 
 import pytest
 from simple_pairs import nine, solo

@@ -7,11 +7,11 @@ from simple_pairs import SHARES, SOLOS, nine, pair, solo
 
 from advisor.core.records import PairPoint
 from advisor.core.split import NINE, Split
-from advisor_training.dataset.pairs import DISTURBED, LeftOut, Pair, make_pairs
+from advisor_training.dataset.pairs import DISTURBED, LeftOut, MeasuredPair, make_pairs
 from advisor_training.dataset.split_kinds import kinds_of
 
 
-def only(points: list[PairPoint], **fields: Any) -> Pair:
+def only(points: list[PairPoint], **fields: Any) -> MeasuredPair:
     """The one pair that the points make, with nothing left out."""
     pairs, left_out = make_pairs(points, fields.get("solos", SOLOS))
     assert left_out == []
@@ -72,7 +72,7 @@ def test_cards_and_runs_stay_apart() -> None:
 
 
 def test_jobs_in_any_order_are_one_pair() -> None:
-    """Job b beside a is a beside b, with shares and rates that follow their job."""
+    """Job b next to a is a next to b, with shares and rates that follow their job."""
     points = [
         pair(share, 100 - share, job_1="b", job_2="a", rate_1=share / 100, rate_2=0.25)
         for share in SHARES

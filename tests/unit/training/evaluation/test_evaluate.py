@@ -28,7 +28,7 @@ from advisor_training.evaluation import curve as evaluation_curve
 from advisor_training.evaluation.bars import bar_of, by_job
 from advisor_training.evaluation.check import (
     TOLERANCES,
-    Kind,
+    FigureKind,
     bundled_figures,
     check,
     checked_figures,
@@ -52,6 +52,7 @@ from advisor_training.evaluation.outcomes import figures_of
 from advisor_training.evaluation.rows import limit_rows
 from advisor_training.evaluation.values import Evaluation, to_json
 from advisor_training.learn import scoring
+from advisor_training.learn.held_out import HeldOut
 from advisor_training.learn.learners import LEARNERS, Fitted, as_predicted
 from advisor_training.learn.protocols import (
     BOTH_UNSEEN,
@@ -66,7 +67,6 @@ from advisor_training.learn.protocols import (
     draw_rows,
     has_other_runs,
 )
-from advisor_training.learn.unseen import Unseen
 from advisor_training.reports.document import make_folder, to_svg
 from advisor_training.reports.evaluation_figures import figures
 from advisor_training.reports.evaluation_report import write_evaluation
@@ -130,7 +130,7 @@ def test_no_pair_is_on_both_sides(data: Data) -> None:
     seen: list[tuple[Rows, Rows]] = []
     found = answers_of(data, BY_PAIR, spy(seen))
     assert not any(set(learned.pair) & set(asked.pair) for learned, asked in seen)
-    assert sorted(found.unseen.row) == list(range(len(data.rows)))
+    assert sorted(found.held_out.row) == list(range(len(data.rows)))
 
 
 def test_random_rows_are_the_papers(data: Data) -> None:
@@ -160,7 +160,7 @@ def test_who_knows_all_reaches_the_oracle(data: Data) -> None:
     answers = answers_of(data, BY_WORKLOAD, knows_all)
     for name in OBJECTIVES:
         for scope in ("nine", "every way"):
-            found = choose(data, answers.unseen, Question(OBJECTIVES[name], scope), 0.0)
+            found = choose(data, answers.held_out, Question(OBJECTIVES[name], scope), 0.0)
             assert min(choice.fraction for choice in found) == pytest.approx(1)
     errors = errors_of(data, answers, np.full(len(data.rows), True))
     assert errors.speed
@@ -169,21 +169,21 @@ def test_who_knows_all_reaches_the_oracle(data: Data) -> None:
 
 def test_choices_agree_with_the_training_scores(data: Data) -> None:
     """The same fractions as training reports, by an objective that knows no raw rates."""
-    unseen = answers_of(data, BY_WORKLOAD, LEARNERS["linear"]).unseen
-    ours = [c.fraction for c in choose(data, unseen, QUESTION, 0.005)]
-    np.testing.assert_allclose(ours, scoring.fractions(data.rows, unseen, OBJECTIVE, 0.005))
+    held_out = answers_of(data, BY_WORKLOAD, LEARNERS["linear"]).held_out
+    ours = [c.fraction for c in choose(data, held_out, QUESTION, 0.005)]
+    np.testing.assert_allclose(ours, scoring.fractions(data.rows, held_out, OBJECTIVE, 0.005))
 
 
 def test_a_choice_is_scored_by_what_was_measured(data: Data) -> None:
-    """Whoever expects most at 70/30 of climber and sitter gets what 70/30 is worth."""
+    """Anyone who expects most at 70/30 of climber and sitter gets what 70/30 is worth."""
     number = next(n for n, m in enumerate(data.measurements) if (m.job_a, m.job_b)
                   == ("climber", "sitter"))  # fmt: skip
     row = np.flatnonzero((data.rows.measurement == number) & (data.rows.kind == "nine"))
     wrong = np.where(data.rows.share_a[row] == 70, 2.0, 1.0)
     power_w = np.full(len(row), 100.0)
     expected = as_predicted(np.column_stack([wrong, wrong]), power_w)
-    unseen = Unseen(np.full(len(row), "x"), row, expected)
-    (choice,) = choose(data, unseen, QUESTION, 0.0)
+    held_out = HeldOut(np.full(len(row), "x"), row, expected)
+    (choice,) = choose(data, held_out, QUESTION, 0.0)
     assert (choice.chosen, choice.oracle) == ("70/30", "10/90")
     nine = data.measurements[number].nine
     at, best = (OBJECTIVE.value(nine[split]) for split in (NINE[6], NINE[0]))
@@ -193,7 +193,7 @@ def test_a_choice_is_scored_by_what_was_measured(data: Data) -> None:
 
 def test_rules_choose_without_a_model(data: Data) -> None:
     """Each rule's value over its own baseline is 1; the larger rate gets 90 %."""
-    keys = keys_of(choose(data, answers_of(data, BY_WORKLOAD, knows_all).unseen,
+    keys = keys_of(choose(data, answers_of(data, BY_WORKLOAD, knows_all).held_out,
                           QUESTION, 0.0))  # fmt: skip
     for rule in ("equal", "uncapped", "time-sliced", "exclusive"):
         found = choose_by_rule(data, keys, rule, QUESTION)
@@ -262,10 +262,10 @@ def test_own_and_neighbours_errors_are_apart(data: Data) -> None:
             np.column_stack([1.2 * asked.speed_a, asked.speed_b]), asked.power_w
         )
 
-    unseen = answers_of(data, BY_WORKLOAD, learn).unseen
-    jobs = by_job(data, unseen, {PER_WATT_OBJECTIVE: choose(data, unseen, QUESTION, 0)})
+    held_out = answers_of(data, BY_WORKLOAD, learn).held_out
+    jobs = by_job(data, held_out, {PER_WATT_OBJECTIVE: choose(data, held_out, QUESTION, 0)})
     found = {job.job: job for job in jobs}
-    # `climber` is the first of every pair by its name, `slow` the last but beside itself.
+    # `climber` is the first of every pair by its name, `slow` the last but next to itself.
     assert found["climber"].own
     assert found["slow"].own
     assert found["climber"].own.median_percent == pytest.approx(20)
@@ -285,12 +285,12 @@ def test_a_job_that_leaves_the_gpu_idle_is_launch_bound(data: Data) -> None:
 
 def test_the_paper_answers_sums_only(data: Data) -> None:
     """Its X1 + X2 comes from one learner, its sum of speeds from another; no single job."""
-    told = ask(methods(data)[PAPER], data, PROTOCOLS[BY_WORKLOAD].answer, lambda: None)
-    found = told.errors(data, np.asarray(data.rows.kind == "nine"))
+    results = ask(methods(data)[PAPER], data, PROTOCOLS[BY_WORKLOAD].answer, lambda: None)
+    found = results.errors(data, np.asarray(data.rows.kind == "nine"))
     assert (found.rate, found.speed) == (None, None)
     for objective in (PER_WATT_OBJECTIVE, RAW_OBJECTIVE):
-        assert told.choices(data, objective)
-    assert told.speeds is not told.rates
+        assert results.choices(data, objective)
+    assert results.speeds is not results.rates
 
 
 def test_planned_fits_are_the_fits_that_happen(data: Data) -> None:
@@ -348,7 +348,9 @@ def test_the_model_beats_physics_where_physics_is_wrong(evaluation: Evaluation) 
     assert mean[OURS] < mean[PHYSICAL]
 
 
-def worsened(figures: dict[Kind, dict[str, float]], kind: Kind, by: float) -> tuple[str, Any]:
+def worsened(
+    figures: dict[FigureKind, dict[str, float]], kind: FigureKind, by: float
+) -> tuple[str, Any]:
     """The figures with the first one of a kind worse by so many points."""
     name = next(iter(figures[kind]))
     step = by if kind == "error" else -by
@@ -356,7 +358,7 @@ def worsened(figures: dict[Kind, dict[str, float]], kind: Kind, by: float) -> tu
 
 
 @pytest.mark.parametrize("kind", list(TOLERANCES))
-def test_a_worse_report_fails_the_check(evaluation: Evaluation, kind: Kind) -> None:
+def test_a_worse_report_fails_the_check(evaluation: Evaluation, kind: FigureKind) -> None:
     """Just within the tolerance passes; just beyond fails and says what, how much, what bound."""
     figures = checked_figures(evaluation)
     _, within = worsened(figures, kind, TOLERANCES[kind] - 0.01)
@@ -373,7 +375,7 @@ def test_a_worse_report_fails_the_check(evaluation: Evaluation, kind: Kind) -> N
 def test_a_missing_figure_fails_the_check(evaluation: Evaluation, value: float | None) -> None:
     figures = checked_figures(evaluation)
     name = next(iter(figures["error"]))
-    found: dict[Kind, dict[str, float]]
+    found: dict[FigureKind, dict[str, float]]
     found = {**figures, "error": {k: v for k, v in figures["error"].items() if k != name}}
     if value is not None:
         found["error"] = {**figures["error"], name: value}
@@ -430,19 +432,19 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 def test_a_least_speed_is_kept_as_predicted_and_missed_as_measured(data: Data) -> None:
     """Who knows all misses no limit; who expects twice the speed shares where a job starves."""
     question = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", 0.45)
-    right = choose(data, answers_of(data, BY_WORKLOAD, knows_all).unseen, question, 0.0)
+    right = choose(data, answers_of(data, BY_WORKLOAD, knows_all).held_out, question, 0.0)
     assert {choice.missed for choice in right} == {None, False}
     assert all(choice.energy_saved >= 0 for choice in right if choice.chosen == "exclusive")
 
     def hopes(rows: Rows) -> Fitted:
         return lambda asked: measured(asked, speed=2)
 
-    unseen = answers_of(data, BY_WORKLOAD, hopes).unseen
+    held_out = answers_of(data, BY_WORKLOAD, hopes).held_out
     unsure = dataclasses.replace(question, sure=False)
-    wrong = choose(data, unseen, unsure, 0.0)
+    wrong = choose(data, held_out, unsure, 0.0)
     assert True in {choice.missed for choice in wrong}
     # The low ends know by the errors of other pairs that it hopes.
-    assert True not in {choice.missed for choice in choose(data, unseen, question, 0.0)}
+    assert True not in {choice.missed for choice in choose(data, held_out, question, 0.0)}
     found = figures_of(wrong)
     assert found
     assert found.missed
@@ -467,21 +469,21 @@ def test_a_server_keeps_all_of_its_demand_or_has_a_gpu_of_its_own(data: Data) ->
 
 def test_a_question_without_a_minimum_speed_holds_no_server_to_its_demand(data: Data) -> None:
     """As the oracle of that question, which takes any way."""
-    unseen = answers_of(data, BY_WORKLOAD, knows_all).unseen
+    held_out = answers_of(data, BY_WORKLOAD, knows_all).held_out
     serving = Serving(offered_rate=1e9, rate_noise=None, latency_p99_ms=())
     profiles = {key: dataclasses.replace(p, serving=serving) for key, p in data.profiles.items()}
     servers = dataclasses.replace(data, profiles=profiles)
     question = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way")
     kept = dataclasses.replace(question, min_speed=0.4)
-    free = [choice.chosen for choice in choose(data, unseen, question, 0.0)]
-    assert [choice.chosen for choice in choose(servers, unseen, question, 0.0)] == free
-    assert [choice.chosen for choice in choose(servers, unseen, kept, 0.0)] != free
+    free = [choice.chosen for choice in choose(data, held_out, question, 0.0)]
+    assert [choice.chosen for choice in choose(servers, held_out, question, 0.0)] == free
+    assert [choice.chosen for choice in choose(servers, held_out, kept, 0.0)] != free
 
 
 def test_the_measured_best_is_never_beaten(data: Data) -> None:
     """By its own question the oracle's fraction is 1 and what it saves at least 0."""
     question = QUESTIONS[DEFAULT_OBJECTIVE]
-    keys = keys_of(choose(data, answers_of(data, BY_WORKLOAD, knows_all).unseen, question, 0.0))
+    keys = keys_of(choose(data, answers_of(data, BY_WORKLOAD, knows_all).held_out, question, 0.0))
     best = choose_best(data, keys, question, question)
     assert {choice.fraction for choice in best} == {1}
     assert min(choice.energy_saved for choice in best) >= 0
@@ -552,13 +554,13 @@ def test_disturbed_pairs_are_asked_for_and_not_learned_from() -> None:
     seen: list[tuple[Rows, Rows]] = []
     learner = learn_undisturbed(spy(seen), every, clean)
     answers = PROTOCOLS[BY_WORKLOAD].answer(every.rows, learner, lambda: None)
-    assert "slow" in set(every.rows.run[answers.unseen.row])
+    assert "slow" in set(every.rows.run[answers.held_out.row])
     assert not any("slow" in set(learned.run) for learned, _ in seen)
 
 
 def test_low_ends_share_no_more_often_than_expected_speeds(data: Data) -> None:
-    told = ask(methods(data)["linear"], data, PROTOCOLS[BY_WORKLOAD].answer, lambda: None)
-    rows = list(limit_rows(data, BY_WORKLOAD, told))
+    results = ask(methods(data)["linear"], data, PROTOCOLS[BY_WORKLOAD].answer, lambda: None)
+    rows = list(limit_rows(data, BY_WORKLOAD, results))
     assert [(row.min_speed, row.sure) for row in rows] == [
         (0.4, False), (0.4, True), (0.5, False), (0.5, True),
     ]  # fmt: skip

@@ -9,11 +9,11 @@ from made_up_rows import training_set
 
 from advisor.core.interval import Interval
 from advisor.predict.serving import Serving
-from advisor_models.intervals import UNCAPPED, Bounds
+from advisor_models.intervals import UNCAPPED, LogBounds
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.bounds import NO_BOUNDS, SpeedBounds, bounds_without
+from advisor_training.learn.held_out import HeldOut
 from advisor_training.learn.learners import as_predicted
-from advisor_training.learn.unseen import Unseen
 
 pytestmark = pytest.mark.figures
 
@@ -21,38 +21,38 @@ ROWS = training_set().rows
 A = profile("training")
 
 
-def too_high(rows: Rows, jobs: tuple[str, str], factor: float) -> Unseen:
+def too_high(rows: Rows, jobs: tuple[str, str], factor: float) -> HeldOut:
     """Speeds as measured, and that much too high in all pairs with one of two jobs."""
     row = np.arange(len(rows))
     far = np.isin(rows.job_a, jobs) | np.isin(rows.job_b, jobs)
     by = np.where(far, factor, 1.0)
     speeds = rows.speed_a * by, rows.speed_b * by
-    return Unseen(rows.job_a, row, as_predicted(np.column_stack(speeds), rows.power_w))
+    return HeldOut(rows.job_a, row, as_predicted(np.column_stack(speeds), rows.power_w))
 
 
 def test_errors_of_neither_job_are_in_the_bounds() -> None:
     """Wrong for two jobs only, they look sure to the pair of these, and to no other."""
     jobs = (ROWS.jobs[0], ROWS.jobs[1])
-    unseen = too_high(ROWS, jobs, 2.0)
-    found = bounds_without(ROWS, unseen, jobs[0], jobs)
+    held_out = too_high(ROWS, jobs, 2.0)
+    found = bounds_without(ROWS, held_out, jobs[0], jobs)
     assert {(b.low, b.high) for b in found.known.values()} <= {(0.0, 0.0)}
     others = (ROWS.jobs[-1], ROWS.jobs[-2])
-    wide = bounds_without(ROWS, unseen, others[0], others)
+    wide = bounds_without(ROWS, held_out, others[0], others)
     assert min(b.low for b in wide.known.values()) == pytest.approx(-np.log(2))
 
 
 def test_errors_of_the_same_fit_are_not_in_the_bounds() -> None:
     """What was left out together is known together."""
-    unseen = dataclasses.replace(
+    held_out = dataclasses.replace(
         too_high(ROWS, (ROWS.jobs[0], ""), 2.0), left_out=np.full(len(ROWS), "all of a run")
     )
-    assert not bounds_without(ROWS, unseen, "all of a run", ("x", "y")).known
+    assert not bounds_without(ROWS, held_out, "all of a run", ("x", "y")).known
 
 
 def test_a_speed_is_as_unsure_as_its_share() -> None:
     """A share that no other pair has is as unsure as the most unsure one."""
     half = float(np.log(2))
-    bounds = SpeedBounds({"50": Bounds(-half, half), UNCAPPED: Bounds(-2 * half, 0.0)})
+    bounds = SpeedBounds({"50": LogBounds(-half, half), UNCAPPED: LogBounds(-2 * half, 0.0)})
     found = bounds.around(0.6, 47.0, A)
     assert (found.value, found.low, found.high) == pytest.approx((0.6, 0.3, 1.2))
     assert bounds.around(0.6, 100.0, A).low == pytest.approx(0.15)
@@ -68,6 +68,6 @@ def test_nothing_is_sure_where_no_error_is_known() -> None:
 def test_bounds_are_put_to_what_a_server_could_do() -> None:
     """It could do twice its demand, so a third less is still all of it."""
     serving = Serving(offered_rate=100.0, rate_noise=None, latency_p99_ms=())
-    bounds = SpeedBounds({"50": Bounds(-0.4, 0.4)})
+    bounds = SpeedBounds({"50": LogBounds(-0.4, 0.4)})
     found = bounds.around(2.0, 50.0, profile("server", serving=serving))
     assert found == Interval(1.0, 0.98, 1.02)

@@ -26,10 +26,10 @@ def test_a_launch_at_safe_counts_is_compared(
     """Its power and both speeds, within bounds around what is expected."""
     predictor = script["OnnxPredictor"](script["BUNDLED"])
     safe = next(o for o in launches if o["mode"] == "mps" and not o["jobs_at_unsafe_counts"])
-    told = list(script["compared"](safe, predictor))
-    assert [what for _, what, _, _ in told] == ["power", "speed", "speed"]
-    assert told[0][3] == safe["power_w"]
-    assert all(expected.low < expected.value < expected.high for _, _, expected, _ in told)
+    results = list(script["compared"](safe, predictor))
+    assert [what for _, what, _, _ in results] == ["power", "speed", "speed"]
+    assert results[0][3] == safe["power_w"]
+    assert all(expected.low < expected.value < expected.high for _, _, expected, _ in results)
 
 
 def test_wrong_results_and_launches_without_limits_are_left_out(

@@ -58,7 +58,7 @@ def test_a_graph_of_other_trees_is_refused() -> None:
 
 
 def test_the_same_rows_give_the_same_bytes() -> None:
-    """Fitted anew, in whatever order the points came."""
+    """Fitted again, in whatever order the points came."""
     assert onnx_bytes(fit(extra_trees, ROWS)) == onnx_bytes(REGRESSORS)
 
 
@@ -101,7 +101,7 @@ def test_what_is_served_is_what_was_trained(tmp_path: Path) -> None:
 
 
 def test_every_file_is_named_with_its_hash(tmp_path: Path) -> None:
-    """What stands beside the manifest can be checked before it is used."""
+    """What stands next to the manifest can be checked before it is used."""
     written = write(tmp_path / "new" / "folder", with_joblib=True)
     artefact = read_artefact(tmp_path / "new" / "folder")
     assert artefact.manifest == written

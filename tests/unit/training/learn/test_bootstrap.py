@@ -32,7 +32,7 @@ def test_pairs_of_one_job_hang_together() -> None:
 
 
 def test_the_interval_is_about_that_of_the_mean() -> None:
-    """Jobs beside themselves are independent: two standard errors on each side."""
+    """Jobs next to themselves are independent: two standard errors on each side."""
     values = np.random.default_rng(1).normal(size=200)
     found = Resamples([(str(n), str(n)) for n in range(200)]).mean(values)
     wanted = 1.96 * values.std() / np.sqrt(200)

@@ -7,7 +7,7 @@ from made_up_rows import measured, solo_points, spy, training_set
 from synthetic_pairs import GPU_MODEL
 
 from advisor.predict.profiles import make_profiles
-from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, Bounds
+from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, LogBounds
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.calibration import (
     ask_blind,
@@ -19,18 +19,18 @@ from advisor_training.learn.calibration import (
 )
 from advisor_training.learn.conformal import efficiency_residuals
 from advisor_training.learn.head_learners import HEAD_LEARNERS
+from advisor_training.learn.held_out import HeldOut
 from advisor_training.learn.learners import LEARNERS, Predicted
 from advisor_training.learn.protocols import BY_RUN, BY_WORKLOAD
-from advisor_training.learn.unseen import Unseen
 
 SET = training_set()
 ROWS = SET.rows
 
 
-def as_measured(rows: Rows, power: float = 1.0) -> Unseen:
+def as_measured(rows: Rows, power: float = 1.0) -> HeldOut:
     row = np.concatenate([np.flatnonzero(rows.of(job)) for job in rows.jobs])
     names = np.concatenate([np.full(rows.of(job).sum(), job) for job in rows.jobs])
-    return Unseen(names, row, measured(rows.take(row), power=power))
+    return HeldOut(names, row, measured(rows.take(row), power=power))
 
 
 def test_a_card_that_draws_more_for_everything_saves_the_same() -> None:
@@ -47,7 +47,8 @@ def test_a_card_that_draws_more_for_everything_saves_the_same() -> None:
 
 def test_the_card_term_is_in_watts_below_the_limit_only() -> None:
     bounds = {
-        SPLIT: Bounds(-0.03, 0.04), UNCAPPED: Bounds(-0.2, 0.1), LIMITED: Bounds(-0.01, 0.01)
+        SPLIT: LogBounds(-0.03, 0.04), UNCAPPED: LogBounds(-0.2, 0.1),
+        LIMITED: LogBounds(-0.01, 0.01)
     }  # fmt: skip
     wide = with_card_term(bounds, 0.035)
     assert wide[SPLIT].low < -0.08
@@ -80,9 +81,9 @@ def test_profiles_without_counters_make_intervals_wider() -> None:
         seen, ROWS.jobs, strict=True))  # fmt: skip
     heads = {"speed": [10, 1] * asked.heads["speed"], "power": 3 * asked.heads["power"]}
     off = dataclasses.replace(asked, predicted=Predicted(asked.speed, heads))
-    unseen = left_out(ROWS, LEARNERS["extra-trees"])
-    exact = calibrate(ROWS, unseen, asked).no_counters
-    found = calibrate(ROWS, unseen, off).no_counters
+    held_out = left_out(ROWS, LEARNERS["extra-trees"])
+    exact = calibrate(ROWS, held_out, asked).no_counters
+    found = calibrate(ROWS, held_out, off).no_counters
     assert exact
     assert found
     assert exact == {"speed": 1, "power": 1}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from made_up_rows import spy
 
 from advisor.errors import InputError
-from advisor_models.intervals import Bounds
+from advisor_models.intervals import LogBounds
 from advisor_models.other_gpu import MOST_PAIRS, OtherGpu
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.data import Data, make_data
@@ -76,8 +76,8 @@ def test_neither_the_gpu_model_nor_the_job_is_learned_from(both: Data) -> None:
         mask = both.rows.gpu_model == name
         carried = carry_over(both.rows, mask, name, spy(seen))
         tested = both.rows.take(mask)
-        assert len(carried.unseen) == sum(int(tested.of(job).sum()) for job in tested.jobs)
-        assert set(carried.unseen.left_out.tolist()) == set(tested.jobs)
+        assert len(carried.held_out) == sum(int(tested.of(job).sum()) for job in tested.jobs)
+        assert set(carried.held_out.left_out.tolist()) == set(tested.jobs)
         assert all(name not in learned.gpu_model for learned, _ in seen)
         for learned, asked in seen:
             hidden = set(both.rows.jobs) - set(learned.jobs)
@@ -100,7 +100,7 @@ def test_pairs_are_added_one_draw_after_the_other(both: Data) -> None:
     mask = both.rows.gpu_model == MODELS[1]
     rest = set(both.rows.pair[~mask].tolist())
     found = list(add_pairs(both.rows, mask, spy(seen)))
-    assert [(added.pairs, len(added.unseen)) for added in found] == [(0, 1), (2, 5), (5, 5)]
+    assert [(added.pairs, len(added.held_out)) for added in found] == [(0, 1), (2, 5), (5, 5)]
     parts = [set(learned.pair.tolist()) - rest for learned, _ in seen]
     assert [len(part) for part in parts] == [0, *[2] * DRAWS, *[5] * DRAWS]
     for part, (_, asked) in zip(parts, seen, strict=True):
@@ -182,7 +182,7 @@ def test_widened_bounds_hold_what_is_promised(
         np.full(len(values), "other"),
         np.full(len(values), "50"),
     )
-    bounds = Bounds(min(low, -0.01), max(high, 0.01))
+    bounds = LogBounds(min(low, -0.01), max(high, 0.01))
     factor = widening(residuals, {"50": bounds})
     assert factor >= 1
     # A hair more: what lies on the bound is within it, and a product is rounded.
@@ -195,7 +195,7 @@ def test_share_without_an_interval() -> None:
     """What was measured at other shares only cannot be judged."""
     lonely = Residuals(np.zeros(1), np.array(["a"]), np.array(["b"]), np.array(["37.5"]))
     with pytest.raises(InputError, match="at a share whose error is known"):
-        held(lonely, {"50": Bounds(-1, 1)})
+        held(lonely, {"50": LogBounds(-1, 1)})
 
 
 def test_figures_of_each_direction(both: Data, evaluation: Evaluation) -> None:

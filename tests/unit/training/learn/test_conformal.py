@@ -23,25 +23,25 @@ from advisor_training.learn.conformal import (
     share_names,
 )
 from advisor_training.learn.head_learners import HEAD_LEARNERS, POWER_LEARNER, SPEED_LEARNER
+from advisor_training.learn.held_out import HeldOut, leave_one_job_out
 from advisor_training.learn.learners import LEARNERS
-from advisor_training.learn.unseen import Unseen, leave_one_job_out
 
 ROWS = training_set().rows
 
 
 def residuals(by_job: dict[str, list[float]], stratum: str = "50") -> Residuals:
-    """Residuals of jobs left out, each beside a job that was never left out."""
+    """Residuals of jobs left out, each next to a job that was never left out."""
     jobs = [job for job, values in by_job.items() for _ in values]
     values = np.array([value for values in by_job.values() for value in values])
     n = len(values)
     return Residuals(values, np.array(jobs), np.full(n, "other"), np.full(n, stratum))
 
 
-def as_measured(rows: Rows, factor: float = 1.0) -> Unseen:
+def as_measured(rows: Rows, factor: float = 1.0) -> HeldOut:
     """Predictions of all rows, each job left out once, that are so many times what was measured."""
     row = np.concatenate([np.flatnonzero(rows.of(job)) for job in rows.jobs])
     left_out = np.concatenate([np.full(rows.of(job).sum(), job) for job in rows.jobs])
-    return Unseen(left_out, row, measured(rows.take(row), factor, factor))
+    return HeldOut(left_out, row, measured(rows.take(row), factor, factor))
 
 
 def test_bounds_by_hand() -> None:
@@ -103,7 +103,7 @@ def test_measured_coverage_leaves_the_workload_out() -> None:
 
 def test_measured_coverage_leaves_out_rows_beside_the_workload() -> None:
     """What the tested job did to its neighbours would give away how the job behaves."""
-    # Nine jobs are off by far beside "far" alone, and "far" is off as far.
+    # Nine jobs are off by far next to "far" alone, and "far" is off as far.
     jobs = [f"job-{n}" for n in range(9)]
     values = np.array([-0.1, 0.1, 9.0] * 9 + [9.0])
     left_out = np.array([*np.repeat(jobs, 3), "far"])
@@ -115,7 +115,7 @@ def test_measured_coverage_leaves_out_rows_beside_the_workload() -> None:
 
 
 def test_coverage_needs_rows_without_the_tested_job() -> None:
-    """A job that is beside all others in all their rows is not counted; one job is too few."""
+    """A job that is next to all others in all their rows is not counted; one job is too few."""
     made = residuals({"a": [-1.0, 1.0], "b": [-1.0, 1.0], "c": [0.5]})
     beside = Residuals(made.values, made.left_out, np.array(["c"] * 4 + ["a"]), made.stratum)
     assert measured_coverage(beside).overall == 1
@@ -144,9 +144,9 @@ def test_residuals_of_rows() -> None:
 
 
 def test_intervals_as_a_manifest_has_them() -> None:
-    """Shares ascend, and what is without limits is beside them."""
-    unseen = leave_one_job_out(ROWS, LEARNERS["physical"])
-    speed, power = (residuals_of(ROWS, unseen, each) for each in HEAD_LEARNERS)
+    """Shares ascend, and what is without limits is next to them."""
+    held_out = leave_one_job_out(ROWS, LEARNERS["physical"])
+    speed, power = (residuals_of(ROWS, held_out, each) for each in HEAD_LEARNERS)
     found = intervals(speed, SPEED_LEARNER)
     assert list(found) == [*map(str, range(10, 91, 10)), UNCAPPED]
     assert found[UNCAPPED] == bounds_of(speed)["uncapped"]
@@ -156,10 +156,10 @@ def test_intervals_as_a_manifest_has_them() -> None:
 def test_without_uncapped_points_there_are_no_intervals() -> None:
     """What would be missing is said."""
     nine = ROWS.take(ROWS.kind == "nine")
-    unseen = as_measured(nine)
+    held_out = as_measured(nine)
     for each in HEAD_LEARNERS:
         with pytest.raises(InputError, match="no pair was measured uncapped"):
-            intervals(residuals_of(nine, unseen, each), each)
+            intervals(residuals_of(nine, held_out, each), each)
 
 
 def test_shares_between_are_of_the_nearest_ten() -> None:
@@ -193,10 +193,10 @@ def test_errors_of_servers_are_of_what_they_could_do() -> None:
         all_served_a=np.full(len(ROWS), 0.98),
         all_served_b=np.full(len(ROWS), 0.98),
     )
-    unseen = as_measured(rows, factor=1.6)
-    found = residuals_of(rows, unseen, SPEED_LEARNER)
-    assert len(found) == len(unseen)
+    held_out = as_measured(rows, factor=1.6)
+    found = residuals_of(rows, held_out, SPEED_LEARNER)
+    assert len(found) == len(held_out)
     np.testing.assert_allclose(found.values, -np.log(1.6))
     # Served, though it was not expected: it could do that at least.
     half = as_measured(rows, factor=0.5)
-    assert len(residuals_of(rows, half, SPEED_LEARNER)) == 2 * len(unseen)
+    assert len(residuals_of(rows, half, SPEED_LEARNER)) == 2 * len(held_out)

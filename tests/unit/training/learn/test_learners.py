@@ -108,7 +108,7 @@ def test_a_server_is_learned_from_where_it_falls_short() -> None:
 
 
 def test_a_server_serves_no_more_than_its_demand() -> None:
-    """What it could do is known beside that; another job may be faster than alone."""
+    """What it could do is known next to that; another job may be faster than alone."""
     speed = dataclasses.replace(ROWS.heads["speed"], prior=np.full((len(ROWS), 2), 3.0))
     rows = dataclasses.replace(
         ROWS, heads={**ROWS.heads, "speed": speed}, all_served_a=np.full(len(ROWS), 0.98)

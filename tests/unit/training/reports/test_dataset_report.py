@@ -261,7 +261,7 @@ def test_flags_of_used_points_are_counted() -> None:
 
 
 def test_dots_are_coloured_by_who_gets_more() -> None:
-    """The first figure tells the lighter job, the busier one, a job beside itself, and a tie."""
+    """The first figure tells the lighter job, the busier one, a job next to itself, and a tie."""
     solos = [solo("a", sm_active_percent=90.0), solo("b", sm_active_percent=20.0)]
     for points, label in (
         (nine({**FLAT, 20: 1.5}), "larger share to the less busy job"),

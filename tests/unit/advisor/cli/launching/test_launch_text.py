@@ -95,13 +95,13 @@ def test_summary_says_how_good_the_prediction_was() -> None:
     }  # fmt: skip
     assert list(summary(FAILED, [seen])) == [
         "infer + train: 12.0 s together, 5,400 J",
-        "  rate of train: -20.0% beside the prediction",
+        "  rate of train: -20.0% against the prediction",
         "  76 unit-seconds were held for a job that had ended",
     ]
 
 
 def test_summary_says_what_was_saved_and_what_the_end_cost() -> None:
-    """For the same work, observed beside predicted, and to the end of the last job."""
+    """For the same work, observed next to predicted, and to the end of the last job."""
     seen: dict[str, Any] = {
         "jobs": [
             {"job": "infer", "rate": None, "predicted_rate": None, "ended_first": True},

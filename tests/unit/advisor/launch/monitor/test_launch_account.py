@@ -12,11 +12,11 @@ from made_up_results import pair_result
 from advisor.core.finish import Rest, Work, finish, one_after_the_other
 from advisor.core.job import Job
 from advisor.core.split import EQUAL, UNCAPPED, Split
-from advisor.core.telemetry import POWER_GPU, Readings, Source
+from advisor.core.telemetry import POWER_GPU, Readings, TelemetrySource
 from advisor.errors import SourceError
 from advisor.launch.monitor.account import Account, energy_saved
-from advisor.launch.monitor.watched import Watched
-from advisor.launch.records.spec import LaunchPart, Pair
+from advisor.launch.monitor.job_monitor import JobMonitor
+from advisor.launch.records.spec import LaunchPair, LaunchPart
 from advisor.runtime.jobs.running_job import RunningJob
 
 A, B = Job(name="a", command=("a",)), Job(name="b", command=("b",))
@@ -26,24 +26,24 @@ _POWERS = st.floats(90, 700)
 
 def pair(
     split: Split = EQUAL, solo_power_a_w: float | None = 150, solo_power_b_w: float | None = 600
-) -> Pair:
+) -> LaunchPair:
     """Both do one step a second alone."""
     powers_w = solo_power_a_w, solo_power_b_w
     parts = (
         LaunchPart(job=job, solo_rate=1, solo_power_w=power_w)
         for job, power_w in zip((A, B), powers_w, strict=True)
     )
-    return Pair(split=split, parts=tuple(parts))
+    return LaunchPair(split=split, parts=tuple(parts))
 
 
 class Run:
     """Two jobs and a source whose readings a test sets; ten looks a second."""
 
-    def __init__(self, of: Pair, *, metered: bool = True) -> None:
+    def __init__(self, of: LaunchPair, *, metered: bool = True) -> None:
         self.now_s, self.total_j, self.metered = 0.0, 0.0, metered
         self._steps = {A.name: 0.0, B.name: 0.0}
         self.jobs = (self._watched(A), self._watched(B))
-        self.account = Account(of, self.jobs, cast("Source", self), 0.0)
+        self.account = Account(of, self.jobs, cast("TelemetrySource", self), 0.0)
 
     def read(self, names: Collection[str]) -> Readings:
         if POWER_GPU in names:
@@ -62,12 +62,12 @@ class Run:
                     one.look(self.now_s, 1e9)
             self.account.add(self.now_s, running)
 
-    def _watched(self, job: Job) -> Watched:
+    def _watched(self, job: Job) -> JobMonitor:
         running = SimpleNamespace(
             job=job, count=lambda: self._steps[job.name], exit_code=None,
             granted=SimpleNamespace(units=66),
         )  # fmt: skip
-        return Watched(cast("RunningJob", running), 0.0, 1.0, None)
+        return JobMonitor(cast("RunningJob", running), 0.0, 1.0, None)
 
 
 def test_an_hour_by_hand() -> None:

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.core.interval import Interval
-from advisor.core.job import Job, Progress
+from advisor.core.job import Job, ProgressSettings
 from advisor.core.split import Split
-from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, Source
+from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, TelemetrySource
 from advisor.errors import SourceError
 from advisor.launch.monitor.account import Energy
 from advisor.launch.monitor.drift import MARGIN, is_far
-from advisor.launch.monitor.pace import Pace
-from advisor.launch.monitor.watch import work_per_joule
-from advisor.launch.records.spec import LaunchPart, Pair
+from advisor.launch.monitor.pair_monitor import work_per_joule
+from advisor.launch.monitor.rate_meter import RateMeter
+from advisor.launch.records.spec import LaunchPair, LaunchPart
 from advisor.launch.supervisor.observe import is_too_fast
 
 RATES = st.floats(0.01, 1e6)
@@ -40,7 +40,7 @@ class Sensor:
     @property
     def energy(self) -> Energy:
         """What adds it up."""
-        return Energy(cast("Source", self))
+        return Energy(cast("TelemetrySource", self))
 
 
 @given(RATES, st.lists(STEPS_S, min_size=2, max_size=60), st.sampled_from([None, 5.0]))
@@ -48,52 +48,52 @@ def test_steady_growth_is_its_rate(
     rate: float, steps_s: list[float], window_s: float | None
 ) -> None:
     """However the readings fall, and whether old ones are forgotten or not."""
-    pace, now_s = Pace(window_s), 0.0
+    meter, now_s = RateMeter(window_s), 0.0
     for step_s in [0.0, *steps_s]:
         now_s += step_s
-        pace.add(now_s, rate * now_s)
-    assert pace.rate() == pytest.approx(rate)
-    assert pace.span_s <= now_s
+        meter.add(now_s, rate * now_s)
+    assert meter.rate() == pytest.approx(rate)
+    assert meter.span_s <= now_s
 
 
 def test_readings_of_weeks_need_no_memory() -> None:
     """A launch may run for long."""
     for window_s, most in ((None, 2), (5.0, 30)):
-        pace = Pace(window_s)
+        meter = RateMeter(window_s)
         for number in range(5000):
-            pace.add(number * 0.25, number)
-        assert len(pace._moves) <= most  # pyright: ignore[reportPrivateUsage]
+            meter.add(number * 0.25, number)
+        assert len(meter._moves) <= most  # pyright: ignore[reportPrivateUsage]
 
 
 def test_job_that_reports_seldom_has_a_rate() -> None:
     """One report in 30 s is no standstill, and a standstill is no report."""
-    pace = Pace(5)
+    meter = RateMeter(5)
     for now_s in range(100):
-        pace.add(now_s, 60 * (now_s // 30))
-    assert pace.rate() == pytest.approx(2)
+        meter.add(now_s, 60 * (now_s // 30))
+    assert meter.rate() == pytest.approx(2)
     for now_s in range(100, 400):
-        pace.add(now_s, 180)
-    assert (pace.rate() or 0) < 0.3
+        meter.add(now_s, 180)
+    assert (meter.rate() or 0) < 0.3
 
 
 def test_count_that_is_read_half_written_is_ignored() -> None:
-    """One reading that went back is an accident; a count that stays back began anew."""
-    pace = Pace()
+    """One reading that went back is an accident; a count that stays back began again."""
+    meter = RateMeter()
     for now_s, total in ((0, 0), (1, 255), (2, 0), (3, 768)):
-        pace.add(now_s, total)
-    assert pace.rate() == pytest.approx(256)
+        meter.add(now_s, total)
+    assert meter.rate() == pytest.approx(256)
     for now_s, total in ((4, 10), (5, 20), (6, 30)):
-        pace.add(now_s, total)
-    assert pace.rate() == pytest.approx(10)
+        meter.add(now_s, total)
+    assert meter.rate() == pytest.approx(10)
 
 
 def test_nothing_is_known_before_the_total_moves() -> None:
     """No reading and no move are no rate of 0."""
-    pace = Pace()
-    assert (pace.rate(), pace.span_s) == (None, 0)
-    pace.add(0, 0)
-    pace.add(9, 0)
-    assert pace.rate() is None
+    meter = RateMeter()
+    assert (meter.rate(), meter.span_s) == (None, 0)
+    meter.add(0, 0)
+    meter.add(9, 0)
+    assert meter.rate() is None
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1), st.floats(0, 1e9))
@@ -154,11 +154,11 @@ def test_work_per_joule_needs_everything() -> None:
 
 def test_rate_far_above_that_of_its_share_is_marked() -> None:
     """A job that got out of its limit in a way that nobody sees shows it by its speed."""
-    job = Job(name="j", command=("x",), progress=Progress())
+    job = Job(name="j", command=("x",), progress=ProgressSettings())
     split = Split((30.0, 70.0))
-    unknown = Pair(split=split, parts=(LaunchPart(job=job), LaunchPart(job=job)))
+    unknown = LaunchPair(split=split, parts=(LaunchPart(job=job), LaunchPart(job=job)))
     parts = (LaunchPart(job=job, share_rate=rate) for rate in (38.0, 92.0))
-    pair = Pair(split=split, parts=tuple(parts))
+    pair = LaunchPair(split=split, parts=tuple(parts))
     assert is_too_fast(pair, (132.0, 60.0))
     assert is_too_fast(pair, (20.0, 132.0))
     assert not is_too_fast(pair, (38.0 * 1.18, 92.0))

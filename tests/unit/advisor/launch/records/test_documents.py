@@ -13,7 +13,7 @@ from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.formats.wire import to_plain
 from advisor.launch.records.documents import parse_spec, parse_status
 from advisor.launch.records.folder import dumps
-from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSpec, Pair
+from advisor.launch.records.spec import Forecast, JobForecast, LaunchPair, LaunchPart, LaunchSpec
 from advisor.launch.records.status import JobStatus, LaunchStatus
 
 RATE, OTHER_RATE, POWER = Interval(100, 90, 110), Interval(50, 45, 55), Interval(400, 380, 420)
@@ -80,7 +80,7 @@ def old_pair(way: str, shares: tuple[float, ...], forecast: Any = None) -> dict[
 def test_older_spec(way: str, split: Split) -> None:
     """Nothing of it is lost."""
     newer = LaunchSpec(
-        launch_id="x", gpu="0", pairs=(Pair(split=split, parts=PARTS, forecast=FORECAST),)
+        launch_id="x", gpu="0", pairs=(LaunchPair(split=split, parts=PARTS, forecast=FORECAST),)
     )
     older = {**to_plain(newer), "pairs": [old_pair(way, split.shares, OLD_FORECAST)]}
     assert parse_spec(json.dumps(older).encode()) == newer
@@ -101,7 +101,7 @@ def test_older_status(forecast: dict[str, Any] | None) -> None:
 def test_documents_are_read_as_they_were_written(split: Split) -> None:
     """For any number of jobs."""
     parts = tuple(LaunchPart(job=A) for _ in split.shares)
-    spec = LaunchSpec(launch_id="x", gpu="0", pairs=(Pair(split=split, parts=parts),))
+    spec = LaunchSpec(launch_id="x", gpu="0", pairs=(LaunchPair(split=split, parts=parts),))
     assert parse_spec(dumps(spec)) == spec
     assert parse_status(dumps(STATUS)) == STATUS
 

@@ -10,7 +10,6 @@ import pytest
 from advisor.core.job import Job
 from advisor.core.split import NINE
 from advisor.errors import BusyError, InputError
-from advisor.launch.records.board import Board
 from advisor.launch.records.folder import (
     LaunchFolder,
     create_folder,
@@ -18,10 +17,11 @@ from advisor.launch.records.folder import (
     list_folders,
     new_launch_id,
 )
-from advisor.launch.records.spec import LaunchPart, LaunchSpec, Pair
+from advisor.launch.records.spec import LaunchPair, LaunchPart, LaunchSpec
 from advisor.launch.records.status import JobStatus, LaunchStatus
+from advisor.launch.records.status_writer import StatusWriter
 
-PAIR = Pair(
+PAIR = LaunchPair(
     split=NINE[2],
     parts=(
         LaunchPart(job=Job(name="a", command=("true",))),
@@ -62,30 +62,30 @@ def test_status_follows_the_supervisor(folder: LaunchFolder) -> None:
     first = folder.read_status()
     assert (first.state, first) == ("accepted", folder.read_status())
     with folder.supervising():
-        Board(folder, SPEC).enter("running")
+        StatusWriter(folder, SPEC).enter("running")
         assert folder.read_status().state == "running"
     gone = folder.read_status()
     assert (gone.state, gone.code) == ("failed", "supervisor-gone")
-    Board(folder, SPEC).close("stopped")
+    StatusWriter(folder, SPEC).close("stopped")
     assert folder.read_status().state == "stopped"
 
 
 def test_first_fault_is_the_one_that_is_told(folder: LaunchFolder) -> None:
     """What follows from it must not hide it."""
-    board = Board(folder, SPEC)
-    board.blame("job", "it died")
-    board.blame("partition", "then the daemon went")
-    board.close("failed")
+    writer = StatusWriter(folder, SPEC)
+    writer.blame("job", "it died")
+    writer.blame("partition", "then the daemon went")
+    writer.close("failed")
     assert folder.read_status().cause == "it died"
 
 
 def test_warnings_are_bounded(folder: LaunchFolder) -> None:
     """The status stays small, and its notes stay in it."""
-    board = Board(folder, SPEC)
+    writer = StatusWriter(folder, SPEC)
     for number in range(100):
-        board.warn(f"warning {number}")
-    assert board.status.warnings[0] == "a note"
-    assert len(board.status.warnings) == 50
+        writer.warn(f"warning {number}")
+    assert writer.status.warnings[0] == "a note"
+    assert len(writer.status.warnings) == 50
 
 
 def test_status_that_cannot_be_written_is_tried_again(
@@ -101,9 +101,9 @@ def test_status_that_cannot_be_written_is_tried_again(
 
     written: list[LaunchStatus] = []
     monkeypatch.setattr(LaunchFolder, "write_status", write)
-    board = Board(folder, SPEC)
-    board.enter("running")
-    board.close("stopped")
+    writer = StatusWriter(folder, SPEC)
+    writer.enter("running")
+    writer.close("stopped")
     (last,) = written
     assert last.state == "stopped"
     assert last.warnings == (
@@ -129,7 +129,7 @@ def test_folder_that_is_there_stays_as_it_is(folder: LaunchFolder, tmp_path: Pat
 
 
 def test_request_to_stop_can_be_made_again(folder: LaunchFolder) -> None:
-    """And is seen by whoever looks."""
+    """And is seen by anyone who looks."""
     assert not folder.stop_asked()
     folder.ask_stop()
     folder.ask_stop()
@@ -146,4 +146,4 @@ def test_damaged_spec_is_told(folder: LaunchFolder) -> None:
 def test_jobs_wait_before_anything_has_begun(folder: LaunchFolder) -> None:
     """They are listed with their shares from the start."""
     job = JobStatus(job="a", rate_unit="steps", share_percent=30)
-    assert Board(folder, SPEC).status.jobs[0] == job
+    assert StatusWriter(folder, SPEC).status.jobs[0] == job

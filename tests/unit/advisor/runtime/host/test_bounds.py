@@ -6,9 +6,9 @@ import pytest
 
 from advisor.core.job import Job
 from advisor.runtime.host import cgroup
-from advisor.runtime.host.bounds import Bounds, bounds_of, met_bound, set_bounds
+from advisor.runtime.host.bounds import ResourceBounds, bounds_of, met_bound, set_bounds
 
-BOUNDS = Bounds(tasks=100, memory_mib=200)
+BOUNDS = ResourceBounds(tasks=100, memory_mib=200)
 JOB = Job(name="a", command=("a",))
 
 
@@ -21,7 +21,7 @@ def group(folder: Path, **files: str) -> Path:
 
 def test_a_job_file_may_set_its_own_bounds() -> None:
     own = Job(name="a", command=("a",), max_tasks=7, host_memory_mib=9)
-    assert bounds_of(own) == Bounds(tasks=7, memory_mib=9)
+    assert bounds_of(own) == ResourceBounds(tasks=7, memory_mib=9)
     assert own.job_hash == JOB.job_hash
 
 

@@ -69,7 +69,7 @@ def test_killed_holder_lets_go(tmp_path: Path) -> None:
 
 
 def test_a_launch_that_holds_a_gpu_is_named(tmp_path: Path) -> None:
-    """Whoever wants the GPU can look at it, and stop it, by its id."""
+    """Anyone who wants the GPU can look at it, and stop it, by its id."""
     with (
         gpu_lock(tmp_path, "GPU-1", "20260131-000000-ab12"),
         pytest.raises(BusyError, match=r"has the launch 20260131.*launches stop 20260131-0"),

@@ -21,7 +21,7 @@ def test_process_with_another_limit_or_no_variables_is_named() -> None:
 
 
 def test_process_that_has_ended_is_not_named() -> None:
-    """It cannot run beside its limit any more."""
+    """It cannot run next to its limit any more."""
     with sleeper({}) as ended:
         pass
     assert lacking([ended], LIMIT) == []

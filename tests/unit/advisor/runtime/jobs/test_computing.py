@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.job import Job, Progress
+from advisor.core.job import Job, ProgressSettings
 from advisor.errors import LimitBrokenError
 from advisor.runtime.backends.backend import Sight
 from advisor.runtime.jobs import computing
@@ -31,7 +31,7 @@ class FakeJob:
 
 
 def jobs_at(seen: Sight | None) -> list[RunningJob]:
-    jobs = [FakeJob(Job(name=name, command=("x",), progress=Progress()), root, seen)
+    jobs = [FakeJob(Job(name=name, command=("x",), progress=ProgressSettings()), root, seen)
             for name, root in (("a", 1), ("b", 2))]  # fmt: skip
     return cast("list[RunningJob]", jobs)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.job import Progress
+from advisor.core.job import ProgressSettings
 from advisor.errors import JobError
 from advisor.runtime.jobs.counting import CounterFile, OutputCounter, open_counter
 
@@ -74,7 +74,7 @@ def test_optional_group_that_caught_nothing_is_no_progress() -> None:
 @pytest.mark.parametrize("word", ["fast", "nan", "inf", ""])
 def test_group_that_catches_no_number_is_told(word: str) -> None:
     """A pattern around the wrong word ends the job's measurement, with the word."""
-    with pytest.raises(JobError, match=re.escape(f"caught '{word}', which is no number")):
+    with pytest.raises(JobError, match=re.escape(f"caught '{word}', which is not a number")):
         total(f"rate {word};\n".encode(), "rate (.*);")
 
 
@@ -110,7 +110,7 @@ def test_counter_file_is_scaled(count: int, per_run: int) -> None:
 
 
 def test_emptied_counter_file_is_told(tmp_path: Path) -> None:
-    """A job that opens the file for writing anew gets the reason, not a stack trace."""
+    """A job that opens the file for writing again gets the reason, not a stack trace."""
     path = tmp_path / "progress"
     path.write_bytes(bytes(8))
     with closing(CounterFile(path)) as counter:
@@ -122,13 +122,15 @@ def test_emptied_counter_file_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("progress", "expected"),
     [
-        (Progress(kind="counter", per_run=5), 3),
-        (Progress(kind="runs", per_run=5), 15),
-        (Progress(kind="output", pattern=r"at (\d+)"), 9),
-        (Progress(kind="output", pattern=r"at (\d+)", cumulative=False), 17),
+        (ProgressSettings(kind="counter", per_run=5), 3),
+        (ProgressSettings(kind="runs", per_run=5), 15),
+        (ProgressSettings(kind="output", pattern=r"at (\d+)"), 9),
+        (ProgressSettings(kind="output", pattern=r"at (\d+)", cumulative=False), 17),
     ],
 )
-def test_each_kind_reads_its_own_file(tmp_path: Path, progress: Progress, expected: float) -> None:
+def test_each_kind_reads_its_own_file(
+    tmp_path: Path, progress: ProgressSettings, expected: float
+) -> None:
     """`per_run` is for runs alone; output is read from the output."""
     counts, output = tmp_path / "progress", tmp_path / "output.log"
     counts.write_bytes(struct.pack("<q", 3))
@@ -138,7 +140,7 @@ def test_each_kind_reads_its_own_file(tmp_path: Path, progress: Progress, expect
 
 
 def test_count_that_goes_back_is_refused(tmp_path: Path) -> None:
-    """A count that starts anew with each epoch would make a wrong rate, so it is an error."""
+    """A count that starts again with each epoch would make a wrong rate, so it is an error."""
     output = tmp_path / "output.log"
     output.write_text("epoch 1 step 8\nepoch 1 step 9\nepoch 2 step 1\n")
     with (

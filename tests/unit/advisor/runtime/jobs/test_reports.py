@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.job import Results
+from advisor.core.job import ResultsSettings
 from advisor.core.results import Reported
 from advisor.progress import FILE_BYTES, FIRST_VALUES, Progress, latency_bucket
 from advisor.runtime.jobs.counting import CounterFile
@@ -27,7 +27,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def read(file: Path) -> Reported:
     """All that was reported."""
-    with closing(open_reports(Results(), file, file.with_name("output.log"))) as reports:
+    with closing(open_reports(ResultsSettings(), file, file.with_name("output.log"))) as reports:
         return reports.read()
 
 
@@ -73,7 +73,7 @@ def test_a_file_of_eight_bytes_takes_the_count_alone(file: Path) -> None:
 
 
 def test_a_pattern_reads_the_output(tmp_path: Path) -> None:
-    """Counted by match; what is no number is not finite."""
+    """Counted by match; what is not a number is not finite."""
     path = tmp_path / "output.log"
     path.write_text("step 1 loss 2.5\nnothing\nstep 2 loss nan\nstep 3 loss n/a\nloss 1,000.5\n")
     with closing(ReportedOutput(path, r"loss (\S+)")) as reports:

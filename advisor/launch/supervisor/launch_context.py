@@ -7,7 +7,7 @@ from typing import Protocol
 from advisor.core.gpu import Gpu
 from advisor.core.observations import Observation
 from advisor.core.split import Sharing
-from advisor.core.telemetry import Source
+from advisor.core.telemetry import TelemetrySource
 from advisor.runtime.backends.backend import Backend
 
 LAUNCH_MARK = "ADVISOR_LAUNCH"
@@ -27,7 +27,7 @@ class Guard(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class LaunchContext:
     """A GPU that is held for one launch.
 
     Attributes:
@@ -39,7 +39,7 @@ class Stage:
     """
 
     gpu: Gpu
-    source: Source
+    source: TelemetrySource
     environment: Mapping[str, str]
     open_backend: Callable[[Sharing], Backend]
     guard: Callable[[Backend], Guard]

@@ -14,7 +14,7 @@ _UNSEEN = (
 )
 
 
-class LimitWatch:
+class LimitMonitor:
     """The limits of one pair.
 
     Args:

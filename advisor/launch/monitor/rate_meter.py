@@ -3,7 +3,7 @@
 from collections import deque
 
 
-class Pace:
+class RateMeter:
     """Growth per second, between the first and the last reading at which the total had moved.
 
     A job may report once in a minute, so a stretch of fixed length would hold one report or none.
@@ -19,7 +19,7 @@ class Pace:
         self._is_back = False
 
     def add(self, now_s: float, total: float) -> None:
-        """Take note of a reading; a total that went back, and stays so, begins anew."""
+        """Take note of a reading; a total that went back, and stays so, starts again."""
         self._now_s = now_s
         if self._went_back(total):
             return

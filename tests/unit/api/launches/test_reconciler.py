@@ -17,27 +17,27 @@ from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.split import NINE
 from advisor.errors import BusyError, StoreError, UnsafeFileError
-from advisor.launch.records.board import Board
 from advisor.launch.records.documents import parse_spec, parse_status
 from advisor.launch.records.folder import LaunchFolder, create_folder
-from advisor.launch.records.spec import LaunchPart, LaunchSpec, Pair
+from advisor.launch.records.spec import LaunchPair, LaunchPart, LaunchSpec
 from advisor.launch.records.status import LaunchStatus
+from advisor.launch.records.status_writer import StatusWriter
 from advisor.runtime.host.lock import serving_home
 from advisor.runtime.host.processes import wait_until
 from advisor.settings import Settings, read_settings
 from advisor_api.engine.metrics import Metrics
 from advisor_api.http.options import ServeOptions
-from advisor_api.launches import keeper as launch_keeper
-from advisor_api.launches.keeper import TRIES, Keeper
-from advisor_api.launches.steps import begin, let_go, new_row
-from advisor_api.launches.tally import Tally
+from advisor_api.launches import reconciler as launch_reconciler
+from advisor_api.launches.launch_metrics import LaunchMetrics
+from advisor_api.launches.reconciler import TRIES, Reconciler
+from advisor_api.launches.steps import new_row, release_gpus, start_supervisor
 from advisor_api.service.service import Service, open_service
 from advisor_data import open_store
 from advisor_data.service.state import LaunchRow
 from advisor_profiling import SUPERVISOR
 
 GPU = Gpu(uuid="GPU-1", model="NVIDIA H200")
-PAIR = Pair(
+PAIR = LaunchPair(
     split=NINE[2],
     parts=(
         LaunchPart(job=Job(name="a", command=("a",))),
@@ -93,11 +93,11 @@ def test_a_supervisor_that_never_begins_is_given_up(
     service: Service, spawned: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is started a few times, then the launch is failed, and the GPU is free for the next."""
-    monkeypatch.setattr(launch_keeper, "HALF_S", 0.0)
+    monkeypatch.setattr(launch_reconciler, "HALF_S", 0.0)
     first = service.state.add_launch(row())
-    keeper = Keeper(service, Tally())
+    reconciler = Reconciler(service, LaunchMetrics())
     for _ in range(TRIES + 3):
-        keeper.look()
+        reconciler.look()
     assert spawned == [first.launch_id] * (TRIES + 1)
     status = kept(service, first.launch_id)
     assert (status.state, status.code) == ("failed", "supervisor-gone")
@@ -108,12 +108,12 @@ def test_a_supervisor_that_never_begins_is_given_up(
 def test_a_launch_that_may_just_be_beginning_is_left_alone(
     service: Service, spawned: list[str]
 ) -> None:
-    """Whoever asked for it needs a moment to make its folder and start its supervisor."""
+    """Anyone who asked for it needs a moment to make its folder and start its supervisor."""
     young = replace(row(), created_at=datetime.now(UTC).isoformat())
     service.state.add_launch(young)
-    Keeper(service, Tally()).look()
+    Reconciler(service, LaunchMetrics()).look()
     create_folder(service.settings.home / "launches", parse_spec(young.spec.encode()))
-    Keeper(service, Tally()).look()
+    Reconciler(service, LaunchMetrics()).look()
     assert spawned == []
     assert kept(service, young.launch_id).state == "accepted"
 
@@ -123,7 +123,7 @@ def test_a_launch_from_before_the_clock_was_set_back_begins(
 ) -> None:
     """It does not wait until the clock has caught up."""
     asked = service.state.add_launch(replace(row(), created_at="2999-01-31T12:00:00+00:00"))
-    Keeper(service, Tally()).look()
+    Reconciler(service, LaunchMetrics()).look()
     assert spawned == [asked.launch_id]
 
 
@@ -140,14 +140,14 @@ def test_a_clock_that_jumps_neither_delays_nor_hurries_a_launch(
         monotonic=lambda: at["monotonic"],
         time=lambda: made_s + at["monotonic"] - 100 + at["jump"],
     )
-    monkeypatch.setattr(launch_keeper, "time", clock)
-    keeper = Keeper(service, Tally())
+    monkeypatch.setattr(launch_reconciler, "time", clock)
+    reconciler = Reconciler(service, LaunchMetrics())
     started: list[int] = []
     for monotonic_s, jump_s in (
         (101, 0), (104, -DAY_S), (104.5, DAY_S), (105, -DAY_S), (109, DAY_S), (111, -DAY_S)
     ):  # fmt: skip
         at.update(monotonic=monotonic_s, jump=jump_s)
-        keeper.look()
+        reconciler.look()
         started.append(len(spawned))
     assert started == [0, 1, 1, 1, 1, 2]
 
@@ -155,7 +155,7 @@ def test_a_clock_that_jumps_neither_delays_nor_hurries_a_launch(
 def test_a_service_that_may_not_launch_begins_nothing(service: Service, spawned: list[str]) -> None:
     """It keeps what is there up to date, and leaves the rest to one that may."""
     service.state.add_launch(row())
-    Keeper(replace(service, options=ServeOptions()), Tally()).look()
+    Reconciler(replace(service, options=ServeOptions()), LaunchMetrics()).look()
     assert spawned == []
     assert kept(service, row().launch_id).state == "accepted"
 
@@ -167,7 +167,7 @@ def test_a_launch_of_another_host_is_not_touched(service: Service, spawned: list
     create_folder(service.settings.home / "launches", parse_spec(other.spec.encode()))
     with folder_of(service, other.launch_id).supervising():
         pass
-    Keeper(service, Tally()).look()
+    Reconciler(service, LaunchMetrics()).look()
     assert spawned == []
     assert service.state.launch(other.launch_id) == other
 
@@ -179,9 +179,9 @@ def test_a_launch_of_another_host_is_not_touched(service: Service, spawned: list
 def test_a_launch_that_cannot_be_gone_on_with_has_failed(
     service: Service, spawned: list[str], changes: dict[str, str], code: str
 ) -> None:
-    """A folder that was lost is not begun anew, and a spec that cannot be read holds no GPU."""
+    """A folder that was lost is not begun again, and a spec that cannot be read holds no GPU."""
     service.state.add_launch(replace(row(), **changes))
-    Keeper(service, Tally()).look()
+    Reconciler(service, LaunchMetrics()).look()
     assert spawned == []
     assert (kept(service, row().launch_id).state, kept(service, row().launch_id).code) == (
         "failed", code
@@ -195,7 +195,7 @@ def test_a_stop_that_came_before_the_beginning_is_heeded(
     asked = service.state.add_launch(row())
     spec = parse_spec(asked.spec.encode())
     create_folder(service.settings.home / "launches", spec).ask_stop()
-    Keeper(service, Tally()).look()
+    Reconciler(service, LaunchMetrics()).look()
     assert spawned == []
     assert kept(service, asked.launch_id).state == "stopped"
 
@@ -209,34 +209,34 @@ def test_one_bad_folder_holds_up_no_other(
     (bad.path / "spec.json").write_text("{}")
     (bad.path / "claim").touch()
     service.state.add_launch(row())
-    keeper = Keeper(service, Tally())
+    reconciler = Reconciler(service, LaunchMetrics())
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
-            keeper.look()
+            reconciler.look()
     assert spawned == [row().launch_id]
     assert len([one for one in caplog.records if bad.launch_id in one.getMessage()]) == 1
 
 
 def test_a_launch_that_has_ended_lets_go_at_once(service: Service) -> None:
-    """The next request need not wait for the keeper."""
+    """The next request need not wait for the reconciler."""
     first = service.state.add_launch(row())
     spec = parse_spec(first.spec.encode())
     folder = create_folder(service.settings.home / "launches", spec)
-    let_go(service.state, service.settings, service.home)
+    release_gpus(service.state, service.settings, service.home)
     assert kept(service, first.launch_id).state == "accepted"
     with folder.supervising():
-        Board(folder, spec).close("finished")
-    let_go(service.state, service.settings, service.home)
+        StatusWriter(folder, spec).close("finished")
+    release_gpus(service.state, service.settings, service.home)
     assert kept(service, first.launch_id).state == "finished"
     service.state.add_launch(row("20260131-120001-abcdef"))
 
 
 def test_a_folder_that_cannot_be_written_fails_the_launch(service: Service) -> None:
-    """Whoever asked is told, and the GPU is free: nothing begins behind their back."""
+    """Anyone who asked is told, and the GPU is free: nothing begins behind their back."""
     (service.settings.home / "launches").write_text("in the way")
     asked = service.state.add_launch(row())
-    with pytest.raises(UnsafeFileError, match="launches is no folder"):
-        begin(asked, service.state, service.settings)
+    with pytest.raises(UnsafeFileError, match="launches is not a folder"):
+        start_supervisor(asked, service.state, service.settings)
     assert (kept(service, asked.launch_id).state, kept(service, asked.launch_id).code) == (
         "failed", "unsafe-file"
     )  # fmt: skip
@@ -297,12 +297,12 @@ def look_twice(folder: Path, url: str, spawned: list[str]) -> None:
         other_gpu = Gpu(uuid="GPU-2", model="NVIDIA H200")
         waits = theirs.state.add_launch(row("20260131-120001-abcdef", other_gpu, theirs.home))
         for _ in range(2):
-            Keeper(ours, Tally()).look()
-            let_go(ours.state, ours.settings, ours.home)
+            Reconciler(ours, LaunchMetrics()).look()
+            release_gpus(ours.state, ours.settings, ours.home)
         assert spawned == []
         assert not (ours.settings.home / "launches").exists()
         assert [one.state for one in ours.state.launches()] == ["accepted", "running"]
-        Keeper(theirs, Tally()).look()
+        Reconciler(theirs, LaunchMetrics()).look()
         assert spawned == [waits.launch_id]
         assert kept(theirs, runs.launch_id).code == "supervisor-gone"
 
@@ -323,27 +323,27 @@ def test_launches_of_a_container_that_got_a_new_name_are_kept(service: Service) 
     """The home says whose they are, not the name of the host."""
     old = row(home=service.home)
     service.state.add_launch(replace(old, host="before", state="running"))
-    Keeper(service, Tally()).look()
+    Reconciler(service, LaunchMetrics()).look()
     assert kept(service, old.launch_id).code == "supervisor-gone"
 
 
 def test_nothing_ends_the_looking(
     service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A database that is away is told once for each time, a fault of ours always; it goes on."""
+    """A database that is away is told once for each time, an internal error always; it goes on."""
     looks = iter([StoreError("away"), StoreError("away"), None, StoreError("away"), KeyError("x")])
     ended, seen = threading.Event(), list[object]()
 
-    def look(_: Keeper) -> None:
+    def look(_: Reconciler) -> None:
         error = next(looks, None)
         seen.append(error)
         if error is not None:
             raise error
 
-    monkeypatch.setattr(Keeper, "look", look)
-    monkeypatch.setattr(launch_keeper, "LOOK_S", 0.001)
-    keeper = Keeper(service, Tally())
-    thread = threading.Thread(target=keeper.run, args=(ended,))
+    monkeypatch.setattr(Reconciler, "look", look)
+    monkeypatch.setattr(launch_reconciler, "LOOK_S", 0.001)
+    reconciler = Reconciler(service, LaunchMetrics())
+    thread = threading.Thread(target=reconciler.run, args=(ended,))
     with caplog.at_level(logging.ERROR):
         thread.start()
         assert wait_until(lambda: len(seen) > 10, 20)

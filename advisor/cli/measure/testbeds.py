@@ -1,4 +1,4 @@
-"""What the measuring commands share: the bench, live or replayed, its store, and how they end."""
+"""What the measuring commands share: the testbed, live or replayed, its store, and how they end."""
 
 import signal
 import tempfile
@@ -19,9 +19,9 @@ from advisor_data.files.bundled import (
     bundled_reference_points,
     bundled_solo_points,
 )
-from advisor_profiling.testbed.bench import Bench
-from advisor_profiling.testbed.live import Mode, SourceName, live_bench
-from advisor_profiling.testbed.replay import ReplayBench
+from advisor_profiling.testbed.live import Mode, SourceName, live_testbed
+from advisor_profiling.testbed.replay import ReplayTestbed
+from advisor_profiling.testbed.testbed import Testbed
 
 Telemetry: TypeAlias = Annotated[
     SourceName | None, typer.Option(help="Telemetry; vendor's if not given")
@@ -47,11 +47,11 @@ def check_replay(
     if REPLAY in gpus and (source or mode):
         raise InputError("a replay has its own source and mode", fix="leave out --source, --mode")
     if REPLAY in gpus and len(gpus) > 1:
-        raise InputError("a replay is beside no other GPU", fix="give --gpu replay alone")
+        raise InputError("a replay cannot be combined with a GPU", fix="give --gpu replay alone")
 
 
 @contextmanager
-def open_bench(
+def open_testbed(
     settings: Settings,
     gpu: str,
     source: SourceName | None,
@@ -60,7 +60,7 @@ def open_bench(
     *,
     pairs: bool = False,
     noise: str | None = None,
-) -> Generator[Bench]:
+) -> Generator[Testbed]:
     """A live GPU, or the replay of recorded points.
 
     Args:
@@ -75,10 +75,10 @@ def open_bench(
     if gpu == REPLAY:
         recorded = bundled_pair_points() if pairs else []
         references = bundled_reference_points() if pairs else []
-        yield ReplayBench([*bundled_solo_points(), *references], recorded, mode, noise)
+        yield ReplayTestbed([*bundled_solo_points(), *references], recorded, mode, noise)
         return
-    with live_bench(settings, gpu, source, mode, logs) as bench:
-        yield bench
+    with live_testbed(settings, gpu, source, mode, logs) as testbed:
+        yield testbed
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def stoppable(console: Console) -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        # Where the terminal is gone, nobody can be told.
+        # Where the terminal is gone, there is nobody to write to.
         with suppress(OSError):
             console.print("stopped; finished points are kept: the same command goes on from here")
         raise typer.Exit(130) from None

@@ -12,14 +12,14 @@ from advisor.predict.profiles import Floats
 from advisor_training.dataset.rows import Names, Rows
 from advisor_training.learn.learners import Fitted, Learner, Predicted
 
-Progress: TypeAlias = Callable[[str, int, int], None]
+OnFold: TypeAlias = Callable[[str, int, int], None]
 """Takes what is left out, how many folds are done, and how many there are."""
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unseen:
+class HeldOut:
     """Predictions of n rows by a learner that was fitted without them.
 
     Leaving out jobs, a row is tested once for each of its two jobs.
@@ -52,18 +52,18 @@ class Unseen:
         """Expected power, W; shape (n,)."""
         return self.predicted.power_w
 
-    def take(self, which: Mask) -> "Unseen":
+    def take(self, which: Mask) -> "HeldOut":
         """Those of a mask."""
         heads = {name: values[which] for name, values in self.heads.items()}
-        return Unseen(self.left_out[which], self.row[which], Predicted(self.speed[which], heads))
+        return HeldOut(self.left_out[which], self.row[which], Predicted(self.speed[which], heads))
 
 
 def leave_one_job_out(
     rows: Rows,
     learner: Learner,
     jobs: Iterable[str] | None = None,
-    progress: Progress | None = None,
-) -> Unseen:
+    progress: OnFold | None = None,
+) -> HeldOut:
     """For each job, what a learner that never saw the job expects of every row with it.
 
     Args:
@@ -83,8 +83,8 @@ def fold_by(
     rows: Rows,
     groups: npt.NDArray[Any],
     learner: Learner,
-    progress: Progress | None = None,
-) -> Unseen:
+    progress: OnFold | None = None,
+) -> HeldOut:
     """For each group, what a learner that was fitted to the other groups expects of it.
 
     Args:
@@ -100,7 +100,7 @@ def fold_by(
     return _tested(rows, learner, folds, progress)
 
 
-def predicted(fitted: Fitted, rows: Rows, mask: Mask, name: str) -> Unseen:
+def predicted(fitted: Fitted, rows: Rows, mask: Mask, name: str) -> HeldOut:
     """What a fitted learner expects of the rows of a mask.
 
     Args:
@@ -110,13 +110,13 @@ def predicted(fitted: Fitted, rows: Rows, mask: Mask, name: str) -> Unseen:
         name: What was left out.
     """
     tested = np.flatnonzero(mask)
-    return Unseen(np.full(len(tested), name), tested, fitted(rows.take(tested)))
+    return HeldOut(np.full(len(tested), name), tested, fitted(rows.take(tested)))
 
 
-def joined(parts: Sequence[Unseen]) -> Unseen:
+def joined(parts: Sequence[HeldOut]) -> HeldOut:
     """Predictions one after the other."""
     heads = {n: np.concatenate([part.heads[n] for part in parts]) for n in parts[0].heads}
-    return Unseen(
+    return HeldOut(
         np.concatenate([part.left_out for part in parts]),
         np.concatenate([part.row for part in parts]),
         Predicted(np.concatenate([part.speed for part in parts]), heads),
@@ -124,9 +124,9 @@ def joined(parts: Sequence[Unseen]) -> Unseen:
 
 
 def _tested(
-    rows: Rows, learner: Learner, folds: Sequence[tuple[str, Mask]], progress: Progress | None
-) -> Unseen:
-    parts: list[Unseen] = []
+    rows: Rows, learner: Learner, folds: Sequence[tuple[str, Mask]], progress: OnFold | None
+) -> HeldOut:
+    parts: list[HeldOut] = []
     for count, (name, mask) in enumerate(folds, 1):
         parts.append(_fold(rows, learner, name, mask))
         if progress is not None:
@@ -134,7 +134,7 @@ def _tested(
     return joined(parts)
 
 
-def _fold(rows: Rows, learner: Learner, name: str, mask: Mask) -> Unseen:
+def _fold(rows: Rows, learner: Learner, name: str, mask: Mask) -> HeldOut:
     if not 0 < mask.sum() < len(rows):
         raise InputError(
             f"{name} cannot be left out",

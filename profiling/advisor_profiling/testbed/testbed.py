@@ -9,19 +9,19 @@ from typing import Protocol
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
 from advisor.core.results import Reported
-from advisor.core.telemetry import Source
+from advisor.core.telemetry import TelemetrySource
 from advisor.runtime.backends.backend import Backend, Granted
 from advisor.runtime.host.cores import physical_cores, plan_cores
 from advisor.runtime.host.processes import pin
 from advisor.runtime.jobs.computing import check_limits
 from advisor.runtime.jobs.launcher import prove
 from advisor.runtime.jobs.running_job import RunningJob
-from advisor_profiling.testbed.quiet import Quiet
+from advisor_profiling.testbed.phase_lock import PhaseLock
 from advisor_profiling.window.clock import Clock, LiveClock
 from advisor_profiling.window.targets import Target
 
 
-class Client(Protocol):
+class WarmProcess(Protocol):
     """One job, started at one share, standing at its gate or running."""
 
     @property
@@ -66,7 +66,7 @@ class Client(Protocol):
         """Raise LimitNotProvenError when the running job is not under its share."""
         ...
 
-    def go(self, seat: int = 0) -> None:
+    def go(self, slot: int = 0) -> None:
         """Let it run, on the cores of the first (0) or the second (1) measured job."""
         ...
 
@@ -83,7 +83,7 @@ class Client(Protocol):
         ...
 
 
-class Bench(Protocol):
+class Testbed(Protocol):
     """A GPU on which jobs can be started at shares."""
 
     @property
@@ -93,11 +93,11 @@ class Bench(Protocol):
 
     @property
     def max_clients(self) -> int:
-        """Most clients that may stand ready at the same time."""
+        """Most processes that may stand ready at the same time."""
         ...
 
     @property
-    def source(self) -> Source:
+    def source(self) -> TelemetrySource:
         """Telemetry of the GPU."""
         ...
 
@@ -112,7 +112,7 @@ class Bench(Protocol):
         ...
 
     @property
-    def quiet(self) -> Quiet:
+    def phase_lock(self) -> PhaseLock:
         """Keeps starts and windows of all advisors on this host apart."""
         ...
 
@@ -120,7 +120,7 @@ class Bench(Protocol):
         """Why a window cannot be measured here, whatever is tried; empty where it can."""
         ...
 
-    def prove(self, job: Job, share: Share) -> Callable[[], Client]:
+    def prove(self, job: Job, share: Share) -> Callable[[], WarmProcess]:
         """Prove the share; the answer starts the job under it, and returns before it is ready."""
         ...
 
@@ -133,15 +133,15 @@ class Bench(Protocol):
         ...
 
     def spoiled(self) -> bool:
-        """Whether a fault of one client has taken all of them down."""
+        """Whether a fault of one process has taken all of them down."""
         ...
 
 
-class LiveClient:
+class LiveProcess:
     """A running job on a live GPU."""
 
-    def __init__(self, job: RunningJob, bench: "LiveBench") -> None:
-        self._job, self._bench = job, bench
+    def __init__(self, job: RunningJob, testbed: "LiveTestbed") -> None:
+        self._job, self._testbed = job, testbed
         self.share, self.granted = job.share, job.granted
         self.count, self.check = job.count, job.check
         self.reported, self.latencies = job.reported, job.latencies
@@ -151,25 +151,25 @@ class LiveClient:
         if not self._job.ready():
             return False
         # It was free to use every core while it started; dozens look at their gates now.
-        self._job.pin(self._bench.cores.waiting)
+        self._job.pin(self._testbed.cores.waiting)
         return True
 
     def cpu_s(self) -> float | None:
         return self._job.cpu_s()
 
     def memory_mib(self) -> float | None:
-        return self._bench.source.processes_memory_mib(self._job.pids())
+        return self._testbed.source.processes_memory_mib(self._job.pids())
 
-    def go(self, seat: int = 0) -> None:
-        self._job.pin((self._bench.cores.first, self._bench.cores.second)[seat])
+    def go(self, slot: int = 0) -> None:
+        self._job.pin((self._testbed.cores.first, self._testbed.cores.second)[slot])
         self._job.go()
 
     def hold(self) -> None:
         self._job.hold()
-        self._job.pin(self._bench.cores.waiting)
+        self._job.pin(self._testbed.cores.waiting)
 
 
-class LiveBench:
+class LiveTestbed:
     """A real GPU, its limits and its telemetry.
 
     Args:
@@ -177,18 +177,18 @@ class LiveBench:
         source: Telemetry of the same GPU.
         base: Environment of jobs, without limits.
         folder: Folder of this run: counters, gates and outputs of its jobs.
-        quiet: Keeps starts and windows of all advisors on this host apart.
+        phase_lock: Keeps starts and windows of all advisors on this host apart.
     """
 
     def __init__(
         self,
         backend: Backend,
-        source: Source,
+        source: TelemetrySource,
         base: Mapping[str, str],
         folder: Path,
-        quiet: Quiet,
+        phase_lock: PhaseLock,
     ) -> None:
-        self.quiet = quiet
+        self.phase_lock = phase_lock
         self._backend, self.source, self._base, self._folder = backend, source, base, folder
         self.mode, self.max_clients = backend.mode, backend.max_clients
         self.clock: Clock = LiveClock()
@@ -206,17 +206,17 @@ class LiveBench:
         """A live GPU can try everything."""
         return ""
 
-    def prove(self, job: Job, share: Share) -> Callable[[], Client]:
+    def prove(self, job: Job, share: Share) -> Callable[[], WarmProcess]:
         """Prove the share with the job's variables; the job is free to use every job's core."""
         folder = self._folder / f"{job.name}-{share}-{next(self._numbers)}"
         folder.mkdir(parents=True)
         proven = prove(job, share, self._backend, self._base, folder)
 
-        def start() -> Client:
+        def start() -> WarmProcess:
             running = proven.start()
             self._jobs.append(running)
             running.pin(self.cores.jobs)
-            return LiveClient(running, self)
+            return LiveProcess(running, self)
 
         return start
 

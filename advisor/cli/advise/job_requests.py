@@ -9,7 +9,7 @@ from advisor.wire.requests import JobRequest
 _OPTION = re.compile(r"(?:(.+)=)?([0-9]+(?:\.[0-9]+)?) ?(ms|s)")
 
 
-def asked_jobs(
+def job_requests(
     names: Sequence[str],
     every_name: Sequence[str],
     least: Sequence[str],

@@ -22,7 +22,7 @@ from advisor.launch.records.status import LaunchStatus, State
 _QUANTITIES = ("rate", "power", "work_per_joule")
 
 
-class Tally(Collector):
+class LaunchMetrics(Collector):
     """Launches by state, work per joule of those that run, and forecasts that were missed."""
 
     def __init__(self) -> None:
@@ -30,13 +30,13 @@ class Tally(Collector):
         self._states = dict[str, State]()
         self._running = dict[str, LaunchStatus]()
         self._judged, self._missed = Counter[str](), Counter[str]()
-        self._whole = False
+        self._complete = False
 
-    def whole(self) -> None:
+    def mark_complete(self) -> None:
         """Everything that was there has been counted; a part of it would look like new events."""
-        self._whole = True
+        self._complete = True
 
-    def stands(self, status: LaunchStatus) -> None:
+    def set_status(self, status: LaunchStatus) -> None:
         """Take note of where a launch stands."""
         with self._lock:
             self._states[status.launch_id] = status.state
@@ -45,8 +45,8 @@ class Tally(Collector):
             else:
                 self._running.pop(status.launch_id, None)
 
-    def judge(self, seen: Observation, spec: LaunchSpec) -> None:
-        """Hold what a pair did against what was expected of it; to be told once of each pair."""
+    def score(self, seen: Observation, spec: LaunchSpec) -> None:
+        """Hold what a pair did against what was expected of it; called once for each pair."""
         forecast = _forecast_of(seen, spec)
         if forecast is None or seen.overlap_s < SETTLE_S + JUDGE_S:
             return
@@ -61,7 +61,7 @@ class Tally(Collector):
             states = Counter[str](self._states.values())
             running = list(self._running.values())
             judged, missed = Counter(self._judged), Counter(self._missed)
-        counted = get_args(State) if self._whole else ()
+        counted = get_args(State) if self._complete else ()
         yield _gauge("launches", "Launches of this host", "state", {
             state: float(states[state]) for state in counted
         })  # fmt: skip
@@ -77,7 +77,7 @@ class Tally(Collector):
         yield _gauge("predicted_energy_saved", f"{_SAVED}, as forecast", "gpu", {
             one.gpu_uuid: _predicted_saved(one) for one in running
         })  # fmt: skip
-        quantities = _QUANTITIES if self._whole else ()
+        quantities = _QUANTITIES if self._complete else ()
         for name, text, counts in (
             ("judged", "Forecasts of pairs that have ended", judged),
             ("missed", "Those that were far off", missed),

@@ -7,9 +7,9 @@ from made_up_rows import training_set
 from advisor.core.objectives import OBJECTIVES
 from advisor.errors import InputError
 from advisor_training.dataset.rows import Rows
+from advisor_training.learn.held_out import HeldOut, fold_by, leave_one_job_out
 from advisor_training.learn.learners import Fitted, Predicted, as_predicted
 from advisor_training.learn.scoring import fractions, power_errors, speed_errors
-from advisor_training.learn.unseen import Unseen, fold_by, leave_one_job_out
 
 ROWS = training_set().rows
 PER_WATT = OBJECTIVES["throughput-per-watt"]
@@ -25,12 +25,12 @@ def knowing(rows: Rows) -> Fitted:
     return predict
 
 
-def predictions(factor_at_50: float = 1.0) -> Unseen:
+def predictions(factor_at_50: float = 1.0) -> HeldOut:
     """What was measured, but for both speeds at 50/50, of every row once."""
     factor = np.where(ROWS.share_a == 50, factor_at_50, 1.0)
     n = len(ROWS)
     speeds = np.column_stack([ROWS.speed_a * factor, ROWS.speed_b * factor])
-    return Unseen(np.full(n, "any"), np.arange(n), as_predicted(speeds, ROWS.power_w))
+    return HeldOut(np.full(n, "any"), np.arange(n), as_predicted(speeds, ROWS.power_w))
 
 
 def test_no_row_of_the_job_is_learned_from() -> None:
@@ -40,21 +40,23 @@ def test_no_row_of_the_job_is_learned_from() -> None:
     def tell(name: str, done: int, total: int) -> None:
         told.append((name, done, total))
 
-    unseen = leave_one_job_out(ROWS, knowing, progress=tell)
+    held_out = leave_one_job_out(ROWS, knowing, progress=tell)
     assert told == [(job, number, 5) for number, job in enumerate(ROWS.jobs, 1)]
     for job in ROWS.jobs:
-        tests = unseen.left_out == job
-        np.testing.assert_array_equal(unseen.row[tests], np.flatnonzero(ROWS.of(job)))
+        tests = held_out.left_out == job
+        np.testing.assert_array_equal(held_out.row[tests], np.flatnonzero(ROWS.of(job)))
         others = np.count_nonzero(~ROWS.of(job))
-        np.testing.assert_allclose(unseen.power_w[tests] - ROWS.power_w[unseen.row[tests]], others)
+        np.testing.assert_allclose(
+            held_out.power_w[tests] - ROWS.power_w[held_out.row[tests]], others
+        )
 
 
 def test_groups_are_left_out_one_by_one() -> None:
     """By pair every row is tested once."""
-    unseen = fold_by(ROWS, ROWS.pair, knowing)
-    assert sorted(unseen.row.tolist()) == [*range(len(ROWS))]
-    assert set(unseen.left_out.tolist()) == {str(pair) for pair in range(15)}
-    np.testing.assert_array_equal(unseen.speed[:, 0], ROWS.speed_a[unseen.row])
+    held_out = fold_by(ROWS, ROWS.pair, knowing)
+    assert sorted(held_out.row.tolist()) == [*range(len(ROWS))]
+    assert set(held_out.left_out.tolist()) == {str(pair) for pair in range(15)}
+    np.testing.assert_array_equal(held_out.speed[:, 0], ROWS.speed_a[held_out.row])
 
 
 def test_what_cannot_be_left_out() -> None:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Never
 
 from advisor.core.results import read_first
-from advisor.core.telemetry import Source
+from advisor.core.telemetry import TelemetrySource
 from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
 from advisor.launch.monitor.account import Account
-from advisor.launch.monitor.limit_watch import LimitWatch, broken
-from advisor.launch.monitor.watched import Watched, relative
-from advisor.launch.records.spec import LaunchSpec, Pair
+from advisor.launch.monitor.job_monitor import JobMonitor, relative
+from advisor.launch.monitor.limit_monitor import LimitMonitor, broken
+from advisor.launch.records.spec import LaunchPair, LaunchSpec
 from advisor.launch.start.starting import end_jobs
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.host.processes import wait_until
@@ -31,7 +31,7 @@ _MPS_FAULT = (
 )
 
 
-class Watch:
+class PairMonitor:
     """Jobs whose gates are open.
 
     Args:
@@ -50,17 +50,17 @@ class Watch:
 
     def __init__(
         self,
-        pair: Pair,
+        pair: LaunchPair,
         jobs: Sequence[RunningJob],
         backend: Backend,
-        source: Source,
+        source: TelemetrySource,
         spec: LaunchSpec,
     ) -> None:
         self._pair, self._backend, self._spec = pair, backend, spec
         self.mode = backend.mode
         self.begun_s = self._asked_s = self._checked_s = time.monotonic()
         self.jobs = tuple(
-            Watched(job, self.begun_s, part.solo_rate, read_first(part.reported))
+            JobMonitor(job, self.begun_s, part.solo_rate, read_first(part.reported))
             for job, part in zip(jobs, pair.parts, strict=True)
         )
         self._alarms: list[str] = []
@@ -68,7 +68,7 @@ class Watch:
         self.first_ended: tuple[int, ...] = ()
         self.limit_broken = False
         self._silent = False
-        self._limits = LimitWatch(backend, pair.cap_percent, self.begun_s)
+        self._limits = LimitMonitor(backend, pair.cap_percent, self.begun_s)
         for job in jobs:
             job.go()
 
@@ -133,10 +133,10 @@ class Watch:
             one.end("stopped")
         end_jobs(one.job for one in running)
 
-    def _running(self) -> list[Watched]:
+    def _running(self) -> list[JobMonitor]:
         return [one for one in self.jobs if not one.over]
 
-    def _judge(self, were: list[Watched]) -> None:
+    def _judge(self, were: list[JobMonitor]) -> None:
         """Look at the jobs' own results; wrong ones end the pair where that was asked for."""
         found = [(one, wrong) for one in were if (wrong := one.judge())]
         self._alarms += [wrong for _, wrong in found]
@@ -148,7 +148,7 @@ class Watch:
         self._end([one for one, _ in guilty])
         self.stop()
 
-    def _end(self, ended: list[Watched]) -> None:
+    def _end(self, ended: list[JobMonitor]) -> None:
         if not ended:
             return
         self.first_ended = self.first_ended or self._indices_over()
@@ -217,7 +217,7 @@ class Watch:
         except LimitBrokenError as error:
             self._break(error)
 
-    def _check_limit(self, one: Watched) -> None:
+    def _check_limit(self, one: JobMonitor) -> None:
         try:
             one.job.check_limit()
         except JobError:

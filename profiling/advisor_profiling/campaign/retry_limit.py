@@ -2,14 +2,14 @@
 
 from collections import Counter, defaultdict
 
-PATIENCE = 3
+MAX_FAILURES = 3
 """Failures in a row that are enough."""
 
 
-class Patience:
+class RetryLimit:
     """Counts failures by who ran: a faulty job takes its neighbours down, who did nothing wrong.
 
-    So a job is given up when it failed alone, or beside more than one other; a pair that failed
+    So a job is given up when it failed alone, or next to more than one other; a pair that failed
     as often is given up without a verdict on its jobs.
     """
 
@@ -20,7 +20,7 @@ class Patience:
     def failed(self, jobs: tuple[str, ...]) -> None:
         """A window of these jobs, one or two, failed."""
         self._pairs[jobs] += 1
-        # A job beside itself failed once.
+        # A job next to itself failed once.
         for job, other in dict(zip(jobs, reversed(jobs), strict=True)).items():
             self._beside[job].append(other if len(jobs) > 1 else "")
 
@@ -34,8 +34,8 @@ class Patience:
         """Why these are not tried again; None while they are."""
         for job in jobs:
             beside = self._beside.get(job, [])
-            if len(beside) >= PATIENCE and (len(set(beside)) > 1 or "" in beside):
+            if len(beside) >= MAX_FAILURES and (len(set(beside)) > 1 or "" in beside):
                 return f"{job} failed {len(beside)} times in a row before"
-        if self._pairs[jobs] >= PATIENCE:
-            return f"{' beside '.join(jobs)} failed {self._pairs[jobs]} times in a row before"
+        if self._pairs[jobs] >= MAX_FAILURES:
+            return f"{' with '.join(jobs)} failed {self._pairs[jobs]} times in a row before"
         return None

@@ -1,4 +1,4 @@
-"""A client of a live GPU: on which cores it is when."""
+"""A process of a live GPU: on which cores it is when."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -6,7 +6,7 @@ from typing import Any, cast
 from advisor.core.gpu import Share
 from advisor.runtime.backends.backend import Granted
 from advisor.runtime.host.cores import plan_cores
-from advisor_profiling.testbed.bench import LiveClient
+from advisor_profiling.testbed.testbed import LiveProcess
 
 
 class Job:
@@ -33,14 +33,14 @@ class Job:
 
 
 def test_waiting_clients_stay_off_the_cores_of_measured_jobs() -> None:
-    """From the moment that a client is ready, and again after its window."""
+    """From the moment that a process is ready, and again after its window."""
     cores = plan_cores([frozenset([core]) for core in range(8)])
     job = Job()
-    client = LiveClient(cast("Any", job), cast("Any", SimpleNamespace(cores=cores)))
-    assert not client.ready()
+    process = LiveProcess(cast("Any", job), cast("Any", SimpleNamespace(cores=cores)))
+    assert not process.ready()
     assert job.log == []
     job.is_ready = True
-    assert client.ready()
-    client.go(1)
-    client.hold()
+    assert process.ready()
+    process.go(1)
+    process.hold()
     assert job.log == [cores.waiting, cores.second, "go", "hold", cores.waiting]

@@ -15,18 +15,18 @@ from advisor.errors import AdvisorError, BusyError, InputError, StoreError
 from advisor.formats.moments import to_text
 from advisor.launch.records.folder import LaunchFolder, dumps, list_folders
 from advisor_api.http.errors import LOG
-from advisor_api.launches.observations import Observations
+from advisor_api.launches.launch_metrics import LaunchMetrics
+from advisor_api.launches.observations import ObservationImporter
 from advisor_api.launches.steps import (
     HOST,
-    begin,
     close_unclaimed,
     fail,
     is_ours,
     keep_status,
     launches_folder,
+    start_supervisor,
 )
-from advisor_api.launches.tally import Tally
-from advisor_api.launches.view import fresh
+from advisor_api.launches.view import current_status
 from advisor_api.service.service import Service
 from advisor_data.service.state import LaunchRow
 
@@ -44,22 +44,22 @@ _MOST_ACTIVE = 10_000
 _STOP_S = 5.0
 
 
-class Keeper:
+class Reconciler:
     """Looks after the launches of this host.
 
     Args:
         service: Rows are kept in its state, observations in its store. It starts supervisors only
             where it may launch.
-        tally: What is counted for `/metrics`.
+        launch_metrics: What is counted for `/metrics`.
     """
 
-    def __init__(self, service: Service, tally: Tally) -> None:
+    def __init__(self, service: Service, launch_metrics: LaunchMetrics) -> None:
         self._state, self._settings = service.state, service.settings
         self._home = service.home
         self._may_start = service.options.launching
         self._root = launches_folder(service.settings)
-        self._observations = Observations(service.store, tally)
-        self._tally = tally
+        self._observations = ObservationImporter(service.store, launch_metrics)
+        self._launch_metrics = launch_metrics
         self._settled = set[str]()
         self._rows = dict[str, LaunchRow]()
         self._started = dict[str, tuple[int, float]]()
@@ -101,7 +101,7 @@ class Keeper:
             LOG.exception("a look at the launches failed")
         else:
             self._lost = False
-            self._tally.whole()
+            self._launch_metrics.mark_complete()
 
     def _guarded(self, launch_id: str, folder: LaunchFolder | None) -> None:
         try:
@@ -118,13 +118,13 @@ class Keeper:
                 LOG.error("the launch %s: %s", launch_id, error)
 
     def _keep_row(self, row: LaunchRow) -> None:
-        """A row without a folder: whoever added it was killed at once, or the folder is lost."""
+        """A row without a folder: its writer was killed at once, or the folder is lost."""
         if row.state != "accepted":
             gone = "the folder of the launch is gone, and nobody can tell what became of it"
             fail(row, self._state, "supervisor-gone", gone)
         elif self._may_start and not self._is_young(row.launch_id, _moment_of(row)):
             try:
-                begin(row, self._state, self._settings)
+                start_supervisor(row, self._state, self._settings)
             except ValueError as error:
                 cause = f"another version of advisor asked for it: {error}"
                 fail(row, self._state, "internal", cause)
@@ -138,8 +138,8 @@ class Keeper:
             return
         if not folder.claimed():
             self._start_again(folder, row)
-        status = fresh(folder)
-        self._tally.stands(status)
+        status = current_status(folder)
+        self._launch_metrics.set_status(status)
         self._observations.bring_in(folder)
         keep_status(row, status, self._state)
         if status.over:
@@ -154,7 +154,7 @@ class Keeper:
             return None
         if row := self._state.launch(folder.launch_id):
             return row
-        if (status := fresh(folder)).gpu_uuid is None and not status.over:
+        if (status := current_status(folder)).gpu_uuid is None and not status.over:
             # Which GPU it holds is not known yet: kept now, its row would hold none.
             return None
         try:
@@ -179,7 +179,7 @@ class Keeper:
             close_unclaimed(folder, "failed", "supervisor-gone", cause)
         else:
             self._started[folder.launch_id] = (tries + 1, time.monotonic())
-            begin(row, self._state, self._settings)
+            start_supervisor(row, self._state, self._settings)
 
     def _is_young(self, launch_id: str, made_s: float) -> bool:
         """Whether who asked for a launch, at this moment of the clock, may just be beginning it."""
@@ -201,20 +201,20 @@ class Keeper:
 
 
 @contextmanager
-def keeping(service: Service) -> Generator[Keeper]:
+def reconciling(service: Service) -> Generator[Reconciler]:
     """Look after the launches of this host until the end of the block."""
-    ended, tally = threading.Event(), Tally()
-    keeper = Keeper(service, tally)
-    thread = threading.Thread(target=keeper.run, args=(ended,), daemon=True, name="launches")
-    service.metrics.registry.register(tally)
+    ended, launch_metrics = threading.Event(), LaunchMetrics()
+    reconciler = Reconciler(service, launch_metrics)
+    thread = threading.Thread(target=reconciler.run, args=(ended,), daemon=True, name="launches")
+    service.metrics.registry.register(launch_metrics)
     thread.start()
     try:
-        yield keeper
+        yield reconciler
     finally:
         ended.set()
         # A look that waits for a database may take longer; nothing is lost with it.
         thread.join(_STOP_S)
-        service.metrics.registry.unregister(tally)
+        service.metrics.registry.unregister(launch_metrics)
 
 
 def _row_for(folder: LaunchFolder, home: str) -> LaunchRow:
@@ -223,7 +223,7 @@ def _row_for(folder: LaunchFolder, home: str) -> LaunchRow:
     Raises:
         InputError: its spec cannot be read.
     """
-    spec, status = folder.read_spec(), fresh(folder)
+    spec, status = folder.read_spec(), current_status(folder)
     text = dumps(spec).decode()
     return LaunchRow(
         launch_id=spec.launch_id,

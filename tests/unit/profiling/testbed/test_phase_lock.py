@@ -3,7 +3,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from advisor_profiling.testbed.quiet import HostQuiet
+from advisor_profiling.testbed.phase_lock import HostPhaseLock
 
 
 def test_starts_and_windows_never_overlap(tmp_path: Path) -> None:
@@ -11,9 +11,9 @@ def test_starts_and_windows_never_overlap(tmp_path: Path) -> None:
     inside, lock, clashes = {"start": 0, "window": 0}, threading.Lock(), list[str]()
 
     def phase(kind: str, other: str) -> None:
-        quiet = HostQuiet(tmp_path)
+        phase_lock = HostPhaseLock(tmp_path)
         for _ in range(15):
-            with quiet.starting() if kind == "start" else quiet.measuring():
+            with phase_lock.starting() if kind == "start" else phase_lock.measuring():
                 with lock:
                     inside[kind] += 1
                     if inside[other]:
@@ -31,7 +31,7 @@ def test_starts_and_windows_never_overlap(tmp_path: Path) -> None:
 
 def test_two_windows_may_be_open_and_two_jobs_may_start(tmp_path: Path) -> None:
     """GPUs of one host are measured at the same time."""
-    first, second, entered = HostQuiet(tmp_path), HostQuiet(tmp_path), list[str]()
+    first, second, entered = HostPhaseLock(tmp_path), HostPhaseLock(tmp_path), list[str]()
     with first.measuring(), second.measuring():
         entered.append("two windows")
     with first.starting(), second.starting():
@@ -42,18 +42,18 @@ def test_two_windows_may_be_open_and_two_jobs_may_start(tmp_path: Path) -> None:
 def test_waiting_start_goes_before_the_next_window(tmp_path: Path) -> None:
     """Windows that follow each other without a gap do not keep a start waiting for ever."""
     order = list[str]()
-    quiet = HostQuiet(tmp_path)
+    phase_lock = HostPhaseLock(tmp_path)
 
     def start() -> None:
-        with HostQuiet(tmp_path).starting():
+        with HostPhaseLock(tmp_path).starting():
             order.append("start")
             time.sleep(0.1)
 
-    with quiet.measuring():
+    with phase_lock.measuring():
         starter = threading.Thread(target=start)
         starter.start()
         time.sleep(0.1)
-    with quiet.measuring():
+    with phase_lock.measuring():
         order.append("window")
     starter.join()
     assert order == ["start", "window"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.cli.measure.benches import bundled_points
+from advisor.cli.measure.testbeds import bundled_points
 from advisor.core.job import Job
 from advisor.core.records import PairPoint
 from advisor.core.wording import listed
@@ -20,7 +20,7 @@ _NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ColocateRequest:
     """What is to be measured, as the options tell it; None and "" where they do not."""
 
     file: Path | None
@@ -48,7 +48,9 @@ class Wanted:
                 self.among, self.pairs, splits, repeats, self.run, sample=self.sample
             )
         if given := self._given("splits", "repeats", "sample"):
-            raise InputError(f"{given} beside a plan file", fix="write it into the plan")
+            raise InputError(
+                f"{given} cannot be combined with a plan file", fix="write it into the plan"
+            )
         plan = load_plan(self.file, jobs)
         return plan if self.run is None else replace(plan, name=run_name(self.run))
 

@@ -1,17 +1,17 @@
 """One job of a launched pair, from the opening of its gate to its end."""
 
-from advisor.core.job import Results
+from advisor.core.job import ResultsSettings
 from advisor.core.results import VERDICT_FLAGS, Reported, Verdict, judge, largest_gap
 from advisor.errors import JobError
-from advisor.launch.monitor.pace import Pace
-from advisor.launch.records.status import JobStatus, Outcome
+from advisor.launch.monitor.rate_meter import RateMeter
+from advisor.launch.records.status import JobOutcome, JobStatus
 from advisor.runtime.jobs.running_job import RunningJob
 
 RECENT_S = 5.0
 """What is shown is a mean over the last seconds."""
 
 
-class Watched:
+class JobMonitor:
     """What is known of a running job.
 
     Attributes:
@@ -27,16 +27,16 @@ class Watched:
         self, job: RunningJob, now_s: float, solo_rate: float | None, reference: Reported | None
     ) -> None:
         self.job, self._reference = job, reference
-        self._tolerance = (job.job.results or Results()).tolerance
+        self._tolerance = (job.job.results or ResultsSettings()).tolerance
         self.results: Verdict | None = None
-        self.outcome: Outcome = "running"
+        self.outcome: JobOutcome = "running"
         self.exit_code: int | None = None
         self.code: str | None = None
         self.error: str | None = None
         self.steps = job.count()
-        self.settled = Pace()
+        self.settled = RateMeter()
         self._solo_rate = solo_rate
-        self._recent = Pace(RECENT_S)
+        self._recent = RateMeter(RECENT_S)
         self._recent.add(now_s, self.steps)
         # Without a gate it has begun long ago.
         self._moved_s, self._has_moved = now_s, self.steps > 0
@@ -56,7 +56,7 @@ class Watched:
         # Counted after it was seen to have ended: its last steps are not lost.
         if gone:
             self.note_end()
-        elif not self.over and now_s - self._moved_s > self._patience_s(hang_s):
+        elif not self.over and now_s - self._moved_s > self._timeout_s(hang_s):
             self.end("hung", "job-hung", self._hung(now_s))
 
     def judge(self) -> str | None:
@@ -67,7 +67,7 @@ class Watched:
         self.results = judge(reported, self._reference, self._tolerance)
         return self._alarm(reported) if self.results in VERDICT_FLAGS else None
 
-    def end(self, outcome: Outcome, code: str | None = None, error: str | None = None) -> None:
+    def end(self, outcome: JobOutcome, code: str | None = None, error: str | None = None) -> None:
         """It is over, for this reason."""
         self.outcome, self.code, self.error = outcome, code, error
 
@@ -125,7 +125,7 @@ class Watched:
         self.steps = steps
         self._recent.add(now_s, steps)
 
-    def _patience_s(self, hang_s: float) -> float:
+    def _timeout_s(self, hang_s: float) -> float:
         return hang_s if self._has_moved else self.job.job.start_timeout_s
 
     def _hung(self, now_s: float) -> str:

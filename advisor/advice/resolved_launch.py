@@ -8,7 +8,7 @@ from advisor.wire.requests import LaunchRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedLaunch:
+class ResolvedLaunch:
     """What was asked for, by whom, and where.
 
     Attributes:

@@ -1,7 +1,7 @@
 """Keeps start-ups out of open windows, over all GPUs and all advisors of a host.
 
 A process that starts takes cores, memory bandwidth and the driver's locks: launch-bound jobs lost
-up to half their rate beside it. So either jobs start, or windows are open; any number of either.
+up to half their rate next to it. So either jobs start, or windows are open; any number of either.
 A start that waits lets the open windows end and keeps new ones out. Who measures a block of windows
 holds the phase for all of it, so that the GPUs of a host start their blocks together.
 """
@@ -19,7 +19,7 @@ from advisor.runtime.host.lock import open_lock
 _POLL_S = 0.02
 
 
-class Quiet(Protocol):
+class PhaseLock(Protocol):
     """Two phases that exclude each other."""
 
     def starting(self) -> AbstractContextManager[None]:
@@ -31,7 +31,7 @@ class Quiet(Protocol):
         ...
 
 
-class NoQuiet:
+class NoPhaseLock:
     """Nothing to keep apart, as in a replay."""
 
     def starting(self) -> AbstractContextManager[None]:
@@ -41,7 +41,7 @@ class NoQuiet:
         return nullcontext()
 
 
-class HostQuiet:
+class HostPhaseLock:
     """Two lock files that all advisors of a host share; a killed one lets go by itself.
 
     Args:

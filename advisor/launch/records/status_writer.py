@@ -7,7 +7,7 @@ from typing import Any
 
 from advisor.formats.moments import now
 from advisor.launch.records.folder import LaunchFolder
-from advisor.launch.records.spec import LaunchSpec, Pair
+from advisor.launch.records.spec import LaunchPair, LaunchSpec
 from advisor.launch.records.status import JobStatus, LaunchStatus, State
 from advisor.runtime.host.processes import wait_until
 
@@ -18,7 +18,7 @@ _LAST_WORD_S = 5.0
 _MOST_WARNINGS = 50
 
 
-class Board:
+class StatusWriter:
     """The status of a launch.
 
     A status that cannot be written, as on a full disk, stops nobody: jobs are watched all the same,
@@ -49,7 +49,7 @@ class Board:
         self.status = replace(self.status, state=state, **changes)
         self._write()
 
-    def tell(self, **changes: Any) -> None:
+    def update(self, **changes: Any) -> None:
         """Change values; written about once a second."""
         self.status = replace(self.status, **changes)
         if time.monotonic() - self._written_s >= _WRITE_S:
@@ -84,7 +84,7 @@ class Board:
         return True
 
 
-def waiting(pair: Pair) -> tuple[JobStatus, ...]:
+def waiting(pair: LaunchPair) -> tuple[JobStatus, ...]:
     """All jobs before anything has begun."""
     return tuple(
         JobStatus(job=job.name, rate_unit=job.progress.unit, share_percent=share)

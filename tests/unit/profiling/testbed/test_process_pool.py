@@ -1,0 +1,329 @@
+"""Processes that stand ready: who is started, who is kept, and how they end."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from store_points import point
+
+from advisor.core.gpu import Share
+from advisor.core.job import Job, ProgressSettings
+from advisor.errors import JobError, LimitNotProvenError, PartitionError, StoreError
+from advisor_profiling.testbed.process_pool import ProcessPool
+from advisor_profiling.testbed.replay import ReplayProcess, ReplayTestbed
+from advisor_profiling.testbed.testbed import WarmProcess
+from advisor_profiling.window.targets import ProcessSpec
+
+SHARES = (30.0, 50.0, 70.0, 100.0)
+SOLO = [point(job=job, share_percent=share) for job in ("gemm", "sort") for share in SHARES]
+GEMM, SORT = (ReplayTestbed(SOLO).jobs()[name] for name in ("gemm", "sort"))
+FREE = replace(GEMM, progress=ProgressSettings(gate=False))
+A, B, C, D = (ProcessSpec(GEMM, Share(share)) for share in SHARES)
+
+Fault = Callable[[str, str], BaseException | None]
+
+
+def no_fault(_act: str, _who: str) -> None:
+    """Everything works."""
+
+
+class LoggingTestbed(ReplayTestbed):
+    """A replay that notes what its processes are told, and breaks them as a test says.
+
+    Attributes:
+        log: Such as "start gemm at 30 %"; begin and end of the quiet phase among them.
+        fault: What is raised when a process does something; None: nothing.
+        others: Done while windows of others are open.
+    """
+
+    def __init__(self, fault: Fault = no_fault) -> None:
+        super().__init__(SOLO)
+        self.log: list[str] = []
+        self.fault = fault
+        self.others: Callable[[], object] = lambda: None
+        self.phase_lock = LoggingQuiet(self)
+        self.ready_after_s = 0.0
+
+    def prove(self, job: Job, share: Share) -> Callable[[], WarmProcess]:
+        self.log.append(f"prove {job.name} at {share} %")
+        if error := self.fault("prove", f"{job.name} at {share} %"):
+            raise error
+        return super().prove(job, share)
+
+    def start(self, job: Job, share: Share) -> WarmProcess:
+        process = LoggingProcess(job, share, self, super().start(job, share).granted)
+        process.note("start")
+        return process
+
+    def did(self, act: str) -> list[str]:
+        """Who did it, in order."""
+        return [who for found, _, who in (line.partition(" ") for line in self.log) if found == act]
+
+
+class LoggingProcess(ReplayProcess):
+    """Notes each step, and raises what the test wants."""
+
+    def note(self, act: str) -> None:
+        testbed = self._testbed
+        assert isinstance(testbed, LoggingTestbed)
+        who = f"{self.job.name} at {self.share} %"
+        testbed.log.append(f"{act} {who}")
+        if error := testbed.fault(act, who):
+            raise error
+
+    def ready(self) -> bool:
+        self.note("ready")
+        testbed = self._testbed
+        assert isinstance(testbed, LoggingTestbed)
+        return testbed.clock.now_s() >= testbed.ready_after_s
+
+    def check(self) -> None:
+        self.note("check")
+
+    def check_limit(self) -> None:
+        self.note("check_limit")
+
+    def leave(self) -> None:
+        self.note("leave")
+
+    def stop(self) -> None:
+        self.note("stop")
+        super().stop()
+
+
+class LoggingQuiet:
+    """Notes when starts are allowed."""
+
+    def __init__(self, testbed: LoggingTestbed) -> None:
+        self._testbed = testbed
+
+    @contextmanager
+    def starting(self) -> Generator[None]:
+        self._testbed.others()
+        self._testbed.log.append("begin")
+        yield
+        self._testbed.log.append("end")
+
+    @contextmanager
+    def measuring(self) -> Generator[None]:
+        raise AssertionError("a pool opens no window")
+        yield
+
+
+def fail(act: str, *whose: ProcessSpec, error: BaseException | None = None) -> Fault:
+    """Faults of some processes at one act."""
+
+    def fault(done: str, who: str) -> BaseException | None:
+        if done != act or who not in names(*whose):
+            return None
+        return error or JobError(f"{who} broke")
+
+    return fault
+
+
+def names(*specs: ProcessSpec) -> list[str]:
+    return [str(spec) for spec in specs]
+
+
+def test_change_ends_the_unwanted_and_starts_the_missing_only() -> None:
+    """A process that both blocks want stands at its gate all the while."""
+    testbed = LoggingTestbed()
+    pool = ProcessPool(testbed)
+    pool.change([A, B])
+    kept = pool.processes[B]
+    testbed.log.clear()
+    pool.change([B, C])
+    assert (testbed.did("stop"), testbed.did("start")) == (names(A), names(C))
+    assert pool.processes.keys() == {B, C}
+    assert pool.processes[B] is kept
+    assert pool.starts == 3
+
+
+def test_all_starts_and_ends_are_kept_out_of_windows() -> None:
+    """Room is made first; all limits are proven, all start, and only then is one waited for."""
+    testbed = LoggingTestbed()
+    pool = ProcessPool(testbed)
+    pool.change([A])
+    testbed.log.clear()
+    pool.change([B, C])
+    assert testbed.log == ["begin", *(f"{act} {who}" for act, who in (
+        ("leave", A), ("stop", A), ("prove", B), ("prove", C), ("start", B), ("start", C),
+        ("ready", B), ("check_limit", B), ("ready", C), ("check_limit", C),
+    )), "end"]  # fmt: skip
+
+
+def test_nothing_changes_where_all_are_there() -> None:
+    """The same processes are neither stopped nor started nor asked again."""
+    testbed = LoggingTestbed()
+    pool = ProcessPool(testbed)
+    pool.change([A, B])
+    testbed.log.clear()
+    pool.change([B, A])
+    assert testbed.log == ["begin", "end"]
+
+
+def test_change_waits_until_all_are_ready() -> None:
+    """A process whose warm-up goes on is not let into a window."""
+    testbed = LoggingTestbed()
+    testbed.ready_after_s = 3.0
+    ProcessPool(testbed).change([A, B])
+    assert testbed.clock.now_s() == pytest.approx(3.0, abs=0.1)
+    assert testbed.did("check_limit") == names(A, B)
+
+
+def test_client_without_a_gate_is_never_kept() -> None:
+    """It has run since its start; wanted again it is a new process."""
+    testbed, free = LoggingTestbed(), ProcessSpec(FREE, Share(30.0))
+    pool = ProcessPool(testbed)
+    pool.change([free, B])
+    first = pool.processes[free]
+    pool.change([free, B])
+    assert pool.processes[free] is not first
+    assert testbed.did("stop") == names(free)
+    assert pool.starts == 3
+
+
+def test_same_job_and_share_of_twins_are_two_clients() -> None:
+    """A job next to itself."""
+    testbed, copy = LoggingTestbed(), ProcessSpec(GEMM, Share(30.0), copy=1)
+    pool = ProcessPool(testbed)
+    pool.change([A, copy])
+    assert pool.processes[A] is not pool.processes[copy]
+    pool.change([A])
+    assert pool.processes.keys() == {A}
+
+
+@pytest.mark.parametrize("act", ["start", "ready", "check_limit"])
+def test_error_is_kept_and_its_client_not_started_again(act: str) -> None:
+    """Until the errors are cleared; the others are ready all the same."""
+    testbed = LoggingTestbed(fail(act, B))
+    pool = ProcessPool(testbed)
+    pool.change([A, B, C])
+    assert pool.processes.keys() == {A, C}
+    assert {r: str(e) for r, e in pool.errors.items()} == {B: f"{B} broke."}
+    tried = testbed.did("start").count(str(B))
+    pool.change([A, B, C])
+    assert testbed.did("start").count(str(B)) == tried == 1
+    testbed.fault = no_fault
+    pool.errors.clear()
+    pool.change([A, B, C])
+    assert pool.processes.keys() == {A, B, C}
+
+
+def test_nothing_starts_where_one_limit_is_not_in_force() -> None:
+    """The last of three is not under its share: no job runs half-limited, none at all."""
+    testbed = LoggingTestbed(fail("prove", C, error=LimitNotProvenError("all SMs were seen")))
+    pool = ProcessPool(testbed)
+    with pytest.raises(LimitNotProvenError):
+        pool.change([A, B, C])
+    assert testbed.did("start") == []
+
+
+def test_time_of_starts_and_of_waiting_is_told() -> None:
+    """Three seconds for other GPUs, then five until the processes are ready."""
+    testbed = LoggingTestbed()
+    testbed.others = lambda: testbed.clock.sleep(3.0)
+    testbed.ready_after_s = 8.0
+    pool = ProcessPool(testbed)
+    pool.change([A, B])
+    assert pool.waiting_s == pytest.approx(3.0)
+    assert pool.starting_s == pytest.approx(5.0, abs=0.1)
+
+
+def test_client_that_could_not_start_counts_as_no_start() -> None:
+    """The cost of a campaign counts processes."""
+    pool = ProcessPool(LoggingTestbed(fail("start", B)))
+    pool.change([A, B])
+    assert pool.starts == 1
+
+
+@pytest.mark.parametrize("act", ["ready", "check_limit"])
+def test_client_that_fails_while_it_starts_is_stopped(act: str) -> None:
+    """It may still be starting, next to windows of others."""
+    testbed = LoggingTestbed(fail(act, B))
+    ProcessPool(testbed).change([A, B])
+    assert testbed.did("stop") == names(B)
+    assert testbed.log.index(f"stop {B}") < testbed.log.index("end")
+
+
+def test_job_that_lifts_its_limit_is_ended_and_the_others_stay() -> None:
+    """It never runs in a window; its reason is kept."""
+    testbed = LoggingTestbed(fail("check_limit", B, error=LimitNotProvenError("no limit")))
+    with ProcessPool(testbed) as pool:
+        pool.change([A, B, C])
+        assert pool.processes.keys() == {A, C}
+        assert isinstance(pool.errors[B], LimitNotProvenError)
+        assert testbed.did("stop") == names(B)
+
+
+def test_all_are_asked_to_leave_before_the_first_is_waited_for() -> None:
+    """Forty processes end in the time of one."""
+    testbed = LoggingTestbed()
+    with ProcessPool(testbed) as pool:
+        pool.change([A, B, C])
+        testbed.log.clear()
+    assert [line.split()[0] for line in testbed.log] == ["leave"] * 3 + ["stop"] * 3
+    assert sorted(testbed.did("leave")) == sorted(testbed.did("stop")) == names(A, B, C)
+
+
+@pytest.mark.parametrize("broken", [(A,), (B,), (C,), (A, B), (B, C), (A, B, C)])
+@pytest.mark.parametrize("error", [PartitionError("the daemon is gone"), KeyboardInterrupt()])
+def test_all_are_stopped_when_the_stop_of_some_fails(
+    broken: tuple[ProcessSpec, ...], error: BaseException
+) -> None:
+    """The error is told, and no job stays on the GPU because of another."""
+    testbed = LoggingTestbed(fail("stop", *broken, error=error))
+    pool = ProcessPool(testbed)
+    pool.change([A, B, C])
+    with pytest.raises(type(error)):
+        pool.end([A, B, C])
+    assert sorted(testbed.did("stop")) == names(A, B, C)
+    assert pool.processes == {}
+
+
+def test_end_stops_those_that_are_there() -> None:
+    """A process that was lost before is no longer here to be ended."""
+    testbed = LoggingTestbed()
+    pool = ProcessPool(testbed)
+    pool.change([A, B])
+    pool.end([A, D])
+    assert testbed.did("stop") == names(A)
+    pool.end([A])
+    assert testbed.did("stop") == names(A)
+    assert pool.processes.keys() == {B}
+
+
+def test_lost_client_is_stopped_and_its_reason_kept() -> None:
+    """The windows that need it tell why they were not measured."""
+    testbed = LoggingTestbed()
+    pool = ProcessPool(testbed)
+    pool.change([A, B])
+    pool.lose(A, JobError("made no step"))
+    assert {r: str(e) for r, e in pool.errors.items()} == {A: "made no step."}
+    assert (testbed.did("stop"), list(pool.processes)) == (names(A), [B])
+
+
+def test_dead_are_those_that_ended_without_being_asked() -> None:
+    """A fault in a shared context takes neighbours down."""
+    testbed = LoggingTestbed()
+    pool = ProcessPool(testbed)
+    pool.change([A, B, C])
+    assert pool.dead() == []
+    testbed.fault = fail("check", A, C)
+    assert pool.dead() == [A, C]
+    assert testbed.did("stop") == []
+
+
+def test_error_of_the_campaign_still_ends_the_clients() -> None:
+    """Whatever happens between two blocks, no process is left."""
+    testbed = LoggingTestbed()
+
+    def campaign() -> None:
+        with ProcessPool(testbed) as pool:
+            pool.change([A, B])
+            raise StoreError("the disk is full")
+
+    with pytest.raises(StoreError):
+        campaign()
+    assert sorted(testbed.did("stop")) == names(A, B)
