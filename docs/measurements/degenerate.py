@@ -164,7 +164,7 @@ def _at_safe_splits(pair: MeasuredPair) -> MeasuredPair:
 
 
 def _measured_safely(found: Measurement) -> Measurement:
-    nine = {split: result for split, result in found.nine.items() if split in SAFE_SPLITS}
+    nine = {split: result for split, result in found.nine.items() if split.shares in SAFE_SPLITS}
     return replace(found, splits={**found.splits, "nine": nine})
 
 

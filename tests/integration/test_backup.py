@@ -215,8 +215,8 @@ def gone(copy: Path) -> None:
         (newer, "newer version of advisor"),
         (cut, r"copy\.db"),
         (text, "cannot be read as a database"),
-        (empty, "no copy of a database of advisor"),
-        (another, "no copy of a database of advisor"),
+        (empty, "not a copy of an advisor database"),
+        (another, "not a copy of an advisor database"),
         (gone, "there is no file"),
     ],
 )

@@ -182,11 +182,11 @@ def test_job_that_is_over_is_never_looked_for_again(
 SUPERVISOR = """
 import os, sys
 from pathlib import Path
-from advisor.runtime.host.bounds import Bounds
+from advisor.runtime.host.bounds import ResourceBounds
 from advisor.runtime.jobs.job_process import JobProcess
 folder, script, group = sys.argv[1:]
 output, mark = Path(folder) / "output.log", {"MARK": folder}
-command, bounds = ("sh", "-c", script), Bounds(500, 500)
+command, bounds = ("sh", "-c", script), ResourceBounds(500, 500)
 job = JobProcess(command, None, dict(os.environ), output, mark, group, bounds)
 print(*job.pids(), flush=True)
 sys.stdin.read()
