@@ -46,7 +46,7 @@ def answer(*words: str) -> Any:
 
 def champion() -> str:
     """The model in use."""
-    return next(row["model"] for row in answer("list") if row["champion"])
+    return next(row["model"] for row in answer("list")["models"] if row["champion"])
 
 
 @pytest.mark.usefixtures("home")
@@ -64,7 +64,7 @@ def test_list() -> None:
 @pytest.mark.usefixtures("home")
 def test_list_as_json() -> None:
     """The same for programs, with all figures."""
-    rows = answer("list")
+    rows = answer("list")["models"]
     assert [row["model"] for row in rows] == ["bundled", "20260201-first", "20260301-second"]
     assert [row["champion"] for row in rows] == [True, False, False]
     assert rows[0]["version"] == "20260101-bundle"
@@ -75,9 +75,9 @@ def test_list_as_json() -> None:
 def test_list_shows_what_is_damaged(home: Path) -> None:
     """A damaged model is a line of the list, not its end."""
     (home / "models/versions/20260201-first" / MODEL).write_bytes(b"other")
-    rows = answer("list")
-    assert [bool(row["error"]) for row in rows] == [False, True, False]
-    assert "SHA-256" in rows[1]["error"]
+    rows = answer("list")["models"]
+    assert [bool(row["error"]) for row in rows] == [False, False, True]
+    assert "SHA-256" in rows[2]["error"]
     done = run("list")
     assert done.exit_code == 0
     assert "SHA-256" in done.stdout
@@ -93,12 +93,12 @@ def test_show() -> None:
     assert "oracle_throughput_per_watt_percent" in text
     found = answer("show", "20260201-first")
     assert (found["model"], found["champion"]) == ("20260201-first", False)
-    assert found["version"] == "20260201-first"
-    power = found["heads"][1]
+    assert found["manifest"]["version"] == "20260201-first"
+    power = found["manifest"]["heads"][1]
     assert (power["name"], power["unit"]) == ("power", "W")
     assert power["intervals"]["split"] == {"low": -0.1, "high": 0.05}
     assert "predicts speed (50 features), power (32 features)" in text
-    assert set(found["files"]) == {MODEL}
+    assert set(found["manifest"]["files"]) == {MODEL}
 
 
 @pytest.mark.usefixtures("home")
@@ -128,7 +128,7 @@ def test_promote_a_folder(tmp_path: Path) -> None:
     """What was trained just now is taken in and used with one command."""
     folder = save_model(tmp_path / "fresh", version="20260401-third")
     assert answer("promote", str(folder))["champion"] == "20260401-third"
-    assert [row["model"] for row in answer("list")][-1] == "20260401-third"
+    assert [row["model"] for row in answer("list")["models"]][0] == "20260401-third"
 
 
 @pytest.mark.parametrize("words", [("promote", "nope"), ("show", "../x"), ("rollback",)])
@@ -172,7 +172,7 @@ def test_without_any_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """An empty host says how to get a model."""
     monkeypatch.setenv("ADVISOR_HOME", str(tmp_path))
     monkeypatch.setattr(registry, "BUNDLED", tmp_path / "none")
-    (row,) = answer("list")
+    (row,) = answer("list")["models"]
     assert "advisor train" in row["error"]
     assert run("check").exit_code == ModelError.exit_code
 

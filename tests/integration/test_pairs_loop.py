@@ -83,7 +83,9 @@ def test_profile_of_a_pairs_job_is_still_its_sweep(user: User) -> None:
     assert references
     assert all(abs(whole_gpu["rate"] / rate - 1) > 1e-6 for rate in references)
     listed = json.loads(user.advisor("jobs", "--bundled", "--json").stdout)
-    assert {len(row["shares"]) for row in listed if row["gpu_model"] == "NVIDIA H200"} == {10}
+    assert {len(row["shares"]) for row in listed["jobs"] if row["gpu_model"] == "NVIDIA H200"} >= {
+        10
+    }
 
 
 def test_replay_of_recorded_pairs(user: User) -> None:

@@ -5,15 +5,20 @@ import { html, link, notice, table } from "./elements.js";
 import { change, moment, percent, withUnit } from "./numbers.js";
 import { ticks } from "./scale.js";
 
+const TONES = ["a", "b"];
+
 export function observed(observations) {
   const known = observations.filter((one) => one.predicted_power_w !== null && one.power_w !== null);
   if (known.length === 0) {
     return [notice("", "No pair was launched with a prediction of this model yet.")];
   }
-  const speeds = known.flatMap((one) => [
-    { x: part(one.predicted_rate_a, one.solo_rate_a), y: part(one.rate_a, one.solo_rate_a), tone: "a" },
-    { x: part(one.predicted_rate_b, one.solo_rate_b), y: part(one.rate_b, one.solo_rate_b), tone: "b" },
-  ]);
+  const speeds = known.flatMap(({ jobs }) =>
+    jobs.map((job, i) => ({
+      x: part(job.predicted_rate, job.solo_rate),
+      y: part(job.rate, job.solo_rate),
+      tone: TONES[i],
+    })),
+  );
   const power = known.map((one) => ({ x: one.predicted_power_w, y: one.power_w, tone: "c" }));
   return [
     html("p", { class: "quiet-text" }, "Each mark is one launched pair; on the line both are the same."),
@@ -44,10 +49,10 @@ function scatter(title, unit, spots) {
 function list(known) {
   const columns = [
     { name: "Launch", cell: (o) => link(o.launch_id, "/launch", { id: o.launch_id }) },
-    { name: "Jobs", cell: (o) => `${o.job_a} and ${o.job_b}` },
+    { name: "Jobs", cell: (o) => o.jobs.map(({ job }) => job).join(" and ") },
     { name: "Started", cell: (o) => moment(o.started_at) },
-    { name: "First job", number: true, cell: (o) => speed(o.rate_a, o.solo_rate_a, o.predicted_rate_a) },
-    { name: "Second job", number: true, cell: (o) => speed(o.rate_b, o.solo_rate_b, o.predicted_rate_b) },
+    { name: "First job", number: true, cell: ({ jobs }) => speed(jobs[0]) },
+    { name: "Second job", number: true, cell: ({ jobs }) => speed(jobs[1]) },
     { name: "Power", number: true, cell: (o) => [withUnit(o.power_w, "W"), " ", gap(o.power_w, o.predicted_power_w)] },
     {
       name: "Energy saved",
@@ -59,7 +64,7 @@ function list(known) {
   return html("div", {}, table("Launched pairs", columns, known, { stacked: true }), note);
 }
 
-function speed(rate, solo, predicted) {
+function speed({ rate, solo_rate: solo, predicted_rate: predicted }) {
   return [percent(rate === null || !solo ? null : rate / solo), " ", gap(rate, predicted)];
 }
 

@@ -39,41 +39,43 @@ export function spot(option) {
 // Measured points in the order of the two jobs, with what the options have: relative speeds, power,
 // energy saved. Left out are those of failed jobs, which have no rates, and those with wrong results.
 export function measuredOptions(points, given) {
-  const [aloneA, aloneB] = given.jobs.map(({ alone }) => alone);
+  const alone = given.jobs.map((job) => job.alone);
   return points
-    .filter((point) => point.rate_a !== null && point.rate_b !== null && point.power_w !== null)
+    .filter((point) => point.power_w !== null && point.jobs.every(({ rate }) => rate !== null))
     .filter((point) => !WRONG.some((flag) => point.flags.includes(flag)))
-    .map((point) => (point.job_a === given.jobs[0].job ? point : swapped(point)))
+    .map((point) => ({ ...point, jobs: inOrder(point.jobs, given) }))
     .map((point) => {
-      const [speedA, speedB] = [point.rate_a / aloneA.rate, point.rate_b / aloneB.rate];
+      const speeds = point.jobs.map(({ rate }, i) => rate / alone[i].rate);
       return {
         spot: pointSpot(point, given),
-        shares: [point.share_a_percent, point.share_b_percent],
-        jobs: [{ speed: speedA, rate: point.rate_a }, { speed: speedB, rate: point.rate_b }],
+        shares: shares(point),
+        jobs: point.jobs.map(({ rate }, i) => ({ speed: speeds[i], rate })),
         power_w: point.power_w,
-        energy_saved: 1 - point.power_w / (speedA * aloneA.power_w + speedB * aloneB.power_w),
-        stp: speedA + speedB,
+        energy_saved: 1 - point.power_w / sum(speeds.map((speed, i) => speed * alone[i].power_w)),
+        stp: sum(speeds),
       };
     })
     .filter((point) => point.spot !== null);
 }
 
-function swapped(point) {
-  return {
-    ...point,
-    rate_a: point.rate_b,
-    rate_b: point.rate_a,
-    share_a_percent: point.share_b_percent,
-    share_b_percent: point.share_a_percent,
-  };
+function inOrder(jobs, given) {
+  return jobs[0].job === given.jobs[0].job ? jobs : jobs.toReversed();
+}
+
+function shares(point) {
+  return point.jobs.map((job) => job.share_percent);
+}
+
+function sum(values) {
+  return values.reduce((total, value) => total + value, 0);
 }
 
 // Splits that neither add up to the whole GPU nor are an option have no place on the charts.
 function pointSpot(point, { candidates }) {
   if (point.mode in WAYS) return { slot: WAYS[point.mode] };
-  const shares = [point.share_a_percent, point.share_b_percent];
-  const whole = Math.abs(shares[0] + shares[1] - 100) < 1.6;
-  return whole || candidates.some((option) => sameShares(shares, option)) ? { x: shares[0] } : null;
+  const asked = shares(point);
+  const whole = Math.abs(sum(asked) - 100) < 1.6;
+  return whole || candidates.some((option) => sameShares(asked, option)) ? { x: asked[0] } : null;
 }
 
 // Where unsafe counts of SMs are left out, two options may have the same first share.
