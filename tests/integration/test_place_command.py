@@ -61,10 +61,10 @@ def test_gpu_model_that_was_not_learned_from(tmp_path: Path) -> None:
     solo = [
         replace(point, gpu_model="NVIDIA A100")
         for point in bundled_solo_points()
-        if point.job in ("fft", "walsh") and point.gpu_model == "NVIDIA H200"
+        if point.job in ("sorting", "walsh") and point.gpu_model == "NVIDIA H200"
     ]
     write_points(tmp_path / "solo.csv", solo)
-    options = ("fft", "walsh", "--gpus", "1", "--profiles", "solo.csv")
+    options = ("sorting", "walsh", "--gpus", "1", "--profiles", "solo.csv")
     warning, not_checked, memory = answer(tmp_path, *options)["warnings"]
     assert memory.startswith("the memory of the NVIDIA A100 is not known")
     assert not_checked.startswith("nobody has checked at which numbers of SMs")

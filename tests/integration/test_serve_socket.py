@@ -114,7 +114,7 @@ def test_what_is_no_socket_is_left_alone(folder: Path) -> None:
     for path in (file, link):
         refused = _advisor(folder, "serve", "--socket", str(path))
         assert refused.returncode == 2
-        assert "no socket" in refused.stderr
+        assert "not a socket" in refused.stderr
     assert file.read_text() == "precious"
 
 
