@@ -384,7 +384,9 @@ def test_ceilings_that_are_too_low_say_what_would_do() -> None:
     table = dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 600.0))
     table |= {NINE[2]: (0.5, 0.5, 380.0), NINE[0]: (0.1, 0.5, 370.0)}
     hot = Scripted(table)
-    with pytest.raises(NoSplitError, match="allow 380 W, which 30/70 needs; a GPU for each is no"):
+    with pytest.raises(
+        NoSplitError, match="allow 380 W, which 30/70 needs; a GPU for each does no"
+    ):
         recommend((A, B), hot, Request(max_power_w=350.0))
     with pytest.raises(NoSplitError) as failed:
         recommend((A, B), hot, Request(max_power_w=60.0))
