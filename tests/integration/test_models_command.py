@@ -128,7 +128,7 @@ def test_promote_a_folder(tmp_path: Path) -> None:
     """What was trained just now is taken in and used with one command."""
     folder = save_model(tmp_path / "fresh", version="20260401-third")
     assert answer("promote", str(folder))["champion"] == "20260401-third"
-    assert [row["model"] for row in answer("list")["models"]][0] == "20260401-third"
+    assert answer("list")["models"][0]["model"] == "20260401-third"
 
 
 @pytest.mark.parametrize("words", [("promote", "nope"), ("show", "../x"), ("rollback",)])

@@ -20,7 +20,7 @@ from advisor.errors import StoreError
 from advisor_data.files import count_checks
 from advisor_data.files.checked import checked_counts, checks_stamp
 
-PAIR = ("fft", "resnet50-train-b2")
+PAIR = ("gemm", "resnet50-train-b2")
 JOBS = ("gemm:4", "triad:3", "bert-infer:5", "bert-train:2")
 LOW = {"min_speed": 0.2}
 """At the default none of them is sure enough of its speed to share."""
@@ -115,7 +115,7 @@ def test_a_placement_names_no_unsafe_count(home: Path) -> None:
 
 def test_http_answers_follow_the_check(home: Path) -> None:
     """What the command line says; and when the check changes, so does the next answer."""
-    body = {"jobs": list(PAIR)}
+    body = {"jobs": [{"job": name} for name in PAIR]}
     with running(home) as api:
         answer = api.post("/v1/recommendations", body)
         assert answer == command("recommend", *PAIR)

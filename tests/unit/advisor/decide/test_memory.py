@@ -81,7 +81,7 @@ def test_sizes_have_units(text: str, memory_mib: float) -> None:
 @pytest.mark.parametrize("text", ["", "GB", "eighty", "-80GiB", "nan", "80TB", "8e4", "80 G B"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     """With the ways to write one."""
-    with pytest.raises(InputError, match="no size of a memory"):
+    with pytest.raises(InputError, match="not a memory size"):
         parse_memory_mib(text)
 
 
