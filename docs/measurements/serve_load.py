@@ -196,8 +196,9 @@ def _options() -> argparse.Namespace:
 
 
 def _bodies() -> list[str]:
-    # Jobs of two GPU models have none in common.
-    names = sorted({point.job for point in bundled_solo_points() if point.gpu_model == GPU_MODEL})
+    # One GPU model, and no server: some pairs with one have no split that keeps its demand.
+    found = (p for p in bundled_solo_points() if p.gpu_model == GPU_MODEL)
+    names = sorted({point.job for point in found if point.offered_rate is None})
     pairs = itertools.combinations_with_replacement(names, 2)
     return [
         json.dumps(
