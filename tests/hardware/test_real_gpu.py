@@ -127,7 +127,7 @@ def test_pairs_share_the_gpu_at_their_splits(home: Path) -> None:
     answer = run_json("colocate", "--pairs", "gemm+triad", "--splits", splits)
     rows = {(r["mode"], r["share_1_percent"]): r for r in map(flat, answer["points"])}
     for key, r in rows.items():
-        print(key, f"{r['rate_a']:.4g} {r['rate_b']:.4g} {r['power_w']:.0f} W")
+        print(key, f"{r['rate_1']:.4g} {r['rate_2']:.4g} {r['power_w']:.0f} W")
     assert answer["failures"] == []
     total = next(iter(rows.values()))["units_total"]
     for (mode, share), row in rows.items():
@@ -165,7 +165,7 @@ def test_job_that_is_wrong_at_one_share(home: Path) -> None:
     assert {"wrong-results", "results-differ"} & set(wrong["flags"])
     assert {units: p["results"] for units, p in points.items()} == {66: "right", 132: "right"}
     advice = run_json("recommend", "dit-step", "dit-step", "--gpu-model", answer["gpu_model"])
-    shares = [c[f"share_{side}_percent"] for c in advice["candidates"] for side in "ab"]
+    shares = [job["share_percent"] for c in advice["candidates"] for job in c["jobs"]]
     assert 92 not in {units_for_percent(share, 132) for share in shares if share}
     assert any("92" in text and "its own results were wrong" in text for text in advice["reasons"])
     assert home.exists()

@@ -36,10 +36,10 @@ def test_recommended_split_is_proven_and_observed(home: Path) -> None:
     """Granted SMs are the share's, and what was observed stands next to what was predicted."""
     last = run("launch", "triad", "gemm", "--min-speed", "0", "--duration", "15")
     (seen,) = last["observations"]
-    for side in ("a", "b"):
-        assert seen[f"units_{side}"] == units_for_percent(seen[f"share_{side}_percent"], 132)
-        ratio = seen[f"rate_{side}"] / seen[f"predicted_rate_{side}"]
-        print(f"rate of {seen[f'job_{side}']}: {ratio:.3f} of the prediction")
+    for job in seen["jobs"]:
+        assert job["units"] == units_for_percent(job["share_percent"], 132)
+        ratio = job["rate"] / job["predicted_rate"]
+        print(f"rate of {job['job']}: {ratio:.3f} of the prediction")
     print(f"power: {seen['power_w'] / seen['predicted_power_w']:.3f} of the prediction")
     assert seen["energy_j"] == pytest.approx(seen["power_w"] * seen["overlap_s"], rel=0.1)
     with open_store(None, home) as store:
