@@ -1,5 +1,6 @@
 """What can be asked for: by the command line, a request to the service, or a call of the client."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -81,7 +82,7 @@ class QueuedJobs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdviceRequest:
+class AdviceRequest(ABC):
     """What every request for advice may say.
 
     Attributes:
@@ -111,8 +112,9 @@ class AdviceRequest:
             for job in self._every_job()
         )
 
+    @abstractmethod
     def _every_job(self) -> Iterable[JobRequest | QueuedJobs]:
-        raise NotImplementedError
+        """The jobs, each as often as it is asked for."""
 
 
 PairOfJobs: TypeAlias = Annotated[
