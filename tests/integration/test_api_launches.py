@@ -252,7 +252,10 @@ def test_a_launch_that_a_killed_server_left_half_is_begun(site: Site, step: str)
     launch_id = killed.stdout.strip()
     assert site.server.status(launch_id)["state"] == "accepted"
     site.server.await_state(launch_id, "starting", RUNS)
-    assert _supervisors(site.host) == 1
+    # Where the first one is slow to claim the folder a second one starts, finds the claim and ends.
+    _await(lambda: _supervisors(site.host) == 1)
+    supervisor_pid = site.server.status(launch_id)["supervisor_pid"]
+    assert site.server.await_state(launch_id, RUNS)["supervisor_pid"] == supervisor_pid
     assert site.server.stop_launch(launch_id)["state"] == "stopped"
 
 
