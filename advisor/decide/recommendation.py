@@ -70,7 +70,7 @@ class Option:
         return self.prediction.split.sharing
 
     def gain_over(self, other: "Option") -> float:
-        """Relative difference of the worth; 0.1 is a tenth more than the other's."""
+        """Relative difference of the value; 0.1 is a tenth more than the other's."""
         least = other.objective_value.value
         return self.objective_value.value / least - 1 if least else float("inf")
 
@@ -112,7 +112,7 @@ class Recommendation:
 
 
 def best(options: Iterable[Option], *, mirrored: bool) -> Option:
-    """The option that is worth most, limits or not, without a tie."""
+    """The option with the highest value, limits or not, without a tie."""
     return best_within_tie(
         options,
         lambda o: o.objective_value.value,

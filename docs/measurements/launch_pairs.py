@@ -24,6 +24,7 @@ from typing import Any
 
 from advisor.client import Client
 from advisor.formats.rows import to_row
+from advisor.wire.requests import LaunchRequest
 
 PAIRS = (
     ("fft", "resnet50-train"),
@@ -93,7 +94,8 @@ def _launch(a: str, b: str, split: str | None, options: argparse.Namespace) -> d
 
 
 def _launch_by_http(client: Client, a: str, b: str, options: argparse.Namespace) -> dict[str, Any]:
-    status = client.launch(a, b, gpu=options.gpu, duration_s=options.duration)
+    asked = LaunchRequest.of(a, b, gpu=options.gpu, duration_s=options.duration)
+    status = client.launch(asked)
     status = client.wait(status.launch_id, timeout_s=options.duration + 180)
     if status.state == "failed":
         raise SystemExit(f"{a} + {b}: {status.code}: {status.cause}")

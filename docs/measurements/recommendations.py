@@ -4,8 +4,9 @@
     .venv/bin/python docs/measurements/recommendations.py --against before.json
 
 The second one prints each recommendation that differs by more than rounding, and how many were
-compared: the choice, its reasons, the limits that each candidate breaks, and all values of all
-candidates with their intervals. Each takes a few minutes.
+compared: the choice, how many limits each candidate breaks, and all values of all candidates with
+their intervals. Sentences are counted apart, since words may change where nothing else does. Each
+takes a few minutes. `--points` and `--model` take solo points and a model of another version.
 """
 
 import argparse
@@ -19,11 +20,13 @@ from typing import Any
 from advisor.advice.answer import answer_by
 from advisor.advice.known_profiles import ProfileSet, checked_on
 from advisor.core.objectives import OBJECTIVES
+from advisor.core.records import SoloPoint
 from advisor.decide.recommend import Option, Request
 from advisor.errors import NoSplitError
 from advisor.predict.profiles import make_profiles
 from advisor.settings import read_settings
 from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.files.files import read_points
 from advisor_models.registry import Registry
 
 ROUNDING = 1e-12
@@ -41,23 +44,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", type=Path)
     parser.add_argument("--against", type=Path)
+    parser.add_argument("--points", type=Path)
+    parser.add_argument("--model", type=Path)
     options = parser.parse_args()
-    found = dict(recommendations())
+    found = dict(recommendations(options.points, options.model))
     if options.write:
         options.write.write_text(json.dumps(found))
     if options.against:
         before = json.loads(options.against.read_text())
-        differing = sorted(k for k in found.keys() | before.keys() if differs(found, before, k))
+        keys = sorted(found.keys() | before.keys())
+        differing = [key for key in keys if differs(found, before, key, "advice")]
         for key in differing:
             print(f"{key}\n  before: {before.get(key)}\n  now:    {found.get(key)}")
-        print(f"{len(differing)} of {len(found)} recommendations differ")
+        print(f"{len(differing)} of {len(keys)} recommendations differ")
+        words = sum(differs(found, before, key, "sentences") for key in keys)
+        print(f"{words} of {len(keys)} say something in other words")
 
 
-def recommendations() -> Iterator[tuple[str, Any]]:
+def recommendations(points: Path | None, model: Path | None) -> Iterator[tuple[str, Any]]:
     """Each pair in both orders on each GPU model, by each request."""
     settings = read_settings()
-    predictor = Registry(settings.home / "models").open_champion()
-    profiles = make_profiles(bundled_solo_points())
+    predictor = Registry(settings.home / "models", bundled=model).open_champion()
+    profiles = make_profiles(solo_points(points))
     for a, b in itertools.product(profiles.values(), repeat=2):
         if a.gpu_model != b.gpu_model:
             continue
@@ -67,36 +75,42 @@ def recommendations() -> Iterator[tuple[str, Any]]:
             try:
                 given = answer_by(predictor, pair, request, checked_on(pair, settings))
             except NoSplitError as error:
-                yield key, str(error)
+                yield key, {"advice": None, "sentences": str(error)}
                 continue
             r = given.recommendation
+            misses = [[miss.text for miss in option.violations] for option in r.candidates]
             yield (
                 key,
                 {
-                    "choice": str(r.choice.name),
-                    "reasons": list(r.reasons),
-                    "warnings": list(r.warnings),
-                    "candidates": [values(option) for option in r.candidates],
+                    "advice": [r.choice.name, [values(option) for option in r.candidates]],
+                    "sentences": [list(r.reasons), list(r.warnings), misses],
                 },
             )
+
+
+def solo_points(points: Path | None) -> list[SoloPoint]:
+    """Those of a file, else the bundled ones."""
+    if points is None:
+        return bundled_solo_points()
+    return [point for point in read_points(points) if isinstance(point, SoloPoint)]
 
 
 def values(option: Option) -> list[Any]:
     """What is expected of one candidate."""
     p = option.prediction
     numbers = (*[n for part in p.parts for n in (part.speed, part.rate)], p.power_w)
-    worths = (p.worth(objective) for objective in OBJECTIVES.values())
-    intervals = (*numbers, p.energy_saved, p.stp, option.worth, *worths)
+    others = (p.objective_value(objective) for objective in OBJECTIVES.values())
+    intervals = (*numbers, p.energy_saved, p.stp, option.objective_value, *others)
     return [
-        str(option.name),
-        [miss.text for miss in option.violations],
+        option.name,
+        len(option.violations),
         [[i.value, i.low, i.high] for i in intervals],
     ]
 
 
-def differs(found: dict[str, Any], before: dict[str, Any], key: str) -> bool:
-    """Whether one recommendation is another one than before."""
-    return not same(found.get(key), before.get(key))
+def differs(found: dict[str, Any], before: dict[str, Any], key: str, what: str) -> bool:
+    """Whether one recommendation is another one than before, by what it advises or says."""
+    return not same(found.get(key, {}).get(what), before.get(key, {}).get(what))
 
 
 def same(one: Any, other: Any) -> bool:

@@ -131,12 +131,12 @@ def test_the_report_leaves_them_out_unless_asked(
     write_points(tmp_path / "pairs.parquet", [*pairs, *unflagged(whole)])
     command = ("report", "dataset", "--pairs", "pairs.parquet", "--solo", "solos.parquet")
     answer = json.loads(advisor(tmp_path, *command, "--json"))
-    assert [pair["job_a"] for pair in answer["pairs"]] == ["mobilenet-train-b2"]
+    assert [pair["jobs"][0] for pair in answer["pairs"]] == ["mobilenet-train-b2"]
     left_out = {item["reason"]: item["points"] for item in answer["left_out"]}
     assert left_out[f"pair points flagged {DEGENERATE}"] == 6
     assert left_out["without 50/50, or with too few of the nine splits in one run"] >= 4
     asked = json.loads(advisor(tmp_path, *command, "--flagged", "--json"))
-    assert [pair["job_a"] for pair in asked["pairs"]] == ["gemm", "mobilenet-train-b2"]
+    assert [pair["jobs"][0] for pair in asked["pairs"]] == ["gemm", "mobilenet-train-b2"]
 
 
 def test_the_script_flags_the_bundled_files_and_changes_nothing_else(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def make_training_set(
             power.
     """
     data = make_data(points, profiled, references, left_out)
-    used = {(job, pair.gpu_model) for pair in data.pairs for job in (pair.job_a, pair.job_b)}
+    used = {(job, pair.gpu_model) for pair in data.pairs for job in pair.jobs}
     fill = _usual([data.profiles[key] for key in sorted(used)])
     profiles = {key: filled(data.profiles[key], fill) for key in used}
     every = [*points, *profiled, *references]

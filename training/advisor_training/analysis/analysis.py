@@ -29,7 +29,7 @@ from advisor_training.dataset.paper import FIGURES, GROUPS, TITLE
 from advisor_training.dataset.solo import SOLO_SOURCES, JobClass, job_classes, whole_gpu
 from advisor_training.dataset.split_kinds import KINDS, kinds_of
 
-JSON_SCHEMA = 1
+JSON_SCHEMA = 2
 """Raised when a key of the JSON form changes its meaning or goes away."""
 
 
@@ -69,8 +69,7 @@ class PairReport:
         objectives: Values against 50/50, by objective.
     """
 
-    job_a: str
-    job_b: str
+    jobs: tuple[str, str]
     gpu_model: str
     gpu_uuid: str
     run: str
@@ -133,7 +132,7 @@ def analyse(
     classes = job_classes(whole_gpu(solos))
     reports = {o.name: _objective_report(o, pairs, classes) for o in OBJECTIVES.values()}
     sources = Counter(m.solo_source for m in measurements)
-    used = {(pair.gpu_model, job) for pair in pairs for job in (pair.job_a, pair.job_b)}
+    used = {(pair.gpu_model, job) for pair in pairs for job in pair.jobs}
     return Analysis(
         gpu_models=tuple(sorted({pair.gpu_model for pair in pairs})),
         cards=len({m.gpu_uuid for m in measurements}),
@@ -197,7 +196,7 @@ def _busier(classes: Classes) -> Callable[[MeasuredPair], str | None]:
     """A function that names the job of a pair with the higher SM activity alone."""
 
     def busier(pair: MeasuredPair) -> str | None:
-        found = [classes.get((pair.gpu_model, job)) for job in (pair.job_a, pair.job_b)]
+        found = [classes.get((pair.gpu_model, job)) for job in pair.jobs]
         active = [(j.sm_active_percent, j.job) for j in found if j and j.sm_active_percent]
         return max(active)[1] if len(active) == 2 else None
 
@@ -210,8 +209,7 @@ def _pair_report(
     ties = {name: report.ceiling.tie if report.ceiling else 0.0 for name, report in reports.items()}
     busier = _busier(classes)(pair)
     return PairReport(
-        job_a=pair.job_a,
-        job_b=pair.job_b,
+        jobs=pair.jobs,
         gpu_model=pair.gpu_model,
         gpu_uuid=pair.main.gpu_uuid,
         run=pair.main.run,

@@ -140,7 +140,7 @@ def job_gains(pairs: Sequence[MeasuredPair], objective: Objective) -> JobGains |
         [
             (pair.gpu_model, job, equal_of_oracle(pair, objective))
             for pair in pairs
-            for job in {pair.job_a, pair.job_b}
+            for job in set(pair.jobs)
         ],
         columns=["gpu_model", "job", "equal_of_oracle"],
     )
@@ -236,7 +236,7 @@ def _direction(pair: MeasuredPair, split: Split, busier: str | None) -> Directio
     own, other = split.shares
     if own == other or pair.beside_itself or busier is None:
         return "undirected"
-    favoured = pair.job_a if own > other else pair.job_b
+    favoured = pair.jobs[0 if own > other else 1]
     return "to_busier" if favoured == busier else "to_other"
 
 

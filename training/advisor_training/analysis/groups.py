@@ -58,7 +58,7 @@ class GroupRow:
 
 def group_of(pair: MeasuredPair, classes: Classes) -> tuple[str, str] | None:
     """Classes of a pair's jobs, the heavier first; None where one is not known."""
-    codes = [_code(pair, job, classes) for job in (pair.job_a, pair.job_b)]
+    codes = [_code(pair, job, classes) for job in pair.jobs]
     known = sorted((code for code in codes if code is not None), key=_rank)
     return (known[0], known[1]) if len(known) == 2 else None
 
@@ -128,7 +128,7 @@ def _row(
 
 
 def _share_of_class(pair: MeasuredPair, split: Split, code: str, classes: Classes) -> float:
-    return split.shares[0 if _code(pair, pair.job_a, classes) == code else 1]
+    return split.shares[0 if _code(pair, pair.jobs[0], classes) == code else 1]
 
 
 def _part(found: Sequence[bool]) -> float | None:

@@ -18,8 +18,7 @@ class Loss:
         solo_source: Where the solo points of `exclusive` come from.
     """
 
-    job_a: str
-    job_b: str
+    jobs: tuple[str, str]
     gpu_uuid: str
     run: str
     best_shared: str
@@ -36,7 +35,7 @@ def losses(pairs: Iterable[MeasuredPair], objective: Objective, tie: float) -> t
         tie: As for `advisor.core.objectives.best`; a smaller loss is none.
     """
     found = (loss for pair in pairs if (loss := _loss(pair.main, objective, tie)))
-    return tuple(sorted(found, key=lambda loss: (-loss.loss_percent, loss.job_a, loss.job_b)))
+    return tuple(sorted(found, key=lambda loss: (-loss.loss_percent, loss.jobs)))
 
 
 def _loss(measurement: Measurement, objective: Objective, tie: float) -> Loss | None:
@@ -45,8 +44,7 @@ def _loss(measurement: Measurement, objective: Objective, tie: float) -> Loss | 
     if not worse(value, alone, tie):
         return None
     return Loss(
-        job_a=measurement.job_a,
-        job_b=measurement.job_b,
+        jobs=measurement.jobs,
         gpu_uuid=measurement.gpu_uuid,
         run=measurement.run,
         best_shared=name,

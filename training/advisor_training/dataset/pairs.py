@@ -53,8 +53,7 @@ class Measurement:
         repeats: The nine splits of each repeat by itself.
     """
 
-    job_a: str
-    job_b: str
+    jobs: tuple[str, str]
     gpu_model: str
     gpu_uuid: str
     run: str
@@ -67,7 +66,7 @@ class Measurement:
     @property
     def is_full(self) -> bool:
         """Whether enough of the nine splits are there for their best to be an oracle."""
-        return is_full(self.nine, beside_itself=self.job_a == self.job_b)
+        return is_full(self.nine, beside_itself=self.jobs[0] == self.jobs[1])
 
     @property
     def nine(self) -> ResultsBySplit:
@@ -101,8 +100,7 @@ class Measurement:
 class MeasuredPair:
     """All measurements of two jobs on one GPU model, the one with the most points first."""
 
-    job_a: str
-    job_b: str
+    jobs: tuple[str, str]
     gpu_model: str
     measurements: tuple[Measurement, ...]
 
@@ -114,7 +112,7 @@ class MeasuredPair:
     @property
     def beside_itself(self) -> bool:
         """Whether both jobs are the same one."""
-        return self.job_a == self.job_b
+        return self.jobs[0] == self.jobs[1]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -151,7 +149,7 @@ def make_pairs(
     references: dict[str, list[SoloPoint]] = {}
     for solo in whole_gpu(solos):
         references.setdefault(solo.job, []).append(solo)
-    pairs: dict[tuple[str, str, str], list[Measurement]] = {}
+    pairs: dict[tuple[tuple[str, str], str], list[Measurement]] = {}
     for group in _groups(_readable(points, left_out)):
         made = _measurement(group, references)
         if isinstance(made, str):
@@ -159,9 +157,12 @@ def make_pairs(
         elif full and not made.is_full:
             left_out[NOT_FULL] += len(group)
         else:
-            pairs.setdefault((made.job_a, made.job_b, made.gpu_model), []).append(made)
+            pairs.setdefault((made.jobs, made.gpu_model), []).append(made)
     return (
-        [MeasuredPair(*key, _fullest_first(found)) for key, found in sorted(pairs.items())],
+        [
+            MeasuredPair(jobs, gpu_model, _fullest_first(found))
+            for (jobs, gpu_model), found in sorted(pairs.items())
+        ],
         sorted(LeftOut(reason, count) for reason, count in left_out.items()),
     )
 
@@ -223,8 +224,7 @@ def _assembled(
     nine = [reading for reading in readings if reading.kind == "nine"]
     repeats = sorted({reading.repeat for reading in nine})
     return Measurement(
-        job_a=jobs[0],
-        job_b=jobs[1],
+        jobs=jobs,
         gpu_model=point.gpu_model,
         gpu_uuid=point.gpu_uuid,
         run=point.run,

@@ -120,8 +120,7 @@ def profiled(
 ) -> Iterator[MeasuredPair]:
     """The pairs with those measurements only whose splits lie within the profiles of both jobs."""
     for pair in pairs:
-        a = profiles.get((pair.job_a, pair.gpu_model))
-        b = profiles.get((pair.job_b, pair.gpu_model))
+        a, b = (profiles.get((job, pair.gpu_model)) for job in pair.jobs)
         if a is None or b is None:
             continue
         within = tuple(m for m in pair.measurements if _is_within(m, a, b))
@@ -144,7 +143,7 @@ def _blocks(
 ) -> Iterator[dict[str, Any]]:
     count = 0
     for number, pair in enumerate(profiled(pairs, profiles)):
-        a, b = (profiles[job, pair.gpu_model] for job in (pair.job_a, pair.job_b))
+        a, b = (profiles[job, pair.gpu_model] for job in pair.jobs)
         for measurement in pair.measurements:
             numbers = {"measurement": count, "pair": number}
             yield _block(measurement, (a, b), numbers, heads)
@@ -166,8 +165,8 @@ def _block(
     own, other = side(a, share_a), side(b, share_b)
     n = len(splits)
     return {
-        "job_a": np.full(n, m.job_a),
-        "job_b": np.full(n, m.job_b),
+        "job_a": np.full(n, m.jobs[0]),
+        "job_b": np.full(n, m.jobs[1]),
         "gpu_model": np.full(n, m.gpu_model),
         "card": np.full(n, m.gpu_uuid),
         "run": np.full(n, m.run),

@@ -88,12 +88,9 @@ def bars_by_job(
 def by_group(data: Data, choices: Mapping[str, Sequence[Choice]]) -> tuple[GroupFigures, ...]:
     """One entry for each two classes that stand next to each other, the heaviest first."""
     group_of_pair = {
-        (pair.job_a, pair.job_b, pair.gpu_model): group_of(pair, data.classes)
-        for pair in data.pairs
+        (*pair.jobs, pair.gpu_model): group_of(pair, data.classes) for pair in data.pairs
     }
-    bars = _bars(
-        choices, lambda c: group_of_pair[c.job_a, c.job_b, data.measurements[c.number].gpu_model]
-    )
+    bars = _bars(choices, lambda c: group_of_pair[*c.jobs, data.measurements[c.number].gpu_model])
     known = {classes: found for classes, found in bars.items() if classes is not None}
     order = [*CLASS_NAMES]
     return tuple(

@@ -84,8 +84,7 @@ class Choice:
 
     left_out: str
     number: int
-    job_a: str
-    job_b: str
+    jobs: tuple[str, str]
     chosen: str
     oracle: str
     fraction: float
@@ -252,8 +251,7 @@ def _scored(data: Data, key: ChoiceKey, name: str, question: Question) -> Choice
     return Choice(
         left_out=key[0],
         number=key[1],
-        job_a=measurement.job_a,
-        job_b=measurement.job_b,
+        jobs=measurement.jobs,
         chosen=name,
         oracle=oracle,
         fraction=value / most,

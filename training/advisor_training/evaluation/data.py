@@ -43,7 +43,8 @@ class Data:
     def profiles_of(self, measurement: Measurement) -> tuple[Profile, Profile]:
         """Profiles of the two jobs."""
         model = measurement.gpu_model
-        return self.profiles[measurement.job_a, model], self.profiles[measurement.job_b, model]
+        first, second = measurement.jobs
+        return self.profiles[first, model], self.profiles[second, model]
 
     def with_launch_bound(self) -> npt.NDArray[np.bool_]:
         """Which measurements have a launch-bound job; shape (measurements,)."""

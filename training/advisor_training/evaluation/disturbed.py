@@ -28,12 +28,12 @@ def make_all_data(
     Raises:
         InputError: no measured pair has profiles of both its jobs.
     """
-    pairs: dict[tuple[str, str, str], list[Measurement]] = {}
+    pairs: dict[tuple[tuple[str, str], str], list[Measurement]] = {}
     for found in _by_run(points, [*references, *profiled]):
         for pair in found:
-            key = (pair.job_a, pair.job_b, pair.gpu_model)
+            key = (pair.jobs, pair.gpu_model)
             pairs.setdefault(key, []).extend(pair.measurements)
-    whole = [MeasuredPair(*key, tuple(found)) for key, found in sorted(pairs.items())]
+    whole = [MeasuredPair(jobs, gpu, tuple(found)) for (jobs, gpu), found in sorted(pairs.items())]
     return data_of(whole, make_profiles(profiled), [*references, *profiled], ())
 
 
@@ -60,4 +60,4 @@ def _by_run(
 
 def _key(measurement: Measurement) -> PointKey:
     m = measurement
-    return m.job_a, m.job_b, m.run, m.gpu_uuid
+    return *m.jobs, m.run, m.gpu_uuid

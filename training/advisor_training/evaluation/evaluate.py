@@ -218,7 +218,7 @@ def _basis(data: Data) -> Basis:
         pairs=len(data.pairs),
         launch_bound_pairs=len(
             {
-                (m.job_a, m.job_b, m.gpu_model)
+                (*m.jobs, m.gpu_model)
                 for m, bound in zip(data.measurements, data.with_launch_bound(), strict=True)
                 if bound
             }

@@ -67,7 +67,7 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
     """The choices in short; None of none."""
     if not choices:
         return None
-    drawn = Resamples([(c.job_a, c.job_b) for c in choices])
+    drawn = Resamples([c.jobs for c in choices])
 
     def mean(value: Callable[[Choice], float]) -> BootstrapEstimate:
         return drawn.mean([100 * value(choice) for choice in choices])
@@ -85,7 +85,7 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
         fraction=mean(lambda c: c.fraction),
         p10_percent=100 * quantile([choice.fraction for choice in choices], 0.1),
         worst_percent=100 * worst.fraction,
-        worst_pair=(worst.job_a, worst.job_b),
+        worst_pair=worst.jobs,
         worst_choice=(worst.chosen, worst.oracle),
         over=_gains(choices),
     )
@@ -95,7 +95,7 @@ def _missed(choices: Sequence[Choice]) -> BootstrapEstimate | None:
     asked = [c for c in choices if c.missed is not None]
     if not asked:
         return None
-    drawn = Resamples([(c.job_a, c.job_b) for c in asked])
+    drawn = Resamples([c.jobs for c in asked])
     return drawn.mean([100.0 if c.missed else 0.0 for c in asked])
 
 

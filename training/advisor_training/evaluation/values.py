@@ -20,7 +20,7 @@ from advisor_training.evaluation.rows import ChoiceRow, ErrorRow, LimitRow
 from advisor_training.learn.conformal import Coverage
 from advisor_training.learn.protocols import BY_WORKLOAD, PROTOCOLS
 
-JSON_SCHEMA = 2
+JSON_SCHEMA = 3
 """Raised when a key of the JSON form changes its meaning or goes away."""
 
 

@@ -32,5 +32,5 @@ def page(analysis: Analysis) -> str:
         figures=figures(analysis),
         paper=paper,
         say=dataset_sentences,
-        selves=sum(pair.job_a == pair.job_b for pair in analysis.pairs),
+        selves=sum(pair.jobs[0] == pair.jobs[1] for pair in analysis.pairs),
     )

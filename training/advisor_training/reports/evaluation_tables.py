@@ -202,7 +202,7 @@ def worst_choices(evaluation: Evaluation, objective: str, count: int = 12) -> Te
         ("pair", "left out", "chosen", "oracle", "of the oracle", "energy saved"),
         [
             (
-                f"{choice.job_a} with {choice.job_b}",
+                " with ".join(choice.jobs),
                 choice.left_out,
                 choice.chosen,
                 choice.oracle,

@@ -52,7 +52,7 @@ def test_the_oracle_is_the_best_of_the_construction(name: str) -> None:
     pairs, _ = make_pairs(made_up.pair_points(), made_up.solo_points())
     jobs = {job.name: job for job in made_up.JOBS}
     for found in pairs:
-        job_a, job_b = jobs[found.job_a], jobs[found.job_b]
+        job_a, job_b = (jobs[name] for name in found.jobs)
         values: list[float] = []
         for split in made_up.NINE:
             a, b, power_w = made_up.speeds_and_power(job_a, job_b, "mps", *split)
@@ -87,7 +87,7 @@ def test_a_planted_best_split_is_found() -> None:
         made_up.pair_points([(made_up.SITTER, made_up.CLIMBER)]), made_up.solo_points()
     )
     found = relative(pairs[0], THROUGHPUT, 0.0, None)
-    assert (pairs[0].job_a, found.best_split, found.beyond_noise) == ("climber", "90/10", True)
+    assert (pairs[0].jobs[0], found.best_split, found.beyond_noise) == ("climber", "90/10", True)
     assert found.oracle_percent == pytest.approx(100 * (1.89 / 1.5 - 1), abs=1)
 
 
@@ -207,7 +207,7 @@ def test_a_pair_that_loses_when_shared_is_listed() -> None:
     """Two jobs that each need all of the memory's bandwidth do more one after the other."""
     pairs, _ = make_pairs(made_up.pair_points(), made_up.solo_points())
     found = losses(pairs, THROUGHPUT, 0.0)
-    assert [(loss.job_a, loss.job_b) for loss in found] == [("hog", "hog")]
+    assert [loss.jobs for loss in found] == [("hog", "hog")]
     assert found[0].solo_source == "same card"
     assert 0 < found[0].loss_percent < 100
 
@@ -259,7 +259,7 @@ def test_the_worst_loss_comes_first() -> None:
         *nine(dict.fromkeys(FLAT, 0.3), job_2="c"),
     ]
     found = losses(make_pairs(points, solos)[0], THROUGHPUT, 0.0)
-    assert [loss.job_b for loss in found] == ["c", "b"]
+    assert [loss.jobs[1] for loss in found] == ["c", "b"]
 
 
 def test_what_a_finer_grid_adds() -> None:

@@ -78,7 +78,7 @@ def test_jobs_in_any_order_are_one_pair() -> None:
         for share in SHARES
     ]
     measurement = only(points).main
-    assert (measurement.job_a, measurement.job_b) == ("a", "b")
+    assert measurement.jobs == ("a", "b")
     result = measurement.nine[Split((30.0, 70.0))]
     assert tuple(part.rate for part in result.parts) == (0.25, 0.7)
 
@@ -126,7 +126,7 @@ def test_what_is_left_out_is_counted_with_its_reason() -> None:
         *[point for point in nine(run="r3") if point.shares_percent[0] != 50],
     ]
     pairs, left_out = make_pairs(points, SOLOS)
-    assert [(p.job_a, p.job_b, len(p.measurements)) for p in pairs] == [("a", "b", 1)]
+    assert [(p.jobs, len(p.measurements)) for p in pairs] == [(("a", "b"), 1)]
     assert left_out == [
         LeftOut("no rates: a job of the pair failed", 2),
         LeftOut("no reading of power", 1),

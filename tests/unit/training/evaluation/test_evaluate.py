@@ -176,7 +176,7 @@ def test_choices_agree_with_the_training_scores(data: Data) -> None:
 
 def test_a_choice_is_scored_by_what_was_measured(data: Data) -> None:
     """Anyone who expects most at 70/30 of climber and sitter gets what 70/30 is worth."""
-    number = next(n for n, m in enumerate(data.measurements) if (m.job_a, m.job_b)
+    number = next(n for n, m in enumerate(data.measurements) if m.jobs
                   == ("climber", "sitter"))  # fmt: skip
     row = np.flatnonzero((data.rows.measurement == number) & (data.rows.kind == "nine"))
     wrong = np.where(data.rows.share_a[row] == 70, 2.0, 1.0)
@@ -199,16 +199,14 @@ def test_rules_choose_without_a_model(data: Data) -> None:
         found = choose_by_rule(data, keys, rule, QUESTION)
         assert len(found) == len(keys)
         assert {round(choice.over[rule], 9) for choice in found} == {1}
-    chosen = {
-        (c.job_a, c.job_b): c.chosen for c in choose_by_rule(data, keys, "larger-rate", QUESTION)
-    }
+    chosen = {c.jobs: c.chosen for c in choose_by_rule(data, keys, "larger-rate", QUESTION)}
     assert chosen["climber", "sitter"] == "10/90"
     assert chosen["hog", "slow"] == "90/10"
     assert chosen["hog", "hog"] == "50/50"
 
 
 def made_choice(fraction: float, over_equal: float, job: str = "a") -> Choice:
-    return Choice(left_out=job, number=0, job_a=job, job_b="b", chosen="50/50", oracle="10/90",
+    return Choice(left_out=job, number=0, jobs=(job, "b"), chosen="50/50", oracle="10/90",
                   fraction=fraction, energy_saved=1 - 1 / over_equal, stp=over_equal,
                   slower_speed=0.5, missed=None, over={"equal": over_equal})  # fmt: skip
 
@@ -399,7 +397,7 @@ def test_the_bundled_figures_are_of_the_same_names(evaluation: Evaluation) -> No
 
 def test_json_has_all_but_the_rows(evaluation: Evaluation) -> None:
     found = json.loads(to_json(evaluation))
-    assert found["schema"] == 2
+    assert found["schema"] == 3
     assert set(found["protocols"]) == set(PROTOCOLS)
     assert found["basis"]["pairs"] == 15
     assert len(found["chosen"][PER_WATT_OBJECTIVE]) == len(evaluation.chosen[PER_WATT_OBJECTIVE])

@@ -77,7 +77,7 @@ def small(points: list[PairPoint] | None = None) -> Analysis:
 def test_json_keys_are_stable(analysis: Analysis) -> None:
     """Other programs read these keys; taking one away needs a new schema number."""
     plain = json.loads(json.dumps(to_json(analysis), allow_nan=False))
-    assert plain["schema"] == 1
+    assert plain["schema"] == 2
     assert _keys(plain) == {
         "schema", "gpu_models", "cards", "runs", "pair_points", "replayed_points",
         "points_by_kind", "flags", "solo_sources", "left_out", "jobs", "pairs", "objectives",
@@ -93,7 +93,7 @@ def test_json_keys_are_stable(analysis: Analysis) -> None:
         "code_by_other_counter",
     }  # fmt: skip
     assert _keys(plain["pairs"][0]) == {
-        "job_a", "job_b", "gpu_model", "gpu_uuid", "run", "solo_source", "group", "measurements",
+        "jobs", "gpu_model", "gpu_uuid", "run", "solo_source", "group", "measurements",
         "objectives",
     }  # fmt: skip
     assert _keys(plain["pairs"][0]["objectives"]) == set(OBJECTIVES)
@@ -136,7 +136,7 @@ def test_json_keys_of_an_objective_are_stable(analysis: Analysis) -> None:
         "second_gets_90_percent",
     }  # fmt: skip
     assert _keys(report["losses"][0]) == {
-        "job_a", "job_b", "gpu_uuid", "run", "best_shared", "loss_percent", "solo_source",
+        "jobs", "gpu_uuid", "run", "best_shared", "loss_percent", "solo_source",
     }  # fmt: skip
     assert _keys(report["grid"]) == {
         "pairs", "above_noise_pairs", "mean_percent", "median_percent", "most_percent",
