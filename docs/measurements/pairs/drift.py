@@ -7,7 +7,7 @@ import statistics
 from collections import defaultdict
 
 from advisor_data.files.bundled import bundled_reference_points, bundled_solo_points
-from advisor_training.dataset.solo import LARGEST_SLOWDOWN
+from advisor.predict.predictions import LARGEST_SLOWDOWN
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from advisor.predict.features import (
     side,
     speed_features,
 )
-from advisor.predict.predictions import Prediction, Predictor
+from advisor.predict.predictions import FASTEST, Prediction, Predictor
 from advisor.predict.profiles import Profile
 from advisor.predict.serving import Serving
 from advisor_models import manifest
@@ -80,7 +80,7 @@ def test_bounds_by_share_and_way(predictor: OnnxPredictor) -> None:
     """Speeds have the bounds of their job's share, power those of the way."""
     split, uncapped = predictor.predict([A, B], [Split((30.0, 70.0)), UNCAPPED])
     assert bounds(split.parts[0].speed) == pytest.approx((-0.3, 0.15))
-    assert bounds(split.parts[1].speed) == pytest.approx((-0.7, 0.35))
+    assert bounds(split.parts[1].speed) == pytest.approx((-0.7, possible(split, 1, 0.35)))
     assert bounds(split.power_w) == pytest.approx((-0.1, 0.05))
     assert bounds(uncapped.parts[0].speed) == pytest.approx((-1.0, 0.5))
     assert bounds(uncapped.power_w) == pytest.approx((-0.2, 0.3))
@@ -90,6 +90,14 @@ def test_share_between_two_takes_the_wider(predictor: OnnxPredictor) -> None:
     """35 % has the bounds of 40 %, which are wider than those of 30 % here."""
     (found,) = predictor.predict([A, B], [Split((35.0, 65.0))])
     assert bounds(found.parts[0].speed) == pytest.approx((-0.4, 0.2))
+
+
+def test_no_bound_says_faster_than_alone(predictor: OnnxPredictor) -> None:
+    """But for how well a job alone repeats: sharing speeds nothing up."""
+    found = predictor.predict([A, B], SPLITS)
+    speeds = [part.speed for prediction in found for part in prediction.parts]
+    assert any(speed.high == FASTEST for speed in speeds)
+    assert all(speed.high <= max(FASTEST, speed.value) for speed in speeds)
 
 
 shares = st.floats(10, 100, allow_nan=False)
@@ -195,8 +203,9 @@ def test_another_gpu_model_has_wider_bounds(predictor: OnnxPredictor) -> None:
     ):
         assert found.parts[0].speed.value == known.parts[0].speed.value
         assert found.power_w.value == known.power_w.value
+        low, high = bounds(known.parts[0].speed)
         assert bounds(found.parts[0].speed) == pytest.approx(
-            [2 * b for b in bounds(known.parts[0].speed)]
+            [2 * low, possible(found, 0, 2 * high)]
         )
         assert bounds(found.power_w) == pytest.approx([3 * b for b in bounds(known.power_w)])
 
@@ -347,6 +356,11 @@ def floats(name: str, columns: int) -> Any:
 def bounds(interval: Interval) -> tuple[float, float]:
     """What was added to the logarithm."""
     return math.log(interval.low / interval.value), math.log(interval.high / interval.value)
+
+
+def possible(p: Prediction, job: int, log_high: float) -> float:
+    """The upper bound, or up to where a job can be as fast as alone."""
+    return min(log_high, math.log(max(1.0, FASTEST / p.parts[job].speed.value)))
 
 
 def swapped(p: Prediction) -> Prediction:

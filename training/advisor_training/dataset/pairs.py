@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from advisor.core.objectives import PartResult, SplitResult, exclusive
 from advisor.core.records import REPLAY_SOURCE, PairPoint, SoloPoint
 from advisor.core.split import EQUAL, Split
+from advisor.predict.predictions import FASTEST, LARGEST_SLOWDOWN
 from advisor_training.dataset.solo import (
-    LARGEST_SLOWDOWN,
     SOLO_SOURCES,
     SoloReference,
     SoloSource,
@@ -28,7 +28,8 @@ from advisor_training.dataset.split_kinds import (
 ResultsBySplit = Mapping[Split, SplitResult]
 
 DISTURBED = (
-    f"a job alone beside the pair ran over {LARGEST_SLOWDOWN:.0%} slower than in its fastest run"
+    f"a job alone beside the pair ran over {LARGEST_SLOWDOWN:.0%} slower than in its fastest run, "
+    "or than in the pair itself"
 )
 """Why a measurement on a disturbed host is left out."""
 
@@ -212,7 +213,14 @@ def _measurement(
         solos.append(solo)
     kinds = kinds_of(group)
     readings = [_reading(point, kind) for point, kind in zip(group, kinds, strict=True)]
-    return _assembled(point, (job_a, job_b), readings, (solos[0], solos[1]))
+    found = _assembled(point, (job_a, job_b), readings, (solos[0], solos[1]))
+    return DISTURBED if _fastest(found) > FASTEST else found
+
+
+def _fastest(measurement: Measurement) -> float:
+    """The highest relative speed of a job beside another one."""
+    shared = (split for kind in KINDS for split in measurement.splits[kind].values())
+    return max((speed for result in shared for speed in result.speeds), default=0.0)
 
 
 def _assembled(

@@ -17,15 +17,6 @@ SOLO_SOURCES: tuple[SoloSource, ...] = get_args(SoloSource)
 HIGH_PERCENT = 50.0
 """From here on an axis is high ("Energy-efficient GPU SM allocation", section 5.2)."""
 
-LARGEST_SLOWDOWN = 0.12
-"""How much slower a job alone may be than in its fastest run before a pair next to it is left out.
-
-Launch-bound jobs measure a core of the CPU, and other tenants of the host slow that down unseen:
-docs/measurements has the same job alone at 35 % to 100 % of its rate while the reported CPU steal
-was 0. Two undisturbed runs of such a job differ by up to 11.7 % (docs/measurements, "Does a profile
-repeat?").
-"""
-
 MEMORY_COUNTERS = ("dram_active_percent", "memory_busy_percent")
 """The memory axis, in order of preference.
 

@@ -1,11 +1,12 @@
 """Pair points put together into measurements."""
 
+import dataclasses
 from typing import Any
 
 import pytest
 from simple_pairs import SHARES, SOLOS, nine, pair, solo
 
-from advisor.core.records import PairPoint
+from advisor.core.records import PairPoint, PointPart
 from advisor.core.split import NINE, Split
 from advisor_training.dataset.pairs import DISTURBED, LeftOut, MeasuredPair, make_pairs
 from advisor_training.dataset.split_kinds import kinds_of
@@ -148,6 +149,18 @@ def test_a_disturbed_run_is_left_out(rate: float, fits: bool) -> None:
     solos = [solo("a", rate=rate), fast, solo("b")]
     pairs, left_out = make_pairs(nine(), solos)
     assert [bool(pairs), *left_out] == ([True] if fits else [False, LeftOut(DISTURBED, 9)])
+
+
+@pytest.mark.parametrize(("rate", "fits"), [(113.0, True), (114.0, False)])
+def test_a_job_that_is_faster_beside_another_was_slow_alone(rate: float, fits: bool) -> None:
+    """Nothing speeds up by sharing: its relative speeds would count work that nobody did."""
+    points = [*nine()[:-1], dataclasses.replace(nine()[-1], parts=_at(nine()[-1], rate))]
+    pairs, left_out = make_pairs(points, [solo("a", rate=100.0), solo("b", rate=1000.0)])
+    assert [bool(pairs), *left_out] == ([True] if fits else [False, LeftOut(DISTURBED, 9)])
+
+
+def _at(point: PairPoint, rate: float) -> tuple[PointPart, ...]:
+    return (dataclasses.replace(point.parts[0], rate=rate), *point.parts[1:])
 
 
 def test_a_measurement_with_few_splits_is_there_where_it_is_asked_for() -> None:
