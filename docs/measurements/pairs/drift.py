@@ -6,8 +6,8 @@
 import statistics
 from collections import defaultdict
 
-from advisor_data.files.bundled import bundled_reference_points, bundled_solo_points
 from advisor.predict.predictions import LARGEST_SLOWDOWN
+from advisor_data.files.bundled import bundled_reference_points, bundled_solo_points
 
 
 def main() -> None:
