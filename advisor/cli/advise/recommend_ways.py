@@ -34,8 +34,8 @@ def _rows(r: Recommendation, found: SameWork) -> Iterator[tuple[str, Finish | No
         option = r.rules[name]
         if option and option.name not in said:
             said.add(option.name)
-            breaks = "; breaks a limit" if option.violations else ""
-            yield way_name(option), finish, f"{rules[name]}{breaks}"
+            notes = (rules[name], "breaks a limit" if option.violations else "")
+            yield way_name(option), finish, "; ".join(filter(None, notes))
 
 
 def way_name(option: Option) -> str:
