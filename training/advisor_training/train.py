@@ -211,7 +211,9 @@ def make_manifest(
     rows = made_from.rows
     settings = LearnerSettings(TREES, LEAST_IN_LEAF, PART_OF_FEATURES, SEED)
     names = [feature_names_of(head.features_of) for head in heads]
-    recipe = json.dumps([made_from.facts.sha256, repr(settings), *names])
+    facts = made_from.facts
+    # With other rules of what is left out, the same points make another model.
+    recipe = json.dumps([facts.sha256, facts.pairs, facts.points, repr(settings), *names])
     return Manifest(
         schema=SCHEMA,
         version=f"{created_at:%Y%m%d}-{hashlib.sha256(recipe.encode()).hexdigest()[:6]}",
