@@ -213,7 +213,7 @@ def make_manifest(
     names = [feature_names_of(head.features_of) for head in heads]
     facts = made_from.facts
     # With other rules of what is left out, the same points make another model.
-    recipe = json.dumps([facts.sha256, facts.pairs, facts.points, repr(settings), *names])
+    recipe = json.dumps([facts.sha256, facts.pairs, facts.pair_points, repr(settings), *names])
     return Manifest(
         schema=SCHEMA,
         version=f"{created_at:%Y%m%d}-{hashlib.sha256(recipe.encode()).hexdigest()[:6]}",
