@@ -1,7 +1,7 @@
 """What is expected of jobs at one split, and who can say so."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -49,6 +49,13 @@ class PredictedPart:
     def rate(self) -> Interval:
         """Progress per second, in the job's own unit."""
         return self.speed.times(self.solo_rate)
+
+
+def possible_speed(profile: Profile, speed: Interval) -> Interval:
+    """No faster than alone, as well as that repeats; a server serves no more than it is asked."""
+    if profile.serving:
+        return profile.serving.served(speed)
+    return replace(speed, high=min(speed.high, max(speed.value, FASTEST)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -10,7 +9,7 @@ from advisor.core.interval import Interval
 from advisor.core.split import Split, check_advised
 from advisor.errors import InputError, ModelError
 from advisor.predict.features import Side, feature_names_of, side
-from advisor.predict.predictions import FASTEST, Prediction, predicted_part
+from advisor.predict.predictions import Prediction, possible_speed, predicted_part
 from advisor.predict.profiles import COLUMNS, NEEDED, Profile, filled
 from advisor_models.heads import HEADS, POWER, SPEED, Head
 from advisor_models.manifest import MODEL, RETRAIN, Manifest, read_artefact
@@ -183,16 +182,9 @@ def _prediction(
     return Prediction(
         split=split,
         parts=tuple(
-            predicted_part(profile, _possible(profile, speed))
+            predicted_part(profile, possible_speed(profile, speed))
             for profile, speed in zip(profiles, speeds, strict=True)
         ),
         power_w=power_w,
         efficiency_factors=efficiency if split.is_limited else None,
     )
-
-
-def _possible(profile: Profile, speed: Interval) -> Interval:
-    """No faster than alone, as well as that repeats; of a server no faster than it is asked."""
-    if profile.serving:
-        return profile.serving.served(speed)
-    return replace(speed, high=min(speed.high, max(speed.value, FASTEST)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.core.interval import Interval
+from advisor.predict.predictions import possible_speed
 from advisor.predict.profiles import Profile
 from advisor_models.intervals import UNCAPPED, LogBounds
 from advisor_training.dataset.rows import Rows
@@ -24,8 +25,7 @@ class SpeedBounds:
 
     Attributes:
         known: By name of the share as in `advisor_training.learn.conformal`; the widest of them
-        hold for
-            a share that is not among them.
+            hold for a share that is not among them.
     """
 
     known: Mapping[str, LogBounds]
@@ -33,8 +33,7 @@ class SpeedBounds:
     def around(self, capacity: float, share_percent: float, profile: Profile) -> Interval:
         """What is expected of a job that could reach a speed; a share of 100 is without limits."""
         low, high = self._at(share_percent).factors
-        speed = Interval(capacity, capacity * low, capacity * high)
-        return profile.serving.served(speed) if profile.serving else speed
+        return possible_speed(profile, Interval(capacity, capacity * low, capacity * high))
 
     def _at(self, share_percent: float) -> LogBounds:
         (name,) = share_names(np.array([share_percent])) if share_percent < 100 else (UNCAPPED,)
