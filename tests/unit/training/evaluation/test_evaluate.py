@@ -20,6 +20,7 @@ from advisor.core.objectives import (
     PER_WATT_OBJECTIVE,
     RAW_OBJECTIVE,
 )
+from advisor.core.records import PairPoint, PointPart
 from advisor.core.split import EQUAL, NINE
 from advisor.errors import InputError, ModelError, StoreError
 from advisor.predict.serving import Serving
@@ -542,7 +543,7 @@ def test_disturbed_pairs_are_asked_for_and_not_learned_from() -> None:
         if point.share_percent == 100
     ]
     again = [
-        dataclasses.replace(point, gpu_uuid="GPU-slow")
+        dataclasses.replace(point, gpu_uuid="GPU-slow", parts=slowed(point))
         for point in made_up.pair_points([(made_up.HOG, made_up.SLOW)], "slow")
     ]
     points = [*made_up.pair_points(), *again]
@@ -554,6 +555,11 @@ def test_disturbed_pairs_are_asked_for_and_not_learned_from() -> None:
     answers = PROTOCOLS[BY_WORKLOAD].answer(every.rows, learner, lambda: None)
     assert "slow" in set(every.rows.run[answers.held_out.row])
     assert not any("slow" in set(learned.run) for learned, _ in seen)
+
+
+def slowed(point: PairPoint) -> tuple[PointPart, ...]:
+    """The parts of a point at half of their rates."""
+    return tuple(dataclasses.replace(part, rate=0.5 * (part.rate or 0)) for part in point.parts)
 
 
 def test_low_ends_share_no_more_often_than_expected_speeds(data: Data) -> None:
