@@ -1,0 +1,160 @@
+"""A site that does not exist, made of measured pairs: what its hosts would report, night by night.
+
+Truth is one measurement of each pair on the H200. What happens to the site changes that truth, or
+only what some host says of it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.predict.profiles import Profile, make_profiles
+from advisor_data.files.bundled import GPU_MODEL, bundled_pair_points, bundled_solo_points
+from advisor_training.dataset.pairs import make_pairs
+from advisor_training.retrain.collected import PointSet
+from advisor_training.retrain.sifted import usable_points, with_flags
+
+BEGIN = datetime(2026, 1, 1, 3, 0, tzinfo=UTC)
+DAYS = 90
+
+DRIFT_DAY, BAD_DAY, POISON_DAY, POISON_ENDS, DRIVER_DAY = 10, 20, 30, 45, 40
+DRIFT_SPEED, DRIFT_POWER = 0.8, 1.1
+"""One job does 20 % less next to others and draws 10 % more: its profile does not say so."""
+POISON = 1.3
+"""One host says that everything is 30 % faster: its clock is wrong."""
+DRIVER_SPEED, DRIVER_POWER = 0.93, 1.04
+"""With the new driver every job loses 7 % more to its neighbour, at 4 % more power."""
+
+RATE_NOISE, POWER_NOISE, CARD_SPREAD = 0.01, 0.005, 0.012
+"""Standard deviations of logarithms: of a window, of its power, of the power of cards."""
+
+HOSTS = ("node-1", "node-2", "node-3")
+POISONED = HOSTS[-1]
+DRIFTING_IS = 3
+"""Which of the first jobs drifts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """One measured pair: its points at all splits."""
+
+    jobs: tuple[str, str]
+    points: tuple[PairPoint, ...]
+
+
+@dataclass(slots=True)
+class World:
+    """The site on some day.
+
+    Attributes:
+        jobs: In the order in which they arrive.
+        truths: Every pair that was measured.
+        solos: Profiles of all jobs.
+        rng: Draws everything.
+    """
+
+    jobs: Sequence[str]
+    truths: Sequence[Truth]
+    solos: Sequence[SoloPoint]
+    rng: np.random.Generator
+    cards: dict[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def drifting(self) -> str:
+        """The job that changes on `DRIFT_DAY`."""
+        return self.jobs[DRIFTING_IS]
+
+    def arrived(self, day: int) -> set[str]:
+        """Jobs that are there: eight from the first day, one more every third."""
+        return set(self.jobs[: 8 + max(day, 0) // 3])
+
+    def pairs(self, day: int) -> list[Truth]:
+        """Pairs of jobs that are there."""
+        there = self.arrived(day)
+        return [truth for truth in self.truths if there.issuperset(truth.jobs)]
+
+    def profiles(self) -> dict[tuple[str, str], Profile]:
+        """Of all jobs; nobody measures them again."""
+        return dict(make_profiles(self.solos))
+
+    def truly(self, point: PairPoint, day: int) -> PairPoint:
+        """What a point would be on a day, without noise."""
+        speed = {job: self._speed(job, day) for job in point.jobs}
+        parts = tuple(replace(p, rate=(p.rate or 0.0) * speed[p.job]) for p in point.parts)
+        factor = DRIVER_POWER if day >= DRIVER_DAY else 1.0
+        factor *= DRIFT_POWER if day >= DRIFT_DAY and self.drifting in point.jobs else 1.0
+        return replace(point, parts=parts, power_w=(point.power_w or 0.0) * factor)
+
+    def measured(self, point: PairPoint, day: int, host: str, second: int) -> PairPoint:
+        """What a host measures of it on a day, right or wrong."""
+        true = self.truly(point, day)
+        poisoned = host == POISONED and POISON_DAY <= day < POISON_ENDS
+        noise = self.rng.normal(0, RATE_NOISE, len(true.parts)) + (np.log(POISON) if poisoned else 0)
+        parts = tuple(
+            replace(p, rate=float((p.rate or 0.0) * np.exp(n)))
+            for p, n in zip(true.parts, noise, strict=True)
+        )
+        power_w = (true.power_w or 0.0) * self._card(host) * np.exp(self.rng.normal(0, POWER_NOISE))
+        return replace(
+            true, parts=parts, power_w=float(power_w), host=host, gpu_uuid=f"GPU-{host}",
+            run=f"night {day}", started_at=moment(day, second), counter_power_w=None,
+        )  # fmt: skip
+
+    def night(self, truths: Iterable[Truth], day: int) -> list[PairPoint]:
+        """A campaign: each pair at all its splits on one host."""
+        found: list[PairPoint] = []
+        for truth in truths:
+            host = str(self.rng.choice(HOSTS))
+            found += [
+                self.measured(point, day, host, len(found) + k)
+                for k, point in enumerate(truth.points)
+            ]
+        return [broken(p, k) for k, p in enumerate(found)] if day == BAD_DAY else found
+
+    def _speed(self, job: str, day: int) -> float:
+        drifted = DRIFT_SPEED if day >= DRIFT_DAY and job == self.drifting else 1.0
+        return drifted * (DRIVER_SPEED if day >= DRIVER_DAY else 1.0)
+
+    def _card(self, host: str) -> float:
+        if host not in self.cards:
+            self.cards[host] = float(np.exp(self.rng.normal(0, CARD_SPREAD)))
+        return self.cards[host]
+
+
+def broken(point: PairPoint, which: int) -> PairPoint:
+    """Bad data: rates in another unit, no power worth the name, wrong results, in turns."""
+    if which % 3 == 0:
+        parts = tuple(replace(p, rate=(p.rate or 0.0) * 1000) for p in point.parts)
+        return replace(point, parts=parts)
+    if which % 3 == 1:
+        return replace(point, power_w=5.0)
+    return replace(point, parts=tuple(replace(p, results="wrong") for p in point.parts))
+
+
+def moment(day: int, second: int = 0) -> str:
+    """ISO 8601, in the night of a day."""
+    return (BEGIN + timedelta(days=day, seconds=second)).isoformat(timespec="seconds")
+
+
+def make_world(seed: int) -> World:
+    """The site of a seed: which jobs come when, and all that is drawn."""
+    rng = np.random.default_rng(seed)
+    solos = [p for p in bundled_solo_points() if p.gpu_model == GPU_MODEL]
+    flagged = with_flags(PointSet(pairs=tuple(bundled_pair_points()), profiled=tuple(solos)))
+    usable = usable_points(flagged)
+    points = [p for p in usable.pairs if p.gpu_model == GPU_MODEL and len(set(p.jobs)) == 2]
+    pairs, _ = make_pairs(points, solos)
+    truths = [_truth(pair.jobs, pair.main.run, points) for pair in pairs]
+    names = sorted({job for truth in truths for job in truth.jobs})
+    common = sorted(names, key=lambda job: -sum(job in t.jobs for t in truths))
+    first = common[:8]
+    later = [str(job) for job in rng.permutation(common[8:])]
+    return World([*first, *later], truths, solos, rng)
+
+
+def _truth(jobs: tuple[str, str], run: str, points: Sequence[PairPoint]) -> Truth:
+    mine = [p for p in points if tuple(p.jobs) == jobs and p.run == run and p.repeat == 0]
+    return Truth(jobs, tuple(mine))
