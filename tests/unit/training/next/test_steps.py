@@ -8,6 +8,7 @@ from flat_records import changed, from_flat
 from made_up_rows import solo_points
 
 from advisor.core.observations import Observation
+from advisor.core.split import Split
 from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS, plan_from_options
 from advisor_training.next.costs import SPLITS, SPLITS_BESIDE_ITSELF, pair_minutes
 from advisor_training.next.known import Known, make_known
@@ -161,6 +162,7 @@ def test_commands() -> None:
 def test_the_cost_is_that_of_the_splits_in_a_plan(jobs: tuple[str, str], splits: int) -> None:
     """As `advisor colocate` counts them."""
     plan = plan_from_options("", "+".join(jobs), DEFAULT_SPLITS)
-    seen = {frozenset(s.shares) if jobs[0] == jobs[1] else s for s in plan.entries[0].splits}
+    splits_of = [split for split in plan.entries[0].splits if isinstance(split, Split)]
+    seen = {frozenset(s.shares) if jobs[0] == jobs[1] else s for s in splits_of}
     assert len(seen) == splits
     assert pair_minutes(jobs) == pytest.approx(splits * 7.8 / 60)
