@@ -3,7 +3,6 @@
 `advisor next` is here with the function of the command itself.
 """
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,15 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.cli.learn.measured import read_measured
+from advisor.core.gpu import WHOLE
+from advisor.predict.features import Float32s, side
 from advisor.predict.profiles import Floats, Profile, filled
+from advisor_models.heads import SPEED, inputs_of
 from advisor_training.evaluation.data import Data, make_data
 from advisor_training.learn.learners import Regressors, extra_trees, fit
-from advisor_training.next.choice import Candidate, choose_pairs
+from advisor_training.next.choice import Candidate, choose_pairs, value
 from advisor_training.next.costs import PAIR_POINT_S
-from advisor_training.next.disagreement import disagreements
 from advisor_training.train import make_training_set
 
-BUDGETS = (10.0, 15.0, 20.0, 30.0, 45.0)
+BUDGETS = (10.0, 15.0, 20.0, 30.0)
 """GPU minutes, those of the first pairs among them."""
 
 DRAWS = 2
@@ -91,14 +92,11 @@ def by_next(
     bench: Bench, measured: list[int], left: list[int], minutes: float, rng: np.random.Generator
 ) -> list[int]:
     """As `advisor next` has it."""
-    return chosen(bench, measured, left, minutes, apart(bench, measured, left))
-
-
-def by_fewest_pairs(
-    bench: Bench, measured: list[int], left: list[int], minutes: float, rng: np.random.Generator
-) -> list[int]:
-    """The same where the trees are taken to be equally far apart about all pairs."""
-    return chosen(bench, measured, left, minutes, np.ones(len(left)))
+    candidates = [Candidate(jobs=bench.jobs(p), minutes=bench.minutes[p]) for p in left]
+    # By identity: two jobs may be there on two GPU models.
+    pair_of = {id(c): pair for c, pair in zip(candidates, left, strict=True)}
+    chosen = choose_pairs(candidates, bench.pairs_of(measured), minutes)
+    return [pair_of[id(c)] for c in chosen]
 
 
 def by_disagreement(
@@ -109,22 +107,67 @@ def by_disagreement(
     return within(bench, (left[n] for n in order), minutes)
 
 
+def by_both(
+    bench: Bench, measured: list[int], left: list[int], minutes: float, rng: np.random.Generator
+) -> list[int]:
+    """By disagreement times what `advisor next` goes by."""
+    trees = dict(zip(left, apart(bench, measured, left).tolist(), strict=True))
+
+    def order() -> Iterator[int]:
+        times, open_pairs = bench.pairs_of(measured), list(left)
+        while open_pairs:
+            best = max(
+                open_pairs,
+                key=lambda p: trees[p] * value(Candidate(jobs=bench.jobs(p), minutes=0.0), times),
+            )
+            open_pairs.remove(best)
+            times.update(set(bench.jobs(best)))
+            yield best
+
+    return within(bench, order(), minutes)
+
+
 def apart(bench: Bench, measured: list[int], left: list[int]) -> Floats:
-    """Disagreement about each pair of a model of the measured ones."""
+    """How far the trees of a model of the measured pairs are apart about each pair left."""
     return disagreements(bench.fitted(measured), [bench.profiles[pair] for pair in left])
 
 
-def chosen(
-    bench: Bench, measured: list[int], left: list[int], minutes: float, values: Floats
-) -> list[int]:
-    """What the command's own rule makes of these disagreements."""
-    candidates = [
-        Candidate(jobs=bench.jobs(pair), disagreement=value, minutes=bench.minutes[pair])
-        for pair, value in zip(left, values.tolist(), strict=True)
-    ]
-    # By identity: two jobs may be there on two GPU models.
-    pair_of = {id(c): pair for c, pair in zip(candidates, left, strict=True)}
-    return [pair_of[id(c)] for c in choose_pairs(candidates, bench.pairs_of(measured), minutes)]
+SHARES = np.array([20.0, 35.0, 50.0, 65.0, 80.0])
+"""Of the first job, percent; the other has the rest."""
+
+
+def disagreements(regressors: Regressors, pairs: Sequence[tuple[Profile, Profile]]) -> Floats:
+    """Query by committee (Seung, Opper and Sompolinsky, COLT 1992): trees that were drawn apart.
+
+    Standard deviation of the trees' relative speeds, mean over both jobs and the splits.
+
+    Args:
+        regressors: Of which the trees for the speed are asked: choices hang on it.
+        pairs: Profiles without missing columns (`advisor.predict.profiles.filled`), two of one GPU
+            model each.
+
+    Returns:
+        Of the logarithm: 0.1 is 10 % of a speed; shape (pairs,).
+    """
+    if not pairs:
+        return np.zeros(0)
+    seen = [_features(*pair) for pair in pairs]
+    trees = regressors.by_head[SPEED.name].estimators_
+    features = np.concatenate(seen)
+    spread = np.std([tree.predict(features) for tree in trees], axis=0)
+    ends = np.cumsum([len(of_pair) for of_pair in seen])
+    return np.array([part.mean() for part in np.split(spread, ends[:-1])])
+
+
+def _features(a: Profile, b: Profile) -> Float32s:
+    """Both jobs' at those splits that lie within the profiles, one row for each."""
+    within = (a.shares[0] <= SHARES) & (b.shares[0] <= WHOLE - SHARES)
+    # A profile that begins above half of the GPU is asked for all of it, without limits.
+    own, other = (SHARES[within], WHOLE - SHARES[within]) if within.any() else (_ALL, _ALL)
+    return inputs_of(SPEED, (side(a, own), side(b, other))).features
+
+
+_ALL = np.array([WHOLE])
 
 
 def in_rounds(
@@ -139,25 +182,14 @@ def in_rounds(
         yield list(measured)
 
 
-def in_one_plan(
-    method: Method, bench: Bench, first: list[int], pool: list[int], rng: np.random.Generator
-) -> Iterator[list[int]]:
-    """The same where the method is asked once, for all that can be measured."""
-    left = [pair for pair in pool if pair not in first]
-    order = [*first, *method(bench, first, left, bench.spent(left) + 1, rng)]
-    for budget in BUDGETS:
-        spent = list(itertools.accumulate(bench.minutes[pair] for pair in order))
-        yield order[: sum(minutes <= budget for minutes in spent)]
-
-
-METHODS: Mapping[str, tuple[Callable[..., Iterator[list[int]]], Method, int]] = {
-    "random": (in_rounds, by_chance, DRAWS),
-    "one pair per job": (in_rounds, one_pair_per_job, DRAWS),
-    "fewest pairs first": (in_rounds, by_fewest_pairs, 1),
-    "disagreement alone": (in_rounds, by_disagreement, 1),
-    "next": (in_rounds, by_next, 1),
-    "next, one plan": (in_one_plan, by_next, 1),
+METHODS: Mapping[str, tuple[Method, int]] = {
+    "random": (by_chance, DRAWS),
+    "one pair per job": (one_pair_per_job, DRAWS),
+    "next": (by_next, 1),
+    "disagreement of trees": (by_disagreement, 1),
+    "next times disagreement": (by_both, 1),
 }
+"""Each with how often it draws."""
 
 
 def read_bench() -> Bench:

@@ -14,8 +14,6 @@ from advisor.cli.learn.measured import CheckedPoints
 from advisor_data import open_store
 from advisor_profiling.campaign.plan_file import load_plan
 
-pytestmark = pytest.mark.figures
-
 JOBS = ("climber", "hog", "middle", "new", "sitter")
 
 

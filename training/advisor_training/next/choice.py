@@ -16,13 +16,11 @@ class Candidate:
     """A pair that could be measured.
 
     Attributes:
-        disagreement: Of the model's trees about it (`disagreements`).
         minutes: GPU time that measuring it takes.
         asked: How often the two were launched together.
     """
 
     jobs: PairNames
-    disagreement: float
     minutes: float
     asked: int = 0
 
@@ -54,8 +52,10 @@ def choose_pairs(
 def value(candidate: Candidate, measured: Mapping[str, int]) -> float:
     """What measuring a pair is worth; only the order of values has a meaning.
 
-    How far the trees are apart, times how often the answer is needed, times how little its jobs
-    have been measured: 1 for a job in no measured pair, a half for one in a single pair.
+    How often the answer is needed, times how little its jobs have been measured: 1 for a job in no
+    measured pair, a half for one in a single pair; a job next to
+    itself counts once. How unsure a model is of the pair does not
+    count: that chose no better pairs (docs/next.md).
     """
-    new = sum(1 / (1 + measured.get(job, 0)) for job in candidate.jobs)
-    return candidate.disagreement * (1 + candidate.asked) * new
+    new = sum(1 / (1 + measured.get(job, 0)) for job in set(candidate.jobs))
+    return (1 + candidate.asked) * new

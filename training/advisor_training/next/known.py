@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, SoloPoint
-from advisor.predict.profiles import Profile, filled, make_profiles
-from advisor_training.learn.learners import Regressors, extra_trees, fit
+from advisor.predict.profiles import Profile, make_profiles
+from advisor_training.evaluation.data import make_data
 from advisor_training.next.choice import PairNames
-from advisor_training.train import make_training_set
 
 _JOBS = 2
 
@@ -20,12 +19,11 @@ class Known:
 
     Attributes:
         jobs: Names of the jobs that can be started here.
-        profiles: Of jobs on the GPU model, without missing columns.
-        measured: Pairs that were measured on the GPU model, names in order.
+        profiles: Of jobs on the GPU model.
+        measured: Pairs of the GPU model that a model can learn from, names in order.
         pairs_of: In how many measured pairs each job is, on any GPU model.
         asked: How often two jobs were launched together on the GPU model, names in order.
         checked: Whether its safe counts are known, or need not be.
-        regressors: A model that was learned from everything measured.
         drifting: Jobs that are no longer as they were measured.
     """
 
@@ -36,7 +34,6 @@ class Known:
     pairs_of: Mapping[str, int]
     asked: Mapping[PairNames, int]
     checked: bool
-    regressors: Regressors
     drifting: Collection[str] = ()
 
 
@@ -51,7 +48,7 @@ def make_known(
     checked: bool,
     drifting: Collection[str] = (),
 ) -> Known:
-    """What points say; fits a model to them, which takes a second.
+    """What points say.
 
     Args:
         pairs: Everything that a model would be trained on, of any GPU model; so with the next two.
@@ -66,19 +63,17 @@ def make_known(
     Raises:
         InputError: nothing can be learned from the points.
     """
-    made_from = make_training_set(pairs, profiled, references)
-    rows = made_from.rows
-    found = set(zip(rows.job_a.tolist(), rows.job_b.tolist(), rows.gpu_model.tolist(), strict=True))
+    learned = make_data(pairs, profiled, references).pairs
+    found = {(pair.job_a, pair.job_b, pair.gpu_model) for pair in learned}
     profiles = make_profiles(point for point in profiled if point.gpu_model == gpu_model)
     return Known(
         gpu_model=gpu_model,
         jobs=jobs,
-        profiles={job: filled(p, made_from.fill) for (job, _), p in profiles.items()},
+        profiles={job: profile for (job, _), profile in profiles.items()},
         measured={(a, b) for a, b, model in found if model == gpu_model},
         pairs_of=Counter(job for a, b, _ in found for job in {a, b}),
         asked=_asked(observations, gpu_model),
         checked=checked,
-        regressors=fit(extra_trees, rows),
         drifting=drifting,
     )
 

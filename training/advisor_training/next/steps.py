@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from advisor.core.gpu import MemoryFit, card_memory_mib
-from advisor.core.wording import count_of, listed
+from advisor.core.wording import count_of
 from advisor_training.next.choice import Candidate, PairNames, choose_pairs
 from advisor_training.next.costs import CHECK_MINUTES, PROFILE_MINUTES, pair_minutes
-from advisor_training.next.disagreement import disagreements
 from advisor_training.next.known import Known
 
 StepKind = Literal["check", "profile", "pair"]
@@ -81,17 +80,10 @@ def _why_profile(job: str, known: Known) -> str:
 
 
 def _chosen_pairs(known: Known, minutes: float) -> list[Candidate]:
-    pairs = list(_open_pairs(known))
-    profiles = [(known.profiles[a], known.profiles[b]) for a, b in pairs]
-    candidates = [
-        Candidate(
-            jobs=jobs,
-            disagreement=float(apart),
-            minutes=pair_minutes(jobs),
-            asked=known.asked.get(jobs, 0),
-        )
-        for jobs, apart in zip(pairs, disagreements(known.regressors, profiles), strict=True)
-    ]
+    candidates = (
+        Candidate(jobs=jobs, minutes=pair_minutes(jobs), asked=known.asked.get(jobs, 0))
+        for jobs in _open_pairs(known)
+    )
     return choose_pairs(candidates, _still_valid(known), minutes)
 
 
@@ -117,14 +109,16 @@ def _pair_step(found: Candidate, known: Known) -> Step:
 
 
 def _why_pair(found: Candidate, known: Known) -> str:
-    reasons = [f"trees differ by {100 * found.disagreement:.0f} %"]
-    jobs = dict.fromkeys(found.jobs)
-    if new := [job for job in jobs if not known.pairs_of.get(job)]:
-        reasons.append(f"{listed(new)} {'is' if len(new) == 1 else 'are'} in no measured pair")
-    reasons += (f"{job} drifts" for job in jobs if job in known.drifting)
-    if found.asked:
-        reasons.append(f"launched {count_of(found.asked, 'time')}")
+    reasons = [f"launched {count_of(found.asked, 'time')}"] if found.asked else []
+    reasons += (_why_job(job, known) for job in dict.fromkeys(found.jobs))
     return ", ".join(reasons)
+
+
+def _why_job(job: str, known: Known) -> str:
+    if job in known.drifting:
+        return f"{job} drifts"
+    count = known.pairs_of.get(job, 0)
+    return f"{job} is in {count_of(count, 'measured pair') if count else 'no measured pair'}"
 
 
 def chosen_pairs(steps: Iterable[Step]) -> list[PairNames]:
