@@ -16,7 +16,7 @@ from advisor.predict.profiles import Floats, Profile, filled
 from advisor_models.heads import SPEED, inputs_of
 from advisor_training.evaluation.data import Data, make_data
 from advisor_training.learn.learners import Regressors, extra_trees, fit
-from advisor_training.next.choice import Candidate, choose_pairs, value
+from advisor_training.next.choice import Candidate, choose_pairs
 from advisor_training.next.costs import PAIR_POINT_S
 from advisor_training.train import make_training_set
 
@@ -107,26 +107,6 @@ def by_disagreement(
     return within(bench, (left[n] for n in order), minutes)
 
 
-def by_both(
-    bench: Bench, measured: list[int], left: list[int], minutes: float, rng: np.random.Generator
-) -> list[int]:
-    """By disagreement times what `advisor next` goes by."""
-    trees = dict(zip(left, apart(bench, measured, left).tolist(), strict=True))
-
-    def order() -> Iterator[int]:
-        times, open_pairs = bench.pairs_of(measured), list(left)
-        while open_pairs:
-            best = max(
-                open_pairs,
-                key=lambda p: trees[p] * value(Candidate(jobs=bench.jobs(p), minutes=0.0), times),
-            )
-            open_pairs.remove(best)
-            times.update(set(bench.jobs(best)))
-            yield best
-
-    return within(bench, order(), minutes)
-
-
 def apart(bench: Bench, measured: list[int], left: list[int]) -> Floats:
     """How far the trees of a model of the measured pairs are apart about each pair left."""
     return disagreements(bench.fitted(measured), [bench.profiles[pair] for pair in left])
@@ -187,7 +167,6 @@ METHODS: Mapping[str, tuple[Method, int]] = {
     "one pair per job": (one_pair_per_job, DRAWS),
     "next": (by_next, 1),
     "disagreement of trees": (by_disagreement, 1),
-    "next times disagreement": (by_both, 1),
 }
 """Each with how often it draws."""
 

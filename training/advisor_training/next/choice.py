@@ -53,9 +53,8 @@ def value(candidate: Candidate, measured: Mapping[str, int]) -> float:
     """What measuring a pair is worth; only the order of values has a meaning.
 
     How often the answer is needed, times how little its jobs have been measured: 1 for a job in no
-    measured pair, a half for one in a single pair; a job next to
-    itself counts once. How unsure a model is of the pair does not
-    count: that chose no better pairs (docs/next.md).
+    measured pair, a half for one in a single pair. A job next to itself counts once. How unsure a
+    model is of the pair does not count: that chose no better pairs (docs/next.md).
     """
     new = sum(1 / (1 + measured.get(job, 0)) for job in set(candidate.jobs))
     return (1 + candidate.asked) * new
