@@ -32,7 +32,7 @@ _COMMANDS = {
     "train": "Learn from measured pairs; writes model.onnx and manifest.json.",
     "evaluate": "How good is the model? "
     "Writes evaluation.html, evaluation.png and evaluation.json.",
-    "next": "Which jobs to profile and which pairs to measure next, in order of what they teach.",
+    "next": "Which jobs to profile and which pairs to measure next, within some GPU minutes.",
     "models": "List, check and choose the models on this host.",
     "serve": "Serve HTTP; by default only this host can connect, and nothing is launched.",
 }

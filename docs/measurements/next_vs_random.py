@@ -7,7 +7,7 @@ well new jobs are predicted; a quarter of the other pairs tests that for jobs th
 Five pairs are measured at first, the rest can be chosen from. Each method spends the same GPU
 minutes, the model is trained again on what was chosen, and predicts both tests. The whole is done
 for `HELD_OUT` draws. Intervals are of the difference to random choice, 95 %, over other jobs
-(`advisor_training.learn.bootstrap`). Takes about five minutes of one core.
+(`advisor_training.learn.bootstrap`). Takes some minutes of one core.
 """
 
 import itertools
