@@ -32,6 +32,7 @@ _COMMANDS = {
     "train": "Learn from measured pairs; writes model.onnx and manifest.json.",
     "evaluate": "How good is the model? "
     "Writes evaluation.html, evaluation.png and evaluation.json.",
+    "next": "Which jobs to profile and which pairs to measure next, within some GPU minutes.",
     "models": "List, check and choose the models on this host.",
     "serve": "Serve HTTP; by default only this host can connect, and nothing is launched.",
 }
@@ -44,7 +45,7 @@ _MODULES = {
     for room, names in {
         "advise": ("recommend", "place"),
         "launching": ("launch", "launches"),
-        "learn": ("evaluate", "models", "report", "train"),
+        "learn": ("evaluate", "models", "next", "report", "train"),
         "manage": ("data", "jobs", "serve", "tokens"),
         "measure": ("check", "colocate", "doctor", "profile"),
     }.items()
@@ -59,6 +60,7 @@ _EXTRAS = {
     "report": "train",
     "train": "train",
     "evaluate": "train",
+    "next": "train",
     "serve": "serve",
 }
 """The extra that has what a command needs next to what every installation has; else `data`."""

@@ -82,7 +82,7 @@ def read_own(settings: Settings, *, with_bundled: bool = False) -> CheckedPoints
         return None
     own = PointsSource(MEASURED_HERE, len(pairs), len(solos))
     if with_bundled:
-        return _with_all_bundled(pairs, solos, own)
+        return with_all_bundled(pairs, solos, own)
     borrowed = _profiles_that_lack(pairs, solos)
     sources = (own, PointsSource(BUNDLED, 0, len(borrowed))) if borrowed else (own,)
     return _measured(pairs, [*solos, *borrowed], (), sources)
@@ -106,7 +106,7 @@ def read_measured(
     files = " and ".join(str(file) for file in (pairs, solo) if file)
     source = PointsSource(f"of {files}", len(of_pairs), len(of_jobs))
     if with_bundled or not (pairs or solo):
-        return _with_all_bundled(of_pairs, of_jobs, source)
+        return with_all_bundled(of_pairs, of_jobs, source)
     if pairs and solo:
         return _measured(of_pairs, of_jobs, (), (source,))
     more_pairs = [] if pairs else bundled_pair_points()
@@ -119,9 +119,16 @@ def read_measured(
     )
 
 
-def _with_all_bundled(
+def with_all_bundled(
     pairs: Sequence[PairPoint], solos: Sequence[SoloPoint], source: PointsSource
 ) -> CheckedPoints:
+    """These points and all bundled ones, each once.
+
+    Args:
+        pairs: Two jobs together.
+        solos: Jobs alone.
+        source: What is said of them.
+    """
     more_pairs, more_solos = bundled_pair_points(), bundled_solo_points()
     bundled = PointsSource(BUNDLED, len(more_pairs), len(more_solos))
     return _measured(

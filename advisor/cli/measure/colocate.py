@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.measure.colocate_request import DEFAULT_SPLITS, ColocateRequest, check_anything
+from advisor.cli.measure.colocate_request import ColocateRequest, check_anything
 from advisor.cli.measure.several_gpus import run_on_each
 from advisor.cli.measure.testbeds import (
     REPLAY,
@@ -39,6 +39,7 @@ from advisor_data import Store
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_profiling.campaign.colocation import Campaign, Report, carry_out
 from advisor_profiling.campaign.outcome import Cost
+from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS
 from advisor_profiling.campaign.safe_plan import counts_on
 from advisor_profiling.campaign.sweep import new_run
 from advisor_profiling.reports import campaign as pair_report

@@ -11,9 +11,12 @@ from advisor.core.records import PairPoint
 from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor_profiling.campaign.plan import Plan
-from advisor_profiling.campaign.plan_file import load_plan, plan_from_options, run_name
-
-DEFAULT_SPLITS = "nine,uncapped"
+from advisor_profiling.campaign.plan_file import (
+    DEFAULT_SPLITS,
+    load_plan,
+    plan_from_options,
+    run_name,
+)
 
 _NAMED = 3
 """How many things of a long list a message names."""

@@ -24,6 +24,9 @@ from advisor_profiling.campaign.pairing import PairNames
 from advisor_profiling.campaign.plan import Plan, PlanEntry, no_such_job
 from advisor_profiling.campaign.splits import SplitRequest, read_split, write_splits
 
+DEFAULT_SPLITS = "nine,uncapped"
+"""At which pairs are measured where nobody says otherwise."""
+
 
 def load_plan(path: Path, jobs: Collection[str]) -> Plan:
     """The plan that a file describes; without `name` it is called as the file.

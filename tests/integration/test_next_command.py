@@ -1,0 +1,120 @@
+"""`advisor next` from outside: table, JSON, and a plan that `advisor colocate` takes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import synthetic_pairs as made_up
+from command_line import Advisor, in_this_process
+from made_up_rows import solo_points
+
+from advisor.cli.learn import next as command
+from advisor.cli.learn.measured import CheckedPoints
+from advisor_data import open_store
+from advisor_profiling.campaign.plan_file import load_plan
+
+JOBS = ("climber", "hog", "middle", "new", "sitter")
+
+
+@pytest.fixture
+def advisor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Advisor:
+    """Without the bundled points, on a host with three measured pairs of four jobs."""
+
+    def alone(*given: Any) -> CheckedPoints:
+        return CheckedPoints(
+            pairs=tuple(given[0]),
+            profiled=tuple(given[1]),
+            references=(),
+            left_out=(),
+            sources=(),
+        )
+
+    monkeypatch.setattr(command, "with_all_bundled", alone)
+    (tmp_path / "jobs").mkdir()
+    for job in JOBS:
+        (tmp_path / "jobs" / f"{job}.yaml").write_text("command: 'true'\n")
+    monkeypatch.setenv("ADVISOR_JOBS", str(tmp_path / "jobs"))
+    pairs = [(made_up.CLIMBER, made_up.SITTER), (made_up.SITTER, made_up.HOG)]
+    with open_store(None, tmp_path / "home") as store:
+        store.add(solo_points())
+        store.add(made_up.pair_points(pairs))
+    return in_this_process(capsys, monkeypatch, tmp_path)
+
+
+def test_table(advisor: Advisor) -> None:
+    """What, how long, why, and the commands."""
+    said = advisor("next", "--minutes", "10")
+    assert said.code == 0, said.err
+    lines = said.out.splitlines()
+    assert lines[0] == "to measure on Made-up GPU, 10 GPU minutes at most:"
+    assert lines[1].split() == ["what", "minutes", "total", "why"]
+    assert lines[2].startswith("check ")
+    assert lines[3].startswith("profile new ")
+    assert lines[4].startswith("pair ")
+    run = lines.index("run:")
+    assert lines[run + 1 : run + 3] == ["  advisor check", "  advisor profile new"]
+    assert lines[run + 3].startswith("  advisor colocate --pairs ")
+
+
+def test_json(advisor: Advisor, tmp_path: Path) -> None:
+    """These keys are kept."""
+    said = advisor("next", "--minutes", "20", "--json", "--plan", str(tmp_path / "more.yaml"))
+    answer = json.loads(said.out)
+    assert answer.keys() == {"gpu_model", "minutes", "steps", "plan"}
+    assert answer["gpu_model"] == made_up.GPU_MODEL
+    assert (answer["minutes"], answer["plan"]) == (20, str(tmp_path / "more.yaml"))
+    keys = {"kind", "jobs", "why", "minutes", "total_minutes", "command"}
+    assert [step.keys() for step in answer["steps"]] == [keys] * len(answer["steps"])
+    assert {step["kind"] for step in answer["steps"]} == {"check", "profile", "pair"}
+
+
+def test_the_plan_is_what_colocate_takes(advisor: Advisor, tmp_path: Path) -> None:
+    """The pairs of the table, in their order."""
+    path = tmp_path / "more.yaml"
+    said = advisor("next", "--json", "--plan", str(path))
+    steps = json.loads(said.out)["steps"]
+    (entry,) = load_plan(path, JOBS).entries
+    assert [list(pair) for pair in entry.pairs] == [s["jobs"] for s in steps if s["kind"] == "pair"]
+    assert len(entry.splits) == 10
+    assert f"advisor colocate {path}" in advisor("next", "--plan", str(path)).out
+
+
+def test_a_plan_without_pairs_is_not_written(advisor: Advisor, tmp_path: Path) -> None:
+    """A plan that measures nothing is none."""
+    said = advisor("next", "--minutes", "1.5", "--plan", str(tmp_path / "more.yaml"))
+    assert said.code == 0
+    assert "more.yaml is not written: no pair is among these" in said.out
+    assert not (tmp_path / "more.yaml").exists()
+
+
+def test_nothing_fits(advisor: Advisor, tmp_path: Path) -> None:
+    """On a GPU model that nobody has measured on, with no job that could be."""
+    for path in (tmp_path / "jobs").iterdir():
+        path.unlink()
+    said = advisor("next", "--minutes", "2")
+    assert said.out == "nothing to measure on Made-up GPU in 2 minutes\n"
+
+
+def test_a_plan_that_cannot_be_written(advisor: Advisor, tmp_path: Path) -> None:
+    """A sentence, no traceback."""
+    said = advisor("next", "--plan", str(tmp_path / "none/more.yaml"))
+    assert said.code != 0
+    assert "more.yaml cannot be written. No such file" in said.err
+    assert "--plan" in said.err
+
+
+def test_a_faulty_job_file_is_named_and_left_out(advisor: Advisor, tmp_path: Path) -> None:
+    """The others are planned."""
+    (tmp_path / "jobs/broken.yaml").write_text("comand: 'true'\n")
+    said = advisor("next")
+    assert said.code == 0
+    assert "broken.yaml" in said.err
+    assert "broken" not in said.out
+
+
+def test_no_budget(advisor: Advisor) -> None:
+    """A budget is more than nothing."""
+    assert advisor("next", "--minutes", "-3").code == 2

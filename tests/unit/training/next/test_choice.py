@@ -1,0 +1,85 @@
+"""The rule that chooses pairs: within the budget, the most telling first."""
+
+import dataclasses
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from advisor_training.next.choice import Candidate, choose_pairs, value
+
+NAMES = some.sampled_from(["bert", "fft", "gemm", "triad", "vit"])
+
+CANDIDATES = some.lists(
+    some.builds(
+        Candidate,
+        jobs=some.tuples(NAMES, NAMES).map(lambda jobs: (min(jobs), max(jobs))),
+        minutes=some.floats(0.1, 5),
+        asked=some.integers(0, 9),
+    ),
+    unique_by=lambda candidate: candidate.jobs,
+    max_size=15,
+)
+
+MEASURED = some.dictionaries(NAMES, some.integers(0, 5))
+
+
+def pair(*jobs: str, minutes: float = 1.0, asked: int = 0) -> Candidate:
+    """A candidate."""
+    return Candidate(jobs=(jobs[0], jobs[1]), minutes=minutes, asked=asked)
+
+
+@given(CANDIDATES, MEASURED, some.floats(0, 20))
+def test_the_budget_is_kept_and_used(
+    candidates: list[Candidate], measured: dict[str, int], minutes: float
+) -> None:
+    """No pair twice, none too many, and nothing that would still fit is left."""
+    chosen = choose_pairs(candidates, measured, minutes)
+    spent = sum(candidate.minutes for candidate in chosen)
+    left = [candidate for candidate in candidates if candidate not in chosen]
+    assert len({candidate.jobs for candidate in chosen}) == len(chosen)
+    assert spent <= minutes + 1e-9
+    assert all(candidate.minutes > minutes - spent - 1e-9 for candidate in left)
+
+
+@given(CANDIDATES, MEASURED, some.randoms(use_true_random=False))
+def test_the_order_of_candidates_does_not_matter(
+    candidates: list[Candidate], measured: dict[str, int], dice: random.Random
+) -> None:
+    """The same pairs in the same order."""
+    turned = dice.sample(candidates, len(candidates))
+    assert choose_pairs(candidates, measured, 8) == choose_pairs(turned, measured, 8)
+
+
+@given(CANDIDATES, MEASURED, some.floats(0, 10), some.floats(0, 10))
+def test_a_larger_budget_begins_alike_where_all_cost_the_same(
+    candidates: list[Candidate], measured: dict[str, int], one: float, other: float
+) -> None:
+    """So a plan can be broken off anywhere."""
+    alike = [dataclasses.replace(candidate, minutes=1.0) for candidate in candidates]
+    short, long = (choose_pairs(alike, measured, m) for m in sorted((one, other)))
+    assert long[: len(short)] == short
+
+
+@pytest.mark.parametrize(
+    ("more", "less"),
+    [
+        (pair("bert", "gemm", asked=1), pair("bert", "fft")),
+        (pair("bert", "vit"), pair("bert", "gemm")),
+        (pair("triad", "vit"), pair("triad", "triad")),
+    ],
+    ids=["asked for", "a job in no measured pair", "two such jobs"],
+)
+def test_what_comes_first(more: Candidate, less: Candidate) -> None:
+    """All else equal."""
+    measured = {"bert": 2, "fft": 1, "gemm": 1}
+    assert value(more, measured) > value(less, measured)
+    assert choose_pairs([less, more], measured, 1) == [more]
+
+
+def test_what_was_chosen_counts_as_measured() -> None:
+    """A second pair of a new job is worth less than one of another new job."""
+    pairs = [pair("bert", "new"), pair("fft", "new"), pair("gemm", "other")]
+    chosen = choose_pairs(pairs, {"bert": 3, "fft": 3, "gemm": 3}, 2)
+    assert [candidate.jobs for candidate in chosen] == [("bert", "new"), ("gemm", "other")]

@@ -1,0 +1,84 @@
+"""What was measured of one GPU model so far, as the choice of what to measure next needs it."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from advisor.core.observations import Observation
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.predict.profiles import Profile, make_profiles
+from advisor_training.evaluation.data import make_data
+from advisor_training.next.choice import PairNames
+
+_JOBS = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Known:
+    """What is known of one GPU model, and of the jobs that can be measured on it.
+
+    Attributes:
+        jobs: Names of the jobs that can be started here.
+        profiles: Of jobs on the GPU model.
+        measured: Pairs of the GPU model that a model can learn from, names in order.
+        pairs_of: In how many measured pairs each job is, on any GPU model.
+        asked: How often two jobs were launched together on the GPU model, names in order.
+        checked: Whether its safe counts are known, or need not be.
+        drifting: Jobs that are no longer as they were measured.
+    """
+
+    gpu_model: str
+    jobs: Collection[str]
+    profiles: Mapping[str, Profile]
+    measured: Collection[PairNames]
+    pairs_of: Mapping[str, int]
+    asked: Mapping[PairNames, int]
+    checked: bool
+    drifting: Collection[str] = ()
+
+
+def make_known(
+    pairs: Sequence[PairPoint],
+    profiled: Sequence[SoloPoint],
+    references: Sequence[SoloPoint],
+    observations: Iterable[Observation],
+    *,
+    gpu_model: str,
+    jobs: Collection[str],
+    checked: bool,
+    drifting: Collection[str] = (),
+) -> Known:
+    """What points say.
+
+    Args:
+        pairs: Everything that a model would be trained on, of any GPU model; so with the next two.
+        profiled: Jobs alone at all shares.
+        references: Jobs alone on the whole GPU in the runs of the pairs, if those are others.
+        observations: What was launched.
+        gpu_model: The one to measure on.
+        jobs: Names of the jobs that can be started here.
+        checked: As of `Known`.
+        drifting: As of `Known`.
+
+    Raises:
+        InputError: nothing can be learned from the points.
+    """
+    learned = make_data(pairs, profiled, references).pairs
+    found = {(pair.job_a, pair.job_b, pair.gpu_model) for pair in learned}
+    profiles = make_profiles(point for point in profiled if point.gpu_model == gpu_model)
+    return Known(
+        gpu_model=gpu_model,
+        jobs=jobs,
+        profiles={job: profile for (job, _), profile in profiles.items()},
+        measured={(a, b) for a, b, model in found if model == gpu_model},
+        pairs_of=Counter(job for a, b, _ in found for job in {a, b}),
+        asked=_asked(observations, gpu_model),
+        checked=checked,
+        drifting=drifting,
+    )
+
+
+def _asked(observations: Iterable[Observation], gpu_model: str) -> Counter[PairNames]:
+    """Recommendations leave no record; launches do, and they are what counts."""
+    of_pairs = (o for o in observations if o.gpu_model == gpu_model and len(o.jobs) == _JOBS)
+    return Counter((o.jobs[0], o.jobs[1]) for o in of_pairs)

@@ -1,0 +1,126 @@
+"""The next things to measure on one GPU model, in order, with a reason and the time of each."""
+
+import itertools
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from advisor.core.gpu import MemoryFit, card_memory_mib
+from advisor.core.wording import count_of
+from advisor_training.next.choice import Candidate, PairNames, choose_pairs
+from advisor_training.next.costs import CHECK_MINUTES, PROFILE_MINUTES, pair_minutes
+from advisor_training.next.known import Known
+
+StepKind = Literal["check", "profile", "pair"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One thing to measure.
+
+    Attributes:
+        jobs: None for a check of a GPU model, one for a profile, two for a pair.
+        minutes: GPU time, estimated; `total_minutes` with all steps before.
+    """
+
+    kind: StepKind
+    jobs: tuple[str, ...]
+    why: str
+    minutes: float
+    total_minutes: float = 0.0
+
+    @property
+    def command(self) -> str:
+        """What measures it."""
+        if self.kind == "pair":
+            return f"advisor colocate --pairs {shlex.quote('+'.join(self.jobs))}"
+        return " ".join(["advisor", self.kind, *map(shlex.quote, self.jobs)])
+
+
+def next_steps(known: Known, minutes: float) -> tuple[Step, ...]:
+    """What to measure within a budget of GPU minutes, the most telling first.
+
+    First the safe counts: without them no other point can be trusted. Then profiles: of a job
+    without one nothing is predicted. What is left goes to pairs.
+    """
+    steps = list[Step]()
+    for step in _checks_and_profiles(known):
+        if step.minutes <= minutes:
+            steps.append(step)
+            minutes -= step.minutes
+    steps += (_pair_step(found, known) for found in _chosen_pairs(known, minutes))
+    totals = itertools.accumulate(step.minutes for step in steps)
+    return tuple(
+        replace(step, total_minutes=total) for step, total in zip(steps, totals, strict=True)
+    )
+
+
+def _checks_and_profiles(known: Known) -> Iterator[Step]:
+    if not known.checked:
+        why = f"nobody has checked at which SM counts results are right on {known.gpu_model}"
+        yield Step(kind="check", jobs=(), why=why, minutes=CHECK_MINUTES)
+    lacking = [job for job in known.jobs if job in known.drifting or job not in known.profiles]
+    for job in sorted(lacking, key=lambda job: (-_asked_of(job, known), job)):
+        yield Step(
+            kind="profile", jobs=(job,), why=_why_profile(job, known), minutes=PROFILE_MINUTES
+        )
+
+
+def _asked_of(job: str, known: Known) -> int:
+    return sum(count for jobs, count in known.asked.items() if job in jobs)
+
+
+def _why_profile(job: str, known: Known) -> str:
+    drifts = job in known.profiles
+    reasons = ["it drifts: no longer as it was measured" if drifts else "it has no profile"]
+    if asked := _asked_of(job, known):
+        reasons.append(f"launched {count_of(asked, 'time')}")
+    return ", ".join(reasons)
+
+
+def _chosen_pairs(known: Known, minutes: float) -> list[Candidate]:
+    candidates = (
+        Candidate(jobs=jobs, minutes=pair_minutes(jobs), asked=known.asked.get(jobs, 0))
+        for jobs in _open_pairs(known)
+    )
+    return choose_pairs(candidates, _still_valid(known), minutes)
+
+
+def _open_pairs(known: Known) -> Iterator[PairNames]:
+    """Pairs of profiled jobs that fit into memory together, and that no measurement holds for."""
+    names = sorted(known.profiles.keys() & set(known.jobs))
+    memory_mib = card_memory_mib(known.gpu_model)
+    for a, b in itertools.combinations_with_replacement(names, 2):
+        if (a, b) in known.measured and not {a, b} & set(known.drifting):
+            continue
+        used = known.profiles[a].memory_used_mib, known.profiles[b].memory_used_mib
+        if MemoryFit(used, memory_mib).fits is not False:
+            yield a, b
+
+
+def _still_valid(known: Known) -> dict[str, int]:
+    """In how many pairs jobs are that still are as they were measured."""
+    return {job: count for job, count in known.pairs_of.items() if job not in known.drifting}
+
+
+def _pair_step(found: Candidate, known: Known) -> Step:
+    return Step(kind="pair", jobs=found.jobs, why=_why_pair(found, known), minutes=found.minutes)
+
+
+def _why_pair(found: Candidate, known: Known) -> str:
+    reasons = [f"launched {count_of(found.asked, 'time')}"] if found.asked else []
+    reasons += (_why_job(job, known) for job in dict.fromkeys(found.jobs))
+    return ", ".join(reasons)
+
+
+def _why_job(job: str, known: Known) -> str:
+    if job in known.drifting:
+        return f"{job} drifts"
+    count = known.pairs_of.get(job, 0)
+    return f"{job} is in {count_of(count, 'measured pair') if count else 'no measured pair'}"
+
+
+def chosen_pairs(steps: Iterable[Step]) -> list[PairNames]:
+    """The pairs among steps, as a plan of a campaign takes them."""
+    return [(step.jobs[0], step.jobs[1]) for step in steps if step.kind == "pair"]
