@@ -2,7 +2,7 @@
 
     .venv/bin/python docs/measurements/model/card_spread.py
 
-`advisor_training.learn.head_learners.CARD_SPREAD` is from here: what jobs alone on the whole GPU
+`advisor.predict.card_factor.CARD_SPREAD` is from here: what jobs alone on the whole GPU
 draw beside the pairs, against their profiles. Only jobs that run within 2 % of the profile's
 rate, on cards below 95 % of the power limit; no training, which fills the SMs differently from
 run to run.
