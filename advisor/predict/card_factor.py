@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from advisor.core.flags import WRONG
+from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.records import SoloPoint
 from advisor.core.split import Split
@@ -46,8 +48,8 @@ BELOW_LIMIT = 0.95
 NEAR_LIMIT = 0.97
 """From this part of the limit on, a measured power may be what the limit left of it."""
 
-UNSTEADY = frozenset({"noisy-rate", "noisy-power", "cpu-bound"})
-"""Flags of points whose power depends on more than the card."""
+UNSTEADY = WRONG | {"noisy-rate", "noisy-power", "cpu-bound"}
+"""Flags of points whose power depends on more than the card and the job."""
 
 _NORMAL_90 = 1.645
 """Standard deviations that hold 90 % of a normal distribution, as the intervals of models do."""
@@ -125,15 +127,39 @@ def card_factor(
     )
 
 
+def reference_logs(
+    points: Iterable[SoloPoint], profiles: Mapping[tuple[str, str], Profile], gpu_model: str
+) -> dict[str, dict[str, float]]:
+    """By card and job, the log of power alone over the profile's: the median of repeats.
+
+    Args:
+        points: Of any jobs; those on the whole GPU are compared.
+        profiles: By job and GPU model. One that was measured on the card itself says nothing of it.
+        gpu_model: Whose cards.
+    """
+    found: dict[str, dict[str, list[float]]] = {}
+    for point in points:
+        profile = profiles.get((point.job, gpu_model))
+        if point.gpu_model != gpu_model or profile is None or point.gpu_uuid in profile.gpu_uuids:
+            continue
+        if (ratio := reference_ratio(point, profile)) is not None:
+            found.setdefault(point.gpu_uuid, {}).setdefault(point.job, []).append(ratio)
+    return {
+        card: {job: statistics.median(logs) for job, logs in jobs.items()}
+        for card, jobs in found.items()
+    }
+
+
 def reference_ratio(point: SoloPoint, profile: Profile) -> float | None:
     """Log of a job's power alone on the whole GPU over that of its profile; None: not comparable.
 
     Args:
-        point: Of the job on the whole GPU.
+        point: Of the job, on the whole GPU.
         profile: Of the same job on the same GPU model.
     """
     power_w, limit_w = point.power_w, profile.power_limit_w or math.inf
-    if not power_w or not UNSTEADY.isdisjoint(point.flags):
+    unsteady = not UNSTEADY.isdisjoint(point.flags)
+    if not power_w or unsteady or point.share_percent != WHOLE:
         return None
     below = max(power_w, profile.whole_gpu_power_w) < BELOW_LIMIT * limit_w
     if not below or abs(point.rate / profile.whole_gpu_rate - 1) >= SAME_RATE:

@@ -26,7 +26,7 @@ from advisor.predict.card_factor import (
     CardPredictor,
     card_factor,
     observation_ratio,
-    reference_ratio,
+    reference_logs,
 )
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, make_profiles
@@ -36,7 +36,6 @@ from advisor_data.files.bundled import (
     bundled_solo_points,
 )
 from advisor_models.onnx_predictor import OnnxPredictor
-from advisor_training.dataset.solo import whole_gpu
 
 LIMIT_W = 700.0
 """Of H100 and H200 alike."""
@@ -104,21 +103,9 @@ def read(seen: dict[str, Any]) -> Launch | None:
 
 def of_cards() -> dict[str, References]:
     """By GPU model, card and job, the log of power alone over the profile's."""
-    found: dict[str, dict[str, dict[str, list[float]]]] = {}
-    for point in (*whole_gpu(bundled_reference_points()), *beside_launches()):
-        profile = PROFILES.get((point.job, point.gpu_model))
-        ratio = profile and reference_ratio(point, profile)
-        if profile is None or ratio is None or point.gpu_uuid in profile.gpu_uuids:
-            continue
-        of_model = found.setdefault(point.gpu_model, {})
-        of_model.setdefault(point.gpu_uuid, {}).setdefault(point.job, []).append(ratio)
-    return {
-        model: {
-            card: {job: statistics.median(logs) for job, logs in jobs.items()}
-            for card, jobs in cards.items()
-        }
-        for model, cards in found.items()
-    }
+    points = [*bundled_reference_points(), *beside_launches()]
+    models = dict.fromkeys(point.gpu_model for point in points)
+    return {model: reference_logs(points, PROFILES, model) for model in models}
 
 
 def beside_launches() -> Iterator[Any]:

@@ -56,7 +56,8 @@ def main() -> None:
     spread = [statistics.pstdev(of) for of in zip(*means, strict=True)]
     mean = statistics.fmean(gain for card in gains for gain in card)
     print(
-        f"\nabsolute error with less without: {100 * mean:+.2f} [{100 * low:+.2f} {100 * high:+.2f}]"
+        f"\nabsolute error with less without, %: "
+        f"{100 * mean:+.2f} [{100 * low:+.2f} {100 * high:+.2f}]"
     )
     print(
         f"spread of the means of cards: {100 * spread[0]:.1f} % without, {100 * spread[1]:.1f} with"
