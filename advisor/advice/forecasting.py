@@ -88,10 +88,13 @@ def _expected(
         return pair, ("no forecast: models do not predict jobs that take turns",)
     try:
         predictor = Registry(settings.home / "models").open_champion()
-        conditions = read_conditions(settings, predictor, found.a.gpu_model, wanted.gpu_uuid)
+        driver = wanted.seen.driver if wanted.seen else None
+        conditions = read_conditions(
+            settings, predictor, found.a.gpu_model, wanted.gpu_uuid, driver
+        )
         there, profiles = conditions.applied(predictor, found.profiles)
         (expected,) = there.predict(profiles, [pair.split])
-    except (InputError, ModelError) as error:
+    except (InputError, ModelError, StoreError) as error:
         return pair, (f"no forecast: {error}",)
     warnings = (
         *gpu_warnings(predictor.manifest, found.profiles),

@@ -79,7 +79,7 @@ GpuModel: TypeAlias = Annotated[
 ]
 GpuUuid: TypeAlias = Annotated[
     str,
-    Bounds(pattern=r"^[0-9A-Za-z-]{1,64}$", says="a card, by the UUID that its driver gives it"),
+    Bounds(pattern=r"^[0-9A-Za-z-]{1,64}$", says="UUID of a card, as its driver gives it"),
 ]
 ObjectiveName: TypeAlias = Annotated[
     str, Bounds(check=find_objective, one_of=tuple(OBJECTIVES), says="what is maximised")

@@ -2,7 +2,8 @@
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from advisor.advice.observed.expected import (
     Checked,
@@ -13,7 +14,7 @@ from advisor.advice.observed.expected import (
     newest_observations,
     profiles_of,
 )
-from advisor.core.observations import Observation
+from advisor.advice.observed.outdated_checks import outdated_check, outdated_checks
 from advisor.core.records import SoloPoint
 from advisor.predict.card_factor import CardFactor, CardPredictor, card_factor, reference_logs
 from advisor.predict.drift_predictor import DriftPredictor
@@ -42,11 +43,13 @@ class Conditions:
         gpu_uuid: The card; None: it may be any.
         factor: What it draws; None: nothing was seen of it.
         drifts: Of all jobs.
+        outdated: By GPU model, what has changed since `advisor check`, in words.
     """
 
     gpu_uuid: str | None = None
     factor: CardFactor | None = None
     drifts: tuple[Drift, ...] = ()
+    outdated: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def applied(
         self, predictor: Predictor, profiles: Sequence[Profile]
@@ -70,13 +73,10 @@ class Conditions:
         """What is to be said of it."""
         if factor := self.card_of(profiles):
             yield factor.text
-        elif self.gpu_uuid and self.factor is None:
-            yield (
-                f"nothing that was measured on the card {self.gpu_uuid} tells what it draws beside "
-                "others of its model: cards differ by some percent"
-            )
         for drift in self.drifts_of(profiles):
             yield f"{drift.text}; intervals are wider: advisor profile {drift.job}"
+        if text := self.outdated.get(profiles[0].gpu_model):
+            yield text
 
     def _is_used(self, profiles: Iterable[Profile]) -> bool:
         factor = self.factor
@@ -90,8 +90,40 @@ class Conditions:
 NOTHING = Conditions()
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Experience:
+    """What the newest observations of a store say.
+
+    Attributes:
+        expected: Those that can be compared, beside what is expected of them.
+        drifts: Of all jobs.
+        outdated: As in `Conditions`.
+    """
+
+    expected: tuple[Expected, ...] = ()
+    drifts: tuple[Drift, ...] = ()
+    outdated: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def conditions(self, gpu_model: str, gpu_uuid: str | None, store: Store | None) -> Conditions:
+        """For jobs on a GPU model, and on a card where it is known.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        return Conditions(
+            gpu_uuid=gpu_uuid,
+            factor=stored_factor(gpu_model, gpu_uuid, self.expected, store),
+            drifts=self.drifts,
+            outdated=self.outdated,
+        )
+
+
 def read_conditions(
-    settings: Settings, predictor: Predictor, gpu_model: str, gpu_uuid: str | None
+    settings: Settings,
+    predictor: Predictor,
+    gpu_model: str,
+    gpu_uuid: str | None,
+    driver: str | None = None,
 ) -> Conditions:
     """The conditions of a host, from its store and from what comes with advisor.
 
@@ -100,19 +132,39 @@ def read_conditions(
         predictor: The model in use.
         gpu_model: Of the jobs' profiles.
         gpu_uuid: The card that they are to run on; None: not known.
+        driver: Version in use now; None: that of the newest launch.
 
     Raises:
         StoreError: the store, or what a check found, cannot be read.
     """
-    if not is_begun(settings.database_url, settings.home):
-        return Conditions(gpu_uuid=gpu_uuid, factor=stored_factor(gpu_model, gpu_uuid, (), None))
-    with open_store(settings.database_url, settings.home) as store:
-        found = observed(newest_observations(store), store, predictor, checks_of(settings))
-        return Conditions(
-            gpu_uuid=gpu_uuid,
-            factor=stored_factor(gpu_model, gpu_uuid, found, store),
-            drifts=find_drifts(compared(found)),
-        )
+    if is_begun(settings.database_url, settings.home):
+        with open_store(settings.database_url, settings.home) as store:
+            seen = experience_of(store, predictor, checks_of(settings), settings.home)
+            found = seen.conditions(gpu_model, gpu_uuid, store)
+    else:
+        found = Experience().conditions(gpu_model, gpu_uuid, None)
+    if driver is None:
+        return found
+    changed = outdated_check(settings.home, gpu_model, {"driver": driver})
+    return replace(found, outdated={**found.outdated, gpu_model: changed})
+
+
+def experience_of(store: Store, predictor: Predictor, checked: Checked, home: Path) -> Experience:
+    """What a store has seen, against the model in use.
+
+    Raises:
+        StoreError: the store, or what a check found, cannot be read.
+    """
+    seen = newest_observations(store)
+    if not seen:
+        return Experience()
+    profiles = profiles_of({job for one in seen for job in one.jobs}, store)
+    expected = expected_of(seen, profiles, predictor, checked)
+    return Experience(
+        expected=tuple(expected),
+        drifts=find_drifts(compared(expected)),
+        outdated=outdated_checks(seen, home),
+    )
 
 
 def checks_of(settings: Settings) -> Checked:
@@ -123,18 +175,6 @@ def checks_of(settings: Settings) -> Checked:
         return checked_counts(settings.home, gpu_model)
 
     return checked
-
-
-def observed(
-    seen: Sequence[Observation], store: Store, predictor: Predictor, checked: Checked
-) -> list[Expected]:
-    """Observations beside what the model in use expects of them.
-
-    Raises:
-        StoreError: the store, or what a check found, cannot be read.
-    """
-    jobs = {job for one in seen for job in one.jobs}
-    return expected_of(seen, profiles_of(jobs, store), predictor, checked) if seen else []
 
 
 def stored_factor(

@@ -83,6 +83,8 @@ def place(
     )
     with _progress() as on_progress:
         planned = plan(asked, read_settings(), profiles, on_progress)
+    if gpu_uuid is not None and planned.card is None:
+        typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
     if as_json:
         typer.echo(write(to_wire(planned)))
     else:

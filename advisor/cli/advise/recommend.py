@@ -77,6 +77,8 @@ def recommend(
     )
     found = find_profiles(names, settings, gpu_model, profiles)
     given = answer(found, request_of(asked, settings.min_speed), settings, gpu_uuid)
+    if gpu_uuid is not None and given.card is None:
+        typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
     if as_json:
         from advisor.advice.recommendation_wire import to_wire
 

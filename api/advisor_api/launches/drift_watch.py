@@ -40,7 +40,6 @@ class DriftWatch:
 
     def __init__(self, service: Service, gauge: Gauge) -> None:
         self._service, self._gauge = service, gauge
-        self._checked = checks_of(service.settings)
         self._seen: object = None
         self._open: set[str] | None = None
 
@@ -67,7 +66,8 @@ class DriftWatch:
         if not newest or state == self._seen:
             return
         predictor = service.registry.open_champion()
-        found = experience_of(service.store, predictor, self._checked, service.settings.home)
+        settings = service.settings
+        found = experience_of(service.store, predictor, checks_of(settings), settings.home)
         service.engine.observed(found)
         self._show(found)
         self._record(found.drifts)
