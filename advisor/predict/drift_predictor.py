@@ -17,7 +17,7 @@ class DriftPredictor:
         drifts: By job and quantity.
     """
 
-    def __init__(self, predictor: Predictor, drifts: Mapping[tuple[str, Quantity], Drift]) -> None:
+    def __init__(self, predictor: Predictor, drifts: Mapping[tuple[str, str], Drift]) -> None:
         self._predictor, self._drifts = predictor, drifts
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:

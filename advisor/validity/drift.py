@@ -133,7 +133,7 @@ def widened(interval: Interval, ratio: float) -> Interval:
 
 def drifts_of(
     drifts: Iterable[Drift], jobs: Iterable[str], gpu_model: str, gpu_uuid: str | None
-) -> Mapping[tuple[str, Quantity], Drift]:
+) -> Mapping[tuple[str, str], Drift]:
     """The drift furthest off of each job and quantity on a GPU model.
 
     Args:
@@ -143,7 +143,7 @@ def drifts_of(
         gpu_uuid: On which card; None: on any, so that a drift on one of them counts.
     """
     names = set(jobs)
-    found: dict[tuple[str, Quantity], Drift] = {}
+    found: dict[tuple[str, str], Drift] = {}
     for drift in drifts:
         there = drift.gpu_model == gpu_model and gpu_uuid in (None, drift.gpu_uuid)
         if drift.job in names and there:

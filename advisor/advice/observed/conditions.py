@@ -82,7 +82,7 @@ class Conditions:
         factor = self.factor
         return factor is not None and any(factor.gpu_uuid not in p.gpu_uuids for p in profiles)
 
-    def _drifts(self, profiles: Sequence[Profile]) -> Mapping[tuple[str, Quantity], Drift]:
+    def _drifts(self, profiles: Sequence[Profile]) -> Mapping[tuple[str, str], Drift]:
         names = [profile.job for profile in profiles]
         return drifts_of(self.drifts, names, profiles[0].gpu_model, self.gpu_uuid)
 
