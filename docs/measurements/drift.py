@@ -26,7 +26,8 @@ POWER, RATE = 0.054, 0.15
 
 def main() -> None:
     """Both tables."""
-    for name, logs in (("power", [*powers()]), ("rate", [*rates()])):
+    steady, waiting = [*rates(waiting=False)], [*rates(waiting=True)]
+    for name, logs in (("power", [*powers()]), ("rate", steady), ("rate, cpu-bound", waiting)):
         rms = math.sqrt(statistics.fmean(log * log for log in logs) / 2)
         print(f"{name}: {len(logs)} repeats, standard deviation {100 * rms:.1f} %")
     print("\n| partners | launches | series with a false alarm, % |\n| --- | --- | --- |")
@@ -103,10 +104,10 @@ def powers() -> Iterator[float]:
         yield math.log(a.power_w / b.power_w)
 
 
-def rates() -> Iterator[float]:
-    """Log ratios of rates of jobs that do not wait for the CPU."""
+def rates(*, waiting: bool) -> Iterator[float]:
+    """Log ratios of rates, of pairs with a job that waits for the CPU or without."""
     for a, b in repeats():
-        if "cpu-bound" not in {*a.flags, *b.flags}:
+        if waiting == ("cpu-bound" in {*a.flags, *b.flags}):
             for x, y in zip(a.parts, b.parts, strict=True):
                 if x.rate and y.rate:
                     yield math.log(x.rate / y.rate)

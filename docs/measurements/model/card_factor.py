@@ -140,17 +140,42 @@ def why(every: list[Launch], right: list[Launch], references: dict[str, Referenc
             f"{statistics.mean(warm):.0f}" if warm else "not recorded",
         )
         print(f"| {' | '.join(columns)} |")
+    for job, here, there in clocks_at_limit({launch.card for launch in right}):
+        print(f"{job} at the power limit: {here[0][4:12]} {here[1]:.0f} MHz, others {there}")
     wrong = [launch for launch in every if launch not in right]
     print(f"\nlaunches with a job at an unsafe count, left out: {errors_text(wrong)}")
     for model, cards in references.items():
         means = {card: statistics.mean(jobs.values()) for card, jobs in cards.items()}
-        shown = ", ".join(f"{card[4:12]} {100 * log:+.1f}" for card, log in means.items())
+        warm = {
+            card: [p.temperature_c for p in points if p.gpu_uuid == card and p.temperature_c]
+            for card in means
+        }
+        shown = ", ".join(
+            f"{card[4:12]} {100 * log:+.1f}"
+            + (f" ({statistics.mean(warm[card]):.0f} °C)" if warm[card] else "")
+            for card, log in means.items()
+        )
         print(f"{model}, alone: {shown}")
     within = [
         statistics.variance(of.values())
         for cards in references.values() for of in cards.values() if len(of) > 1
     ]  # fmt: skip
     print(f"between jobs of one card {100 * statistics.mean(within) ** 0.5:.1f} %\n")
+
+
+def clocks_at_limit(launched: set[str]) -> Iterator[tuple[str, tuple[str, float], str]]:
+    """Clocks of one job alone, held back by the limit, on a card of the launches and on others."""
+    clocks: dict[str, dict[str, list[float]]] = {}
+    for point in bundled_reference_points():
+        if "throttled" in point.flags and point.sm_clock_mhz and (point.power_w or 0) > 680:
+            cards = clocks.setdefault(f"{point.job} on {point.gpu_model}", {})
+            cards.setdefault(point.gpu_uuid, []).append(point.sm_clock_mhz)
+    for job, cards in clocks.items():
+        mean = {card: statistics.mean(mhz) for card, mhz in cards.items()}
+        for card in launched & mean.keys():
+            others = sorted(mhz for other, mhz in mean.items() if other != card)
+            if others:
+                yield job, (card, mean[card]), ", ".join(f"{mhz:.0f}" for mhz in others)
 
 
 def errors_text(launches: Sequence[Launch]) -> str:
