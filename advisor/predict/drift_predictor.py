@@ -6,7 +6,7 @@ from dataclasses import replace
 from advisor.core.split import Split
 from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Profile
-from advisor.validity.drift import Drift, Quantity, widened
+from advisor.validity.drift import Drift, widened
 
 
 class DriftPredictor:

@@ -21,7 +21,7 @@ from advisor.predict.drift_predictor import DriftPredictor
 from advisor.predict.predictions import Predictor
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
-from advisor.validity.drift import Drift, Quantity, drifts_of, find_drifts
+from advisor.validity.drift import Drift, drifts_of, find_drifts
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_data import Store, open_store
 from advisor_data.files.bundled import bundled_reference_points
