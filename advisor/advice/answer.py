@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from advisor.advice.gpu_warnings import gpu_warnings
 from advisor.advice.idle_power import with_idle_power
 from advisor.advice.known_profiles import ProfileSet, checked_on
+from advisor.advice.observed.conditions import NOTHING, Conditions, read_conditions
 from advisor.core.wording import listed
 from advisor.decide.recommend import Recommendation, Request, recommend
+from advisor.predict.card_factor import CardFactor
 from advisor.settings import Settings
+from advisor.validity.drift import Drift
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import RecommendationRequest
 from advisor_models.manifest import Manifest
@@ -45,27 +48,48 @@ def request_of(asked: RecommendationRequest, default_min_speed: float) -> Reques
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelAdvice:
-    """A recommendation, and the model that it is by."""
+    """A recommendation, and what it is by.
+
+    Attributes:
+        manifest: Of the model.
+        card: The factor by which power was corrected for the card; None: it was not.
+        drifts: Of the jobs, which made intervals wider.
+    """
 
     recommendation: Recommendation
     manifest: Manifest
+    card: CardFactor | None = None
+    drifts: tuple[Drift, ...] = ()
 
 
-def answer(found: ProfileSet, request: Request, settings: Settings) -> ModelAdvice:
+def answer(
+    found: ProfileSet, request: Request, settings: Settings, gpu_uuid: str | None = None
+) -> ModelAdvice:
     """What the model in use recommends for two jobs.
+
+    Args:
+        found: Profiles of both.
+        request: Objective and limits.
+        settings: Say where models and points are kept.
+        gpu_uuid: The card that they are to share; None: not known.
 
     Raises:
         InputError: the request does not fit the jobs.
         ModelError: there is no model, or it is damaged.
         NoSplitError: nothing keeps every limit.
-        StoreError: what the check of this GPU model found cannot be read.
+        StoreError: observations, or what the check of this GPU model found, cannot be read.
     """
     predictor = Registry(settings.home / "models").open_champion()
-    return answer_by(predictor, found, request, checked_on(found, settings))
+    conditions = read_conditions(settings, predictor, found.a.gpu_model, gpu_uuid)
+    return answer_by(predictor, found, request, checked_on(found, settings), conditions)
 
 
 def answer_by(
-    predictor: OnnxPredictor, found: ProfileSet, request: Request, checked: CheckedCounts | None
+    predictor: OnnxPredictor,
+    found: ProfileSet,
+    request: Request,
+    checked: CheckedCounts | None,
+    conditions: Conditions = NOTHING,
 ) -> ModelAdvice:
     """What a model recommends for two jobs.
 
@@ -74,16 +98,29 @@ def answer_by(
         found: Profiles of both.
         request: Objective and limits.
         checked: What the check of this GPU model found.
+        conditions: What is known of the card, and of jobs that drift.
 
     Raises:
         InputError: the request does not fit the jobs.
         NoSplitError: nothing keeps every limit.
     """
     found, assumed = with_idle_power(found, predictor.manifest.fill)
-    given = recommend(found.profiles, predictor, request, checked)
-    more = (*_of_model(predictor, given), *of_check(found, checked), *_of_input(found), *assumed)
+    there, profiles = conditions.applied(predictor, found.profiles)
+    given = recommend(profiles, there, request, checked)
+    more = (
+        *_of_model(predictor, given),
+        *of_check(found, checked),
+        *_of_input(found),
+        *assumed,
+        *conditions.warnings(found.profiles),
+    )
     given = dataclasses.replace(given, warnings=(*given.warnings, *more))
-    return ModelAdvice(given, predictor.manifest)
+    return ModelAdvice(
+        given,
+        predictor.manifest,
+        conditions.card_of(found.profiles),
+        conditions.drifts_of(found.profiles),
+    )
 
 
 def _of_model(predictor: OnnxPredictor, given: Recommendation) -> Iterator[str]:

@@ -8,6 +8,7 @@ from advisor.advice.answer import answer
 from advisor.advice.gpu_warnings import gpu_warnings
 from advisor.advice.known_profiles import ProfileSet, checked_on, find_profiles
 from advisor.advice.launch_counts import count_notes, host_safety
+from advisor.advice.observed.conditions import read_conditions
 from advisor.advice.resolved_launch import ResolvedLaunch
 from advisor.core.interval import Interval
 from advisor.core.job import Job
@@ -46,7 +47,7 @@ def recommended(
         max_power_w=asked.max_power_w,
         memory_mib=wanted.memory_mib,
     )
-    given = answer(found, request, settings)
+    given = answer(found, request, settings, wanted.gpu_uuid)
     choice = given.recommendation.choice.prediction
     if choice.split.sharing == "exclusive":
         raise _better_apart(given.recommendation)
@@ -87,10 +88,18 @@ def _expected(
         return pair, ("no forecast: models do not predict jobs that take turns",)
     try:
         predictor = Registry(settings.home / "models").open_champion()
-        (expected,) = predictor.predict(found.profiles, [pair.split])
-    except (InputError, ModelError) as error:
+        driver = wanted.seen.driver if wanted.seen else None
+        conditions = read_conditions(
+            settings, predictor, found.a.gpu_model, wanted.gpu_uuid, driver
+        )
+        there, profiles = conditions.applied(predictor, found.profiles)
+        (expected,) = there.predict(profiles, [pair.split])
+    except (InputError, ModelError, StoreError) as error:
         return pair, (f"no forecast: {error}",)
-    warnings = tuple(gpu_warnings(predictor.manifest, found.profiles))
+    warnings = (
+        *gpu_warnings(predictor.manifest, found.profiles),
+        *conditions.warnings(found.profiles),
+    )
     return _with_forecast(pair, expected, predictor.manifest, found), warnings
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from advisor.advice.placing import Planned, environments, way
+from advisor.advice.recommendation_wire import card_to_wire
 from advisor.core.gpu import WHOLE
 from advisor.place.problem import Group
 from advisor.place.schedule import Run, Schedule, Slot
@@ -31,6 +32,7 @@ def to_wire(planned: Planned) -> wire.Placement:
         bundled_profiles=planned.bundled,
         warnings=planned.warnings,
         model=ModelName(version=planned.manifest.version, gpu_models=planned.manifest.gpu_models),
+        card=planned.card and card_to_wire(planned.card),
     )
 
 

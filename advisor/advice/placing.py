@@ -9,6 +9,7 @@ from advisor.advice.answer import of_check
 from advisor.advice.gpu_warnings import gpu_warnings
 from advisor.advice.idle_power import with_idle_power
 from advisor.advice.known_profiles import ProfileSet, checked_on, find_profiles
+from advisor.advice.observed.conditions import NOTHING, Conditions, read_conditions
 from advisor.core.split import NINE, split_environments
 from advisor.core.units import vendor_of
 from advisor.decide.constraints import (
@@ -18,12 +19,14 @@ from advisor.decide.constraints import (
     memory_unknown,
     with_card_memory,
 )
+from advisor.errors import InputError
 from advisor.place.first_come import first_come
 from advisor.place.options import PairOptions, mean_idle_power_w, predict_options
 from advisor.place.problem import Group, JobType, Problem, QueuedJob, make_problem
 from advisor.place.schedule import Schedule
 from advisor.place.solver import QueuePlan, alone
 from advisor.place.solver import place as solve
+from advisor.predict.card_factor import CardFactor
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
@@ -43,6 +46,7 @@ class Planned:
         others: What simpler ways give, by what they do.
         bundled: Names of the jobs whose profile came with advisor.
         warnings: What may be less certain than it looks, which counts are not used and why.
+        card: The factor by which power was corrected for the card; None: it was not.
     """
 
     asked: PlacementRequest
@@ -54,6 +58,7 @@ class Planned:
     manifest: Manifest
     bundled: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    card: CardFactor | None = None
 
     @property
     def groups(self) -> dict[Group, int]:
@@ -90,7 +95,9 @@ def plan(
     found = find_profiles(asked.names, settings, asked.gpu_model, profiles)
     predictor = Registry(settings.home / "models").open_champion()
     limits = limits_of(asked, settings.min_speed)
-    return plan_by(predictor, found, asked, limits, checked_on(found, settings), on_progress)
+    conditions = read_conditions(settings, predictor, found.a.gpu_model, asked.gpu_uuid)
+    checked = checked_on(found, settings)
+    return plan_by(predictor, found, asked, limits, checked, conditions, on_progress)
 
 
 def limits_of(asked: PlacementRequest, default_min_speed: float) -> Limits:
@@ -113,6 +120,7 @@ def plan_by(
     asked: PlacementRequest,
     limits: Limits,
     checked: CheckedCounts | None,
+    conditions: Conditions = NOTHING,
     on_progress: Callable[[int, int], None] = lambda done, pairs: None,
 ) -> Planned:
     """The best plan by a model.
@@ -123,22 +131,26 @@ def plan_by(
         asked: What was asked for.
         limits: See `limits_of`.
         checked: What the check of the GPU model found.
+        conditions: What is known of the card, and of jobs that drift.
         on_progress: As for `plan`.
 
     Raises:
         InputError: as for `plan`.
         NoSplitError: as for `plan`.
     """
+    _check_card(asked)
     found, assumed = with_idle_power(found, predictor.manifest.fill)
     limits = _limits(limits, found.profiles)
-    options = predict_options(found.profiles, predictor, checked=checked, on_progress=on_progress)
-    problem = _problem(found.profiles, options, asked, limits)
+    there, profiles = conditions.applied(predictor, found.profiles)
+    options = predict_options(profiles, there, checked=checked, on_progress=on_progress)
+    problem = _problem(profiles, options, asked, limits)
     warnings = (
         *gpu_warnings(predictor.manifest, found.profiles),
         *of_check(found, checked),
         *_avoided(found, checked),
         *memory_unknown(found.profiles, limits.memory_mib),
         *assumed,
+        *conditions.warnings(found.profiles),
     )
     return Planned(
         asked=asked,
@@ -150,7 +162,17 @@ def plan_by(
         manifest=predictor.manifest,
         bundled=found.bundled,
         warnings=tuple(dict.fromkeys(warnings)),
+        card=conditions.card_of(found.profiles),
     )
+
+
+def _check_card(asked: PlacementRequest) -> None:
+    if asked.gpu_uuid is not None and asked.gpus > 1:
+        raise InputError(
+            f"{asked.gpus} GPUs are not the one card {asked.gpu_uuid}",
+            why="what a card draws beside others of its model is known of that card alone",
+            fix="leave out the card, or place on one GPU",
+        )
 
 
 def _avoided(found: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:

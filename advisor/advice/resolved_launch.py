@@ -30,6 +30,11 @@ class ResolvedLaunch:
         return self.asked.gpu_model or (self.seen and self.seen.model)
 
     @property
+    def gpu_uuid(self) -> str | None:
+        """The card, where it was seen."""
+        return self.seen and self.seen.uuid
+
+    @property
     def units_total(self) -> int | None:
         """SMs or CUs of the GPU, where they are known."""
         return self.seen and self.seen.units_total

@@ -18,6 +18,7 @@ from advisor.errors import AdvisorError, InputError
 _COMMANDS = {
     "recommend": "Which split of one GPU does the same work of two jobs with the least energy?",
     "place": "Who shares a GPU with whom, so that a whole queue of jobs takes the least energy?",
+    "drift": "Do launched jobs still do what the model in use expects of them?",
     "profile": "Measure a job alone at each share: rate, power and counters.",
     "colocate": "Measure pairs of jobs on one GPU at splits: both rates, and the power of both.",
     "launch": "Run two jobs together on one GPU at a split that is proven, and watch them.",
@@ -43,7 +44,7 @@ component."""
 _MODULES = {
     name: f"advisor.cli.{room}.{name}"
     for room, names in {
-        "advise": ("recommend", "place"),
+        "advise": ("recommend", "place", "drift"),
         "launching": ("launch", "launches"),
         "learn": ("evaluate", "models", "next", "report", "train"),
         "manage": ("data", "jobs", "serve", "tokens"),
@@ -56,6 +57,7 @@ _MODULES = {
 _EXTRAS = {
     "recommend": "advise",
     "place": "advise",
+    "drift": "advise",
     "launch": "advise",
     "report": "train",
     "train": "train",

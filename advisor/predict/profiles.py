@@ -63,6 +63,7 @@ class Profile:
         right_units: Counts of units at which the job's own results were right.
         wrong_units: Counts at which they were wrong.
         serving: Demand and latencies; None: the job answers no requests.
+        gpu_uuids: Cards that its points are of.
     """
 
     job: str
@@ -80,6 +81,7 @@ class Profile:
     right_units: frozenset[int] = frozenset()
     wrong_units: frozenset[int] = frozenset()
     serving: Serving | None = None
+    gpu_uuids: frozenset[str] = frozenset()
 
     def at(self, shares: Sequence[float] | Floats) -> dict[str, Floats]:
         """Every column at these shares, linear between the measured ones; shape (n,).
@@ -162,6 +164,7 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         missing=tuple(name for name, v in values.items() if bool(np.isnan(v).all())),
         flags=tuple(sorted({flag for point in usable for flag in point.flags})),
         serving=serving_of(usable),
+        gpu_uuids=frozenset(point.gpu_uuid for point in usable),
     )
 
 

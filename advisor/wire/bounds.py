@@ -77,6 +77,10 @@ JobName: TypeAlias = Annotated[str, Bounds(pattern=NAME, says="name of a job")]
 GpuModel: TypeAlias = Annotated[
     str, Bounds(pattern=PRINTABLE, says="a GPU model as its driver names it")
 ]
+GpuUuid: TypeAlias = Annotated[
+    str,
+    Bounds(pattern=r"^[0-9A-Za-z-]{1,64}$", says="UUID of a card, as its driver gives it"),
+]
 ObjectiveName: TypeAlias = Annotated[
     str, Bounds(check=find_objective, one_of=tuple(OBJECTIVES), says="what is maximised")
 ]

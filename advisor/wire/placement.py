@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from advisor.wire.observed import Card
 from advisor.wire.recommendation import ModelName
 
 
@@ -117,6 +118,7 @@ class Placement(Totals):
         timed_out: The time was up before the search had ended.
         bundled_profiles: Jobs whose profile came with advisor.
         warnings: What may be less certain than it looks, and which counts of SMs are not used.
+        card: What the power was corrected by; None: it was not.
     """
 
     gpu_model: str
@@ -131,3 +133,4 @@ class Placement(Totals):
     bundled_profiles: tuple[str, ...]
     warnings: tuple[str, ...]
     model: ModelName
+    card: Card | None = None

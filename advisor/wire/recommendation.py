@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from advisor.core.finish import Finish
 from advisor.core.interval import Interval
 from advisor.core.split import Sharing
+from advisor.wire.observed import Card, DriftedJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +133,9 @@ class Recommendation:
         reasons: Sentences on why.
         warnings: Sentences on what may go wrong.
         coverage: Part of measured values that the intervals are to hold.
+        card: What the power was corrected by; None: nothing was seen of the card, or it is not
+            known.
+        drifts: Of the jobs that were asked for; intervals are wider for them.
     """
 
     jobs: tuple[AskedJob, ...]
@@ -146,6 +150,8 @@ class Recommendation:
     warnings: tuple[str, ...]
     model: ModelName
     coverage: float
+    card: Card | None = None
+    drifts: tuple[DriftedJob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from advisor.errors import InputError
 from advisor.wire.bounds import (
     Bounds,
     GpuModel,
+    GpuUuid,
     JobName,
     Mebibytes,
     Milliseconds,
@@ -163,9 +164,11 @@ class RecommendationRequest(PairRequest):
 
     Attributes:
         fine: Every split of the GPU in steps of its quantum, such as two SMs; else the nine splits.
+        gpu_uuid: The card that they are to share; None: any.
     """
 
     fine: bool = False
+    gpu_uuid: GpuUuid | None = None
 
     @property
     def work(self) -> Work | None:
@@ -206,11 +209,13 @@ class PlacementRequest(AdviceRequest):
     Attributes:
         jobs: In the order of the queue.
         time_limit_s: Most time of searching, s, after all pairs were predicted.
+        gpu_uuid: The card, where there is one GPU; None: any.
     """
 
     jobs: Annotated[tuple[QueuedJobs, ...], Bounds(min_length=1, max_length=MOST_PLACED)]
     gpus: Annotated[int, Bounds(ge=1, le=MOST_PLACED, says="how many GPUs there are")]
     time_limit_s: Annotated[float, Bounds(ge=0, le=MOST_SEARCH_S)] = SEARCH_S
+    gpu_uuid: GpuUuid | None = None
 
     @property
     def names(self) -> list[str]:

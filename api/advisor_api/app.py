@@ -12,6 +12,7 @@ from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.routing import add_routes
+from advisor_api.launches.drift_watch import watching_drift
 from advisor_api.launches.reconciler import reconciling
 from advisor_api.routes import (
     audit,
@@ -36,7 +37,11 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        with open_service(settings, options, metrics) as service, reconciling(service):
+        with (
+            open_service(settings, options, metrics) as service,
+            reconciling(service),
+            watching_drift(service),
+        ):
             app.state.service = service
             yield
 

@@ -71,7 +71,7 @@ def test_keys_of_the_json_stay() -> None:
     answer = as_json(*PAIR)
     assert set(answer) == {
         "jobs", "gpu_model", "objective", "choice", "candidates", "baselines", "same_work",
-        "picks", "reasons", "warnings", "model", "coverage",
+        "picks", "reasons", "warnings", "model", "coverage", "card", "drifts",
     }  # fmt: skip
     assert [(job["job"], job["rate_unit"]) for job in answer["jobs"]] == [
         (PAIR[0], "transforms"), (PAIR[1], "images"),

@@ -16,6 +16,7 @@ from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import (
     AsJson,
     GpuModelOption,
+    GpuUuidOption,
     MaxPower,
     Memory,
     MinSpeed,
@@ -55,6 +56,7 @@ def place(
     max_power: MaxPower = None,
     memory: Memory = None,
     gpu_model: GpuModelOption = None,
+    gpu_uuid: GpuUuidOption = None,
     profiles: ProfilesOption = None,
     time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 10.0,
     as_json: AsJson = False,
@@ -76,10 +78,13 @@ def place(
         max_power_w=max_power,
         memory_mib=memory,
         gpu_model=gpu_model,
+        gpu_uuid=gpu_uuid,
         time_limit_s=time_limit,
     )
     with _progress() as on_progress:
         planned = plan(asked, read_settings(), profiles, on_progress)
+    if gpu_uuid is not None and planned.card is None:
+        typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
     if as_json:
         typer.echo(write(to_wire(planned)))
     else:

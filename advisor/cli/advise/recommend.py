@@ -10,6 +10,7 @@ from advisor.cli.advise.queue import read_works
 from advisor.cli.shared.options import (
     AsJson,
     GpuModelOption,
+    GpuUuidOption,
     MaxP99,
     MaxPower,
     Memory,
@@ -42,6 +43,7 @@ def recommend(
         typer.Option(help="What is to be done, JOB=3h or 3h for both: time that it takes alone"),
     ] = None,
     gpu_model: GpuModelOption = None,
+    gpu_uuid: GpuUuidOption = None,
     fine: Annotated[bool, typer.Option("--fine", help="Every split in steps of two SMs")] = False,
     show_all: Annotated[
         bool, typer.Option("--all", help="Show all candidates, and plot them")
@@ -71,9 +73,12 @@ def recommend(
         memory_mib=memory,
         gpu_model=gpu_model,
         fine=fine,
+        gpu_uuid=gpu_uuid,
     )
     found = find_profiles(names, settings, gpu_model, profiles)
-    given = answer(found, request_of(asked, settings.min_speed), settings)
+    given = answer(found, request_of(asked, settings.min_speed), settings, gpu_uuid)
+    if gpu_uuid is not None and given.card is None:
+        typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
     if as_json:
         from advisor.advice.recommendation_wire import to_wire
 

@@ -58,6 +58,10 @@ GpuModelOption: TypeAlias = Annotated[
     str | None, typer.Option(help="Where the jobs have profiles of several GPU models")
 ]
 
+GpuUuidOption: TypeAlias = Annotated[
+    str | None, typer.Option(help="The card: power is corrected for what is known of it")
+]
+
 AllowUnsafe: TypeAlias = Annotated[
     bool,
     typer.Option("--allow-unsafe", help="Also at counts of SMs at which results are wrong"),

@@ -20,6 +20,7 @@ from advisor.advice.known_profiles import (
     on_one_gpu,
     unknown_job,
 )
+from advisor.advice.observed.conditions import Conditions, Experience
 from advisor.advice.placing import Planned, limits_of, plan_by
 from advisor.advice.recommendation_wire import to_wire
 from advisor.errors import BusyError
@@ -41,6 +42,9 @@ FRESH_S = 1.0
 MOST_JOBS = 16_384
 """Profiles kept; one takes a few KiB."""
 
+MOST_CARDS = 1024
+"""Cards of which what was learned is kept."""
+
 MOST_ANSWER_BYTES = 64 * 2**20
 """All answers kept; one takes about 16 KiB, with steps of two SMs 60 KiB."""
 
@@ -58,12 +62,16 @@ class _Kept:
     """
 
     change: int
+    observed: int
     promotions: tuple[int, int, int]
     checks: ChecksStamp
     profiles: LRUCache[str, ProfilesOfJob]
     predictor: OnnxPredictor | None
     checked: dict[str, CheckedCounts | None] = field(
         default_factory=dict[str, CheckedCounts | None]
+    )
+    conditions: LRUCache[tuple[str, str | None], Conditions] = field(
+        default_factory=lambda: LRUCache(MOST_CARDS)
     )
     answers: LRUCache[RecommendationRequest, bytes] = field(
         default_factory=lambda: LRUCache(MOST_ANSWER_BYTES, getsizeof=len)
@@ -94,7 +102,8 @@ class Engine:
         self._store, self._registry, self._change_count = store, registry, change_count
         self._home, self._min_speed = settings.home, settings.min_speed
         self.jobs = Jobs(settings.jobs_dir, store)
-        self._kept = _Kept(-1, (-1, -1, -1), (), LRUCache(MOST_JOBS), None)
+        self._kept = _Kept(-1, -1, (-1, -1, -1), (), LRUCache(MOST_JOBS), None)
+        self._experience, self._observed = Experience(), 0
         self._fresh_until = self._looked_at = self._changed_at = float("-inf")
         self._look: asyncio.Task[None] | None = None
         self._loading, self._opening = asyncio.Lock(), asyncio.Lock()
@@ -105,6 +114,11 @@ class Engine:
     def changed(self) -> None:
         """Say that this process wrote to the store or the registry; any thread may."""
         self._changed_at = time.monotonic()
+
+    def observed(self, experience: Experience) -> None:
+        """Take in what launches say from now on; any thread may."""
+        self._experience, self._observed = experience, self._observed + 1
+        self.changed()
 
     async def recommend(self, asked: RecommendationRequest) -> bytes:
         """The answer as JSON: `advisor.wire.recommendation`.
@@ -169,14 +183,19 @@ class Engine:
         predictor = await self._predictor(kept)
         checked = await self._checked(kept, found)
         limits = limits_of(asked, self._min_speed)
+        conditions = await self._conditions(kept, found, asked.gpu_uuid)
         async with self._placing:
-            return await asyncio.to_thread(plan_by, predictor, found, asked, limits, checked)
+            return await asyncio.to_thread(
+                plan_by, predictor, found, asked, limits, checked, conditions
+            )
 
     async def _answer(self, kept: _Kept, asked: RecommendationRequest) -> ModelAdvice:
         found = await self._found(kept, asked.names, asked.gpu_model)
         predictor = await self._predictor(kept)
         request = request_of(asked, self._min_speed)
-        return answer_by(predictor, found, request, await self._checked(kept, found))
+        checked = await self._checked(kept, found)
+        conditions = await self._conditions(kept, found, asked.gpu_uuid)
+        return answer_by(predictor, found, request, checked, conditions)
 
     async def _found(self, kept: _Kept, names: Sequence[str], gpu_model: str | None) -> ProfileSet:
         known = {name: kept.profiles.get(name) for name in names}
@@ -221,6 +240,17 @@ class Engine:
             kept.checked[model] = await asyncio.to_thread(checked_counts, self._home, model, total)
         return kept.checked[model]
 
+    async def _conditions(self, kept: _Kept, found: ProfileSet, gpu_uuid: str | None) -> Conditions:
+        """What is known of the card and of drifting jobs."""
+        key = found.a.gpu_model, gpu_uuid
+        if gpu_uuid is None:
+            return self._experience.conditions(*key, None)
+        conditions = kept.conditions.get(key)
+        if conditions is None:
+            conditions = await asyncio.to_thread(self._experience.conditions, *key, self._store)
+            kept.conditions[key] = conditions
+        return conditions
+
     async def _current(self) -> _Kept:
         """What is kept of the present state."""
         while not self._is_fresh():
@@ -236,7 +266,8 @@ class Engine:
     async def _look_now(self) -> None:
         began = time.monotonic()
         try:
-            self._keep(*await asyncio.to_thread(self._state))
+            observed = self._observed
+            self._keep(observed, *await asyncio.to_thread(self._state))
             self._looked_at, self._fresh_until = began, time.monotonic() + FRESH_S
         finally:
             self._look = None
@@ -244,10 +275,13 @@ class Engine:
     def _state(self) -> tuple[int, tuple[int, int, int], ChecksStamp]:
         return self._change_count(), self._registry.stamp(), checks_stamp(self._home)
 
-    def _keep(self, change: int, promotions: tuple[int, int, int], checks: ChecksStamp) -> None:
+    def _keep(
+        self, observed: int, change: int, promotions: tuple[int, int, int], checks: ChecksStamp
+    ) -> None:
         old = self._kept
-        if (change, promotions, checks) == (old.change, old.promotions, old.checks):
+        known = old.observed, old.change, old.promotions, old.checks
+        if (observed, change, promotions, checks) == known:
             return
         profiles = old.profiles if change == old.change else LRUCache[str, ProfilesOfJob](MOST_JOBS)
         predictor = old.predictor if promotions == old.promotions else None
-        self._kept = _Kept(change, promotions, checks, profiles, predictor)
+        self._kept = _Kept(change, observed, promotions, checks, profiles, predictor)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from advisor.predict.card_factor import CARD_SPREAD
 from advisor.predict.profiles import Floats
 from advisor_models.heads import POWER, SPEED, Head
 from advisor_training.dataset.head_rows import flat
@@ -17,11 +18,6 @@ from advisor_training.dataset.rows import Rows
 
 LEAST_SPEED = 1e-4
 """Relative speeds below are taken as this, so that a starved job has a logarithm."""
-
-CARD_SPREAD = 0.035
-"""Standard deviation between cards of the log power of one job alone at the same rate, below the
-power limit: inference and benchmarks on 11 cards of H200, 1.4 % between jobs of one card taken off
-(docs/measurements/model/card_spread.py)."""
 
 
 def _never(rows: Rows) -> Floats:

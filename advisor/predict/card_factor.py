@@ -1,0 +1,256 @@
+"""How much more or less one card draws than others of its model, and what that makes of a profile.
+
+Cards of one model differ by several percent in power at the same rate. The factor of a card is the
+normal-normal empirical Bayes estimate on logarithms (Efron and Morris, "Stein's estimation rule and
+its competitors", 1973): what was seen of the card, shrunk towards 1 by how much cards differ.
+docs/measurements/model/card_factor.py measures what it is worth. All power is scaled, idle power
+with it: between jobs of one card the ratio of the whole power spreads by 1.5 %, that of the power
+above idle by 3.4 %.
+"""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.core.flags import WRONG
+from advisor.core.gpu import WHOLE
+from advisor.core.interval import Interval
+from advisor.core.records import SoloPoint
+from advisor.core.split import Split
+from advisor.predict.predictions import Prediction, Predictor
+from advisor.predict.profiles import Floats, Profile
+
+CARD_SPREAD = 0.035
+"""Standard deviation between cards of the log power of one job alone at the same rate, below the
+power limit: inference and benchmarks on 11 cards of H200, 1.4 % between jobs of one card taken off
+(docs/measurements/model/card_spread.py)."""
+
+REFERENCE_SPREAD = 0.024
+"""Standard deviation of that between steady jobs of one card, training among them
+(docs/measurements/model/card_factor.py)."""
+
+OBSERVATION_SPREAD = 0.04
+"""Standard deviation of the log power of a pair over what the model expects, cards taken off: of
+the 5.4 % that the bundled model's intervals mean below the power limit, 3.5 % are cards."""
+
+SAME_RATE = 0.02
+"""Only where the job runs within this part of the profile's rate does power tell of the card."""
+
+SAME_RATES = 0.05
+"""The same of the rates of a pair, which are predicted."""
+
+BELOW_LIMIT = 0.95
+"""Above this part of the power limit all cards draw the same."""
+
+NEAR_LIMIT = 0.97
+"""From this part of the limit on, a measured power may be what the limit left of it."""
+
+UNSTEADY = WRONG | {"noisy-rate", "noisy-power", "cpu-bound"}
+"""Flags of points whose power depends on more than the card and the job."""
+
+_NORMAL_90 = 1.645
+"""Standard deviations that hold 90 % of a normal distribution, as the intervals of models do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardFactor:
+    """What a card draws, for each watt of what others of its model do.
+
+    Attributes:
+        log_factor: Natural logarithm of it.
+        log_stderr: Standard deviation of what is known of that.
+        references: Jobs alone on the whole GPU that it was learned from.
+        observations: Pairs of jobs that it was learned from.
+    """
+
+    gpu_uuid: str
+    log_factor: float
+    log_stderr: float
+    references: int
+    observations: int
+
+    @property
+    def factor(self) -> Interval:
+        """With the bounds that hold it in 90 % of cards."""
+        off = _NORMAL_90 * self.log_stderr
+        low, value, high = (math.exp(self.log_factor + by) for by in (-off, 0.0, off))
+        return Interval(value, low, high)
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        percent, stderr = 100 * math.expm1(self.log_factor), 100 * self.log_stderr
+        word = "less" if percent < 0 else "more"
+        return (
+            f"this card ({self.gpu_uuid}) draws {abs(percent):.1f} ± {stderr:.1f} % {word} than "
+            "others of its model: power is corrected for it"
+        )
+
+
+def card_factor(
+    gpu_uuid: str,
+    references: Mapping[str, Mapping[str, float]],
+    observations: Mapping[tuple[str, ...], Sequence[float]],
+) -> CardFactor | None:
+    """The factor of a card; None where nothing was seen of it.
+
+    Args:
+        gpu_uuid: The card.
+        references: Logarithms of `reference_ratio` of its GPU model, by card and job. The other
+            cards say where a usual one stands, seen from the profiles.
+        observations: Logarithms of observed over expected power on the card, by pair. What a model
+            gets wrong of a pair it gets wrong each time, so that a pair counts once.
+    """
+    own = references.get(gpu_uuid, {})
+    if not own and not observations:
+        return None
+    others = [statistics.mean(of.values()) for card, of in references.items() if card != gpu_uuid]
+    usual = statistics.mean(others) if others else 0.0
+    seen: list[tuple[float, float]] = []
+    if own:
+        # Without other cards the one that was profiled on stands for them.
+        variance = REFERENCE_SPREAD**2 / len(own) + CARD_SPREAD**2 / max(len(others), 1)
+        seen.append((statistics.mean(own.values()) - usual, variance))
+    if observations:
+        pairs = [statistics.median(logs) for logs in observations.values()]
+        seen.append((statistics.mean(pairs), OBSERVATION_SPREAD**2 / len(pairs)))
+    precision = 1 / CARD_SPREAD**2 + sum(1 / variance for _, variance in seen)
+    return CardFactor(
+        gpu_uuid=gpu_uuid,
+        log_factor=sum(value / variance for value, variance in seen) / precision,
+        log_stderr=1 / math.sqrt(precision),
+        references=len(own),
+        observations=len(observations),
+    )
+
+
+def reference_logs(
+    points: Iterable[SoloPoint], profiles: Mapping[tuple[str, str], Profile], gpu_model: str
+) -> dict[str, dict[str, float]]:
+    """By card and job, the log of power alone over the profile's: the median of repeats.
+
+    Args:
+        points: Of any jobs; those on the whole GPU are compared.
+        profiles: By job and GPU model. One that was measured on the card itself says nothing of it.
+        gpu_model: Whose cards.
+    """
+    found: dict[str, dict[str, list[float]]] = {}
+    for point in points:
+        profile = profiles.get((point.job, gpu_model))
+        if point.gpu_model != gpu_model or profile is None or point.gpu_uuid in profile.gpu_uuids:
+            continue
+        if (ratio := reference_ratio(point, profile)) is not None:
+            found.setdefault(point.gpu_uuid, {}).setdefault(point.job, []).append(ratio)
+    return {
+        card: {job: statistics.median(logs) for job, logs in jobs.items()}
+        for card, jobs in found.items()
+    }
+
+
+def reference_ratio(point: SoloPoint, profile: Profile) -> float | None:
+    """Log of a job's power alone on the whole GPU over that of its profile; None: not comparable.
+
+    Args:
+        point: Of the job, on the whole GPU.
+        profile: Of the same job on the same GPU model.
+    """
+    power_w, limit_w = point.power_w, profile.power_limit_w or math.inf
+    unsteady = not UNSTEADY.isdisjoint(point.flags)
+    if not power_w or unsteady or point.share_percent != WHOLE:
+        return None
+    below = max(power_w, profile.whole_gpu_power_w) < BELOW_LIMIT * limit_w
+    if not below or abs(point.rate / profile.whole_gpu_rate - 1) >= SAME_RATE:
+        return None
+    return math.log(power_w / profile.whole_gpu_power_w)
+
+
+def observation_ratio(
+    power_w: float, rates: Sequence[float], expected: Prediction, limit_w: float | None
+) -> float | None:
+    """Log of a pair's observed over its expected power; None: not comparable.
+
+    Args:
+        power_w: Observed.
+        rates: Observed, of each job.
+        expected: For a usual card.
+        limit_w: Power limit; None: not known.
+    """
+    below = max(power_w, expected.power_w.value) < BELOW_LIMIT * (limit_w or math.inf)
+    parts = zip(rates, expected.parts, strict=True)
+    same = all(abs(rate / part.rate.value - 1) < SAME_RATES for rate, part in parts)
+    return math.log(power_w / expected.power_w.value) if below and same else None
+
+
+def on_card(profile: Profile, factor: CardFactor) -> Profile:
+    """The profile as the card would have measured it.
+
+    Where the profile is at the power limit the card is, too: how far beyond it the job would go is
+    not known. A profile that has points of the card already is as it is.
+    """
+    if factor.gpu_uuid in profile.gpu_uuids:
+        return profile
+    limit_w = profile.power_limit_w or math.inf
+    power_w = profile.values["power_w"]
+    scaled: Floats = np.minimum(power_w * math.exp(factor.log_factor), limit_w)
+    kept = np.where(power_w >= NEAR_LIMIT * limit_w, power_w, scaled)
+    return replace(profile, values={**profile.values, "power_w": kept})
+
+
+class CardPredictor:
+    """Predicts for profiles that were brought to a card: rates as they were, power as it is there.
+
+    Args:
+        predictor: Of a usual card.
+        profiles: Those that were measured, in the order in which `predict` gets the others.
+        factor: Of the card.
+    """
+
+    def __init__(
+        self, predictor: Predictor, profiles: Iterable[Profile], factor: CardFactor
+    ) -> None:
+        self._predictor, self._factor = predictor, factor
+        self._brought = {profile: on_card(profile, factor) for profile in profiles}
+        self._measured = {brought: profile for profile, brought in self._brought.items()}
+
+    def brought(self, profiles: Iterable[Profile]) -> tuple[Profile, ...]:
+        """The profiles as the card would have measured them."""
+        return tuple(self._brought[profile] for profile in profiles)
+
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+        """One prediction for each split, in their order; profiles are `brought` ones.
+
+        Raises:
+            InputError: as the predictor does.
+        """
+        usual = self._predictor.predict([self._measured[p] for p in profiles], splits)
+        there = self._predictor.predict(profiles, splits)
+        limit_w = min((p.power_limit_w or math.inf for p in profiles), default=math.inf)
+        return [
+            replace(
+                found,
+                power_w=self._known_card(found.power_w, limit_w),
+                parts=tuple(
+                    replace(part, speed=as_usual.speed)
+                    for part, as_usual in zip(found.parts, before.parts, strict=True)
+                ),
+            )
+            for found, before in zip(there, usual, strict=True)
+        ]
+
+    def _known_card(self, power_w: Interval, limit_w: float) -> Interval:
+        """With bounds that have what is still unknown of the card in the place of all cards."""
+        if power_w.value >= BELOW_LIMIT * limit_w:
+            return power_w
+        low, high = (
+            self._narrowed(math.log(bound / power_w.value)) for bound in (power_w.low, power_w.high)
+        )
+        return Interval(power_w.value, power_w.value * low, power_w.value * high)
+
+    def _narrowed(self, log_bound: float) -> float:
+        cards, left = _NORMAL_90 * CARD_SPREAD, _NORMAL_90 * self._factor.log_stderr
+        if abs(log_bound) <= cards:
+            return math.exp(log_bound)
+        return math.exp(math.copysign(math.sqrt(log_bound**2 - cards**2 + left**2), log_bound))

@@ -1,0 +1,63 @@
+"""What was learned from launches, as `advisor drift`, advice and the service say it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.core.interval import Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """What a card draws, for each watt of what others of its model do.
+
+    Attributes:
+        power_factor: With bounds that hold it in 90 % of cards.
+        references: Jobs alone on the whole GPU that it was learned from.
+        observations: Pairs of jobs that it was learned from.
+    """
+
+    gpu_uuid: str
+    power_factor: Interval
+    references: int
+    observations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftedJob:
+    """A job on a card that does other than expected, and did not before.
+
+    Attributes:
+        gpu_uuid: The card; None: not known.
+        quantity: What drifted: the job's rate, or the power of the GPU beside it.
+        ratio: Observed over expected since then.
+        since: Start of the first launch that was off, ISO 8601, UTC.
+        observations: Launches since then.
+        software: Versions seen since then and never before.
+    """
+
+    job: str
+    gpu_model: str
+    gpu_uuid: str | None
+    quantity: Literal["rate", "power"]
+    ratio: float
+    since: str
+    observations: int
+    software: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftReport:
+    """What launches of this host say of model, cards and checks.
+
+    Attributes:
+        observations: How many were compared with what the model in use expects.
+        drifts: Jobs that do other than expected.
+        cards: What the observed cards draw.
+        outdated_checks: In words, GPU models whose driver or libraries have changed since `advisor
+            check`.
+    """
+
+    observations: int
+    drifts: tuple[DriftedJob, ...]
+    cards: tuple[Card, ...]
+    outdated_checks: tuple[str, ...]

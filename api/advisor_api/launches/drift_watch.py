@@ -1,0 +1,134 @@
+"""Looks once a minute whether jobs drift: for advice, the audit log and `/metrics`."""
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from prometheus_client import Gauge
+
+from advisor.advice.observed.conditions import Experience, checks_of, experience_of
+from advisor.errors import AdvisorError
+from advisor.formats.moments import now
+from advisor.validity.drift import Drift
+from advisor_api.http.errors import LOG
+from advisor_api.service.service import Service
+from advisor_data.service.state import AuditEntry
+from advisor_data.store.pages import Span
+
+LOOK_S = 60.0
+
+WHO = "advisor"
+"""In the audit log: nobody asked for it."""
+
+BEGUN, ENDED = "begun", "done"
+
+_MOST_ENTRIES = 1000
+"""Of the audit log, looked at for drifts that were begun before this service was."""
+
+_STOP_S = 5.0
+
+_QUANTITIES = ("rate", "power")
+
+
+class DriftWatch:
+    """Holds the observations of a store against the model in use.
+
+    Args:
+        service: Its engine is given what is found.
+        gauge: Shows how many quantities of jobs drift.
+    """
+
+    def __init__(self, service: Service, gauge: Gauge) -> None:
+        self._service, self._gauge = service, gauge
+        self._seen: object = None
+        self._open: set[str] | None = None
+
+    def run(self, ended: threading.Event) -> None:
+        """Look again and again until the event."""
+        self._try()
+        while not ended.wait(LOOK_S):
+            self._try()
+
+    def look(self) -> None:
+        """One look; nothing is worked out where there is no new observation and no new model.
+
+        Raises:
+            ModelError: there is no model, or it is damaged.
+            StoreError: the database does not answer.
+        """
+        service = self._service
+        newest = service.store.observation_page(None, Span(limit=1)).records
+        state = (
+            newest and newest[0].point_id,
+            service.registry.stamp(),
+            service.state.change_count(),
+        )
+        if not newest or state == self._seen:
+            return
+        predictor = service.registry.open_champion()
+        settings = service.settings
+        found = experience_of(service.store, predictor, checks_of(settings), settings.home)
+        service.engine.observed(found)
+        self._show(found)
+        self._record(found.drifts)
+        self._seen = state
+
+    def _try(self) -> None:
+        try:
+            self.look()
+        except AdvisorError as error:
+            LOG.error("no look at drift: %s", error)
+        except Exception:  # noqa: BLE001 the service answers on whatever happens here
+            LOG.exception("a look at drift failed")
+
+    def _show(self, found: Experience) -> None:
+        for quantity in _QUANTITIES:
+            count = sum(drift.quantity == quantity for drift in found.drifts)
+            self._gauge.labels(quantity).set(count)
+
+    def _record(self, drifts: tuple[Drift, ...]) -> None:
+        """Write down what has begun and what is over."""
+        known = self._begun() if self._open is None else self._open
+        there = {_subject(drift) for drift in drifts}
+        for subject, outcome in (
+            *((subject, BEGUN) for subject in sorted(there - known)),
+            *((subject, ENDED) for subject in sorted(known - there)),
+        ):
+            self._service.state.audit(
+                AuditEntry(at=now(), who=WHO, action="drift", subject=subject, outcome=outcome)
+            )
+        self._open = there
+
+    def _begun(self) -> set[str]:
+        """Drifts that an earlier service saw begin, and none end."""
+        last: dict[str, str] = {}
+        for entry in self._service.state.audit_log(_MOST_ENTRIES):
+            if entry.action == "drift":
+                last.setdefault(entry.subject, entry.outcome)
+        return {subject for subject, outcome in last.items() if outcome == BEGUN}
+
+
+@contextmanager
+def watching_drift(service: Service) -> Generator[DriftWatch]:
+    """Look at the observations until the end of the block."""
+    gauge = Gauge(
+        "advisor_drifting",
+        "Quantities of jobs on cards that do other than the model in use expects",
+        ("quantity",),
+        registry=service.metrics.registry,
+    )
+    for quantity in _QUANTITIES:
+        gauge.labels(quantity).set(0)
+    ended, watch = threading.Event(), DriftWatch(service, gauge)
+    thread = threading.Thread(target=watch.run, args=(ended,), daemon=True, name="drift")
+    thread.start()
+    try:
+        yield watch
+    finally:
+        ended.set()
+        thread.join(_STOP_S)
+        service.metrics.registry.unregister(gauge)
+
+
+def _subject(drift: Drift) -> str:
+    return f"{drift.job} {drift.quantity} {drift.gpu_uuid or drift.gpu_model} since {drift.since}"

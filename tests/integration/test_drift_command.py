@@ -1,0 +1,261 @@
+"""`advisor drift`, and advice for jobs that drift and cards that are known."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Advisor, in_this_process
+from in_process import Api, running
+from launched_pairs import CARD, GPU_MODEL, PAIR, expectation, launched
+
+from advisor.advice.observed.expected import compared, expected_of
+from advisor.advice.observed.outdated_checks import outdated_check
+from advisor.core.observations import Observation
+from advisor.core.split import Split
+from advisor.predict.predictions import Prediction
+from advisor.predict.profiles import Profile
+from advisor.validity.drift import find_drifts
+from advisor_api.launches.drift_watch import DriftWatch
+from advisor_data import open_store
+
+KNOWN_CARD = "GPU-11223918-e141-5352-1571-e918124ad11a"
+"""One that drew 8 % less than others: in the bundled references."""
+
+DRIFTED = launched([1.0] * 20 + [0.8] * 8)
+JOBS = [{"job": name} for name in PAIR]
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Expects the same of everything."""
+
+    expected: Prediction
+
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+        """See `advisor.predict.predictions.Predictor`."""
+        assert len(profiles) == 2
+        return [self.expected for _ in splits]
+
+
+@pytest.fixture
+def advisor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Advisor:
+    return in_this_process(capsys, monkeypatch, tmp_path)
+
+
+def keep(folder: Path, observations: Iterable[Observation]) -> None:
+    with open_store(None, folder / "home") as store:
+        store.add(observations)
+
+
+def told(advisor: Advisor, *words: str) -> dict[str, Any]:
+    said = advisor(*words, "--json")
+    assert said.code == 0, said.err
+    return json.loads(said.out)
+
+
+def test_keys_of_the_json_stay(advisor: Advisor, tmp_path: Path) -> None:
+    """Programs read them; docs/drift.md promises them."""
+    keep(tmp_path, DRIFTED)
+    report = told(advisor, "drift")
+    assert set(report) == {"observations", "drifts", "cards", "outdated_checks"}
+    assert report["observations"] == 28
+    (one,) = report["drifts"]
+    assert set(one) == {
+        "job", "gpu_model", "gpu_uuid", "quantity", "ratio", "since", "observations", "software",
+    }  # fmt: skip
+    assert (one["job"], one["quantity"], one["gpu_uuid"]) == (PAIR[0], "rate", CARD)
+    assert one["ratio"] == pytest.approx(0.8, rel=0.02)
+    assert one["observations"] == 8
+
+
+def test_nothing_launched_is_said(advisor: Advisor) -> None:
+    """A host without launches has nothing to compare, and gets no store by asking."""
+    said = advisor("drift")
+    assert (said.code, said.out) == (0, "there is no launched pair to compare: advisor launch\n")
+
+
+def test_table_names_job_and_card(advisor: Advisor, tmp_path: Path) -> None:
+    """What a person reads first: which job, by how much, since when."""
+    keep(tmp_path, DRIFTED)
+    out = advisor("drift").out
+    assert "28 launched pairs compared" in out
+    row = next(line for line in out.splitlines() if line.startswith(PAIR[0]))
+    assert "80 %" in row
+    assert CARD in row
+
+
+def test_advice_warns_and_is_less_sure(advisor: Advisor, tmp_path: Path) -> None:
+    """The drifted job's bounds are wider by the drift, the expected values and the other's stay."""
+    before = told(advisor, "recommend", *PAIR, "--gpu-model", GPU_MODEL)
+    keep(tmp_path, DRIFTED)
+    after = told(advisor, "recommend", *PAIR, "--gpu-model", GPU_MODEL)
+    (warning,) = set(after["warnings"]) - set(before["warnings"])
+    assert f"rate of {PAIR[0]} on card {CARD} has drifted: 20 % less" in warning
+    assert [drift["job"] for drift in after["drifts"]] == [PAIR[0]]
+    for then, now in zip(before["candidates"][:-1], after["candidates"][:-1], strict=True):
+        first, second = now["jobs"]
+        assert first["speed"]["value"] == then["jobs"][0]["speed"]["value"]
+        low = 0.8 * then["jobs"][0]["speed"]["low"]
+        assert first["speed"]["low"] == pytest.approx(low, rel=0.03)
+        assert second["speed"] == then["jobs"][1]["speed"]
+
+
+def test_drift_on_one_card_is_not_of_another(advisor: Advisor, tmp_path: Path) -> None:
+    """Where the card is known only its own drift counts."""
+    keep(tmp_path, DRIFTED)
+    there = told(advisor, "recommend", *PAIR, "--gpu-model", GPU_MODEL, "--gpu-uuid", "GPU-other")
+    assert there["drifts"] == []
+
+
+def test_launches_as_expected_change_nothing(advisor: Advisor, tmp_path: Path) -> None:
+    """Advice stays what it was, to the last bit."""
+    before = told(advisor, "recommend", *PAIR, "--gpu-model", GPU_MODEL)
+    keep(tmp_path, launched([1.0] * 30))
+    assert told(advisor, "recommend", *PAIR, "--gpu-model", GPU_MODEL) == before
+    assert "no job has drifted" in advisor("drift").out
+
+
+def test_card_of_the_references_is_known(advisor: Advisor) -> None:
+    """Power is corrected and surer, speeds stay, and the answer says what was learned from."""
+    words = ("recommend", *PAIR, "--gpu-model", GPU_MODEL)
+    usual, there = told(advisor, *words), told(advisor, *words, "--gpu-uuid", KNOWN_CARD)
+    assert usual["card"] is None
+    card = there["card"]
+    assert set(card) == {"gpu_uuid", "power_factor", "references", "observations"}
+    assert card["power_factor"]["high"] < 0.98
+    assert any("less than others of its model" in text for text in there["warnings"])
+    for then, now in zip(usual["candidates"], there["candidates"], strict=True):
+        assert now["power_w"]["value"] <= then["power_w"]["value"]
+        assert [job["speed"] for job in now["jobs"]] == [job["speed"] for job in then["jobs"]]
+
+
+def test_launches_teach_what_a_card_draws(advisor: Advisor, tmp_path: Path) -> None:
+    """Pairs that drew less at the expected rates, on a card that nobody ran a job alone on."""
+    words = ("recommend", *PAIR, "--gpu-model", GPU_MODEL, "--gpu-uuid", CARD)
+    said = advisor(*words)
+    assert f"nothing is known of what the card {CARD} draws" in said.err
+    pairs = [PAIR, ("llm-decode", "sorting"), ("mobilenet-infer", "sorting")]
+    keep(tmp_path, [one for pair in pairs for one in launched([], [0.9] * 3, pair=pair)])
+    card = told(advisor, *words)["card"]
+    assert card["power_factor"]["value"] < 0.97
+    (known,) = told(advisor, "drift")["cards"]
+    assert known == card
+
+
+def test_queue_is_not_on_one_card(advisor: Advisor) -> None:
+    """The factor of a card says nothing of three others."""
+    said = advisor("place", *PAIR, "--gpus", "4", "--gpu-uuid", CARD)
+    assert said.code != 0
+    assert "4 GPUs are not the one card" in said.err
+
+
+def test_queue_on_a_known_card(advisor: Advisor) -> None:
+    """Its energy is the card's."""
+    words = ("place", *PAIR, "--gpus", "1", "--gpu-model", GPU_MODEL)
+    usual, there = told(advisor, *words), told(advisor, *words, "--gpu-uuid", KNOWN_CARD)
+    assert there["card"]["gpu_uuid"] == KNOWN_CARD
+    assert there["energy_j"] < usual["energy_j"]
+
+
+def test_what_tells_nothing_is_not_compared() -> None:
+    """Short, failed, doubtful or wrong launches, and unread ones at unsafe counts."""
+    expected, profiles = expectation(PAIR)
+    known = {(profile.job, GPU_MODEL): profile for profile in profiles}
+    fine = launched([1.0])[0]
+    first, second = fine.parts
+
+    def of(seen: Observation) -> int:
+        return len(expected_of([seen], known, Fixed(expected), lambda _: None))
+
+    assert of(fine) == 1
+    for other in (
+        replace(fine, overlap_s=5.0),
+        replace(fine, state="failed"),
+        replace(fine, mode="time-sliced"),
+        replace(fine, flags=("limit-broken",)),
+        replace(fine, parts=(replace(first, results="wrong"), second)),
+        replace(fine, parts=(replace(first, job="nobody-knows"), second)),
+        replace(fine, gpu_model="NVIDIA H100"),
+    ):
+        assert of(other) == 0
+    unread = replace(fine, parts=(replace(first, units=92, results=None), second))
+    assert of(unread) == 1
+    bad = {name: replace(p, wrong_units=frozenset({92})) for name, p in known.items()}
+    assert expected_of([unread], bad, Fixed(expected), lambda _: None) == []
+
+
+def test_model_that_has_learned_ends_a_drift() -> None:
+    """Old launches are held against the model of today."""
+    expected, profiles = expectation(PAIR)
+    known = {(profile.job, GPU_MODEL): profile for profile in profiles}
+
+    first, second = expected.parts
+    learned = replace(expected, parts=(replace(first, speed=first.speed.times(0.8)), second))
+    found = expected_of(DRIFTED, known, Fixed(learned), lambda _: None)
+    assert find_drifts(compared(found)) == ()
+
+
+def test_other_driver_asks_for_a_check(tmp_path: Path) -> None:
+    """Safe counts were found with one driver; the same one asks for nothing."""
+    assert outdated_check(tmp_path, GPU_MODEL, {"driver": "580.159.04"}) == ""
+    assert outdated_check(tmp_path, GPU_MODEL, {}) == ""
+    assert outdated_check(tmp_path, "NVIDIA A100", {"driver": "1"}) == ""
+    text = outdated_check(tmp_path, GPU_MODEL, {"driver": "590.1"})
+    assert "driver 580.159.04 then, 590.1 now" in text
+    assert text.endswith("advisor check")
+    assert "cublas" in outdated_check(tmp_path, GPU_MODEL, {"cublas": "140000"})
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterable[Api]:
+    with running(tmp_path / "home") as api:
+        yield api
+
+
+def test_service_records_shows_and_warns(api: Api) -> None:
+    """An entry of the audit log as it begins and as it ends, a metric, and wider advice."""
+    service = api.service
+    asked = {"jobs": JOBS, "gpu_model": GPU_MODEL}
+    before = api.post("/v1/recommendations", asked)
+    service.store.add(DRIFTED)
+    watch = DriftWatch(service, gauge_of(service))
+    watch.look()
+    after = api.post("/v1/recommendations", asked)
+    assert [drift["job"] for drift in after["drifts"]] == [PAIR[0]]
+    assert len(after["warnings"]) == len(before["warnings"]) + 1
+    assert 'drifting_test{quantity="rate"} 1.0' in service.metrics.text().decode()
+    assert entries(service) == [("advisor", "begun")]
+    watch.look()
+    DriftWatch(service, gauge_of(service, "again")).look()
+    assert entries(service) == [("advisor", "begun")], "the next service does not repeat it"
+    service.store.delete(DRIFTED[20:])
+    watch.look()
+    assert entries(service) == [("advisor", "done"), ("advisor", "begun")]
+    assert api.post("/v1/recommendations", asked) == before
+
+
+def test_service_knows_cards(api: Api) -> None:
+    """HTTP and command line say the same of a card; another one is asked for by name alone."""
+    there = api.post(
+        "/v1/recommendations", {"jobs": JOBS, "gpu_model": GPU_MODEL, "gpu_uuid": KNOWN_CARD}
+    )
+    assert there["card"]["gpu_uuid"] == KNOWN_CARD
+    assert there["card"]["power_factor"]["value"] < 0.97
+    text = api.ask("GET", "/metrics").text
+    assert 'advisor_drifting{quantity="power"} 0.0' in text
+
+
+def gauge_of(service: Any, name: str = "test") -> Any:
+    from prometheus_client import Gauge
+
+    return Gauge(f"drifting_{name}", "for a test", ("quantity",), registry=service.metrics.registry)
+
+
+def entries(service: Any) -> list[tuple[str, str]]:
+    found = [asdict(entry) for entry in service.state.audit_log() if entry.action == "drift"]
+    return [(entry["who"], entry["outcome"]) for entry in found]

@@ -1,0 +1,186 @@
+"""What one card draws of what others of its model do, and predictions for it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_profiles import Physics, profile
+from store_points import point
+
+from advisor.core.interval import Interval
+from advisor.core.split import EQUAL
+from advisor.predict.card_factor import (
+    CARD_SPREAD,
+    CardFactor,
+    CardPredictor,
+    card_factor,
+    observation_ratio,
+    on_card,
+    reference_logs,
+)
+from advisor.predict.predictions import Prediction, Predictor
+from advisor.predict.profiles import Profile
+
+FACTOR = CardFactor(
+    gpu_uuid="GPU-1", log_factor=math.log(0.9), log_stderr=0.01, references=3, observations=2
+)
+
+
+def test_without_anything_seen_there_is_no_factor() -> None:
+    """Other cards tell nothing of this one."""
+    assert card_factor("GPU-1", {"GPU-2": {"fft": 0.03}}, {}) is None
+
+
+@given(st.floats(-0.3, 0.3), st.integers(1, 50))
+def test_factor_is_shrunk_and_more_jobs_shrink_it_less(log: float, jobs: int) -> None:
+    """Between 1 and what was seen, and nearer to that, and surer, with each job."""
+    found = [
+        card_factor("GPU-1", {}, {("a", str(n)): [log] for n in range(count)})
+        for count in (jobs, jobs + 1)
+    ]
+    few, more = (one for one in found if one)
+    assert abs(few.log_factor) <= abs(more.log_factor) <= abs(log)
+    assert few.log_factor * log >= 0
+    assert more.log_stderr < few.log_stderr < CARD_SPREAD
+
+
+def test_normal_normal_posterior() -> None:
+    """One pair of variance 0.04² beside a prior of 0.035²: the weight is 0.035²/(0.035²+0.04²)."""
+    found = card_factor("GPU-1", {}, {("a", "b"): [0.1]})
+    assert found
+    weight = 0.035**2 / (0.035**2 + 0.04**2)
+    assert found.log_factor == pytest.approx(0.1 * weight)
+    assert found.log_stderr == pytest.approx(0.04 * math.sqrt(weight))
+
+
+def test_a_pair_counts_once() -> None:
+    """A model that is wrong about a pair is wrong each time it is launched."""
+    once = card_factor("GPU-1", {}, {("a", "b"): [0.1]})
+    assert card_factor("GPU-1", {}, {("a", "b"): [0.1] * 9}) == once
+
+
+def test_references_are_held_against_other_cards() -> None:
+    """Where all cards draw 5 % more than the profiled one, such a card is a usual one."""
+    cards = {f"GPU-{n}": {"fft": 0.05, "gemm": 0.05} for n in range(5)}
+    found = card_factor("GPU-1", cards, {})
+    assert found
+    assert found.log_factor == pytest.approx(0.0)
+    assert found.references == 2
+
+
+def test_references_that_can_be_compared() -> None:
+    """Only at the profile's rate, below the limit, on the whole GPU and without a doubt."""
+    known = profile("fft", gpu_uuids=frozenset({"GPU-profiled"}))
+    fine = point(
+        job="fft", gpu_model=known.gpu_model, gpu_uuid="GPU-1", share_percent=100.0, rate=100.0,
+        power_w=440.0, flags=(),
+    )  # fmt: skip
+    profiles = {("fft", known.gpu_model): known}
+    assert reference_logs([fine], profiles, known.gpu_model) == {
+        "GPU-1": {"fft": pytest.approx(math.log(440 / 400))}
+    }
+    for other in (
+        replace(fine, rate=97.0),
+        replace(fine, power_w=690.0),
+        replace(fine, power_w=None),
+        replace(fine, share_percent=90.0),
+        replace(fine, flags=("cpu-bound",)),
+        replace(fine, flags=("degenerate-data",)),
+        replace(fine, gpu_uuid="GPU-profiled"),
+        replace(fine, gpu_model="NVIDIA H100"),
+        replace(fine, job="gemm"),
+    ):
+        assert reference_logs([other], profiles, known.gpu_model) == {}
+
+
+def test_observations_that_can_be_compared() -> None:
+    """At the expected rates and below the limit; else something else than the card differs."""
+    profiles = (profile("a"), profile("b"))
+    (expected,) = Physics().predict(profiles, [EQUAL])
+    rates = [part.rate.value for part in expected.parts]
+    power_w = expected.power_w.value
+    assert observation_ratio(0.95 * power_w, rates, expected, 700.0) == pytest.approx(
+        math.log(0.95)
+    )
+    assert observation_ratio(0.95 * power_w, [rates[0], 0.9 * rates[1]], expected, 700.0) is None
+    assert observation_ratio(0.95 * power_w, rates, expected, power_w) is None
+    assert observation_ratio(power_w, rates, expected, None) == 0.0
+
+
+def test_profile_on_a_card() -> None:
+    """Power below the limit is scaled; at the limit the card is at it, too; rates stay."""
+    columns = {"power_w": [200.0, 400.0, 695.0]}
+    known = profile("a", shares=(20, 50, 100), columns=columns)
+    there = on_card(known, FACTOR)
+    assert there.values["power_w"].tolist() == pytest.approx([180.0, 360.0, 695.0])
+    assert np.array_equal(there.values["rate"], known.values["rate"])
+    assert on_card(replace(known, gpu_uuids=frozenset({"GPU-1"})), FACTOR).values is known.values
+
+
+def test_card_that_draws_more_stays_below_the_limit() -> None:
+    """No card draws more than its limit."""
+    columns = {"power_w": [200.0, 650.0]}
+    more = replace(FACTOR, log_factor=math.log(1.2))
+    there = on_card(profile("a", shares=(50, 100), columns=columns), more)
+    assert there.values["power_w"].tolist() == pytest.approx([240.0, 700.0])
+
+
+def predicted(factor: CardFactor, predictor: Predictor | None = None) -> tuple[Prediction, ...]:
+    """On a usual card, and on this one."""
+    profiles: Sequence[Profile] = (profile("a"), profile("b"))
+    usual = predictor or Physics()
+    (before,) = usual.predict(profiles, [EQUAL])
+    there = CardPredictor(usual, profiles, factor)
+    (after,) = there.predict(there.brought(profiles), [EQUAL])
+    return before, after
+
+
+def test_prediction_on_a_card() -> None:
+    """Power and power alone are the card's, rates are not touched."""
+    before, after = predicted(FACTOR)
+    # Two jobs with 250 W each at 50 %, of which 80 W are idle.
+    assert (before.power_w.value, after.power_w.value) == pytest.approx((420.0, 370.0))
+    assert [part.speed for part in after.parts] == [part.speed for part in before.parts]
+    assert [part.solo_power_w for part in after.parts] == pytest.approx([360.0, 360.0])
+
+
+@given(st.floats(0.001, CARD_SPREAD))
+def test_interval_shrinks_by_what_is_known(stderr: float) -> None:
+    """What is left to know of the card stands in the place of all cards."""
+    _, after = predicted(replace(FACTOR, log_stderr=stderr))
+    _, unknown = predicted(replace(FACTOR, log_stderr=CARD_SPREAD))
+
+    def widths(power_w: Interval) -> list[float]:
+        return [abs(math.log(bound / power_w.value)) for bound in (power_w.low, power_w.high)]
+
+    for known, usual in zip(widths(after.power_w), widths(unknown.power_w), strict=True):
+        assert known <= usual + 1e-12
+    assert widths(unknown.power_w) == pytest.approx([-math.log(0.9), math.log(1.1)])
+
+
+def test_interval_narrower_than_cards_is_left() -> None:
+    """Bounds that hold no other cards have nothing to take off."""
+    before, after = predicted(FACTOR, Physics(off=0.03))
+    ratio = after.power_w.value / before.power_w.value
+    assert after.power_w.low == pytest.approx(before.power_w.low * ratio)
+
+
+def test_job_beside_itself() -> None:
+    """One profile twice is brought once, and predicted as two."""
+    same = profile("a")
+    there = CardPredictor(Physics(), (same, same), FACTOR)
+    one, other = there.brought((same, same))
+    assert one is other
+    assert len(there.predict((one, other), [EQUAL])[0].parts) == 2
+
+
+def test_words() -> None:
+    """With sign and uncertainty."""
+    text = replace(FACTOR, log_factor=math.log(0.979), log_stderr=0.008).text
+    assert "draws 2.1 ± 0.8 % less than others of its model" in text
+    assert "3.0 ± 1.0 % more" in replace(FACTOR, log_factor=math.log(1.03)).text
+    assert FACTOR.factor.low < FACTOR.factor.value < FACTOR.factor.high
