@@ -29,7 +29,12 @@ are learned from, and neither choices nor errors are scored on them."""
 
 
 OBSERVED_WEIGHT = 1.0
-"""What a launch counts in training, against a measured split."""
+"""What a launch counts in training, against a measured split.
+
+As much: of pairs that were launched once, the other splits are predicted best so (rates by 0.56
+points better than without launches, power by 0.22), and for jobs that are new no weight makes a
+difference. docs/measurements/model/observed_weight.py prints these.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
