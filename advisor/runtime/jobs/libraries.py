@@ -34,7 +34,7 @@ def _of_process(pid: int) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in sorted(paths):
         # A container has files of its own.
-        file = Path(f"/proc/{pid}/root{path}")
+        file = Path("/proc", str(pid), "root", path.removeprefix("/"))
         if (library := _MAPPED.search(path)) and (version := _version(library[1], file)):
             found[library[1]] = version
     return found

@@ -6,7 +6,7 @@ campaign. So it teaches where its results, its limits and its time together are 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import WHOLE
@@ -64,7 +64,7 @@ def teach(
     known = _Known(tuple(solo_points), checks or {})
     left_out: Counter[str] = Counter()
     taught: list[Observation] = []
-    for seen in {seen.point_id: seen for seen in observations}.values():
+    for seen in map(known.completed, {seen.point_id: seen for seen in observations}.values()):
         if reason := _fault(seen) or known.fault(seen):
             left_out[reason] += 1
         else:
@@ -114,6 +114,13 @@ class _Known:
         self._solos: dict[tuple[str, str], list[SoloPoint]] = {}
         for point in sorted(solos, key=lambda point: point.started_at):
             self._solos.setdefault((point.job, point.gpu_model), []).append(point)
+
+    def completed(self, seen: Observation) -> Observation:
+        """With the units of its GPU, which older versions did not keep."""
+        check = self._checks.get(seen.gpu_model)
+        if seen.units_total or check is None:
+            return seen
+        return replace(seen, units_total=check.units_total)
 
     def fault(self, seen: Observation) -> str | None:
         """Why a launch teaches nothing by what is known of its jobs; None where it does."""

@@ -157,6 +157,18 @@ def test_safe_splits_that_are_no_steps_of_ten_teach_too() -> None:
     assert len(made[0].main.nine) == 1
 
 
+def test_percentages_that_were_rounded_up_are_not_over_subscribed() -> None:
+    """62 and 70 of 132 SMs are 47 % and 54 %; an older launch kept no units of its GPU."""
+    first, second = GOOD.parts
+    parts = (
+        replace(first, share_percent=47.0, units=62),
+        replace(second, share_percent=54.0, units=70),
+    )
+    seen = replace(GOOD, parts=parts, units_total=None)
+    assert not teach([seen], SOLOS).points
+    assert teach([seen], SOLOS, {seen.gpu_model: unsafe_none()}).points
+
+
 def test_launches_never_make_an_oracle() -> None:
     """Nine launches of a pair on nine days are learned from, and no choice is scored on them."""
     nine = pairs(made_up.CLIMBER, made_up.SITTER)[:9]
