@@ -9,6 +9,7 @@ from pathlib import Path
 from advisor.core.gpu import PERCENTAGE
 from advisor.errors import InputError
 from advisor.files.safe_files import belongs_to_us
+from advisor.retention import Retention, read_retention
 
 OUR_VARIABLES = "ADVISOR_"
 """How the names of all our variables begin; jobs get theirs from us alone."""
@@ -63,6 +64,7 @@ class Settings:
         dcgm_url: `ADVISOR_DCGM_URL`, address of a dcgm-exporter.
         min_speed: `ADVISOR_MIN_SPEED`: the relative speed that every job keeps unless another one
             is asked for, 0 to 1.
+        retention: How much is kept of what grows by itself.
         environment: All variables, as the base of a job's own.
     """
 
@@ -74,6 +76,7 @@ class Settings:
     mps_pipe_dir: Path | None
     dcgm_url: str
     min_speed: float
+    retention: Retention
     environment: Mapping[str, str]
 
     def job_environment(self) -> dict[str, str]:
@@ -101,6 +104,7 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         mps_pipe_dir=Path(pipe_dir).absolute() if pipe_dir else None,
         dcgm_url=environment.get("ADVISOR_DCGM_URL") or "http://127.0.0.1:9400/metrics",
         min_speed=_min_speed(environment.get("ADVISOR_MIN_SPEED")),
+        retention=read_retention(environment),
         environment=dict(environment),
     )
 

@@ -5,7 +5,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from advisor.core.results import TOLERANCE
 
@@ -110,7 +110,19 @@ class Job:
 
         Nor does the offered rate, which only repeats what the command says.
         """
-        fields = dataclasses.asdict(self)
+        fields = _as_declared(self)
         for free in _NOT_RUN:
             del fields[free]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _as_declared(settings: Any) -> dict[str, Any]:
+    """Values by name; one that equals its default is the default: 0.0 as 0, in one hash with it."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if dataclasses.is_dataclass(value):
+            found[field.name] = _as_declared(value)
+        else:
+            found[field.name] = field.default if value == field.default else value
+    return found

@@ -38,6 +38,16 @@ class ObservedPart:
     results: str | None = column(
         "the job's own results against those at the full GPU: right, wrong or differ", default=None
     )
+    job_hash: str | None = column("SHA-256 of the job's fields, first 16 digits", default=None)
+    libraries: str | None = column(
+        "versions of the GPU libraries that it had loaded: cublas 130100, torch 2.11.0",
+        default=None,
+    )
+    rest_rate: float | None = column(
+        "progress per second after another job had ended, under the limit that stayed",
+        "rate_unit/s",
+        default=None,
+    )
     ended_first: bool = column(
         "ended by itself before the others, or together with others; of no job: all ran until "
         "they were stopped",
@@ -57,6 +67,9 @@ class Observation:
     parts: tuple[ObservedPart, ...]
     gpu_model: str = column("as the driver names it")
     gpu_uuid: str = column("the card")
+    units_total: int | None = column("SMs or CUs of the whole GPU", "units", default=None)
+    power_limit_w: float | None = column("enforced power limit", "W", default=None)
+    driver: str | None = column("GPU driver version", default=None)
     mode: str = column(
         "how the GPU was shared: mps or cu_mask (each job under its share), uncapped (MPS without "
         "limits) or time-sliced (no MPS)",
@@ -65,6 +78,11 @@ class Observation:
     power_w: float | None = column("mean of the GPU over the overlap", "W", default=None)
     energy_j: float | None = column("of the GPU over the overlap", "J", default=None)
     overlap_s: float = column("how long both jobs ran together", "s")
+    settled_s: float | None = column(
+        "part of the overlap that rates and power_w are means of, after its first seconds",
+        "s",
+        default=None,
+    )
     work_per_joule: float | None = column(
         "sum of relative speeds over power, over the overlap", "1/J", default=None
     )

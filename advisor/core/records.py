@@ -10,10 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 REPLAY_SOURCE = "replay"
 """The `source` of points that were replayed, not measured."""
+
+OBSERVED_SOURCE = "launch"
+"""The `source` of pair points that were made of what launched jobs did."""
 
 
 def column(meaning: str, unit: str = "", **options: Any) -> Any:

@@ -2,19 +2,21 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, MetaData, Table, create_engine, insert, text
+from sqlalchemy import Connection, MetaData, Table, create_engine, insert, inspect, text
 
 from advisor.core.observations import Record
-from advisor.formats.rows import record_from_row
+from advisor.core.records import SoloPoint
+from advisor.formats.flat_rows import nested
+from advisor.formats.rows import record_from_row, to_row
 from advisor_data.store.pages import position
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 
 FILES = Path(__file__).parents[1] / "fixtures/schema-5"
 """Measured points and observed launches, as version 5 wrote them."""
@@ -100,11 +102,44 @@ def _make_tables(connection: Connection, revision: str) -> None:
 
 
 def _fill(connection: Connection, table: Table, kind: str) -> Iterator[Record]:
+    parts = _parts_of(connection, table.name)
     for line in (FILES / f"{kind}.jsonl").read_text("utf-8").splitlines():
-        row = {name: value for name, value in json.loads(line).items() if name in table.columns}
+        row = json.loads(line)
+        if parts is not None:
+            yield _fill_nested(connection, table, parts, nested(row))
+            continue
+        row = {name: value for name, value in row.items() if name in table.columns}
         record = record_from_row(row)
         more: dict[str, Any] = {"point_id": record.point_id, "flags": ";".join(record.flags)}
         if "started_at_us" in table.columns:
             more["started_at_us"] = position(record).started_at_us
         connection.execute(insert(table), {**row, **more})
         yield record
+
+
+def _parts_of(connection: Connection, table: str) -> Table | None:
+    """The table of parts, of revisions that have one for these records."""
+    name = f"{table.removesuffix('s')}_parts"
+    return (
+        Table(name, MetaData(), autoload_with=connection)
+        if inspect(connection).has_table(name)
+        else None
+    )
+
+
+def _fill_nested(
+    connection: Connection, table: Table, parts: Table, row: Mapping[str, Any]
+) -> Record:
+    """A record with its parts in a table of their own."""
+    record = record_from_row(row)
+    assert not isinstance(record, SoloPoint)
+    place = {"point_id": record.point_id, "started_at_us": position(record).started_at_us}
+    own = {name: value for name, value in row.items() if name in table.columns}
+    jobs = json.dumps(sorted(record.jobs))
+    connection.execute(
+        insert(table), {**own, **place, "flags": ";".join(record.flags), "jobs": jobs}
+    )
+    for number, part in enumerate(to_row(record)["jobs"]):
+        old = {name: value for name, value in part.items() if name in parts.columns}
+        connection.execute(insert(parts), {**old, **place, "position": number})
+    return record

@@ -302,16 +302,22 @@ FLOOD = "import sys\nfor n in range(1000):\n    sys.stdout.write(('%07d' % n) * 
 
 
 def test_output_is_bounded(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """7 MB in files of 1 MB: the newest is kept, and what was before it."""
-    small = tmp_path / "shim.py"
-    text = Path(shim.__file__).read_text()
-    small.write_text(text.replace("OUTPUT_BYTES = 32 * 1024", "OUTPUT_BYTES = 1 * 1024"))
-    monkeypatch.setattr(job_process, "_SHIM", small)
+    """7 MB in two files of 1 MB and a head: the beginning and the newest of it are kept."""
+    monkeypatch.setenv("ADVISOR_OUTPUT_MIB", "2")
     process = start(sys.executable, "-c", FLOOD)
     assert wait_until(lambda: process.over, 20)
     sizes = [(tmp_path / name).stat().st_size for name in ("output.log", "output.log.1")]
     assert all(0 < size <= 1024 * 1024 for size in sizes)
     assert (tmp_path / "output.log").read_text().endswith("0000999\n")
+    head = (tmp_path / "output.log.head").read_text()
+    assert len(head) == shim.HEAD_BYTES
+    assert head.startswith("0000000" * 1000 + "\n0000001")
+
+
+def test_a_job_that_writes_little_has_one_file(start: Start, tmp_path: Path) -> None:
+    process = start("echo", "epoch 1")
+    assert wait_until(lambda: process.over, 20)
+    assert [path.name for path in tmp_path.glob("output*")] == ["output.log"]
 
 
 def test_last_words_are_there_when_the_end_is(start: Start, tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from launched import (
 )
 
 from advisor.formats.flat_rows import flat
+from advisor.formats.job_file import load_job
+from advisor.launch.monitor.account import SETTLE_S
 from advisor_data import open_store
 
 STATUS_KEYS = {
@@ -81,6 +83,13 @@ def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
     with open_store(None, jobs.folder / "home") as store:
         (stored,) = store.observations(jobs=("one", "two"))
     assert (stored.launch_id, stored.energy_j) == (last["launch_id"], seen["energy_j"])
+    assert (stored.units_total, stored.gpu_uuid) == (132, UUID)
+    assert stored.settled_s is not None
+    # A busy host looks late for the first time.
+    assert 0 <= stored.settled_s <= stored.overlap_s - SETTLE_S + 0.01
+    assert stored.driver
+    hashes = [load_job(jobs.folder / "jobs" / f"{name}.yaml").job_hash for name in ("one", "two")]
+    assert [part.job_hash for part in stored.parts] == hashes
     await_nobody(jobs)
 
 
@@ -182,6 +191,8 @@ def test_job_that_ends_well_leaves_its_units_stranded(jobs: FakeHost) -> None:
     assert seen["rest_s"] == pytest.approx(last["rest_s"])
     assert seen["rest_s"] == pytest.approx(5 - seen["overlap_s"], rel=0.15)
     # Idle, and the one that goes on under its limit.
+    (rest,) = [job for job in seen["jobs"] if not job["ended_first"]]
+    assert rest["rest_rate"] > 0
     assert 80 * seen["rest_s"] < seen["rest_energy_j"] < 600 * seen["rest_s"]
     assert seen["energy_saved"] is seen["rest_energy_saved"] is seen["energy_saved_to_end"] is None
 

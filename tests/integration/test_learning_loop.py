@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,17 @@ import synthetic_pairs as made_up
 from command_line import Advisor, in_this_process
 from small_model import save_model
 
-from advisor.cli.learn.measured import BUNDLED, MEASURED_HERE, PointsSource, read_own
+from advisor.cli.learn.measured import (
+    BUNDLED,
+    MEASURED_HERE,
+    OF_LAUNCHES,
+    PointsSource,
+    read_measured,
+    read_own,
+    with_launches,
+)
+from advisor.core.observations import Observation, ObservedPart
+from advisor.core.records import OBSERVED_SOURCE
 from advisor.decide.recommend import TIE
 from advisor.errors import ModelError
 from advisor.settings import read_settings
@@ -60,6 +71,56 @@ def test_training_takes_what_was_measured_here(home: Path, advisor: Advisor) -> 
     assert both is not None
     assert [source.name for source in both.sources] == [MEASURED_HERE, BUNDLED]
     assert both.sources[1].pair_points == len(bundled_pair_points())
+
+
+def launches(count: int) -> list[Observation]:
+    """Of made-up pairs on another card, half of them with wrong results."""
+    return [
+        Observation(
+            launch_id=f"launch-{number}",
+            parts=tuple(
+                ObservedPart(job=p.job, share_percent=p.share_percent, units=p.units, rate=p.rate,
+                             results="differ" if number % 2 else "right")
+                for p in point.parts
+            ),
+            gpu_model=point.gpu_model, gpu_uuid="GPU-launches", units_total=made_up.UNITS,
+            power_w=point.power_w, overlap_s=60.0, state="finished", started_at=point.started_at,
+        )
+        for number, point in enumerate(made_up.pair_points()[4::12][:count])
+    ]  # fmt: skip
+
+
+def test_training_takes_what_launches_did(home: Path, advisor: Advisor) -> None:
+    """Beside the measured pairs unless they are not wanted; wrong ones are counted, not learned."""
+    keep(home, 3)
+    with open_store(None, home) as store:
+        store.add(launches(4))
+    done = advisor("train", "--no-joblib")
+    assert done.out.startswith(
+        "learning from 72 pair points and 30 solo points that were measured here and "
+        "2 pair points of launches\n"
+    )
+    assert "2 points left out: launches whose results were wrong" in done.out
+    found = json.loads(advisor("train", "--no-joblib", "--json").out)
+    assert found["sources"][1] == {"name": OF_LAUNCHES, "pair_points": 2, "solo_points": 0}
+    without = json.loads(advisor("train", "--no-joblib", "--json", "--no-launches").out)
+    assert (found["rows"] - without["rows"], len(without["sources"])) == (2, 1)
+
+
+def test_launches_alone_are_learned_from_beside_the_bundled_pairs(home: Path) -> None:
+    """Nobody measured a pair here; a launch of bundled jobs has bundled profiles."""
+    with open_store(None, home) as store:
+        point = next(p for p in bundled_pair_points() if p.jobs == ("mobilenet-train-b2", "triad"))
+        seen = replace(launches(1)[0], parts=tuple(
+            ObservedPart(job=p.job, share_percent=50.0, units=66, rate=p.rate, results="right")
+            for p in point.parts
+        ), gpu_model=point.gpu_model)  # fmt: skip
+        store.add([seen])
+    bundled = read_measured(None, None)
+    both = with_launches(bundled, read_settings())
+    assert [source.name for source in both.sources] == [BUNDLED, OF_LAUNCHES]
+    assert both.pairs[:-1] == bundled.pairs
+    assert both.pairs[-1].source == OBSERVED_SOURCE
 
 
 def test_sources_as_json(home: Path, advisor: Advisor) -> None:

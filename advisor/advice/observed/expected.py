@@ -142,10 +142,9 @@ def card_logs(expected: Iterable[Expected], gpu_uuid: str) -> dict[tuple[str, ..
 
 def software_of(seen: Observation) -> tuple[str, ...]:
     """Versions that were in use, such as `driver 580.159.04`, as far as the launch wrote them."""
-    driver: str | None = getattr(seen, "driver", None)
-    parts: Iterable[str | None] = (getattr(part, "libraries", None) for part in seen.parts)
-    libraries = {name.strip() for text in parts if text for name in text.split(",")}
-    return (*((f"driver {driver}",) if driver else ()), *sorted(libraries))
+    texts = [part.libraries for part in seen.parts if part.libraries]
+    libraries = {name.strip() for text in texts for name in text.split(",")}
+    return (*((f"driver {seen.driver}",) if seen.driver else ()), *sorted(libraries))
 
 
 def _split_of(seen: Observation) -> Split | None:

@@ -1,5 +1,8 @@
-"""`advisor launches`: what was launched on this host, where it stands, and how to stop it."""
+"""`advisor launches`: what was launched on this host, where it stands, stopping and cleaning up."""
 
+import os
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +14,7 @@ from advisor.cli.launching.live import exit_code, final_json, observations, stat
 from advisor.cli.launching.text import line, summary, table
 from advisor.cli.shared.console import plain_console, print_table
 from advisor.cli.shared.options import AsJson
+from advisor.core.wording import count_of
 from advisor.errors import BusyError
 from advisor.formats.wire import write
 from advisor.launch.records.answers import LocalLaunches
@@ -18,8 +22,10 @@ from advisor.launch.records.folder import LaunchFolder, find_folder, list_folder
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.records.status_writer import StatusWriter
 from advisor.settings import read_settings
+from advisor_data.service.cleaning import Cleaner
+from advisor_data.store.store import FILES_PREFIX, default_url, open_store
 
-app = typer.Typer(help="List, show and stop the launches of this host.")
+app = typer.Typer(help="List, show, stop and clean up the launches of this host.")
 
 LaunchId = Annotated[str, typer.Argument(help="As `advisor launches` lists it", metavar="ID")]
 
@@ -69,6 +75,51 @@ def stop(launch_id: LaunchId, as_json: AsJson = False) -> None:
     *_, status = statuses(folder)
     typer.echo(write(final_json(folder, status)) if as_json else line(status))
     raise typer.Exit(exit_code(status))
+
+
+@app.command("clean")
+def clean(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be removed")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove folders of launches that ended long ago, or that take too much room.
+
+    The bounds are ADVISOR_KEEP_LAUNCHES_DAYS and ADVISOR_KEEP_LAUNCHES_GIB. What the jobs did is in
+    the store before anything goes.
+    """
+    with _cleaner() as cleaner:
+        cleaned = cleaner.clean(dry_run=dry_run)
+    if as_json:
+        typer.echo(write(cleaned))
+        return
+    verb = "would be removed" if dry_run else "removed"
+    for one in cleaned.removed:
+        room = f"{one.size_bytes / 2**20:.1f} MiB"
+        typer.echo(f"{one.launch_id} {verb}: ended {one.ended_at}, {room}, for its {one.reason}")
+    for one in cleaned.kept:
+        typer.echo(f"{one.launch_id} is kept: {one.why}")
+    for text in cleaned.left:
+        typer.echo(text)
+    total = f"{cleaned.size_bytes / 2**20:.1f} MiB"
+    typer.echo(f"{count_of(len(cleaned.removed), 'folder')} {verb}, {total}")
+
+
+@contextmanager
+def _cleaner() -> Generator[Cleaner]:
+    """Of this host, with the store and, where there is a database, the tables of a service."""
+    settings = read_settings()
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(settings.database_url, settings.home))
+        url, state = settings.database_url or default_url(settings.home), None
+        if not url.startswith(FILES_PREFIX):
+            from advisor_data.service.state import open_service_state
+
+            state = stack.enter_context(open_service_state(url, settings.home))
+        who = f"user id {os.getuid()}"
+        root, bounds = _root(), settings.retention
+        yield Cleaner(root=root, bounds=bounds, store=store, state=state, who=who)
 
 
 def _close_unclaimed(folder: LaunchFolder) -> None:

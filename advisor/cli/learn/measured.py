@@ -1,11 +1,12 @@
 """The measured points that commands learn from: files, the store, or what is bundled."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from advisor.core.flags import WRONG
+from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
@@ -18,9 +19,11 @@ from advisor_data.files.bundled import (
     bundled_reference_points,
     bundled_solo_points,
 )
+from advisor_data.files.checked import checked_counts
 from advisor_data.files.dataset import select
 from advisor_data.files.files import read_points
 from advisor_data.store.store import is_begun
+from advisor_training.dataset.observed import teach
 from advisor_training.dataset.pairs import LeftOut
 
 _Kind = TypeVar("_Kind", SoloPoint, PairPoint)
@@ -41,6 +44,7 @@ class PointsSource:
 
 MEASURED_HERE = "that were measured here"
 BUNDLED = "that come with advisor"
+OF_LAUNCHES = "of launches"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +123,38 @@ def read_measured(
     )
 
 
+def with_launches(measured: CheckedPoints, settings: Settings) -> CheckedPoints:
+    """The same points, and those that launches in this host's store make, where there are any.
+
+    Args:
+        measured: From wherever.
+        settings: Say where observations are kept.
+
+    Raises:
+        StoreError: the store or a check of counts cannot be read.
+    """
+    if not is_begun(settings.database_url, settings.home):
+        return measured
+    with open_store(settings.database_url, settings.home) as store:
+        seen = store.observations()
+    checks = {model: checked_counts(settings.home, model) for model in {o.gpu_model for o in seen}}
+    known = {model: check for model, check in checks.items() if check}
+    borrowed = _profiles_that_lack(seen, measured.profiled)
+    profiled = (*measured.profiled, *_right(with_solo_flags(borrowed)))
+    taught = teach(seen, profiled, known)
+    if not seen or not taught.points:
+        return replace(measured, left_out=(*measured.left_out, *taught.left_out))
+    of_launches = _measured(taught.points, profiled, taught.references, ())
+    counts = PointsSource(OF_LAUNCHES, len(taught.points), len(taught.references))
+    return CheckedPoints(
+        pairs=(*measured.pairs, *of_launches.pairs),
+        profiled=profiled,
+        references=(*measured.references, *of_launches.references),
+        left_out=(*measured.left_out, *taught.left_out, *of_launches.left_out),
+        sources=(*measured.sources, counts),
+    )
+
+
 def with_all_bundled(
     pairs: Sequence[PairPoint], solos: Sequence[SoloPoint], source: PointsSource
 ) -> CheckedPoints:
@@ -159,7 +195,9 @@ def _measured(
     )
 
 
-def _profiles_that_lack(pairs: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[SoloPoint]:
+def _profiles_that_lack(
+    pairs: Iterable[PairPoint | Observation], solos: Iterable[SoloPoint]
+) -> list[SoloPoint]:
     """Bundled points of the pairs' jobs that make no profile of their own."""
     wanted = {(job, point.gpu_model) for point in pairs for job in point.jobs}
     lacking = wanted - make_profiles(solos).keys()

@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from advisor.advice.observed.conditions import checks_of, experience_of
 from advisor.cli.learn.measured import MEASURED_HERE, PointsSource, with_all_bundled
 from advisor.cli.shared.console import print_table
 from advisor.cli.shared.options import AsJson
@@ -26,6 +27,7 @@ from advisor_data import open_store
 from advisor_data.files.bundled import GPU_MODEL
 from advisor_data.files.checked import checked_counts
 from advisor_data.store.store import is_begun
+from advisor_models.registry import Registry
 from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS, plan_from_options, to_yaml
 from advisor_training.next.known import Known, make_known
 from advisor_training.next.steps import Step, chosen_pairs, next_steps
@@ -70,13 +72,17 @@ class _Own:
     pairs: Sequence[PairPoint] = ()
     solos: Sequence[SoloPoint] = ()
     observations: Sequence[Observation] = ()
+    drifting: Collection[str] = ()
 
 
 def _read_own(settings: Settings) -> _Own:
     if not is_begun(settings.database_url, settings.home):
         return _Own()
     with open_store(settings.database_url, settings.home) as store:
-        return _Own(store.pair_points(), store.solo_points(), store.observations())
+        predictor = Registry(settings.home / "models").open_champion()
+        seen = experience_of(store, predictor, checks_of(settings), settings.home)
+        drifting = {drift.job for drift in seen.drifts}
+        return _Own(store.pair_points(), store.solo_points(), store.observations(), drifting)
 
 
 def _known(settings: Settings, gpu_model: str | None) -> Known:
@@ -95,6 +101,7 @@ def _known(settings: Settings, gpu_model: str | None) -> Known:
         gpu_model=model,
         jobs=[job.name for job in sound],
         checked=vendor_of(model) != "nvidia" or checked_counts(settings.home, model) is not None,
+        drifting=own.drifting,
     )
 
 

@@ -1,4 +1,4 @@
-"""`advisor train`: measured pairs and profiles to a model."""
+"""`advisor train`: measured pairs, launches and profiles to a model."""
 
 import json
 from collections.abc import Generator, Iterator
@@ -16,6 +16,7 @@ from advisor.cli.learn.measured import (
     CheckedPoints,
     read_measured,
     read_own,
+    with_launches,
 )
 from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AsJson, WithBundled
@@ -45,6 +46,10 @@ def train(
     ] = None,
     solo: Annotated[Path | None, typer.Option(help="Solo points; else as with --pairs")] = None,
     with_bundled: WithBundled = False,
+    launches: Annotated[
+        bool,
+        typer.Option("--launches/--no-launches", help="Learn from what launches here did, too"),
+    ] = True,
     out: Annotated[Path, typer.Option(help="Folder for the model")] = Path("model"),
     with_joblib: Annotated[
         bool, typer.Option("--joblib/--no-joblib", help="Write scikit-learn's trees, too")
@@ -60,6 +65,9 @@ def train(
     Each job is left out once, to know how good the model is for jobs that it has not seen.
     """
     measured = _read(pairs, solo, with_bundled=with_bundled)
+    # Files are what is asked for, and nothing else.
+    if launches and not (pairs or solo):
+        measured = with_launches(measured, read_settings())
     if not as_json:
         for line in _source_lines(measured):
             typer.echo(line)
@@ -99,10 +107,14 @@ def _read(pairs: Path | None, solo: Path | None, *, with_bundled: bool) -> Check
 def _source_lines(measured: CheckedPoints) -> Iterator[str]:
     yield f"learning from {listed(measured.sources)}"
     names = [source.name for source in measured.sources]
-    if names == [BUNDLED]:
+    if MEASURED_HERE not in names and names[0] == BUNDLED:
         yield "no pairs were measured here; advisor colocate measures some"
-    elif names[0] == MEASURED_HERE and not measured.references:
+    elif names[0] == MEASURED_HERE and not _has_bundled_pairs(measured):
         yield "the bundled pairs are left out; --with-bundled takes them, too"
+
+
+def _has_bundled_pairs(measured: CheckedPoints) -> bool:
+    return any(source.name == BUNDLED and source.pair_points for source in measured.sources)
 
 
 def _fault(manifest: Manifest) -> str | None:

@@ -51,6 +51,8 @@ class Account:
         passed_s, self._last_s = now_s - self._last_s, now_s
         if len(running) < len(self._jobs):
             self._count_rest(passed_s, grown_j)
+            for one in running:
+                one.rest.add(now_s, one.steps)
             return
         self.overlap_s += passed_s
         self._shared_steps = _steps(self._jobs)

@@ -20,7 +20,9 @@ class JobMonitor:
         error: The same in words.
         steps: Progress so far, in the job's unit.
         settled: Its pace while both jobs ran, without the first seconds.
+        rest: Its pace after another job had ended.
         results: What its own results were found to be so far.
+        libraries: Versions of the GPU libraries that it has loaded; None: not known.
     """
 
     def __init__(
@@ -34,7 +36,8 @@ class JobMonitor:
         self.code: str | None = None
         self.error: str | None = None
         self.steps = job.count()
-        self.settled = RateMeter()
+        self.libraries: str | None = None
+        self.settled, self.rest = RateMeter(), RateMeter()
         self._solo_rate = solo_rate
         self._recent = RateMeter(RECENT_S)
         self._recent.add(now_s, self.steps)

@@ -8,13 +8,14 @@ from typing import Never
 from advisor.core.results import read_first
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
-from advisor.launch.monitor.account import Account
+from advisor.launch.monitor.account import SETTLE_S, Account
 from advisor.launch.monitor.job_monitor import JobMonitor, relative
 from advisor.launch.monitor.limit_monitor import LimitMonitor, broken
 from advisor.launch.records.spec import LaunchPair, LaunchSpec
 from advisor.launch.start.starting import end_jobs
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.host.processes import wait_until
+from advisor.runtime.jobs.libraries import loaded_libraries
 from advisor.runtime.jobs.running_job import RunningJob
 
 _ASK_S, _LIMIT_S = 1.0, 15.0
@@ -67,7 +68,7 @@ class PairMonitor:
         self.account = Account(pair, self.jobs, source, self.begun_s)
         self.first_ended: tuple[int, ...] = ()
         self.limit_broken = False
-        self._silent = False
+        self._silent = self._noted = False
         self._limits = LimitMonitor(backend, pair.cap_percent, self.begun_s)
         for job in jobs:
             job.go()
@@ -91,6 +92,7 @@ class PairMonitor:
             one.look(now_s, self._spec.hang_s)
         self._judge(were)
         self.account.add(now_s, were)
+        self._note_libraries(now_s)
         self._end([one for one in were if one.over])
         if not self.over:
             self._check_backend(now_s)
@@ -132,6 +134,14 @@ class PairMonitor:
         for one in running:
             one.end("stopped")
         end_jobs(one.job for one in running)
+
+    def _note_libraries(self, now_s: float) -> None:
+        """Once: what has counted for some seconds has loaded what it computes with."""
+        if self._noted or now_s - self.begun_s < SETTLE_S:
+            return
+        self._noted = True
+        for one in self._running():
+            one.libraries = loaded_libraries(one.job.pids())
 
     def _running(self) -> list[JobMonitor]:
         return [one for one in self.jobs if not one.over]

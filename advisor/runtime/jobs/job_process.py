@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from advisor.retention import output_bytes
 from advisor.runtime.host.bounds import ResourceBounds, met_bound
 from advisor.runtime.host.cgroup import kill_cgroup, make_cgroup, members, remove_cgroup
 from advisor.runtime.host.processes import descendants, marked_pids
@@ -28,7 +29,7 @@ class JobProcess:
     Args:
         command: What to run, found by the `PATH` of its own environment.
         folder: Where it runs; None: here.
-        environment: All of its variables.
+        environment: All of its variables; `ADVISOR_OUTPUT_MIB` bounds what is kept of its output.
         output: File of what it writes.
         mark: Variables that no other job has; its processes are found by them where its shim was
             killed.
@@ -73,6 +74,7 @@ class JobProcess:
                 "folder": folder and str(folder),
                 "environment": dict(environment),
                 "output": str(output),
+                "output_bytes": output_bytes(environment),
                 "cgroup": self._cgroup and str(self._cgroup),
             }
         )

@@ -24,8 +24,8 @@ import time
 from contextlib import suppress
 from typing import TypedDict
 
-OUTPUT_BYTES = 32 * 1024 * 1024
-"""Size of the two files that are kept of the output: `output.log`, and before it `output.log.1`."""
+HEAD_BYTES = 64 * 1024
+"""What is kept of the beginning of the output, in `output.log.head`, when it is written over."""
 
 ORPHAN_S = 3.0
 """How long the guard of a supervisor that is gone may take before everybody is ended here."""
@@ -33,25 +33,33 @@ ORPHAN_S = 3.0
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _KERNEL_LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # noqa: PTH110
 _CHUNK = 65536
+_GOES_AT = 2
+"""With the second new file the first one goes."""
 _DRAIN_BYTES = 16 * 1024 * 1024
 """What is still taken of the output when the first process has ended."""
 
 
 class Order(TypedDict):
-    """What to start, with the paths of its output and of its control group."""
+    """What to start, with the paths of its output and of its control group.
+
+    Of the output two files of `output_bytes` are kept: `output.log`, and before it `output.log.1`.
+    """
 
     command: list[str]
     folder: str | None
     environment: dict[str, str]
     output: str
+    output_bytes: int
     cgroup: str | None
 
 
 class Output:
     """The output files; what cannot be written, as on a full disk, is dropped."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, file_bytes: int) -> None:
+        self._path, self._file_bytes = path, file_bytes
+        self._head = b""
+        self._begun_again = 0
         self._open()
 
     def _open(self) -> None:
@@ -61,12 +69,20 @@ class Output:
 
     def write(self, data: bytes) -> None:
         """Add `data`; begin a new file where it would not fit."""
+        self._head += data[: HEAD_BYTES - len(self._head)]
         with suppress(OSError):
-            if self._size and self._size + len(data) > OUTPUT_BYTES:
+            if self._size and self._size + len(data) > self._file_bytes:
+                self._keep_head()
                 os.rename(self._path, f"{self._path}.1")  # noqa: PTH104 - see _children
                 os.close(self._file)
                 self._open()
             self._size += os.write(self._file, data)
+
+    def _keep_head(self) -> None:
+        """Before the file with the beginning goes: what was started, and with which versions."""
+        self._begun_again += 1
+        if self._begun_again == _GOES_AT:
+            _write(f"{self._path}.head", self._head)
 
 
 class Shim:
@@ -77,7 +93,7 @@ class Shim:
     """
 
     def __init__(self, order: Order) -> None:
-        self._output = Output(order["output"])
+        self._output = Output(order["output"], order["output_bytes"])
         self._cgroup = order["cgroup"]
         self.status: int | None = None
         self._end_s: float | None = None

@@ -15,6 +15,7 @@ from advisor.errors import AdvisorError, BusyError, InputError, StoreError
 from advisor.formats.moments import to_text
 from advisor.launch.records.folder import LaunchFolder, dumps, list_folders
 from advisor_api.http.errors import LOG
+from advisor_api.launches.housekeeping import Housekeeping
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.observations import ObservationImporter
 from advisor_api.launches.steps import (
@@ -60,6 +61,7 @@ class Reconciler:
         self._root = launches_folder(service.settings)
         self._observations = ObservationImporter(service.store, launch_metrics)
         self._launch_metrics = launch_metrics
+        self._housekeeping = Housekeeping(service)
         self._settled = set[str]()
         self._rows = dict[str, LaunchRow]()
         self._started = dict[str, tuple[int, float]]()
@@ -85,6 +87,7 @@ class Reconciler:
         )
         self._rows = {row.launch_id: row for row in active}
         folders = {folder.launch_id: folder for folder in list_folders(self._root)}
+        self._settled &= folders.keys()
         there = self._rows.keys() | folders.keys()
         self._first_seen = {one: at_s for one, at_s in self._first_seen.items() if one in there}
         for launch_id in folders.keys() - self._settled:
@@ -95,6 +98,7 @@ class Reconciler:
     def _try(self) -> None:
         try:
             self.look()
+            self._housekeeping.look()
         except StoreError as error:
             self._say_lost(error)
         except Exception:  # noqa: BLE001 launches go on whatever happens, and so must this

@@ -3,6 +3,7 @@
 import dataclasses
 
 from sqlalchemy import Connection, select
+from sqlalchemy import delete as sql_delete
 from sqlalchemy import insert as sql_insert
 
 from advisor.wire.lists import AuditEntry
@@ -28,6 +29,11 @@ def read(connection: Connection, limit: int, before: int | None) -> list[AuditEn
     if before is not None and before <= _LARGEST_NUMBER:
         wanted = wanted.where(audit_log.c.number < max(before, 0))
     return [AuditEntry(**row) for row in connection.execute(wanted).mappings()]
+
+
+def delete_before(connection: Connection, at: str) -> int:
+    """Remove the entries before a moment (ISO 8601, UTC, as entries have it); how many went."""
+    return connection.execute(sql_delete(audit_log).where(audit_log.c.at < at)).rowcount
 
 
 def _line(text: str) -> str:

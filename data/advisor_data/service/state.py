@@ -11,6 +11,7 @@ from typing import Self
 from sqlalchemy import Engine, select
 
 from advisor.errors import InputError
+from advisor.formats.moments import now
 from advisor.wire.lists import AuditEntry
 from advisor_data.service import audit_table, launch_table, token_table
 from advisor_data.service.launch_table import LaunchRow
@@ -152,6 +153,28 @@ class ServiceState:
         """
         with store_errors(self._engine.url), self._engine.connect() as connection:
             return audit_table.read(connection, limit, before)
+
+    def prune_audit_log(self, before: str, who: str) -> int:
+        """Remove the entries of the audit log before a moment, and note in it that they went.
+
+        Args:
+            before: ISO 8601, UTC.
+            who: Who removes them.
+
+        Returns:
+            How many went.
+        """
+        with store_errors(self._engine.url), self._engine.begin() as connection:
+            count = audit_table.delete_before(connection, before)
+            if count:
+                subject = f"{count} entries before {before}"
+                audit_table.insert(
+                    connection,
+                    AuditEntry(
+                        at=now(), who=who, action="audit.prune", subject=subject, outcome="done"
+                    ),
+                )
+            return count
 
     def change_count(self) -> int:
         """Grows with every write that answers may depend on: solo points added, replaced, deleted.

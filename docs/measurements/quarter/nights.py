@@ -14,14 +14,12 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from world import (
-    BEGIN, DAYS, DRIVER_DAY, HOSTS, POISON_DAY, POISON_ENDS, POISONED, Truth, World, make_world, moment,
-)  # fmt: skip
+from world import BEGIN, DAYS, HOSTS, World, make_world
 
 from advisor.core.records import PairPoint
 from advisor.core.split import Split
@@ -75,7 +73,7 @@ def simulate(seed: int, days: int) -> dict[str, Any]:
                 site.night(new, day)
             rows += [score(world, site, day) for site in sites]
             rows[-1]["drifts"] = [
-                drift_row(world, drift) for drift in watch(world, sites[-1], launches, day)
+                drift_row(drift) for drift in watch(world, sites[-1], launches, day)
             ]
             print(f"seed {seed} day {day}", *(f"{r['rates_percent']:.1f}" for r in rows[-3:]))
     nights = [row for site in sites for row in site.log]
@@ -96,7 +94,9 @@ class Site:
 
     def predictor(self) -> OnnxPredictor:
         """The model in use."""
-        return OnnxPredictor(self._newest) if self.policy == "blindly" else self.registry.open_champion()
+        if self.policy == "blindly":
+            return OnnxPredictor(self._newest)
+        return self.registry.open_champion()
 
     def night(self, new: Sequence[PairPoint], day: int) -> None:
         """Take in what was measured, and retrain as the policy says."""
@@ -105,22 +105,22 @@ class Site:
             return
         now = BEGIN + timedelta(days=day, hours=2)
         try:
-            if self.policy == "blindly":
-                self._learn_all(day)
-            else:
-                collected = Collected(own=self._own, bundled=self._begun)
-                report = retrain(collected, self.models, now, registry=self.registry)
-                self.log.append({"policy": self.policy, "day": day, **_said(report)})
+            done = self._learn_all() if self.policy == "blindly" else self._retrain(now)
         except AdvisorError as error:
-            self.log.append({"policy": self.policy, "day": day, "outcome": "error", "why": str(error)})
+            done = {"outcome": "error", "why": str(error)}
+        self.log.append({"policy": self.policy, "day": day, **done})
 
-    def _learn_all(self, day: int) -> None:
+    def _retrain(self, now: datetime) -> dict[str, Any]:
+        collected = Collected(own=self._own, bundled=self._begun)
+        return _said(retrain(collected, self.models, now, registry=self.registry))
+
+    def _learn_all(self) -> dict[str, Any]:
         points = self._begun | self._own
         made = train_challenger(points, training_set(points), BEGIN, lambda _: None)
         shutil.rmtree(self._blind, ignore_errors=True)
         made.write(self._blind)
         self._newest = self._blind
-        self.log.append({"policy": self.policy, "day": day, "outcome": "promoted"})
+        return {"outcome": "promoted"}
 
 
 def _said(report: RetrainReport) -> dict[str, Any]:
@@ -180,9 +180,9 @@ def compared(predictor: OnnxPredictor, profiles: Any, point: PairPoint) -> Itera
         )  # fmt: skip
 
 
-def drift_row(world: World, drift: Drift) -> dict[str, Any]:
+def drift_row(drift: Drift) -> dict[str, Any]:
     """What tripped."""
-    return {"job": drift.job, "quantity": drift.quantity, "ratio": drift.ratio, "card": drift.gpu_uuid}
+    return {"job": drift.job, "quantity": drift.quantity, "ratio": drift.ratio}
 
 
 def score(world: World, site: Site, day: int) -> dict[str, Any]:

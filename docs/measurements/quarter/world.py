@@ -92,7 +92,8 @@ class World:
         """What a host measures of it on a day, right or wrong."""
         true = self.truly(point, day)
         poisoned = host == POISONED and POISON_DAY <= day < POISON_ENDS
-        noise = self.rng.normal(0, RATE_NOISE, len(true.parts)) + (np.log(POISON) if poisoned else 0)
+        noise = self.rng.normal(0, RATE_NOISE, len(true.parts))
+        noise += np.log(POISON) if poisoned else 0.0
         parts = tuple(
             replace(p, rate=float((p.rate or 0.0) * np.exp(n)))
             for p, n in zip(true.parts, noise, strict=True)

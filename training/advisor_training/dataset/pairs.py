@@ -21,6 +21,7 @@ from advisor_training.dataset.split_kinds import (
     SplitKind,
     in_split_order,
     is_full,
+    is_observed,
     kinds_of,
     split_of,
 )
@@ -52,6 +53,7 @@ class Measurement:
         exclusive: One after the other, from the solo points.
         splits: What was measured, by kind of split and by shares.
         repeats: The nine splits of each repeat by itself.
+        observed: It is made of launches, not of measured windows.
     """
 
     jobs: tuple[str, str]
@@ -63,11 +65,16 @@ class Measurement:
     exclusive: SplitResult
     splits: Mapping[SplitKind, ResultsBySplit]
     repeats: tuple[ResultsBySplit, ...]
+    observed: bool = False
 
     @property
     def is_full(self) -> bool:
-        """Whether enough of the nine splits are there for their best to be an oracle."""
-        return is_full(self.nine, beside_itself=self.jobs[0] == self.jobs[1])
+        """Whether enough of the nine splits are there for their best to be an oracle.
+
+        Launches on different days are no comparison of splits, however many there are.
+        """
+        beside_itself = self.jobs[0] == self.jobs[1]
+        return not self.observed and is_full(self.nine, beside_itself=beside_itself)
 
     @property
     def nine(self) -> ResultsBySplit:
@@ -241,6 +248,7 @@ def _assembled(
         exclusive=exclusive([(solo.rate, solo.power_w) for solo in solos]),
         splits={k: _medians([r for r in readings if r.kind == k], solos) for k in KINDS},
         repeats=tuple(_medians([r for r in nine if r.repeat == n], solos) for n in repeats),
+        observed=is_observed(point),
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 from advisor.core.gpu import WHOLE
-from advisor.core.records import PairPoint, PointPart
+from advisor.core.records import OBSERVED_SOURCE, PairPoint, PointPart
 from advisor.core.split import EQUAL, Split
 
 SplitKind = Literal["nine", "grid", "over-subscribed", "other", "uncapped", "time-sliced"]
@@ -45,13 +45,20 @@ def kinds_of(points: Sequence[PairPoint]) -> list[SplitKind]:
     groups: dict[tuple[str, ...], set[Split]] = {}
     for point in points:
         splits = groups.setdefault(_group(point), set())
-        if _uses_the_gpu(point):
+        if uses_the_gpu(point):
             splits.add(split_of(point))
     own = {key for key, splits in groups.items() if _are_nine(splits, key[0] == key[1])}
-    return [
-        "nine" if _group(point) in own and _uses_the_gpu(point) else _by_itself(point)
-        for point in points
-    ]
+
+    def is_one_of_nine(point: PairPoint) -> bool:
+        # A launch has one split, which was chosen among the nine of its GPU or by its user.
+        return (_group(point) in own or is_observed(point)) and uses_the_gpu(point)
+
+    return ["nine" if is_one_of_nine(point) else _by_itself(point) for point in points]
+
+
+def is_observed(point: PairPoint) -> bool:
+    """Whether it was made of what launched jobs did."""
+    return point.source == OBSERVED_SOURCE
 
 
 def is_full(splits: Iterable[Split], *, beside_itself: bool) -> bool:
@@ -94,7 +101,7 @@ def _are_nine(splits: set[Split], beside_itself: bool) -> bool:
     return few and is_full(splits, beside_itself=beside_itself)
 
 
-def _uses_the_gpu(point: PairPoint) -> bool:
+def uses_the_gpu(point: PairPoint) -> bool:
     """Whether it is of two jobs with limits, and together about the whole GPU but not more."""
     if len(point.parts) > 2 or _by_itself(point) in ("uncapped", "time-sliced"):
         return False

@@ -91,7 +91,11 @@ def fit(
 def _fitted(regressor: Any, rows: Rows, learner: HeadLearner) -> Any:
     told = learner.is_told(rows)
     features = flat(rows.heads[learner.head.name].features)
-    return regressor.fit(features[told], learner.targets(rows)[told])
+    weights = flat(np.repeat(rows.weight[:, None], len(told) // len(rows), axis=1))
+    step = "ridge__" if hasattr(regressor, "steps") else ""
+    return regressor.fit(
+        features[told], learner.targets(rows)[told], **{f"{step}sample_weight": weights[told]}
+    )
 
 
 def extra_trees(seed: int = SEED) -> Any:

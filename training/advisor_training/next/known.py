@@ -64,7 +64,7 @@ def make_known(
         InputError: nothing can be learned from the points.
     """
     learned = make_data(pairs, profiled, references).pairs
-    found = {(pair.job_a, pair.job_b, pair.gpu_model) for pair in learned}
+    found = {(*pair.jobs, pair.gpu_model) for pair in learned}
     profiles = make_profiles(point for point in profiled if point.gpu_model == gpu_model)
     return Known(
         gpu_model=gpu_model,

@@ -1,6 +1,7 @@
 """Documents of launches of older versions: a running launch and the history outlive an upgrade."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
+from advisor.formats.job_file import load_job
 from advisor.formats.wire import to_plain
 from advisor.launch.records.documents import parse_spec, parse_status
 from advisor.launch.records.folder import dumps
@@ -127,3 +129,14 @@ def test_what_is_no_document_is_refused(text: bytes) -> None:
     for parse in (parse_spec, parse_status):
         with pytest.raises(ValueError, match=r"\w"):
             parse(text)
+
+
+def test_a_job_of_a_spec_has_the_hash_of_its_file(tmp_path: Path) -> None:
+    """Numbers come back as floats; what a launch did is found by what was measured of the job."""
+    file = tmp_path / "job.yaml"
+    for more in ("", "warm_up_s: 2\n", "warm_up_s: 0\n"):
+        file.write_text(f"command: [train]\nprogress: {{kind: runs, unit: runs}}\n{more}")
+        parts = (LaunchPart(job=load_job(file)), LaunchPart(job=B))
+        pair = LaunchPair(split=Split((30, 70)), parts=parts)
+        spec = parse_spec(dumps(LaunchSpec(launch_id="x", gpu="0", pairs=(pair,))))
+        assert [job.job_hash for job in spec.pairs[0].jobs] == [job.job_hash for job in pair.jobs]

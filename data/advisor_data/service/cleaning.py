@@ -1,0 +1,212 @@
+"""Removes what is beyond the bounds of `advisor.retention`: folders of launches that have ended.
+
+Never one that runs, and never one of which anything is not kept elsewhere: what its jobs did has to
+be in the store first, and its end in the table of launches where a service looks after it.
+"""
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.core.observations import Observation
+from advisor.errors import AdvisorError, InputError, StoreError
+from advisor.files.home import open_home
+from advisor.files.safe_files import open_file
+from advisor.formats.moments import now
+from advisor.formats.rows import from_row
+from advisor.launch.records.folder import LaunchFolder, list_folders
+from advisor.launch.records.removing import (
+    EndedLaunch,
+    Reason,
+    beyond,
+    ended_launch,
+    finish_removals,
+    remove,
+)
+from advisor.launch.records.status import OVER
+from advisor.launch.supervisor.observe import OBSERVATIONS
+from advisor.retention import Retention
+from advisor.wire.lists import AuditEntry
+from advisor_data.store.lines import json_row
+from advisor_data.store.store import Store
+
+if TYPE_CHECKING:
+    from advisor_data.service.state import ServiceState  # a node without a service has no database
+
+ACTION = "launch.remove"
+"""In the audit log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedLaunch:
+    """A launch whose folder went, or would go.
+
+    Attributes:
+        reason: `age` or `size`: the bound that it was beyond.
+    """
+
+    launch_id: str
+    ended_at: str
+    size_bytes: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptLaunch:
+    """A launch beyond a bound whose folder stays."""
+
+    launch_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaned:
+    """What was removed, and what could not be.
+
+    Attributes:
+        dry_run: Nothing was removed: this is what would be.
+        left: What killed removals have left and cannot be removed, in words.
+    """
+
+    dry_run: bool
+    removed: tuple[RemovedLaunch, ...]
+    kept: tuple[KeptLaunch, ...]
+    left: tuple[str, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Room that was freed, or would be."""
+        return sum(one.size_bytes for one in self.removed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaner:
+    """Cleans the folder of launches of one home.
+
+    Attributes:
+        root: `launches` in the home.
+        store: Where observations have to be before their launch goes.
+        state: Where launches and the audit log are; None: there is no service here.
+        who: For the audit log.
+    """
+
+    root: Path
+    bounds: Retention
+    store: Store
+    state: "ServiceState | None"
+    who: str
+
+    def clean(self, *, dry_run: bool = False) -> Cleaned:
+        """Remove what is beyond the bounds; a launch that cannot go keeps no other one.
+
+        Raises:
+            UnsafeFileError: other users may write to the folder of launches.
+        """
+        if not self.root.is_dir():
+            return Cleaned(dry_run=dry_run, removed=(), kept=())
+        root = open_home(self.root.parent, self.root.name)
+        left = () if dry_run else tuple(finish_removals(root))
+        ended, kept = _ended(list_folders(root))
+        removed: list[RemovedLaunch] = []
+        for launch, reason in beyond(ended, self.bounds, time.time()):
+            if why := self._obstacle(launch, dry_run=dry_run):
+                kept.append(KeptLaunch(launch_id=launch.folder.launch_id, why=why))
+                continue
+            removed.append(_removed(launch, reason))
+        return Cleaned(dry_run=dry_run, removed=tuple(removed), kept=tuple(kept), left=left)
+
+    def _obstacle(self, launch: EndedLaunch, *, dry_run: bool) -> str | None:
+        """Remove a launch; why it stays, None where it went, or would go."""
+        try:
+            self._check_row(launch.folder.launch_id)
+            missing = self._not_stored(launch.folder)
+            if not dry_run:
+                self.store.add(missing)
+            remove(launch.folder, dry_run=dry_run)
+            if not dry_run:
+                self._note(launch.folder.launch_id)
+        except FileNotFoundError:
+            # Somebody else has removed it at the same moment.
+            return None
+        except AdvisorError as error:
+            return str(error)
+        except OSError as error:
+            return f"it cannot be removed: {error.strerror}"
+        return None
+
+    def _check_row(self, launch_id: str) -> None:
+        row = self.state.launch(launch_id) if self.state else None
+        if row and row.state not in OVER:
+            raise StoreError(
+                f"the service has not noticed yet that {launch_id} has ended",
+                fix="start the service, which does that at once",
+            )
+
+    def _not_stored(self, folder: LaunchFolder) -> list[Observation]:
+        """What its jobs did and the store does not have; found by reading, as a full disk allows.
+
+        Raises:
+            InputError: it cannot be read from the folder.
+            StoreError: the store cannot be read.
+        """
+        seen = _observations(folder)
+        return [
+            one
+            for one in seen
+            if one.point_id not in {o.point_id for o in self.store.observations(jobs=one.jobs)}
+        ]
+
+    def _note(self, launch_id: str) -> None:
+        # It is gone: an error now would tell a lie, and room is freed on a full disk, too.
+        if self.state:
+            entry = AuditEntry(
+                at=now(), who=self.who, action=ACTION, subject=launch_id, outcome="done"
+            )
+            try:
+                self.state.audit(entry)
+            except StoreError:
+                return
+
+
+def _removed(launch: EndedLaunch, reason: Reason) -> RemovedLaunch:
+    return RemovedLaunch(
+        launch_id=launch.folder.launch_id,
+        ended_at=launch.ended_at,
+        size_bytes=launch.size_bytes,
+        reason=reason,
+    )
+
+
+def _ended(folders: Iterable[LaunchFolder]) -> tuple[list[EndedLaunch], list[KeptLaunch]]:
+    """Launches that have ended, and those of which that cannot be read."""
+    ended: list[EndedLaunch] = []
+    unknown: list[KeptLaunch] = []
+    for folder in folders:
+        try:
+            if launch := ended_launch(folder):
+                ended.append(launch)
+        except OSError as error:
+            why = f"it cannot be read: {error.strerror}"
+            unknown.append(KeptLaunch(launch_id=folder.launch_id, why=why))
+    return ended, unknown
+
+
+def _observations(folder: LaunchFolder) -> list[Observation]:
+    try:
+        descriptor = open_file(folder.path / OBSERVATIONS, os.O_RDONLY)
+    except FileNotFoundError:
+        return []
+    with os.fdopen(descriptor, "rb") as file:
+        # A line without an end was never whole.
+        lines = file.read().split(b"\n")[:-1]
+    try:
+        return [from_row(Observation, json_row(line)) for line in lines]
+    except InputError as error:
+        raise InputError(
+            f"an observation of {folder.launch_id} cannot be read",
+            why=str(error),
+            fix="look at its observations.jsonl, and remove the folder by hand",
+        ) from error

@@ -1,0 +1,69 @@
+"""`advisor launches clean`: what it says and removes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import Advisor, in_this_process
+from ended_launches import ended_launch, launch_id
+
+from advisor.launch.records.folder import list_folders
+from advisor_data import open_store
+
+
+@pytest.fixture
+def advisor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Advisor:
+    return in_this_process(capsys, monkeypatch, tmp_path)
+
+
+def test_keys_for_programs_stay(advisor: Advisor, tmp_path: Path) -> None:
+    """Of a plan and of what was done."""
+    ended_launch(tmp_path / "home", 1, 1000, output_bytes=2**20)
+    ended_launch(tmp_path / "home", 2, 1000).path.chmod(0o777)
+    for words in (("--dry-run",), ()):
+        done = advisor("launches", "clean", "--json", *words)
+        assert done.code == 0
+        found = json.loads(done.out)
+        assert set(found) == {"dry_run", "removed", "kept", "left"}
+        assert found["dry_run"] == bool(words)
+        ((removed,), (kept,)) = found["removed"], found["kept"]
+        assert set(removed) == {"launch_id", "ended_at", "size_bytes", "reason"}
+        assert set(kept) == {"launch_id", "why"}
+        assert (removed["launch_id"], kept["launch_id"]) == (launch_id(1), launch_id(2))
+        assert removed["size_bytes"] >= 2**20
+    assert [folder.launch_id for folder in list_folders(tmp_path / "home/launches")] == [
+        launch_id(2)
+    ]
+
+
+def test_words_for_people(advisor: Advisor, tmp_path: Path) -> None:
+    ended_launch(tmp_path / "home", 1, 1000)
+    plan = advisor("launches", "clean", "--dry-run").out
+    assert f"{launch_id(1)} would be removed: ended " in plan
+    assert "1 folder would be removed, " in plan
+    assert "1 folder removed, " in advisor("launches", "clean").out
+    assert advisor("launches", "clean").out == "0 folders removed, 0.0 MiB\n"
+
+
+def test_points_in_files_are_enough(
+    advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node without a database has no audit log; its observations are kept all the same."""
+    url = f"files:{tmp_path}/points"
+    monkeypatch.setenv("ADVISOR_DATABASE_URL", url)
+    ended_launch(tmp_path / "home", 1, 1000)
+    assert "1 folder removed" in advisor("launches", "clean").out
+    with open_store(url, tmp_path / "home") as store:
+        assert [seen.launch_id for seen in store.observations()] == [launch_id(1)]
+
+
+def test_a_bound_that_is_no_number_removes_nothing(
+    advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADVISOR_KEEP_LAUNCHES_DAYS", "soon")
+    ended_launch(tmp_path / "home", 1, 1000)
+    done = advisor("launches", "clean")
+    assert (done.code, "ADVISOR_KEEP_LAUNCHES_DAYS is soon" in done.err) == (2, True)
+    assert list_folders(tmp_path / "home/launches")

@@ -1,0 +1,212 @@
+"""What launched jobs did, as points to learn from: which launches can teach, and why others cannot.
+
+A launch has one split and no repeats, on a card of its own, and nobody watched over it as over a
+campaign. So it teaches where its results, its limits and its time together are beyond doubt.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from advisor.core.flags import DOUBTFUL
+from advisor.core.gpu import WHOLE
+from advisor.core.observations import Observation, ObservedPart
+from advisor.core.records import OBSERVED_SOURCE, PairPoint, PointPart, SoloPoint
+from advisor.launch.monitor.account import SETTLE_S
+from advisor.validity.own_results import own_results
+from advisor.validity.safe_counts import CheckedCounts, Safety
+from advisor_training.dataset.pairs import LeftOut
+from advisor_training.dataset.split_kinds import uses_the_gpu
+
+LEAST_S = 5.0
+"""Shortest time that a mean of a launch teaches: as long as a window of the bundled pairs that
+went on until its time was up (5.1 s), and so with no larger error. Of the time together the first
+seconds (`SETTLE_S`) are in no mean, so jobs must have run together for 8 s."""
+
+_LIMITED = ("mps", "cu_mask")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Teaching:
+    """What launches teach.
+
+    Attributes:
+        points: A pair point of each launch that can be learned from; its `source` says so.
+        references: What went on alone on the whole GPU after another job had ended.
+        left_out: Launches that teach nothing, and why.
+    """
+
+    points: tuple[PairPoint, ...]
+    references: tuple[SoloPoint, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def teaching_points(
+    observations: Iterable[Observation], solo_points: Iterable[SoloPoint]
+) -> tuple[PairPoint, ...]:
+    """The points of `teach`, where no check of counts is at hand."""
+    return teach(observations, solo_points).points
+
+
+def teach(
+    observations: Iterable[Observation],
+    solo_points: Iterable[SoloPoint],
+    checks: Mapping[str, CheckedCounts] | None = None,
+) -> Teaching:
+    """What launches teach; the same one given twice teaches once.
+
+    Args:
+        observations: Of any launches.
+        solo_points: The jobs alone: what a job reported at a count goes before the checks, and a
+            job that is not the one that was profiled teaches nothing.
+        checks: What was found of the counts of each GPU model.
+    """
+    known = _Known(tuple(solo_points), checks or {})
+    left_out: Counter[str] = Counter()
+    taught: list[Observation] = []
+    for seen in map(known.completed, {seen.point_id: seen for seen in observations}.values()):
+        if reason := _fault(seen) or known.fault(seen):
+            left_out[reason] += 1
+        else:
+            taught.append(seen)
+    return Teaching(
+        points=tuple(map(_point, taught)),
+        references=tuple(point for seen in taught for point in _references(seen)),
+        left_out=tuple(sorted(LeftOut(reason, count) for reason, count in left_out.items())),
+    )
+
+
+def _fault(seen: Observation) -> str | None:
+    """Why a launch by itself teaches nothing; None where it does."""
+    if len(seen.parts) > 2:
+        return "launches of more than two jobs"
+    if flags := sorted(DOUBTFUL.intersection(seen.flags)):
+        return f"launches flagged {', '.join(flags)}"
+    if any(part.results in ("wrong", "differ") for part in seen.parts):
+        return "launches whose results were wrong"
+    if seen.state == "failed":
+        return "launches that failed"
+    if not seen.power_w or not all(part.rate for part in seen.parts):
+        return "launches without a rate or the power"
+    if _settled_s(seen) < LEAST_S:
+        return f"launches together for less than {SETTLE_S + LEAST_S:g} s"
+    if seen.mode in _LIMITED and not all(part.units for part in seen.parts):
+        return "launches whose limits were not read back"
+    if not _is_learned_from(seen):
+        return "launches time-sliced, over-subscribed, or on too little of the GPU"
+    return None
+
+
+def _settled_s(seen: Observation) -> float:
+    # Older versions did not keep it.
+    return seen.overlap_s - SETTLE_S if seen.settled_s is None else seen.settled_s
+
+
+def _is_learned_from(seen: Observation) -> bool:
+    return seen.mode == "uncapped" or (seen.mode in _LIMITED and uses_the_gpu(_point(seen)))
+
+
+class _Known:
+    """What is known of jobs by their points alone, and by checks."""
+
+    def __init__(self, solos: Sequence[SoloPoint], checks: Mapping[str, CheckedCounts]) -> None:
+        self._checks = checks
+        self._solos: dict[tuple[str, str], list[SoloPoint]] = {}
+        for point in sorted(solos, key=lambda point: point.started_at):
+            self._solos.setdefault((point.job, point.gpu_model), []).append(point)
+
+    def completed(self, seen: Observation) -> Observation:
+        """With the units of its GPU, which older versions did not keep."""
+        check = self._checks.get(seen.gpu_model)
+        if seen.units_total or check is None:
+            return seen
+        return replace(seen, units_total=check.units_total)
+
+    def fault(self, seen: Observation) -> str | None:
+        """Why a launch teaches nothing by what is known of its jobs; None where it does."""
+        if any(self._has_changed(part, seen.gpu_model) for part in seen.parts):
+            return "launches of a job that is not the one that was profiled"
+        if any(self._is_unread(part, seen) for part in seen.parts):
+            return "launches at a count that is not safe, whose results were not read"
+        return None
+
+    def _has_changed(self, part: ObservedPart, gpu_model: str) -> bool:
+        hashes = [p.job_hash for p in self._solos.get((part.job, gpu_model), ()) if p.job_hash]
+        return bool(hashes) and part.job_hash not in (None, hashes[-1])
+
+    def _is_unread(self, part: ObservedPart, seen: Observation) -> bool:
+        if part.results == "right" or seen.mode not in _LIMITED or part.units is None:
+            return False
+        right, wrong = own_results(self._solos.get((part.job, seen.gpu_model), ()))
+        host = self._checks.get(seen.gpu_model)
+        total = host.units_total if host else seen.units_total or part.units
+        safety = Safety(units_total=total, host=host, right=right, wrong=wrong)
+        return part.units in safety.unsafe
+
+
+def _run(seen: Observation) -> str:
+    # Of the card: the same pair at the same split is one row, however often it is launched.
+    return f"launches on {seen.gpu_uuid}"
+
+
+def _point(seen: Observation) -> PairPoint:
+    return PairPoint(
+        parts=tuple(
+            PointPart(
+                job=part.job,
+                share_percent=part.share_percent,
+                units=part.units,
+                rate=part.rate,
+                rate_unit=part.rate_unit,
+                job_hash=part.job_hash,
+                results=part.results,
+            )
+            for part in seen.parts
+        ),
+        gpu_model=seen.gpu_model,
+        gpu_uuid=seen.gpu_uuid,
+        units_total=seen.units_total,
+        mode=seen.mode,
+        power_w=seen.power_w,
+        power_limit_w=seen.power_limit_w,
+        window_s=_settled_s(seen),
+        started_at=seen.started_at,
+        run=_run(seen),
+        source=OBSERVED_SOURCE,
+        driver=seen.driver,
+        host=seen.host,
+        tool_version=seen.tool_version,
+        flags=seen.flags,
+    )
+
+
+def _references(seen: Observation) -> Iterable[SoloPoint]:
+    """The job that went on, where nothing limited it."""
+    rest_s, rest_j = seen.rest_s or 0.0, seen.rest_energy_j
+    left = [part for part in seen.parts if not part.ended_first]
+    if seen.mode != "uncapped" or len(left) != 1 or rest_s < SETTLE_S + LEAST_S or not rest_j:
+        return
+    (part,) = left
+    if part.rest_rate:
+        yield SoloPoint(
+            job=part.job,
+            share_percent=WHOLE,
+            mode=seen.mode,
+            units_granted=seen.units_total,
+            rate=part.rest_rate,
+            rate_unit=part.rate_unit,
+            job_hash=part.job_hash,
+            results=part.results,
+            gpu_model=seen.gpu_model,
+            gpu_uuid=seen.gpu_uuid,
+            units_total=seen.units_total,
+            power_w=rest_j / rest_s,
+            power_limit_w=seen.power_limit_w,
+            window_s=rest_s,
+            started_at=seen.started_at,
+            run=_run(seen),
+            source=OBSERVED_SOURCE,
+            driver=seen.driver,
+            host=seen.host,
+            tool_version=seen.tool_version,
+        )
