@@ -30,6 +30,7 @@ _COMMANDS = {
     "tokens": "Make, list and revoke the tokens that the service lets in.",
     "report": "Pages made from measurements.",
     "train": "Learn from measured pairs; writes model.onnx and manifest.json.",
+    "retrain": "Learn from what is new, and use the new model where it is better; fit for cron.",
     "evaluate": "How good is the model? "
     "Writes evaluation.html, evaluation.png and evaluation.json.",
     "models": "List, check and choose the models on this host.",
@@ -44,7 +45,7 @@ _MODULES = {
     for room, names in {
         "advise": ("recommend", "place"),
         "launching": ("launch", "launches"),
-        "learn": ("evaluate", "models", "report", "train"),
+        "learn": ("evaluate", "models", "report", "retrain", "train"),
         "manage": ("data", "jobs", "serve", "tokens"),
         "measure": ("check", "colocate", "doctor", "profile"),
     }.items()
@@ -58,6 +59,7 @@ _EXTRAS = {
     "launch": "advise",
     "report": "train",
     "train": "train",
+    "retrain": "train",
     "evaluate": "train",
     "serve": "serve",
 }
