@@ -19,7 +19,7 @@ from advisor_training.learn.learners import Learner, extra_trees, fit
 from advisor_training.retrain.collected import PointSet
 from advisor_training.retrain.comparison import Compared, compare, groups_of
 from advisor_training.retrain.learned import POINTS, points_file
-from advisor_training.retrain.rivals import answers, scores, tests_of
+from advisor_training.retrain.rivals import answers, questions_of, scores
 from advisor_training.train import (
     Trained,
     TrainingSet,
@@ -107,7 +107,7 @@ def compare_with(
         training_set(learned).rows, rows, _learner(), on_stage("asking the champion's points")
     )
     of_challenger = challenger.trained.held_out
-    tests = tests_of(rows, of_challenger)
+    tests = questions_of(rows, of_challenger)
     solos = whole_gpu((*challenger.points.references, *challenger.points.profiled))
     return compare(
         (scores(rows, of_champion), scores(rows, of_challenger)),

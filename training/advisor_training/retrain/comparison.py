@@ -12,7 +12,7 @@ from advisor_training.analysis.groups import Classes
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.bootstrap import BootstrapEstimate, Resamples
 from advisor_training.learn.held_out import Mask
-from advisor_training.retrain.rivals import Scores, Tests
+from advisor_training.retrain.rivals import Questions, Scores
 
 Figure: TypeAlias = Literal["error", "regret"]
 FIGURES: tuple[Figure, ...] = ("error", "regret")
@@ -60,7 +60,7 @@ class Compared:
 
 def compare(
     rivals: tuple[Scores, Scores],
-    tests: Tests,
+    tests: Questions,
     groups: Mapping[str, Mask],
 ) -> tuple[Compared, ...]:
     """Both figures of every group that has tests.
@@ -78,7 +78,7 @@ def compare(
     )
 
 
-def groups_of(rows: Rows, tests: Tests, newest: Mask, classes: Classes) -> dict[str, Mask]:
+def groups_of(rows: Rows, tests: Questions, newest: Mask, classes: Classes) -> dict[str, Mask]:
     """All tests, the newest, those of each GPU model, and those of each class of left-out jobs.
 
     Args:
@@ -100,7 +100,7 @@ def groups_of(rows: Rows, tests: Tests, newest: Mask, classes: Classes) -> dict[
 
 
 def _compared(
-    rivals: tuple[Scores, Scores], tests: Tests, group: str, figure: Figure, mask: Mask
+    rivals: tuple[Scores, Scores], tests: Questions, group: str, figure: Figure, mask: Mask
 ) -> Compared | None:
     champion, challenger = (_values(scores, figure) for scores in rivals)
     which = np.flatnonzero(mask & ~np.isnan(champion) & ~np.isnan(challenger))

@@ -34,7 +34,7 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Tests:
+class Questions:
     """What both were asked: n (left-out job, measurement).
 
     Attributes:
@@ -68,10 +68,10 @@ def answers(
     return joined(parts)
 
 
-def tests_of(rows: Rows, held_out: HeldOut) -> Tests:
+def questions_of(rows: Rows, held_out: HeldOut) -> Questions:
     """What was asked, in the order of the scores."""
     found = [(name, int(held_out.row[places[0]])) for name, places in _tests(rows, held_out)]
-    return Tests(
+    return Questions(
         left_out=np.array([name for name, _ in found]),
         row=[row for _, row in found],
         pairs=tuple((str(rows.job_a[row]), str(rows.job_b[row])) for _, row in found),
