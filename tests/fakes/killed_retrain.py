@@ -121,7 +121,7 @@ def main(folder: Path, points: int, seed: int) -> None:
         assert site.look() == after
         assert site.drafts() == []
     site.fresh()
-    full = site.run(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE,) * 2))
+    full = site.run(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE)))
     found = {"seen": seen, "after": after, "changes": last, "full": full}
     print(json.dumps(found | {"left_when_full": [site.look(), site.drafts()]}))
 

@@ -69,6 +69,9 @@ def test_points_left_out_are_named(home: Path, advisor: Advisor) -> None:
     """They stay in the store; where nothing else is new, nothing is trained."""
     bad = retraining.faster(NEW_POINTS.pairs[0], 100)
     keep(home, bad)
+    said = advisor("retrain", "--quiet").out
+    assert "1 left out: 1 impossible" in said
+    (home / "models/retrain/last.json").unlink()
     found = json.loads(advisor("retrain", "--json").out)
     assert found["outcome"] == "nothing-new"
     [left_out] = found["left_out"]
@@ -76,6 +79,7 @@ def test_points_left_out_are_named(home: Path, advisor: Advisor) -> None:
     assert (left_out["reason"], left_out["point_ids"]) == ("impossible", [bad.point_id])
     with open_store(None, home) as store:
         assert [point.point_id for point in store.pair_points()] == [bad.point_id]
+    assert advisor("retrain", "--quiet").out == ""
     again = advisor("retrain").out
     assert again.startswith("bundled stays: nothing new since")
 

@@ -42,7 +42,7 @@ def retrain(
         typer.Option(help="Write metrics there, for node_exporter's textfile collector"),
     ] = None,
     quiet: Annotated[
-        bool, typer.Option("--quiet", help="Say nothing where nothing new was measured")
+        bool, typer.Option("--quiet", help="Say nothing where nothing happened")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -60,7 +60,7 @@ def retrain(
         _write_metrics(metrics, report)
     if as_json:
         typer.echo(write(_to_json(report)))
-    elif not (quiet and report.outcome == "nothing-new"):
+    elif not (quiet and report.is_silent):
         for line in _lines(report):
             typer.echo(line)
 

@@ -49,6 +49,11 @@ class RetrainReport:
         return sum(of_reason.points for of_reason in self.left_out)
 
     @property
+    def is_silent(self) -> bool:
+        """Whether there is nothing to tell: nothing was trained and nothing left out."""
+        return self.outcome == "nothing-new" and not self.left_out
+
+    @property
     def summary(self) -> str:
         """One line for the mail of cron."""
         return f"{self._verdict}: {self.why}; {self._points}"

@@ -12,6 +12,7 @@ import numpy as np
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor.decide.recommend import TIE
+from advisor.errors import InputError
 from advisor.predict.profiles import Floats
 from advisor_training.dataset.rows import Names, Rows
 from advisor_training.learn.held_out import HeldOut, OnFold, joined, predicted
@@ -58,10 +59,20 @@ def answers(
         asked: What is answered.
         learner: The same for both rivals.
         progress: Called after each fit.
+
+    Raises:
+        InputError: without a job there is nothing to learn from.
     """
     parts: list[HeldOut] = []
     for count, job in enumerate(asked.jobs, 1):
-        fitted = learner(learned.take(~learned.of(job)))
+        rest = ~learned.of(job)
+        if not rest.any():
+            raise InputError(
+                f"there is nothing to learn from without {job}",
+                why="all pairs that the champion has learned from have it",
+                fix="measure pairs of other jobs: advisor colocate",
+            )
+        fitted = learner(learned.take(rest))
         parts.append(predicted(fitted, asked, asked.of(job), job))
         if progress is not None:
             progress(job, count, len(asked.jobs))

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.records import PairPoint
 from advisor.predict.predictions import Prediction, is_within
@@ -43,7 +44,8 @@ def surprises(
 ) -> list[Surprise]:
     """Those of all points that the champion can say something of.
 
-    These are of two jobs with profiles, under limits or uncapped, with both rates and the power.
+    These are of two jobs with profiles, uncapped or under limits of the whole GPU at most, with
+    both rates and the power.
     """
     groups: dict[tuple[str, ...], list[PairPoint]] = {}
     for point in points:
@@ -70,7 +72,7 @@ def _of_pair(
 def _can_be_asked(point: PairPoint, profiles: Sequence[Profile]) -> bool:
     split = split_of(point)
     return (
-        split.sharing in ("limited", "uncapped")
+        (split.sharing == "uncapped" or (split.is_limited and sum(split.shares) <= WHOLE))
         and is_within(split, profiles)
         and all(part.rate for part in point.parts)
         and bool(point.power_w)
