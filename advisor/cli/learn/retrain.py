@@ -46,7 +46,7 @@ def retrain(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Learn from what is new; the new model is used where it is better. Fit for cron.
+    """Learn from what is new, and use the new model where it is better; fit for cron.
 
     Points are checked first; those left out stay in the store. docs/retrain.md has the rules.
     """
