@@ -31,6 +31,7 @@ _COMMANDS = {
     "tokens": "Make, list and revoke the tokens that the service lets in.",
     "report": "Pages made from measurements.",
     "train": "Learn from measured pairs; writes model.onnx and manifest.json.",
+    "retrain": "Learn from what is new, and use the new model where it is better; fit for cron.",
     "evaluate": "How good is the model? "
     "Writes evaluation.html, evaluation.png and evaluation.json.",
     "next": "Which jobs to profile and which pairs to measure next, within some GPU minutes.",
@@ -46,7 +47,7 @@ _MODULES = {
     for room, names in {
         "advise": ("recommend", "place", "drift"),
         "launching": ("launch", "launches"),
-        "learn": ("evaluate", "models", "next", "report", "train"),
+        "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
         "manage": ("data", "jobs", "serve", "tokens"),
         "measure": ("check", "colocate", "doctor", "profile"),
     }.items()
@@ -61,6 +62,7 @@ _EXTRAS = {
     "launch": "advise",
     "report": "train",
     "train": "train",
+    "retrain": "train",
     "evaluate": "train",
     "next": "train",
     "serve": "serve",

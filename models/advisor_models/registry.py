@@ -2,6 +2,7 @@
 
     versions/20260131-3f2a91/   a model's folder, as it was added
     history.jsonl               every promotion and rollback; its last line names the champion
+    retrain/                    what `advisor retrain` keeps between its runs
     lock                        held by the process that changes something
 
 A version comes in under another name and gets its own when it is whole, and the champion is one
@@ -39,7 +40,7 @@ BUNDLED = Path(__file__).parent / "bundled"
 """The model that comes with the package."""
 
 _DRAFT = ".adding-"
-_OURS = re.compile(r"versions|history\.jsonl|lock")
+_OURS = re.compile(r"versions|history\.jsonl|retrain|lock")
 
 
 class Registry:
@@ -161,8 +162,12 @@ class Registry:
                 )
         return artefact.manifest
 
-    def promote(self, version: str | None) -> Manifest:
+    def promote(self, version: str | None, at: datetime | None = None) -> Manifest:
         """Use a version, or with None the bundled model; nothing is recorded where it is in use.
+
+        Args:
+            version: The new champion.
+            at: The time for the history, in UTC; None: now.
 
         Raises:
             ModelError: there is no such version, it cannot be used, or most of what was measured
@@ -173,7 +178,7 @@ class Registry:
         check_intervals(manifest)
         with self._locked():
             if self.champion() != version:
-                self._record("promote", version, manifest)
+                self._record("promote", version, manifest, at)
         return manifest
 
     def rollback(self) -> Manifest:
@@ -196,8 +201,38 @@ class Registry:
             self._record("rollback", version, manifest)
         return manifest
 
-    def _record(self, action: Action, version: str | None, manifest: Manifest) -> None:
-        now = datetime.now(UTC).isoformat(timespec="seconds")
+    def remove(self, version: str) -> bool:
+        """Delete a version; the champion and what a rollback goes to stay.
+
+        Returns:
+            Whether it went.
+
+        Raises:
+            ModelError: there is no such version.
+            OSError: it cannot be deleted.
+        """
+        with self._locked():
+            folder = self.folder(version)
+            if version in (self.champion(), self.rollback_target()):
+                return False
+            # Under the name of a draft at once, so that no list ever has a half of it.
+            folder.rename(draft := folder.with_name(_DRAFT + version))
+            shutil.rmtree(draft)
+            return True
+
+    def rollback_target(self) -> str | None:
+        """What a rollback goes to; None is the bundled model, also where there is no promotion.
+
+        Raises:
+            ModelError: the history cannot be read.
+        """
+        promotions = standing(self.history())
+        return promotions[-1].replaced if promotions else None
+
+    def _record(
+        self, action: Action, version: str | None, manifest: Manifest, at: datetime | None = None
+    ) -> None:
+        now = (at or datetime.now(UTC)).isoformat(timespec="seconds")
         change = Change(now, action, version, self.champion(), manifest.figures)
         append(self._folder / "history.jsonl", change)
         sync_folder(self._folder)

@@ -2,9 +2,10 @@
 
 import functools
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import joblib
@@ -77,6 +78,7 @@ def write_artefact(
     *,
     with_joblib: bool,
     heads: Sequence[Head] = HEADS,
+    more: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Manifest:
     """Write a model; the manifest comes last, so that files half written are no model.
 
@@ -87,6 +89,7 @@ def write_artefact(
         manifest: All but `files`.
         with_joblib: Write the regressors, too.
         heads: What it predicts.
+        more: Other files that belong to the model, by name.
 
     Returns:
         The manifest as it was written.
@@ -95,7 +98,7 @@ def write_artefact(
         ModelError: the graph is not what scikit-learn says.
         StoreError: the files cannot be written.
     """
-    contents = {MODEL: onnx_bytes(regressors, heads)}
+    contents = {MODEL: onnx_bytes(regressors, heads), **more}
     check_same(contents[MODEL], regressors, rows, heads)
     if with_joblib:
         contents[REGRESSORS] = _joblib_bytes(regressors)

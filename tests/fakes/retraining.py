@@ -1,0 +1,75 @@
+"""A site with made-up points for retraining: a small bundled model, and nights of new points."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import synthetic_pairs as made_up
+from synthetic_pairs import MadeUpJob
+
+from advisor.core.records import PairPoint
+from advisor_models.registry import Registry
+from advisor_training.learn.artefact import write_artefact
+from advisor_training.retrain.challenger import train_challenger, training_set
+from advisor_training.retrain.collected import Collected, PointSet
+
+
+def _on(day: str, moment: str) -> str:
+    return day + moment[10:]
+
+
+FIRST_DAY = datetime(2026, 2, 1, 3, 0, tzinfo=UTC)
+
+
+def points(jobs: Sequence[MadeUpJob], day: str = "2026-02-01", host: str = "node-1") -> PointSet:
+    """All pairs of jobs at all splits on one host, measured on one day, and their profiles."""
+    run = f"{day} {host}"
+    pairs = made_up.pair_points(
+        itertools.combinations_with_replacement(jobs, 2), run, gpu_uuid=f"GPU-{host}", noise=0.005,
+    )  # fmt: skip
+    solos = made_up.solo_points(jobs, run, gpu_uuid=f"GPU-{host}")
+    return PointSet(
+        pairs=tuple(replace(p, host=host, started_at=_on(day, p.started_at)) for p in pairs),
+        profiled=tuple(
+            replace(p, host=host, idle_power_w=made_up.IDLE_W, started_at=_on(day, p.started_at))
+            for p in solos
+        ),
+    )
+
+
+BUNDLED_POINTS = points(made_up.JOBS[:3], "2026-01-31", "maker")
+NEW_POINTS = points(made_up.JOBS, "2026-02-01")
+
+
+def registry_in(folder: Path, bundled: Path | None = None) -> Registry:
+    """The registry of a site, whose bundled model knows three of the made-up jobs."""
+    return Registry(folder / "models", bundled or bundled_model(folder / "bundled"))
+
+
+def bundled_model(folder: Path) -> Path:
+    """A model of `BUNDLED_POINTS`, without a list of them, as the package's has none."""
+    made_from = training_set(BUNDLED_POINTS)
+    made = train_challenger(BUNDLED_POINTS, made_from, FIRST_DAY, lambda _: None)
+    rows = made_from.rows
+    write_artefact(folder, made.trained.regressors, rows, made.manifest, with_joblib=False)
+    return folder
+
+
+def collected(own: PointSet = NEW_POINTS) -> Collected:
+    """What a site with these points of its own has."""
+    return Collected(own=own, bundled=BUNDLED_POINTS)
+
+
+def changed(found: PointSet, which: int, **fields: object) -> PointSet:
+    """The points with one pair point that has other fields."""
+    pairs = list(found.pairs)
+    pairs[which] = replace(pairs[which], **fields)  # pyright: ignore[reportArgumentType]
+    return replace(found, pairs=tuple(pairs))
+
+
+def faster(point: PairPoint, factor: float) -> PairPoint:
+    """The point with other rates."""
+    parts = tuple(replace(p, rate=p.rate and p.rate * factor) for p in point.parts)
+    return replace(point, parts=parts)

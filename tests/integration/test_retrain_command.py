@@ -1,0 +1,106 @@
+"""`advisor retrain` as cron calls it, on a store of made-up points and the bundled model."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import retraining
+from command_line import Advisor, in_this_process
+from retraining import BUNDLED_POINTS, NEW_POINTS, bundled_model
+
+from advisor_data import open_store
+from advisor_models import registry
+from advisor_training.retrain import collected
+from advisor_training.retrain.workplace import working_in
+
+KEYS = {
+    "at", "outcome", "why", "champion", "replaced", "challenger", "new_points", "used_points",
+    "left_out", "compared", "removed", "summary",
+}  # fmt: skip
+COMPARED_KEYS = {
+    "group", "figure", "tests", "jobs", "champion_percent", "challenger_percent", "gain_percent",
+    "low_percent", "high_percent", "decides",
+}  # fmt: skip
+LEFT_OUT_KEYS = {"reason", "points", "example", "point_ids"}
+
+
+@pytest.fixture
+def advisor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Advisor:
+    """With a small model and few points in the place of the package's."""
+    monkeypatch.setattr(registry, "BUNDLED", bundled_model(tmp_path / "bundled"))
+    monkeypatch.setattr(collected, "bundled_points", lambda: BUNDLED_POINTS)
+    return in_this_process(capsys, monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def keep(home: Path, *points: Any) -> None:
+    with open_store(None, home) as store:
+        store.add([*points])
+
+
+def test_a_night_from_the_store_to_the_service(home: Path, advisor: Advisor) -> None:
+    """JSON with stable keys, metrics, then silence, a rollback, and silence again."""
+    keep(home, *NEW_POINTS)
+    done = advisor("retrain", "--json", "--metrics", "advisor.prom")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert set(found) == KEYS
+    assert {frozenset(one) for one in found["compared"]} == {frozenset(COMPARED_KEYS)}
+    assert (found["outcome"], found["replaced"]) == ("promoted", "bundled")
+    assert 'outcome{outcome="promoted"} 1.0' in Path("advisor.prom").read_text()
+    shown = json.loads(advisor("models", "show", "--json").out)
+    assert shown["model"] == found["champion"]
+    quiet = advisor("retrain", "--quiet")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+    assert advisor("retrain").out.startswith(f"{found['champion']} stays: nothing new was measured")
+    assert advisor("models", "rollback").code == 0
+    assert advisor("retrain", "--quiet").out == ""
+    assert json.loads(advisor("models", "show", "--json").out)["model"] == "bundled"
+
+
+def test_points_left_out_are_named(home: Path, advisor: Advisor) -> None:
+    """They stay in the store; where nothing else is new, nothing is trained."""
+    bad = retraining.faster(NEW_POINTS.pairs[0], 100)
+    keep(home, bad)
+    said = advisor("retrain", "--quiet").out
+    assert "1 left out: 1 impossible" in said
+    (home / "models/retrain/last.json").unlink()
+    found = json.loads(advisor("retrain", "--json").out)
+    assert found["outcome"] == "nothing-new"
+    [left_out] = found["left_out"]
+    assert set(left_out) == LEFT_OUT_KEYS
+    assert (left_out["reason"], left_out["point_ids"]) == ("impossible", [bad.point_id])
+    with open_store(None, home) as store:
+        assert [point.point_id for point in store.pair_points()] == [bad.point_id]
+    assert advisor("retrain", "--quiet").out == ""
+    again = advisor("retrain").out
+    assert again.startswith("bundled stays: nothing new since")
+
+
+def test_without_a_store_there_is_nothing_new(home: Path, advisor: Advisor) -> None:
+    """And none is made."""
+    assert json.loads(advisor("retrain", "--json").out)["outcome"] == "nothing-new"
+    assert not (home / "advisor.db").exists()
+
+
+def test_a_second_run_ends_at_once(home: Path, advisor: Advisor) -> None:
+    """With the exit code of what is busy."""
+    home.mkdir(mode=0o700)
+    with working_in(home / "models"):
+        done = advisor("retrain", "--json")
+    assert done.code == 8
+    assert json.loads(done.out)["error"]["code"] == "busy"
+
+
+def test_metrics_that_cannot_be_written(home: Path, advisor: Advisor) -> None:
+    """An error of its own, after the run."""
+    done = advisor("retrain", "--metrics", "no/such/folder/advisor.prom")
+    assert done.code == 7
+    assert "the run itself came to its end" in done.err

@@ -1,0 +1,31 @@
+"""The rules of retraining on points of real GPUs."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from advisor_models.registry import Registry
+from advisor_training.dataset.pairs import make_pairs
+from advisor_training.retrain.collected import Collected, PointSet, bundled_points
+from advisor_training.retrain.sifted import sift, usable_points, with_flags
+
+
+@pytest.mark.figures
+def test_no_point_that_the_bundled_model_has_learned_from_is_refused(tmp_path: Path) -> None:
+    """As if all of them were new, and each card a host of one site."""
+    usable = usable_points(with_flags(bundled_points()))
+    pairs, _ = make_pairs(usable.pairs, [*usable.references, *usable.profiled], full=False)
+    used = {(m.job_a, m.job_b, m.gpu_uuid, m.run) for pair in pairs for m in pair.measurements}
+    own = tuple(
+        replace(point, host=point.gpu_uuid)
+        for point in usable.pairs
+        if (*point.jobs, point.gpu_uuid, point.run) in used
+    )
+    alone = PointSet(profiled=usable.profiled, references=usable.references)
+    site = Collected(own=replace(alone, pairs=own), bundled=PointSet())
+    champion = Registry(tmp_path).open_champion()
+    found = sift(site, alone, champion, datetime(2026, 12, 1, tzinfo=UTC))
+    assert found.new == len(own) > 800
+    assert found.refused == ()

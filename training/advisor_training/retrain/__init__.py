@@ -1,0 +1,1 @@
+"""A nightly run: new points are checked, a challenger is trained, and the better model serves."""

@@ -1,0 +1,132 @@
+"""A model learned from checked points, next to what the champion's points teach."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from advisor.core.records import PairPoint
+from advisor.errors import ModelError
+from advisor_models.manifest import Manifest, check_intervals
+from advisor_training.dataset.rows import Rows
+from advisor_training.dataset.solo import job_classes, whole_gpu
+from advisor_training.learn.artefact import write_artefact
+from advisor_training.learn.held_out import Mask, OnFold
+from advisor_training.learn.learners import Learner, extra_trees, fit
+from advisor_training.retrain.collected import PointSet
+from advisor_training.retrain.comparison import Compared, compare, groups_of
+from advisor_training.retrain.learned import POINTS, points_file
+from advisor_training.retrain.rivals import answers, questions_of, scores
+from advisor_training.train import (
+    Trained,
+    TrainingSet,
+    fit_model,
+    make_manifest,
+    make_training_set,
+)
+
+OnStage: TypeAlias = Callable[[str], OnFold | None]
+"""Takes the name of a stage that begins; what it returns is called after each fit."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Challenger:
+    """A trained model that no folder has yet."""
+
+    points: PointSet
+    made_from: TrainingSet
+    trained: Trained
+    manifest: Manifest
+
+    @property
+    def fault(self) -> str | None:
+        """Why it cannot be promoted; None where it can."""
+        try:
+            check_intervals(self.manifest)
+        except ModelError as error:
+            return str(error)
+        return None
+
+    def write(self, folder: Path) -> None:
+        """Write it, with the list of its points.
+
+        Raises:
+            ModelError: the graph is not what scikit-learn says.
+            StoreError: the files cannot be written.
+        """
+        write_artefact(
+            folder,
+            self.trained.regressors,
+            self.made_from.rows,
+            self.manifest,
+            with_joblib=False,
+            more={POINTS: points_file(self.points)},
+        )
+
+
+def training_set(points: PointSet) -> TrainingSet:
+    """Rows of checked points.
+
+    Raises:
+        InputError: nothing can be learned from them.
+    """
+    return make_training_set(points.pairs, points.profiled, points.references)
+
+
+def train_challenger(
+    points: PointSet, made_from: TrainingSet, now: datetime, on_stage: OnStage
+) -> Challenger:
+    """Learn from all checked points.
+
+    Raises:
+        InputError: there are too few jobs.
+    """
+    trained = fit_model(made_from.rows, on_stage("training the challenger"), made_from.blind)
+    manifest = make_manifest(made_from, trained, now)
+    return Challenger(points=points, made_from=made_from, trained=trained, manifest=manifest)
+
+
+def compare_with(
+    learned: PointSet, challenger: Challenger, on_stage: OnStage
+) -> tuple[Compared, ...]:
+    """What the champion's points teach against what the challenger's do, on the same rows.
+
+    Args:
+        learned: Checked points of the champion.
+        challenger: The other one.
+        on_stage: For the progress.
+
+    Raises:
+        InputError: nothing can be learned from the champion's points.
+    """
+    rows = challenger.made_from.rows
+    of_champion = answers(
+        training_set(learned).rows, rows, _learner(), on_stage("asking the champion's points")
+    )
+    of_challenger = challenger.trained.held_out
+    tests = questions_of(rows, of_challenger)
+    solos = whole_gpu((*challenger.points.references, *challenger.points.profiled))
+    return compare(
+        (scores(rows, of_champion), scores(rows, of_challenger)),
+        tests,
+        groups_of(rows, tests, _newest(rows, challenger.points, learned), job_classes(solos)),
+    )
+
+
+def _learner() -> Learner:
+    return lambda rows: fit(extra_trees, rows)
+
+
+def _newest(rows: Rows, points: PointSet, learned: PointSet) -> Mask:
+    """Rows of measurements with points that the champion has not learned from."""
+    known = learned.ids
+    new = {_measurement(point) for point in points.pairs if point.point_id not in known}
+    of_rows = zip(rows.job_a, rows.job_b, rows.gpu_model, rows.card, rows.run, strict=True)
+    return np.array([tuple(map(str, key)) in new for key in of_rows])
+
+
+def _measurement(point: PairPoint) -> tuple[str, ...]:
+    return (*point.jobs, point.gpu_model, point.gpu_uuid, point.run)

@@ -1,0 +1,59 @@
+"""Which points a model has learned from, as a file next to it says."""
+
+import json
+from datetime import datetime
+
+from advisor.core.records import Point
+from advisor.errors import ModelError
+from advisor_models.manifest import Artefact
+from advisor_training.retrain.collected import Collected, PointSet
+
+POINTS = "points.json"
+"""A file of a model: the ids of its points; its hash is in the manifest, like that of any file."""
+
+
+def points_file(learned: PointSet) -> bytes:
+    """The content of `POINTS`."""
+    return json.dumps(sorted(learned.ids), indent=0).encode() + b"\n"
+
+
+def learned_from(champion: Artefact, collected: Collected, *, is_bundled: bool) -> PointSet:
+    """The points of the champion among those that are there.
+
+    A model that `advisor train` made has no list of them: it knows what was measured before it.
+
+    Args:
+        champion: The model in use.
+        collected: What there is.
+        is_bundled: Whether it is the model that came with the package.
+
+    Raises:
+        ModelError: the list of its points is no list.
+    """
+    if POINTS in champion.files:
+        ids = _ids(champion.files[POINTS])
+        return (collected.own | collected.bundled).where(lambda point: point.point_id in ids)
+    if is_bundled:
+        return collected.bundled
+    made = datetime.fromisoformat(champion.manifest.created_at)
+    return collected.candidates.where(lambda point: _moment(point, made) < made)
+
+
+def _ids(data: bytes) -> frozenset[str]:
+    try:
+        return frozenset(json.loads(data))
+    except (ValueError, TypeError) as error:
+        raise ModelError(
+            f"{POINTS} of the model in use is not a list of points",
+            why=str(error),
+            fix="promote another model: advisor models list",
+        ) from error
+
+
+def _moment(point: Point, otherwise: datetime) -> datetime:
+    """When a point was measured; one whose time nobody can read is not older than anything."""
+    try:
+        found = datetime.fromisoformat(point.started_at)
+    except ValueError:
+        return otherwise
+    return found if found.tzinfo else found.replace(tzinfo=otherwise.tzinfo)

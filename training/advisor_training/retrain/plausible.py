@@ -1,0 +1,124 @@
+"""Which points no GPU can have measured, whatever the jobs: found without a model."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+
+from advisor.core.flags import COUNTER_BOUND
+from advisor.core.records import PairPoint, Point, SoloPoint
+from advisor.formats.moments import is_utc
+from advisor.predict.profiles import Profile, make_profiles
+from advisor_training.retrain.collected import PointSet
+from advisor_training.retrain.refused import Refused, refuse
+
+FASTEST = 1.3
+"""A job beside another one gets at most so much of the rate that it has alone at that share: the
+bound at which launches call a job too fast. Launch-bound jobs alone differ by up to 12 %."""
+
+LARGEST_LEAD = timedelta(days=1)
+"""Clocks of hosts may be wrong by so much."""
+
+Profiles = Mapping[tuple[str, str], Profile]
+
+
+def implausible(new: PointSet, others: PointSet, now: datetime) -> Iterator[Refused]:
+    """New points that are malformed, or claim what is impossible, or are there twice.
+
+    Args:
+        new: Not looked at before.
+        others: Known points; a new one that is a copy of one of them is a duplicate.
+        now: The present, with its time zone.
+    """
+    yield from _first_of_each(_refused_alone(new, now), _copies(new, others))
+
+
+def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator[Refused]:
+    """Points at which a job was much faster than alone at its share.
+
+    Args:
+        pairs: To be looked at.
+        alone: What profiles are made of; a job without a profile cannot be judged.
+    """
+    profiles = make_profiles(alone)
+    for point in pairs:
+        for job, share, rate in _rates(point):
+            limit = _most(profiles.get((job, point.gpu_model)), share)
+            if limit is not None and rate > FASTEST * limit:
+                why = f"{job} did {rate:.4g}/s at {share:g} %, alone it does {limit:.4g}/s"
+                yield refuse(point, "impossible", why)
+                break
+
+
+def _first_of_each(*found: Iterable[Refused]) -> Iterator[Refused]:
+    seen: set[str] = set()
+    for one in (one for some in found for one in some):
+        if one.point_id not in seen:
+            seen.add(one.point_id)
+            yield one
+
+
+def _refused_alone(new: PointSet, now: datetime) -> Iterator[Refused]:
+    for point in new:
+        if why := _malformed(point, now):
+            yield refuse(point, "malformed", why)
+        elif why := _impossible_power(point):
+            yield refuse(point, "impossible", why)
+
+
+def _malformed(point: Point, now: datetime) -> str | None:
+    """What makes a point unreadable: a moment, a share or a number that is none."""
+    if not is_utc(point.started_at):
+        return f"started_at is {point.started_at!r}, not a moment in UTC"
+    if datetime.fromisoformat(point.started_at) > now + LARGEST_LEAD:
+        return f"it was measured after {now:%Y-%m-%d %H:%M}, which is now"
+    for job, share, rate in _rates(point):
+        if not (0 < share <= 100 and 0 <= rate < math.inf):
+            return f"{job} at {share:g} % with {rate:g}/s"
+    if point.power_w is not None and not 0 <= point.power_w < math.inf:
+        return f"power_w is {point.power_w:g}"
+    return None if 0 < point.window_s < math.inf else f"window_s is {point.window_s:g}"
+
+
+def _impossible_power(point: Point) -> str | None:
+    """More than the limit or less than the idle GPU, by more than instruments disagree."""
+    power, limit, idle = point.power_w, point.power_limit_w, point.idle_power_w
+    if power is None:
+        return None
+    if limit is not None and power > (1 + COUNTER_BOUND) * limit:
+        return f"{power:.0f} W is above the limit of {limit:.0f} W"
+    if idle is not None and power < (1 - COUNTER_BOUND) * idle:
+        return f"{power:.0f} W is below the {idle:.0f} W of the idle GPU"
+    return None
+
+
+def _copies(new: PointSet, others: PointSet) -> Iterator[Refused]:
+    """A card measures one thing at a time: the same window under another name is a copy."""
+    known = {_window(point): point.point_id for point in (*new, *others)}
+    first = {_window(point): point.point_id for point in others}
+    for point in new:
+        first.setdefault(_window(point), min(known[_window(point)], point.point_id))
+    for point in new:
+        if first[_window(point)] != point.point_id:
+            yield refuse(point, "duplicate", f"the same window is there as {first[_window(point)]}")
+
+
+def _window(point: Point) -> tuple[object, ...]:
+    what = tuple((job, share) for job, share, _ in _shares(point))
+    return what, point.mode, point.gpu_uuid, point.started_at
+
+
+def _shares(point: Point) -> list[tuple[str, float, float | None]]:
+    if isinstance(point, SoloPoint):
+        return [(point.job, point.share_percent, point.rate)]
+    return [(part.job, part.share_percent, part.rate) for part in point.parts]
+
+
+def _rates(point: Point) -> list[tuple[str, float, float]]:
+    return [(job, share, rate) for job, share, rate in _shares(point) if rate is not None]
+
+
+def _most(profile: Profile | None, share: float) -> float | None:
+    """The rate alone at a share; at one below the profile, that at its smallest."""
+    if profile is None:
+        return None
+    return float(profile.at([max(share, float(profile.shares[0]))])["rate"][0])

@@ -1,0 +1,169 @@
+"""One run of retraining: points are checked, a challenger is trained, and the better model serves.
+
+Nothing here looks at the clock, and nothing is changed before the end: a challenger is a draft
+until it is whole and chosen, and the champion is one line of the registry's history. A run that is
+killed leaves the champion as it was, and the next run does all of it again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from advisor.errors import StoreError
+from advisor_models.manifest import Manifest, read_artefact
+from advisor_models.registry import Registry
+from advisor_training.learn.held_out import OnFold
+from advisor_training.retrain.challenger import (
+    Challenger,
+    OnStage,
+    compare_with,
+    train_challenger,
+    training_set,
+)
+from advisor_training.retrain.collected import Collected, PointSet
+from advisor_training.retrain.decision import Decision, decide
+from advisor_training.retrain.learned import POINTS, learned_from
+from advisor_training.retrain.refused import by_reason
+from advisor_training.retrain.report import RetrainReport, moment_text
+from advisor_training.retrain.sifted import Sifted, sift, usable_points, with_flags
+from advisor_training.retrain.workplace import LastRun, Workplace, working_in
+from advisor_training.train import dataset_sha256
+
+KEPT_VERSIONS = 10
+"""Versions of retraining that stay on disk; one takes about 2 MB."""
+
+
+def _silent(_stage: str) -> OnFold | None:
+    return None
+
+
+def retrain(
+    collected: Collected,
+    models: Path,
+    now: datetime,
+    *,
+    registry: Registry | None = None,
+    keep: int = KEPT_VERSIONS,
+    on_stage: OnStage = _silent,
+) -> RetrainReport:
+    """Check what is new, train a challenger, and promote it where it is better.
+
+    Args:
+        collected: All points that there are.
+        models: The folder of the registry.
+        now: The present, in UTC.
+        registry: Of that folder, where its bundled model is another one than the package's.
+        keep: How many versions of retraining stay.
+        on_stage: Hears of progress.
+
+    Raises:
+        BusyError: another run goes on.
+        InputError: too little to learn from.
+        ModelError: the champion cannot be used.
+        StoreError: the challenger cannot be written; the champion is as it was.
+    """
+    try:
+        with working_in(models) as place:
+            return _run(collected, registry or Registry(models), place, now, keep, on_stage)
+    except OSError as error:
+        raise StoreError(
+            f"the run could not write to {models}",
+            why=error.strerror or str(error),
+            fix="make room there; the model in use is as it was, and the next run starts again",
+        ) from error
+
+
+def _run(
+    collected: Collected,
+    registry: Registry,
+    place: Workplace,
+    now: datetime,
+    keep: int,
+    on_stage: OnStage,
+) -> RetrainReport:
+    champion = registry.champion()
+    predictor = registry.open(champion)
+    artefact = read_artefact(registry.folder(champion))
+    learned = learned_from(artefact, collected, is_bundled=champion is None)
+    nothing = RetrainReport(
+        at=moment_text(now),
+        outcome="nothing-new",
+        why="nothing new was measured",
+        champion=champion,
+    )
+    if collected.candidates.ids <= learned.ids:
+        return nothing
+    points_sha256 = dataset_sha256(collected.candidates)
+    last = place.last_run()
+    if last is not None and last.points_sha256 == points_sha256:
+        return replace(nothing, why=f"nothing new since {last.at}, when it was: {last.why}")
+    sifted = sift(collected, learned, predictor, now)
+    report = replace(nothing, new_points=sifted.new, left_out=by_reason(sifted.refused))
+    report = _challenged(
+        report, sifted, learned, (registry, place, artefact.manifest), now, on_stage
+    )
+    place.remember(LastRun(points_sha256, report.at, report.why))
+    return replace(report, removed=_prune(registry, keep))
+
+
+def _challenged(
+    report: RetrainReport,
+    sifted: Sifted,
+    learned: PointSet,
+    where: tuple[Registry, Workplace, Manifest],
+    now: datetime,
+    on_stage: OnStage,
+) -> RetrainReport:
+    """Train a challenger where there is something to learn, and promote it where it is better."""
+    registry, place, champion = where
+    made_from = training_set(sifted.accepted)
+    if made_from.facts.sha256 == champion.dataset.sha256:
+        return replace(report, why="nothing of what is new can be learned from")
+    challenger = train_challenger(sifted.accepted, made_from, now, on_stage)
+    compared = compare_with(usable_points(with_flags(learned)), challenger, on_stage)
+    verdict = _decide(challenger, decide(compared, _news(challenger.manifest, champion)))
+    report = replace(
+        report,
+        outcome="kept",
+        why=verdict.why,
+        challenger=challenger.manifest.version,
+        used_points=len(sifted.accepted.ids),
+        compared=compared,
+    )
+    if not verdict.promote:
+        return report
+    version = _promote(challenger, registry, place, now)
+    return replace(report, outcome="promoted", champion=version, replaced=report.champion)
+
+
+def _decide(challenger: Challenger, decision: Decision) -> Decision:
+    return Decision(False, fault) if (fault := challenger.fault) else decision
+
+
+def _news(challenger: Manifest, champion: Manifest) -> Sequence[str]:
+    """Jobs and GPU models that the champion has not seen."""
+    jobs = set(challenger.dataset.jobs) - set(champion.dataset.jobs)
+    return sorted(jobs) + sorted(set(challenger.gpu_models) - set(champion.gpu_models))
+
+
+def _promote(challenger: Challenger, registry: Registry, place: Workplace, now: datetime) -> str:
+    """Take it in and use it; the version may be there from a run that was killed."""
+    version = challenger.manifest.version
+    if version not in registry.versions():
+        challenger.write(place.draft)
+        registry.add(place.draft)
+    registry.promote(version, now)
+    return version
+
+
+def _prune(registry: Registry, keep: int) -> tuple[str, ...]:
+    """Delete all but the last versions of retraining; those of other makers stay."""
+    made = [v for v in registry.versions() if POINTS in _files(registry, v)]
+    return tuple(
+        version for version in made[: max(len(made) - keep, 0)] if registry.remove(version)
+    )
+
+
+def _files(registry: Registry, version: str) -> Sequence[str]:
+    return [path.name for path in registry.folder(version).iterdir()]
