@@ -32,6 +32,8 @@ test: $(STAMP) debian  ## Run every test that needs no GPU; ARGS go to pytest
 
 nightly: $(STAMP) debian  ## Run the tests that take too long for every change
 	$(BIN)/pytest -n 6 --dist worksteal -m nightly $(ARGS)
+	SCHEMATHESIS_EXAMPLES=50 $(BIN)/pytest -n 6 --dist worksteal \
+	  tests/integration/test_api_schemathesis.py $(ARGS)
 
 mutants: $(STAMP)  ## Break the core in one place at a time; ARGS="advisor.core.gpu*" for one module
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"  # knows --group

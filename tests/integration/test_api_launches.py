@@ -125,6 +125,7 @@ def test_two_homes_on_one_database_keep_off_each_others_launches(launch_host: Fa
     try_two_homes(launch_host, f"sqlite:///{launch_host.folder}/shared.db")
 
 
+@pytest.mark.nightly
 @pytest.mark.postgres
 def test_two_homes_on_a_server_keep_off_each_others_launches(
     launch_host: FakeHost, postgres_url: str

@@ -19,7 +19,7 @@ from advisor.runtime.host.lock import gpu_lock
 from advisor.runtime.host.processes import MPS_SERVER, name_of, wait_until
 from advisor.runtime.jobs.launcher import end_leftovers
 from advisor.settings import Settings
-from advisor_profiling.telemetry import amd, dcgm, nvml
+from advisor_profiling.telemetry import amd, nvml
 from advisor_profiling.testbed.phase_lock import HostPhaseLock
 from advisor_profiling.testbed.testbed import LiveTestbed
 
@@ -151,6 +151,9 @@ def open_source(gpu: Gpu, name: SourceName | None, settings: Settings) -> Teleme
         case "nvml":
             return nvml.NvmlSource(gpu.uuid)
         case "dcgm":
+            # Each launch imports this module, and the client of HTTP takes 0.15 s.
+            from advisor_profiling.telemetry import dcgm
+
             return dcgm.DcgmSource(settings.dcgm_url, gpu)
         case "amd":
             return amd.AmdSource(gpu.uuid)

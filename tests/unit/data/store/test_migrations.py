@@ -1,8 +1,12 @@
 """Databases of every earlier version, opened and used by this one."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
 from old_schema import FILES, REVISIONS, SECRET, fill_old
 from sqlalchemy import create_engine, inspect
 from store_points import observation, pair_point
@@ -14,6 +18,7 @@ from advisor_data import migrate, open_database
 from advisor_data.files.files import read_points
 from advisor_data.service.state import open_service_state
 from advisor_data.store.pages import Span
+from advisor_data.store.schema import revisions
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -85,3 +90,25 @@ def test_no_column_of_two_jobs_is_left(url: str, tmp_path: Path) -> None:
     assert not {name for name in columns if {"a", "b"} & set(name.split("_"))}
     assert "first_ended" not in columns
     assert found["pair_point_parts"] & found["pair_points"] == {"point_id", "started_at_us"}
+
+
+def test_versions_are_those_of_the_migrations() -> None:
+    """Names of files and what Alembic reads in them agree, so the one is as good as the other."""
+    config = Config()
+    config.set_main_option("script_location", "advisor_data:migrations")
+    scripts = ScriptDirectory.from_config(config)
+    assert [script.revision for script in scripts.walk_revisions()] == revisions()[::-1]
+
+
+def test_a_database_that_is_current_is_opened_without_alembic(tmp_path: Path) -> None:
+    """Every process opens one; few of them raise it."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    migrate(url, tmp_path)
+    script = (
+        "import sys; from pathlib import Path; from advisor_data import open_database; "
+        f"open_database({url!r}, Path({str(tmp_path)!r})).close(); print('alembic' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
