@@ -17,7 +17,7 @@ def test_no_point_that_the_bundled_model_has_learned_from_is_refused(tmp_path: P
     """As if all of them were new, and each card a host of one site."""
     usable = usable_points(with_flags(bundled_points()))
     pairs, _ = make_pairs(usable.pairs, [*usable.references, *usable.profiled], full=False)
-    used = {(m.job_a, m.job_b, m.gpu_uuid, m.run) for pair in pairs for m in pair.measurements}
+    used = {(*m.jobs, m.gpu_uuid, m.run) for pair in pairs for m in pair.measurements}
     own = tuple(
         replace(point, host=point.gpu_uuid)
         for point in usable.pairs
