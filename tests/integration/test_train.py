@@ -91,6 +91,15 @@ def test_a_model_and_what_is_said_of_it(data: Path, run: Run) -> None:
     assert manifest.dataset.jobs == ("climber", "hog", "middle", "sitter", "slow")
 
 
+def test_pairs_without_the_nine_splits_are_too_little(data: Path, run: Run) -> None:
+    """Nothing would tell how good a choice is; said before anything is fitted."""
+    few = [p for p in made_up.pair_points() if p.shares_percent[0] in (10, 90, 100)]
+    write_points(data / "pairs.parquet", few)
+    done = run(*FILES, *WHEN)
+    assert done.returncode == 2
+    assert "no pair was measured at enough of the nine splits" in done.stderr
+
+
 def test_json_for_programs(data: Path, run: Run) -> None:
     """The figures on stdout are those in the manifest."""
     done = run(*FILES, *WHEN, "--out", "here", "--no-joblib", "--json")

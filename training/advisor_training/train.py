@@ -162,14 +162,9 @@ def fit_model(
         learners: Of the heads.
 
     Raises:
-        InputError: too few jobs.
+        InputError: too few jobs, or no pair at enough of the nine splits.
     """
-    if len(rows.jobs) < LEAST_JOBS:
-        raise InputError(
-            f"a model cannot be learned from pairs of {listed(rows.jobs)} alone",
-            why=f"how wrong it is shows when each job is left out, which takes {LEAST_JOBS} jobs",
-            fix="measure pairs with another job, or add the bundled points: --with-bundled",
-        )
+    _check_enough(rows)
     started = time.perf_counter()
 
     def learner(some: Rows) -> Regressors:
@@ -192,6 +187,21 @@ def fit_model(
         fit_s=done - fitting,
         total_s=done - started,
     )
+
+
+def _check_enough(rows: Rows) -> None:
+    if len(rows.jobs) < LEAST_JOBS:
+        raise InputError(
+            f"a model cannot be learned from pairs of {listed(rows.jobs)} alone",
+            why=f"how wrong it is shows when each job is left out, which takes {LEAST_JOBS} jobs",
+            fix="measure pairs with another job, or add the bundled points: --with-bundled",
+        )
+    if "nine" not in rows.kind:
+        raise InputError(
+            "no pair was measured at enough of the nine splits to tell how good a choice is",
+            why="50/50 and most of the others of one run are needed",
+            fix="measure them: advisor colocate --pairs A+B; or learn from the bundled pairs as well",
+        )
 
 
 def make_manifest(

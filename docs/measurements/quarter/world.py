@@ -31,9 +31,12 @@ DRIVER_SPEED, DRIVER_POWER = 0.93, 1.04
 RATE_NOISE, POWER_NOISE, CARD_SPREAD = 0.01, 0.005, 0.012
 """Standard deviations of logarithms: of a window, of its power, of the power of cards."""
 
+SMALLEST_PERCENT = 10
+"""Smallest share of the profiles."""
+
 HOSTS = ("node-1", "node-2", "node-3")
 POISONED = HOSTS[-1]
-DRIFTING_IS = 3
+DRIFTING_IS = 1
 """Which of the first jobs drifts."""
 
 
@@ -146,14 +149,20 @@ def make_world(seed: int) -> World:
     solos = [p for p in bundled_solo_points() if p.gpu_model == GPU_MODEL]
     flagged = with_flags(PointSet(pairs=tuple(bundled_pair_points()), profiled=tuple(solos)))
     usable = usable_points(flagged)
-    points = [p for p in usable.pairs if p.gpu_model == GPU_MODEL and len(set(p.jobs)) == 2]
-    pairs, _ = make_pairs(points, solos)
+    points = [p for p in usable.pairs if p.gpu_model == GPU_MODEL and _is_asked(p)]
+    pairs, _ = make_pairs(points, solos, full=False)
     truths = [_truth(pair.jobs, pair.main.run, points) for pair in pairs]
     names = sorted({job for truth in truths for job in truth.jobs})
-    common = sorted(names, key=lambda job: -sum(job in t.jobs for t in truths))
+    whole = [pair.jobs for pair in pairs if pair.main.is_full]
+    common = sorted(names, key=lambda job: -sum(job in jobs for jobs in whole))
     first = common[:8]
     later = [str(job) for job in rng.permutation(common[8:])]
     return World([*first, *later], truths, solos, rng)
+
+
+def _is_asked(point: PairPoint) -> bool:
+    """Two jobs at shares that profiles reach down to."""
+    return len(set(point.jobs)) == 2 and min(point.shares_percent) >= SMALLEST_PERCENT
 
 
 def _truth(jobs: tuple[str, str], run: str, points: Sequence[PairPoint]) -> Truth:
