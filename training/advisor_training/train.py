@@ -200,7 +200,7 @@ def _check_enough(rows: Rows) -> None:
         raise InputError(
             "no pair was measured at enough of the nine splits to tell how good a choice is",
             why="50/50 and most of the others of one run are needed",
-            fix="measure them: advisor colocate --pairs A+B; or learn from the bundled pairs as well",
+            fix="measure them: advisor colocate --pairs A+B; or learn with --with-bundled",
         )
 
 
