@@ -64,7 +64,7 @@ def kept_limits(evaluation: Evaluation) -> str:
         if (row.protocol, row.method, row.min_speed) == wanted and row.missed and row.sure:
             return (
                 f"Of the choices that share, {_between(row.missed)} leave a job below "
-                f"{least:g} of its speed, which each was to keep."
+                f"{least:g} of its speed, or a server below all of its demand."
             )
     return "No choice shares the GPU."
 

@@ -1,0 +1,160 @@
+"""Draws and prints what `nights.py` wrote: errors by day, promotions, refusals, what drift told.
+
+.venv/bin/python docs/measurements/quarter/draw.py RESULT... --png docs/measurements/quarter.png
+"""
+
+import argparse
+import json
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from nights import POLICIES
+from world import BAD_DAY, DRIFT_DAY, DRIVER_DAY, POISON_DAY, POISON_ENDS
+
+from advisor_training.reports.document import BLUE, GREY, ORANGE, Figure, Ink, to_png
+
+COLOURS = dict(zip(POLICIES, (GREY, ORANGE, BLUE), strict=True))
+EVENTS = {
+    DRIFT_DAY: "a job drifts",
+    BAD_DAY: "bad data",
+    POISON_DAY: "poisoned host",
+    DRIVER_DAY: "new driver",
+}
+SPANS = (
+    (0, DRIFT_DAY), (DRIFT_DAY, BAD_DAY), (BAD_DAY, POISON_DAY), (POISON_DAY, DRIVER_DAY),
+    (DRIVER_DAY, POISON_ENDS), (POISON_ENDS, 90),
+)  # fmt: skip
+
+
+def main() -> None:
+    """Print tables, and draw."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("results", type=Path, nargs="+")
+    parser.add_argument("--png", type=Path)
+    options = parser.parse_args()
+    quarters = [found for path in options.results for found in json.loads(path.read_text())]
+    errors(quarters)
+    nights(quarters)
+    drift(quarters)
+    if options.png:
+        figures = [
+            Figure("rates", "Error of rates, %", panel(quarters, "rates_percent"), 0.6),
+            Figure("power", "Error of power, %", panel(quarters, "power_percent"), 0.6),
+        ]
+        options.png.write_bytes(to_png(["A simulated quarter, three policies"], figures))
+
+
+def errors(quarters: Sequence[Any]) -> None:
+    """Mean error of each span of days, by policy; over quarters, with the smallest and largest."""
+    print("| days | " + " | ".join(f"{policy}: rates, power, %" for policy in POLICIES) + " |")
+    print("| --- |" + " --- |" * len(POLICIES))
+    for begin, end in SPANS:
+        cells = [
+            ", ".join(
+                spread([mean(quarter, policy, word, begin, end) for quarter in quarters])
+                for word in ("rates_percent", "power_percent")
+            )
+            for policy in POLICIES
+        ]
+        print(f"| {begin} to {end - 1} | " + " | ".join(cells) + " |")
+
+
+def mean(quarter: Any, policy: str, word: str, begin: int, end: int) -> float:
+    """Of one quarter and policy over some days."""
+    return statistics.fmean(
+        value for day, value in series(quarter, policy, word) if begin <= day < end
+    )
+
+
+def series(quarter: Any, policy: str, word: str) -> list[tuple[int, float]]:
+    """A figure by day."""
+    return [(row["day"], row[word]) for row in quarter["days"] if row["policy"] == policy]
+
+
+def spread(values: Iterable[float]) -> str:
+    """The mean, and the smallest and largest where there are several."""
+    found = list(values)
+    middle = f"{statistics.fmean(found):.1f}"
+    return middle if len(found) == 1 else f"{middle} ({min(found):.1f} to {max(found):.1f})"
+
+
+def nights(quarters: Sequence[Any]) -> None:
+    """What runs of retraining did."""
+    for quarter in quarters:
+        print(f"\nquarter {quarter['seed']}")
+        for policy in POLICIES[1:]:
+            done = [night for night in quarter["nights"] if night["policy"] == policy]
+            outcomes = Counter(night["outcome"] for night in done)
+            print(f"- {policy}: {len(done)} nights with new points: {dict(outcomes)}")
+            refused: Counter[str] = Counter()
+            for night in done:
+                refused.update(night.get("left_out", {}))
+            if refused:
+                print(f"  points left out, each night counted: {dict(refused)}")
+        for day in (BAD_DAY, POISON_DAY):
+            late = [n for n in quarter["nights"] if n["day"] == day and n.get("left_out")]
+            print(f"- night {day}: {[(n['new'], n['left_out']) for n in late]}")
+
+
+def drift(quarters: Sequence[Any]) -> None:
+    """When the drifting job was told, and what else was."""
+    print(
+        f"\n| quarter | job | told: rate, power (day {DRIFT_DAY}) | false alarms before | other ",
+        end="",
+    )
+    print(f"| other jobs told until day {DRIVER_DAY} | jobs told of after, from day |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for quarter in quarters:
+        told = [
+            (row["day"], drift["job"], drift["quantity"])
+            for row in quarter["days"]
+            for drift in row.get("drifts", ())
+        ]
+        job = quarter["drifting"]
+        own = [
+            min(
+                (day for day, j, q in told if (j, q) == (job, of) and day >= DRIFT_DAY),
+                default=None,
+            )
+            for of in ("rate", "power")
+        ]
+        before = {(j, q) for day, j, q in told if day < DRIFT_DAY}
+        others = {j for day, j, q in told if DRIFT_DAY <= day < DRIVER_DAY and j != job}
+        after = {j for day, j, _ in told if day >= DRIVER_DAY and j not in others | {job}}
+        begins = min((day for day, j, _ in told if day >= DRIVER_DAY and j in after), default=None)
+        cells = [quarter["seed"], job, own, len(before), len(others), f"{len(after)}, {begins}"]
+        print("| " + " | ".join(map(str, cells)) + " |")
+
+
+def panel(quarters: Sequence[Any], word: str) -> Callable[[Any, Ink], None]:
+    """Lines of all policies by day, the mean of the quarters."""
+
+    def draw(axes: Any, ink: Ink) -> None:
+        for policy, colour in COLOURS.items():
+            every = [series(quarter, policy, word) for quarter in quarters]
+            days = [day for day, _ in every[0]]
+            means = [statistics.fmean(line[k][1] for line in every) for k in range(len(days))]
+            axes.plot(days, means, color=colour, label=policy)
+        for day, text in EVENTS.items():
+            axes.axvline(day, color=ink.faint)
+            axes.text(
+                day + 0.5,
+                axes.get_ylim()[1],
+                text,
+                rotation=90,
+                va="top",
+                color=ink.text,
+                fontsize=6,
+            )
+        axes.set_xlabel("day")
+        axes.set_ylim(bottom=0)
+        axes.legend(frameon=False)
+
+    return draw
+
+
+if __name__ == "__main__":
+    main()
