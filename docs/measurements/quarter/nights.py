@@ -46,17 +46,18 @@ def main() -> None:
     """Simulate, and write what happened."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="1")
+    parser.add_argument("--poison", type=float, default=0.7)
     parser.add_argument("--days", type=int, default=DAYS)
     parser.add_argument("--out", type=Path, default=Path("build/quarter.json"))
     options = parser.parse_args()
-    found = [simulate(int(seed), options.days) for seed in options.seeds.split(",")]
+    found = [simulate(int(seed), options.days, options.poison) for seed in options.seeds.split(",")]
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(found, indent=1))
 
 
-def simulate(seed: int, days: int) -> dict[str, Any]:
+def simulate(seed: int, days: int, poison: float) -> dict[str, Any]:
     """One quarter by all policies, over the same nights."""
-    world = make_world(seed)
+    world = make_world(seed, poison)
     first = sorted(world.pairs(0), key=lambda truth: -len(truth.points))[:FIRST_PAIRS]
     begun = PointSet(
         pairs=tuple(p for t in first for p in world.night([t], -30)), profiled=tuple(world.solos)
@@ -78,7 +79,13 @@ def simulate(seed: int, days: int) -> dict[str, Any]:
             errors = (f"{row['rates_percent']:.1f}" for row in rows[-len(POLICIES) :])
             print(f"seed {seed} day {day}: rates off by", *errors, "%", flush=True)
     nights = [row for site in sites for row in site.log]
-    return {"seed": seed, "drifting": world.drifting, "days": rows, "nights": nights}
+    return {
+        "seed": seed,
+        "poison": poison,
+        "drifting": world.drifting,
+        "days": rows,
+        "nights": nights,
+    }
 
 
 class Site:

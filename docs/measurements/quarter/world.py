@@ -23,8 +23,6 @@ DAYS = 90
 DRIFT_DAY, BAD_DAY, POISON_DAY, POISON_ENDS, DRIVER_DAY = 10, 20, 30, 45, 40
 DRIFT_SPEED, DRIFT_POWER = 0.8, 1.1
 """One job does 20 % less next to others and draws 10 % more: its profile does not say so."""
-POISON = 1.3
-"""One host says that everything is 30 % faster: its clock is wrong."""
 DRIVER_SPEED, DRIVER_POWER = 0.93, 1.04
 """With the new driver every job loses 7 % more to its neighbour, at 4 % more power."""
 
@@ -57,12 +55,14 @@ class World:
         truths: Every pair that was measured.
         solos: Profiles of all jobs.
         rng: Draws everything.
+        poison: Factor of the rates that one host reports for a while: its clock is wrong.
     """
 
     jobs: Sequence[str]
     truths: Sequence[Truth]
     solos: Sequence[SoloPoint]
     rng: np.random.Generator
+    poison: float
     cards: dict[str, float] = field(default_factory=dict[str, float])
 
     @property
@@ -96,7 +96,7 @@ class World:
         true = self.truly(point, day)
         poisoned = host == POISONED and POISON_DAY <= day < POISON_ENDS
         noise = self.rng.normal(0, RATE_NOISE, len(true.parts))
-        noise += np.log(POISON) if poisoned else 0.0
+        noise += np.log(self.poison) if poisoned else 0.0
         parts = tuple(
             replace(p, rate=float((p.rate or 0.0) * np.exp(n)))
             for p, n in zip(true.parts, noise, strict=True)
@@ -143,7 +143,7 @@ def moment(day: int, second: int = 0) -> str:
     return (BEGIN + timedelta(days=day, seconds=second)).isoformat(timespec="seconds")
 
 
-def make_world(seed: int) -> World:
+def make_world(seed: int, poison: float) -> World:
     """The site of a seed: which jobs come when, and all that is drawn."""
     rng = np.random.default_rng(seed)
     solos = [p for p in bundled_solo_points() if p.gpu_model == GPU_MODEL]
@@ -157,7 +157,7 @@ def make_world(seed: int) -> World:
     common = sorted(names, key=lambda job: -sum(job in jobs for jobs in whole))
     first = common[:8]
     later = [str(job) for job in rng.permutation(common[8:])]
-    return World([*first, *later], truths, solos, rng)
+    return World([*first, *later], truths, solos, rng, poison)
 
 
 def _is_asked(point: PairPoint) -> bool:
