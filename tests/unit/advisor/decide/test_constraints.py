@@ -56,7 +56,7 @@ def predicted(
     return found
 
 
-def broken(jobs: tuple[Profile, Profile], limits: Limits, **fields: Any) -> dict[str, float]:
+def broken(jobs: tuple[Profile, Profile], limits: Limits, **fields: Any) -> dict[str, Any]:
     """By how much each limit is broken, by the text that says so."""
     found = violations(predicted(jobs, **fields), jobs, limits)
     return {violation.text: pytest.approx(violation.by) for violation in found}
@@ -82,11 +82,12 @@ def test_speeds_that_no_job_has(speed: float) -> None:
 @pytest.mark.parametrize("value", [0.0, -3.0, float("nan")])
 def test_a_power_or_a_latency_of_nothing(value: float) -> None:
     """The message names the limit; a small one can be kept, if only by nothing."""
-    for fields, name in (
-        ({"max_power_w": value}, "max_power_w"),
-        ({"default_max_p99_ms": value}, "default_max_p99_ms"),
-        ({"max_p99_ms": {"server": value}}, "max_p99_ms of server"),
-    ):
+    limits: dict[str, dict[str, Any]] = {
+        "max_power_w": {"max_power_w": value},
+        "default_max_p99_ms": {"default_max_p99_ms": value},
+        "max_p99_ms of server": {"max_p99_ms": {"server": value}},
+    }
+    for name, fields in limits.items():
         with pytest.raises(InputError) as refused:
             Limits(**fields)
         assert str(refused.value) == f"{name} is {value:g}. give a number above 0."
