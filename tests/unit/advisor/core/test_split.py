@@ -63,6 +63,7 @@ def test_words_say_nothing_of_how_many_share() -> None:
     """The number of jobs comes from elsewhere."""
     assert parse_split("uncapped", jobs=3) == Split((100.0, 100.0, 100.0), "uncapped")
     assert without_limits("exclusive", 3).shares == (100.0,) * 3
+    assert without_limits("uncapped") == UNCAPPED == Split((100.0, 100.0), "uncapped")
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,9 @@ def test_the_counts_of_an_amd_gpu() -> None:
         "33 % is 33 of 100 CUs, at which the job's own results were wrong; "
         "measured at 32 CUs instead"
     )
+    rows = Safety(units_total=304, vendor="amd", wrong=frozenset({152}))
+    assert safe_solo_shares([50.0, 100.0], rows) == (pytest.approx(100 * 144 / 304), 100)
+    assert moved_text([50.0], rows).endswith("measured at 144 CUs instead")
     few = checked_with(100, frozenset(), checked=frozenset({66}), gpu_model="AMD Instinct MI210")
     unchecked = Safety(units_total=100, vendor="amd", host=few)
     assert list(unchecked_texts(Split((33, 66)), ("a", "b"), [unchecked, unchecked])) == [
