@@ -3,12 +3,12 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from made_up_results import pair_result, swapped
 
 from advisor.core.finish import Finish, Rest, Work, finish, one_after_the_other, work_of
-from advisor.core.objectives import SplitResult
+from advisor.core.objectives import PartResult, SplitResult
 from advisor.errors import InputError
 
 HOUR_S = 3600.0
@@ -98,3 +98,32 @@ def test_what_is_no_work_is_refused(work: tuple[float, float]) -> None:
     """Nothing, less than nothing and for ever; the message shows how a time is written."""
     with pytest.raises(InputError, match=r"not amounts of work.*3h or 90min"):
         Work(work)
+
+
+def test_what_is_said_of_what_is_no_work() -> None:
+    """All amounts, and how to write one."""
+    with pytest.raises(InputError) as refused:
+        Work((-1, 5.5))
+    assert str(refused.value) == (
+        "-1 s and 5.5 s are not amounts of work. "
+        "give the time that each job takes alone, such as 3h or 90min."
+    )
+
+
+parts = st.builds(PartResult, rate=_SPEEDS, solo_rate=st.just(1.0), solo_power_w=_POWERS)
+
+
+@given(st.lists(st.tuples(parts, st.floats(0, 1e5)), min_size=3, max_size=5), _POWERS)
+def test_of_more_jobs_those_that_are_left_go_on_one_after_the_other(
+    jobs: list[tuple[PartResult, float]], power_w: float
+) -> None:
+    """Until the first has ended all run; then each that is left has the whole GPU."""
+    alone_s = tuple(seconds for _, seconds in jobs)
+    assume(sum(alone_s) > 0)
+    shared = SplitResult(tuple(part for part, _ in jobs), power_w)
+    found = finish(shared, Work(alone_s))
+    assert found.shared_s == min(seconds / part.speed for part, seconds in jobs)
+    left_s = [seconds - found.shared_s * part.speed for part, seconds in jobs]
+    assert found.time_s == pytest.approx(found.shared_s + sum(left_s))
+    left_j = sum(s * part.solo_power_w for s, (part, _) in zip(left_s, jobs, strict=True))
+    assert found.energy_j == pytest.approx(found.shared_s * power_w + left_j)

@@ -68,8 +68,12 @@ def test_more_percent_is_never_fewer_units(total: int, one: float, other: float)
 @pytest.mark.parametrize("percent", [0, -1, 100.0001, 101, math.nan, math.inf, -math.inf])
 def test_percent_that_means_no_limit_is_refused(percent: float) -> None:
     """A number that the driver takes as no limit never gets as far as the driver."""
-    with pytest.raises(InputError, match="not possible"):
+    with pytest.raises(InputError) as refused:
         Share(percent)
+    assert str(refused.value) == (
+        f"a share of {percent} % is not possible. the driver takes 0, negative numbers and "
+        "numbers above 100 as no limit at all. give a percentage above 0 and at most 100."
+    )
     with pytest.raises(InputError, match="not possible"):
         units_for_percent(percent, 132)
 
@@ -79,14 +83,32 @@ def test_percent_that_means_no_limit_is_refused(percent: float) -> None:
 )
 def test_count_that_cannot_be_granted_is_refused(units: int, near: str) -> None:
     """The refusal names the counts nearest to it that can be granted, and no others."""
-    with pytest.raises(InputError, match=rf"ask for {near}\.?$"):
+    with pytest.raises(InputError) as refused:
         percent_for_units(units, 132)
+    assert str(refused.value) == (
+        f"{units} of 132 SMs cannot be granted. "
+        f"MPS grants even counts from 8 to 132 SMs. ask for {near}."
+    )
 
 
 def test_more_units_than_the_gpu_has_are_refused() -> None:
     """A count above the GPU's own is refused with the GPU's own."""
     with pytest.raises(InputError, match="ask for 132"):
         percent_for_units(134, 132)
+
+
+@pytest.mark.parametrize("total", [2, 4, 6, 8])
+def test_a_gpu_of_no_more_than_the_floor_is_granted_whole(total: int) -> None:
+    """A slice of a GPU may have so few; a grant is never more than there is."""
+    assert {units_for_percent(percent, total) for percent in (1, 50, 100)} == {total}
+
+
+@given(st.sampled_from(TOTALS), st.data())
+def test_the_percentage_of_a_count_is_the_smallest(total: int, data: st.DataObject) -> None:
+    """One less grants less, unless the floor holds."""
+    units = 2 * data.draw(st.integers(SM_FLOOR // 2 + 1, total // 2))
+    percent = percent_for_units(units, total)
+    assert percent == 1 or units_for_percent(percent - 1, total) < units
 
 
 def test_share_prints_as_the_driver_reads_it() -> None:

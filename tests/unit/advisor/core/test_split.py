@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.gpu import MEMORY_PART, MemoryFit
+from advisor.core.gpu import MEMORY_PART, MemoryFit, Vendor
 from advisor.core.split import (
     EQUAL,
     EXCLUSIVE,
@@ -16,11 +16,15 @@ from advisor.core.split import (
     best_within_tie,
     check_advised,
     evenness,
+    fine_splits,
     parse_split,
     split_environments,
+    split_of_units,
     split_shares,
     without_limits,
 )
+from advisor.core.units import grantable, quantum, units_for_share
+from advisor.core.wording import count_of
 from advisor.errors import InputError
 
 shares = st.integers(1, 1000).map(lambda tenths: tenths / 10)
@@ -43,6 +47,8 @@ def test_text_is_read_as_it_was_written(split: Split) -> None:
         ("20/30/50", Split((20.0, 30.0, 50.0))),
         ("12.5 / 87.5", Split((12.5, 87.5))),
         ("100/100", UNCAPPED),
+        ("100/100/100", without_limits("uncapped", 3)),
+        ("100/50", Split((100.0, 50.0))),
         ("uncapped", UNCAPPED),
         ("time-sliced", TIME_SLICED),
         ("exclusive", EXCLUSIVE),
@@ -57,6 +63,7 @@ def test_words_say_nothing_of_how_many_share() -> None:
     """The number of jobs comes from elsewhere."""
     assert parse_split("uncapped", jobs=3) == Split((100.0, 100.0, 100.0), "uncapped")
     assert without_limits("exclusive", 3).shares == (100.0,) * 3
+    assert without_limits("uncapped") == UNCAPPED == Split((100.0, 100.0), "uncapped")
 
 
 @pytest.mark.parametrize(
@@ -72,21 +79,33 @@ def test_what_is_no_split(text: str) -> None:
 @pytest.mark.parametrize("text", ["0/100", "50/0", "50/101", "0/0"])
 def test_shares_that_the_driver_takes_as_no_limit(text: str) -> None:
     """They are refused, not handed on."""
-    with pytest.raises(InputError, match="no limit at all"):
+    with pytest.raises(InputError) as refused:
         parse_split(text)
+    assert str(refused.value) == (
+        f"the split {text!r} is not possible. the driver takes 0 and percentages above 100 as no "
+        "limit at all. give shares above 0 and at most 100 %."
+    )
 
 
 def test_nearest_word() -> None:
-    """A typing error is answered with what was meant."""
-    with pytest.raises(InputError, match="the nearest is time-sliced"):
-        parse_split("time sliced")
+    """A typing error is answered with what was meant, anything else with all that there is."""
+    how = "write percentages such as 30/70, or uncapped, time-sliced or exclusive."
+    for text, near in (("time sliced", "the nearest is time-sliced. "), ("30:70", "")):
+        with pytest.raises(InputError) as refused:
+            parse_split(text)
+        assert str(refused.value) == f"{text!r} is not a split. {near}{how}"
 
 
 @pytest.mark.parametrize("found", [(), (50.0,), (0.0, 50.0), (50.0, float("nan"))])
 def test_impossible_splits(found: tuple[float, ...]) -> None:
     """No split is made of them."""
-    with pytest.raises(InputError):
+    with pytest.raises(InputError) as refused:
         Split(found)
+    if len(found) < 2:
+        assert str(refused.value) == (
+            f"a split of {len(found)} shares is not possible. it has one share for each of two or "
+            "more jobs. write it as 30/70."
+        )
 
 
 def test_nine() -> None:
@@ -95,6 +114,34 @@ def test_nine() -> None:
     assert all(sum(split.shares) == 100 for split in NINE)
     assert EQUAL in NINE
     assert {split.turned() for split in NINE} == set(NINE)
+
+
+SIZES: list[tuple[int, Vendor]] = [
+    *((units, "nvidia") for units in (80, 108, 131, 132, 133, 142, 188)),
+    *((units, "amd") for units in (38, 104, 110, 228, 304)),
+]
+
+
+@pytest.mark.parametrize(("units_total", "vendor"), SIZES)
+def test_fine_splits_are_all_that_leave_no_unit_over(units_total: int, vendor: Vendor) -> None:
+    """Each count that can be granted stands once with what is left, but for a half quantum."""
+    step = quantum(units_total, vendor)
+    together = units_total // step * step
+    found = [
+        tuple(units_for_share(share, units_total, vendor) for share in split.shares)
+        for split in fine_splits(units_total, vendor)
+    ]
+    assert all(split.is_limited for split in fine_splits(units_total, vendor))
+    possible = [units for units in grantable(units_total, vendor) if units % step == 0]
+    assert found == [(u, together - u) for u in possible if together - u in possible]
+    assert found[0][0] == possible[0]
+
+
+def test_counts_that_are_no_split() -> None:
+    """What the driver cannot grant is refused, not rounded."""
+    assert split_of_units((12, 118), 132, "nvidia") == Split((10.0, 90.0))
+    with pytest.raises(InputError, match="13 of 132 SMs cannot be granted"):
+        split_of_units((13, 119), 132, "nvidia")
 
 
 @given(
@@ -128,23 +175,70 @@ def test_best_within_a_tie(values: list[float], tie: float) -> None:
 
 def test_nothing_to_choose_from() -> None:
     """Neither without candidates, nor with a tie that everything is within."""
-    for values, tie in (([], 0.0), ([1.0], 1.0), ([1.0], -0.1), ([1.0], float("nan"))):
-        with pytest.raises(InputError):
-            best_within_tie(values, lambda value: value, tie, lambda value, worth: worth)
+
+    def chosen(values: list[float], tie: float) -> float:
+        return best_within_tie(values, lambda value: value, tie, lambda value, worth: worth)
+
+    with pytest.raises(InputError, match=r"^there is no split to choose from\.$"):
+        chosen([], 0.0)
+    for tie in (1.0, 1.5, -0.1, float("nan")):
+        with pytest.raises(InputError) as refused:
+            chosen([1.0], tie)
+        assert str(refused.value) == f"a tie of {tie} is not possible. give 0 up to below 1."
+    assert chosen([1.0, 2.0], 0.0) == 2.0
+
+
+def test_what_orders_a_tie_sees_the_candidate_and_its_value() -> None:
+    """Candidates are ordered by what they are, too, not by what they are worth alone."""
+    values = {"a": 1.0, "b": 0.95, "c": 0.5}
+    seen: dict[str, float] = {}
+
+    def rank(name: str, value: float) -> float:
+        seen[name] = value
+        return -ord(name)
+
+    assert best_within_tie(values, values.__getitem__, 0.1, rank) == "b"
+    assert seen == {"a": 1.0, "b": 0.95}
 
 
 def test_environments_without_limits() -> None:
     """No job gets a variable; nothing of the GPU needs to be known."""
     assert split_environments(UNCAPPED, None, "amd") == ({}, {})
     assert [share.upper for share in split_shares(EQUAL)] == [False, True]
+    assert [share.upper for share in split_shares(Split((20, 30, 50)))] == [False, False, True]
+
+
+def test_environments_of_limits() -> None:
+    """A percentage for each job under MPS; on AMD masks from both ends, with no CU in common."""
+    split = Split((30.0, 50.0))
+    assert split_environments(split, None, "nvidia") == (
+        {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"},
+        {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"},
+    )
+    masks = [env["HSA_CU_MASK"] for env in split_environments(split, 100, "amd")]
+    assert masks == ["0:0-29", "0:50-99"]
+    with pytest.raises(InputError, match="the number of CUs of the GPU is not known"):
+        split_environments(split, None, "amd")
+
+
+@given(splits)
+def test_turned_is_the_same_sharing_the_other_way_round(split: Split) -> None:
+    """Twice turned is as before."""
+    assert split.turned().shares == tuple(reversed(split.shares))
+    assert split.turned().turned() == split
+    assert split.turned().gap_percent == split.gap_percent
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_only_pairs_are_advised(jobs: int) -> None:
     """Any other number is refused, with what to do."""
     check_advised(2)
-    with pytest.raises(InputError, match=f"{jobs} jobs? on one GPU.* name 2 jobs"):
+    with pytest.raises(InputError) as refused:
         check_advised(jobs)
+    assert str(refused.value) == (
+        f"there is no advice for {count_of(jobs, 'job')} on one GPU. models have learned from 2 "
+        "jobs side by side. name 2 jobs; for a queue of jobs ask for a plan: advisor place."
+    )
 
 
 needs = st.lists(st.none() | st.floats(0, 1e6), min_size=1, max_size=4).map(tuple)

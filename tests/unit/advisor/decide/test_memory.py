@@ -81,15 +81,22 @@ def test_sizes_have_units(text: str, memory_mib: float) -> None:
 @pytest.mark.parametrize("text", ["", "GB", "eighty", "-80GiB", "nan", "80TB", "8e4", "80 G B"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     """With the ways to write one."""
-    with pytest.raises(InputError, match="not a memory size"):
+    with pytest.raises(InputError) as refused:
         parse_memory_mib(text)
+    assert str(refused.value) == (
+        f"{text!r} is not a memory size. write MiB, or a unit: 143771, 80GiB or 141GB."
+    )
 
 
 @pytest.mark.parametrize("memory_mib", [141, 0, -1, math.nan, math.inf, 143771 * 2**20])
 def test_gigabytes_and_bytes_given_as_mib_are_refused(memory_mib: float) -> None:
     """No GPU has so little, or so much."""
-    with pytest.raises(InputError, match="no GPU has"):
+    with pytest.raises(InputError) as refused:
         check_card_memory(memory_mib)
+    assert str(refused.value) == (
+        f"no GPU has {memory_mib:g} MiB of memory. a number without a unit is in MiB. give the "
+        "memory of the card, such as 143771 MiB: --memory 143771 or 80GiB."
+    )
     with pytest.raises(InputError, match="no GPU has"):
         Limits(memory_mib=memory_mib)
 
@@ -99,6 +106,15 @@ def test_every_size_that_is_printed_is_read_again(memory_mib: float) -> None:
     """As MiB and as GiB."""
     assert parse_memory_mib(f"{memory_mib:f}") == pytest.approx(memory_mib)
     assert parse_memory_mib(f"{memory_mib / 1024:f}GiB") == pytest.approx(memory_mib, abs=0.01)
+
+
+def test_the_smallest_and_the_largest_card() -> None:
+    """1 GiB and 1 TiB are just believed."""
+    assert parse_memory_mib("1GiB") == 1024
+    assert parse_memory_mib("1024 GiB") == 2**20
+    for memory_mib in (1023.9, 2**20 + 1):
+        with pytest.raises(InputError, match="no GPU has"):
+            check_card_memory(memory_mib)
 
 
 def test_every_known_card_has_a_memory_that_can_be_given() -> None:

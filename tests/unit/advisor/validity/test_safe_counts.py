@@ -1,5 +1,7 @@
 """Counts of units at which results are right: never an unsafe one, and always the nearest."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +51,19 @@ def test_a_count_that_was_never_checked_is_allowed_and_said_to_be() -> None:
     assert [units for units in (12, 66, 68, 92) if safety.is_unchecked(units)] == [68]
 
 
+def test_without_any_check_every_count_is_unchecked_but_those_of_own_results() -> None:
+    """Right or wrong: somebody has looked at these."""
+    safety = Safety(units_total=132, right=frozenset({12}), wrong=frozenset({14}))
+    assert [units for units in (12, 14, 16, 132) if safety.is_unchecked(units)] == [16, 132]
+
+
+def test_where_no_count_is_allowed_none_is_near() -> None:
+    """Nobody gets one that is not."""
+    for safety in (Safety(), Safety(units_total=132, wrong=frozenset(grantable(132)))):
+        assert safety.nearest(66) is None
+        assert safety.around(66) == ()
+
+
 def test_without_the_size_of_the_gpu_nothing_is_avoided() -> None:
     """Shares cannot be counted then."""
     assert not Safety(host=checked_132(), wrong=frozenset({66})).unsafe
@@ -92,6 +107,31 @@ def test_mirror_images_are_told_apart_by_what_was_wanted_and_by_mirrored() -> No
     safety = Safety(units_total=132, host=checked_132(), wrong=frozenset({64, 66}))
     assert safe_counts((66, 66), 132, [safety, safety]) == (62, 70)
     assert safe_counts((66, 66), 132, [safety, safety], mirrored=True) == (70, 62)
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_the_job_that_was_to_have_more_gets_more(mirrored: bool) -> None:
+    """30 and 100 of 132 are as near to (102, 110) as 100 and 30, and the names decide nothing."""
+    two = checked_with(132, frozenset(grantable(132)) - {30, 100})
+    safety = Safety(units_total=132, host=two)
+    assert safe_counts((102, 110), 132, [safety, safety], mirrored=mirrored) == (30, 100)
+    assert safe_counts((110, 102), 132, [safety, safety], mirrored=mirrored) == (100, 30)
+
+
+@given(
+    st.frozensets(st.sampled_from(sorted(grantable(60)))),
+    st.lists(st.sampled_from(sorted(grantable(60))), min_size=2, max_size=3),
+    st.booleans(),
+)
+def test_jobs_of_which_the_same_is_known_keep_their_order(
+    unsafe: frozenset[int], wanted: list[int], mirrored: bool
+) -> None:
+    """None gets less than another that was to have less."""
+    safety = Safety(units_total=60, host=checked_with(60, unsafe))
+    found = safe_counts(tuple(wanted), 60, [safety] * len(wanted), mirrored=mirrored)
+    ordered = sorted(zip(wanted, found or (), strict=False))
+    for (less, fewer), (more, units) in itertools.combinations(ordered, 2):
+        assert less == more or fewer <= units
 
 
 def test_no_safe_pair_is_no_pair() -> None:

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from unsafe_counts import UNSAFE_132, checked_132, checked_with
 
 from advisor.core.gpu import units_for_percent
-from advisor.core.split import EQUAL, NINE, Split
+from advisor.core.split import EQUAL, NINE, Split, fine_splits
 from advisor.core.units import grantable
 from advisor.errors import UnsafeCountError
-from advisor.validity.safe_counts import Safety
+from advisor.validity.safe_counts import CheckedCounts, Safety
 from advisor.validity.safe_splits import (
     avoided_texts,
     check_share,
@@ -23,6 +23,7 @@ from advisor.validity.safe_splits import (
 TEN = [float(share) for share in range(10, 101, 10)]
 KNOWN = Safety(units_total=132, host=checked_132())
 LIBRARIES = "results of this host's libraries are wrong (advisor check)"
+ANYWAY = "or ask for it all the same: --allow-unsafe, over HTTP allow_unsafe"
 
 
 def test_nine_splits_in_percent() -> None:
@@ -58,7 +59,7 @@ def test_nothing_known_changes_nothing(safety: Safety) -> None:
     """Not even a percentage that no number of SMs needs."""
     odd = [Split((33.3, 66.6)), Split((1.0, 99.0)), Split((70.0, 70.0))]
     assert safe_splits(odd, [safety, safety]) == tuple(odd)
-    assert safe_solo_shares([0.5, 33.3], safety) == (0.5, 33.3)
+    assert safe_solo_shares([33.3, 0.5, 33.4], safety) == (33.3, 0.5, 33.4)
     assert not moved_text(TEN, safety)
     assert not list(avoided_texts(NINE, ("a", "b"), [safety, safety]))
     check_split(Split((70, 30)), [safety, safety])
@@ -92,17 +93,92 @@ def test_a_refusal_says_what_was_wrong_and_what_is_near() -> None:
 def test_a_refusal_by_own_results_says_so() -> None:
     """The host's list has nothing against 66 SMs."""
     own = Safety(units_total=132, wrong=frozenset({66}))
-    with pytest.raises(UnsafeCountError, match="the job's own results were wrong") as refused:
+    with pytest.raises(UnsafeCountError) as refused:
         check_split(EQUAL, [own, Safety(units_total=132)])
+    assert refused.value.what == "50 % is 66 of 132 SMs, at which the job's own results were wrong"
+    assert not refused.value.why
+    checked = Safety(units_total=132, host=checked_132(), wrong=frozenset({66}))
+    with pytest.raises(UnsafeCountError) as refused:
+        check_split(EQUAL, [checked, KNOWN])
     assert not refused.value.why
     check_split(Split((50, 40)), [Safety(units_total=132), own])
 
 
 def test_a_share_alone_is_refused_with_the_nearest_two_counts() -> None:
     """Both may be asked for with --units."""
-    with pytest.raises(UnsafeCountError, match="nearest safe counts are 70 and 118 SMs"):
+    with pytest.raises(UnsafeCountError) as refused:
         check_share(70, KNOWN)
+    assert str(refused.value) == (
+        f"70 % is 92 of 132 SMs, at which {LIBRARIES}. wrong were torch.mm bf16 and torch.bmm "
+        f"fp16. the nearest safe counts are 70 and 118 SMs (--units), {ANYWAY}."
+    )
     check_share(50, KNOWN)
+
+
+def test_where_nothing_is_safe_nothing_is_offered() -> None:
+    """Neither a split nor a count, and no way round it."""
+    nothing = Safety(units_total=132, host=checked_with(132, frozenset(grantable(132))))
+    assert safe_splits([EQUAL], [nothing, nothing]) == (None,)
+    with pytest.raises(UnsafeCountError) as split:
+        check_split(EQUAL, [nothing, nothing])
+    with pytest.raises(UnsafeCountError) as share:
+        check_share(50, nothing)
+    assert split.value.fix == share.value.fix == ""
+
+
+def test_causes_of_both_jobs_are_named() -> None:
+    """Each with its share."""
+    own = Safety(units_total=132, host=checked_132(), wrong=frozenset({12}))
+    with pytest.raises(UnsafeCountError) as refused:
+        check_split(Split((70, 10)), [KNOWN, own])
+    assert refused.value.what == (
+        f"70 % is 92 of 132 SMs, at which {LIBRARIES}; "
+        "10 % is 12 of 132 SMs, at which the job's own results were wrong"
+    )
+    assert moved_text([10.0, 70.0], own) == (
+        "10 and 70 % are 12 and 92 of 132 SMs, at which the job's own results were wrong or "
+        f"{LIBRARIES}; measured at 10 and 70 SMs instead"
+    )
+
+
+@pytest.mark.parametrize(
+    ("at_38", "at_92", "text"),
+    [
+        ("a", "b", "a and b"),
+        ("abc", "abc", "a, b and c"),
+        ("ab", "bcd", "a, b, c and 1 more"),
+        ("abc", "cdefg", "a, b, c and 4 more"),
+    ],
+)
+def test_three_wrong_operations_are_named(at_38: str, at_92: str, text: str) -> None:
+    """Those of both shares, each once, and how many more there are."""
+    host = CheckedCounts(
+        gpu_model="NVIDIA H200",
+        units_total=132,
+        checked=frozenset(grantable(132)),
+        wrong={38: tuple(at_38), 92: tuple(at_92)},
+    )
+    safety = Safety(units_total=132, host=host)
+    with pytest.raises(UnsafeCountError) as refused:
+        check_split(Split((30, 70)), [safety, safety])
+    assert refused.value.why == f"wrong were {text}"
+
+
+def test_a_share_whose_count_stays_keeps_its_percentage() -> None:
+    """50.5 % is 66 SMs as 50 % is; only the other one is moved."""
+    assert safe_splits([Split((50.5, 70))], [KNOWN, KNOWN]) == (Split((50.5, 50)),)
+
+
+def test_of_mirror_images_the_caller_decides() -> None:
+    """By default the smaller share is the first job's."""
+    safety = Safety(units_total=132, host=checked_132(), wrong=frozenset({64, 66}))
+    pair = [safety, safety]
+    assert safe_splits([EQUAL], pair) == (Split((47, 54)),)
+    assert safe_splits([EQUAL], pair, mirrored=True) == (Split((54, 47)),)
+    for mirrored, near in (({}, "47/54 (62+70"), ({"mirrored": True}, "54/47 (70+62")):
+        with pytest.raises(UnsafeCountError) as refused:
+            check_split(EQUAL, pair, **mirrored)
+        assert refused.value.fix.startswith(f"take {near} SMs), the nearest safe split, or")
 
 
 def test_what_is_moved_is_said_once() -> None:
@@ -123,6 +199,51 @@ def test_avoided_counts_are_told_by_cause() -> None:
     assert list(avoided_texts([EQUAL, Split((80, 20))], ("fft", "gemm"), [own, KNOWN])) == [
         f"not used: 26 and 104 of 132 SMs, at which {LIBRARIES}",
         "not used for fft: 66 of 132 SMs, at which its own results were wrong",
+    ]
+
+
+def test_avoided_counts_in_a_row_are_a_range() -> None:
+    """In steps of what the GPU grants: pairs of SMs, or one CU on each XCD."""
+    unsafe = frozenset(range(40, 61, 2))
+    own = Safety(units_total=132, host=checked_with(132, unsafe), wrong=frozenset({70, 72, 74}))
+    fine = fine_splits(132, "nvidia")
+    assert list(avoided_texts(fine, ("a", "b"), [own, Safety(units_total=132)])) == [
+        f"not used: 40 to 60 of 132 SMs, at which {LIBRARIES}",
+        "not used for a: 70 to 74 of 132 SMs, at which its own results were wrong",
+    ]
+    cus = Safety(units_total=304, vendor="amd", wrong=frozenset({32, 64, 96}))
+    many = Safety(units_total=304, vendor="amd", wrong=frozenset(range(104, 121, 8)))
+    assert list(avoided_texts(fine_splits(304, "amd"), ("a", "b"), [cus, many])) == [
+        "not used for a: 32, 64 and 96 of 304 CUs, at which its own results were wrong",
+        "not used for b: 104 to 120 of 304 CUs, at which its own results were wrong",
+    ]
+
+
+def test_the_counts_of_an_amd_gpu() -> None:
+    """30 % of 100 CUs are 30, where MPS would grant 30 of 100 SMs in pairs and 33 % are 33."""
+    own = Safety(units_total=100, vendor="amd", wrong=frozenset({33}))
+    free = Safety(units_total=100, vendor="amd")
+    asked = Split((33, 67))
+    assert safe_splits([asked], [own, free]) == (Split((32, 67)),)
+    assert safe_solo_shares([7, 33, 100], own) == (7, 32, 100)
+    with pytest.raises(UnsafeCountError) as refused:
+        check_split(asked, [own, free])
+    assert refused.value.what.startswith("33 % is 33 of 100 CUs, at which the job's own")
+    assert refused.value.fix == f"take 32/67 (32+67 CUs), the nearest safe split, {ANYWAY}"
+    with pytest.raises(UnsafeCountError, match=r"the nearest safe counts are 32 and 34 CUs \(--"):
+        check_share(33, own)
+    three = Safety(units_total=100, vendor="amd", wrong=frozenset({32, 33, 34}))
+    assert moved_text([33.0], three) == (
+        "33 % is 33 of 100 CUs, at which the job's own results were wrong; "
+        "measured at 31 CUs instead"
+    )
+    rows = Safety(units_total=304, vendor="amd", wrong=frozenset({152}))
+    assert safe_solo_shares([50.0, 100.0], rows) == (pytest.approx(100 * 144 / 304), 100)
+    assert moved_text([50.0], rows).endswith("measured at 144 CUs instead")
+    few = checked_with(100, frozenset(), checked=frozenset({66}), gpu_model="AMD Instinct MI210")
+    unchecked = Safety(units_total=100, vendor="amd", host=few)
+    assert list(unchecked_texts(Split((33, 66)), ("a", "b"), [unchecked, unchecked])) == [
+        "at 33 CUs, which a gets, no result was checked: advisor check"
     ]
 
 

@@ -1,0 +1,326 @@
+"""Limits: what breaks one, by how much, and what the message says."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_profiles import Scripted, profile
+
+from advisor.core.gpu import MEMORY_PART
+from advisor.core.interval import Interval
+from advisor.core.split import EQUAL, EXCLUSIVE, UNCAPPED, Split
+from advisor.decide.constraints import (
+    Limits,
+    check_jobs_fit,
+    check_limits,
+    floor,
+    memory_unknown,
+    most_power_w,
+    risks,
+    violations,
+    violations_alone,
+)
+from advisor.errors import InputError
+from advisor.predict.predictions import Prediction, predict_exclusive
+from advisor.predict.profiles import Profile
+from advisor.predict.serving import Serving
+
+FREE = Limits(default_min_speed=0)
+P99_MS = ((10.0, 200.0), (50.0, 20.0), (100.0, 8.0))
+
+A, B = profile("a"), profile("b", [1.0] * 10)
+"""Each draws 400 W on the whole GPU and needs 1000 MiB."""
+
+SERVER = profile(
+    "server",
+    [100.0] * 10,
+    serving=Serving(offered_rate=100, rate_noise=None, latency_p99_ms=P99_MS),
+)
+
+
+def hotter(job: Profile, power_w: float) -> Profile:
+    """The job drawing this much on the whole GPU."""
+    return replace(job, values={**job.values, "power_w": job.values["power_w"] * power_w / 400})
+
+
+def predicted(
+    jobs: tuple[Profile, Profile] = (A, B),
+    split: Split = EQUAL,
+    speeds: tuple[float, float] = (1.0, 1.0),
+    power_w: float = 500.0,
+) -> Prediction:
+    """Without any error."""
+    (found,) = Scripted({split: (*speeds, power_w)}, off=0.0).predict(jobs, [split])
+    return found
+
+
+def broken(jobs: tuple[Profile, Profile], limits: Limits, **fields: Any) -> dict[str, Any]:
+    """By how much each limit is broken, by the text that says so."""
+    found = violations(predicted(jobs, **fields), jobs, limits)
+    return {violation.text: pytest.approx(violation.by) for violation in found}
+
+
+# what is refused
+
+
+@pytest.mark.parametrize("speed", [-0.01, 1.01, float("nan")])
+def test_speeds_that_no_job_has(speed: float) -> None:
+    """By name and for all; the bounds themselves can be asked for."""
+    with pytest.raises(InputError) as refused:
+        Limits(min_speed={"a": 0.5, "b": speed})
+    assert str(refused.value) == (
+        f"a minimum speed of {speed:g} for b is not possible. 1 is as fast as alone on the whole "
+        "GPU. give a number from 0 to 1, such as 0.5."
+    )
+    with pytest.raises(InputError, match=f"^a minimum speed of {speed:g} for all jobs is not"):
+        Limits(default_min_speed=speed)
+    assert Limits(min_speed={"a": 0.0, "b": 1.0}, default_min_speed=1.0).min_speed_of("a") == 0
+
+
+@pytest.mark.parametrize("value", [0.0, -3.0, float("nan")])
+def test_a_power_or_a_latency_of_nothing(value: float) -> None:
+    """The message names the limit; a small one can be kept, if only by nothing."""
+    limits: dict[str, dict[str, Any]] = {
+        "max_power_w": {"max_power_w": value},
+        "default_max_p99_ms": {"default_max_p99_ms": value},
+        "max_p99_ms of server": {"max_p99_ms": {"server": value}},
+    }
+    for name, fields in limits.items():
+        with pytest.raises(InputError) as refused:
+            Limits(**fields)
+        assert str(refused.value) == f"{name} is {value:g}. give a number above 0."
+    Limits(max_power_w=0.5, default_max_p99_ms=0.5, max_p99_ms={"server": 0.5})
+
+
+def test_limits_for_jobs_that_are_not_there() -> None:
+    """Each is named, and so are the jobs that are."""
+    with pytest.raises(InputError) as refused:
+        check_limits(Limits(min_speed={"d": 0.1, "a": 0.1, "c": 0.1}), (A, B))
+    assert str(refused.value) == "a minimum speed was given for c, d. the jobs are a and b."
+    with pytest.raises(InputError, match=r"^a latency was given for c\. the jobs are a\.$"):
+        check_limits(Limits(max_p99_ms={"c": 5}), (A, A))
+    check_limits(Limits(min_speed={"a": 0.1}, max_p99_ms={"server": 5}), (A, SERVER))
+
+
+def test_latencies_that_nobody_measured() -> None:
+    """A limit for all asks for one job at least that has one, a limit by name for its own."""
+    text = (
+        "no latency of a{} was measured. a limit cannot be held that nothing is known of. "
+        "let the job report latencies (docs/progress.md, Servers) and profile it again."
+    )
+    everyone = Limits(default_max_p99_ms=5)
+    for limits, jobs, others in (
+        (Limits(max_p99_ms={"a": 5}), (A, SERVER), ""),
+        (everyone, (A, B), " or b"),
+        (everyone, (A, replace(SERVER, job="b", serving=serving(()))), " or b"),
+    ):
+        with pytest.raises(InputError) as refused:
+            check_limits(limits, jobs)
+        assert str(refused.value) == text.format(others)
+    check_limits(everyone, (A, SERVER))
+    check_limits(FREE, (A, B))
+
+
+def serving(latencies: tuple[tuple[float, float], ...], offered: float | None = 100) -> Serving:
+    """A server with these latencies."""
+    return Serving(offered_rate=offered, rate_noise=None, latency_p99_ms=latencies)
+
+
+# speeds
+
+
+def test_what_a_job_must_keep() -> None:
+    """The number by its name, else all of a fixed demand but for chance, else that of all jobs."""
+    limits = Limits(min_speed={"a": 0.7}, default_min_speed=0.3)
+    assert [floor(job, limits) for job in (A, B)] == [0.7, 0.3]
+    assert floor(SERVER, limits) == pytest.approx(0.98)
+    assert floor(SERVER, Limits(min_speed={"server": 0.2})) == 0.2
+    assert floor(replace(SERVER, serving=serving(P99_MS, offered=None)), limits) == 0.3
+
+
+@given(st.floats(0.01, 1), st.floats(0.01, 1))
+def test_a_job_is_held_to_its_speed(speed: float, least: float) -> None:
+    """From the speed itself on it is kept; below, it is missed by the part that lacks."""
+    found = broken((A, B), Limits(min_speed={"b": least}, default_min_speed=0), speeds=(1, speed))
+    assert list(found.values()) == ([1 - speed / least] if speed < least else [])
+
+
+def test_what_is_said_of_speeds() -> None:
+    """Training runs, a server serves; the low end of what is expected counts."""
+    jobs, limits = (A, SERVER), Limits(default_min_speed=0.4)
+    texts = {
+        "a may run at as little as 12.3 % of its speed alone, below 40 %": 1 - 0.1234 / 0.4,
+        "server may serve as little as 50 % of its demand, below 98 %": 1 - 0.5 / 0.98,
+    }
+    assert broken(jobs, limits, speeds=(0.1234, 0.5)) == texts
+    p = predicted(jobs)
+    wide = replace(p.parts[0], speed=Interval(0.9, 0.39, 1.0))
+    found = violations(replace(p, parts=(wide, p.parts[1])), jobs, limits)
+    assert [v.text[:31] for v in found] == ["a may run at as little as 39 % "]
+
+
+def test_one_after_the_other_all_speeds_are_kept_but_requests_wait() -> None:
+    """Half of the time is no half speed, and a server that may be off waits for nobody."""
+    limits = Limits(default_min_speed=0.9)
+    assert violations(predict_exclusive((A, B)), (A, B), limits) == ()
+    (found,) = violations(predict_exclusive((A, SERVER)), (A, SERVER), limits)
+    assert (found.text, found.by) == ("server answers no requests while the other job runs", 1)
+    off = Limits(min_speed={"server": 0})
+    assert violations(predict_exclusive((A, SERVER)), (A, SERVER), off) == ()
+    # Side by side it answers.
+    assert broken((A, SERVER), FREE) == {}
+
+
+# latencies
+
+
+@given(st.integers(10, 90), st.floats(1, 300))
+def test_a_latency_alone_at_the_share_is_held(share: int, most_ms: float) -> None:
+    """That of the share which the server gets, first or second, and never of its neighbour's."""
+    alone_ms = SERVER.serving and SERVER.serving.p99_alone_ms(share)
+    assert alone_ms
+    limits = Limits(default_min_speed=0, default_max_p99_ms=most_ms)
+    late = [alone_ms / most_ms - 1] if alone_ms > most_ms else []
+    split = Split((float(share), 100.0 - share))
+    assert list(broken((SERVER, A), limits, split=split).values()) == late
+    assert list(broken((A, SERVER), limits, split=split.turned()).values()) == late
+
+
+def test_what_is_said_of_latencies() -> None:
+    """The limit itself is kept; a limit by name goes before the one for all."""
+    split, text = (
+        Split((50.0, 50.0)),
+        "server alone at 50 % has a p99 latency of 20 ms, above {} ms",
+    )
+    for limits, above in (
+        (Limits(default_max_p99_ms=20), None),
+        (Limits(default_max_p99_ms=16), "16"),
+        (Limits(default_max_p99_ms=16, max_p99_ms={"server": 30}), None),
+        (Limits(default_max_p99_ms=30, max_p99_ms={"server": 12.5}), "12.5"),
+        (Limits(default_max_p99_ms=30, max_p99_ms={"a": 1}), None),
+    ):
+        expected = {} if above is None else {text.format(above): 20 / float(above) - 1}
+        assert broken((SERVER, A), limits, split=split) == expected
+    assert Limits(default_max_p99_ms=30).longest_p99_ms(A) is None
+    assert Limits(default_max_p99_ms=30, max_p99_ms={"server": 5}).longest_p99_ms(SERVER) == 5
+    assert Limits(default_max_p99_ms=30, max_p99_ms={"a": 5}).longest_p99_ms(SERVER) == 30
+
+
+def test_a_latency_that_is_not_known_is_not_called_too_long() -> None:
+    """Nothing was measured below 10 %."""
+    limits = Limits(default_min_speed=0, default_max_p99_ms=1)
+    assert broken((SERVER, A), limits, split=Split((5.0, 95.0))) == {}
+
+
+def test_on_a_gpu_of_its_own() -> None:
+    """The power and the latency of the whole GPU, both of them."""
+    limits = Limits(max_power_w=320, default_max_p99_ms=6.4)
+    found = {v.text: v.by for v in violations_alone(SERVER, limits)}
+    assert found == {
+        "server alone draws 400 W, at most 320 W are allowed": pytest.approx(0.25),
+        "server alone at 100 % has a p99 latency of 8 ms, above 6.4 ms": pytest.approx(0.25),
+    }
+    assert violations_alone(SERVER, Limits(max_power_w=400, default_max_p99_ms=8)) == ()
+
+
+# power
+
+
+@given(st.floats(100, 1000), st.floats(100, 1000), st.sampled_from([EQUAL, UNCAPPED]))
+def test_a_ceiling_of_power(power_w: float, most_w: float, split: Split) -> None:
+    """From the ceiling itself down it is kept; above, it is broken by the part that is more."""
+    limits = Limits(default_min_speed=0, max_power_w=most_w)
+    found = broken((A, B), limits, split=split, power_w=power_w)
+    assert list(found.values()) == ([power_w / most_w - 1] if power_w > most_w else [])
+    assert most_power_w(predicted(split=split, power_w=power_w), (A, B)) == power_w
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_one_after_the_other_the_hottest_job_counts(turned: bool) -> None:
+    """Not the mean of both, which is never drawn."""
+    jobs = (hotter(A, 600), B) if not turned else (B, hotter(A, 600))
+    p = predict_exclusive(jobs)
+    assert most_power_w(p, jobs) == 600
+    assert violations(p, jobs, Limits(max_power_w=600)) == ()
+    (found,) = violations(p, jobs, Limits(max_power_w=500))
+    assert found.text == "a alone draws 600 W, at most 500 W are allowed"
+    assert found.by == pytest.approx(0.2)
+
+
+def test_a_ceiling_that_only_the_expected_power_keeps_is_a_risk() -> None:
+    """A measured power is none: one after the other nothing is predicted."""
+    p = replace(predicted(), power_w=Interval(500, 450, 600))
+    limits = Limits(default_min_speed=0, max_power_w=550)
+    assert violations(p, (A, B), limits) == ()
+    (found,) = risks(p, limits)
+    assert found.text == "both draw 600 W, at most 550 W are allowed"
+    assert found.by == pytest.approx(600 / 550 - 1)
+    assert risks(p, Limits(max_power_w=600)) == risks(p, FREE) == ()
+    assert risks(replace(p, split=EXCLUSIVE), limits) == ()
+
+
+# memory
+
+
+@given(
+    st.none() | st.floats(1, 60_000),
+    st.none() | st.floats(1, 60_000),
+    st.none() | st.floats(2000, 80_000),
+)
+def test_memory_of_all_jobs(a: float | None, b: float | None, card: float | None) -> None:
+    """Only jobs that share must fit together, and only where something is known is it said."""
+    jobs = replace(A, memory_used_mib=a), replace(B, memory_used_mib=b)
+    limits = Limits(default_min_speed=0, memory_mib=card)
+    needed, most = (a or 0) + (b or 0), MEMORY_PART * (card or 0)
+    expected = [needed / most - 1] if card is not None and needed > most else []
+    assert list(broken(jobs, limits).values()) == expected
+    assert violations(predict_exclusive(jobs), jobs, limits) == ()
+
+
+def test_what_is_said_of_memory() -> None:
+    """With the part of the card that jobs may fill."""
+    limits = Limits(default_min_speed=0, memory_mib=2000)
+    text = "both need 2000 MiB of memory, 1900 MiB are there (95 % of the card)"
+    assert broken((A, B), limits) == {text: 2000 / 1900 - 1}
+
+
+def test_a_card_on_which_a_job_does_not_run_alone() -> None:
+    """The second job is looked at as well; one that just fills the card is let through."""
+    big = replace(B, memory_used_mib=3000.0)
+    with pytest.raises(InputError) as refused:
+        check_jobs_fit((A, big), 2999)
+    assert str(refused.value) == (
+        "b needs 3000 MiB of memory, the card has 2999 MiB. so it does not even run alone; it was "
+        "measured on NVIDIA H200. give the memory of the card that the jobs will run on: "
+        "--memory 80GiB."
+    )
+    for jobs, card in (((A, big), 3000), ((replace(A, memory_used_mib=None),), 0.5)):
+        check_jobs_fit(jobs, card)
+
+
+def test_what_is_not_known_of_memory() -> None:
+    """Of the card, or of jobs, each once."""
+    dark = replace(A, memory_used_mib=None)
+    assert memory_unknown([dark], None) == (
+        "the memory of the NVIDIA H200 is not known, so nobody checked whether both jobs fit",
+    )
+    assert memory_unknown([dark, B, dark], 2000) == (
+        "the memory of a is not known, and taken as none",
+    )
+
+
+# together
+
+
+def test_every_broken_limit_is_named() -> None:
+    """Not the first alone: someone who lifts one wants to know of the next."""
+    limits = Limits(default_min_speed=0.6, default_max_p99_ms=10, max_power_w=400, memory_mib=2000)
+    found = list(broken((A, SERVER), limits, speeds=(0.5, 1.0)))
+    assert [text.split()[:3] for text in found] == [
+        ["a", "may", "run"],
+        ["server", "alone", "at"],
+        ["both", "draw", "500"],
+        ["both", "need", "2000"],
+    ]
