@@ -103,7 +103,7 @@ def by_disagreement(
     bench: Bench, measured: list[int], left: list[int], minutes: float, rng: np.random.Generator
 ) -> list[int]:
     """The pairs about which the trees are farthest apart, whatever their jobs."""
-    order = np.argsort(-apart(bench, measured, left), kind="stable")
+    order: list[int] = np.argsort(-apart(bench, measured, left), kind="stable").tolist()
     return within(bench, (left[n] for n in order), minutes)
 
 
