@@ -37,7 +37,7 @@ class Bench:
 
     def jobs(self, pair: int) -> tuple[str, str]:
         found = self.data.pairs[pair]
-        return found.job_a, found.job_b
+        return found.jobs
 
     def fitted(self, pairs: Sequence[int]) -> Regressors:
         return fit(extra_trees, self.data.rows.take(np.isin(self.data.rows.pair, pairs)))
@@ -103,7 +103,7 @@ def by_disagreement(
     bench: Bench, measured: list[int], left: list[int], minutes: float, rng: np.random.Generator
 ) -> list[int]:
     """The pairs about which the trees are farthest apart, whatever their jobs."""
-    order = np.argsort(-apart(bench, measured, left), kind="stable")
+    order: list[int] = np.argsort(-apart(bench, measured, left), kind="stable").tolist()
     return within(bench, (left[n] for n in order), minutes)
 
 
@@ -176,7 +176,7 @@ def read_bench() -> Bench:
     measured = read_measured(None, None)
     points = measured.pairs, measured.profiled, measured.references
     data, fill = make_data(*points), make_training_set(*points).fill
-    keys = [((p.job_a, p.gpu_model), (p.job_b, p.gpu_model)) for p in data.pairs]
+    keys = [((p.jobs[0], p.gpu_model), (p.jobs[1], p.gpu_model)) for p in data.pairs]
     return Bench(
         data=data,
         profiles=[

@@ -85,7 +85,7 @@ def heading(question: Question) -> str:
 
 def cell(found: Sequence[Choice], today: Sequence[Choice]) -> str:
     """Value lost; how much more than today, with its interval; uncapped and below the minimum."""
-    drawn = Resamples([(c.job_a, c.job_b) for c in found])
+    drawn = Resamples([c.jobs for c in found])
     lost = drawn.mean([100 * (1 - c.fraction) for c in found])
     more = drawn.mean([100 * (b.fraction - c.fraction) for c, b in zip(found, today, strict=True)])
     counts = sum(c.chosen == "uncapped" for c in found), sum(bool(c.missed) for c in found)
@@ -167,7 +167,7 @@ def learned_gate(data: Data, choices: Sequence[Choice], gains: Floats) -> Floats
     row_of = {n: row for row, n in enumerate(rows.measurement) if rows.kind[row] == "uncapped"}
     features = rows.heads["power"].features[[row_of[c.number] for c in choices], 0]
     left_out = np.array([c.left_out for c in choices])
-    jobs = np.array([(c.job_a, c.job_b) for c in choices])
+    jobs = np.array([c.jobs for c in choices])
     expected = np.zeros(len(choices))
     for job in np.unique(left_out):
         asked, learned = left_out == job, ~(jobs == job).any(axis=1)
