@@ -22,7 +22,7 @@ _COMMANDS = {
     "profile": "Measure a job alone at each share: rate, power and counters.",
     "colocate": "Measure pairs of jobs on one GPU at splits: both rates, and the power of both.",
     "launch": "Run two jobs together on one GPU at a split that is proven, and watch them.",
-    "launches": "List, show and stop the launches of this host.",
+    "launches": "List, show, stop and clean up the launches of this host.",
     "check": "At which numbers of SMs do the libraries of this host compute right results?",
     "doctor": "Check everything that measuring needs; changes nothing. "
     "Exit code 1: something is missing.",
@@ -34,7 +34,7 @@ _COMMANDS = {
     "retrain": "Learn from what is new, and use the new model where it is better; fit for cron.",
     "evaluate": "How good is the model? "
     "Writes evaluation.html, evaluation.png and evaluation.json.",
-    "next": "Which jobs to profile and which pairs to measure next, within some GPU minutes.",
+    "next": "Which jobs to profile and which pairs to measure next, in order of what they teach.",
     "models": "List, check and choose the models on this host.",
     "serve": "Serve HTTP; by default only this host can connect, and nothing is launched.",
 }

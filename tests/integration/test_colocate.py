@@ -87,17 +87,11 @@ def test_pairs_run_together_at_their_splits(jobs: FakeHost) -> None:
     assert 0 < answer["cost"]["starting_s"] < answer["cost"]["duration_s"]
 
 
-def test_each_job_is_measured_alone_in_the_same_hour(jobs: FakeHost) -> None:
-    """The rates that speeds are relative to come from the same run and card."""
-    colocate(jobs, write_plan(jobs))
-    alone = exported(jobs, "solo")
-    assert {(r["job"], r["share_percent"], r["run"]) for r in alone} == {
-        ("one", 100, "night"), ("two", 100, "night")
-    }  # fmt: skip
-
-
 def test_person_gets_a_table_and_the_cost(jobs: FakeHost) -> None:
-    """The best split of each pair, what it gains, and what the campaign took."""
+    """The best split of each pair, what it gains, and what the campaign took.
+
+    The rates that speeds are relative to come from the same run and card.
+    """
     done = jobs.advisor("colocate", write_plan(jobs), *QUICK)
     assert done.returncode == 0, done.stderr
     assert "GPU-minutes" in done.stderr
@@ -106,6 +100,10 @@ def test_person_gets_a_table_and_the_cost(jobs: FakeHost) -> None:
     assert "GPU-seconds a pair point" in done.stdout
     again = jobs.advisor("colocate", write_plan(jobs), *QUICK)
     assert "all 5 windows were measured before" in again.stdout
+    alone = exported(jobs, "solo")
+    assert {(r["job"], r["share_percent"], r["run"]) for r in alone} == {
+        ("one", 100, "night"), ("two", 100, "night")
+    }  # fmt: skip
 
 
 def test_keys_of_the_answer(jobs: FakeHost) -> None:
@@ -148,11 +146,11 @@ def test_finished_campaign_is_not_measured_again(jobs: FakeHost) -> None:
     assert len(exported(jobs)) == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_interrupt_keeps_points_and_leaves_nothing_behind(
     jobs: FakeHost, number: signal.Signals
 ) -> None:
-    """Ctrl-C, a batch system's SIGTERM or a lost terminal ends jobs and daemon; points stay."""
+    """Ctrl-C or a lost terminal ends jobs and daemon; points stay. SIGTERM: on two GPUs, below."""
     with jobs.start_advisor("colocate", write_plan(jobs), "--window", "1") as process:
         wait_for(process, "1/5")
         process.send_signal(number)
@@ -164,22 +162,22 @@ def test_interrupt_keeps_points_and_leaves_nothing_behind(
     assert jobs.control("get_server_list") == ""
 
 
-@pytest.mark.parametrize(
-    ("behave", "message"),
-    [("exit", "ended with exit code 3"), ("die", "ended with exit code 7")],
-)
-def test_job_that_fails_marks_its_points_only(jobs: FakeHost, behave: str, message: str) -> None:
+def test_job_that_fails_marks_its_points_only(jobs: FakeHost) -> None:
     """The other pairs are measured, and the marked points say why."""
-    jobs.write_job("bad", "--behave", behave)
-    done = jobs.advisor("colocate", "--among", "bad,one", "--splits", "30/70", *QUICK, "--json")
+    jobs.write_job("bad", "--behave", "exit")
+    jobs.write_job("dies", "--behave", "die")
+    plan = ("--pairs", "bad+bad,bad+one,dies+one,one+one", "--splits", "30/70")
+    done = jobs.advisor("colocate", *plan, *QUICK, "--json")
     assert done.returncode == 5, done.stderr
     rows = {(r["job_1"], r["job_2"]): r for r in map(flat, json.loads(done.stdout)["points"])}
     assert "failed" not in rows["one", "one"]["flags"]
     assert rows["one", "one"]["rate_1"] > 0
-    for pair in (("bad", "bad"), ("bad", "one")):
+    for pair in (("bad", "bad"), ("bad", "one"), ("dies", "one")):
         assert rows[pair]["flags"] == ["failed"]
         assert rows[pair]["rate_1"] is None
-    assert any(message in row["error"] for row in rows.values() if row["error"])
+    errors = [rows[job, "one"]["error"] for job in ("bad", "dies")]
+    assert "ended with exit code 3" in errors[0]
+    assert "ended with exit code 7" in errors[1]
 
 
 def test_daemon_that_dies_in_mid_campaign_stops_it(jobs: FakeHost) -> None:
@@ -219,28 +217,19 @@ def test_pair_that_does_not_fit_is_skipped_with_the_reason(jobs: FakeHost) -> No
     }  # fmt: skip
 
 
-def test_time_sliced_pairs_run_without_mps(jobs: FakeHost) -> None:
-    """The baseline of a host without MPS: both jobs see the whole GPU."""
-    answer = colocate(jobs, "--pairs", "one+two", "--splits", "50/50,time-sliced")
-    modes = {r["mode"]: r for r in map(flat, answer["points"])}
-    assert set(modes) == {"mps", "time-sliced"}
-    assert (modes["time-sliced"]["units_1"], modes["time-sliced"]["units_2"]) == (132, 132)
-    assert (modes["mps"]["units_1"], modes["mps"]["units_2"]) == (66, 66)
+def test_every_way_of_sharing_in_one_campaign(jobs: FakeHost) -> None:
+    """Each at the SMs it is due; the same job at the whole GPU, with MPS and without, keeps apart.
 
-
-def test_both_ways_of_running_without_limits_in_one_plan(jobs: FakeHost) -> None:
-    """The same job at the whole GPU, with MPS and without, keeps its logs apart."""
-    answer = colocate(jobs, "--pairs", "one+two", "--splits", "uncapped,time-sliced")
-    assert {r["mode"] for r in map(flat, answer["points"])} == {"uncapped", "time-sliced"}
-
-
-def test_exact_units_and_over_subscription(jobs: FakeHost) -> None:
-    """Counts of SMs that sum to the card are granted exactly, and 70/70 is not refused."""
-    splits = "60+72 units,70/70"
+    Counts of SMs that sum to the card are granted exactly, and 70/70 is not refused.
+    """
+    splits = "50/50,60+72 units,70/70,uncapped,time-sliced"
     answer = colocate(jobs, "--pairs", "one+two", "--splits", splits)
-    assert sorted((r["units_1"], r["units_2"]) for r in map(flat, answer["points"])) == [
-        (60, 72),
-        (92, 92),
+    assert sorted((r["mode"], r["units_1"], r["units_2"]) for r in map(flat, answer["points"])) == [
+        ("mps", 60, 72),
+        ("mps", 66, 66),
+        ("mps", 92, 92),
+        ("time-sliced", 132, 132),
+        ("uncapped", 132, 132),
     ]
 
 

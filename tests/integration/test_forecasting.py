@@ -50,7 +50,10 @@ def test_given_split_has_a_forecast_and_a_note(wanted: ResolvedLaunch, settings:
     assert notes == ()
     assert there.forecast.jobs[0].rate.value == here.forecast.jobs[0].rate.value
     assert there.forecast.jobs[0].rate.low < here.forecast.jobs[0].rate.low
-    assert there.forecast.jobs[0].rate.high > here.forecast.jobs[0].rate.high
+    # Both end where no job can be faster.
+    assert there.forecast.jobs[0].rate.high == here.forecast.jobs[0].rate.high
+    assert there.forecast.power_w.low < here.forecast.power_w.low
+    assert there.forecast.power_w.high > here.forecast.power_w.high
 
 
 def test_recommended_split_says_so_too(wanted: ResolvedLaunch, settings: Settings) -> None:

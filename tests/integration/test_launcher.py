@@ -17,6 +17,7 @@ from advisor.core.job import Job, ProgressSettings
 from advisor.errors import JobError, LimitNotProvenError, PartitionError
 from advisor.runtime.backends.backend import Granted
 from advisor.runtime.host.processes import wait_until
+from advisor.runtime.jobs.ending import adopting_orphans
 from advisor.runtime.jobs.launcher import end_leftovers, prove
 from advisor.runtime.jobs.running_job import RunningJob
 from advisor.settings import LIMIT_VARIABLES, read_settings
@@ -279,6 +280,19 @@ def test_job_that_is_not_under_its_limit_is_ended(run: Launch) -> None:
             job.check_limit()
         assert pids
         assert all(map(gone, pids))
+
+
+def test_orphan_of_a_neighbour_is_no_broken_limit(run: Launch) -> None:
+    """Where the shims of both jobs were killed, that is what the launch has to say."""
+    with adopting_orphans(), run("sh", "-c", "echo step $PPID; sleep 60") as job:
+        said(job, "step")
+        neighbour = "setsid env LIMIT=70 sleep 60 > /dev/null & echo $!"
+        orphan = int(subprocess.check_output(["sh", "-c", neighbour]))
+        assert orphan not in job.pids()
+        os.kill(int(job.count()), signal.SIGKILL)
+        assert wait_until(lambda: orphan in job.pids(), 10)
+        job.check_variables()
+        assert job.exit_code == -signal.SIGKILL
 
 
 # end

@@ -34,7 +34,7 @@ _COLUMNS = ("launch", "state", "GPU", "pair", "jobs", "together", "what went wro
 
 @app.callback(invoke_without_command=True)
 def group(context: typer.Context, as_json: AsJson = False) -> None:
-    """List, show and stop the launches of this host."""
+    """List, show, stop and clean up the launches of this host."""
     if context.invoked_subcommand is not None:
         return
     found = [folder.read_status() for folder in list_folders(_root())]

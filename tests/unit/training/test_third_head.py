@@ -1,5 +1,6 @@
 """A third head from its declaration to its predictions, with nothing else changed."""
 
+import functools
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from advisor_models.manifest import Manifest, read_manifest
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_training.learn.artefact import write_artefact
 from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
-from advisor_training.train import fit_model, make_manifest, make_training_set
+from advisor_training.train import Trained, TrainingSet, fit_model, make_manifest, make_training_set
 
 pytestmark = pytest.mark.figures
 
@@ -41,15 +42,25 @@ LEARNER = HeadLearner(head=THROUGHPUT, measured=lambda rows: (rows.speed_a + row
 
 THREE = (*HEADS, THROUGHPUT)
 SPLITS = [*NINE, UNCAPPED]
-MADE_FROM = make_training_set(made_up.pair_points(), solo_points(), heads=THREE)
-TRAINED = fit_model(MADE_FROM.rows, blind=MADE_FROM.blind, learners=(*HEAD_LEARNERS, LEARNER))
+
+
+@functools.cache
+def made_from() -> TrainingSet:
+    return make_training_set(made_up.pair_points(), solo_points(), heads=THREE)
+
+
+@functools.cache
+def trained() -> Trained:
+    """Fitted by the first test that asks, not by every process that collects this file."""
+    points, learners = made_from(), (*HEAD_LEARNERS, LEARNER)
+    return fit_model(points.rows, blind=points.blind, learners=learners)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("three")
-    manifest = make_manifest(MADE_FROM, TRAINED, datetime(2026, 1, 31, tzinfo=UTC), THREE)
-    rows, regressors = MADE_FROM.rows, TRAINED.regressors
+    manifest = make_manifest(made_from(), trained(), datetime(2026, 1, 31, tzinfo=UTC), THREE)
+    rows, regressors = made_from().rows, trained().regressors
     write_artefact(folder, regressors, rows, manifest, with_joblib=True, heads=THREE)
     return folder
 
@@ -72,7 +83,7 @@ def test_it_predicts_what_was_measured_of_known_jobs(folder: Path) -> None:
     predictor, profiles = OnnxPredictor(folder, THREE), make_profiles(solo_points())
     a, b = (profiles[name, made_up.GPU_MODEL] for name in ("hog", "slow"))
     ((*found,),) = predictor.values([a, b], SPLITS)["throughput"]
-    rows = MADE_FROM.rows
+    rows = made_from().rows
     rows = rows.take((rows.job_a == "hog") & (rows.job_b == "slow"))
     measured = rows.speed_a + rows.speed_b
     np.testing.assert_allclose([each.value for each in found], measured, rtol=0.1)
@@ -80,7 +91,7 @@ def test_it_predicts_what_was_measured_of_known_jobs(folder: Path) -> None:
     held = [each.low <= m <= each.high for each, m in zip(found, measured, strict=True)]
     assert np.mean(held) >= 0.8
     pair = predictor.predict([a, b], SPLITS)
-    expected = TRAINED.regressors(rows)
+    expected = trained().regressors(rows)
     speeds = [[part.speed.value for part in p.parts] for p in pair]
     np.testing.assert_allclose(speeds, expected.speed, rtol=1e-5)
     np.testing.assert_allclose([p.power_w.value for p in pair], expected.power_w, rtol=1e-5)

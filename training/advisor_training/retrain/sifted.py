@@ -11,10 +11,9 @@ from advisor.validity.degenerate import with_pair_flags, with_solo_flags
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_training.retrain.collected import Collected, PointSet
 from advisor_training.retrain.hosts import disagreeing
-from advisor_training.retrain.outliers import outliers
 from advisor_training.retrain.plausible import implausible, too_fast
 from advisor_training.retrain.refused import Refused, refuse, without
-from advisor_training.retrain.surprises import surprises
+from advisor_training.retrain.surprises import outliers, surprises
 
 WRONG_RESULTS = ("wrong", "differ")
 """What a part says of its own results where they are not right."""

@@ -27,6 +27,8 @@ from advisor_training.retrain.report import RetrainReport
 from advisor_training.retrain.retrain import retrain
 from advisor_training.retrain.workplace import working_in
 
+pytestmark = pytest.mark.figures
+
 
 class Site:
     """A site that retrains."""
