@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from advisor.advice.gpu_warnings import gpu_warnings
 from advisor.advice.idle_power import with_idle_power
-from advisor.advice.known_profiles import ProfileSet, checked_on
-from advisor.advice.observed.conditions import NOTHING, Conditions, read_conditions
+from advisor.advice.site.conditions import NOTHING, Conditions, read_conditions
+from advisor.advice.site.known_profiles import ProfileSet, checked_on
 from advisor.core.wording import listed
 from advisor.decide.recommend import Recommendation, Request, recommend
 from advisor.predict.card_factor import CardFactor

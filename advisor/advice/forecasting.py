@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from advisor.advice.answer import answer
 from advisor.advice.gpu_warnings import gpu_warnings
-from advisor.advice.known_profiles import ProfileSet, checked_on, find_profiles
 from advisor.advice.launch_counts import count_notes, host_safety
-from advisor.advice.observed.conditions import read_conditions
 from advisor.advice.resolved_launch import ResolvedLaunch
+from advisor.advice.site.conditions import read_conditions
+from advisor.advice.site.known_profiles import ProfileSet, checked_on, find_profiles
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE

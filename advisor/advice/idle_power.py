@@ -5,7 +5,7 @@ import math
 import statistics
 from collections.abc import Mapping
 
-from advisor.advice.known_profiles import ProfileSet
+from advisor.advice.site.known_profiles import ProfileSet
 from advisor.predict.profiles import IDLE
 
 

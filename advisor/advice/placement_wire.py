@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from advisor.advice.placing import Planned, environments, way
-from advisor.advice.recommendation_wire import card_to_wire
+from advisor.advice.site.to_wire import card_to_wire
 from advisor.core.gpu import WHOLE
 from advisor.place.problem import Group
 from advisor.place.schedule import Run, Schedule, Slot

@@ -8,8 +8,8 @@ from pathlib import Path
 from advisor.advice.answer import of_check
 from advisor.advice.gpu_warnings import gpu_warnings
 from advisor.advice.idle_power import with_idle_power
-from advisor.advice.known_profiles import ProfileSet, checked_on, find_profiles
-from advisor.advice.observed.conditions import NOTHING, Conditions, read_conditions
+from advisor.advice.site.conditions import NOTHING, Conditions, read_conditions
+from advisor.advice.site.known_profiles import ProfileSet, checked_on, find_profiles
 from advisor.core.split import NINE, split_environments
 from advisor.core.units import vendor_of
 from advisor.decide.constraints import (

@@ -1,20 +1,17 @@
 """A recommendation as command line, service and client tell it."""
 
 import math
-from dataclasses import fields
 
 from advisor.advice.answer import ModelAdvice
+from advisor.advice.site.to_wire import card_to_wire, drift_to_wire
 from advisor.core.finish import Finish
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.units import units_for_share, vendor_of
 from advisor.decide.recommend import Option, Recommendation
 from advisor.decide.same_work import same_work
-from advisor.predict.card_factor import CardFactor
 from advisor.predict.profiles import Profile
 from advisor.predict.rules import MEANINGS
-from advisor.validity.drift import Drift
 from advisor.wire import recommendation as wire
-from advisor.wire.observed import Card, DriftedJob
 
 
 def to_wire(given: ModelAdvice) -> wire.Recommendation:
@@ -41,21 +38,6 @@ def to_wire(given: ModelAdvice) -> wire.Recommendation:
         card=given.card and card_to_wire(given.card),
         drifts=tuple(map(drift_to_wire, given.drifts)),
     )
-
-
-def card_to_wire(card: CardFactor) -> Card:
-    """What power was corrected by."""
-    return Card(
-        gpu_uuid=card.gpu_uuid,
-        power_factor=card.factor,
-        references=card.references,
-        observations=card.observations,
-    )
-
-
-def drift_to_wire(drift: Drift) -> DriftedJob:
-    """A job that does not do what is expected of it."""
-    return DriftedJob(**{field.name: getattr(drift, field.name) for field in fields(DriftedJob)})
 
 
 def _option(option: Option, r: Recommendation) -> wire.Option:

@@ -6,7 +6,7 @@ Profiles and model are the bundled ones. Energy is for the same work, against on
 """
 
 from advisor.advice.answer import answer_by
-from advisor.advice.known_profiles import ProfileSet, checked_on
+from advisor.advice.site.known_profiles import ProfileSet, checked_on
 from advisor.decide.recommend import Request
 from advisor.decide.recommendation import Option
 from advisor.errors import NoSplitError

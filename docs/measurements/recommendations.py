@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.advice.answer import answer_by
-from advisor.advice.known_profiles import ProfileSet, checked_on
+from advisor.advice.site.known_profiles import ProfileSet, checked_on
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.records import SoloPoint
 from advisor.decide.recommend import Option, Request

@@ -11,8 +11,8 @@ from command_line import Advisor, in_this_process
 from in_process import Api, running
 from launched_pairs import CARD, GPU_MODEL, PAIR, expectation, launched
 
-from advisor.advice.observed.expected import compared, expected_of
-from advisor.advice.observed.outdated_checks import outdated_check
+from advisor.advice.site.expected import compared, expected_of
+from advisor.advice.site.outdated_checks import outdated_check
 from advisor.core.observations import Observation
 from advisor.core.split import Split
 from advisor.predict.predictions import Prediction

@@ -32,7 +32,7 @@ def drift(as_json: AsJson = False) -> None:
             f"what to expect of launches needs {' and '.join(missing)}, which are not installed",
             fix="pip install 'sm-advisor[advise]'",
         )
-    from advisor.advice.observed.report import drift_report
+    from advisor.advice.site.report import drift_report
 
     report = drift_report(read_settings())
     if as_json:

@@ -58,7 +58,7 @@ def recommend(
     """
     _check_installed()
     from advisor.advice.answer import answer, request_of
-    from advisor.advice.known_profiles import find_profiles
+    from advisor.advice.site.known_profiles import find_profiles
     from advisor.cli.advise import recommend_text
 
     settings = read_settings()

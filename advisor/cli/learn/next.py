@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from advisor.advice.observed.conditions import checks_of, experience_of
+from advisor.advice.site.conditions import checks_of, experience_of
 from advisor.cli.learn.measured import MEASURED_HERE, PointsSource, with_all_bundled
 from advisor.cli.shared.console import print_table
 from advisor.cli.shared.options import AsJson

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from cachetools import LRUCache
 
 from advisor.advice.answer import ModelAdvice, answer_by, request_of
-from advisor.advice.known_profiles import (
+from advisor.advice.placing import Planned, limits_of, plan_by
+from advisor.advice.recommendation_wire import to_wire
+from advisor.advice.site.conditions import Conditions, Experience
+from advisor.advice.site.known_profiles import (
     ProfileSet,
     ProfilesOfJob,
     known_profiles,
     on_one_gpu,
     unknown_job,
 )
-from advisor.advice.observed.conditions import Conditions, Experience
-from advisor.advice.placing import Planned, limits_of, plan_by
-from advisor.advice.recommendation_wire import to_wire
 from advisor.errors import BusyError
 from advisor.formats.wire import write
 from advisor.settings import Settings

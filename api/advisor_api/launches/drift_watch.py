@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from prometheus_client import Gauge
 
-from advisor.advice.observed.conditions import Experience, checks_of, experience_of
+from advisor.advice.site.conditions import Experience, checks_of, experience_of
 from advisor.errors import AdvisorError
 from advisor.formats.moments import now
 from advisor.validity.drift import Drift

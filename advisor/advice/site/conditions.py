@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from advisor.advice.observed.expected import (
+from advisor.advice.site.expected import (
     Checked,
     Expected,
     card_logs,
@@ -14,7 +14,7 @@ from advisor.advice.observed.expected import (
     newest_observations,
     profiles_of,
 )
-from advisor.advice.observed.outdated_checks import outdated_check, outdated_checks
+from advisor.advice.site.outdated_checks import outdated_check, outdated_checks
 from advisor.core.records import SoloPoint
 from advisor.predict.card_factor import CardFactor, CardPredictor, card_factor, reference_logs
 from advisor.predict.drift_predictor import DriftPredictor

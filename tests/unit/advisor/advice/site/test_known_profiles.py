@@ -3,7 +3,7 @@
 import pytest
 from small_model import make_profile
 
-from advisor.advice.known_profiles import ProfilesOfJob, on_one_gpu
+from advisor.advice.site.known_profiles import ProfilesOfJob, on_one_gpu
 from advisor.errors import InputError
 
 

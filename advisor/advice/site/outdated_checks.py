@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from advisor.advice.observed.expected import software_of
+from advisor.advice.site.expected import software_of
 from advisor.core.observations import Observation
 from advisor.validity.checks import check_for
 from advisor_data.files.count_checks import known_checks

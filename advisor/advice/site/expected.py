@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from advisor.advice.known_profiles import known_profiles
+from advisor.advice.site.known_profiles import known_profiles
 from advisor.core.flags import DOUBTFUL
 from advisor.core.observations import Observation
 from advisor.core.split import UNCAPPED, Split

@@ -1,7 +1,7 @@
 """What launches of this host say of model, cards and checks."""
 
-from advisor.advice.observed.conditions import checks_of, experience_of, stored_factor
-from advisor.advice.recommendation_wire import card_to_wire, drift_to_wire
+from advisor.advice.site.conditions import checks_of, experience_of, stored_factor
+from advisor.advice.site.to_wire import card_to_wire, drift_to_wire
 from advisor.settings import Settings
 from advisor.wire.observed import DriftReport
 from advisor_data import open_store

@@ -1,1 +1,0 @@
-"""What launches did, held against what the model in use says of them, and what that changes."""
