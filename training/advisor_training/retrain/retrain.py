@@ -91,6 +91,7 @@ def _run(
         outcome="nothing-new",
         why="nothing new was measured",
         champion=champion,
+        launches_left_out=collected.launches_left_out,
     )
     if collected.candidates.ids <= learned.ids:
         return nothing

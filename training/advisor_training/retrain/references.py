@@ -1,0 +1,60 @@
+"""Whole-GPU rates of jobs alone that are much faster than all others.
+
+What pairs are divided by is compared with the job's fastest run, and a run that is over
+`LARGEST_SLOWDOWN` slower counts as disturbed (`advisor_training.dataset.pairs`). So one point that
+is too fast would take the pairs of all other runs out of training.
+"""
+
+import statistics
+from collections.abc import Iterable, Iterator, Mapping
+
+from advisor.core.records import SoloPoint
+from advisor.predict.predictions import FASTEST
+from advisor_training.dataset.solo import whole_gpu
+from advisor_training.retrain.refused import Refused, refuse
+
+LEAST_RUNS = 2
+"""Other runs that a point is held against: with one, nobody knows which of the two is wrong."""
+
+Run = tuple[str, str]
+"""A run on a card."""
+
+
+def too_fast_alone(solos: Iterable[SoloPoint], known: frozenset[str]) -> Iterator[Refused]:
+    """New points at 100 % that would make every other run of the job a disturbed one.
+
+    They are held against the runs that the champion has learned from, and the new ones of other
+    cards: what one card says twice is no second opinion.
+
+    Args:
+        solos: All points of jobs alone.
+        known: Ids of those that the champion has learned from.
+    """
+    of_job: dict[tuple[str, str], list[SoloPoint]] = {}
+    for point in whole_gpu(solos):
+        of_job.setdefault((point.job, point.gpu_model), []).append(point)
+    for points in of_job.values():
+        for point in points:
+            if point.point_id not in known:
+                yield from _judged(point, _others(point, points, known))
+
+
+def _judged(point: SoloPoint, others: Mapping[Run, float]) -> Iterator[Refused]:
+    if len(others) >= LEAST_RUNS and point.rate > FASTEST * max(others.values()):
+        why = (
+            f"{point.rate:.4g}/s alone on the whole GPU, "
+            f"{max(others.values()):.4g}/s in the fastest of {len(others)} other runs"
+        )
+        yield refuse(point, "outlier", why)
+
+
+def _others(
+    point: SoloPoint, points: Iterable[SoloPoint], known: frozenset[str]
+) -> dict[Run, float]:
+    """Median rate of each run that a point can be held against, of the same definition."""
+    rates: dict[Run, list[float]] = {}
+    for other in points:
+        same_job = None in (point.job_hash, other.job_hash) or point.job_hash == other.job_hash
+        if same_job and (other.point_id in known or other.gpu_uuid != point.gpu_uuid):
+            rates.setdefault((other.run, other.gpu_uuid), []).append(other.rate)
+    return {run: statistics.median(found) for run, found in rates.items()}
