@@ -16,6 +16,10 @@ from advisor_training.retrain.refused import Refused, refuse
 LEAST_RUNS = 2
 """Other runs that a point is held against: with one, nobody knows which of the two is wrong."""
 
+LARGEST_SPREAD = 1 / 0.35
+"""Between hosts, of jobs that are bound by the CPU, whose rate is that of a core: one such job
+alone was seen at 35 % to 100 % of its rate (`LARGEST_SLOWDOWN`)."""
+
 Run = tuple[str, str]
 """A run on a card."""
 
@@ -40,7 +44,8 @@ def too_fast_alone(solos: Iterable[SoloPoint], known: frozenset[str]) -> Iterato
 
 
 def _judged(point: SoloPoint, others: Mapping[Run, float]) -> Iterator[Refused]:
-    if len(others) >= LEAST_RUNS and point.rate > FASTEST * max(others.values()):
+    bound = LARGEST_SPREAD if "cpu-bound" in point.flags else FASTEST
+    if len(others) >= LEAST_RUNS and point.rate > bound * max(others.values()):
         why = (
             f"{point.rate:.4g}/s alone on the whole GPU, "
             f"{max(others.values()):.4g}/s in the fastest of {len(others)} other runs"

@@ -162,6 +162,11 @@ def alone(host: str, run: str, factor: float = 1.0) -> PointSet:
     )
 
 
+def cpu_bound(found: PointSet) -> PointSet:
+    """Points of a job that waits for a core."""
+    return replace(found, profiled=tuple(replace(p, flags=("cpu-bound",)) for p in found.profiled))
+
+
 def test_a_reference_that_is_too_fast_takes_no_pairs_with_it(champion: OnnxPredictor) -> None:
     """One point at 100 % would make every other run of the job a disturbed one."""
     fast = alone("bad", "fast", 1.2)
@@ -184,6 +189,7 @@ def test_a_reference_that_is_too_fast_takes_no_pairs_with_it(champion: OnnxPredi
         pytest.param(
             GOOD | alone("bad", "fast", 1.2) | alone("other", "fast", 1.2), id="two cards agree"
         ),
+        pytest.param(GOOD | cpu_bound(alone("bad", "fast", 2.8)), id="a faster CPU"),
     ],
 )
 def test_references_that_stay(champion: OnnxPredictor, own: PointSet) -> None:
@@ -192,11 +198,13 @@ def test_references_that_stay(champion: OnnxPredictor, own: PointSet) -> None:
 
 
 def test_a_card_is_no_second_opinion_of_its_own(champion: OnnxPredictor) -> None:
-    """Two new runs that are too fast on one card are both left out."""
+    """Two new runs that are too fast on one card are both left out; no CPU makes 2.9 times."""
     first, second = alone("bad", "fast", 1.2), alone("bad", "again", 1.2)
     later = tuple(replace(p, started_at=p.started_at[:11] + "23:59:59Z") for p in second.profiled)
     found = sifted(GOOD | first | replace(second, profiled=later), champion)
     assert [one.reason for one in found.refused] == ["outlier"] * 2
+    no_cpu = sifted(GOOD | cpu_bound(alone("bad", "fast", 2.9)), champion)
+    assert [one.reason for one in no_cpu.refused] == ["outlier"]
 
 
 @pytest.mark.parametrize(("power_w", "words"), [(721.1, "limit of 700 W"), (70.0, "idle GPU")])
