@@ -11,9 +11,8 @@ from advisor.validity.degenerate import with_pair_flags, with_solo_flags
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_training.retrain.collected import Collected, PointSet
 from advisor_training.retrain.hosts import disagreeing
-from advisor_training.retrain.outliers import outliers
+from advisor_training.retrain.outliers import outliers, too_fast_alone
 from advisor_training.retrain.plausible import implausible, too_fast
-from advisor_training.retrain.references import too_fast_alone
 from advisor_training.retrain.refused import Refused, refuse, without
 from advisor_training.retrain.surprises import surprises
 
