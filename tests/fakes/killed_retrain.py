@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from retraining import FIRST_DAY, bundled_model, collected
+from retraining import FIRST_DAY, bundled_model, collected, few_trees
 
 from advisor.errors import StoreError
 from advisor_models.manifest import read_manifest
@@ -126,4 +126,5 @@ def main(folder: Path, points: int, seed: int) -> None:
     print(json.dumps(found | {"left_when_full": [site.look(), site.drafts()]}))
 
 
-main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+with few_trees():
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,17 +1,25 @@
 """A site with made-up points for retraining: a small bundled model, and nights of new points."""
 
+import functools
 import itertools
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest import mock
 
 import synthetic_pairs as made_up
 from synthetic_pairs import MadeUpJob
 
+from advisor.core.observations import Observation, ObservedPart
 from advisor.core.records import PairPoint
 from advisor_models.registry import Registry
+from advisor_training.learn import learners
 from advisor_training.learn.artefact import write_artefact
+from advisor_training.learn.learners import TREES
 from advisor_training.retrain.challenger import train_challenger, training_set
 from advisor_training.retrain.collected import Collected, PointSet
 
@@ -48,13 +56,27 @@ def registry_in(folder: Path, bundled: Path | None = None) -> Registry:
     return Registry(folder / "models", bundled or bundled_model(folder / "bundled"))
 
 
+@contextmanager
+def few_trees(trees: int = 8) -> Generator[None]:
+    """Small models, since a run of retraining makes some twenty."""
+    with mock.patch.object(learners, "TREES", trees):
+        yield
+
+
 def bundled_model(folder: Path) -> Path:
     """A model of `BUNDLED_POINTS`, without a list of them, as the package's has none."""
+    return shutil.copytree(_bundled_once().name, folder, dirs_exist_ok=True)
+
+
+@functools.cache
+def _bundled_once() -> tempfile.TemporaryDirectory[str]:
+    made = tempfile.TemporaryDirectory()
     made_from = training_set(BUNDLED_POINTS)
-    made = train_challenger(BUNDLED_POINTS, made_from, FIRST_DAY, lambda _: None)
-    rows = made_from.rows
-    write_artefact(folder, made.trained.regressors, rows, made.manifest, with_joblib=False)
-    return folder
+    with few_trees(TREES):
+        model = train_challenger(BUNDLED_POINTS, made_from, FIRST_DAY, lambda _: None)
+    trees = model.trained.regressors
+    write_artefact(Path(made.name), trees, made_from.rows, model.manifest, with_joblib=False)
+    return made
 
 
 def collected(own: PointSet = NEW_POINTS) -> Collected:
@@ -73,3 +95,25 @@ def faster(point: PairPoint, factor: float) -> PairPoint:
     """The point with other rates."""
     parts = tuple(replace(p, rate=p.rate and p.rate * factor) for p in point.parts)
     return replace(point, parts=parts)
+
+
+def launched(point: PairPoint, number: int) -> Observation:
+    """What a launch of a made-up pair would have kept."""
+    kept = {"job", "share_percent", "units", "rate", "rate_unit"}
+    return Observation(
+        launch_id=f"launch-{number}",
+        parts=tuple(
+            ObservedPart(**{name: getattr(part, name) for name in kept}, results="right")
+            for part in point.parts
+        ),
+        gpu_model=point.gpu_model,
+        gpu_uuid=point.gpu_uuid,
+        units_total=point.units_total,
+        mode=point.mode,
+        power_w=point.power_w,
+        overlap_s=60.0,
+        settled_s=57.0,
+        state="finished",
+        started_at=point.started_at.replace("T0", "T1", 1),
+        host="launching",
+    )

@@ -1,13 +1,15 @@
 """`advisor retrain` as cron calls it, on a store of made-up points and the bundled model."""
 
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import retraining
 from command_line import Advisor, in_this_process
-from retraining import BUNDLED_POINTS, NEW_POINTS, bundled_model
+from retraining import BUNDLED_POINTS, NEW_POINTS, bundled_model, few_trees, launched
 
 from advisor_data import open_store
 from advisor_models import registry
@@ -16,13 +18,19 @@ from advisor_training.retrain.workplace import working_in
 
 KEYS = {
     "at", "outcome", "why", "champion", "replaced", "challenger", "new_points", "used_points",
-    "left_out", "compared", "removed", "summary",
+    "left_out", "launches_left_out", "compared", "removed", "summary",
 }  # fmt: skip
 COMPARED_KEYS = {
     "group", "figure", "tests", "jobs", "champion_percent", "challenger_percent", "gain_percent",
     "low_percent", "high_percent", "decides",
 }  # fmt: skip
 LEFT_OUT_KEYS = {"reason", "points", "example", "point_ids"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_models() -> Iterator[None]:
+    with few_trees():
+        yield
 
 
 @pytest.fixture
@@ -47,19 +55,25 @@ def keep(home: Path, *points: Any) -> None:
 
 def test_a_night_from_the_store_to_the_service(home: Path, advisor: Advisor) -> None:
     """JSON with stable keys, metrics, then silence, a rollback, and silence again."""
-    keep(home, *NEW_POINTS)
+    failed = replace(launched(BUNDLED_POINTS.pairs[0], 0), state="failed")
+    keep(home, *NEW_POINTS, failed, launched(BUNDLED_POINTS.pairs[4], 1))
     done = advisor("retrain", "--json", "--metrics", "advisor.prom")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert set(found) == KEYS
     assert {frozenset(one) for one in found["compared"]} == {frozenset(COMPARED_KEYS)}
     assert (found["outcome"], found["replaced"]) == ("promoted", "bundled")
+    assert found["new_points"] == len(list(NEW_POINTS)) + 1
+    assert found["launches_left_out"] == [{"reason": "launches that failed", "points": 1}]
     assert 'outcome{outcome="promoted"} 1.0' in Path("advisor.prom").read_text()
     shown = json.loads(advisor("models", "show", "--json").out)
     assert shown["model"] == found["champion"]
     quiet = advisor("retrain", "--quiet")
     assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
-    assert advisor("retrain").out.startswith(f"{found['champion']} stays: nothing new was measured")
+    said = advisor("retrain").out
+    assert said.startswith(f"{found['champion']} stays: nothing new was measured")
+    assert "  1 left out: launches that failed" in said
+    assert "launches" not in advisor("retrain", "--no-launches").out
     assert advisor("models", "rollback").code == 0
     assert advisor("retrain", "--quiet").out == ""
     assert json.loads(advisor("models", "show", "--json").out)["model"] == "bundled"

@@ -5,11 +5,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import retraining
-from retraining import FIRST_DAY, bundled_model, collected, registry_in
+from retraining import FIRST_DAY, bundled_model, collected, few_trees, registry_in
 
 from advisor.errors import StoreError
 from advisor_models.manifest import read_manifest
@@ -39,6 +40,12 @@ def test_killed_at_random_points(tmp_path: Path, points: int) -> None:
         assert seen in ([[], None], [versions, None], [versions, champion])
     assert found["full"] == StoreError.exit_code
     assert found["left_when_full"] == [[[], None], []]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_models() -> Iterator[None]:
+    with few_trees():
+        yield
 
 
 @pytest.fixture(scope="module")

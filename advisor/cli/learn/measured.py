@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from advisor.core.flags import WRONG
-from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
-from advisor.predict.profiles import make_profiles
 from advisor.settings import Settings
 from advisor.validity.degenerate import with_pair_flags, with_solo_flags
 from advisor_data import open_store
@@ -19,11 +17,10 @@ from advisor_data.files.bundled import (
     bundled_reference_points,
     bundled_solo_points,
 )
-from advisor_data.files.checked import checked_counts
 from advisor_data.files.dataset import select
 from advisor_data.files.files import read_points
 from advisor_data.store.store import is_begun
-from advisor_training.dataset.observed import teach
+from advisor_training.dataset.launched import profiles_that_lack, taught_here
 from advisor_training.dataset.pairs import LeftOut
 
 _Kind = TypeVar("_Kind", SoloPoint, PairPoint)
@@ -87,7 +84,7 @@ def read_own(settings: Settings, *, with_bundled: bool = False) -> CheckedPoints
     own = PointsSource(MEASURED_HERE, len(pairs), len(solos))
     if with_bundled:
         return with_all_bundled(pairs, solos, own)
-    borrowed = _profiles_that_lack(pairs, solos)
+    borrowed = profiles_that_lack(pairs, solos, bundled_solo_points())
     sources = (own, PointsSource(BUNDLED, 0, len(borrowed))) if borrowed else (own,)
     return _measured(pairs, [*solos, *borrowed], (), sources)
 
@@ -137,12 +134,12 @@ def with_launches(measured: CheckedPoints, settings: Settings) -> CheckedPoints:
         return measured
     with open_store(settings.database_url, settings.home) as store:
         seen = store.observations()
-    checks = {model: checked_counts(settings.home, model) for model in {o.gpu_model for o in seen}}
-    known = {model: check for model, check in checks.items() if check}
-    borrowed = _profiles_that_lack(seen, measured.profiled)
+    if not seen:
+        return measured
+    borrowed = profiles_that_lack(seen, measured.profiled, bundled_solo_points())
     profiled = (*measured.profiled, *_right(with_solo_flags(borrowed)))
-    taught = teach(seen, profiled, known)
-    if not seen or not taught.points:
+    taught = taught_here(seen, profiled, settings.home)
+    if not taught.points:
         return replace(measured, left_out=(*measured.left_out, *taught.left_out))
     of_launches = _measured(taught.points, profiled, taught.references, ())
     counts = PointsSource(OF_LAUNCHES, len(taught.points), len(taught.references))
@@ -193,17 +190,6 @@ def _measured(
         ),
         sources=sources,
     )
-
-
-def _profiles_that_lack(
-    pairs: Iterable[PairPoint | Observation], solos: Iterable[SoloPoint]
-) -> list[SoloPoint]:
-    """Bundled points of the pairs' jobs that make no profile of their own."""
-    wanted = {(job, point.gpu_model) for point in pairs for job in point.jobs}
-    lacking = wanted - make_profiles(solos).keys()
-    if not lacking:
-        return []
-    return [point for point in bundled_solo_points() if (point.job, point.gpu_model) in lacking]
 
 
 def _right(points: Iterable[SoloPoint]) -> tuple[SoloPoint, ...]:

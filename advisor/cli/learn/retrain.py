@@ -34,6 +34,10 @@ def retrain(
             "--with-bundled/--own-only", help="Learn from the bundled points, too, or not"
         ),
     ] = True,
+    launches: Annotated[
+        bool,
+        typer.Option("--launches/--no-launches", help="Learn from what launches here did, too"),
+    ] = True,
     keep: Annotated[
         int, typer.Option(min=1, help="So many versions of retraining stay on disk")
     ] = KEPT_VERSIONS,
@@ -51,7 +55,7 @@ def retrain(
     Points are checked first; those left out stay in the store. docs/retrain.md has the rules.
     """
     settings = read_settings()
-    collected = _collected(settings, with_bundled=with_bundled)
+    collected = _collected(settings, with_bundled=with_bundled, with_launches=launches)
     with _progress() as on_stage:
         report = run(
             collected, settings.home / "models", datetime.now(UTC), keep=keep, on_stage=on_stage
@@ -65,11 +69,12 @@ def retrain(
             typer.echo(line)
 
 
-def _collected(settings: Settings, *, with_bundled: bool) -> Collected:
-    if not is_begun(settings.database_url, settings.home):
-        return collect(None, with_bundled=with_bundled)
-    with open_store(settings.database_url, settings.home) as store:
-        return collect(store, with_bundled=with_bundled)
+def _collected(settings: Settings, *, with_bundled: bool, with_launches: bool) -> Collected:
+    home = settings.home
+    if not is_begun(settings.database_url, home):
+        return collect(None, home, with_bundled=with_bundled)
+    with open_store(settings.database_url, home) as store:
+        return collect(store, home, with_bundled=with_bundled, with_launches=with_launches)
 
 
 def _write_metrics(path: Path, report: RetrainReport) -> None:
@@ -99,6 +104,8 @@ def _lines(report: RetrainReport) -> Iterator[str]:
     yield report.summary
     for one in report.left_out:
         yield f"  {count_of(one.points, 'point')} left out as {one.reason}, such as {one.example}"
+    for one in report.launches_left_out:
+        yield f"  {one.points} left out: {one.reason}"
     for one in report.compared:
         if one.decides:
             yield (

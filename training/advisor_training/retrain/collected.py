@@ -1,16 +1,23 @@
-"""The points that a run of retraining can learn from: this site's own, and the bundled ones."""
+"""The points that a run of retraining can learn from: this site's own, and the bundled ones.
 
-from collections.abc import Callable, Iterator
+The site's own are what was measured there, and what its launches teach.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, Point, SoloPoint
-from advisor.predict.profiles import make_profiles
 from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,
     bundled_solo_points,
 )
 from advisor_data.store.store import Store
+from advisor_training.dataset.launched import profiles_that_lack, taught_here
+from advisor_training.dataset.observed import Teaching
+from advisor_training.dataset.pairs import LeftOut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +66,16 @@ class Collected:
     """What there is to learn from.
 
     Attributes:
-        own: Measured at this site.
+        own: Measured at this site, or observed there in launches.
         bundled: What the model of the package was learned from.
         with_bundled: Whether a challenger learns from the bundled pairs, too.
+        launches_left_out: Launches that teach nothing, and why; no point is made of them.
     """
 
     own: PointSet
     bundled: PointSet
     with_bundled: bool = True
+    launches_left_out: tuple[LeftOut, ...] = ()
 
     @property
     def candidates(self) -> PointSet:
@@ -76,28 +85,43 @@ class Collected:
     @property
     def _borrowed(self) -> PointSet:
         """Bundled profiles of jobs in own pairs that have no profile of their own."""
-        wanted = {(job, point.gpu_model) for point in self.own.pairs for job in point.jobs}
-        lacking = wanted - make_profiles(self.own.profiled).keys()
-        solos = self.bundled.profiled
-        return PointSet(profiled=tuple(s for s in solos if (s.job, s.gpu_model) in lacking))
+        own, solos = self.own, self.bundled.profiled
+        return PointSet(profiled=tuple(profiles_that_lack(own.pairs, own.profiled, solos)))
 
 
-def collect(store: Store | None, *, with_bundled: bool = True) -> Collected:
-    """All points of a store, and the bundled ones.
-
-    What launches observed comes in here, as pair points, once it can be learned from.
+def collect(
+    store: Store | None, home: Path, *, with_bundled: bool = True, with_launches: bool = True
+) -> Collected:
+    """All points of a store, those that its launches make, and the bundled ones.
 
     Args:
         store: Of the site; None: nothing was measured here.
+        home: Where this host keeps its checks of counts.
         with_bundled: As of `Collected`.
+        with_launches: Whether launches teach.
 
     Raises:
-        StoreError: the store cannot be read.
+        StoreError: the store or a check of counts cannot be read.
     """
-    own = PointSet()
-    if store is not None:
-        own = PointSet(pairs=tuple(store.pair_points()), profiled=tuple(store.solo_points()))
-    return Collected(own=own, bundled=bundled_points(), with_bundled=with_bundled)
+    bundled = bundled_points()
+    if store is None:
+        return Collected(own=PointSet(), bundled=bundled, with_bundled=with_bundled)
+    measured = PointSet(pairs=tuple(store.pair_points()), profiled=tuple(store.solo_points()))
+    seen = store.observations() if with_launches else []
+    taught = _taught(seen, measured, bundled, home)
+    return Collected(
+        own=measured | PointSet(pairs=taught.points, references=taught.references),
+        bundled=bundled,
+        with_bundled=with_bundled,
+        launches_left_out=taught.left_out,
+    )
+
+
+def _taught(
+    seen: Sequence[Observation], measured: PointSet, bundled: PointSet, home: Path
+) -> Teaching:
+    borrowed = profiles_that_lack(seen, measured.profiled, bundled.profiled)
+    return taught_here(seen, [*measured.profiled, *borrowed], home)
 
 
 def bundled_points() -> PointSet:

@@ -1,12 +1,13 @@
-"""Where the challenger is better or worse than the champion, beyond noise."""
+"""Where the challenger is better or worse than the champion, beyond noise, and what follows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from advisor.core.wording import listed
 from advisor_models.manifest import NEGLIGIBLE_PERCENT
 from advisor_training.analysis.groups import Classes
 from advisor_training.dataset.rows import Rows
@@ -129,3 +130,35 @@ def _values(scores: Scores, figure: Figure) -> npt.NDArray[np.float64]:
 
 def _percent(part: BootstrapEstimate) -> BootstrapEstimate:
     return BootstrapEstimate(*(round(100 * v, 3) for v in (part.value, part.low, part.high)))
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The verdict, and its reason in words."""
+
+    promote: bool
+    why: str
+
+
+def decide(compared: Sequence[Compared], news: Sequence[str]) -> Decision:
+    """Promote what is worse nowhere, and better or broader.
+
+    What a model learns of a job cannot show in tests that leave the job out, so jobs and GPU models
+    that the champion never saw count by themselves.
+
+    Args:
+        compared: All figures of all groups.
+        news: Jobs and GPU models that only the challenger has seen.
+    """
+    if worse := [one for one in compared if one.is_worse]:
+        return Decision(False, f"worse for {listed(map(_words, worse))}")
+    if better := [one for one in compared if one.is_better]:
+        return Decision(True, f"better for {listed(map(_words, better))}")
+    if news:
+        return Decision(True, f"not worse, and has seen {listed(news)}")
+    return Decision(False, "no better beyond noise")
+
+
+def _words(one: Compared) -> str:
+    gain = f"{abs(one.gain_percent):.2f} [{one.low_percent:.2f} {one.high_percent:.2f}] points"
+    return f"{one.group} ({one.figure} by {gain})"

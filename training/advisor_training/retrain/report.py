@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias, get_args
 
 from advisor.core.wording import count_of
 from advisor_models.manifest import BUNDLED_NAME
+from advisor_training.dataset.pairs import LeftOut
 from advisor_training.retrain.comparison import Compared
 from advisor_training.retrain.refused import RefusedPoints
 
@@ -27,6 +28,8 @@ class RetrainReport:
         new_points: Points that the champion has not learned from, left-out ones among them.
         used_points: Points that the challenger has learned from; None where there is none.
         left_out: New points that it has not learned from, by reason.
+        launches_left_out: Launches that teach nothing, and why; they are no points, and are the
+            same in each run.
         compared: Champion and challenger, group by group.
         removed: Versions that were deleted, as newer ones took their place.
     """
@@ -40,6 +43,7 @@ class RetrainReport:
     new_points: int = 0
     used_points: int | None = None
     left_out: tuple[RefusedPoints, ...] = ()
+    launches_left_out: tuple[LeftOut, ...] = ()
     compared: tuple[Compared, ...] = ()
     removed: tuple[str, ...] = ()
 

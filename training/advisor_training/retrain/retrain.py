@@ -22,7 +22,7 @@ from advisor_training.retrain.challenger import (
     training_set,
 )
 from advisor_training.retrain.collected import Collected, PointSet
-from advisor_training.retrain.decision import Decision, decide
+from advisor_training.retrain.comparison import Decision, decide
 from advisor_training.retrain.learned import POINTS, learned_from
 from advisor_training.retrain.refused import by_reason
 from advisor_training.retrain.report import RetrainReport, moment_text
@@ -91,6 +91,7 @@ def _run(
         outcome="nothing-new",
         why="nothing new was measured",
         champion=champion,
+        launches_left_out=collected.launches_left_out,
     )
     if collected.candidates.ids <= learned.ids:
         return nothing

@@ -11,9 +11,10 @@ from advisor.validity.degenerate import with_pair_flags, with_solo_flags
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_training.retrain.collected import Collected, PointSet
 from advisor_training.retrain.hosts import disagreeing
+from advisor_training.retrain.outliers import outliers, too_fast_alone
 from advisor_training.retrain.plausible import implausible, too_fast
 from advisor_training.retrain.refused import Refused, refuse, without
-from advisor_training.retrain.surprises import outliers, surprises
+from advisor_training.retrain.surprises import surprises
 
 WRONG_RESULTS = ("wrong", "differ")
 """What a part says of its own results where they are not right."""
@@ -52,6 +53,8 @@ def sift(collected: Collected, learned: PointSet, champion: OnnxPredictor, now: 
     flagged = with_flags(without(points, refused))
     refused += _doubtful(flagged, known)
     usable = usable_points(flagged)
+    refused += too_fast_alone((*usable.profiled, *usable.references), known)
+    usable = without(usable, refused)
     fresh = [point for point in usable.pairs if point.point_id not in known]
     refused += too_fast(fresh, usable.profiled)
     usable = without(usable, refused)

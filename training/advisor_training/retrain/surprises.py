@@ -1,7 +1,4 @@
-"""How far measured pairs lie from what the champion expects, in units of its own intervals.
-
-Points that are far from it while their neighbours are not are outliers.
-"""
+"""How far measured pairs lie from what the champion expects, in units of its own intervals."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,13 +12,9 @@ from advisor.predict.profiles import Profile
 from advisor_models.manifest import NEGLIGIBLE_PERCENT
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_training.dataset.split_kinds import in_split_order, split_of
-from advisor_training.retrain.refused import Refused, refuse
 
 LEAST_WIDTH = NEGLIGIBLE_PERCENT / 100
 """Of one side of an interval, as a logarithm: a measured rate repeats no better."""
-
-FARTHEST = 3.0
-"""Times the distance from the prediction to the bound of its 90 % interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +53,6 @@ def surprises(
     return [found for group in groups.values() for found in _of_pair(group, profiles, champion)]
 
 
-def outliers(found: Sequence[Surprise]) -> Iterator[Refused]:
-    """Points beyond `FARTHEST` of whose measurement fewer than half are.
-
-    Where most points of a measurement are that far off, it is not an outlier but news: a job that
-    the champion does not understand, which is what retraining is for.
-    """
-    groups: dict[tuple[str, ...], list[Surprise]] = {}
-    for one in found:
-        p = one.point
-        groups.setdefault((*p.jobs, p.gpu_model, p.gpu_uuid, p.run), []).append(one)
-    for group in groups.values():
-        far = [one for one in group if one.largest > FARTHEST]
-        if 2 * len(far) < len(group):
-            yield from (_refused(one) for one in far)
-
-
 def _of_pair(
     points: Sequence[PairPoint],
     profiles: Mapping[tuple[str, str], Profile],
@@ -112,8 +89,3 @@ def _distance(measured: float, expected: Interval) -> float:
     off = math.log(measured / expected.value)
     bound = expected.high if off > 0 else expected.low
     return off / max(abs(math.log(bound / expected.value)), LEAST_WIDTH)
-
-
-def _refused(one: Surprise) -> Refused:
-    why = f"{one.largest:.1f} times as far from the prediction as its bound"
-    return refuse(one.point, "outlier", why)

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor_training.retrain.comparison import ALL, Compared, compare
-from advisor_training.retrain.decision import decide
+from advisor_training.retrain.comparison import ALL, Compared, compare, decide
 from advisor_training.retrain.rivals import Questions, Scores
 
 JOBS = [f"job{n}" for n in range(8)]

@@ -1,6 +1,7 @@
 """Whole runs of retraining on made-up points: what is promoted, kept, forgotten and refused."""
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from retraining import (
     bundled_model,
     changed,
     collected,
+    few_trees,
     points,
     registry_in,
 )
@@ -27,8 +29,6 @@ from advisor_training.retrain.report import RetrainReport
 from advisor_training.retrain.retrain import retrain
 from advisor_training.retrain.workplace import working_in
 
-pytestmark = pytest.mark.figures
-
 
 class Site:
     """A site that retrains."""
@@ -39,6 +39,12 @@ class Site:
     def night(self, day: int, own: PointSet = NEW_POINTS, keep: int = 10) -> RetrainReport:
         now = FIRST_DAY + timedelta(days=day)
         return retrain(collected(own), self.models, now, registry=self.registry, keep=keep)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_models() -> Iterator[None]:
+    with few_trees():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from retraining import BUNDLED_POINTS, FIRST_DAY, bundled_model, changed, collec
 
 from advisor.core.records import PairPoint
 from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_training.dataset.pairs import DISTURBED, make_pairs
 from advisor_training.retrain.collected import Collected, PointSet
 from advisor_training.retrain.refused import by_reason
 from advisor_training.retrain.sifted import Sifted, sift
@@ -151,3 +152,68 @@ def test_own_points_alone_borrow_profiles() -> None:
     lone = Collected(own=own, bundled=BUNDLED_POINTS, with_bundled=False).candidates
     assert lone.pairs == own.pairs
     assert {solo.job for solo in lone.profiled} == {job.name for job in KNOWN_JOBS}
+
+
+def alone(host: str, run: str, factor: float = 1.0) -> PointSet:
+    """A job's profile on the card of a host, all of it faster by a factor."""
+    found = points(KNOWN_JOBS[:1], host=host).profiled
+    return PointSet(
+        profiled=tuple(replace(p, run=f"{run} {host}", rate=p.rate * factor) for p in found)
+    )
+
+
+def cpu_bound(found: PointSet) -> PointSet:
+    """Points of a job that waits for a core."""
+    return replace(found, profiled=tuple(replace(p, flags=("cpu-bound",)) for p in found.profiled))
+
+
+def test_a_reference_that_is_too_fast_takes_no_pairs_with_it(champion: OnnxPredictor) -> None:
+    """One point at 100 % would make every other run of the job a disturbed one."""
+    fast = alone("bad", "fast", 1.2)
+    found = sifted(GOOD | fast, champion)
+    [refused] = found.refused
+    [whole] = [p for p in fast.profiled if p.share_percent == 100]
+    assert (refused.reason, refused.point_id) == ("outlier", whole.point_id)
+    assert "in the fastest of 2 other runs" in refused.why
+    _, left_out = make_pairs(found.accepted.pairs, found.accepted.profiled)
+    assert DISTURBED not in {one.reason for one in left_out}
+    _, without_check = make_pairs(GOOD.pairs, [*GOOD.profiled, *fast.profiled])
+    assert DISTURBED in {one.reason for one in without_check}
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        pytest.param(GOOD | alone("bad", "fast", 1.1), id="as fast as a run may be"),
+        pytest.param(alone("bad", "fast", 1.2), id="one other run"),
+        pytest.param(
+            GOOD | alone("bad", "fast", 1.2) | alone("other", "fast", 1.2), id="two cards agree"
+        ),
+        pytest.param(GOOD | cpu_bound(alone("bad", "fast", 2.8)), id="a faster CPU"),
+    ],
+)
+def test_references_that_stay(champion: OnnxPredictor, own: PointSet) -> None:
+    """Within noise, with nobody to say who is wrong, or seen on a second card."""
+    assert sifted(own, champion).refused == ()
+
+
+def test_a_card_is_no_second_opinion_of_its_own(champion: OnnxPredictor) -> None:
+    """Two new runs that are too fast on one card are both left out; no CPU makes 2.9 times."""
+    first, second = alone("bad", "fast", 1.2), alone("bad", "again", 1.2)
+    later = tuple(replace(p, started_at=p.started_at[:11] + "23:59:59Z") for p in second.profiled)
+    found = sifted(GOOD | first | replace(second, profiled=later), champion)
+    assert [one.reason for one in found.refused] == ["outlier"] * 2
+    no_cpu = sifted(GOOD | cpu_bound(alone("bad", "fast", 2.9)), champion)
+    assert [one.reason for one in no_cpu.refused] == ["outlier"]
+
+
+@pytest.mark.parametrize(("power_w", "words"), [(721.1, "limit of 700 W"), (70.0, "idle GPU")])
+def test_power_of_a_job_alone_has_the_same_bounds(
+    champion: OnnxPredictor, power_w: float, words: str
+) -> None:
+    """Nothing draws more than the limit, or less than the idle GPU."""
+    profiled = points(KNOWN_JOBS[:1]).profiled
+    bad = replace(profiled[0], power_w=power_w, power_limit_w=700.0, idle_power_w=80.0)
+    [refused] = sifted(PointSet(profiled=(bad, *profiled[1:])), champion).refused
+    assert (refused.reason, refused.point_id) == ("impossible", bad.point_id)
+    assert words in refused.why
