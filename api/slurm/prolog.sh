@@ -8,13 +8,14 @@ set -eu
 gpu=$SLURM_JOB_GPUS user=$SLURM_JOB_UID
 folder=$(folder_of "$gpu" "$user")
 
-mkdir -p -m 0755 "$RUN_FOLDER" "$folder" "$folder/jobs"
+umask 022
+mkdir -p "$folder/jobs"
 exec 9>"$folder/lock"
 flock -w 20 9
 
 if ! is_answering "$folder" "$gpu" "$user"; then
   rm -rf "$folder/jobs" "$folder/pipe" # of a daemon that has died
-  mkdir -m 0755 "$folder/jobs"
+  mkdir "$folder/jobs"
   install -d -m 0700 -o "$user" -g "$(id -g "$user")" "$folder/pipe" "$folder/log"
   control "$folder" "$gpu" "$user" -d >/dev/null 2>&1
   for _ in 1 2 3 4 5 6 7 8 9 10; do

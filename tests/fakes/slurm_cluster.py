@@ -39,10 +39,11 @@ class Cluster:
         """Where the MPS daemons live."""
         return self.folder / "mps"
 
-    def run(self, *command: str | Path) -> subprocess.CompletedProcess[str]:
-        """A command of Slurm, and what it said."""
+    def run(self, *command: str | Path, user: str = "root") -> subprocess.CompletedProcess[str]:
+        """A command of Slurm by a user, and what it said."""
+        become = [] if user == "root" else ["setpriv", f"--reuid={user}", "--clear-groups"]
         return subprocess.run(
-            command,
+            [*become, *command],
             env=environment(self.folder),
             cwd=self.folder,
             capture_output=True,
@@ -60,19 +61,17 @@ class Cluster:
         return done.stdout.strip(), done.stderr
 
     def job(self, number: str) -> dict[str, str]:
-        """What `scontrol show job` says, by name."""
+        """What `scontrol show job` says, by name; of lines with several names each, of comments all."""
         text = self.run("scontrol", "show", "job", number).stdout
-        pairs = (line.strip().partition("=") for line in text.splitlines())
-        first = {name: value for name, _, value in pairs}
-        return first | dict(part.split("=", 1) for part in text.split() if "=" in part) | {
-            name: first[name] for name in ("AdminComment", "Comment") if name in first
-        }
+        lines = dict(line.strip().split("=", 1) for line in text.splitlines() if "=" in line)
+        words = dict(word.split("=", 1) for word in text.split() if "=" in word)
+        return words | {name: lines.get(name, "") for name in ("AdminComment", "Comment")}
 
     def await_state(self, number: str, *states: str) -> dict[str, str]:
         """The job, as soon as it is in one of the states."""
         deadline = time.monotonic() + PATIENCE_S
         while (job := self.job(number))["JobState"] not in states:
-            assert time.monotonic() < deadline, f"{job}\n{self.log('slurmctld')}{self.log('slurmd')}"
+            assert time.monotonic() < deadline, f"{job}{self.log('slurmctld')}{self.log('slurmd')}"
             time.sleep(0.1)
         return job
 
@@ -82,7 +81,7 @@ class Cluster:
     def point_at(self, address: str, **more: str) -> None:
         """Write `advisor.conf`: this address and other settings."""
         settings = {
-            "address": address, "timeout_s": "1", "pause_s": "0", "without_advice": "pass",
+            "address": address, "timeout_s": "10", "pause_s": "0", "without_advice": "pass",
             "mps_per_gpu": "100",
         }  # fmt: skip
         lines = [f"{name} = {text}\n" for name, text in (settings | more).items()]
@@ -126,7 +125,8 @@ def slurm_cluster(folder: Path) -> Generator[Cluster]:
     _add_test_settings(folder)
     with ExitStack() as stack:
         cluster = Cluster(folder, {})
-        stack.callback(_stop, cluster)
+        for name in ("munged", "slurmctld", "slurmd"):
+            stack.callback(_stop, cluster, name)
         start(cluster, "munged", "slurmctld", "slurmd")
         yield cluster
 
@@ -154,10 +154,9 @@ def start(cluster: Cluster, *names: str) -> None:
 def kill(cluster: Cluster, name: str) -> None:
     """`kill -9` of a daemon; of slurmd with all that it has started."""
     process = cluster.daemons.pop(name)
-    if children := Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
-        os.kill(int(children[0]), signal.SIGKILL)  # what `unshare` has started, which it reaps
-    else:
-        process.kill()
+    # slurmd is the first process of its namespace, whose end ends all others; `unshare` reaps it.
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(children[0]) if name == "slurmd" and children else process.pid, signal.SIGKILL)
     process.wait(10)
 
 
@@ -170,10 +169,9 @@ def _await(cluster: Cluster, holds: object) -> None:
         time.sleep(0.05)
 
 
-def _stop(cluster: Cluster) -> None:
-    for name in ("slurmctld", "slurmd", "munged"):
-        if name in cluster.daemons:
-            kill(cluster, name)
+def _stop(cluster: Cluster, name: str) -> None:
+    if name in cluster.daemons:
+        kill(cluster, name)
 
 
 def _add_test_settings(folder: Path) -> None:
