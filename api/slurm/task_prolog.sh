@@ -9,7 +9,9 @@ gpu=${SLURM_JOB_GPUS:-${SLURM_STEP_GPUS:-}}
 echo "export CUDA_MPS_PIPE_DIRECTORY=$(folder_of "$gpu" "$(id -u)")/pipe"
 
 # The driver takes 0, more than 100 and what is no number for no limit at all.
-if printf %s "${ADVISOR_SHARE_PERCENT:-}" | grep -Eqx '[1-9][0-9]?(\.[0-9]+)?|100'; then
-  echo "export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=$ADVISOR_SHARE_PERCENT"
+share=${ADVISOR_SHARE_PERCENT:-}
+case $share in *[!0-9.]*) share= ;; esac
+if echo "$share" | grep -Eqx '[1-9][0-9]?(\.[0-9]+)?|100'; then
+  echo "export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=$share"
   echo "unset SLURM_GPUS" # of `sbatch --gpus=1`: each srun in the script would ask for a whole GPU
 fi

@@ -143,11 +143,11 @@ def test_a_service_that_hangs_holds_nothing_up(cluster: Cluster, service: Served
 def test_a_controller_that_was_killed_forgets_nothing(cluster: Cluster, service: Served) -> None:
     """kill -9 of slurmctld beside a running job and a waiting one; both end with their shares."""
     cluster.point_at(service.url)
-    running, _ = cluster.submit("sleep 5", "--gres=mps:80")
+    running, _ = cluster.submit("sleep 14", "--gres=mps:80")
     cluster.await_state(running, "RUNNING")
     options = ("--gres=gpu:1", "--comment=advisor:job=bert-infer-b2,with=gemm")
     waiting, _ = cluster.submit("env > env.killed", *options)
-    time.sleep(6)  # Slurm writes its state down every five seconds
+    time.sleep(7)  # Slurm writes its state down every five seconds; what came later would be lost
     kill(cluster, "slurmctld")
     start(cluster, "slurmctld")
     assert cluster.await_state(waiting, *ENDED)["TresPerNode"] == "gres:mps:26"
