@@ -11,7 +11,7 @@ end
 
 local function expect(text, at, mark)
   if text:sub(at, at) ~= mark then
-    error("no JSON: " .. mark .. " is missing at " .. at, 0)
+    error("not JSON: " .. mark .. " is missing at " .. at, 0)
   end
   return next_mark(text, at + 1)
 end
@@ -27,7 +27,7 @@ local function text_at(text, at)
   while true do
     local stop = text:find('["\\]', ends)
     if not stop then
-      error("no JSON: the text at " .. at .. " has no end", 0)
+      error("not JSON: the text at " .. at .. " has no end", 0)
     elseif text:sub(stop, stop) == '"' then
       return unescape(text:sub(at + 1, stop - 1)), next_mark(text, stop + 1)
     end
@@ -64,7 +64,7 @@ local function plain_at(text, at)
   local found = WORDS[word]
   if found == nil and word:find("^-?%d") then found = tonumber(word) end
   if found == nil and word ~= "null" then
-    error("no JSON: nothing that can be read at " .. at, 0)
+    error("not JSON: nothing that can be read at " .. at, 0)
   end
   return found, next_mark(text, at + #word)
 end
@@ -77,6 +77,6 @@ end
 
 return function(text)
   local found, at = value(text, next_mark(text, 1))
-  if at <= #text then error("no JSON: it goes on at " .. at, 0) end
+  if at <= #text then error("not JSON: it goes on at " .. at, 0) end
   return found
 end

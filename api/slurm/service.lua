@@ -20,7 +20,7 @@ local VALID = {
   gpu_model = function(text) return text:find("^[%w ._-]+$") end,
 }
 
--- The settings in advisor.conf, texts by name. Raises an error for one that is missing or cannot be meant.
+-- The settings in advisor.conf, texts by name. Raises an error for one that is missing or not valid.
 function service.read_site()
   local file = io.open(HERE .. "advisor.conf") or error("there is no " .. HERE .. "advisor.conf", 0)
   local site = {}
@@ -31,7 +31,7 @@ function service.read_site()
   file:close()
   for name, valid in pairs(VALID) do
     if not (valid(site[name] or "") or name == "gpu_model" and not site[name]) then
-      error("advisor.conf: " .. name .. " = " .. (site[name] or "") .. " cannot be meant", 0)
+      error("advisor.conf: " .. name .. " = " .. (site[name] or "") .. " is not valid", 0)
     end
   end
   return site
@@ -103,7 +103,7 @@ function service.share(site, names)
   local text, status = exchange(site, names)
   local read, answer = pcall(decode, text)
   if not read or type(answer) ~= "table" then
-    error("the service answered " .. status .. " with what is no JSON object", 0)
+    error("the service answered " .. status .. " with something that is not a JSON object", 0)
   end
   if status ~= "200" then
     local problem = type(answer.error) == "table" and answer.error or {}

@@ -1,7 +1,7 @@
 """A real Slurm on loopback: one node with a GPU that is no GPU, set up by `api/slurm/setup.sh`.
 
-Its daemons are children of the test, in the foreground; slurmd has a process namespace of its own, so
-that jobs and MPS daemons end with it.
+Its daemons are children of the test, in the foreground; slurmd has a process namespace of its own,
+so that jobs and MPS daemons end with it.
 """
 
 import os
@@ -61,7 +61,7 @@ class Cluster:
         return done.stdout.strip(), done.stderr
 
     def job(self, number: str) -> dict[str, str]:
-        """What `scontrol show job` says, by name; of lines with several names each, of comments all."""
+        """What `scontrol show job` says, by name; comments with all their words."""
         text = self.run("scontrol", "show", "job", number).stdout
         lines = dict(line.strip().split("=", 1) for line in text.splitlines() if "=" in line)
         words = dict(word.split("=", 1) for word in text.split() if "=" in word)
@@ -89,7 +89,7 @@ class Cluster:
 
 
 def environment(folder: Path, **more: str) -> Mapping[str, str]:
-    """Of Slurm's programs and of the set-up: nothing that the caller's own Slurm or GPU would say."""
+    """Of Slurm's programs and of the set-up, without the caller's own Slurm or GPU."""
     path = f"{FAKE_MPS}:/usr/sbin:/usr/bin:/sbin:/bin"
     return {"PATH": path, "LC_ALL": "C", "SLURM_CONF": str(folder / "etc/slurm.conf"), **more}
 
@@ -97,8 +97,9 @@ def environment(folder: Path, **more: str) -> Mapping[str, str]:
 def run_setup(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
     """`setup.sh` into the folder."""
     more = {
-        "SLURM_FOLDER": str(folder / "etc"), "RUN_FOLDER": str(folder / "mps"), "SLURM_USER": "root",
-        "GPU_FILES": str(folder / "nvidia0"), "CPUS": "8", "MEMORY_MIB": "4000",
+        "SLURM_FOLDER": str(folder / "etc"), "RUN_FOLDER": str(folder / "mps"),
+        "SLURM_USER": "root", "GPU_FILES": str(folder / "nvidia0"), "CPUS": "8",
+        "MEMORY_MIB": "4000",
     }  # fmt: skip
     return subprocess.run(
         [SETUP, command],
@@ -113,11 +114,15 @@ def run_setup(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
 @contextmanager
 def slurm_cluster(folder: Path) -> Generator[Cluster]:
     """A running Slurm; skips where one cannot be run."""
-    if missing := [name for name in PROGRAMS if shutil.which(name, path="/usr/sbin:/usr/bin") is None]:
+    if missing := [
+        name for name in PROGRAMS if shutil.which(name, path="/usr/sbin:/usr/bin") is None
+    ]:
         pytest.skip(f"needs {', '.join(missing)} (Debian packages slurm-wlm, munge)")
     if os.geteuid() != 0:
         pytest.skip("needs root, which slurmd runs as")
-    if subprocess.run(["unshare", "--pid", "--mount-proc", "--fork", "true"], check=False).returncode:
+    if subprocess.run(
+        ["unshare", "--pid", "--mount-proc", "--fork", "true"], check=False
+    ).returncode:
         pytest.skip("needs a process namespace, so that nothing is left running")
     os.mknod(folder / "nvidia0", 0o20666, os.makedev(1, 3))
     done = run_setup(folder, "install")
@@ -148,7 +153,9 @@ def start(cluster: Cluster, *names: str) -> None:
             )
         if name == "munged":
             _await(cluster, lambda: (folder / "munge.socket").exists())
-    _await(cluster, lambda: cluster.run("sinfo", "-h", "-o", "%T").stdout.strip() in ("idle", "mixed"))
+    _await(
+        cluster, lambda: cluster.run("sinfo", "-h", "-o", "%T").stdout.strip() in ("idle", "mixed")
+    )
 
 
 def kill(cluster: Cluster, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The Lua plugin of Slurm, run by a plain Lua interpreter with a stand-in for Slurm's own functions."""
+"""The Lua plugin of Slurm, run by a plain Lua interpreter with a stand-in for Slurm itself."""
 
 import json
 import shutil
@@ -62,7 +62,13 @@ class Plugin:
 def run_lua(interpreter: str, text: str) -> str:
     """What a Lua program prints."""
     done = subprocess.run(
-        [interpreter, "-"], input=text, capture_output=True, text=True, errors="replace", timeout=60, check=False
+        [interpreter, "-"],
+        input=text,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -55,9 +55,7 @@ def test_two_jobs_share_a_gpu_as_advised(cluster: Cluster, service: Served) -> N
     assert [ended[number]["TresPerNode"] for number in (a, b)] == ["gres:mps:26", "gres:mps:50"]
     for kind in ("env", "step"):
         assert percentages(cluster, kind, "bert-infer-b2", "gemm") == ["26", "50"]
-    assert ended[b]["AdminComment"] == (
-        "advisor: 50 % of a GPU: beside bert-infer-b2, split 50/26"
-    )
+    assert ended[b]["AdminComment"] == ("advisor: 50 % of a GPU: beside bert-infer-b2, split 50/26")
 
 
 def test_shares_that_overlap_run_together(cluster: Cluster, service: Served) -> None:
@@ -141,7 +139,7 @@ def test_a_service_that_hangs_holds_nothing_up(cluster: Cluster, service: Served
 
 
 def test_a_controller_that_was_killed_forgets_nothing(cluster: Cluster, service: Served) -> None:
-    """kill -9 of slurmctld beside a running job and a waiting one; both end with their shares."""
+    """Kill -9 of slurmctld beside a running job and a waiting one; both end with their shares."""
     cluster.point_at(service.url)
     running, _ = cluster.submit("sleep 14", "--gres=mps:80")
     cluster.await_state(running, "RUNNING")
@@ -156,7 +154,7 @@ def test_a_controller_that_was_killed_forgets_nothing(cluster: Cluster, service:
 
 
 def test_a_node_that_died_starts_clean(cluster: Cluster) -> None:
-    """kill -9 of slurmd, its jobs and its MPS daemon; the next Prolog starts another daemon."""
+    """Kill -9 of slurmd, its jobs and its MPS daemon; the next Prolog starts another daemon."""
     lost, _ = cluster.submit("sleep 60", "--gres=mps:30", "--no-requeue")
     cluster.await_state(lost, "RUNNING")
     kill(cluster, "slurmd")
@@ -176,8 +174,8 @@ def test_no_daemon_no_job(cluster: Cluster) -> None:
     )
     until(lambda: not list((cluster.mps / "gpu0-0/jobs").iterdir()))
     script.write_text(broken)
+    number, _ = cluster.submit("touch ran", "--gres=mps:30")
     try:
-        number, _ = cluster.submit("touch ran", "--gres=mps:30")
         until(lambda: "drain" in cluster.run("sinfo", "-h", "-o", "%T").stdout)
         assert not (cluster.folder / "ran").exists()
     finally:

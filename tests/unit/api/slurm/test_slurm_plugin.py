@@ -2,10 +2,12 @@
 
 import json
 import socket
+import socketserver
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -254,6 +256,26 @@ def test_the_policy_decides(
     assert "the service answered 422: there is no job a." in job["admin_comment"]
 
 
+def test_a_unix_socket_is_asked(plugin: Plugin, tmp_path: Path) -> None:
+    """Where the service listens on one, as its systemd unit lets it."""
+    content = json.dumps(answer().body).encode()
+    reply = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(content) + content
+
+    class Once(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65536)
+            self.wfile.write(reply)
+
+    path = tmp_path / "s"
+    with socketserver.UnixStreamServer(str(path), Once) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        plugin.configure(f"unix:{path}")
+        job = plugin.submit_one()
+        thread.join(30)
+    assert job["tres_per_node"] == "gres:mps:26"
+
+
 def test_a_service_that_is_down_costs_little(plugin: Plugin) -> None:
     """Nobody listens."""
     with socket.socket() as probe:
@@ -309,9 +331,9 @@ def test_a_lost_settings_file_passes_jobs(plugin: Plugin) -> None:
     assert "there is no " in plugin.submit_one()["admin_comment"]
 
 
-def test_the_shipped_settings_can_be_meant(plugin: Plugin) -> None:
+def test_the_shipped_settings_are_valid(plugin: Plugin) -> None:
     """What `advisor.conf` comes with is read without a complaint."""
-    assert "cannot be meant" not in plugin.submit_one()["admin_comment"]
+    assert "is not valid" not in plugin.submit_one()["admin_comment"]
 
 
 def _batch() -> dict[str, str | int]:
@@ -364,5 +386,6 @@ def _dump(value: Any) -> str:
         return f"{value:.17g}"
     if isinstance(value, str):
         return "s" + value.encode().hex()
-    items = value.items() if isinstance(value, dict) else enumerate(value, 1)
+    named = cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    items = named.items() if named is not None else enumerate(cast("list[Any]", value), 1)
     return "{" + ",".join(sorted(f"{_dump(key)}:{_dump(item)}" for key, item in items)) + "}"

@@ -11,7 +11,9 @@ from slurm_cluster import SETUP, run_setup
 DOCS = SETUP.parents[2] / "docs/slurm.md"
 OURS = {"slurm.conf", "gres.conf", "job_submit.lua", "advisor"}
 
-pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl, as the plugin does")
+pytestmark = pytest.mark.skipif(
+    shutil.which("curl") is None, reason="needs curl, as the plugin does"
+)
 
 
 @pytest.fixture
@@ -74,7 +76,11 @@ def test_nothing_is_written_without_the_driver(folder: Path) -> None:
     """No control program, no installation."""
     done = subprocess.run(
         [SETUP, "install"],
-        env={"PATH": "/usr/bin:/bin", "SLURM_FOLDER": str(folder / "etc"), "GPU_FILES": "/dev/null"},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "SLURM_FOLDER": str(folder / "etc"),
+            "GPU_FILES": "/dev/null",
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -148,4 +154,3 @@ def test_no_limit_is_never_written(folder: Path, share: str) -> None:
 def test_other_jobs_get_no_lines(folder: Path) -> None:
     """A job without gres/mps is none of ours."""
     assert task_prolog(folder, ADVISOR_SHARE_PERCENT="26") == []
-
