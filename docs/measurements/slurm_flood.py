@@ -3,10 +3,10 @@
     .venv/bin/python docs/measurements/slurm_flood.py [--jobs 500] [--at-once 4]
 
 Starts a Slurm of its own on loopback (as the tests do: root, and Debian's slurm-wlm, munge and
-curl), and `advisor serve` with the bundled profiles. Held jobs are submitted by `--at-once` clients:
-without the word `advisor` in their comment, with it, with it while nobody listens, and with it while
-the service takes connections and never answers. Printed are milliseconds of `sbatch` from start to
-end, p50, p99 and the longest, jobs a second, and how many were rewritten.
+curl), and `advisor serve` with the bundled profiles. Held jobs are submitted by `--at-once`
+clients: without the word `advisor` in their comment, with it, with it while nobody listens, and
+with it while the service takes connections and never answers. Printed are milliseconds of `sbatch`
+from start to end, p50, p99 and the longest, jobs a second, and how many were rewritten.
 """
 
 import argparse
