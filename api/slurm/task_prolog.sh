@@ -7,6 +7,7 @@
 [ -n "${CUDA_MPS_ACTIVE_THREAD_PERCENTAGE:-}" ] || exit 0 # no job with gres/mps
 gpu=${SLURM_JOB_GPUS:-${SLURM_STEP_GPUS:-}}
 echo "export CUDA_MPS_PIPE_DIRECTORY=$(folder_of "$gpu" "$(id -u)")/pipe"
+echo "export CUDA_VISIBLE_DEVICES=0" # the daemon has this GPU alone, and calls it 0; Slurm may say 1
 
 # The driver takes 0, more than 100 and what is no number for no limit at all.
 share=${ADVISOR_SHARE_PERCENT:-}

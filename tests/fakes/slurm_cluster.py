@@ -94,11 +94,12 @@ def environment(folder: Path, **more: str) -> Mapping[str, str]:
     return {"PATH": path, "LC_ALL": "C", "SLURM_CONF": str(folder / "etc/slurm.conf"), **more}
 
 
-def run_setup(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
+def run_setup(folder: Path, command: str, gpus: int = 1) -> subprocess.CompletedProcess[str]:
     """`setup.sh` into the folder."""
+    files = " ".join(str(file) for file in _gpu_files(folder, gpus))
     more = {
         "SLURM_FOLDER": str(folder / "etc"), "RUN_FOLDER": str(folder / "mps"),
-        "SLURM_USER": "root", "GPU_FILES": str(folder / "nvidia0"), "CPUS": "8",
+        "SLURM_USER": "root", "GPU_FILES": files, "CPUS": "8",
         "MEMORY_MIB": "4000",
     }  # fmt: skip
     return subprocess.run(
@@ -112,7 +113,7 @@ def run_setup(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def slurm_cluster(folder: Path) -> Generator[Cluster]:
+def slurm_cluster(folder: Path, gpus: int = 1) -> Generator[Cluster]:
     """A running Slurm; skips where one cannot be run."""
     if missing := [
         name for name in PROGRAMS if shutil.which(name, path="/usr/sbin:/usr/bin") is None
@@ -124,8 +125,9 @@ def slurm_cluster(folder: Path) -> Generator[Cluster]:
         ["unshare", "--pid", "--mount-proc", "--fork", "true"], check=False
     ).returncode:
         pytest.skip("needs a process namespace, so that nothing is left running")
-    os.mknod(folder / "nvidia0", 0o20666, os.makedev(1, 3))
-    done = run_setup(folder, "install")
+    for file in _gpu_files(folder, gpus):
+        os.mknod(file, 0o20666, os.makedev(1, 3))
+    done = run_setup(folder, "install", gpus)
     assert done.returncode == 0, done.stderr
     _add_test_settings(folder)
     with ExitStack() as stack:
@@ -206,6 +208,10 @@ def _add_test_settings(folder: Path) -> None:
         "SlurmdParameters=config_overrides\n"
         "SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1\n"
     )
+
+
+def _gpu_files(folder: Path, gpus: int) -> list[Path]:
+    return [folder / f"nvidia{index}" for index in range(gpus)]
 
 
 def _free_ports(count: int) -> list[int]:

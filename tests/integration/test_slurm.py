@@ -185,6 +185,20 @@ def test_no_daemon_no_job(cluster: Cluster) -> None:
         cluster.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
 
+def test_each_gpu_has_a_daemon_of_its_own() -> None:
+    """On a node with two GPUs; to its clients each is device 0."""
+    with tempfile.TemporaryDirectory(prefix="adv") as folder:
+        with slurm_cluster(Path(folder), gpus=2) as two:
+            options = ("--gres=mps:80", f"--chdir={folder}")
+            numbers = [two.submit("env > env.$SLURM_JOB_GPUS; sleep 3", *options)[0] for _ in "ab"]
+            for number in numbers:
+                two.await_state(number, "COMPLETED")
+        for gpu in range(2):
+            lines = (Path(folder) / f"env.{gpu}").read_text().splitlines()
+            assert "CUDA_VISIBLE_DEVICES=0" in lines
+            assert f"CUDA_MPS_PIPE_DIRECTORY={folder}/mps/gpu{gpu}-0/pipe" in lines
+
+
 def submit_pair(cluster: Cluster, job: str, partner: str, request: str) -> tuple[str, str]:
     """A job that waits for its partner to run; its number, and what the user was shown."""
     comment = f"--comment=advisor:job={job},with={partner}"

@@ -127,8 +127,10 @@ def task_prolog(folder: Path, **variables: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def pipe_line(folder: Path) -> str:
-    return f"export CUDA_MPS_PIPE_DIRECTORY={folder}/mps/gpu2-{os.getuid()}/pipe"
+def gpu_lines(folder: Path) -> list[str]:
+    """What every job with gres/mps gets: the daemon of its GPU, which has no other."""
+    pipe = f"{folder}/mps/gpu2-{os.getuid()}/pipe"
+    return [f"export CUDA_MPS_PIPE_DIRECTORY={pipe}", "export CUDA_VISIBLE_DEVICES=0"]
 
 
 @pytest.mark.parametrize("share", ["1", "26", "26.5", "99.9", "100"])
@@ -136,7 +138,7 @@ def test_the_share_replaces_slurms(folder: Path, share: str) -> None:
     """And a step of the job asks for no whole GPU."""
     lines = task_prolog(folder, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="10", ADVISOR_SHARE_PERCENT=share)
     assert lines == [
-        pipe_line(folder),
+        *gpu_lines(folder),
         f"export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={share}",
         "unset SLURM_GPUS",
     ]
@@ -148,7 +150,7 @@ def test_the_share_replaces_slurms(folder: Path, share: str) -> None:
 def test_no_limit_is_never_written(folder: Path, share: str) -> None:
     """What the driver would take for the whole GPU leaves Slurm's percentage as it is."""
     lines = task_prolog(folder, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="10", ADVISOR_SHARE_PERCENT=share)
-    assert lines == [pipe_line(folder)]
+    assert lines == gpu_lines(folder)
 
 
 def test_other_jobs_get_no_lines(folder: Path) -> None:
