@@ -39,11 +39,14 @@ class Cluster:
         """Where the MPS daemons live."""
         return self.folder / "mps"
 
-    def run(self, *command: str | Path, user: str = "root") -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *command: str | Path, user: str = "root", script: str = ""
+    ) -> subprocess.CompletedProcess[str]:
         """A command of Slurm by a user, and what it said."""
         become = [] if user == "root" else ["setpriv", f"--reuid={user}", "--clear-groups"]
         return subprocess.run(
             [*become, *command],
+            input=script,
             env=environment(self.folder),
             cwd=self.folder,
             capture_output=True,
@@ -54,9 +57,7 @@ class Cluster:
 
     def submit(self, script: str, *options: str) -> tuple[str, str]:
         """The number of a submitted job, and what the user was shown."""
-        path = self.folder / "job.sh"
-        path.write_text(f"#!/bin/bash\n{script}\n")
-        done = self.run("sbatch", "--parsable", *options, path)
+        done = self.run("sbatch", "--parsable", *options, script=f"#!/bin/bash\n{script}\n")
         assert done.returncode == 0, done.stderr + self.log("slurmctld")
         return done.stdout.strip(), done.stderr
 

@@ -5,6 +5,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,38 @@ def test_a_job_goes_on_without_the_service(
         assert job["Reason"].startswith("JobHeld")
         cluster.run("scontrol", "release", number)
         cluster.await_state(number, "COMPLETED")
+
+
+def test_a_whole_gpu_is_waited_for(cluster: Cluster, nobody_listens: str) -> None:
+    """A job that gets mps:100 starts beside nobody."""
+    cluster.point_at(nobody_listens, without_advice="100")
+    beside, _ = cluster.submit("sleep 60", "--gres=mps:30")
+    cluster.await_state(beside, "RUNNING")
+    whole, _ = cluster.submit("true", "--gres=gpu:1", "--comment=advisor:job=gemm")
+    time.sleep(2.5)  # the scheduler looks once a second
+    assert cluster.job(whole)["JobState"] == "PENDING"
+    cluster.run("scancel", beside)
+    assert cluster.await_state(whole, *ENDED)["JobState"] == "COMPLETED"
+
+
+def test_a_service_that_is_killed_stops_no_submission(cluster: Cluster, tmp_path: Path) -> None:
+    """Kill -9 while jobs are being submitted: those before are rewritten, those after pass."""
+    (tmp_path / "serve").mkdir()
+    with serving(tmp_path / "serve") as served, ThreadPoolExecutor(2) as pool:
+        cluster.point_at(served.url)
+        options = ("--gres=gpu:1", "--hold", "--comment=advisor:job=gemm,with=bert-infer-b2")
+        cluster.submit("true", *options)
+        sent = [pool.submit(cluster.submit, "true", *options) for _ in range(30)]
+        wait(sent, return_when=FIRST_COMPLETED)
+        served.process.kill()
+        said = [each.result()[1] for each in sent]
+    cluster.run("scancel", "--state=PENDING", "--user=root")
+    advised = ["50 % of a GPU: beside bert-infer-b2" in text for text in said]
+    assert any(advised), said
+    assert all(
+        "without advice: " in text for text, known in zip(said, advised, strict=True) if not known
+    )
+    assert not advised[-1]
 
 
 def test_a_service_that_hangs_holds_nothing_up(cluster: Cluster, service: Served) -> None:
