@@ -31,8 +31,9 @@ end
 -- The prefix of a job's request, or nil and the reason why the job is left as it is.
 local function request_of(job)
   local asked = is_set(job.tres_per_node) and job.tres_per_node or job.tres_per_job
-  if not is_set(asked) then
-    return nil, "it asks for no GPU by --gres or --gpus"
+  local otherwise = (job.tres_per_task or "") .. (job.tres_per_socket or "")
+  if not is_set(asked) or otherwise:find("gpu") then
+    return nil, "it asks for no GPU by --gres or --gpus alone"
   elseif is_set(job.tres_per_node) and is_set(job.tres_per_job) then
     return nil, "it asks for GPUs twice, " .. job.tres_per_node .. " and " .. job.tres_per_job
   elseif job.script == nil then

@@ -1,6 +1,5 @@
 """A real Slurm with the plugin, its scripts and a real service; the GPU and its MPS are fakes."""
 
-import os
 import socket
 import tempfile
 import time
@@ -82,7 +81,6 @@ def test_a_daemon_lives_as_long_as_its_jobs(cluster: Cluster) -> None:
     assert list((cluster.mps / "gpu0-0/jobs").iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
 def test_another_user_waits(cluster: Cluster) -> None:
     """MPS serves one user at a time, so a node does, although there is room."""
     mine, _ = cluster.submit("sleep 60", "--gres=mps:30")

@@ -86,6 +86,8 @@ def test_a_request_for_the_whole_job_moves_to_the_node(plugin: Plugin, service: 
         ({"tres_per_node": "gres:gpu:1,gres:nic:1"}, "not one GPU"),
         ({"tres_per_node": "gres:shard:4"}, "not one GPU"),
         ({"tres_per_node": ""}, "asks for no GPU"),
+        ({"tres_per_task": "gres:gpu:1"}, "by --gres or --gpus alone"),
+        ({"tres_per_socket": "gres:gpu:1"}, "by --gres or --gpus alone"),
         ({"tres_per_job": "gres:gpu:4"}, "asks for GPUs twice"),
         ({"min_nodes": 2}, "several nodes"),
     ],
