@@ -1,0 +1,15 @@
+-- Slurm reads this file from the folder of slurm.conf. A site with a job_submit.lua of its own takes
+-- the two lines with `advisor` into it.
+
+local advisor = dofile(debug.getinfo(1, "S").source:match("^@(.*/)") .. "advisor/advisor.lua")
+
+function slurm_job_submit(job, partitions, uid)
+  advisor.submit(job)
+  return slurm.SUCCESS
+end
+
+function slurm_job_modify(job, recorded, partitions, uid)
+  return slurm.SUCCESS
+end
+
+return slurm.SUCCESS

@@ -1,0 +1,223 @@
+"""A real Slurm on loopback: one node with a GPU that is no GPU, set up by `api/slurm/setup.sh`.
+
+Its daemons are children of the test, in the foreground; slurmd has a process namespace of its own,
+so that jobs and MPS daemons end with it.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SETUP = Path(__file__).parents[2] / "api/slurm/setup.sh"
+FAKE_MPS = Path(__file__).parent / "mps"
+PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "unshare", "setpriv", "curl")
+PATIENCE_S = 40
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running Slurm; `etc` has its configuration, `folder` all else."""
+
+    folder: Path
+    daemons: dict[str, subprocess.Popen[bytes]]
+
+    @property
+    def etc(self) -> Path:
+        return self.folder / "etc"
+
+    @property
+    def mps(self) -> Path:
+        """Where the MPS daemons live."""
+        return self.folder / "mps"
+
+    def run(
+        self, *command: str | Path, user: str = "root", script: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """A command of Slurm by a user, and what it said."""
+        become = [] if user == "root" else ["setpriv", f"--reuid={user}", "--clear-groups"]
+        return subprocess.run(
+            [*become, *command],
+            input=script,
+            env=environment(self.folder),
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+
+    def submit(self, script: str, *options: str) -> tuple[str, str]:
+        """The number of a submitted job, and what the user was shown."""
+        done = self.run("sbatch", "--parsable", *options, script=f"#!/bin/bash\n{script}\n")
+        assert done.returncode == 0, done.stderr + self.log("slurmctld")
+        return done.stdout.strip(), done.stderr
+
+    def job(self, number: str) -> dict[str, str]:
+        """What `scontrol show job` says, by name; comments with all their words."""
+        text = self.run("scontrol", "show", "job", number).stdout
+        lines = dict(line.strip().split("=", 1) for line in text.splitlines() if "=" in line)
+        words = dict(word.split("=", 1) for word in text.split() if "=" in word)
+        return words | {name: lines.get(name, "") for name in ("AdminComment", "Comment")}
+
+    def await_state(self, number: str, *states: str) -> dict[str, str]:
+        """The job, as soon as it is in one of the states."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (job := self.job(number))["JobState"] not in states:
+            assert time.monotonic() < deadline, f"{job}{self.log('slurmctld')}{self.log('slurmd')}"
+            time.sleep(0.1)
+        return job
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def point_at(self, address: str, **more: str) -> None:
+        """Write `advisor.conf`: this address and other settings."""
+        settings = {
+            "address": address, "timeout_s": "10", "pause_s": "0", "without_advice": "pass",
+            "mps_per_gpu": "100",
+        }  # fmt: skip
+        lines = [f"{name} = {text}\n" for name, text in (settings | more).items()]
+        (self.etc / "advisor/advisor.conf").write_text("".join(lines))
+
+
+def environment(folder: Path, **more: str) -> Mapping[str, str]:
+    """Of Slurm's programs and of the set-up, without the caller's own Slurm or GPU."""
+    path = f"{FAKE_MPS}:/usr/sbin:/usr/bin:/sbin:/bin"
+    return {"PATH": path, "LC_ALL": "C", "SLURM_CONF": str(folder / "etc/slurm.conf"), **more}
+
+
+def run_setup(folder: Path, command: str, gpus: int = 1) -> subprocess.CompletedProcess[str]:
+    """`setup.sh` into the folder."""
+    files = " ".join(str(file) for file in _gpu_files(folder, gpus))
+    more = {
+        "SLURM_FOLDER": str(folder / "etc"), "RUN_FOLDER": str(folder / "mps"),
+        "SLURM_USER": "root", "GPU_FILES": files, "CPUS": "8",
+        "MEMORY_MIB": "4000",
+    }  # fmt: skip
+    return subprocess.run(
+        [SETUP, command],
+        env=environment(folder, **more),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+@contextmanager
+def slurm_cluster(folder: Path, gpus: int = 1) -> Generator[Cluster]:
+    """A running Slurm; skips where one cannot be run."""
+    if missing := [
+        name for name in PROGRAMS if shutil.which(name, path="/usr/sbin:/usr/bin") is None
+    ]:
+        pytest.skip(f"needs {', '.join(missing)} (Debian packages slurm-wlm, munge)")
+    if os.geteuid() != 0:
+        pytest.skip("needs root, which slurmd runs as")
+    if subprocess.run(
+        ["unshare", "--pid", "--mount-proc", "--fork", "true"], check=False
+    ).returncode:
+        pytest.skip("needs a process namespace, so that nothing is left running")
+    for file in _gpu_files(folder, gpus):
+        os.mknod(file, 0o20666, os.makedev(1, 3))
+    done = run_setup(folder, "install", gpus)
+    assert done.returncode == 0, done.stderr
+    _add_test_settings(folder)
+    with ExitStack() as stack:
+        cluster = Cluster(folder, {})
+        for name in ("munged", "slurmctld", "slurmd"):
+            stack.callback(_stop, cluster, name)
+        start(cluster, "munged", "slurmctld", "slurmd")
+        yield cluster
+
+
+def start(cluster: Cluster, *names: str) -> None:
+    """Start daemons, and wait until the node takes jobs."""
+    folder = cluster.folder
+    commands = {
+        "munged": ["munged", "--foreground", "--force", f"--key-file={folder}/munge.key",
+                   f"--socket={folder}/munge.socket", f"--pid-file={folder}/munged.pid",
+                   f"--seed-file={folder}/munge.seed"],
+        "slurmctld": ["slurmctld", "-D"],
+        "slurmd": ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child", "slurmd", "-D"],
+    }  # fmt: skip
+    for name in names:
+        with (folder / f"{name}.log").open("ab") as log:
+            cluster.daemons[name] = subprocess.Popen(
+                commands[name], env=environment(folder), cwd=folder, stdout=log, stderr=log
+            )
+        if name == "munged":
+            _await(cluster, lambda: (folder / "munge.socket").exists())
+    _await(
+        cluster, lambda: cluster.run("sinfo", "-h", "-o", "%T").stdout.strip() in ("idle", "mixed")
+    )
+
+
+def kill(cluster: Cluster, name: str) -> None:
+    """`kill -9` of a daemon; of slurmd with all that it has started."""
+    process = cluster.daemons.pop(name)
+    # slurmd is the first process of its namespace, whose end ends all others; `unshare` reaps it.
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(children[0]) if name == "slurmd" and children else process.pid, signal.SIGKILL)
+    process.wait(10)
+
+
+def _await(cluster: Cluster, holds: object) -> None:
+    assert callable(holds)
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        logs = [path.read_text()[-2000:] for path in cluster.folder.glob("*.log")]
+        assert time.monotonic() < deadline, "\n".join(logs)
+        time.sleep(0.05)
+
+
+def _stop(cluster: Cluster, name: str) -> None:
+    if name in cluster.daemons:
+        kill(cluster, name)
+
+
+def _add_test_settings(folder: Path) -> None:
+    """Ports, and folders for everything; what a site has by default."""
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o600)
+    for name in ("state", "spool"):
+        (folder / name).mkdir()
+    control, node = _free_ports(2)
+    conf = folder / "etc/slurm.conf"
+    text = conf.read_text().replace("NodeAddr=127.0.0.1", f"NodeAddr=127.0.0.1 Port={node}")
+    conf.write_text(
+        f"{text}"
+        f"SlurmctldPort={control}\n"
+        f"AuthInfo=socket={folder}/munge.socket\n"
+        f"StateSaveLocation={folder}/state\n"
+        f"SlurmdSpoolDir={folder}/spool\n"
+        f"SlurmctldPidFile={folder}/slurmctld.pid\n"
+        f"SlurmdPidFile={folder}/slurmd.pid\n"
+        "SlurmdUser=root\n"
+        "AccountingStorageType=accounting_storage/none\n"
+        "JobAcctGatherType=jobacct_gather/none\n"
+        "MpiDefault=none\n"
+        "SlurmdParameters=config_overrides\n"
+        "SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1\n"
+    )
+
+
+def _gpu_files(folder: Path, gpus: int) -> list[Path]:
+    return [folder / f"nvidia{index}" for index in range(gpus)]
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
