@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.sync_api import Browser, Page, Request, Route, sync_playwright
 
 _FLAGS = (
     "--no-sandbox",  # the tests may run as root, where Chromium has none
@@ -149,9 +149,14 @@ def _note(visit: Visit) -> None:
         if not url.startswith(f"{visit.origin}/"):
             problems.append(f"another host: {url}")
 
+    def failed(asked: Request) -> None:
+        # A tab that goes on to another page gives up what the last one still waits for.
+        if asked.failure != "net::ERR_ABORTED":
+            problems.append(f"failed: {asked.url} ({asked.failure})")
+
     page = visit.page
     page.on("request", lambda asked: request(asked.url, asked.method))
-    page.on("requestfailed", lambda asked: problems.append(f"failed: {asked.url}"))
+    page.on("requestfailed", failed)
     page.on("pageerror", lambda error: problems.append(f"error: {error}"))
     page.on(
         "console",
