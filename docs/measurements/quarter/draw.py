@@ -102,10 +102,9 @@ def nights(quarters: Sequence[Any]) -> None:
 def drift(quarters: Sequence[Any]) -> None:
     """When the drifting job was told, and what else was."""
     print(
-        f"\n| quarter | job | told: rate, power (day {DRIFT_DAY}) | false alarms before | other ",
-        end="",
+        f"\n| quarter | drifts on day {DRIFT_DAY} | day told: rate, power | false alarms before | "
+        f"other jobs told until day {DRIVER_DAY} | more jobs told later, first on day |"
     )
-    print(f"| other jobs told until day {DRIVER_DAY} | jobs told of after, from day |")
     print("| --- | --- | --- | --- | --- | --- |")
     for quarter in quarters:
         told = [
