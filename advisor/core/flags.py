@@ -7,6 +7,8 @@ DEGENERATE = "degenerate-data"
 
 UNREAD = "results-unread"
 
+SLOW_ALONE = "slow-alone"
+
 LIMIT_BROKEN = "limit-broken"
 
 TOO_FAST = "too-fast"
@@ -27,6 +29,7 @@ FLAGS: dict[str, str] = {
     "results-only": "too short for rates: measured to read the job's results",
     "failed": "a job of the pair failed: there are no rates",
     DEGENERATE: "too little energy for the work: results are likely wrong, such as NaN",
+    SLOW_ALONE: "over 12 % slower on the whole GPU than at a smaller share: its host held it up",
     UNREAD: "a half-precision job at a count of SMs where the check of this GPU model found wrong "
     "results, and its own results were not read",
 }

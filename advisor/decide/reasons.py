@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from advisor.core.flags import DOUBTFUL, FLAGS
+from advisor.core.flags import DOUBTFUL, FLAGS, SLOW_ALONE
 from advisor.core.split import NINE, Split
 from advisor.decide.choice import MARGINS
 from advisor.decide.constraints import Limits, is_served, memory_unknown, risks
@@ -193,6 +193,11 @@ def _profile(profile: Profile, answer: Recommendation) -> Iterator[str]:
     if doubtful := sorted(DOUBTFUL & set(profile.flags)):
         meanings = "; ".join(f"{flag}: {FLAGS[flag]}" for flag in doubtful)
         yield f"the profile of {profile.job} has doubtful points ({meanings})"
+    if SLOW_ALONE in profile.flags:
+        yield (
+            f"{profile.job} was slower on the whole GPU than at a smaller share, held up by its "
+            f"host: its speeds are uncertain; measure it again: advisor profile {profile.job}"
+        )
     if profile.shares[0] > NINE[0].shares[0]:
         yield (
             f"{profile.job} was not measured below {profile.shares[0]:g} %: "

@@ -17,18 +17,7 @@ from advisor.core.split import Split, without_limits
 from advisor.predict.profiles import Profile
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.validity.safe_splits import safe_splits
-
-LARGEST_SLOWDOWN = 0.12
-"""How much slower than in its fastest run a job alone may be without being called disturbed.
-
-Launch-bound jobs measure a core of the CPU, and other tenants of the host slow that down unseen:
-docs/measurements has the same job alone at 35 % to 100 % of its rate while the reported CPU steal
-was 0. Two undisturbed runs of such a job differ by up to 11.7 % (docs/measurements, "Does a profile
-repeat?").
-"""
-
-FASTEST = 1 / (1 - LARGEST_SLOWDOWN)
-"""Relative speed above which a job did not run faster than alone: it was slow when it was alone."""
+from advisor.validity.slow_alone import FASTEST
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,14 @@ wrong at all shares, or one whose power does not change: docs/measurements has h
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from advisor.core.flags import COUNTER_BOUND, DEGENERATE, DOUBTFUL, UNREAD
+from advisor.core.flags import COUNTER_BOUND, DEGENERATE, DOUBTFUL, SLOW_ALONE, UNREAD
 from advisor.core.observations import Record
 from advisor.core.records import PairPoint, SoloPoint
+from advisor.validity.slow_alone import is_slow_alone
 
 _Point = TypeVar("_Point", SoloPoint, PairPoint)
 
@@ -45,16 +46,25 @@ LEAST_ACTIVE_PERCENT = 1.0
 
 
 def with_solo_flags(points: Iterable[SoloPoint]) -> list[SoloPoint]:
-    """The points, in their order, with `degenerate-data` where their sweep shows it.
+    """The points, in their order, flagged `degenerate-data` or `slow-alone` by their sweep.
 
     Args:
         points: Of any jobs, cards and runs; a sweep is judged by those of its points that are here.
     """
+    # One after the other: a share that leaves work out may be the faster one.
+    return _judged(_judged(points, is_degenerate, DEGENERATE), is_slow_alone, SLOW_ALONE)
+
+
+def _judged(
+    points: Iterable[SoloPoint],
+    is_bad: Callable[[SoloPoint, Sequence[SoloPoint]], bool],
+    flag: str,
+) -> list[SoloPoint]:
     known = list(points)
     sweeps: defaultdict[tuple[str, str, str], list[SoloPoint]] = defaultdict(list)
     for point in known:
         sweeps[point.job, point.gpu_uuid, point.run].append(point)
-    return [_flagged(p) if is_degenerate(p, sweeps[p.job, p.gpu_uuid, p.run]) else p for p in known]
+    return [_flagged(p, flag) if is_bad(p, sweeps[p.job, p.gpu_uuid, p.run]) else p for p in known]
 
 
 def with_pair_flags(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[PairPoint]:
@@ -78,7 +88,7 @@ def with_pair_flags(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> 
             return False
         return any(_at(shares[p.job, point.gpu_model], p.share_percent) for p in point.parts)
 
-    return [_flagged(point) if is_bad(point) else point for point in points]
+    return [_flagged(point, DEGENERATE) if is_bad(point) else point for point in points]
 
 
 def with_flags(records: Iterable[Record]) -> list[Record]:
@@ -158,7 +168,5 @@ def _at(shares: dict[float, bool], share: float) -> bool:
     return any(shares[measured[place]] for place in near)
 
 
-def _flagged(point: _Point) -> _Point:
-    if DEGENERATE in point.flags:
-        return point
-    return replace(point, flags=(*point.flags, DEGENERATE))
+def _flagged(point: _Point, flag: str) -> _Point:
+    return point if flag in point.flags else replace(point, flags=(*point.flags, flag))

@@ -16,6 +16,7 @@ export const FLAGS = {
   "too-fast": "a job of a launch made far more progress than its profile says of its share alone",
   "failed": "a job of the pair failed: there are no rates",
   "degenerate-data": "too little energy for the work: results are likely wrong, such as NaN",
+  "slow-alone": "over 12 % slower on the whole GPU than at a smaller share: its host held it up",
   "results-unread": "a half-precision job at a count of SMs where the check of this GPU model found wrong results, and its own results were not read",
 };
 

@@ -4,7 +4,7 @@
 
 A measurement is one pair on one card in one run. Listed are those whose jobs were as fast alone as
 in their fastest run, so that nothing else speaks against them, and of which one job was more than
-12 % faster beside the other than alone (`advisor.predict.predictions.FASTEST`). Sharing speeds
+12 % faster beside the other than alone (`advisor.validity.slow_alone.FASTEST`). Sharing speeds
 nothing up: the job was slow when it was measured alone.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from advisor.core.flags import DOUBTFUL
 from advisor.core.records import PairPoint, SoloPoint
-from advisor.predict.predictions import FASTEST, LARGEST_SLOWDOWN
+from advisor.validity.slow_alone import FASTEST, LARGEST_SLOWDOWN
 from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,

@@ -4,8 +4,8 @@
 
 Takes what `advisor data import` takes. The same points give the same bytes, in whichever order
 and however often they come. FOLDER is data/advisor_data/bundled if not given; its README.md, the
-data card, gets the new counts between its markers. Flagged points stay in, and `degenerate-data`
-and `results-unread` are worked out here; left out are:
+data card, gets the new counts between its markers. Flagged points stay in, and `degenerate-data`,
+`slow-alone` and `results-unread` are worked out here; left out are:
 
 - Splits of a pair that is not whole: on one card in one run the nine splits, in steps of 10 or at
   safe counts, and uncapped are there, or failed. A job beside itself has five splits and uncapped.
@@ -29,7 +29,7 @@ from pathlib import Path
 from card import renewed
 from unread import with_unread_flags
 
-from advisor.core.flags import DEGENERATE, UNREAD
+from advisor.core.flags import DEGENERATE, SLOW_ALONE, UNREAD
 from advisor.core.records import PairPoint, Point, SoloPoint
 from advisor.core.split import Split
 from advisor.errors import AdvisorError, InputError
@@ -49,7 +49,7 @@ OTHER_INPUT = frozenset({"h100-safe"})
 """Runs whose jobs drew their random input in larger pieces than today's do. Their values were
 compared within the run; of a job of today they would say that its results differ."""
 
-WORKED_OUT = frozenset({DEGENERATE, UNREAD})
+WORKED_OUT = frozenset({DEGENERATE, SLOW_ALONE, UNREAD})
 
 SWEPT = 0.75
 """Part of the most shares of a run. The splits at safe counts give not all jobs as many shares."""

@@ -6,7 +6,7 @@
 import statistics
 from collections import defaultdict
 
-from advisor.predict.predictions import LARGEST_SLOWDOWN
+from advisor.validity.slow_alone import LARGEST_SLOWDOWN
 from advisor_data.files.bundled import bundled_reference_points, bundled_solo_points
 
 

@@ -27,9 +27,10 @@ from advisor.predict.features import (
     side,
     speed_features,
 )
-from advisor.predict.predictions import FASTEST, Prediction, Predictor
+from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Profile
 from advisor.predict.serving import Serving
+from advisor.validity.slow_alone import FASTEST
 from advisor_models import manifest
 from advisor_models.intervals import LIMITED, LogBounds
 from advisor_models.onnx_predictor import OnnxPredictor

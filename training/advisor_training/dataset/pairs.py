@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from advisor.core.objectives import PartResult, SplitResult, exclusive
 from advisor.core.records import REPLAY_SOURCE, PairPoint, SoloPoint
 from advisor.core.split import EQUAL, Split
-from advisor.predict.predictions import FASTEST, LARGEST_SLOWDOWN
+from advisor.validity.slow_alone import FASTEST, LARGEST_SLOWDOWN
 from advisor_training.dataset.solo import (
     SOLO_SOURCES,
     SoloReference,

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from advisor.core.records import SoloPoint
-from advisor.predict.predictions import FASTEST
+from advisor.validity.slow_alone import FASTEST
 from advisor_training.dataset.solo import whole_gpu
 from advisor_training.retrain.refused import Refused, refuse
 from advisor_training.retrain.surprises import Surprise

@@ -5,7 +5,7 @@ from runpy import run_path
 
 import pytest
 
-from advisor.predict.predictions import FASTEST
+from advisor.validity.slow_alone import FASTEST
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.retrain.collected import bundled_points
 from advisor_training.retrain.sifted import usable_points, with_flags

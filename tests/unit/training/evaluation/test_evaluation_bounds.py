@@ -8,8 +8,8 @@ from made_up_profiles import profile
 from made_up_rows import training_set
 
 from advisor.core.interval import Interval
-from advisor.predict.predictions import FASTEST
 from advisor.predict.serving import Serving
+from advisor.validity.slow_alone import FASTEST
 from advisor_models.intervals import UNCAPPED, LogBounds
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.bounds import NO_BOUNDS, SpeedBounds, bounds_without
