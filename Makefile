@@ -32,6 +32,7 @@ test: $(STAMP) debian  ## Run every test that needs no GPU; ARGS go to pytest
 
 nightly: $(STAMP) debian  ## Run the tests that take too long for every change
 	$(BIN)/pytest -n 6 --dist worksteal -m nightly $(ARGS)
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -n 6 --dist worksteal --timeout 600 tests/unit $(ARGS)
 	SCHEMATHESIS_EXAMPLES=50 $(BIN)/pytest -n 6 --dist worksteal --timeout 600 \
 	  tests/integration/test_api_schemathesis.py $(ARGS)
 

@@ -1,5 +1,6 @@
 """Fixtures of all tests."""
 
+import os
 import shutil
 import signal
 import tempfile
@@ -14,9 +15,10 @@ from hypothesis import settings
 
 from advisor_data import migrate
 
-# A loaded machine is slow; that is no fault of what is tested.
-settings.register_profile("advisor", deadline=None)
-settings.load_profile("advisor")
+# A loaded machine is slow; that is no fault of what is tested. `make nightly` tries more examples.
+settings.register_profile("advisor", deadline=None, max_examples=50)
+settings.register_profile("nightly", deadline=None, max_examples=500)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "advisor"))
 
 # A shell lets its background jobs ignore Ctrl-C, and they hand that on to what they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

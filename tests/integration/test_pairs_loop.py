@@ -1,14 +1,13 @@
 """The whole way of the bundled pairs: replayed, exported, imported elsewhere, reported."""
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
+from command_line import Advisor, Said, in_this_process
 
 from advisor.core.flags import DOUBTFUL
 from advisor.core.records import PairPoint
@@ -31,31 +30,40 @@ class User:
     """Somebody with a folder, a store of their own and no GPU."""
 
     folder: Path
+    run: Advisor
 
-    def advisor(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def advisor(self, *arguments: str) -> Said:
         """Run the command to its end, which must be a good one."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "ADVISOR_"))}
-        self.folder.mkdir(exist_ok=True)
-        done = subprocess.run(
-            [sys.executable, "-m", "advisor.cli", *arguments],
-            cwd=self.folder,
-            env={**kept, "ADVISOR_HOME": str(self.folder / "home"), "COLUMNS": "150"},
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        done = self.run(*arguments)
+        assert done.code == 0, done.err
         return done
 
     def json(self, *arguments: str) -> dict[str, Any]:
         """As `advisor`, with `--json`."""
-        return json.loads(self.advisor(*arguments, "--json").stdout)
+        return json.loads(self.advisor(*arguments, "--json").out)
+
+
+NewUser: TypeAlias = Callable[[str], User]
 
 
 @pytest.fixture
-def user(tmp_path: Path) -> User:
-    return User(tmp_path / "user")
+def new_user(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> NewUser:
+    """Makes somebody who works in a folder of this name."""
+    monkeypatch.setenv("COLUMNS", "150")
+
+    def make(name: str) -> User:
+        folder = tmp_path / name
+        folder.mkdir()
+        return User(folder, in_this_process(capsys, monkeypatch, folder))
+
+    return make
+
+
+@pytest.fixture
+def user(new_user: NewUser) -> User:
+    return new_user("user")
 
 
 def recorded() -> dict[tuple[Any, ...], list[PairPoint]]:
@@ -82,7 +90,7 @@ def test_profile_of_a_pairs_job_is_still_its_sweep(user: User) -> None:
     references = [p.rate for p in bundled_reference_points() if p.job == "fft"]
     assert references
     assert all(abs(whole_gpu["rate"] / rate - 1) > 1e-6 for rate in references)
-    listed = json.loads(user.advisor("jobs", "--bundled", "--json").stdout)
+    listed = json.loads(user.advisor("jobs", "--bundled", "--json").out)
     assert {len(row["shares"]) for row in listed["jobs"] if row["gpu_model"] == "NVIDIA H200"} >= {
         10
     }
@@ -91,8 +99,8 @@ def test_profile_of_a_pairs_job_is_still_its_sweep(user: User) -> None:
 def test_replay_of_recorded_pairs(user: User) -> None:
     """The real command gives back what was recorded, says replay in each form, stores nothing."""
     done = user.advisor("colocate", "--pairs", f"{PAIR},{ITSELF}", *REPLAY)
-    assert "REPLAY of recorded points of NVIDIA H200" in done.stderr
-    assert "(replay of recorded points)" in done.stdout
+    assert "REPLAY of recorded points of NVIDIA H200" in done.err
+    assert "(replay of recorded points)" in done.out
     answer = user.json("colocate", "--pairs", f"{PAIR},{ITSELF}", *REPLAY)
     assert answer["replay"] is True
     assert len(answer["points"]) == NINE_AND_UNCAPPED + FIVE_AND_UNCAPPED
@@ -113,9 +121,9 @@ def test_replay_of_recorded_pairs(user: User) -> None:
 def test_replay_with_noise(user: User) -> None:
     """The windows come back with the noise that they were measured with, and it is said."""
     done = user.advisor("colocate", "--pairs", PAIR, *REPLAY, "--noise", "--json")
-    assert "come back with noise" in done.stderr
+    assert "come back with noise" in done.err
     known = recorded()
-    rows = [*map(flat, json.loads(done.stdout)["points"])]
+    rows = [*map(flat, json.loads(done.out)["points"])]
     assert len(rows) == NINE_AND_UNCAPPED
     off = [
         min(abs(row["rate_2"] / (point.parts[1].rate or 1) - 1) for point in known[key(row)])
@@ -131,18 +139,18 @@ def test_pairs_that_nobody_measured_are_named(user: User) -> None:
     assert [row["jobs"][0]["share_percent"] for row in answer["points"]] == [50]
 
 
-def test_the_loop_of_a_replay(user: User, tmp_path: Path) -> None:
+def test_the_loop_of_a_replay(user: User, new_user: NewUser, tmp_path: Path) -> None:
     """Replayed, brought in elsewhere, taken out, reported: each output still says replay."""
     rows = user.json("colocate", "--pairs", f"{PAIR},{ITSELF}", *REPLAY)["points"]
     file = tmp_path / "replayed.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    other = User(tmp_path / "other")
+    other = new_user("other")
     assert other.json("data", "import", str(file))["pairs"] == {"read": 16, "new": 16}
     other.advisor("data", "export", "out.parquet", "--kind", "pairs")
     assert {to_row(p)["source"] for p in read_points(other.folder / "out.parquet")} == {"replay"}
     done = other.advisor("report", "dataset", "--pairs", "out.parquet")
     note = "REPLAY: all 16 pair points are replays of recorded ones."
-    assert done.stdout.startswith(note)
+    assert done.out.startswith(note)
     assert note in (other.folder / "report/dataset.html").read_text()
     assert (other.folder / "report/dataset.png").read_bytes().startswith(b"\x89PNG")
     answer = other.json("report", "dataset", "--pairs", "out.parquet")
@@ -170,13 +178,13 @@ def test_the_report_of_the_bundled_points(user: User) -> None:
     assert answer["pair_points"] == len(selection.points)
     for flag, count in selection.left_out.items():
         assert {"reason": f"pair points flagged {flag}", "points": count} in answer["left_out"]
-        assert f"left out: pair points flagged {flag}" in done.stdout
-    assert "An uneven split beats 50/50" in done.stdout
+        assert f"left out: pair points flagged {flag}" in done.out
+    assert "An uneven split beats 50/50" in done.out
     page = (user.folder / "report/dataset.html").read_text()
     no_repeats = all(r["ceiling"] is None for r in answer["objectives"].values())
-    assert ("any pair twice" in done.stdout) is ("any pair twice" in page) is no_repeats
+    assert ("any pair twice" in done.out) is ("any pair twice" in page) is no_repeats
     no_turns = answer["points_by_kind"]["time-sliced"] == 0
-    not_measured = next((x for x in done.stdout.splitlines() if x.startswith("Not meas")), "")
+    not_measured = next((x for x in done.out.splitlines() if x.startswith("Not meas")), "")
     assert ("time-sliced" in not_measured) is no_turns
     assert (user.folder / "report/dataset.png").read_bytes().startswith(b"\x89PNG")
 
