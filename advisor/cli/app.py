@@ -1,6 +1,7 @@
 """The `advisor` command: its sub-commands, and the one place that turns errors into text."""
 
 import importlib
+import inspect
 import io
 import json
 import os
@@ -73,12 +74,27 @@ _BROKEN_PIPE = 141
 """What a shell says of a command whose output nobody read to its end: 128 + SIGPIPE."""
 
 
+_UsageError: Any = typer.BadParameter.__base__
+"""Options and arguments that are none; the class has no public name of its own."""
+
+
 class _Group(typer.core.TyperGroup):
     """Puts the command itself in the place of its line of help."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)
         return name, name and load(name), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a program that wants JSON gets wrong options as JSON, too."""
+        try:
+            return super().invoke(ctx)
+        except _UsageError as error:
+            if "--json" not in sys.argv:
+                raise
+            command = error.ctx.command_path if error.ctx else ctx.command_path
+            what = error.format_message().rstrip(".")
+            raise InputError(what, fix=f"try {command} --help") from error
 
 
 def load(name: str) -> Any:
@@ -89,7 +105,19 @@ def load(name: str) -> Any:
         parent.add_typer(module.app, name=name)
     else:
         parent.command(name)(getattr(module, name))
-    return typer.main.get_group(parent).commands[name]
+    return _readable(typer.main.get_group(parent).commands[name])
+
+
+def _readable(command: Any) -> Any:
+    """The command with paragraphs of help that fill their lines, and no type of its flags."""
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    for parameter in command.get_params(typer.Context(command)):
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    for part in getattr(command, "commands", {}).values():
+        _readable(part)
+    return command
 
 
 app = typer.Typer(
@@ -124,7 +152,7 @@ def main() -> None:
     _show_what_can_be_shown()
     stdout = _copy_of_stdout()
     try:
-        app()
+        app(prog_name="advisor")
     except SystemExit as stopped:
         # Typer and Rich stop with 1 where the reader of a pipe is gone.
         if stopped.code == 1 and stdout is not None and _nobody_reads(stdout):

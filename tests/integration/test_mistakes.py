@@ -49,6 +49,35 @@ def test_message_and_exit_code(
     assert "Errno" not in done.err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("recommend", "gemm"), "Missing argument 'B'. try advisor recommend --help."),
+        (("recommend", "gemm", "triad", "--max-power", "x"), "Invalid value for '--max-power'"),
+        (("models", "promote"), "Missing argument 'model'. try advisor models promote --help."),
+        (("nothing",), "No such command 'nothing'"),
+    ],
+)
+def test_wrong_words_are_json_where_json_is_wanted(
+    advisor: Advisor, words: tuple[str, ...], said: str
+) -> None:
+    """A program reads one kind of error."""
+    done = advisor(*words, "--json")
+    assert done.code == 2
+    error = json.loads(done.out)["error"]
+    assert error["code"] == "bad-input"
+    assert said in error["message"]
+    assert "Usage: advisor" in advisor(*words).err
+
+
+@pytest.mark.parametrize("words", [("recommend",), ("models", "promote"), ("launch",)])
+def test_help_says_no_type_of_flags(advisor: Advisor, words: tuple[str, ...]) -> None:
+    """A flag takes no value, and `<bool>` looks like one."""
+    done = advisor(*words, "--help")
+    assert "--json" in done.out
+    assert "bool" not in done.out
+
+
 def test_replay_of_what_was_not_recorded(advisor: Advisor) -> None:
     """It says which splits there are, and is no success."""
     replay = ("--gpu", "replay", "--json")

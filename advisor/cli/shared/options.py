@@ -55,7 +55,8 @@ Memory: TypeAlias = Annotated[
 ]
 
 GpuModelOption: TypeAlias = Annotated[
-    str | None, typer.Option(help="Where the jobs have profiles of several GPU models")
+    str | None,
+    typer.Option(help="Such as 'NVIDIA H200'; for jobs with profiles of several"),
 ]
 
 GpuUuidOption: TypeAlias = Annotated[
