@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from cluster import Ran
 from partition import Finished
-from scipy import stats
+from scipy.special import stdtrit
 from workload import DAY_S, HOUR_S
 
 J_PER_MWH = 3.6e9
@@ -98,7 +98,7 @@ def mean(values: Sequence[float]) -> tuple[float, float]:
     middle = statistics.fmean(values)
     if len(values) < 2:
         return middle, float("nan")
-    quantile = float(stats.t.ppf(0.975, len(values) - 1))
+    quantile = float(stdtrit(len(values) - 1, 0.975))
     return middle, quantile * statistics.stdev(values) / len(values) ** 0.5
 
 

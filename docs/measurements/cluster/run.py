@@ -28,9 +28,10 @@ from expected import (
     with_errors,
     without_uncapped,
 )
+from measured import make_sites, read_data
 from outcome import figures
 from policies import Policy, equal, exclusive, uncapped
-from truth import Site, drifted, make_sites, read_data
+from truth import Site, drifted
 from workload import HELIOS, PHILLY, RunTimes, draw_jobs
 
 from advisor.settings import MIN_SPEED
