@@ -67,7 +67,7 @@ def _add(
     for prediction in predictions:
         s, t = prediction.split.shares
         found.setdefault(pair, {})[s, t] = _VALUE(prediction.result)
-        found.setdefault(pair[::-1], {})[t, s] = _VALUE(prediction.result)
+        found.setdefault((pair[1], pair[0]), {})[t, s] = _VALUE(prediction.result)
 
 
 def _foresee(
@@ -79,4 +79,4 @@ def _foresee(
     result = prediction.result
     turned = replace(result, parts=result.parts[::-1])
     found.setdefault(pair, {})[s, t] = Forecast(result, rests)
-    found.setdefault(pair[::-1], {})[t, s] = Forecast(turned, rests[::-1])
+    found.setdefault((pair[1], pair[0]), {})[t, s] = Forecast(turned, (rests[1], rests[0]))

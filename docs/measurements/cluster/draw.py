@@ -6,6 +6,7 @@
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +15,31 @@ from outcome import change, mean
 from advisor_training.reports.document import BLUE, GREEN, GREY, ORANGE, RED, Figure, Ink, to_png
 
 Rows = Sequence[Mapping[str, Any]]
-Cell = Callable[[Rows, Rows], str]
-"""Takes the rows of a case, and those of "exclusive" by the same seeds."""
+Find = Callable[[str], Rows]
+"""The rows of a case, by their seeds."""
+
+Cell = Callable[[str, Find], str]
+"""Takes the name of a case."""
 
 
 def value(word: str, form: str = ".2f") -> Cell:
     """A figure and half of its interval."""
 
-    def cell(rows: Rows, _: Rows) -> str:
-        middle, half = mean([row[word] for row in rows])
+    def cell(case: str, find: Find) -> str:
+        middle, half = mean([row[word] for row in find(case)])
         return f"{middle:{form}} ± {half:{form}}"
 
     return cell
 
 
-def against(word: str) -> Cell:
-    """The change against exclusive, seed by seed."""
+def against(word: str, other: str = "exclusive") -> Cell:
+    """The change against another case, seed by seed."""
 
-    def cell(rows: Rows, exclusive: Rows) -> str:
-        if rows is exclusive:
+    def cell(case: str, find: Find) -> str:
+        if case == other:
             return "-"
-        middle, half = change([row[word] for row in rows], [row[word] for row in exclusive])
+        values = ([row[word] for row in find(name)] for name in (case, other))
+        middle, half = change(*values)
         return f"{middle:+.2f} ± {half:.2f} %"
 
     return cell
@@ -68,7 +73,18 @@ TIMES: Mapping[str, Cell] = {
 
 FAULTS: Mapping[str, Cell] = {
     "energy against exclusive": against("energy_mwh"),
-    "of GPUs with jobs only": against("busy_mwh"),
+    "against advisor": against("energy_mwh", "advisor"),
+    "completion, h": value("completion_h"),
+    "against exclusive": against("completion_h"),
+    "against the advisor": against("completion_h", "advisor"),
+    "shared, %": value("shared_percent", ".0f"),
+    "jobs below 0.4, %": value("slow_percent", ".1f"),
+    "worst kind, running": value("worst_kind_stretch"),
+}
+
+DRIFT: Mapping[str, Cell] = {
+    "energy against exclusive": against("energy_mwh"),
+    "against drift known": against("energy_mwh", "advisor, drift known"),
     "completion, h": value("completion_h"),
     "against exclusive": against("completion_h"),
     "shared, %": value("shared_percent", ".0f"),
@@ -80,7 +96,7 @@ TABLES: Mapping[str, Sequence[Mapping[str, Cell]]] = {
     "policies": (ENERGY, TIMES),
     "Helios": (ENERGY, TIMES),
     "faults": (FAULTS,),
-    "drift": (FAULTS,),
+    "drift": (DRIFT,),
 }
 
 COLOURS = (GREY, ORANGE, RED, BLUE, GREEN, "#7b3294")
@@ -109,11 +125,9 @@ def table(title: str, rows: Rows, columns: Mapping[str, Cell]) -> None:
     jobs = mean([row["jobs"] for row in rows])[0]
     print(f"\n{title}: {jobs:.0f} jobs, {seeds} seeds\n\n| | {' | '.join(columns)} |")
     print("| --- |" + " --- |" * len(columns))
-    exclusive = of_case(rows, "exclusive")
+    find = partial(of_case, rows)
     for case in dict.fromkeys(row["case"] for row in rows):
-        own = exclusive if case == "exclusive" else of_case(rows, case)
-        cells = [cell(own, exclusive) for cell in columns.values()]
-        print(f"| {case} | {' | '.join(cells)} |")
+        print(f"| {case} | {' | '.join(cell(case, find) for cell in columns.values())} |")
 
 
 def of_case(rows: Rows, case: str) -> Rows:
@@ -134,8 +148,9 @@ def speed(rows: Rows) -> None:
 def figures(rows: Rows) -> list[Figure]:
     """Energy and completion of the policies by load."""
     these = [row for row in rows if row["experiment"] == "policies"]
+    energy = panel(these, "energy_mwh", relative, without="equal split")
     return [
-        Figure("energy", "Energy against exclusive, %", panel(these, "energy_mwh", relative), 0.6),
+        Figure("energy", "Energy against exclusive, %; equal split: +8 to +10", energy, 0.6),
         Figure("completion", "Mean completion, h", panel(these, "completion_h", absolute), 0.6),
     ]
 
@@ -151,13 +166,15 @@ def absolute(own: Rows, exclusive: Rows, word: str) -> tuple[float, float]:
 
 
 def panel(
-    rows: Rows, word: str, of: Callable[[Rows, Rows, str], tuple[float, float]]
+    rows: Rows, word: str, of: Callable[[Rows, Rows, str], tuple[float, float]], without: str = ""
 ) -> Callable[[Any, Ink], None]:
     """A line for each policy over the loads, with intervals."""
     loads = sorted({row["load"] for row in rows})
 
     def draw(axes: Any, ink: Ink) -> None:
         for case, colour in zip(dict.fromkeys(r["case"] for r in rows), COLOURS, strict=True):
+            if case == without:
+                continue
             values = [
                 of(of_case(here, case), of_case(here, "exclusive"), word)
                 for here in ([row for row in rows if row["load"] == load] for load in loads)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from advice import advise
-from cluster import simulate
+from cluster import Ran, simulate
 from expected import (
     Expected,
     after_drift,
@@ -35,6 +35,7 @@ from truth import Site, drifted
 from workload import HELIOS, PHILLY, RunTimes, draw_jobs
 
 from advisor.settings import MIN_SPEED
+from advisor_training.evaluation.data import Data
 
 GPUS = {"NVIDIA H200": 192, "NVIDIA H100 80GB HBM3": 64}
 DAYS = 2.0
@@ -51,7 +52,7 @@ class World:
     """The measured pairs, and what the advisor expects of them."""
 
     @cached_property
-    def data(self) -> Any:
+    def data(self) -> Data:
         """The bundled points."""
         return read_data()
 
@@ -128,8 +129,10 @@ def drift(world: World, seed: int) -> dict[str, Case]:
     return {name: (sites, policy) for name, policy in found.items()}
 
 
-EXPERIMENTS: Mapping[str, tuple[Callable[[World, int], dict[str, Case]], Sequence[float], RunTimes]]
-EXPERIMENTS = {
+Experiment = tuple[Callable[[World, int], dict[str, Case]], Sequence[float], RunTimes]
+"""The cases of a seed, loads, and how long jobs run."""
+
+EXPERIMENTS: Mapping[str, Experiment] = {
     "policies": (policies, LOADS, PHILLY),
     "Helios": (policies, (HIGH,), HELIOS),
     "faults": (faults, (HIGH,), PHILLY),
@@ -145,7 +148,8 @@ def main() -> None:
     parser.add_argument("--only", choices=EXPERIMENTS, action="append")
     parser.add_argument("--out", type=Path, default=Path("build/cluster.json"))
     options = parser.parse_args()
-    world, rows = World(), []
+    world = World()
+    rows: list[dict[str, Any]] = []
     for name in options.only or EXPERIMENTS:
         for seed in range(1, options.seeds + 1):
             rows += experiment(world, name, seed, options.days)
@@ -163,7 +167,7 @@ def experiment(
     rows: list[dict[str, Any]] = []
     for load in loads:
         jobs = draw_jobs(kinds, gpus, load, days, seed, run_times)
-        ran = {}
+        ran: dict[str, tuple[Ran, float]] = {}
         for case, (sites, policy) in cases(world, seed).items():
             began = time.process_time()
             ran[case] = simulate(sites, gpus, jobs, policy), time.process_time() - began

@@ -98,9 +98,11 @@ def draw_jobs(
         arrivals_s = _arrivals(rng, load * count / run_times.mean_s, days * DAY_S)
         users = _users(rng, kinds[model], max(2, count // GPUS_OF_A_USER))
         weights = np.arange(1, len(users) + 1) ** -ZIPF
-        theirs = rng.choice(len(users), len(arrivals_s), p=weights / weights.sum()).tolist()
-        picks = rng.integers(0, KINDS_OF_A_USER, len(arrivals_s)).tolist()
-        works_s = run_times.draw(rng, len(arrivals_s)).tolist()
+        theirs: list[int] = rng.choice(
+            len(users), len(arrivals_s), p=weights / weights.sum()
+        ).tolist()
+        picks: list[int] = rng.integers(0, KINDS_OF_A_USER, len(arrivals_s)).tolist()
+        works_s: list[float] = run_times.draw(rng, len(arrivals_s)).tolist()
         for at, user, pick, work_s in zip(arrivals_s, theirs, picks, works_s, strict=True):
             rows.append((at, model, f"{model} user {user}", users[user][pick], work_s))
     rows.sort()
