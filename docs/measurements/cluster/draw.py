@@ -95,6 +95,7 @@ DRIFT: Mapping[str, Cell] = {
 TABLES: Mapping[str, Sequence[Mapping[str, Cell]]] = {
     "policies": (ENERGY, TIMES),
     "Helios": (ENERGY, TIMES),
+    "an hour each": (ENERGY, TIMES),
     "faults": (FAULTS,),
     "drift": (DRIFT,),
 }
@@ -105,10 +106,10 @@ COLOURS = (GREY, ORANGE, RED, BLUE, GREEN, "#7b3294")
 def main() -> None:
     """Print tables, and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("results", type=Path)
+    parser.add_argument("results", type=Path, nargs="+")
     parser.add_argument("--png", type=Path)
     options = parser.parse_args()
-    rows: Rows = json.loads(options.results.read_text())
+    rows: Rows = [row for path in options.results for row in json.loads(path.read_text())]
     for name in dict.fromkeys(row["experiment"] for row in rows):
         for load in dict.fromkeys(row["load"] for row in rows if row["experiment"] == name):
             these = [r for r in rows if (r["experiment"], r["load"]) == (name, load)]

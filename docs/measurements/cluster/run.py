@@ -32,7 +32,7 @@ from measured import make_sites, read_data
 from outcome import figures
 from policies import Policy, equal, exclusive, uncapped
 from truth import Site, drifted
-from workload import HELIOS, PHILLY, RunTimes, draw_jobs
+from workload import AN_HOUR, HELIOS, PHILLY, RunTimes, draw_jobs
 
 from advisor.settings import MIN_SPEED
 from advisor_training.evaluation.data import Data
@@ -135,6 +135,7 @@ Experiment = tuple[Callable[[World, int], dict[str, Case]], Sequence[float], Run
 EXPERIMENTS: Mapping[str, Experiment] = {
     "policies": (policies, LOADS, PHILLY),
     "Helios": (policies, (HIGH,), HELIOS),
+    "an hour each": (policies, (HIGH,), AN_HOUR),
     "faults": (faults, (HIGH,), PHILLY),
     "drift": (drift, (HIGH,), PHILLY),
 }

@@ -53,6 +53,7 @@ class RunTimes:
 
 
 PHILLY = RunTimes(19.77 * 60, math.log(214.32 / 19.77) / _P90)
+AN_HOUR = RunTimes(HOUR_S, 0.0)
 HELIOS = RunTimes(206.0, math.sqrt(2 * math.log(6651.681 / 206.0)))
 
 
