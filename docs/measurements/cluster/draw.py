@@ -32,7 +32,7 @@ def value(word: str, form: str = ".2f") -> Cell:
     return cell
 
 
-def against(word: str, other: str = "exclusive") -> Cell:
+def against(word: str, other: str = "exclusive", form: str = ".2f") -> Cell:
     """The change against another case, seed by seed."""
 
     def cell(case: str, find: Find) -> str:
@@ -40,7 +40,7 @@ def against(word: str, other: str = "exclusive") -> Cell:
             return "-"
         values = ([row[word] for row in find(name)] for name in (case, other))
         middle, half = change(*values)
-        return f"{middle:+.2f} ± {half:.2f} %"
+        return f"{middle:+{form}} ± {half:{form}} %"
 
     return cell
 
@@ -59,6 +59,7 @@ ENERGY: Mapping[str, Cell] = {
 
 TIMES: Mapping[str, Cell] = {
     "completion, h": value("completion_h"),
+    "against exclusive": against("completion_h", form=".1f"),
     "p50": value("completion_p50_h"),
     "p95": value("completion_p95_h", ".1f"),
     "wait, h": value("wait_h"),
@@ -75,8 +76,8 @@ FAULTS: Mapping[str, Cell] = {
     "energy against exclusive": against("energy_mwh"),
     "against advisor": against("energy_mwh", "advisor"),
     "completion, h": value("completion_h"),
-    "against exclusive": against("completion_h"),
-    "against the advisor": against("completion_h", "advisor"),
+    "against exclusive": against("completion_h", form=".1f"),
+    "against the advisor": against("completion_h", "advisor", ".1f"),
     "shared, %": value("shared_percent", ".0f"),
     "jobs below 0.4, %": value("slow_percent", ".1f"),
     "worst kind, running": value("worst_kind_stretch"),
@@ -86,7 +87,7 @@ DRIFT: Mapping[str, Cell] = {
     "energy against exclusive": against("energy_mwh"),
     "against drift known": against("energy_mwh", "advisor, drift known"),
     "completion, h": value("completion_h"),
-    "against exclusive": against("completion_h"),
+    "against exclusive": against("completion_h", form=".1f"),
     "shared, %": value("shared_percent", ".0f"),
     "jobs below 0.4, %": value("slow_percent", ".1f"),
     "worst kind, running": value("worst_kind_stretch"),

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from advisor.core.finish import Rest
 
-pytest.importorskip("simpy")
-
 FOLDER = Path(__file__).parents[3] / "docs/measurements/cluster"
 MODEL, A, B = "GPU", "a", "b"
 IDLE_W, ALONE_W = 70.0, {A: 500.0, B: 300.0}
