@@ -32,7 +32,7 @@ def pair_unseen(data: Data, learner: str = "extra-trees") -> Expected:
 
     A pair that was measured on both GPU models is left out on both.
     """
-    return _expected(data, fold_by(data.rows, _folds(data.rows), LEARNERS[learner]))
+    return _expected(data, fold_by(data.rows, folds(data.rows), LEARNERS[learner]))
 
 
 def jobs_unseen(data: Data) -> Expected:
@@ -81,7 +81,7 @@ def without_uncapped(expected: Expected) -> Expected:
     return {n: tuple(p for p in of if p.split.is_limited) for n, of in expected.items()}
 
 
-def _folds(rows: Rows) -> np.ndarray:
+def folds(rows: Rows) -> np.ndarray:
     """The fold of each row: all rows of two jobs are in the same one, whatever the GPU model."""
     names = np.array([f"{a} {b}" for a, b in zip(rows.job_a, rows.job_b, strict=True)])
     pairs, numbers = np.unique(names, return_inverse=True)

@@ -4,9 +4,10 @@ import importlib
 import sys
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +30,7 @@ def scripts() -> Generator[Mapping[str, Any]]:
     names = [path.stem for path in FOLDER.glob("*.py")]
     sys.path.insert(0, str(FOLDER))
     saved: dict[str, ModuleType] = {n: sys.modules.pop(n) for n in names if n in sys.modules}
-    wanted = ("cluster", "policies", "truth", "workload", "outcome")
+    wanted = ("cluster", "expected", "measured", "outcome", "policies", "truth", "workload")
     yield {name: importlib.import_module(name) for name in wanted}
     sys.path.remove(str(FOLDER))
     for name in names:
@@ -177,6 +178,43 @@ def test_jobs_arrive_as_published(scripts: Mapping[str, Any]) -> None:
     assert sum(works_s) / (10 * workload.DAY_S * 500) == pytest.approx(0.8, rel=0.1)
     hours = [int(job.arrival_s / HOUR_S) % 24 for job in jobs]
     assert hours.count(16) / hours.count(4) == pytest.approx(240 / 85, rel=0.3)
+
+
+def test_a_pair_is_held_out_on_all_gpu_models(scripts: Mapping[str, Any]) -> None:
+    """Its rows are in one fold, wherever they were measured; pairs are in several folds."""
+    pairs = [(f"job-{n}", f"mate-{n}") for n in range(30)] * 2
+    first, second = (np.array(names) for names in zip(*pairs, strict=True))
+    folds = scripts["expected"].folds(SimpleNamespace(job_a=first, job_b=second)).tolist()
+    assert folds[:30] == folds[30:]
+    assert len(set(folds)) == 10
+
+
+def test_truth_is_measured(scripts: Mapping[str, Any]) -> None:
+    """Only measured pairs share; both orders say the same; nobody is faster than alone."""
+    data = scripts["measured"].read_data()
+    for model, site in scripts["measured"].make_sites(data).items():
+        measured = {m.jobs for m in data.measurements if m.gpu_model == model}
+        for (a, b), ways in site.ways.items():
+            assert {(a, b), (b, a)} & measured
+            for (s, t), way in ways.items():
+                turned = site.ways[b, a][t, s]
+                assert turned.power_w == way.power_w
+                # At equal shares beside its like a job has one way for both orders.
+                is_one = (a, s) == (b, t)
+                assert turned.speeds == (way.speeds if is_one else way.speeds[::-1])
+                assert 0 < min(way.speeds) <= max(way.speeds) <= 1
+                assert way.power_w > site.idle_power_w
+                assert (a, s) in site.alone
+
+
+def test_an_interval_is_that_of_student(scripts: Mapping[str, Any]) -> None:
+    """1, 2, 3: 4.303 standard errors of 1 / sqrt(3); changes are taken pair by pair."""
+    assert scripts["outcome"].mean([1.0, 2.0, 3.0]) == (
+        2.0,
+        pytest.approx(4.3027 / 3**0.5, rel=1e-4),
+    )
+    middle, half = scripts["outcome"].change([11.0, 22.0], [10.0, 20.0])
+    assert (middle, half) == (pytest.approx(10), pytest.approx(0, abs=1e-9))
 
 
 def _run(
