@@ -1,0 +1,59 @@
+"""A cluster of GPUs, event by event, until all jobs have ended.
+
+Speeds and power are those of `truth.Site`; where a job starts is decided by a policy, which knows
+nothing of them.
+"""
+
+import math
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import simpy
+from partition import Finished, Metered, Partition
+from policies import Policy
+from truth import Site
+from workload import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A whole simulation: every job, the meters by GPU model, and how many events there were."""
+
+    finished: list[Finished]
+    metered: Mapping[str, Metered]
+    events: int
+
+    @property
+    def end_s(self) -> float:
+        """When the last job ended."""
+        return max(done.end_s for done in self.finished)
+
+
+def simulate(
+    sites: Mapping[str, Site], gpus: Mapping[str, int], jobs: Sequence[Job], policy: Policy
+) -> Ran:
+    """Run all jobs to their ends."""
+    env = simpy.Environment()
+    finished: list[Finished] = []
+    parts = {
+        model: Partition(env, sites[model], gpus[model], policy.rules[model], finished)
+        for model in gpus
+    }
+    env.process(_arrive(env, parts, jobs, policy))
+    events = 0
+    while env.peek() < math.inf:
+        env.step()
+        events += 1
+    return Ran(finished, {model: part.metered() for model, part in parts.items()}, events)
+
+
+def _arrive(
+    env: simpy.Environment, parts: Mapping[str, Partition], jobs: Sequence[Job], policy: Policy
+) -> Generator[simpy.Event, Any, None]:
+    """Each job joins the queue when the advisor has answered."""
+    for job in jobs:
+        at_s = job.arrival_s + policy.answers_after_s
+        if at_s > env.now:
+            yield env.timeout(at_s - env.now)
+        parts[job.gpu_model].submit(job, job.kind if policy.is_advised(job) else "")

@@ -1,0 +1,228 @@
+"""Conservation laws of the simulated cluster in docs/measurements/cluster."""
+
+import importlib
+import sys
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.core.finish import Rest
+
+FOLDER = Path(__file__).parents[3] / "docs/measurements/cluster"
+MODEL, A, B = "GPU", "a", "b"
+IDLE_W, ALONE_W = 70.0, {A: 500.0, B: 300.0}
+SPEEDS = {(100.0, 100.0): (0.6, 0.7), (50.0, 50.0): (0.5, 0.8), (30.0, 70.0): (0.4, 0.9)}
+PAIR_W = 600.0
+HALF_SPEED, HALF_W = 0.55, 350.0
+HOUR_S = 3600.0
+ROUNDING_S = 1e-5
+
+
+@pytest.fixture(scope="module")
+def scripts() -> Generator[Mapping[str, Any]]:
+    """The modules of the simulation, which stand beside their scripts and are no package."""
+    names = [path.stem for path in FOLDER.glob("*.py")]
+    sys.path.insert(0, str(FOLDER))
+    saved: dict[str, ModuleType] = {n: sys.modules.pop(n) for n in names if n in sys.modules}
+    wanted = ("cluster", "expected", "measured", "outcome", "policies", "truth", "workload")
+    yield {name: importlib.import_module(name) for name in wanted}
+    sys.path.remove(str(FOLDER))
+    for name in names:
+        sys.modules.pop(name, None)
+    sys.modules.update(saved)
+
+
+@pytest.fixture(scope="module")
+def sites(scripts: Mapping[str, Any]) -> dict[str, Any]:
+    """A GPU model whose numbers are easy to add up; only `a` and `b` share."""
+    way = scripts["truth"].Way
+    one = {s: way(speeds, PAIR_W) for s, speeds in SPEEDS.items()}
+    other = {s[::-1]: way(speeds[::-1], PAIR_W) for s, speeds in SPEEDS.items()}
+    alone = {(kind, 100.0): Rest(1.0, power_w) for kind, power_w in ALONE_W.items()}
+    limited = {(k, s): Rest(HALF_SPEED, HALF_W) for k in ALONE_W for s in (30.0, 50.0, 70.0)}
+    site = scripts["truth"].Site(
+        gpu_model=MODEL,
+        idle_power_w=IDLE_W,
+        alone=alone | limited,
+        ways={(A, B): one, (B, A): other},
+        measured_as={(A, B): 0},
+    )
+    return {MODEL: site}
+
+
+def _policies(scripts: Mapping[str, Any], sites: Mapping[str, Any]) -> dict[str, Any]:
+    make = scripts["policies"]
+    both = {(A, B): {(30.0, 70.0): 1.2}, (B, A): {(70.0, 30.0): 1.2}}
+    uncapped = {(A, B): {(100.0, 100.0): 1.1}, (B, A): {(100.0, 100.0): 1.1}}
+    joins = {pair: both[pair] | uncapped[pair] for pair in both}
+    return {
+        "exclusive": make.exclusive(sites),
+        "uncapped": make.uncapped(sites),
+        "equal": make.equal(sites),
+        "advised": make.advised({MODEL: joins}, {MODEL: both}, {MODEL: {}}),
+    }
+
+
+def _job(
+    scripts: Mapping[str, Any], number: int, kind: str, arrival_s: float, work_s: float
+) -> Any:
+    return scripts["workload"].Job(number, "user", kind, MODEL, arrival_s, work_s)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([A, B]), st.floats(0, 5e3), st.floats(1, 2e4)), min_size=1),
+    st.integers(1, 4),
+    st.sampled_from(["exclusive", "uncapped", "equal", "advised"]),
+)
+def test_every_job_ends_once_with_its_work(
+    scripts: Mapping[str, Any],
+    sites: Mapping[str, Any],
+    drawn: list[tuple[str, float, float]],
+    gpus: int,
+    name: str,
+) -> None:
+    """No job is lost, done twice, started before it arrives, or faster than alone."""
+    by_arrival = sorted(drawn, key=lambda one: one[1])
+    jobs = [_job(scripts, n, *one) for n, one in enumerate(by_arrival)]
+    policy = _policies(scripts, sites)[name]
+    ran = scripts["cluster"].simulate(sites, {MODEL: gpus}, jobs, policy)
+    assert sorted(done.job.number for done in ran.finished) == list(range(len(jobs)))
+    for done in ran.finished:
+        assert done.done_s == pytest.approx(done.job.work_s, abs=ROUNDING_S)
+        assert done.start_s >= done.job.arrival_s - ROUNDING_S
+        assert done.end_s - done.start_s >= done.job.work_s - ROUNDING_S
+    meter = ran.metered[MODEL]
+    assert meter.busy_s <= gpus * ran.end_s * (1 + 1e-9)
+    assert meter.shared_s + meter.stranded_s <= meter.busy_s * (1 + 1e-9)
+    most = max(sum(speeds) for speeds in SPEEDS.values())
+    assert sum(job.work_s for job in jobs) <= meter.busy_s * most + ROUNDING_S
+    if name == "exclusive":
+        assert meter.shared_s == 0
+        assert meter.energy_j == pytest.approx(sum(j.work_s * ALONE_W[j.kind] for j in jobs))
+
+
+def test_exclusive_without_a_queue_takes_what_jobs_take_alone(
+    scripts: Mapping[str, Any], sites: Mapping[str, Any]
+) -> None:
+    """And the energy is power times time: of both jobs, and of the idle GPU."""
+    jobs = [_job(scripts, 0, A, 0, 2 * HOUR_S), _job(scripts, 1, B, HOUR_S, HOUR_S / 2)]
+    policies = _policies(scripts, sites)
+    for name in ("exclusive", "uncapped", "advised"):
+        ran = scripts["cluster"].simulate(sites, {MODEL: 2}, jobs, policies[name])
+        ends = {done.job.number: done.end_s for done in ran.finished}
+        assert ends == {0: pytest.approx(2 * HOUR_S), 1: pytest.approx(1.5 * HOUR_S)}
+        figures = scripts["outcome"].figures(ran, horizon_s=4 * HOUR_S)
+        busy_wh = 2 * ALONE_W[A] + 0.5 * ALONE_W[B]
+        assert figures["busy_mwh"] == pytest.approx(busy_wh / 1e6)
+        idle_wh = IDLE_W * (2 * 4 - 2.5)
+        assert figures["energy_mwh"] == pytest.approx((busy_wh + idle_wh) / 1e6)
+        assert figures["slowdown"] == pytest.approx(1)
+
+
+def test_two_jobs_end_when_arithmetic_says(
+    scripts: Mapping[str, Any], sites: Mapping[str, Any]
+) -> None:
+    """One joins in the middle: alone, together, and what is left alone again."""
+    jobs = [_job(scripts, 0, A, 0, 2 * HOUR_S), _job(scripts, 1, B, HOUR_S, 0.7 * HOUR_S)]
+    ran = _run(scripts, sites, jobs, "uncapped")
+    # b takes an hour at 0.7; a does 1 h alone, 0.6 h beside b, and 0.4 h alone.
+    assert _ends_h(ran) == {1: pytest.approx(2), 0: pytest.approx(2.4)}
+    meter = ran.metered[MODEL]
+    assert meter.energy_j == pytest.approx(HOUR_S * (1.4 * ALONE_W[A] + PAIR_W))
+    assert meter.shared_s == pytest.approx(HOUR_S)
+    assert meter.stranded_s == 0
+
+
+def test_a_limit_stays_when_the_other_job_has_ended(
+    scripts: Mapping[str, Any], sites: Mapping[str, Any]
+) -> None:
+    """Two that wait start together at the advised split; the one that is left keeps its share."""
+    first = _job(scripts, 0, A, 0, HOUR_S)
+    pair = [_job(scripts, 1, A, 60, HOUR_S), _job(scripts, 2, A, 120, HOUR_S)]
+    jobs = [first, *pair, _job(scripts, 3, B, 180, 1.8 * HOUR_S)]
+    policies = scripts["policies"]
+    both = {(A, B): {(30.0, 70.0): 1.2}, (B, A): {(70.0, 30.0): 1.2}}
+    policy = policies.advised({MODEL: {}}, {MODEL: both}, {MODEL: {}})
+    ran = scripts["cluster"].simulate(sites, {MODEL: 1}, jobs, policy)
+    # From 1 h on a (0.4) and b (0.9) share until 3 h; a has 0.2 h left, at its share.
+    ends_h = _ends_h(ran)
+    assert ends_h[3] == pytest.approx(3)
+    assert ends_h[1] == pytest.approx(3 + 0.2 / HALF_SPEED)
+    assert ran.metered[MODEL].stranded_s == pytest.approx(0.2 / HALF_SPEED * HOUR_S)
+
+
+def test_same_seed_same_jobs_and_same_ends(
+    scripts: Mapping[str, Any], sites: Mapping[str, Any]
+) -> None:
+    """A run is told by its seed; another seed is another run."""
+    draw = scripts["workload"].draw_jobs
+    one, again, other = (draw({MODEL: [A, B]}, {MODEL: 8}, 0.9, 0.5, seed) for seed in (1, 1, 2))
+    assert one == again != other
+    assert _run(scripts, sites, one, "advised", 8) == _run(scripts, sites, one, "advised", 8)
+
+
+def test_jobs_arrive_as_published(scripts: Mapping[str, Any]) -> None:
+    """Median and 90th percentile of run times, the load, and the daily wave."""
+    workload = scripts["workload"]
+    jobs = workload.draw_jobs({MODEL: [A, B]}, {MODEL: 500}, 0.8, 10, 1)
+    works_s = sorted(job.work_s for job in jobs)
+    assert works_s[len(jobs) // 2] == pytest.approx(19.77 * 60, rel=0.1)
+    assert works_s[len(jobs) * 9 // 10] == pytest.approx(214.32 * 60, rel=0.1)
+    assert sum(works_s) / (10 * workload.DAY_S * 500) == pytest.approx(0.8, rel=0.1)
+    hours = [int(job.arrival_s / HOUR_S) % 24 for job in jobs]
+    assert hours.count(16) / hours.count(4) == pytest.approx(240 / 85, rel=0.3)
+
+
+def test_a_pair_is_held_out_on_all_gpu_models(scripts: Mapping[str, Any]) -> None:
+    """Its rows are in one fold, wherever they were measured; pairs are in several folds."""
+    pairs = [(f"job-{n}", f"mate-{n}") for n in range(30)] * 2
+    first, second = (np.array(names) for names in zip(*pairs, strict=True))
+    folds = scripts["expected"].folds(SimpleNamespace(job_a=first, job_b=second)).tolist()
+    assert folds[:30] == folds[30:]
+    assert len(set(folds)) == 10
+
+
+def test_truth_is_measured(scripts: Mapping[str, Any]) -> None:
+    """Only measured pairs share; both orders say the same; nobody is faster than alone."""
+    data = scripts["measured"].read_data()
+    for model, site in scripts["measured"].make_sites(data).items():
+        measured = {m.jobs for m in data.measurements if m.gpu_model == model}
+        for (a, b), ways in site.ways.items():
+            assert {(a, b), (b, a)} & measured
+            for (s, t), way in ways.items():
+                turned = site.ways[b, a][t, s]
+                assert turned.power_w == way.power_w
+                # At equal shares beside its like a job has one way for both orders.
+                is_one = (a, s) == (b, t)
+                assert turned.speeds == (way.speeds if is_one else way.speeds[::-1])
+                assert 0 < min(way.speeds) <= max(way.speeds) <= 1
+                assert way.power_w > site.idle_power_w
+                assert (a, s) in site.alone
+
+
+def test_an_interval_is_that_of_student(scripts: Mapping[str, Any]) -> None:
+    """1, 2, 3: 4.303 standard errors of 1 / sqrt(3); changes are taken pair by pair."""
+    assert scripts["outcome"].mean([1.0, 2.0, 3.0]) == (
+        2.0,
+        pytest.approx(4.3027 / 3**0.5, rel=1e-4),
+    )
+    middle, half = scripts["outcome"].change([11.0, 22.0], [10.0, 20.0])
+    assert (middle, half) == (pytest.approx(10), pytest.approx(0, abs=1e-9))
+
+
+def _run(
+    scripts: Mapping[str, Any], sites: Mapping[str, Any], jobs: list[Any], name: str, gpus: int = 1
+) -> Any:
+    policy = _policies(scripts, sites)[name]
+    return scripts["cluster"].simulate(sites, {MODEL: gpus}, jobs, policy)
+
+
+def _ends_h(ran: Any) -> dict[int, float]:
+    return {done.job.number: done.end_s / HOUR_S for done in ran.finished}
