@@ -130,7 +130,8 @@ def colocate(
             answer = _total(answers)
         else:
             answer, code = _on_one(campaign, settings, gpus[0], source, noise)
-        check_anything(answer, campaign.plan.name)
+        if into is None:
+            check_anything(answer, campaign.plan.name)
         _show(answer, campaign, before, as_json)
     if code:
         raise typer.Exit(code)

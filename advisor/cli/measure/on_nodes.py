@@ -175,5 +175,5 @@ def _together(
         error = answer.said.get("error")
         answers.append(None if error else dict(answer.said))
         codes.append(answer.code)
-        why.append(f"{shard.name}: {error['message']}" if error else "")
+        why.append(f"{shard.name}: {error['message'].rstrip('.')}" if error else "")
     return together(answers, codes, why, console)
