@@ -5,7 +5,6 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from host import OTHER_UUID, UUID, FakeHost
@@ -18,7 +17,7 @@ PAIRS = "one+two,one+one,two+two,three+three"
 PLAN = ("--pairs", PAIRS, "--splits", "50/50", "--window", "0.5", "--run", "night")
 """A pair has one window, so that no pair is cut in two where its node is lost."""
 
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 def two_gpus(host: FakeHost) -> dict[str, str]:

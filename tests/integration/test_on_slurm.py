@@ -1,4 +1,4 @@
-"""`--on slurm` on a real Slurm: its array job, a node that dies in mid-run, Ctrl-C; GPUs are fakes."""
+"""`--on slurm` on a real Slurm: array job, a node lost in mid-run, Ctrl-C; GPUs are fakes."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from slurm_cluster import Cluster, kill, slurm_cluster, start
 from advisor_data import open_store
 
 pytest.importorskip("submitit", reason="needs the extra slurm")
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(400)]  # several start-ups on a busy host
 
 COLOCATE = ("colocate", *PLAN, "--on", "slurm", "--shards", "2", "--json")
 

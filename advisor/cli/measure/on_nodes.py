@@ -3,7 +3,7 @@
 import shutil
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -100,7 +100,9 @@ def run_on_nodes(
         _clear(folder, shards if request.keep_answers else ())
         prepare(shards, None if request.fresh or request.shared(settings) else store)
         try:
-            found = carry_out(shards, engine, partial(_say, console))
+            # Ray prints what happens to its nodes, where an answer as JSON goes.
+            with redirect_stdout(sys.stderr):
+                found = carry_out(shards, engine, partial(_say, console))
         finally:
             merge(folder, store)
         answers, code = _together(shards, found, console)

@@ -45,12 +45,13 @@ def profile_on_nodes(
     )
     with stoppable(console), open_points(settings, gpu) as store:
         answers, code = run_on_nodes(request, shards, settings, store, console)
-    _show(answers, as_json)
+    show_profiles(answers, as_json=as_json)
     if code:
         raise typer.Exit(code)
 
 
-def _show(answers: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+def show_profiles(answers: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    """Print what `advisor profile --json` answered for each job."""
     if as_json:
         typer.echo(json.dumps({"profiles": list(answers)}))
         return

@@ -33,6 +33,10 @@ class Engine(Protocol):
         """End all shards that were submitted, and wait for that, within bounds."""
         ...
 
+    def close(self) -> None:
+        """Ask nothing more."""
+        ...
+
 
 def carry_out(
     shards: Sequence[Shard], engine: Engine, say: Callable[[str], None]
@@ -55,6 +59,8 @@ def carry_out(
         except BaseException:
             engine.stop()
             raise
+        finally:
+            engine.close()
     return [read_answer(s.folder) or _why_none(s, ended.get(s.folder, "")) for s in shards]
 
 

@@ -53,6 +53,9 @@ class RayEngine:
         # Each shard first ends its jobs and its MPS daemon.
         self._ready(_STOP_S)
 
+    def close(self) -> None:
+        self._ray.shutdown()
+
     def _ready(self, timeout_s: float) -> list[Any]:
         tasks = list(self._tasks)
         if not tasks:

@@ -86,6 +86,9 @@ class SlurmEngine:
         while self._listed() and time.monotonic() < deadline_s:
             time.sleep(0.5)
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
     @property
     def _ours(self) -> tuple[str, ...]:
         return (f"--name={self._name}", f"--user={os.getuid()}")

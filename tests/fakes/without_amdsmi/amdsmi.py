@@ -1,3 +1,3 @@
-"""In the place of the real package, which breaks `import ray` where it does not find its library."""
+"""Instead of the real package, which breaks `import ray` where it does not find its library."""
 
 raise ImportError("left out")
