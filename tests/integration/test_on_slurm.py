@@ -73,6 +73,7 @@ def test_ctrl_c_keeps_points_and_the_same_command_goes_on(
     assert (answer["windows"], answer["to_measure"]) == (4, 4 - len(kept))
 
 
+@pytest.mark.nightly
 def test_each_job_is_profiled_on_a_gpu(
     host: FakeHost, cluster: Cluster, there: dict[str, str]
 ) -> None:

@@ -170,12 +170,19 @@ def _say(console: Console, text: str) -> None:
 def _together(
     shards: Sequence[Shard], found: Sequence[Answer | str], console: Console
 ) -> tuple[list[dict[str, Any]], int]:
-    answers, codes, why = [], [], []
-    for shard, answer in zip(shards, found, strict=True):
-        if isinstance(answer, str):
-            answer = Answer(JobError.exit_code, {"error": {"message": answer}})
-        error = answer.said.get("error")
-        answers.append(None if error else dict(answer.said))
-        codes.append(answer.code)
-        why.append(f"{shard.name}: {error['message'].rstrip('.')}" if error else "")
-    return together(answers, codes, why, console)
+    lost = JobError.exit_code
+    ended = [Answer(lost, _error(a)) if isinstance(a, str) else a for a in found]
+    errors = [answer.said.get("error") for answer in ended]
+    why = [
+        f"{shard.name}: {error['message'].rstrip('.')}" if error else ""
+        for shard, error in zip(shards, errors, strict=True)
+    ]
+    answers = [
+        None if error else dict(answer.said) for answer, error in zip(ended, errors, strict=True)
+    ]
+    return together(answers, [answer.code for answer in ended], why, console)
+
+
+def _error(message: str) -> dict[str, Any]:
+    """As a command says it with `--json`."""
+    return {"error": {"message": message}}

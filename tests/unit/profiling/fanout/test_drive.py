@@ -21,7 +21,7 @@ GOOD = Answer(0, {"measured": 3})
 class Engine:
     """Does one thing at each look."""
 
-    looks: list[Callable[[], object]]
+    looks: Sequence[Callable[[], object]]
     gone: dict[Path, str] = field(default_factory=dict)
     submitted: list[Shard] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
@@ -34,7 +34,8 @@ class Engine:
 
     def ended(self) -> Mapping[Path, str]:
         if self.looks:
-            self.looks.pop(0)()
+            first, *self.looks = self.looks
+            first()
         return self.gone
 
     def stop(self) -> None:
@@ -47,7 +48,7 @@ class Engine:
 @pytest.fixture
 def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Shard]:
     """Two shards whose folders are there; nobody waits."""
-    monkeypatch.setattr(drive.time, "sleep", lambda _: None)
+    monkeypatch.setattr(drive, "_POLL_S", 0)
     monkeypatch.setattr(drive, "_SAY_EVERY_S", 0)
     made = [
         Shard(
