@@ -74,6 +74,20 @@ def test_ctrl_c_keeps_points_and_the_same_command_goes_on(
 
 
 @pytest.mark.nightly
+def test_a_command_that_was_killed_goes_on(
+    host: FakeHost, cluster: Cluster, there: dict[str, str]
+) -> None:
+    """Kill -9 leaves its shards in Slurm's queue; the same command ends them and takes over."""
+    with host.start_advisor(*COLOCATE, **there) as process:
+        until(lambda: sum(map(len, in_shards(host).values())) >= 2, process)
+        process.kill()
+    with host.start_advisor(*COLOCATE, **there, SBATCH_JOB_NAME="mine") as process:
+        answer_of(process)
+    assert each_once(stored(host))
+    assert cluster.run("squeue", "--noheader").stdout == ""
+
+
+@pytest.mark.nightly
 def test_each_job_is_profiled_on_a_gpu(
     host: FakeHost, cluster: Cluster, there: dict[str, str]
 ) -> None:

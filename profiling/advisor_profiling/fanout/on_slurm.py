@@ -55,6 +55,8 @@ class SlurmEngine:
         self.stop()
 
     def submit(self, shards: Sequence[Shard]) -> None:
+        # It would go before our name, by which the shards are found again.
+        os.environ.pop("SBATCH_JOB_NAME", None)
         try:
             executor = self._submitit.SlurmExecutor(self._folder, max_num_timeout=_TIMEOUTS)
             executor.update_parameters(
