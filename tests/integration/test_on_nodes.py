@@ -15,7 +15,7 @@ from advisor.cli.measure.profile_on_nodes import show_profiles
 from advisor.formats.flat_rows import flat
 from advisor_data import open_store
 
-REPLAY = ("colocate", "--pairs", "gemm+gemm,triad+triad", "--gpu", "replay", "--json")
+REPLAY = ("colocate", "--pairs", "gemm+gemm,albert-train+reduction", "--gpu", "replay", "--json")
 NODES = ("--on", "slurm", "--shards", "2")
 
 
@@ -56,6 +56,7 @@ def test_shards_give_what_one_host_gives(
     assert set(nodes) == set(here)
     assert set(nodes["cost"]) == set(here["cost"])
     assert nodes["measured"] == nodes["windows"]
+    assert {row["job_1"] for row in map(flat, nodes["points"])} == {"albert-train", "gemm"}
     assert list((tmp_path / "home/fanout").glob("*/*")) == []
 
 

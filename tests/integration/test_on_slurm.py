@@ -41,8 +41,10 @@ def test_a_lost_node_loses_no_point_and_none_is_measured_twice(
     host: FakeHost, cluster: Cluster, there: dict[str, str]
 ) -> None:
     """Slurm queues its shards again, and each goes on where it stopped."""
-    with host.start_advisor(*COLOCATE, **there) as process:
+    with host.start_advisor(*COLOCATE, **there, SBATCH_TIMELIMIT="2:00:00") as process:
         until(lambda: sum(map(len, in_shards(host).values())) >= 2, process)
+        asked = cluster.run("squeue", "--noheader", "--array", "--format=%l %b").stdout
+        assert asked.splitlines() == ["2:00:00 gres:gpu:1"] * 2
         kill(cluster, "slurmd")
         shutil.rmtree(host.folder / "run")  # as /run of a node that starts again
         kept = [point for points in in_shards(host).values() for point in points]
@@ -85,6 +87,23 @@ def test_a_command_that_was_killed_goes_on(
         answer_of(process)
     assert each_once(stored(host))
     assert cluster.run("squeue", "--noheader").stdout == ""
+
+
+@pytest.mark.nightly
+def test_a_shard_that_has_to_leave_is_queued_again(
+    host: FakeHost, cluster: Cluster, there: dict[str, str]
+) -> None:
+    """Slurm's signal before the time limit, or for a job that is more urgent."""
+    with host.start_advisor(*COLOCATE, **there) as process:
+        until(lambda: sum(map(len, in_shards(host).values())) >= 2, process)
+        (first, _) = cluster.run("squeue", "-h", "-r", "-o", "%i").stdout.split()
+        cluster.run("scancel", "--signal=USR2", first)
+        until(lambda: "PENDING" in cluster.run("squeue", "-h", "-r", "-o", "%T").stdout, process)
+        kept = [point for points in in_shards(host).values() for point in points]
+        cluster.run("scontrol", "update", f"JobId={first}", "StartTime=now")
+        answer_of(process)
+    assert each_once(stored(host))
+    assert all(point in stored(host) for point in kept)
 
 
 @pytest.mark.nightly

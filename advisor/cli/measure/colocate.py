@@ -125,6 +125,10 @@ def colocate(
             request = NodesRequest(on=on, run=chosen.name, gpu=gpu)
             answers, code = run_on_nodes(request, names, settings, store, console)
             answer = _total(answers)
+            for skipped in answer["skipped"]:
+                reporter_for(console, None).phase(
+                    f"skipping {' + '.join(skipped['pair'])}: {skipped['reason']}"
+                )
         elif len(gpus) > 1:
             answers, code = run_on_each(gpus, part, sys.argv[1:], console)
             answer = _total(answers)
