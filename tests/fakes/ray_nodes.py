@@ -4,17 +4,18 @@ It says its address on stdout as soon as it is up, takes lines `kill` on stdin (
 lost, without a word) and ends with stdin.
 """
 
+import importlib
 import sys
 from typing import Any
-
-from ray.cluster_utils import Cluster
 
 # 127.0.0.1 would be taken for the address of the network card.
 HEAD = {"node_ip_address": "127.0.0.2", "num_cpus": 1, "include_dashboard": False}
 
 
 def main() -> None:
-    cluster: Any = Cluster(initialize_head=True, head_node_args=HEAD)
+    cluster: Any = importlib.import_module("ray.cluster_utils").Cluster(
+        initialize_head=True, head_node_args=HEAD
+    )
     first, _ = (
         cluster.add_node(
             node_ip_address=f"127.0.0.{3 + gpu}",

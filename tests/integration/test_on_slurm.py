@@ -57,6 +57,7 @@ def test_a_lost_node_loses_no_point_and_none_is_measured_twice(
     assert not (host.folder / "home/fanout/night").exists()
 
 
+@pytest.mark.nightly
 def test_ctrl_c_keeps_points_and_the_same_command_goes_on(
     host: FakeHost, cluster: Cluster, there: dict[str, str]
 ) -> None:
