@@ -70,6 +70,9 @@ _EXTRAS = {
 }
 """The extra that has what a command needs next to what every installation has; else `data`."""
 
+_EXTRAS_OF = {"submitit": "slurm", "ray": "ray"}
+"""The extra of a module that only some ways of a command need."""
+
 _BROKEN_PIPE = 141
 """What a shell says of a command whose output nobody read to its end: 128 + SIGPIPE."""
 
@@ -188,9 +191,10 @@ def _not_installed(error: ModuleNotFoundError) -> InputError:
     if missing.startswith("advisor"):
         raise error
     command = next((word for word in sys.argv[1:] if word in _COMMANDS), "")
+    extra = _EXTRAS_OF.get(missing) or _EXTRAS.get(command, "data")
     return InputError(
         f"{command} needs {missing}, which is not installed",
-        fix=f"pip install 'sm-advisor[{_EXTRAS.get(command, 'data')}]'",
+        fix=f"pip install 'sm-advisor[{extra}]'",
     )
 
 

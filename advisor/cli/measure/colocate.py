@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from advisor.cli.measure.colocate_request import ColocateRequest, check_anything
+from advisor.cli.measure.on_nodes import Into, NodesRequest, On, run_on_nodes
 from advisor.cli.measure.several_gpus import run_on_each
 from advisor.cli.measure.testbeds import (
     REPLAY,
@@ -23,6 +24,8 @@ from advisor.cli.measure.testbeds import (
     check_replay,
     open_points,
     open_testbed,
+    part_of,
+    reporter_for,
     say_replay,
     stoppable,
 )
@@ -43,7 +46,6 @@ from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS
 from advisor_profiling.campaign.safe_plan import counts_on
 from advisor_profiling.campaign.sweep import new_run
 from advisor_profiling.reports import campaign as pair_report
-from advisor_profiling.reports.sweep import ConsoleReporter
 from advisor_profiling.testbed.live import Mode, SourceName
 from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.testbed.testbed import Testbed
@@ -78,6 +80,11 @@ def colocate(
     ] = None,
     gpu: Annotated[str, typer.Option(help="Index, UUID, several (0,1) or `replay`")] = "0",
     shard: Annotated[str, typer.Option(help="Part of the plan, such as 2/8")] = "1/1",
+    on: On = "here",
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="With --on: parts, each for a GPU of some node")
+    ] = None,
+    into: Into = None,
     window: LongestWindow = 8,
     source: Telemetry = None,
     noise: Noise = False,
@@ -93,18 +100,19 @@ def colocate(
     """
     settings, console = read_settings(), plain_console(stderr=True)
     wanted = ColocateRequest(plan, among, pairs, splits, sample, repeats, run)
-    gpus, part = _gpus(gpu), _part(shard)
+    gpus, part = _gpus(gpu), part_of(shard)
     check_replay(gpus, noise, source)
+    names = [] if into else _shard_names(on, shards, shard)
     jobs = _jobs(settings, gpus[0], noise, console)
     chosen = wanted.plan(jobs)
-    with stoppable(console), open_points(settings, gpus[0]) as store:
+    with stoppable(console), open_points(settings, gpus[0], into) as store:
         campaign = Campaign(
             plan=chosen,
             part=part,
             jobs=jobs,
             known=bundled_points(),
             store=store,
-            reporter=ConsoleReporter(console),
+            reporter=reporter_for(console, into),
             rules=rules_for(window),
             dry_run=dry_run,
             # A replay computes nothing.
@@ -113,12 +121,21 @@ def colocate(
             ),
         )
         before = _measured_pairs(campaign)
-        if len(gpus) > 1:
+        if on != "here":
+            request = NodesRequest(on=on, run=chosen.name, gpu=gpu)
+            answers, code = run_on_nodes(request, names, settings, store, console)
+            answer = _total(answers)
+            for skipped in answer["skipped"]:
+                reporter_for(console, None).phase(
+                    f"skipping {' + '.join(skipped['pair'])}: {skipped['reason']}"
+                )
+        elif len(gpus) > 1:
             answers, code = run_on_each(gpus, part, sys.argv[1:], console)
             answer = _total(answers)
         else:
             answer, code = _on_one(campaign, settings, gpus[0], source, noise)
-        check_anything(answer, campaign.plan.name)
+        if into is None:
+            check_anything(answer, campaign.plan.name)
         _show(answer, campaign, before, as_json)
     if code:
         raise typer.Exit(code)
@@ -151,11 +168,15 @@ def _gpus(text: str) -> list[str]:
     return gpus
 
 
-def _part(text: str) -> tuple[int, int]:
-    number, _, count = text.partition("/")
-    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise InputError(f"--shard {text} is not a part of a plan", fix="write --shard 2/8")
-    return int(number), int(count)
+def _shard_names(on: str, shards: int | None, shard: str) -> list[str]:
+    """What the parts are called that an engine places; none on this host."""
+    if (on == "here") != (shards is None):
+        raise InputError(
+            "--on and --shards belong together", fix="write --on slurm --shards 8, or neither"
+        )
+    if on != "here" and shard != "1/1":
+        raise InputError("--shard cannot be combined with --on", fix="give --shards alone")
+    return [f"shard-{number}-of-{shards}" for number in range(1, (shards or 0) + 1)]
 
 
 def _jobs(settings: Settings, gpu: str, noise: bool, console: Console) -> dict[str, Job]:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.console import Console
 
+from advisor.cli.measure.on_nodes import Into, On
+from advisor.cli.measure.profile_on_nodes import profile_on_nodes
 from advisor.cli.measure.testbeds import (
     REPLAY,
     LongestWindow,
@@ -16,6 +18,8 @@ from advisor.cli.measure.testbeds import (
     check_replay,
     open_points,
     open_testbed,
+    part_of,
+    reporter_for,
     say_replay,
     stoppable,
 )
@@ -35,6 +39,7 @@ from advisor.validity.safe_counts import Safety
 from advisor.validity.safe_splits import moved_text
 from advisor_data import Store
 from advisor_data.files.bundled import bundled_solo_points
+from advisor_profiling.campaign.outcome import Reporter
 from advisor_profiling.campaign.safe_plan import check_asked_shares, counts_on, default_shares
 from advisor_profiling.campaign.sweep import (
     DEFAULT_SHARES,
@@ -77,7 +82,10 @@ class SweepRequest:
 
 def profile(
     what: Annotated[
-        list[str], typer.Argument(help="Job name or file; with --name: the command, after --")
+        list[str],
+        typer.Argument(
+            help="Job name or file, with --on several; with --name: the command, after --"
+        ),
     ],
     name: Annotated[str | None, typer.Option(help="Name of a job given as a command")] = None,
     unit: Annotated[str, typer.Option(help="With --name: what one step is")] = "steps",
@@ -90,6 +98,9 @@ def profile(
     repeats: Annotated[int, typer.Option(min=1, help="Windows per share")] = 1,
     window: LongestWindow = 8,
     gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
+    on: On = "here",
+    shard: Annotated[str, typer.Option(hidden=True)] = "1/1",
+    into: Into = None,
     source: Telemetry = None,
     mode: Annotated[Mode | None, typer.Option(help="How shares are enforced")] = None,
     noise: Noise = False,
@@ -106,13 +117,21 @@ def profile(
     settings, rules = read_settings(), rules_for(window)
     wanted = _wanted(shares, units, repeats)
     check_replay([gpu], noise, source, mode)
+    console = plain_console(stderr=True)
+    if on != "here":
+        if name is not None:
+            raise InputError(f"--name cannot be combined with --on {on}", fix="write a job file")
+        jobs = [_named_job([word], settings, replayed=gpu == REPLAY) for word in what]
+        profile_on_nodes(on, jobs, settings, console, gpu=gpu, fresh=not resume, as_json=as_json)
+        return
+    if into is not None:
+        what = [what[part_of(shard)[0] - 1]]
     if name is not None:
         job = inline_job(name, what, kind=progress, unit=unit, pattern=pattern)
     else:
         job = _named_job(what, settings, replayed=gpu == REPLAY)
     if gpu != REPLAY:
         check_program(job, settings.job_environment())
-    console = plain_console(stderr=True)
     run = new_run(LiveClock().utc())
     seed = run if noise else None
     with (
@@ -121,13 +140,14 @@ def profile(
     ):
         if gpu == REPLAY:
             say_replay(console, testbed.gpu.model, noise)
-        with open_points(settings, gpu) as store:
+        reporter = reporter_for(console, into)
+        with open_points(settings, gpu, into) as store:
             # A replay computes nothing.
             any_count = allow_unsafe or gpu == REPLAY
             safety = _safety(job, testbed, store, settings, allow_unsafe=any_count)
             chosen = _shares(job, wanted, testbed, safety, console)
             points, result = _measure(
-                job, chosen, wanted.repeats, run, testbed, store, rules, resume, console
+                job, chosen, wanted.repeats, run, testbed, store, rules, resume, console, reporter
             )
     _show(job, testbed.gpu, points, result, as_json, replayed=gpu == REPLAY)
     if result.failures:
@@ -172,6 +192,7 @@ def _measure(
     rules: WindowRules,
     resume: bool,
     console: Console,
+    reporter: Reporter,
 ) -> tuple[list[SoloPoint], SweepResult]:
     earlier = _earlier(job, testbed, store) if resume else None
     run, kept = earlier or (run, [])
@@ -183,7 +204,7 @@ def _measure(
             f"run {run} of {kept[-1].started_at[:10]} has {len(kept)} points, "
             f"{len(targets)} to go; --fresh measures again"
         )
-    result = sweep(targets, run, testbed, store, report.ConsoleReporter(console), rules)
+    result = sweep(targets, run, testbed, store, reporter, rules)
     # Only a whole sweep shows which of its points drew too little power.
     return with_solo_flags([*kept, *result.points]), result
 

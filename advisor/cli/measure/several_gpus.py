@@ -50,10 +50,31 @@ def run_on_each(
         _end(children)
         raise
     codes = [_code(child.wait()) for child in children]
-    for gpu, code, answer in zip(gpus, codes, found, strict=True):
+    ended = zip(gpus, codes, strict=True)
+    why = [f"GPU {gpu} gave no answer and ended with exit code {code}" for gpu, code in ended]
+    return together(found, codes, why, console)
+
+
+def together(
+    found: Sequence[dict[str, Any] | None],
+    codes: Sequence[int],
+    why: Sequence[str],
+    console: Console,
+) -> tuple[list[dict[str, Any]], int]:
+    """What came of one command that ran on several GPUs.
+
+    Args:
+        found: The answer of each, None where there is none.
+        codes: The exit code of each.
+        why: Of each, what to say where there is no answer.
+        console: For that.
+
+    Returns:
+        As `run_on_each`, which raises the same errors.
+    """
+    for answer, text in zip(found, why, strict=True):
         if answer is None:
-            text = f"GPU {gpu} gave no answer and ended with exit code {code}: {_GO_ON}"
-            console.print(text, highlight=False, markup=False)
+            console.print(f"{text}: {_GO_ON}", highlight=False, markup=False)
     answers = [answer for answer in found if answer is not None]
     if not answers:
         raise _nothing(set(codes))

@@ -4,6 +4,7 @@ import signal
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, TypeAlias
 
@@ -19,6 +20,9 @@ from advisor_data.files.bundled import (
     bundled_reference_points,
     bundled_solo_points,
 )
+from advisor_profiling.campaign.outcome import Reporter
+from advisor_profiling.fanout.shards import ShardReporter
+from advisor_profiling.reports.sweep import ConsoleReporter
 from advisor_profiling.testbed.live import Mode, SourceName, live_testbed
 from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.testbed.testbed import Testbed
@@ -82,12 +86,37 @@ def open_testbed(
 
 
 @contextmanager
-def open_points(settings: Settings, gpu: str) -> Generator[Store]:
-    """The user's store; replayed points are no measurements and go to a folder that is dropped."""
+def open_points(settings: Settings, gpu: str, into: Path | None = None) -> Generator[Store]:
+    """The user's store; replayed points are no measurements and go to a folder that is dropped.
+
+    Args:
+        settings: Of the user.
+        gpu: Index, UUID or `replay`.
+        into: Folder of the shard that this is; its store is that of the settings in any case.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        url = f"files:{folder}" if gpu == REPLAY else settings.database_url
+        dropped = gpu == REPLAY and into is None
+        url = f"files:{folder}" if dropped else settings.database_url
         with open_store(url, settings.home) as store:
             yield store
+
+
+def reporter_for(console: Console, into: Path | None) -> Reporter:
+    """Lines on the console; a shard says in its folder how far it is, too."""
+    lines = ConsoleReporter(console)
+    return lines if into is None else ShardReporter(into, lines)
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """Number and count of a part.
+
+    Raises:
+        InputError: it is none.
+    """
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise InputError(f"--shard {text} is not a part of a plan", fix="write --shard 2/8")
+    return int(number), int(count)
 
 
 def bundled_points() -> list[Point]:

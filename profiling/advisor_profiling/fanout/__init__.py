@@ -1,0 +1,1 @@
+"""Parts of a plan on the GPUs of many nodes, which Slurm or Ray places and starts again."""

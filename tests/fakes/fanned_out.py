@@ -1,0 +1,64 @@
+"""What tests of `--on` share: a host with two fake GPUs, a plan for both, and what came of it."""
+
+import json
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from host import OTHER_UUID, UUID, FakeHost
+
+from advisor.core.records import PairPoint
+from advisor_data import open_store
+from advisor_data.store.file_store import FileStore
+
+PAIRS = "one+two,one+one,two+two,three+three"
+PLAN = ("--pairs", PAIRS, "--splits", "50/50", "--window", "0.5", "--run", "night")
+"""A pair has one window, so that no pair is cut in two where its node is lost."""
+
+PATIENCE_S = 120
+
+
+def two_gpus(host: FakeHost) -> dict[str, str]:
+    """Three jobs and a second GPU; variables under which it is there."""
+    for name in ("one", "two", "three"):
+        host.write_job(name)
+    (host.folder / "nvml" / "gpu1").mkdir()
+    (host.folder / "nvml" / "gpu_count").write_text("2")
+    return {"FAKE_CUDA_UUIDS": f"{UUID},{OTHER_UUID}"}
+
+
+def stored(host: FakeHost) -> list[PairPoint]:
+    """The pair points of the one store."""
+    with open_store(None, host.folder / "home") as store:
+        return store.pair_points()
+
+
+def in_shards(host: FakeHost, run: str = "night") -> dict[str, list[PairPoint]]:
+    """The pair points in the folders of shards that run, by the name of the shard."""
+    folders = sorted((host.folder / "home/fanout" / run).glob("*/points"))
+    return {folder.parent.name: FileStore(folder).pair_points() for folder in folders}
+
+
+def each_once(points: list[PairPoint]) -> bool:
+    """Whether these are the pairs of the plan, as on one host, none missing and none twice."""
+    planned = [tuple(sorted(pair.split("+"))) for pair in PAIRS.split(",")]
+    return Counter(point.jobs for point in points) == Counter(planned)
+
+
+def until(holds: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    """Wait for something while a command runs."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            raise AssertionError(process.communicate())
+        time.sleep(0.05)
+
+
+def answer_of(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The JSON of a command that ends well."""
+    output, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, errors
+    return json.loads(output)
