@@ -51,7 +51,7 @@ def read_asked(annotations: Mapping[str, object]) -> Asked | None:
         given = annotations.get(key)
         if given is None or (isinstance(given, str) and re.fullmatch(pattern, given)):
             return given
-        faults.append(f"{key} is {_shown(given)}, and should be {form}")
+        faults.append(f"{key} is {shown(given)}, and should be {form}")
         return None
 
     def number(key: str, most: float, form: str) -> float | None:
@@ -69,11 +69,10 @@ def read_asked(annotations: Mapping[str, object]) -> Asked | None:
         max_wait_s=_or(number(names.MAX_WAIT_S, MOST_WAIT_S, "seconds, a week at most")),
         container=text(names.CONTAINER, _LABEL.pattern, "the name of a container"),
     )
-    faults += [f"{key} is unknown" for key in _strangers(annotations)]
     if faults:
         raise InputError(
             "annotations of the pod cannot be used: " + "; ".join(faults),
-            fix="correct them, or leave them out; docs/kubernetes.md lists all",
+            fix="correct them, or leave them out",
         )
     return asked
 
@@ -82,13 +81,7 @@ def _or(max_wait_s: float | None) -> float:
     return DEFAULT_WAIT_S if max_wait_s is None else max_wait_s
 
 
-def _strangers(annotations: Mapping[str, object]) -> list[str]:
-    """Annotations under our prefix that nobody reads: a slip would ask for something else."""
-    ours = (key for key in annotations if key.startswith(names.PREFIX))
-    return sorted(_shown(key) for key in ours if key not in names.ASKED)
-
-
-def _shown(given: object) -> str:
+def shown(given: object) -> str:
     """A value as a message may repeat it: in ASCII, so that no terminal is steered by it."""
     text = ascii(given)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
