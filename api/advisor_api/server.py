@@ -193,4 +193,5 @@ def _log_to_stderr(level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # uvicorn warns of each request that is none, which anyone could fill the log with.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    for name in ("alembic", "httpx"):
+        logging.getLogger(name).setLevel(logging.WARNING)

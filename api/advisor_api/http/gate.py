@@ -99,7 +99,7 @@ class Gate:
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = single_headers(scope)
         address = scope["client"][0] if scope["client"] else ""
-        self._check_host(scope, headers)
+        self.check_host(scope, headers)
         check_path(scope)
         scope["advisor.caller"] = caller = await self.caller(scope, headers, address)
         who = caller.name if caller.known else f"@{address}"
@@ -126,7 +126,12 @@ class Gate:
         peer: Peer | None = scope.get("advisor.peer")
         return (peer and caller_of_peer(peer, self._group)) or self._nobody
 
-    def _check_host(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+    def check_host(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        """Let the Host header pass.
+
+        Raises:
+            HTTPException: 421, it names another server; 400, it is none.
+        """
         server = cast("tuple[str, int | None] | None", scope.get("server"))
         self._hosts.check(headers.get(b"host", b""), server[0] if server else "")
 

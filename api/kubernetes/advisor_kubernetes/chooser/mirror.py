@@ -64,7 +64,11 @@ class Mirror:
                 if not expired:
                     LOG.warning("%s", error)
                     stopping.wait(_PAUSE_S)
-                # Whatever it was: what was missed meanwhile stands in a new list.
+                # What was missed meanwhile stands in a new list.
+                self._version = ""
+            except Exception:  # a fault of ours must not leave an old copy for ever
+                LOG.exception("an internal error")
+                stopping.wait(_PAUSE_S)
                 self._version = ""
 
     def _list(self) -> None:
