@@ -21,7 +21,7 @@ def kube_api() -> Generator[KubeApi]:
         disable_nagle_algorithm = True
         wbufsize = -1
 
-        def log_message(self, *args: Any) -> None:
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass
 
         def handle_one_request(self) -> None:
