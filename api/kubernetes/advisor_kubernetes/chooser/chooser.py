@@ -30,6 +30,9 @@ LOG = logging.getLogger("advisor.kubernetes")
 _TICK_S = 1.0
 """Time passes for pods that wait, whether anything changes or not."""
 
+_GATHER_S = 0.05
+"""What changes together is looked at together."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
@@ -81,7 +84,8 @@ class Chooser:
     def run(self, stopping: threading.Event) -> None:
         """Choose until the end; nothing that goes wrong ends it."""
         while not stopping.is_set():
-            self._changed.wait(_TICK_S)
+            if self._changed.wait(_TICK_S):
+                stopping.wait(_GATHER_S)
             self._changed.clear()
             try:
                 self._turn()

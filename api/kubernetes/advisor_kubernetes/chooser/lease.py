@@ -9,7 +9,7 @@ from advisor_kubernetes.objects import Object, part, word
 HELD_S = 15
 """A holder that has not renewed for so long has lost it."""
 
-_RENEW_S = 5.0
+RENEW_S = 5.0
 
 _NAME = "advisor-chooser"
 
@@ -40,7 +40,7 @@ class Lease:
     def take(self) -> bool:
         """Renew or take the Lease when it is time to; whether this process may choose."""
         now = time.monotonic()
-        if now - self._asked_at >= _RENEW_S:
+        if now - self._asked_at >= RENEW_S:
             self._asked_at = now
             try:
                 self._take(now)

@@ -78,28 +78,34 @@ class Round:
         promised = {pod.given.get(names.PARTNER_UID) for pod in self.pods if not pod.over}
         waiting = [pod for pod in self.pods if pod.waits and pod.uid not in promised]
         waiting.sort(key=lambda pod: (pod.created_s, pod.uid))
+        stayed: list[Pod] = []
         while waiting:
             pod = waiting.pop(0)
-            decision = self._of(pod, waiting, held)
-            if not isinstance(decision, Stay):
+            decision = self._of(pod, waiting, stayed, held)
+            if isinstance(decision, Stay):
+                stayed.append(pod)
+            else:
                 held.add(decision.place.key)
             if isinstance(decision, Pair):
                 waiting.remove(decision.pods[1])
             yield decision
 
-    def _of(self, pod: Pod, others: list[Pod], held: Set[str]) -> Decision:
+    def _of(self, pod: Pod, younger: list[Pod], older: list[Pod], held: Set[str]) -> Decision:
         places = places_for(pod, self.nodes, held)
         if not places:
             return Stay(pod=pod, why="no GPU is free that the pod may use")
-        offers, others_said = self._offers(pod, others, places)
+        offers, refusals = self._offers(pod, younger, places)
         if offers:
             return _pair(pod, max(offers, key=lambda offer: offer.answer.energy_saved))
-        silent = next((said.why for said in others_said if isinstance(said, NoAnswer)), None)
+        # Those before it found nobody, nor does it among them; but it says why.
+        for other in _kinds(other for other in older if may_meet(other, pod)):
+            refusals += self._offers(other, [pod], places)[1]
+        silent = next((said.why for said in refusals if isinstance(said, NoAnswer)), None)
         if self.now_s - pod.created_s < pod.asked.max_wait_s:
             return Stay(pod=pod, why=f"no advice: {silent}" if silent else "waits for a partner")
         if silent and self.policy == "hold":
             return Stay(pod=pod, why=f"held, no advice: {silent}")
-        reason = others_said[0].why if others_said else "no partner came"
+        reason = refusals[0].why if refusals else "no partner came"
         why = f"no advice: {silent}" if silent else reason
         return Single(pod=pod, place=places[0], why=f"alone on a whole GPU: {why}")
 
@@ -146,8 +152,7 @@ def _kinds(pods: Iterable[Pod]) -> list[Pod]:
     """The oldest of each kind of pod: for the question, and for nodes, they are alike."""
     kinds: dict[object, Pod] = {}
     for pod in pods:
-        where = str([pod.spec.get(key) for key in ("nodeSelector", "affinity", "tolerations")])
-        kinds.setdefault((pod.asked.job, pod.asked.min_speed, where), pod)
+        kinds.setdefault((pod.asked.job, pod.asked.min_speed, pod.where), pod)
     return list(kinds.values())
 
 

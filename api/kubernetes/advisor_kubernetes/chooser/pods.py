@@ -27,6 +27,7 @@ class Pod:
         over: It has ended, or is about to be deleted before it began.
         given: Annotations that the chooser wrote.
         spec: As it came, for what it says of nodes.
+        where: What it says of nodes, as a text; equal texts fit the same nodes.
     """
 
     key: str
@@ -40,6 +41,7 @@ class Pod:
     over: bool
     given: Mapping[str, str]
     spec: Object
+    where: str
 
     @property
     def namespace(self) -> str:
@@ -92,6 +94,7 @@ def read_pod(item: Object) -> Pod:
         over=ended or ("deletionTimestamp" in metadata and names.GATE in gates),
         given={key: text for key, text in annotations.items() if key not in names.ASKED},
         spec=spec,
+        where=str([spec.get(key) for key in ("nodeSelector", "affinity", "tolerations")]),
     )
 
 

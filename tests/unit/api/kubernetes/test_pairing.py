@@ -181,6 +181,7 @@ def test_policy_says_what_pods_do_without_advice(policy: WithoutAdvice, outcome:
     found = decided(old, [node("n", "GPU-1", "GPU-2")], {}, policy, silent)
     assert isinstance(found[0], outcome)
     assert "no advice: nobody listens" in found[0].why
+    assert [type(d) for d in found] == [outcome, outcome]
     young = [waiting("a", "a"), waiting("b", "b")]
     found = decided(young, [node("n", "GPU-1", "GPU-2")], {}, policy, silent)
     assert [type(d) for d in found] == [Stay, Stay]
