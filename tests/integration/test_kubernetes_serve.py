@@ -168,7 +168,7 @@ def test_dry_runs_and_replays_change_nothing(api: KubeApi, served: KubeServed) -
     answers = {served.ask("/mutate", asked).text for _ in range(3)}
     assert len(answers) == 1
     assert len([call for call in api.calls if _writes_pods(call)]) == before
-    assert served.metric("advisor_kubernetes_pods_waiting") == 0
+    eventually(lambda: served.metric("advisor_kubernetes_pods_waiting") == 0)
 
 
 def _writes_pods(call: Call) -> bool:
@@ -193,7 +193,7 @@ def test_two_pods_go_from_admission_to_their_node(api: KubeApi, served: KubeServ
     assert 0 < shares[0] <= shares[1] < 100
     assert notes(api, "a")[names.PARTNER] == "default/b"
     assert {notes(api, name)[names.GPU_UUID] for name in "ab"} == {"GPU-1"}
-    assert any("% of the SMs of GPU-1" in text for text in said(api, "b"))
+    eventually(lambda: any("% of the SMs of GPU-1" in text for text in said(api, "b")))
     for name in "ab":
         args = {"Pod": api.pod(name), "Nodes": None, "NodeNames": ["node-0", "node-1"]}
         fit = served.ask("/filter", args).json["NodeNames"]
