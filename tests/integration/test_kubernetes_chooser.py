@@ -327,6 +327,24 @@ def test_pod_that_nobody_understands_stops_nobody(api: KubeApi) -> None:
         eventually(lambda: open_(api, "a", "b"))
 
 
+def test_pod_that_cannot_be_written_stops_nobody(api: KubeApi) -> None:
+    """Another webhook refuses it: it says so, and others are paired without it."""
+
+    def refuse(call: Call) -> None:
+        if is_pod_patch(call) and call.path.endswith("/stuck"):
+            raise RefusedError(403, "denied by a policy of the site")
+
+    api.refuse = refuse
+    make_pod(api, "stuck", max_wait_s="0")
+    with choosing(api):
+        eventually(lambda: any("denied by a policy of the site" in t for t in said(api, "stuck")))
+        make_pod(api, "a")
+        make_pod(api, "b")
+        eventually(lambda: open_(api, "a", "b"))
+    assert not open_(api, "stuck")
+    assert notes(api, "a")[names.PARTNER] == "default/b"
+
+
 def test_one_of_two_chooses(api: KubeApi) -> None:
     """The Lease says which; when it ends in good order the other takes over at once."""
     with choosing(api) as second:

@@ -30,6 +30,9 @@ LOG = logging.getLogger("advisor.kubernetes")
 _TICK_S = 1.0
 """Time passes for pods that wait, whether anything changes or not."""
 
+_LEFT_ALONE_S = 60.0
+"""Before a pod that could not be written is tried again."""
+
 _GATHER_S = 0.05
 """What changes together is looked at together."""
 
@@ -79,6 +82,7 @@ class Chooser:
         self.pods = Mirror(cluster, PODS, changed, labelSelector=managed)
         self.nodes = Mirror(cluster, NODES, changed)
         self._unreadable: set[str] = set()
+        self._left_alone: dict[str, float] = {}
         self.last_round_s = time.monotonic()
 
     def run(self, stopping: threading.Event) -> None:
@@ -111,6 +115,9 @@ class Chooser:
         for write in unfinished(self._read(self.pods.objects(), read_pod), hostnames):
             self._write([write], "paired")
         pods = self._read(self.pods.objects(), read_pod)
+        now = time.monotonic()
+        self._left_alone = {uid: end for uid, end in self._left_alone.items() if end > now}
+        pods = [pod for pod in pods if pod.uid not in self._left_alone]
         self._events.forget({pod.uid for pod in pods})
         self._counts.waiting.set(sum(pod.waits for pod in pods))
         for decision in self._decisions(pods, nodes):
@@ -139,14 +146,22 @@ class Chooser:
             try:
                 self.pods.put(self._cluster.patch(write.pod.path, write.body))
             except ClusterError as error:
-                if not error.is_conflict:
-                    raise
-                self._counts.conflicts.inc()
+                self._not_written(write.pod, error)
                 return
             self._counts.decided.labels(outcome).inc()
             given = write.given
             text = f"{given.share} % of the SMs of {given.gpu_uuid or write.pod.claim}: {given.why}"
             self._events.say(write.pod, "GotGpu", text)
+
+    def _not_written(self, pod: Pod, error: ClusterError) -> None:
+        if error.is_conflict:
+            self._counts.conflicts.inc()
+        elif error.is_of_object:
+            # The others must not wait for a pod that something else refuses for ever.
+            self._left_alone[pod.uid] = time.monotonic() + _LEFT_ALONE_S
+            self._events.say(pod, "NotWritten", str(error), kind="Warning")
+        else:
+            raise error
 
     def _read(self, items: Iterable[Object], read: Callable[[Object], T]) -> list[T]:
         """Those that can be read; of others is said once why not."""

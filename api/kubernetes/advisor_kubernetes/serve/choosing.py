@@ -54,8 +54,8 @@ class Choosing:
 
     @property
     def lives(self) -> bool:
-        """Whether the chooser still comes round."""
-        return time.monotonic() - self._chooser.last_round_s < _HANGS_S
+        """Whether the chooser still comes round, once it has begun."""
+        return self.username is None or time.monotonic() - self._chooser.last_round_s < _HANGS_S
 
     @property
     def ready(self) -> bool:
@@ -66,7 +66,7 @@ class Choosing:
     @contextmanager
     def running(self) -> Generator[None]:
         """Choose until the end of the block."""
-        runs = (self._chooser.pods.run, self._chooser.nodes.run, self._chooser.run, self._look_up)
+        runs = (self._chooser.pods.run, self._chooser.nodes.run, self._choose)
         # Daemons: a watch may wait for its next event for minutes.
         threads = [threading.Thread(target=r, args=(self._stopping,), daemon=True) for r in runs]
         for thread in threads:
@@ -75,15 +75,17 @@ class Choosing:
             yield
         finally:
             self._stopping.set()
-            threads[2].join(_ENDS_S)
+            threads[-1].join(_ENDS_S)
 
-    def _look_up(self, stopping: threading.Event) -> None:
+    def _choose(self, stopping: threading.Event) -> None:
+        # The webhook refuses what the chooser writes until it knows who that is.
         while self.username is None and not stopping.is_set():
             try:
                 self.username = self._cluster.username()
             except AdvisorError as error:
                 LOG.warning("%s", error)
                 stopping.wait(_PAUSE_S)
+        self._chooser.run(stopping)
 
 
 def _counts(metrics: HttpMetrics) -> Counts:
