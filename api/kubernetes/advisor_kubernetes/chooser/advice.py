@@ -81,13 +81,16 @@ class Advice:
     def answers(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         """An answer to each question."""
         now = self._now()
-        self._kept = {q: kept for q, kept in self._kept.items() if kept[0] > now}
-        missing = [q for q in dict.fromkeys(questions) if q not in self._kept]
+        missing = [q for q in dict.fromkeys(questions) if self._known(q, now) is None]
         for first in range(0, len(missing), _AT_ONCE):
             if self._now() < self._quiet_until:
                 break
             self._ask(missing[first : first + _AT_ONCE])
-        return {q: self._kept[q][1] if q in self._kept else self._failure for q in questions}
+        return {q: self._known(q, now) or self._failure for q in questions}
+
+    def _known(self, question: Question, now: float) -> Answer | None:
+        until, answer = self._kept.get(question, (0.0, None))
+        return answer if until > now else None
 
     def _ask(self, questions: list[Question]) -> None:
         try:
@@ -96,7 +99,9 @@ class Advice:
             self._failure = NoAnswer(str(error))
             self._quiet_until = self._now() + _QUIET_S
             return
-        until = self._now() + _KEPT_S
+        now = self._now()
+        self._kept = {q: kept for q, kept in self._kept.items() if kept[0] > now}
+        until = now + _KEPT_S
         for question, item in zip(questions, items, strict=True):
             if item.answer is not None:
                 self._kept[question] = until, _read(item.answer)

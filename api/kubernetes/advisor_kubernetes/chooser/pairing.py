@@ -1,12 +1,13 @@
 """Who meets whom: the oldest pod first, beside the partner with whom most energy is saved."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from advisor_kubernetes import names
 from advisor_kubernetes.chooser.advice import Answer, Apart, NoAnswer, Question, Together
-from advisor_kubernetes.chooser.places import Node, Place, fits, places_for
+from advisor_kubernetes.chooser.places import Gpus, Node, Place
 from advisor_kubernetes.chooser.pods import Pod
 
 WithoutAdvice: TypeAlias = Literal["pass", "hold"]
@@ -73,33 +74,38 @@ class Round:
 
     def decide(self) -> Iterator[Decision]:
         """What each waiting pod does now; the oldest first."""
-        held = {pod.holds for pod in self.pods if pod.holds is not None}
+        gpus = Gpus(self.nodes, {pod.holds for pod in self.pods if pod.holds is not None})
         # A pod whose partner has its share already is given its own, and to nobody else.
         promised = {pod.given.get(names.PARTNER_UID) for pod in self.pods if not pod.over}
         waiting = [pod for pod in self.pods if pod.waits and pod.uid not in promised]
         waiting.sort(key=lambda pod: (pod.created_s, pod.uid))
-        stayed: list[Pod] = []
-        while waiting:
-            pod = waiting.pop(0)
-            decision = self._of(pod, waiting, stayed, held)
+        younger: dict[object, deque[Pod]] = {}
+        for pod in waiting:
+            younger.setdefault(pod.kind, deque()).append(pod)
+        older: dict[object, Pod] = {}
+        for pod in waiting:
+            if pod is not next(iter(younger[pod.kind]), None):
+                continue  # it has a partner already
+            younger[pod.kind].popleft()
+            oldest = [pods[0] for pods in younger.values() if pods]
+            decision = self._of(pod, oldest, older.values(), gpus)
             if isinstance(decision, Stay):
-                stayed.append(pod)
+                older[pod.kind] = pod
             else:
-                held.add(decision.place.key)
+                gpus.take(decision.place)
             if isinstance(decision, Pair):
-                waiting.remove(decision.pods[1])
+                younger[decision.pods[1].kind].popleft()
             yield decision
 
-    def _of(self, pod: Pod, younger: list[Pod], older: list[Pod], held: Set[str]) -> Decision:
-        places = places_for(pod, self.nodes, held)
+    def _of(self, pod: Pod, younger: Iterable[Pod], older: Iterable[Pod], gpus: Gpus) -> Decision:
+        places = gpus.for_all(pod)
         if not places:
             return Stay(pod=pod, why="no GPU is free that the pod may use")
-        offers, refusals = self._offers(pod, younger, places)
+        offers, refusals = self._offers(pod, younger, gpus)
         if offers:
             return _pair(pod, max(offers, key=lambda offer: offer.answer.energy_saved))
         # Those before it found nobody, nor does it among them; but it says why.
-        for other in _kinds(other for other in older if may_meet(other, pod)):
-            refusals += self._offers(other, [pod], places)[1]
+        refusals += self._offers(pod, older, gpus)[1]
         silent = next((said.why for said in refusals if isinstance(said, NoAnswer)), None)
         if self.now_s - pod.created_s < pod.asked.max_wait_s:
             return Stay(pod=pod, why=f"no advice: {silent}" if silent else "waits for a partner")
@@ -110,13 +116,14 @@ class Round:
         return Single(pod=pod, place=places[0], why=f"alone on a whole GPU: {why}")
 
     def _offers(
-        self, pod: Pod, others: list[Pod], places: list[Place]
+        self, pod: Pod, others: Iterable[Pod], gpus: Gpus
     ) -> tuple[list[_Offer], list[Apart | NoAnswer]]:
         """Partners with whom sharing is recommended, on each GPU model; and other answers."""
         asked = [
             (_question(pod, partner, place), partner, place)
-            for partner in _kinds(other for other in others if may_meet(pod, other))
-            for place in _of_each_model(_for_both(places, partner))
+            for partner in others
+            if may_meet(pod, partner)
+            for place in gpus.for_all(pod, partner)
         ]
         answers = self.ask([question for question, _, _ in asked])
         offers: list[_Offer] = []
@@ -146,22 +153,6 @@ def _pair(pod: Pod, offer: _Offer) -> Pair:
         why=f"{jobs[0]} and {jobs[1]} at {answer.split}: "
         f"{100 * answer.energy_saved:.0f} % less energy for the same work expected",
     )
-
-
-def _kinds(pods: Iterable[Pod]) -> list[Pod]:
-    """The oldest of each kind of pod: for the question, and for nodes, they are alike."""
-    kinds: dict[object, Pod] = {}
-    for pod in pods:
-        kinds.setdefault((pod.asked.job, pod.asked.min_speed, pod.where), pod)
-    return list(kinds.values())
-
-
-def _for_both(places: list[Place], partner: Pod) -> list[Place]:
-    return [place for place in places if place.node is None or fits(partner.spec, place.node)]
-
-
-def _of_each_model(places: list[Place]) -> list[Place]:
-    return list({place.model: place for place in reversed(places)}.values())
 
 
 def _question(a: Pod, b: Pod, place: Place) -> Question:

@@ -1,7 +1,8 @@
 """GPUs of nodes, and which of them a pod may have."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -79,17 +80,45 @@ def _gpus(told: str) -> Iterator[tuple[str, str]]:
         ) from error
 
 
-def places_for(pod: Pod, nodes: Sequence[Node], held: Set[str]) -> list[Place]:
-    """The free GPUs that a pod may have."""
-    if pod.claim is not None:
-        return [] if pod.claim in held else [Place(key=pod.claim)]
-    return [
-        Place(key=uuid, model=model, node=node)
-        for node in nodes
-        if fits(pod.spec, node)
-        for uuid, model in node.gpus
-        if uuid not in held
-    ]
+class Gpus:
+    """The free GPUs of a round; each look at them costs little, however many there are.
+
+    Args:
+        nodes: All nodes.
+        held: GPUs and claims that somebody has.
+    """
+
+    def __init__(self, nodes: Sequence[Node], held: set[str]) -> None:
+        self._nodes, self._held = nodes, held
+        self._free: dict[frozenset[str], dict[str, deque[Place]]] = {}
+
+    def take(self, place: Place) -> None:
+        """Give a GPU to somebody."""
+        self._held.add(place.key)
+
+    def for_all(self, *pods: Pod) -> list[Place]:
+        """A free GPU of each model that all of these pods may have."""
+        claim = pods[0].claim
+        if claim is not None:
+            return [] if claim in self._held else [Place(key=claim)]
+        where = frozenset(pod.where for pod in pods)
+        if where not in self._free:
+            self._free[where] = self._that_fit(pods)
+        found: list[Place] = []
+        for places in self._free[where].values():
+            while places and places[0].key in self._held:
+                places.popleft()
+            found += [places[0]] if places else []
+        return found
+
+    def _that_fit(self, pods: Sequence[Pod]) -> dict[str, deque[Place]]:
+        found: dict[str, deque[Place]] = {}
+        for node in self._nodes:
+            if all(fits(pod.spec, node) for pod in pods):
+                for uuid, model in node.gpus:
+                    place = Place(key=uuid, model=model, node=node)
+                    found.setdefault(model, deque()).append(place)
+        return found
 
 
 def fits(spec: Object, node: Node) -> bool:

@@ -49,6 +49,13 @@ class Pod:
         return self.key.partition("/")[0]
 
     @property
+    def kind(self) -> object:
+        """What the choice of a partner and a GPU depends on; equal ones are alike in it."""
+        asked = self.asked
+        wishes = (asked.job, asked.partner, asked.min_speed)
+        return (self.namespace, self.user, self.claim, self.where, *wishes)
+
+    @property
     def path(self) -> str:
         """Of the pod in the API."""
         namespace, _, name = self.key.partition("/")
