@@ -112,16 +112,19 @@ class Chooser:
     def _round(self) -> None:
         nodes = self._read(self.nodes.objects(), read_node)
         hostnames = {node.name: node.labels.get(names.HOSTNAME, node.name) for node in nodes}
-        for write in unfinished(self._read(self.pods.objects(), read_pod), hostnames):
-            self._write([write], "paired")
-        pods = self._read(self.pods.objects(), read_pod)
         now = time.monotonic()
         self._left_alone = {uid: end for uid, end in self._left_alone.items() if end > now}
-        pods = [pod for pod in pods if pod.uid not in self._left_alone]
+        for write in unfinished(self._pods(), hostnames):
+            self._write([write], "paired")
+        pods = self._pods()
         self._events.forget({pod.uid for pod in pods})
         self._counts.waiting.set(sum(pod.waits for pod in pods))
         for decision in self._decisions(pods, nodes):
             self._carry_out(decision)
+
+    def _pods(self) -> list[Pod]:
+        pods = self._read(self.pods.objects(), read_pod)
+        return [pod for pod in pods if pod.uid not in self._left_alone]
 
     def _decisions(self, pods: Sequence[Pod], nodes: Sequence[Node]) -> Iterable[Decision]:
         answers = self._advice.answers
@@ -141,7 +144,7 @@ class Chooser:
     def _write(self, writes: list[Write], outcome: str) -> None:
         """Write one pod after the other; where one has changed, the next round looks again."""
         for write in writes:
-            if not self._lease.is_held:
+            if not self._lease.take():  # a long round must not outlast it
                 return
             try:
                 self.pods.put(self._cluster.patch(write.pod.path, write.body))

@@ -76,8 +76,10 @@ class Round:
         """What each waiting pod does now; the oldest first."""
         gpus = Gpus(self.nodes, {pod.holds for pod in self.pods if pod.holds is not None})
         # A pod whose partner has its share already is given its own, and to nobody else.
-        promised = {pod.given.get(names.PARTNER_UID) for pod in self.pods if not pod.over}
-        waiting = [pod for pod in self.pods if pod.waits and pod.uid not in promised]
+        promised = {
+            (pod.namespace, pod.given.get(names.PARTNER_UID)) for pod in self.pods if not pod.over
+        }
+        waiting = [p for p in self.pods if p.waits and (p.namespace, p.uid) not in promised]
         waiting.sort(key=lambda pod: (pod.created_s, pod.uid))
         younger: dict[object, deque[Pod]] = {}
         for pod in waiting:

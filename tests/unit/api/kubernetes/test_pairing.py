@@ -305,6 +305,23 @@ def test_second_pod_is_given_to_nobody_else() -> None:
     assert pairs(found) == []
 
 
+@pytest.mark.parametrize("split", ["", "26", "26/", "26/0", "26/101", "26/nan", "x/50", "a/b"])
+def test_second_pod_is_not_written_from_what_the_chooser_did_not_write(split: str) -> None:
+    """Forged while the webhook was away: a share that is none would mean no limit."""
+    first, second = given_pair()
+    first["metadata"]["annotations"][names.SPLIT] = split
+    assert [*unfinished([read_pod(first), read_pod(second)], {})] == []
+
+
+def test_pod_of_another_namespace_promises_nothing() -> None:
+    """Nobody sends the pod of another tenant to a GPU."""
+    first, second = given_pair()
+    first["metadata"]["namespace"] = "tenant"
+    assert [*unfinished([read_pod(first), read_pod(second)], {})] == []
+    found = decided([read_pod(first), read_pod(second)], [node("n", "GPU-1", "GPU-2")], {})
+    assert [type(decision) for decision in found] == [Stay]
+
+
 @pytest.mark.parametrize("change", ["recreated", "first ended", "gate is open"])
 def test_nothing_is_unfinished_where_the_pair_is_no_more(change: str) -> None:
     """A later pod of the same name is another pod."""
