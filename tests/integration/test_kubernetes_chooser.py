@@ -11,6 +11,7 @@ from typing import Any
 
 import kubernetes.client
 import pytest
+from kube_answers import ANSWER
 from kube_api import kube_api
 from kube_objects import Call, KubeApi, RefusedError, patched
 from kube_serving import eventually, kube_serving, make_node, pod_of, said
@@ -189,44 +190,6 @@ class Silent(Knows):
     def answers(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         assert not questions
         return {}
-
-
-INTERVAL = {"value": 0.5, "low": 0.4, "high": 0.6}
-OPTION: dict[str, Any] = {
-    "split": "26/50",
-    "sharing": "limited",
-    "jobs": [
-        {
-            "job": job,
-            "share_percent": share,
-            "units": None,
-            "rate": INTERVAL,
-            "speed": INTERVAL,
-            "environment": {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{share:g}"},
-        }
-        for job, share in (("fft", 26.0), ("gemm", 50.0))
-    ],
-    "power_w": INTERVAL,
-    "energy_saved": INTERVAL,
-    "stp": INTERVAL,
-    "objectives": {},
-    "violations": [],
-}
-ANSWER: dict[str, Any] = {
-    "jobs": [],
-    "gpu_model": "NVIDIA H200",
-    "objective": "energy-efficiency",
-    "choice": OPTION,
-    "candidates": [OPTION],
-    "baselines": [],
-    "same_work": {"work_s": [], "choice": None, "restarted": None, "baselines": {}},
-    "picks": {},
-    "reasons": [],
-    "warnings": [],
-    "model": {"version": "v", "gpu_models": []},
-    "coverage": 0.9,
-}
-"""A recommendation, as far as the chooser reads it."""
 
 
 def test_pod_that_is_deleted_while_it_waits_is_forgotten(api: KubeApi) -> None:

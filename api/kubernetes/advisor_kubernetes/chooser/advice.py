@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from advisor.client import Client, ClientError, JobRequest, Recommendation, RecommendationRequest
-from advisor.core.gpu import PERCENTAGE, WHOLE
+from advisor.core.gpu import PERCENTAGE, WHOLE, Share
+from advisor.errors import InputError
 
 ASK_S = 5.0
 """For an answer; waiting pods cost nothing but time."""
@@ -96,8 +97,10 @@ class Advice:
         try:
             items = self._client.recommend_batch([_request(question) for question in questions])
         except ClientError as error:
-            self._failure = NoAnswer(str(error))
-            self._quiet_until = self._now() + _QUIET_S
+            self._fail(str(error))
+            return
+        if len(items) != len(questions):
+            self._fail(f"the service answered {len(items)} of {len(questions)} questions")
             return
         now = self._now()
         self._kept = {q: kept for q, kept in self._kept.items() if kept[0] > now}
@@ -109,6 +112,19 @@ class Advice:
                 said = item.error.message if item.error else "the service said nothing"
                 self._kept[question] = until, Apart(said)
 
+    def _fail(self, why: str) -> None:
+        self._failure = NoAnswer(why)
+        self._quiet_until = self._now() + _QUIET_S
+
+
+def is_share(text: str) -> bool:
+    """Whether the driver reads a text as a share: all else would be no limit, without a word."""
+    try:
+        Share(float(text))
+    except (ValueError, InputError):
+        return False
+    return True
+
 
 def _request(question: Question) -> RecommendationRequest:
     jobs = (JobRequest(job=name, min_speed=least) for name, least in question.jobs)
@@ -119,6 +135,10 @@ def _read(answer: Recommendation) -> Answer:
     choice = answer.choice
     if choice.sharing not in ("limited", "uncapped"):
         return Apart(f"{choice.sharing} is better")
+    if len(choice.jobs) != 2:
+        return Apart(f"the service answered for {len(choice.jobs)} jobs")
     mine, other = (job.environment.get(PERCENTAGE, f"{WHOLE:g}") for job in choice.jobs)
+    if not (is_share(mine) and is_share(other)):
+        return Apart(f"the service answered with the shares {mine!a} and {other!a}")
     saved = choice.energy_saved.value
     return Together(shares=(mine, other), energy_saved=saved, split=choice.split)

@@ -7,9 +7,8 @@ written from the first one's annotations alone, whatever happened in between.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from advisor.core.gpu import Share
-from advisor.errors import InputError
 from advisor_kubernetes import names
+from advisor_kubernetes.chooser.advice import is_share
 from advisor_kubernetes.chooser.pairing import Pair, Single, may_meet
 from advisor_kubernetes.chooser.pods import Pod
 from advisor_kubernetes.objects import Object
@@ -110,7 +109,7 @@ def unfinished(pods: Iterable[Pod], hostnames: Mapping[str, str]) -> Iterator[Wr
         if second is None or not second.waits or first.over or not may_meet(first, second):
             continue
         a, _, b = first.given.get(names.SPLIT, "").partition("/")
-        if not (_is_share(a) and _is_share(b)):
+        if not (is_share(a) and is_share(b)):
             continue  # not of the chooser
         node = first.given.get(names.NODE)
         given = Given(
@@ -123,11 +122,3 @@ def unfinished(pods: Iterable[Pod], hostnames: Mapping[str, str]) -> Iterator[Wr
             partner=first,
         )
         yield Write(second, given)
-
-
-def _is_share(text: str) -> bool:
-    try:
-        Share(float(text))
-    except (ValueError, InputError):
-        return False
-    return True
