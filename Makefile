@@ -61,6 +61,7 @@ lock:  ## Write requirements/dev.txt anew from pyproject.toml
 	echo hatchling | $(LOCK_VENV)/bin/uv pip compile --quiet --upgrade --universal \
 	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	  --extra data --extra postgres --extra amd --extra train --extra serve --extra client --extra slurm \
+	  --extra kubernetes \
 	  --group test --group check \
 	  --output-file $(LOCK) pyproject.toml -
 	rm -rf $(LOCK_VENV)

@@ -7,7 +7,6 @@ from fastapi import FastAPI
 
 import advisor
 from advisor.settings import Settings
-from advisor_api.engine.metrics import Metrics
 from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate
 from advisor_api.http.options import ServeOptions
@@ -26,6 +25,7 @@ from advisor_api.routes import (
     recommendations,
 )
 from advisor_api.schemas.described import describe
+from advisor_api.service.metrics import Metrics
 from advisor_api.service.service import open_service
 
 OPENAPI = "/v1/openapi.json"

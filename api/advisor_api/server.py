@@ -1,4 +1,4 @@
-"""Listens, answers, and ends in good order: one process of the service."""
+"""Listens, answers, and ends in good order: one process of a server."""
 
 import asyncio
 import gc
@@ -6,21 +6,19 @@ import logging
 import resource
 import signal
 import socket
-import ssl
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
-from advisor.errors import InputError
 from advisor.settings import Settings
-from advisor_api.app import create_app
-from advisor_api.engine.metrics import Metrics
+from advisor_api.http.certificate import Certificate
 from advisor_api.http.listening import BACKLOG, listening
+from advisor_api.http.metrics import HttpMetrics
 from advisor_api.http.options import ServeOptions, check_options
 from advisor_api.http.protocol import Connections, LimitedProtocol
 from advisor_api.systemd import Systemd
@@ -29,6 +27,9 @@ _SPARE_FILES = 256
 """Files that are no connections: the database, logs, folders of launches."""
 
 _HANDSHAKE_S = 10.0
+
+_TICKS_PER_LOOK = 10
+"""A tick is a tenth of a second; so often is looked whether there is a new certificate."""
 
 
 def serve(
@@ -45,15 +46,41 @@ def serve(
         InputError: the options do not fit, or the address cannot be listened on.
         StoreError: the database cannot be used.
     """
+    # Here: a server of another application need not load all of the service.
+    from advisor_api.app import create_app
+
+    serve_app(lambda real: create_app(settings, real), options, started, settings.environment)
+
+
+def serve_app(
+    make_app: Callable[[ServeOptions], Starlette],
+    options: ServeOptions,
+    started: Callable[[ServeOptions], None],
+    environment: Mapping[str, str],
+) -> None:
+    """As `serve`, for any application.
+
+    Args:
+        make_app: Makes it, with the options as they came to be; its `state.metrics` are
+            `HttpMetrics`, and its lifespan is opened and closed.
+        options: What the command line says.
+        started: Called when it listens, with the port that it has.
+        environment: Says whether systemd wants to know.
+
+    Raises:
+        InputError: the options do not fit, or the address cannot be listened on.
+    """
     check_options(options)
     options = replace(options, max_connections=min(options.max_connections, _room_for_files()))
-    tls = _tls(options)
+    certificate = None
+    if options.tls_certificate is not None and options.tls_key is not None:
+        certificate = Certificate(options.tls_certificate, options.tls_key)
     _log_to_stderr(options.log_level)
     with listening(options) as listener:
         real = options
         if options.socket is None:
             real = replace(options, port=listener.getsockname()[1])
-        app = create_app(settings, real)
+        app = make_app(real)
         config = uvicorn.Config(
             app,
             lifespan="off",
@@ -68,8 +95,9 @@ def serve(
             timeout_graceful_shutdown=round(real.drain_s),
         )
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-            systemd = Systemd(settings.environment)
-            server = _Server(config, real, app.state.metrics, tls, systemd, started)
+            server = _Server(
+                config, real, app.state.metrics, certificate, Systemd(environment), started
+            )
             runner.run(_answer(server, app, listener))
 
 
@@ -80,13 +108,13 @@ class _Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         options: ServeOptions,
-        metrics: Metrics,
-        tls: ssl.SSLContext | None,
+        metrics: HttpMetrics,
+        certificate: Certificate | None,
         systemd: Systemd,
         started: Callable[[ServeOptions], None],
     ) -> None:
         super().__init__(config)
-        self._options, self._tls, self._started = options, tls, started
+        self._options, self._certificate, self._started = options, certificate, started
         self._systemd = systemd
         self._connections = Connections(options, metrics)
 
@@ -103,9 +131,9 @@ class _Server(uvicorn.Server):
             server = await loop.create_server(
                 protocol,
                 sock=listener,
-                ssl=self._tls,
+                ssl=self._certificate and self._certificate.context,
                 backlog=BACKLOG,
-                ssl_handshake_timeout=_HANDSHAKE_S if self._tls else None,
+                ssl_handshake_timeout=_HANDSHAKE_S if self._certificate else None,
             )
         self.servers = [server]
         self.started = True
@@ -116,6 +144,8 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         self._connections.sweep()
         self._systemd.turn()
+        if self._certificate is not None and counter % _TICKS_PER_LOOK == 0:
+            self._certificate.renew()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -141,27 +171,10 @@ def _spare_garbage_collection() -> None:
     gc.freeze()
 
 
-async def _answer(server: _Server, app: FastAPI, listener: socket.socket) -> None:
+async def _answer(server: _Server, app: Starlette, listener: socket.socket) -> None:
     # Not uvicorn's own way to open the application, which tells errors as a stack trace.
     async with app.router.lifespan_context(app):
         await server.serve([listener])
-
-
-def _tls(options: ServeOptions) -> ssl.SSLContext | None:
-    if options.tls_certificate is None or options.tls_key is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        # A password that is asked for would wait for ever where nobody sits.
-        context.load_cert_chain(options.tls_certificate, options.tls_key, password=lambda: "")
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"TLS cannot use {options.tls_certificate} with {options.tls_key}",
-            why=str(error),
-            fix="give a certificate and its key, without a password, as PEM files",
-        ) from error
-    return context
 
 
 def _room_for_files() -> int:
@@ -180,4 +193,5 @@ def _log_to_stderr(level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # uvicorn warns of each request that is none, which anyone could fill the log with.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    for name in ("alembic", "httpx"):
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from fastapi import FastAPI, Request
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
@@ -135,7 +136,7 @@ def error_body(fault: Fault, request_id: str) -> bytes:
     return json.dumps({"error": fields}).encode()
 
 
-def answer_errors(app: FastAPI) -> None:
+def answer_errors(app: Starlette) -> None:
     """Let the application tell the errors of its routes in our own way."""
     for kind in (RequestValidationError, HTTPException, AdvisorError):
         app.add_exception_handler(kind, _answer)
@@ -164,7 +165,7 @@ async def _answer(request: Request, error: Exception) -> Response:
     )
 
 
-def _allowed_methods(app: FastAPI, scope: Scope) -> list[str]:
+def _allowed_methods(app: Starlette, scope: Scope) -> list[str]:
     """All methods of a path (RFC 9110, section 15.5.6); a route knows its own alone."""
     return [
         method

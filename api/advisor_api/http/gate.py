@@ -4,18 +4,18 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from advisor_api.engine.metrics import Metrics
 from advisor_api.http.access import ANONYMOUS, ANONYMOUS_READER, Caller, caller_of
 from advisor_api.http.body import WHOLE, Bodies, has_body, replayed
 from advisor_api.http.errors import error_body, fault_of, log_fault
-from advisor_api.http.limits import Buckets, Hosts, check_path, most_of, single_headers
+from advisor_api.http.limits import Buckets, Hosts, Most, check_path, most_of, single_headers
+from advisor_api.http.metrics import HttpMetrics
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.peers import Peer, caller_of_peer
 
@@ -57,10 +57,18 @@ class Gate:
         app: What answers.
         options: The limits.
         metrics: Where answers are counted.
+        most_of: What the body of a request to a path may have.
     """
 
-    def __init__(self, app: ASGIApp, *, options: ServeOptions, metrics: Metrics) -> None:
-        self._app, self._metrics = app, metrics
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        options: ServeOptions,
+        metrics: HttpMetrics,
+        most_of: Callable[[str], Most] = most_of,
+    ) -> None:
+        self._app, self._metrics, self._most_of = app, metrics, most_of
         self._hosts, self._bodies = Hosts(options), Bodies(options)
         self._rates = Buckets(options.requests_per_s, options.burst)
         self._nobody = ANONYMOUS_READER if options.anonymous else ANONYMOUS
@@ -91,29 +99,39 @@ class Gate:
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = single_headers(scope)
         address = scope["client"][0] if scope["client"] else ""
-        self._check_host(scope, headers)
+        self.check_host(scope, headers)
         check_path(scope)
-        scope["advisor.caller"] = caller = await self._caller(scope, headers, address)
+        scope["advisor.caller"] = caller = await self.caller(scope, headers, address)
         who = caller.name if caller.known else f"@{address}"
         self._rates.take(who)
         if not has_body(headers):
             await self._pass(scope, receive, send)
             return
-        most, is_here = most_of(scope["path"]), WHOLE in scope
+        most, is_here = self._most_of(scope["path"]), WHOLE in scope
         body = await self._bodies.receive(headers, receive, most, is_here=is_here)
         if more := len(body) // _BYTES_OF_A_REQUEST:
             self._rates.take(who, more)
         with self._bodies.received(len(body)):
             await self._pass(scope, replayed(body, receive), send)
 
-    async def _caller(self, scope: Scope, headers: Mapping[bytes, bytes], address: str) -> Caller:
+    async def caller(self, scope: Scope, headers: Mapping[bytes, bytes], address: str) -> Caller:
+        """Who asks.
+
+        Raises:
+            HTTPException: 401 or 429, the token is not good.
+        """
         # Anyone who sends a token wants to be no more than it allows.
         if b"authorization" in headers:
             return await self._identify(scope, headers[b"authorization"], address)
         peer: Peer | None = scope.get("advisor.peer")
         return (peer and caller_of_peer(peer, self._group)) or self._nobody
 
-    def _check_host(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+    def check_host(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        """Let the Host header pass.
+
+        Raises:
+            HTTPException: 421, it names another server; 400, it is none.
+        """
         server = cast("tuple[str, int | None] | None", scope.get("server"))
         self._hosts.check(headers.get(b"host", b""), server[0] if server else "")
 

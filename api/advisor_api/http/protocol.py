@@ -12,9 +12,9 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from advisor_api.engine.metrics import Metrics
 from advisor_api.http.body import WHOLE
 from advisor_api.http.heads import of_whole_address, without_offer
+from advisor_api.http.metrics import HttpMetrics
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.peers import Peer, peer_of
 
@@ -33,7 +33,7 @@ class Connections:
         metrics: Where they are counted.
     """
 
-    def __init__(self, options: ServeOptions, metrics: Metrics) -> None:
+    def __init__(self, options: ServeOptions, metrics: HttpMetrics) -> None:
         self._most, self._metrics = options.max_connections, metrics
         self.new: _Queue = OrderedDict()
         self.kept: _Queue = OrderedDict()

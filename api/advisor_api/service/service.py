@@ -13,10 +13,10 @@ from advisor.errors import AdvisorError
 from advisor.runtime.host.lock import serving_home
 from advisor.settings import Settings
 from advisor_api.engine.engine import Engine
-from advisor_api.engine.metrics import Metrics
 from advisor_api.http.errors import LOG
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.tokens import TokenCache
+from advisor_api.service.metrics import Metrics
 from advisor_api.service.readiness import Readiness
 from advisor_data import Database, open_database
 from advisor_data.service.backup import check_database

@@ -9,11 +9,11 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from advisor_api.engine.metrics import Metrics
 from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate
 from advisor_api.http.limits import QUESTION
 from advisor_api.http.options import ServeOptions
+from advisor_api.service.metrics import Metrics
 
 JSON = {"content-type": "application/json"}
 

@@ -11,12 +11,12 @@ from advisor.errors import StoreError
 from advisor.launch.records.folder import list_folders
 from advisor.settings import read_settings
 from advisor.wire.lists import AuditEntry
-from advisor_api.engine.metrics import Metrics
 from advisor_api.http.options import ServeOptions
 from advisor_api.launches import housekeeping
 from advisor_api.launches.housekeeping import Housekeeping
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.reconciler import Reconciler
+from advisor_api.service.metrics import Metrics
 from advisor_api.service.service import Service, open_service
 
 OLD = AuditEntry(

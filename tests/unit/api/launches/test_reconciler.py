@@ -25,12 +25,12 @@ from advisor.launch.records.status_writer import StatusWriter
 from advisor.runtime.host.lock import serving_home
 from advisor.runtime.host.processes import wait_until
 from advisor.settings import Settings, read_settings
-from advisor_api.engine.metrics import Metrics
 from advisor_api.http.options import ServeOptions
 from advisor_api.launches import reconciler as launch_reconciler
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.reconciler import TRIES, Reconciler
 from advisor_api.launches.steps import new_row, release_gpus, start_supervisor
+from advisor_api.service.metrics import Metrics
 from advisor_api.service.service import Service, open_service
 from advisor_data import open_store
 from advisor_data.service.state import LaunchRow

@@ -1,0 +1,74 @@
+"""The certificate of a server: loaded, and loaded again when its files are replaced."""
+
+import logging
+import ssl
+from pathlib import Path
+
+from advisor.errors import InputError
+
+LOG = logging.getLogger("advisor.service")
+
+
+class Certificate:
+    """A certificate and its key, as new connections see them.
+
+    Args:
+        certificate: PEM file with the certificate and those that signed it.
+        key: PEM file with its private key, without a password.
+
+    Attributes:
+        context: What connections are made with; connections that are open keep what they have.
+
+    Raises:
+        InputError: the files cannot be used together.
+    """
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._files = (certificate, key)
+        self._seen = self._state()
+        self.context = _context()
+        try:
+            _load(self.context, self._files)
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"TLS cannot use {certificate} with {key}",
+                why=str(error),
+                fix="give a certificate and its key, without a password, as PEM files",
+            ) from error
+
+    def renew(self) -> None:
+        """Load the files again where they changed; what cannot be used leaves the old ones."""
+        state = self._state()
+        if state == self._seen or None in state:
+            return
+        self._seen = state
+        try:
+            # First elsewhere: half of a new pair would spoil the context that is in use.
+            _load(_context(), self._files)
+            _load(self.context, self._files)
+        except (OSError, ValueError) as error:
+            LOG.error("the new certificate cannot be used, the old one stays: %s", error)
+        else:
+            LOG.info("loaded the new certificate of %s", self._files[0])
+
+    def _state(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(map(_state_of, self._files))
+
+
+def _state_of(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None  # being replaced, or lost: the one that is loaded goes on
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _context() -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _load(context: ssl.SSLContext, files: tuple[Path, Path]) -> None:
+    # A password that is asked for would wait for ever where nobody sits.
+    context.load_cert_chain(*files, password=lambda: "")

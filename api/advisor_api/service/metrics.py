@@ -1,0 +1,58 @@
+"""What `/metrics` of the service shows beside HTTP: model and recommendations."""
+
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+from prometheus_client import Gauge
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from advisor_api.engine.engine import Engine
+from advisor_api.http.metrics import HttpMetrics
+from advisor_models.manifest import Manifest
+
+
+class Metrics(HttpMetrics):
+    """The numbers of one process of the service."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._model = Gauge(
+            "advisor_model_info", "1 for the model in use", ("version",), registry=self.registry
+        )
+        self._model_age = self.gauge("model_age_seconds", "Age of the model in use, s")
+
+    def show_model(self, model: Manifest) -> None:
+        """Show which model is in use, and how old it is."""
+        self._model.clear()
+        self._model.labels(model.version).set(1)
+        made_s = datetime.fromisoformat(model.created_at).timestamp()
+        # Asked each time: a service runs for months. A clock that was set back makes nobody younger
+        # than new.
+        self._model_age.set_function(lambda: max(0.0, time.time() - made_s))
+
+    @contextmanager
+    def of_engine(self, engine: Engine) -> Generator[None]:
+        """Show what an engine has counted, while it is in use."""
+        collector = _OfEngine(engine)
+        self.registry.register(collector)
+        try:
+            yield
+        finally:
+            self.registry.unregister(collector)
+
+
+class _OfEngine(Collector):
+    """What the engine counts by itself, as it has no registry."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        text = "Recommendations, by whether an equal one was kept in memory"
+        family = CounterMetricFamily("advisor_recommendations", text, labels=("kept",))
+        family.add_metric(("yes",), self._engine.hits)
+        family.add_metric(("no",), self._engine.misses)
+        yield family

@@ -1,0 +1,87 @@
+"""What a pod asks for in its annotations."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from advisor.errors import InputError
+from advisor.wire.bounds import NAME
+from advisor_kubernetes import names
+
+DEFAULT_WAIT_S = 60.0
+"""How long a pod that says nothing of it waits for a partner."""
+
+MOST_WAIT_S = 7 * 86400.0
+
+_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The wishes of a pod.
+
+    Attributes:
+        job: Name of its profiled job.
+        partner: Name of the job that it wants beside it; None: any that fits.
+        min_speed: Minimum relative speed, 0 to 1; None: the service's setting.
+        max_wait_s: How long it waits for a partner before it runs alone, s.
+        container: Name of the container that computes; None: the one that asks for a GPU.
+    """
+
+    job: str
+    partner: str | None = None
+    min_speed: float | None = None
+    max_wait_s: float = DEFAULT_WAIT_S
+    container: str | None = None
+
+
+def read_asked(annotations: Mapping[str, object]) -> Asked | None:
+    """The wishes in a pod's annotations; None: it asks for nothing.
+
+    Raises:
+        InputError: some of them cannot be meant; the message names all of these.
+    """
+    if names.JOB not in annotations:
+        return None
+    faults: list[str] = []
+
+    def text(key: str, pattern: str, form: str) -> str | None:
+        given = annotations.get(key)
+        if given is None or (isinstance(given, str) and re.fullmatch(pattern, given)):
+            return given
+        faults.append(f"{key} is {shown(given)}, and should be {form}")
+        return None
+
+    def number(key: str, most: float, form: str) -> float | None:
+        given = text(key, _NUMBER.pattern, form)
+        if given is None or float(given) <= most:
+            return None if given is None else float(given)
+        faults.append(f"{key} is {given}, and should be {form}")
+        return None
+
+    of_job = "the name of a profiled job: lower-case letters, digits, '.', '_' and '-'"
+    asked = Asked(
+        job=text(names.JOB, NAME, of_job) or "",
+        partner=text(names.WITH, NAME, of_job),
+        min_speed=number(names.MIN_SPEED, 1.0, "a number from 0 to 1"),
+        max_wait_s=_or(number(names.MAX_WAIT_S, MOST_WAIT_S, "seconds, a week at most")),
+        container=text(names.CONTAINER, _LABEL.pattern, "the name of a container"),
+    )
+    if faults:
+        raise InputError(
+            "annotations of the pod cannot be used: " + "; ".join(faults),
+            fix="correct them, or leave them out",
+        )
+    return asked
+
+
+def _or(max_wait_s: float | None) -> float:
+    return DEFAULT_WAIT_S if max_wait_s is None else max_wait_s
+
+
+def shown(given: object) -> str:
+    """A value as a message may repeat it: in ASCII, so that no terminal is steered by it."""
+    text = ascii(given)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -1,0 +1,121 @@
+"""The webhook's answer to one AdmissionReview. It depends on the request alone and changes nothing.
+
+So dry runs, requests that come twice and forged requests do no harm.
+"""
+
+import base64
+import json
+
+from advisor.errors import InputError
+from advisor_kubernetes import names
+from advisor_kubernetes.admission import refusals
+from advisor_kubernetes.admission.asked import read_asked, shown
+from advisor_kubernetes.admission.patch import patch_of
+from advisor_kubernetes.admission.shape import ON_HOST, VOLUMES, shape_of
+from advisor_kubernetes.objects import Object, part, parts, word
+
+_VERSION = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+
+_LONGEST = 1000
+"""Characters of a reason."""
+
+
+def review(asked: Object, chooser: str | None) -> Object:
+    """Answer a review.
+
+    Args:
+        asked: The AdmissionReview.
+        chooser: Name of the user that writes what was chosen; None: not known yet.
+
+    Raises:
+        InputError: it is no AdmissionReview of this version.
+    """
+    request = part(asked, "request")
+    if any(asked.get(key) != value for key, value in _VERSION.items()) or not word(request, "uid"):
+        raise InputError(
+            "this is no AdmissionReview of admission.k8s.io/v1",
+            fix="set admissionReviewVersions: [v1] in the webhook's configuration",
+        )
+    return {**_VERSION, "response": {"uid": request["uid"], **_answer(request, chooser)}}
+
+
+def _answer(request: Object, chooser: str | None) -> Object:
+    if part(request, "kind").get("kind") != "Pod":
+        return {"allowed": True}
+    try:
+        match request.get("operation"):
+            case "CREATE":
+                patch = _created(part(request, "object"))
+            case "UPDATE":
+                patch = _updated(request, chooser)
+            case _:
+                patch = []
+    except InputError as error:
+        status = {"code": 422, "reason": "Invalid", "message": f"advisor: {error}"[:_LONGEST]}
+        return {"allowed": False, "status": status}
+    if not patch:
+        return {"allowed": True}
+    encoded = base64.b64encode(json.dumps(patch).encode()).decode()
+    return {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
+
+
+def _created(pod: Object) -> list[Object]:
+    annotations = part(pod, "metadata", "annotations")
+    if strangers := sorted(_ours(annotations) - names.ASKED):
+        raise InputError(
+            f"{shown(strangers[0])} is not an annotation that the author of a pod can set",
+            fix=f"leave it out; known are {', '.join(sorted(names.ASKED))}",
+        )
+    asked = read_asked(annotations)
+    if asked is None:
+        _check_unmanaged(pod)
+        return []
+    place, container = refusals.container_of(pod, asked)
+    shape = shape_of(pod, container)
+    refusals.check(pod, container, shape)
+    return patch_of(pod, place, shape)
+
+
+def _check_unmanaged(pod: Object) -> None:
+    """Refuse a pod that looks as if the webhook had made it, and asks for nothing."""
+    if names.MANAGED in part(pod, "metadata", "labels") or _is_gated(pod):
+        raise InputError(
+            f"the pod has the label or gate of advisor, but not {names.JOB}",
+            fix="leave them out; the webhook sets them where it is asked to",
+        )
+
+
+def _updated(request: Object, chooser: str | None) -> list[Object]:
+    """Refuse changes of what only the chooser writes."""
+    old, new = part(request, "oldObject"), part(request, "object")
+    by_chooser = word(part(request, "userInfo"), "username") == chooser
+    if not by_chooser and (changed := _changed(old, new)):
+        raise InputError(
+            f"{changed} cannot be changed",
+            why="advisor chooses GPU, node and share of a pod",
+            fix="delete the pod and make a new one",
+        )
+    for container in parts(new, "spec", "ephemeralContainers"):
+        if VOLUMES & {word(mount, "name") for mount in parts(container, "volumeMounts")}:
+            refusals.check_volumes({"spec": {"containers": [container]}}, None, ON_HOST)
+    return []
+
+
+def _changed(old: Object, new: Object) -> str:
+    """What of ours an update changes; empty: nothing."""
+    before, after = (part(pod, "metadata", "annotations") for pod in (old, new))
+    for key in sorted(_ours(before) | _ours(after)):
+        if before.get(key) != after.get(key):
+            return shown(key)
+    labels = (part(pod, "metadata", "labels").get(names.MANAGED) for pod in (old, new))
+    if len(set(map(str, labels))) > 1:
+        return names.MANAGED
+    return "the scheduling gate" if _is_gated(old) != _is_gated(new) else ""
+
+
+def _ours(annotations: Object) -> set[str]:
+    return {key for key in annotations if key.startswith(names.PREFIX)}
+
+
+def _is_gated(pod: Object) -> bool:
+    return any(gate.get("name") == names.GATE for gate in parts(pod, "spec", "schedulingGates"))

@@ -1,0 +1,85 @@
+"""What a pod that shares a GPU has: variables, mounts and volumes.
+
+With a hostPath the site's agent owns an MPS daemon for each GPU of the node; with a claim of
+Dynamic Resource Allocation the claim brings daemon and GPU, and only the share is ours.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from advisor.core.gpu import PERCENTAGE
+from advisor_kubernetes import names
+from advisor_kubernetes.objects import Object, parts
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the webhook adds; all of it as Kubernetes writes it after filling in defaults.
+
+    Attributes:
+        variables: Of the container. One that names another comes after it.
+        mounts: Of the container.
+        volumes: Of the pod.
+    """
+
+    variables: tuple[Object, ...]
+    mounts: tuple[Object, ...] = ()
+    volumes: tuple[Object, ...] = ()
+
+
+def _of_annotation(variable: str, annotation: str) -> Object:
+    return _of_field(variable, f"metadata.annotations['{annotation}']")
+
+
+def _of_field(variable: str, path: str) -> Object:
+    return {"name": variable, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+
+
+def _host(name: str, path: str) -> Object:
+    # `Directory`: a node without the agent starts no container, where it would run unlimited.
+    return {"name": name, "hostPath": {"path": path, "type": "Directory"}}
+
+
+def _mount(name: str, path: str, **more: Any) -> Object:
+    return {"name": name, "mountPath": path, **more}
+
+
+_SHARE = _of_annotation(PERCENTAGE, names.SHARE_PERCENT)
+
+ON_CLAIM = Shape((_SHARE,))
+
+ON_HOST = Shape(
+    variables=(
+        _of_field("ADVISOR_POD_UID", "metadata.uid"),
+        _of_annotation("ADVISOR_GPU_UUID", names.GPU_UUID),
+        _SHARE,
+        {"name": "CUDA_VISIBLE_DEVICES", "value": "$(ADVISOR_GPU_UUID)"},
+        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "$(ADVISOR_GPU_UUID)"},
+        {"name": "CUDA_MPS_PIPE_DIRECTORY", "value": names.PIPE_MOUNT},
+        {
+            "name": "ADVISOR_PROGRESS_FILE",
+            "value": f"{names.PROGRESS_MOUNT}/{names.PROGRESS_FILE}",
+        },
+    ),
+    mounts=(
+        # A pod without a GPU makes this an absolute path, which kubelet refuses.
+        _mount("advisor-mps", names.PIPE_MOUNT, subPathExpr="$(ADVISOR_GPU_UUID)/pipe"),
+        _mount("advisor-pods", names.PROGRESS_MOUNT, subPathExpr="$(ADVISOR_POD_UID)"),
+        # Clients and daemon of MPS meet in shared memory, too.
+        _mount("advisor-shm", "/dev/shm"),
+    ),
+    volumes=(
+        _host("advisor-mps", names.MPS_ROOT),
+        _host("advisor-pods", names.PODS_ROOT),
+        _host("advisor-shm", "/dev/shm"),
+    ),
+)
+
+VOLUMES = frozenset(volume["name"] for volume in ON_HOST.volumes)
+"""Names of volumes that hold the files of all pods of a node: mounted only as above."""
+
+
+def shape_of(pod: Object, container: Object) -> Shape:
+    """What is added to a pod: by claim where its container uses one."""
+    claimed = parts(pod, "spec", "resourceClaims") and parts(container, "resources", "claims")
+    return ON_CLAIM if claimed else ON_HOST

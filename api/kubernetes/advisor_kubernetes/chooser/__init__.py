@@ -1,0 +1,1 @@
+"""The chooser: which waiting pods share a GPU, where, and at which split."""

@@ -1,0 +1,179 @@
+"""The loop that finds a partner, a GPU and a split for pods that wait."""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from prometheus_client import Counter, Gauge
+
+from advisor.errors import AdvisorError
+from advisor_kubernetes import names
+from advisor_kubernetes.chooser.advice import Advice
+from advisor_kubernetes.chooser.events import Events
+from advisor_kubernetes.chooser.lease import Lease
+from advisor_kubernetes.chooser.mirror import Mirror
+from advisor_kubernetes.chooser.pairing import Decision, Pair, Round, Stay, WithoutAdvice
+from advisor_kubernetes.chooser.places import Node, read_node
+from advisor_kubernetes.chooser.pods import Pod, read_pod
+from advisor_kubernetes.chooser.writing import Write, unfinished, writes_of
+from advisor_kubernetes.cluster import NODES, PODS, Cluster, ClusterError
+from advisor_kubernetes.objects import Object
+
+T = TypeVar("T")
+
+LOG = logging.getLogger("advisor.kubernetes")
+
+_TICK_S = 1.0
+"""Time passes for pods that wait, whether anything changes or not."""
+
+_LEFT_ALONE_S = 60.0
+"""Before a pod that could not be written is tried again."""
+
+_GATHER_S = 0.05
+"""What changes together is looked at together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What `/metrics` shows of the chooser.
+
+    Attributes:
+        waiting: Pods behind the gate.
+        leading: 1 where this process chooses.
+        decided: Pods, by `outcome`: `paired` or `alone`.
+        conflicts: Writes that came too late: the pod had changed or was gone.
+    """
+
+    waiting: Gauge
+    leading: Gauge
+    decided: Counter
+    conflicts: Counter
+
+
+class Chooser:
+    """Watches pods and nodes, and decides.
+
+    Args:
+        cluster: The API server.
+        advice: Says who should share.
+        lease: Says whether this process may choose.
+        policy: What pods do that waited long enough without an answer.
+        counts: What is counted.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        advice: Advice,
+        lease: Lease,
+        policy: WithoutAdvice,
+        counts: Counts,
+    ) -> None:
+        self._cluster, self._advice, self._lease = cluster, advice, lease
+        self._policy: WithoutAdvice = policy
+        self._counts, self._events = counts, Events(cluster)
+        self._changed = threading.Event()
+        managed = f"{names.MANAGED}=true"
+        changed = self._changed.set
+        self.pods = Mirror(cluster, PODS, changed, labelSelector=managed)
+        self.nodes = Mirror(cluster, NODES, changed)
+        self._unreadable: set[str] = set()
+        self._left_alone: dict[str, float] = {}
+        self.last_round_s = time.monotonic()
+
+    def run(self, stopping: threading.Event) -> None:
+        """Choose until the end; nothing that goes wrong ends it."""
+        while not stopping.is_set():
+            if self._changed.wait(_TICK_S):
+                stopping.wait(_GATHER_S)
+            self._changed.clear()
+            try:
+                self._turn()
+            except AdvisorError as error:
+                LOG.warning("%s", error)
+                stopping.wait(_TICK_S)
+            except Exception:  # a fault of ours must not leave all pods waiting for ever
+                LOG.exception("an internal error")
+                stopping.wait(_TICK_S)
+            self.last_round_s = time.monotonic()
+        with contextlib.suppress(AdvisorError):  # else the next one waits until it has run out
+            self._lease.give_up()
+
+    def _turn(self) -> None:
+        leads = self._lease.take()
+        self._counts.leading.set(leads)
+        if leads and self.pods.synced.is_set() and self.nodes.synced.is_set():
+            self._round()
+
+    def _round(self) -> None:
+        nodes = self._read(self.nodes.objects(), read_node)
+        hostnames = {node.name: node.labels.get(names.HOSTNAME, node.name) for node in nodes}
+        now = time.monotonic()
+        self._left_alone = {uid: end for uid, end in self._left_alone.items() if end > now}
+        for write in unfinished(self._pods(), hostnames):
+            self._write([write], "paired")
+        pods = self._pods()
+        self._events.forget({pod.uid for pod in pods})
+        self._counts.waiting.set(sum(pod.waits for pod in pods))
+        for decision in self._decisions(pods, nodes):
+            self._carry_out(decision)
+
+    def _pods(self) -> list[Pod]:
+        pods = self._read(self.pods.objects(), read_pod)
+        return [pod for pod in pods if pod.uid not in self._left_alone]
+
+    def _decisions(self, pods: Sequence[Pod], nodes: Sequence[Node]) -> Iterable[Decision]:
+        answers = self._advice.answers
+        return Round(
+            pods=pods, nodes=nodes, ask=answers, now_s=time.time(), policy=self._policy
+        ).decide()
+
+    def _carry_out(self, decision: Decision) -> None:
+        if isinstance(decision, Stay):
+            held = "advice" in decision.why
+            kind = "Warning" if held else "Normal"
+            self._events.say(decision.pod, "WaitsForGpu", decision.why, kind=kind)
+            return
+        outcome = "paired" if isinstance(decision, Pair) else "alone"
+        self._write(writes_of(decision), outcome)
+
+    def _write(self, writes: list[Write], outcome: str) -> None:
+        """Write one pod after the other; where one has changed, the next round looks again."""
+        for write in writes:
+            if not self._lease.take():  # a long round must not outlast it
+                return
+            try:
+                self.pods.put(self._cluster.patch(write.pod.path, write.body))
+            except ClusterError as error:
+                self._not_written(write.pod, error)
+                return
+            self._counts.decided.labels(outcome).inc()
+            given = write.given
+            text = f"{given.share} % of the SMs of {given.gpu_uuid or write.pod.claim}: {given.why}"
+            self._events.say(write.pod, "GotGpu", text)
+
+    def _not_written(self, pod: Pod, error: ClusterError) -> None:
+        if error.is_conflict:
+            self._counts.conflicts.inc()
+        elif error.is_of_object:
+            # The others must not wait for a pod that something else refuses for ever.
+            self._left_alone[pod.uid] = time.monotonic() + _LEFT_ALONE_S
+            self._events.say(pod, "NotWritten", str(error), kind="Warning")
+        else:
+            raise error
+
+    def _read(self, items: Iterable[Object], read: Callable[[Object], T]) -> list[T]:
+        """Those that can be read; of others is said once why not."""
+        found: list[T] = []
+        for item in items:
+            try:
+                found.append(read(item))
+            except AdvisorError as error:
+                if str(error) not in self._unreadable:
+                    self._unreadable.add(str(error))
+                    LOG.warning("%s: %s", item.get("metadata", {}).get("name"), error)
+        return found

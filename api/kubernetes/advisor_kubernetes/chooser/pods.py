@@ -1,0 +1,142 @@
+"""A pod as the chooser sees it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from advisor.errors import InputError
+from advisor_kubernetes import names
+from advisor_kubernetes.admission.asked import Asked, read_asked
+from advisor_kubernetes.admission.refusals import container_of
+from advisor_kubernetes.objects import Object, part, parts, word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A pod that the webhook has changed.
+
+    Attributes:
+        key: Namespace and name, as `advisor.dev/partner` has it.
+        uid: Of this pod and no later one of the same name.
+        version: Its resourceVersion.
+        asked: Its wishes.
+        created_s: When it was made, seconds since 1970.
+        user: Whom it runs as; equal texts are the same user for MPS.
+        claim: The resource claim that brings its GPU; None: a GPU of a node is chosen.
+        gates: Names of its scheduling gates.
+        over: It has ended, or is about to be deleted before it began.
+        given: Annotations that the chooser wrote.
+        spec: As it came, for what it says of nodes.
+        where: What it says of nodes, as a text; equal texts fit the same nodes.
+    """
+
+    key: str
+    uid: str
+    version: str
+    asked: Asked
+    created_s: float
+    user: str
+    claim: str | None
+    gates: tuple[str, ...]
+    over: bool
+    given: Mapping[str, str]
+    spec: Object
+    where: str
+
+    @property
+    def namespace(self) -> str:
+        """Where it is."""
+        return self.key.partition("/")[0]
+
+    @property
+    def kind(self) -> object:
+        """What the choice of a partner and a GPU depends on; equal ones are alike in it."""
+        asked = self.asked
+        wishes = (asked.job, asked.partner, asked.min_speed)
+        return (self.namespace, self.user, self.claim, self.where, *wishes)
+
+    @property
+    def path(self) -> str:
+        """Of the pod in the API."""
+        namespace, _, name = self.key.partition("/")
+        return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+    @property
+    def waits(self) -> bool:
+        """Nothing is decided yet."""
+        return names.GATE in self.gates and not self.over
+
+    @property
+    def holds(self) -> str | None:
+        """The GPU or claim that it keeps from others; None: none."""
+        if self.over or names.SHARE_PERCENT not in self.given:
+            return None
+        return self.given.get(names.GPU_UUID) or self.claim
+
+
+def read_pod(item: Object) -> Pod:
+    """A pod, of the API's JSON.
+
+    Raises:
+        InputError: it is not one that the webhook has changed.
+    """
+    metadata, spec = part(item, "metadata"), part(item, "spec")
+    annotations: Mapping[str, str] = part(metadata, "annotations")
+    asked = read_asked(annotations)
+    if asked is None:
+        raise InputError("the pod asks for nothing", fix=f"set {names.JOB} when it is made")
+    _, container = container_of(item, _sure(asked, item))
+    namespace = word(metadata, "namespace")
+    gates = tuple(word(gate, "name") for gate in parts(spec, "schedulingGates"))
+    ended = part(item, "status").get("phase") in ("Succeeded", "Failed")
+    return Pod(
+        key=f"{namespace}/{word(metadata, 'name')}",
+        uid=word(metadata, "uid"),
+        version=word(metadata, "resourceVersion"),
+        asked=asked,
+        created_s=_moment(word(metadata, "creationTimestamp")),
+        user=_user(spec, container),
+        claim=_claim(namespace, spec, container),
+        gates=gates,
+        over=ended or ("deletionTimestamp" in metadata and names.GATE in gates),
+        given={key: text for key, text in annotations.items() if key not in names.ASKED},
+        spec=spec,
+        where=str([spec.get(key) for key in ("nodeSelector", "affinity", "tolerations")]),
+    )
+
+
+def _sure(asked: Asked, item: Object) -> Asked:
+    """With the container that the webhook chose: it asks for no GPU any more."""
+    if asked.container is not None:
+        return asked
+    limited = [
+        word(container, "name")
+        for container in parts(item, "spec", "containers")
+        if any(names.SHARE_PERCENT in str(v.get("valueFrom")) for v in parts(container, "env"))
+    ]
+    if len(limited) != 1:
+        raise InputError("no container is limited", fix="make the pod again, with the webhook")
+    return replace(asked, container=limited[0])
+
+
+def _user(spec: Object, container: Object) -> str:
+    """MPS serves one user at a time; where the pod does not say whom, its image does."""
+    for context in (part(container, "securityContext"), part(spec, "securityContext")):
+        if (user := context.get("runAsUser")) is not None:
+            return f"uid {user}"
+    return f"the user of image {word(container, 'image')}"
+
+
+def _claim(namespace: str, spec: Object, container: Object) -> str | None:
+    used = {word(claim, "name") for claim in parts(container, "resources", "claims")}
+    for claim in parts(spec, "resourceClaims"):
+        if word(claim, "name") in used and word(claim, "resourceClaimName"):
+            return f"claim {namespace}/{claim['resourceClaimName']}"
+    return None
+
+
+def _moment(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0

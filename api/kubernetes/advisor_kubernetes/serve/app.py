@@ -1,0 +1,107 @@
+"""The application: what the API server, the scheduler, probes and Prometheus ask."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Scope
+
+from advisor_api.http.access import ANONYMOUS_READER, Caller
+from advisor_api.http.errors import answer_errors
+from advisor_api.http.gate import Gate
+from advisor_api.http.limits import QUESTION, Most
+from advisor_api.http.metrics import HttpMetrics
+from advisor_api.http.options import ServeOptions
+from advisor_kubernetes.admission.review import review
+from advisor_kubernetes.extender import filter_nodes, prioritize_nodes
+from advisor_kubernetes.objects import read_object
+from advisor_kubernetes.serve.choosing import Choosing
+
+_POD = Most(8 * 1024 * 1024, 500_000)
+"""The API server takes objects of 1.5 MiB by default; an update has the old one, too."""
+
+_NODES = Most(64 * 1024 * 1024, 5_000_000)
+"""Thousands of whole nodes, of a scheduler without `nodeCacheCapable`."""
+
+_LARGER: Mapping[str, Most] = {"/mutate": _POD, "/filter": _NODES, "/prioritize": _NODES}
+
+
+class _Gate(Gate):
+    """The gate of `advisor serve`, for callers that have no tokens.
+
+    Answers depend on the request alone, so whoever asks learns nothing and changes nothing. Names
+    in Host headers are those of Kubernetes' services, and no browser comes here.
+    """
+
+    async def caller(self, scope: Scope, headers: Mapping[bytes, bytes], address: str) -> Caller:
+        return ANONYMOUS_READER
+
+    def check_host(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        pass
+
+
+def create_app(options: ServeOptions, choosing: Choosing) -> Starlette:
+    """The application; its lifespan starts and ends the chooser.
+
+    Args:
+        options: Limits of connections and bodies.
+        choosing: The chooser, which counts in `choosing.metrics`.
+    """
+    metrics = choosing.metrics
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        with choosing.running():
+            yield
+
+    app = Starlette(
+        routes=[
+            _post("/mutate", lambda asked: review(asked, choosing.username)),
+            _post("/filter", filter_nodes),
+            _post("/prioritize", prioritize_nodes),
+            _get("/healthz", lambda: _state(choosing.lives, "the chooser has stopped")),
+            _get("/readyz", lambda: _state(choosing.ready, "the cluster was not listed yet")),
+            _get("/metrics", lambda: _text(metrics)),
+        ],
+        middleware=[Middleware(_Gate, options=options, metrics=metrics, most_of=_most_of)],
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False
+    app.state.metrics = metrics
+    answer_errors(app)
+    return app
+
+
+def _most_of(path: str) -> Most:
+    return _LARGER.get(path, QUESTION)
+
+
+def _post(path: str, answer: Callable[[dict[str, Any]], Any]) -> Route:
+    async def endpoint(request: Request) -> Response:
+        return JSONResponse(answer(read_object(await request.body())))
+
+    return Route(path, endpoint, methods=["POST"])
+
+
+def _get(path: str, answer: Callable[[], Response]) -> Route:
+    async def endpoint(_: Request) -> Response:
+        return answer()
+
+    return Route(path, endpoint, methods=["GET"])
+
+
+def _state(good: bool, otherwise: str) -> Response:
+    if not good:
+        raise HTTPException(503, f"{otherwise}.")
+    return JSONResponse({"status": "ok"})
+
+
+def _text(metrics: HttpMetrics) -> Response:
+    return Response(metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -1,0 +1,102 @@
+"""The chooser in threads of the process that answers the webhook."""
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from advisor.client import Client
+from advisor.errors import AdvisorError
+from advisor_api.http.metrics import HttpMetrics
+from advisor_kubernetes.chooser.advice import Advice
+from advisor_kubernetes.chooser.chooser import Chooser, Counts
+from advisor_kubernetes.chooser.lease import Lease
+from advisor_kubernetes.chooser.pairing import WithoutAdvice
+from advisor_kubernetes.cluster import Cluster
+
+LOG = logging.getLogger("advisor.kubernetes")
+
+_HANGS_S = 120.0
+"""A round takes as long as its answers; one that takes this long does not come back."""
+
+_PAUSE_S = 1.0
+
+_ENDS_S = 5.0
+
+
+class Choosing:
+    """The chooser, the mirrors that feed it, and who it is.
+
+    Args:
+        cluster: The API server.
+        service: `advisor serve`.
+        namespace: Where the Lease is.
+        policy: What pods do that waited long enough without an answer.
+
+    Attributes:
+        metrics: Of the whole process.
+        username: The chooser's name as the API server sees it; None: not known yet.
+    """
+
+    def __init__(
+        self, cluster: Cluster, service: Client, namespace: str, policy: WithoutAdvice
+    ) -> None:
+        self.metrics = HttpMetrics()
+        self.username: str | None = None
+        self._cluster = cluster
+        identity = f"{socket.gethostname()}-{os.urandom(4).hex()}"
+        lease = Lease(cluster, namespace, identity)
+        self._chooser = Chooser(cluster, Advice(service), lease, policy, _counts(self.metrics))
+        self._stopping = threading.Event()
+
+    @property
+    def lives(self) -> bool:
+        """Whether the chooser still comes round, once it has begun."""
+        return self.username is None or time.monotonic() - self._chooser.last_round_s < _HANGS_S
+
+    @property
+    def ready(self) -> bool:
+        """Whether the cluster was seen: rights and addresses are good."""
+        mirrors = (self._chooser.pods, self._chooser.nodes)
+        return self.username is not None and all(mirror.synced.is_set() for mirror in mirrors)
+
+    @contextmanager
+    def running(self) -> Generator[None]:
+        """Choose until the end of the block."""
+        runs = (self._chooser.pods.run, self._chooser.nodes.run, self._choose)
+        # Daemons: a watch may wait for its next event for minutes.
+        threads = [threading.Thread(target=r, args=(self._stopping,), daemon=True) for r in runs]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._stopping.set()
+            threads[-1].join(_ENDS_S)
+
+    def _choose(self, stopping: threading.Event) -> None:
+        # The webhook refuses what the chooser writes until it knows who that is.
+        while self.username is None and not stopping.is_set():
+            try:
+                self.username = self._cluster.username()
+            except AdvisorError as error:
+                LOG.warning("%s", error)
+                stopping.wait(_PAUSE_S)
+        self._chooser.run(stopping)
+
+
+def _counts(metrics: HttpMetrics) -> Counts:
+    decided = metrics.counter("kubernetes_pods_decided", "Pods given a GPU", ("outcome",))
+    for outcome in ("paired", "alone"):
+        decided.labels(outcome)
+    return Counts(
+        waiting=metrics.gauge("kubernetes_pods_waiting", "Pods behind the gate, where this leads"),
+        leading=metrics.gauge("kubernetes_chooser_leads", "1 where this process chooses"),
+        decided=decided,
+        conflicts=metrics.counter(
+            "kubernetes_write_conflicts", "Writes that came after another change of the pod"
+        ),
+    )

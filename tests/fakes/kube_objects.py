@@ -1,0 +1,326 @@
+"""What a small API server of Kubernetes holds: versions, watches, conflicts, admission.
+
+Pods pass a webhook when they are made and changed, where one is given, as the real server has them
+do. What the real one refuses of gated pods is refused here, too. `kube_api.py` serves it.
+"""
+
+import base64
+import json
+import queue
+import ssl
+import threading
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import jsonpatch
+
+Object: TypeAlias = dict[str, Any]
+
+CHOOSER = "system:serviceaccount:advisor:advisor"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request that came."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: Any
+
+
+class RefusedError(Exception):
+    """An answer that is no success."""
+
+    def __init__(self, status: int, message: str = "") -> None:
+        self.status, self.message = status, message
+        super().__init__(message)
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """Where admission asks, and whose certificate it trusts."""
+
+    url: str
+    ca: Path
+
+    def ask(self, asked: Object) -> Object:
+        """Its response to a review."""
+        body = json.dumps(asked).encode()
+        request = urllib.request.Request(
+            f"{self.url}/mutate?timeout=10s", body, {"Content-Type": "application/json"}
+        )
+        context = ssl.create_default_context(cafile=str(self.ca))
+        with urllib.request.urlopen(request, timeout=10, context=context) as answer:
+            return json.loads(answer.read())["response"]
+
+
+@dataclass
+class KubeApi:
+    """The server and what it holds.
+
+    Attributes:
+        objects: By path, such as `/api/v1/namespaces/default/pods/a`.
+        calls: All requests, in the order in which they came.
+        refuse: Looks at each request first; what it raises is the answer.
+        webhook: Is asked about pods; None: nobody is.
+    """
+
+    url: str = ""
+    objects: dict[str, Object] = field(default_factory=dict[str, Object])
+    calls: list[Call] = field(default_factory=list[Call])
+    refuse: Callable[[Call], None] = lambda call: None
+    webhook: Webhook | None = None
+    _version: int = 100
+    _oldest: int = 0
+    _watches: "list[tuple[str, queue.SimpleQueue[Object | None]]]" = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
+    _past: list[tuple[int, str, Object]] = field(default_factory=list[tuple[int, str, Object]])
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def kubeconfig(self, folder: Path) -> Path:
+        """A file that leads clients here."""
+        file = folder / "kubeconfig"
+        text: Object = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": self.url}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}],
+            "current-context": "c",
+        }
+        file.write_text(json.dumps(text))
+        return file
+
+    def create_pod(self, pod: Object, namespace: str = "default") -> Object:
+        """Make a pod, through the webhook."""
+        return self.create(f"/api/v1/namespaces/{namespace}/pods", pod)
+
+    def create(self, folder: str, item: Object) -> Object:
+        """Make an object.
+
+        Raises:
+            RefusedError: by the webhook, or there is one of that name.
+        """
+        item = json.loads(json.dumps(item))
+        metadata = item.setdefault("metadata", {})
+        metadata.setdefault("name", metadata.get("generateName", "") + uuid.uuid4().hex[:5])
+        if "/namespaces/" in folder:
+            metadata["namespace"] = folder.split("/namespaces/")[1].split("/")[0]
+        if folder.endswith("/pods") and self.webhook is not None:
+            item = self._admitted(item, None, "somebody")
+        with self._lock:
+            path = f"{folder}/{metadata['name']}"
+            if path in self.objects:
+                raise RefusedError(409, "AlreadyExists")
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            item["metadata"].setdefault("creationTimestamp", now)
+            item["metadata"]["creationTimestamp"] = item["metadata"]["creationTimestamp"] or now
+            item["metadata"].setdefault("uid", str(uuid.uuid4()))
+            return self._store(path, item, "ADDED")
+
+    def change(self, path: str, body: Any, who: str = CHOOSER) -> Object:
+        """Patch an object, as the user `who`.
+
+        Raises:
+            RefusedError: it is not there, has changed, or must not be changed so.
+        """
+        with self._lock:
+            old = self.get(path)
+        wanted = merged(old, body) if isinstance(body, dict) else jsonpatch.apply_patch(old, body)
+        if path.split("/")[-2] == "pods":
+            check_pod(old, wanted)
+            if self.webhook is not None:
+                wanted = self._admitted(wanted, old, who)
+        with self._lock:
+            asked, now = wanted["metadata"]["resourceVersion"], self.get(path)["metadata"]
+            if asked != now["resourceVersion"]:
+                raise RefusedError(409, "the object has been modified")
+            return self._store(path, wanted, "MODIFIED")
+
+    def delete(self, path: str) -> None:
+        """Take an object away."""
+        with self._lock:
+            gone = self.objects.pop(path)
+            self._version += 1
+            gone["metadata"]["resourceVersion"] = str(self._version)
+            self._tell(path, {"type": "DELETED", "object": gone})
+
+    def get(self, path: str) -> Object:
+        """A copy of an object.
+
+        Raises:
+            RefusedError: it is not there.
+        """
+        with self._lock:
+            if path not in self.objects:
+                raise RefusedError(404, "NotFound")
+            return json.loads(json.dumps(self.objects[path]))
+
+    def pod(self, name: str, namespace: str = "default") -> Object:
+        """A copy of a pod."""
+        return self.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+
+    def bind(self, path: str, node: str) -> Object:
+        """Put a pod on a node, as a scheduler does."""
+        with self._lock:
+            pod = self.get(path)
+            if pod["spec"].get("schedulingGates"):
+                raise RefusedError(409, "pod has non-empty .spec.schedulingGates")
+            pod["spec"]["nodeName"] = node
+            self._store(path, pod, "MODIFIED")
+        return {"kind": "Status", "status": "Success"}
+
+    def set_status(self, name: str, **status: Any) -> None:
+        """Set fields of a pod's status, as kubelet does."""
+        path = f"/api/v1/namespaces/default/pods/{name}"
+        with self._lock:
+            pod = self.get(path)
+            self._store(path, {**pod, "status": {**pod.get("status", {}), **status}}, "MODIFIED")
+
+    def events(self) -> list[Object]:
+        """All Events that were made."""
+        with self._lock:
+            return [o for path, o in self.objects.items() if "/events/" in path]
+
+    def forget_the_past(self) -> None:
+        """Have watches from before now answered with 410, and end those that are open."""
+        with self._lock:
+            self._oldest = self._version
+            self._past.clear()
+        self.end_watches()
+
+    def end_watches(self) -> None:
+        """End all watches, as a server does that is restarted."""
+        with self._lock:
+            for _, events in self._watches:
+                events.put(None)
+
+    def list(self, path: str, query: Mapping[str, str]) -> Object:
+        """A list of objects."""
+        with self._lock:
+            found = [json.loads(json.dumps(o)) for p, o in self.objects.items() if _in(p, path)]
+            items = [item for item in found if _selected(item, query)]
+            return {"items": items, "metadata": {"resourceVersion": str(self._version)}}
+
+    def watch(self, path: str, query: Mapping[str, str]) -> Iterator[Object]:
+        """Events of a list since a version."""
+        since = int(query.get("resourceVersion") or 0)
+        if since < self._oldest:
+            yield {"type": "ERROR", "object": {"kind": "Status", "code": 410}}
+            return
+        events: queue.SimpleQueue[Object | None] = queue.SimpleQueue()
+        with self._lock:
+            past = [e for version, p, e in self._past if version > since and _in(p, path)]
+            self._watches.append((path, events))
+        ends = datetime.now(UTC).timestamp() + float(query.get("timeoutSeconds") or 60)
+        try:
+            for event in past:
+                if _selected(event["object"], query):
+                    yield event
+            while (left := ends - datetime.now(UTC).timestamp()) > 0:
+                try:
+                    event = events.get(timeout=left)
+                except queue.Empty:
+                    return
+                if event is None:
+                    return
+                if _selected(event["object"], query):
+                    yield event
+        finally:
+            with self._lock:
+                self._watches.remove((path, events))
+
+    def _store(self, path: str, item: Object, kind: str) -> Object:
+        self._version += 1
+        item["metadata"]["resourceVersion"] = str(self._version)
+        self.objects[path] = item
+        self._tell(path, {"type": kind, "object": json.loads(json.dumps(item))})
+        return json.loads(json.dumps(item))
+
+    def _tell(self, path: str, event: Object) -> None:
+        self._past.append((self._version, path, event))
+        for watched, events in self._watches:
+            if _in(path, watched):
+                events.put(event)
+
+    def _admitted(self, new: Object, old: Object | None, who: str) -> Object:
+        assert self.webhook is not None
+        request = {
+            "uid": str(uuid.uuid4()),
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "operation": "CREATE" if old is None else "UPDATE",
+            "userInfo": {"username": who},
+            "object": new,
+            "oldObject": old,
+            "dryRun": False,
+        }
+        versions = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+        try:
+            answer = self.webhook.ask({**versions, "request": request})
+        except OSError as error:
+            raise RefusedError(500, f"failed calling webhook: {error}") from error
+        if not answer["allowed"]:
+            raise RefusedError(
+                400, f"the webhook denied the request: {answer['status']['message']}"
+            )
+        return patched(new, answer)
+
+
+def patched(item: Object, answer: Object) -> Object:
+    """An object with the patch of a webhook's response."""
+    if "patch" not in answer:
+        return item
+    return jsonpatch.apply_patch(item, json.loads(base64.b64decode(answer["patch"])))
+
+
+def merged(old: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(cast("Object", old)) if isinstance(old, dict) else {}
+    for key, value in cast("Object", patch).items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+def check_pod(old: Object, new: Object) -> None:
+    """What may be changed in a pod (Kubernetes' ValidatePodUpdate, as far as it matters here)."""
+
+    def gates(pod: Object) -> set[str]:
+        found: list[Object] = pod["spec"].get("schedulingGates") or []
+        return {gate["name"] for gate in found}
+
+    if gates(new) - gates(old):
+        raise RefusedError(422, "only deletion is allowed: spec.schedulingGates")
+    before: Object = old["spec"].get("nodeSelector") or {}
+    after: Object = new["spec"].get("nodeSelector") or {}
+    if before != after and not gates(old):
+        raise RefusedError(422, "spec.nodeSelector is immutable")
+    if {key: after.get(key) for key in before} != before:
+        raise RefusedError(422, "only additions are allowed: spec.nodeSelector")
+    fixed = ("schedulingGates", "nodeSelector")
+    specs = [cast("Object", pod["spec"]) for pod in (old, new)]
+    rest = [{k: v for k, v in spec.items() if k not in fixed} for spec in specs]
+    if rest[0] != rest[1]:
+        raise RefusedError(422, "pod updates may not change other fields")
+
+
+def _in(path: str, watched: str) -> bool:
+    folder, _, _ = path.rpartition("/")
+    if watched == "/api/v1/pods":
+        return folder.endswith("/pods")
+    return folder == watched
+
+
+def _selected(item: Object, query: Mapping[str, str]) -> bool:
+    labels: Mapping[str, str] = item["metadata"].get("labels") or {}
+    wanted = (pair.split("=", 1) for pair in query.get("labelSelector", "").split(",") if pair)
+    return all(labels.get(key) == value for key, value in wanted)

@@ -1,0 +1,323 @@
+"""The chooser against an API server that refuses, forgets and changes things under it."""
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import kubernetes.client
+import pytest
+from kube_answers import ANSWER
+from kube_api import kube_api
+from kube_objects import Call, KubeApi, RefusedError, patched
+from kube_serving import eventually, kube_serving, make_node, pod_of, said
+from scripted_http import Reply, scripted_http
+
+from advisor.client import Client
+from advisor_kubernetes import names
+from advisor_kubernetes.admission.review import review
+from advisor_kubernetes.chooser import lease
+from advisor_kubernetes.chooser.advice import Advice, Answer, Question, Together
+from advisor_kubernetes.chooser.pairing import WithoutAdvice
+from advisor_kubernetes.cluster import Cluster
+from advisor_kubernetes.serve.choosing import Choosing
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+class Knows(Advice):
+    """Answers every question at once: 26/50."""
+
+    def __init__(self) -> None:
+        pass
+
+    def answers(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
+        good = Together(shares=("26", "50"), energy_saved=0.2, split="26/50")
+        return dict.fromkeys(questions, good)
+
+
+@pytest.fixture
+def api() -> Generator[KubeApi]:
+    """A cluster with one GPU."""
+    with kube_api() as server:
+        make_node(server, "node-1", "GPU-1")
+        yield server
+
+
+@contextmanager
+def choosing(
+    api: KubeApi,
+    advice: Advice | None = None,
+    *,
+    service: str | None = None,
+    policy: WithoutAdvice = "pass",
+) -> Generator[Choosing]:
+    """A chooser in threads, which asks the service at an address; or knows the advice."""
+    configuration = kubernetes.client.Configuration(host=api.url)
+    cluster = Cluster(kubernetes.client.ApiClient(configuration))
+    with Client(service or "http://127.0.0.1:9", timeout_s=0.3) as client:
+        found = Choosing(cluster, client, "advisor", policy)
+        if service is None:
+            tell(found, advice or Knows())
+        with found.running():
+            yield found
+
+
+def tell(found: Choosing, advice: Advice) -> None:
+    """Have a chooser take its advice from elsewhere."""
+    chooser: Any = found._chooser  # pyright: ignore[reportPrivateUsage]
+    chooser._advice = advice
+
+
+def metric(found: Choosing, name: str) -> float:
+    """A number of `/metrics`."""
+    lines = found.metrics.text().decode().splitlines()
+    return float(next(line for line in lines if line.startswith(f"{name} ")).split()[-1])
+
+
+def make_pod(api: KubeApi, name: str, job: str = "fft", *, max_wait_s: str = "60") -> None:
+    """A pod as the webhook leaves it."""
+    pod = pod_of(name, job, max_wait_s=max_wait_s)
+    request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": pod}
+    asked = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    api.create_pod(patched(pod, review(asked, None)["response"]))
+
+
+def open_(api: KubeApi, *pods: str) -> bool:
+    """Whether the gates of all these pods are open."""
+    return not any(api.pod(name)["spec"].get("schedulingGates") for name in pods)
+
+
+def notes(api: KubeApi, name: str) -> dict[str, str]:
+    return api.pod(name)["metadata"]["annotations"]
+
+
+def shares(api: KubeApi, *pods: str) -> list[str]:
+    return sorted(notes(api, name)[names.SHARE_PERCENT] for name in pods)
+
+
+def is_pod_patch(call: Call) -> bool:
+    return call.method == "PATCH" and "/pods/" in call.path
+
+
+def test_write_that_comes_too_late_is_made_again(api: KubeApi) -> None:
+    """The pod changes between the look and the write, really: the API server says 409."""
+    changed: list[str] = []
+
+    def refuse(call: Call) -> None:
+        if is_pod_patch(call) and len(changed) < 2:
+            changed.append(call.path)
+            api.change(call.path, {"metadata": {"labels": {"by": f"another-{len(changed)}"}}})
+
+    api.refuse = refuse
+    with choosing(api) as found:
+        make_pod(api, "a")
+        make_pod(api, "b")
+        eventually(lambda: open_(api, "a", "b"))
+        assert metric(found, "advisor_kubernetes_write_conflicts_total") == 2
+    assert shares(api, "a", "b") == ["26", "50"]
+    assert api.pod("a")["metadata"]["labels"]["advisor.dev/managed"] == "true"
+
+
+def test_conflict_at_the_second_pod_gives_it_to_nobody_else(api: KubeApi) -> None:
+    """The first pod is written; the second one follows, though a third has come meanwhile."""
+    refused: list[str] = []
+
+    def refuse(call: Call) -> None:
+        if is_pod_patch(call) and names.PARTNER_UID in str(call.body):
+            if len(refused) == 1:
+                make_pod(api, "c")
+            refused.append(call.path)
+            if 2 <= len(refused) <= 3:
+                raise RefusedError(409, "the object has been modified")
+
+    api.refuse = refuse
+    make_node(api, "node-2", "GPU-2")
+    with choosing(api):
+        make_pod(api, "a")
+        make_pod(api, "b")
+        eventually(lambda: open_(api, "a", "b"))
+    assert notes(api, "b")[names.PARTNER] == "default/a"
+    assert notes(api, "a")[names.GPU_UUID] == notes(api, "b")[names.GPU_UUID]
+    assert not open_(api, "c")
+
+
+def test_chooser_killed_between_the_two_patches(
+    api: KubeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kill -9 after the first patch: the next chooser writes the second pod from the first."""
+    # The killed one cannot give its Lease back.
+    monkeypatch.setattr(lease, "HELD_S", 1)
+    monkeypatch.setattr(lease, "RENEW_S", 0.2)
+    killed = threading.Event()
+    written: list[str] = []
+
+    def refuse(call: Call) -> None:
+        if is_pod_patch(call):
+            written.append(call.path)
+            if len(written) == 2:
+                os.kill(served.process.pid, signal.SIGKILL)
+                killed.set()
+                raise RefusedError(500)
+
+    with (
+        scripted_http() as service,
+        kube_serving(tmp_path, api, service.url, "--log-level", "warning") as served,
+    ):
+        service.will(Reply(body={"answers": [{"answer": ANSWER, "error": None}]}))
+        api.refuse = refuse
+        make_pod(api, "a", "fft")
+        make_pod(api, "b", "gemm")
+        assert killed.wait(60), served.log.read_text()
+    [first] = [name for name in ("a", "b") if open_(api, name)]
+    [second] = {"a", "b"} - {first}
+    assert names.SHARE_PERCENT not in notes(api, second)
+    api.refuse = lambda call: None
+    with choosing(api, Silent()):
+        eventually(lambda: open_(api, second))
+    assert shares(api, "a", "b") == ["26", "50"]
+    assert notes(api, second)[names.PARTNER] == f"default/{first}"
+    assert notes(api, second)[names.GPU_UUID] == "GPU-1"
+
+
+class Silent(Knows):
+    """Must not be asked: what was decided stands in the first pod."""
+
+    def answers(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
+        assert not questions
+        return {}
+
+
+def test_pod_that_is_deleted_while_it_waits_is_forgotten(api: KubeApi) -> None:
+    """Its partner is another one; a later pod of its name is another pod, too."""
+    with choosing(api) as found:
+        make_pod(api, "gone")
+        eventually(lambda: metric(found, "advisor_kubernetes_pods_waiting") == 1)
+        api.delete(f"{PODS}/gone")
+        eventually(lambda: metric(found, "advisor_kubernetes_pods_waiting") == 0)
+        make_pod(api, "a")
+        make_pod(api, "gone")
+        eventually(lambda: open_(api, "a", "gone"))
+
+
+def test_partner_that_is_deleted_between_the_patches(api: KubeApi) -> None:
+    """The first pod keeps what it was given, and a later pod of that name gets nothing of it."""
+    deleted: list[str] = []
+
+    def refuse(call: Call) -> None:
+        if is_pod_patch(call) and not deleted:
+            [other] = {f"{PODS}/a", f"{PODS}/b"} - {call.path}
+            deleted.append(other)
+            api.delete(other)
+
+    api.refuse = refuse
+    with choosing(api) as found:
+        make_pod(api, "a")
+        make_pod(api, "b")
+        eventually(lambda: deleted and metric(found, "advisor_kubernetes_write_conflicts_total"))
+        name = deleted[0].rpartition("/")[2]
+        make_pod(api, name, max_wait_s="600")
+        eventually(lambda: "no GPU is free that the pod may use" in said(api, name))
+    assert not open_(api, name)
+
+
+def test_watches_that_break_lose_nothing(api: KubeApi) -> None:
+    """A server that restarts ends them; one that has forgotten the past says 410."""
+    with choosing(api) as found:
+        eventually(lambda: found.ready)
+        for turn in range(2):
+            names_ = (f"a{turn}", f"b{turn}")
+            make_node(api, f"more-{turn}", f"GPU-more-{turn}")
+            api.forget_the_past()
+            for name in names_:
+                make_pod(api, name)
+            eventually(lambda pods=names_: open_(api, *pods))
+
+
+def test_absent_service_holds_pods_and_says_why(api: KubeApi) -> None:
+    """With `hold` they wait past their time, with an event; when it answers they are paired."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        closed = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    with choosing(api, service=closed, policy="hold") as found:
+        make_pod(api, "a", max_wait_s="1")
+        make_pod(api, "b", max_wait_s="1")
+        eventually(lambda: any("held, no advice" in text for text in said(api, "a")))
+        eventually(lambda: any("held, no advice" in text for text in said(api, "b")))
+        assert not open_(api, "a")
+        assert not open_(api, "b")
+        event = next(e for e in api.events() if "held, no advice" in e["message"])
+        assert event["type"] == "Warning"
+        tell(found, Knows())
+        eventually(lambda: open_(api, "a", "b"))
+    assert shares(api, "a", "b") == ["26", "50"]
+
+
+def test_slow_service_costs_one_time_limit(api: KubeApi) -> None:
+    """With `pass` pods run alone after their wait; one that hangs is left alone."""
+    make_node(api, "node-2", "GPU-2")
+    with scripted_http() as server:
+        server.will(Reply(after_s=30))
+        with choosing(api, service=server.url) as found:
+            make_pod(api, "a", max_wait_s="1")
+            make_pod(api, "b", max_wait_s="1")
+            eventually(lambda: open_(api, "a", "b"))
+            eventually(lambda: metric_of(found, "alone") == 2)
+        assert len(server.seen) <= 2
+    assert shares(api, "a", "b") == ["100", "100"]
+    assert notes(api, "a")[names.GPU_UUID] != notes(api, "b")[names.GPU_UUID]
+    assert notes(api, "a")[names.WHY].startswith("alone on a whole GPU: no")
+
+
+def metric_of(found: Choosing, outcome: str) -> float:
+    return metric(found, f'advisor_kubernetes_pods_decided_total{{outcome="{outcome}"}}')
+
+
+def test_pod_that_nobody_understands_stops_nobody(api: KubeApi) -> None:
+    """Forged or of another version: it is logged, and others go on."""
+    for name, metadata in (
+        ("forged", {"labels": {names.MANAGED: "true"}}),
+        ("odd", {"labels": {names.MANAGED: "true"}, "annotations": {names.JOB: "!"}}),
+    ):
+        api.create(PODS, {"metadata": {"name": name, **metadata}, "spec": {"containers": []}})
+    with choosing(api):
+        make_pod(api, "a")
+        make_pod(api, "b")
+        eventually(lambda: open_(api, "a", "b"))
+
+
+def test_pod_that_cannot_be_written_stops_nobody(api: KubeApi) -> None:
+    """Another webhook refuses it: it says so, and others are paired without it."""
+
+    def refuse(call: Call) -> None:
+        if is_pod_patch(call) and call.path.endswith("/stuck"):
+            raise RefusedError(403, "denied by a policy of the site")
+
+    api.refuse = refuse
+    make_pod(api, "stuck", max_wait_s="0")
+    with choosing(api):
+        eventually(lambda: any("denied by a policy of the site" in t for t in said(api, "stuck")))
+        make_pod(api, "a")
+        make_pod(api, "b")
+        eventually(lambda: open_(api, "a", "b"))
+    assert not open_(api, "stuck")
+    assert notes(api, "a")[names.PARTNER] == "default/b"
+
+
+def test_one_of_two_chooses(api: KubeApi) -> None:
+    """The Lease says which; when it ends in good order the other takes over at once."""
+    with choosing(api) as second:
+        eventually(lambda: metric(second, "advisor_kubernetes_chooser_leads") == 1)
+        with choosing(api) as first:
+            eventually(lambda: first.ready)
+            make_pod(api, "a")
+            make_pod(api, "b")
+            eventually(lambda: open_(api, "a", "b"))
+            eventually(lambda: metric_of(second, "paired") == 2)
+            assert metric_of(first, "paired") == 0
+    [path] = [path for path in api.objects if "/leases/" in path]
+    assert api.get(path)["spec"]["holderIdentity"] == ""

@@ -1,0 +1,247 @@
+"""A real `advisor kubernetes serve` over TLS, beside a real `advisor serve`, in a small cluster."""
+
+import copy
+import json
+import shutil
+import socket
+import ssl
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from certificates import make_certificate
+from kube_api import kube_api
+from kube_objects import CHOOSER, Call, KubeApi, RefusedError, Webhook
+from kube_serving import KubeServed, eventually, kube_serving, make_node, pod_of, said
+from serving import serving
+
+from advisor_kubernetes import names
+from advisor_kubernetes.admission.review import review
+
+FIXTURES = Path(__file__).parents[1] / "fixtures/kubernetes"
+RECORDED = sorted(file.stem for file in FIXTURES.glob("*.json"))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KubeApi, KubeServed]]:
+    """A cluster without nodes, its webhook, and the service with the bundled data."""
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "service").mkdir()
+    with (
+        serving(folder / "service") as service,
+        kube_api() as api,
+        kube_serving(folder, api, service.url) as served,
+    ):
+        eventually(lambda: served.ask("/readyz").status == 200, "it is never ready")
+        api.webhook = served.webhook
+        yield api, served
+
+
+@pytest.fixture
+def api(cluster: tuple[KubeApi, KubeServed]) -> Iterator[KubeApi]:
+    """The cluster, emptied at the end."""
+    yield cluster[0]
+    for path in [p for p in cluster[0].objects if "/pods/" in p or "/nodes/" in p]:
+        cluster[0].delete(path)
+
+
+@pytest.fixture
+def served(cluster: tuple[KubeApi, KubeServed]) -> KubeServed:
+    return cluster[1]
+
+
+def recorded(name: str) -> Any:
+    return json.loads((FIXTURES / f"{name}.json").read_bytes())
+
+
+def gates(api: KubeApi, name: str) -> list[Any]:
+    return api.pod(name)["spec"].get("schedulingGates") or []
+
+
+def notes(api: KubeApi, name: str) -> dict[str, str]:
+    return api.pod(name)["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize("name", [name for name in RECORDED if name.startswith("admission")])
+def test_recorded_admission_requests_are_answered(served: KubeServed, name: str) -> None:
+    """Each as a real API server sent it, at the address that it uses."""
+    reply = served.ask("/mutate?timeout=2s", (FIXTURES / f"{name}.json").read_bytes())
+    assert reply.status == 200
+    assert reply.json == review(recorded(name), CHOOSER)
+    assert reply.json["response"]["allowed"] == ("odd" not in name)
+
+
+def test_extender_answers_by_names_of_nodes(served: KubeServed) -> None:
+    """A recorded filter of a scheduler with nodeCacheCapable, for a pod that has its node."""
+    asked = recorded("extender-filter-nodenames")
+    free = served.ask("/filter", asked).json
+    assert (free["NodeNames"], free["Nodes"], free["Error"]) == (
+        ["gpu-a", "gpu-b", "gpu-c"],
+        None,
+        "",
+    )
+    asked["Pod"]["metadata"]["annotations"][names.NODE] = "gpu-b"
+    kept = served.ask("/filter", asked).json
+    assert kept["NodeNames"] == ["gpu-b"]
+    assert kept["FailedNodes"] == {}
+    assert kept["FailedAndUnresolvableNodes"] == {
+        "gpu-a": "advisor chose a GPU of gpu-b",
+        "gpu-c": "advisor chose a GPU of gpu-b",
+    }
+
+
+def test_extender_answers_by_nodes(served: KubeServed) -> None:
+    """The other form of the protocol: whole nodes come, and whole nodes go back."""
+    asked = recorded("extender-filter-nodes")
+    free = served.ask("/filter", asked).json
+    assert free["NodeNames"] is None
+    assert free["Nodes"]["items"] == asked["Nodes"]["items"]
+    asked["Pod"]["metadata"]["annotations"][names.NODE] = "gpu-x"
+    assert served.ask("/filter", asked).json["Nodes"]["items"] == []
+
+
+def test_extender_scores_the_chosen_node(served: KubeServed) -> None:
+    """From 0 to 10, for every node that came."""
+    asked = recorded("extender-prioritize-nodenames")
+    asked["Pod"]["metadata"]["annotations"][names.NODE] = "gpu-c"
+    scores = served.ask("/prioritize", asked).json
+    assert scores == [{"Host": "gpu-a", "Score": 0}, {"Host": "gpu-c", "Score": 10}]
+    lower = {key.lower(): value for key, value in asked.items()}
+    assert served.ask("/prioritize", lower).json == scores
+
+
+@pytest.mark.parametrize("path", ["/mutate", "/filter", "/prioritize"])
+@pytest.mark.parametrize("body", [b"{", b"[]", b"null", b"{}", b"[" * 50_000])
+def test_nonsense_is_refused_without_a_trace(served: KubeServed, path: str, body: bytes) -> None:
+    """As an error with a code, and nothing in the log but the request."""
+    reply = served.ask(path, body)
+    assert reply.status == 422
+    assert reply.json["error"]["code"] == "bad-input"
+    assert "Traceback" not in served.log.read_text()
+
+
+def test_requests_are_bounded(served: KubeServed) -> None:
+    """Body, type, path and method; a token that nobody asked for is no matter."""
+    assert served.ask("/mutate", b" " * (8 * 1024 * 1024 + 1)).status == 413
+    typed = {"Content-Type": "text/plain"}
+    assert served.ask("/mutate", b"{}", **typed).status == 415
+    assert served.ask("/elsewhere").status == 404
+    assert served.ask("/mutate").status == 405
+    assert served.ask("/healthz", Authorization="Bearer x", Host="other.svc:443").status == 200
+
+
+def test_half_a_request_stops_nobody(served: KubeServed) -> None:
+    """A client that goes silent in its body, or in the handshake, holds its own connection only."""
+    port = urlsplit(served.url).port
+    context = ssl.create_default_context(cafile=str(served.tls.certificate))
+    with (
+        socket.create_connection(("127.0.0.1", port)),
+        socket.create_connection(("127.0.0.1", port)) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as slow,
+    ):
+        head = "POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        slow.sendall(f"{head}Content-Length: 1000\r\n\r\n{{".encode())
+        assert served.ask("/mutate", recorded("admission-create-gpu-pod")).status == 200
+
+
+def test_wrong_certificate_admits_nothing(api: KubeApi, served: KubeServed, tmp_path: Path) -> None:
+    """An API server with another caBundle calls in vain; the right one is answered meanwhile."""
+    other = make_certificate(tmp_path, "other")
+    api.webhook = Webhook(served.url, other.certificate)
+    try:
+        with pytest.raises(RefusedError, match="failed calling webhook"):
+            api.create_pod(pod_of("a", "fft"))
+    finally:
+        api.webhook = served.webhook
+    assert api.list("/api/v1/pods", {})["items"] == []
+    assert served.ask("/healthz").status == 200
+
+
+def test_dry_runs_and_replays_change_nothing(api: KubeApi, served: KubeServed) -> None:
+    """The webhook asks nobody and writes nothing, however often it is asked."""
+    asked = recorded("admission-create-two-containers")
+    asked["request"]["dryRun"] = True
+    before = len([call for call in api.calls if _writes_pods(call)])
+    answers = {served.ask("/mutate", asked).text for _ in range(3)}
+    assert len(answers) == 1
+    assert len([call for call in api.calls if _writes_pods(call)]) == before
+    eventually(lambda: served.metric("advisor_kubernetes_pods_waiting") == 0)
+
+
+def _writes_pods(call: Call) -> bool:
+    return call.method != "GET" and "/pods" in call.path
+
+
+def test_two_pods_go_from_admission_to_their_node(api: KubeApi, served: KubeServed) -> None:
+    """Admitted, held behind the gate, given the recommended split, filtered, scored and bound."""
+    for name, job in (("a", "bert-infer-b2"), ("b", "vit-train")):
+        api.create_pod(pod_of(name, job))
+        assert gates(api, name) == [{"name": "advisor.dev/split"}]
+        with pytest.raises(RefusedError, match="schedulingGates"):
+            api.bind(f"/api/v1/namespaces/default/pods/{name}", "node-1")
+    mine = {"metadata": {"annotations": {names.GPU_UUID: "GPU-9"}}}
+    with pytest.raises(RefusedError, match="cannot be changed"):
+        api.change("/api/v1/namespaces/default/pods/a", mine, who="me")
+    make_node(api, "node-0")
+    make_node(api, "node-1", "GPU-1")
+    eventually(lambda: not gates(api, "a") and not gates(api, "b"), served.log.read_text())
+    shares = sorted(float(notes(api, name)[names.SHARE_PERCENT]) for name in "ab")
+    # What the bundled model says of this pair on an H200, tested elsewhere: some limited split.
+    assert 0 < shares[0] <= shares[1] < 100
+    assert notes(api, "a")[names.PARTNER] == "default/b"
+    assert {notes(api, name)[names.GPU_UUID] for name in "ab"} == {"GPU-1"}
+    eventually(lambda: any("% of the SMs of GPU-1" in text for text in said(api, "b")))
+    for name in "ab":
+        args = {"Pod": api.pod(name), "Nodes": None, "NodeNames": ["node-0", "node-1"]}
+        fit = served.ask("/filter", args).json["NodeNames"]
+        assert fit == ["node-1"]
+        scores = served.ask("/prioritize", {**args, "NodeNames": fit}).json
+        assert scores == [{"Host": "node-1", "Score": 10}]
+        api.bind(f"/api/v1/namespaces/default/pods/{name}", scores[0]["Host"])
+        assert api.pod(name)["spec"]["nodeSelector"] == {names.HOSTNAME: "node-1"}
+
+
+def test_flood_of_200_pods_is_paired_on_100_gpus(api: KubeApi, served: KubeServed) -> None:
+    """Every pod is given a share once, and no GPU is given to two pairs."""
+    jobs = ("bert-infer-b2", "vit-train")
+    for number in range(25):
+        make_node(api, f"node-{number}", *(f"GPU-{number}-{gpu}" for gpu in range(4)))
+    pods = [pod_of(f"p{n}", jobs[n % 2], max_wait_s="600") for n in range(200)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(api.create_pod, pods))
+    api.webhook = None  # the patches of the chooser are admitted in another test
+    try:
+        eventually(lambda: not any(gates(api, f"p{n}") for n in range(200)))
+    finally:
+        api.webhook = served.webhook
+    given = [notes(api, f"p{n}") for n in range(200)]
+    by_gpu: dict[str, list[str]] = {}
+    for number, annotations in enumerate(given):
+        by_gpu.setdefault(annotations[names.GPU_UUID], []).append(f"default/p{number}")
+    assert len(by_gpu) == 100
+    for number, annotations in enumerate(given):
+        both = by_gpu[annotations[names.GPU_UUID]]
+        assert sorted(both) == sorted([f"default/p{number}", annotations[names.PARTNER]])
+
+
+def test_certificate_is_renewed_in_the_running_process(served: KubeServed, tmp_path: Path) -> None:
+    """New connections see the new certificate; half a change leaves the old one in use."""
+    before = [copy.copy(path.read_bytes()) for path in served.tls]
+    new = make_certificate(tmp_path, "new")
+    try:
+        shutil.copy(new.certificate, served.tls.certificate)
+        eventually(lambda: "the old one stays" in served.log.read_text())
+        assert _shown(served) == before[0].decode()
+        shutil.copy(new.key, served.tls.key)
+        eventually(lambda: _shown(served) == new.certificate.read_text())
+    finally:
+        for path, text in zip(served.tls, before, strict=True):
+            path.write_bytes(text)
+        eventually(lambda: _shown(served) == before[0].decode())
+
+
+def _shown(served: KubeServed) -> str:
+    return ssl.get_server_certificate(("127.0.0.1", urlsplit(served.url).port or 0))

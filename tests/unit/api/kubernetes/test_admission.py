@@ -1,0 +1,366 @@
+"""Admission: what is changed in a pod, what is refused, and that asking changes nothing."""
+
+import base64
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kube_objects import CHOOSER, patched
+
+from advisor.errors import InputError
+from advisor_kubernetes import names
+from advisor_kubernetes.admission.review import review
+from advisor_kubernetes.objects import read_object
+
+FIXTURES = Path(__file__).parents[3] / "fixtures/kubernetes"
+LIMIT = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """A request as a real API server sent it."""
+    return json.loads((FIXTURES / f"admission-create-{name}.json").read_bytes())
+
+
+def asking(job: str = "bert-train", **wishes: str) -> dict[str, Any]:
+    """The recorded pod with a GPU, which asks to share it."""
+    asked = recorded("gpu-pod")
+    asked["request"]["object"]["metadata"]["annotations"] = {names.JOB: job} | {
+        f"{names.PREFIX}{key.replace('_', '-')}": text for key, text in wishes.items()
+    }
+    return asked
+
+
+def container_in(asked: dict[str, Any], place: int = 0) -> dict[str, Any]:
+    return asked["request"]["object"]["spec"]["containers"][place]
+
+
+def answered(asked: dict[str, Any]) -> dict[str, Any]:
+    """The response, of a webhook whose chooser is known."""
+    before = copy.deepcopy(asked)
+    response = review(asked, CHOOSER)["response"]
+    assert asked == before
+    assert response["uid"] == asked["request"]["uid"]
+    return response
+
+
+def refused(asked: dict[str, Any]) -> str:
+    """Why it was refused."""
+    response = answered(asked)
+    assert not response["allowed"]
+    assert "patch" not in response
+    return response["status"]["message"]
+
+
+def shaped(asked: dict[str, Any]) -> dict[str, Any]:
+    """The pod as it is stored."""
+    response = answered(asked)
+    assert response["allowed"], response
+    return patched(asked["request"]["object"], response)
+
+
+@pytest.mark.parametrize("name", ["annotated", "dry-run", "gpu-pod", "no-gpu"])
+def test_pod_that_asks_for_nothing_is_left_alone(name: str) -> None:
+    """Without the annotation a pod passes as it is."""
+    assert set(answered(recorded(name))) == {"uid", "allowed"}
+
+
+def test_recorded_pod_with_two_containers_is_changed_in_the_right_one() -> None:
+    """The container that asks for a GPU is limited; others and its own variables stay."""
+    asked = recorded("two-containers")
+    pod = shaped(asked)
+    train, sidecar = pod["spec"]["containers"]
+    assert sidecar == container_in(asked, 1)
+    assert pod["spec"]["initContainers"] == asked["request"]["object"]["spec"]["initContainers"]
+    assert train["env"][0]["name"] == "A"
+    assert train["resources"] == {
+        "limits": {"cpu": "4", "memory": "8Gi"},
+        "requests": {"cpu": "4", "memory": "8Gi"},
+    }
+    assert pod["spec"]["schedulingGates"] == [{"name": "advisor.dev/split"}]
+    assert pod["metadata"]["labels"] == {"app": "bert", "advisor.dev/managed": "true"}
+
+
+def test_variables_name_only_earlier_ones() -> None:
+    """Kubernetes expands $(NAME) from variables that stand before it."""
+    env = shaped(asking())["spec"]["containers"][0]["env"]
+    of = {v["name"]: v for v in env}
+    path = of[LIMIT]["valueFrom"]["fieldRef"]["fieldPath"]
+    assert path == "metadata.annotations['advisor.dev/share-percent']"
+    order = [v["name"] for v in env]
+    for variable in env:
+        for earlier in order[order.index(variable["name"]) :]:
+            assert f"$({earlier})" not in variable.get("value", "")
+
+
+def test_a_pod_sees_its_own_folders_only() -> None:
+    """Folders of other pods and pipes of other GPUs are not mounted."""
+    pod = shaped(asking())
+    mounts = {m["name"]: m for m in pod["spec"]["containers"][0]["volumeMounts"]}
+    assert mounts["advisor-mps"]["subPathExpr"] == "$(ADVISOR_GPU_UUID)/pipe"
+    assert mounts["advisor-pods"]["subPathExpr"] == "$(ADVISOR_POD_UID)"
+
+
+def test_second_call_for_the_same_pod_changes_nothing() -> None:
+    """The API server calls again after other webhooks; what is there is not added twice."""
+    asked = asking()
+    asked["request"]["object"] = shaped(asked)
+    assert "patch" not in answered(asked)
+    assert answered(asked)["allowed"]
+
+
+def test_replayed_request_has_the_same_answer() -> None:
+    """The answer depends on the request alone."""
+    assert answered(asking()) == answered(asking())
+
+
+def test_claim_of_dynamic_resource_allocation_is_left_alone() -> None:
+    """With a claim that two pods share only the share is set."""
+    asked = asking()
+    spec, container = asked["request"]["object"]["spec"], container_in(asked)
+    spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "shared"}]
+    container["resources"] = {"claims": [{"name": "gpu"}]}
+    pod = shaped(asked)
+    assert [v["name"] for v in pod["spec"]["containers"][0]["env"]] == [LIMIT]
+    assert pod["spec"]["containers"][0]["resources"] == {"claims": [{"name": "gpu"}]}
+    assert "volumes" not in pod["spec"]
+    spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "each"}]
+    assert "resourceClaimName" in refused(asked)
+
+
+def test_odd_annotations_of_the_recorded_pod_are_all_named() -> None:
+    """A job's name that is none, and a number that is none, come back in plain ASCII."""
+    message = refused(recorded("odd-annotations"))
+    assert message.isascii()
+    assert "advisor.dev/job is 'z\\xdf\\u6c34\\U0001f34c'" in message
+    assert "advisor.dev/min-speed is 'not a number', and should be a number from 0 to 1" in message
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("min_speed", "nan"),
+        ("min_speed", "1.5"),
+        ("min_speed", "-0.1"),
+        ("min_speed", ""),
+        ("max_wait_s", "inf"),
+        ("max_wait_s", "1e9"),
+        ("max_wait_s", "9999999"),
+        ("with", "../x"),
+        ("container", "a b"),
+    ],
+)
+def test_annotation_that_cannot_be_meant_is_refused(key: str, text: str) -> None:
+    """A slip would ask for something else."""
+    assert f"advisor.dev/{key.replace('_', '-')} is " in refused(asking(**{key: text}))
+
+
+@pytest.mark.parametrize("key", [names.SHARE_PERCENT, names.GPU_UUID, names.NODE, names.PARTNER])
+@pytest.mark.parametrize("job", [True, False])
+def test_author_cannot_write_what_the_chooser_writes(key: str, job: bool) -> None:
+    """Nobody takes a GPU, a node or a share by an annotation of their own."""
+    asked = asking() if job else recorded("gpu-pod")
+    asked["request"]["object"]["metadata"]["annotations"][key] = "GPU-of-another"
+    assert "not an annotation that the author of a pod can set" in refused(asked)
+
+
+def test_pod_cannot_look_managed_without_asking() -> None:
+    """The label and the gate are the webhook's."""
+    labelled, gated = recorded("no-gpu"), recorded("no-gpu")
+    labelled["request"]["object"]["metadata"]["labels"] = {names.MANAGED: "true"}
+    gated["request"]["object"]["spec"]["schedulingGates"] = [{"name": names.GATE}]
+    assert names.JOB in refused(labelled)
+    assert names.JOB in refused(gated)
+
+
+def _two(asked: dict[str, Any]) -> None:
+    container_in(asked)["resources"]["limits"]["nvidia.com/gpu"] = "2"
+
+
+def _even(asked: dict[str, Any]) -> None:
+    container_in(asked)["resources"] = {"limits": {"nvidia.com/gpu.shared": "1"}}
+
+
+def _none(asked: dict[str, Any]) -> None:
+    container_in(asked)["resources"] = {}
+
+
+def _ipc(asked: dict[str, Any]) -> None:
+    asked["request"]["object"]["spec"]["hostIPC"] = True
+
+
+def _users(asked: dict[str, Any]) -> None:
+    asked["request"]["object"]["spec"]["hostUsers"] = False
+
+
+def _node(asked: dict[str, Any]) -> None:
+    asked["request"]["object"]["spec"]["nodeName"] = "gpu-a"
+
+
+def _own_limit(asked: dict[str, Any]) -> None:
+    container_in(asked)["env"] = [{"name": LIMIT, "value": "100"}]
+
+
+def _other_uid(asked: dict[str, Any]) -> None:
+    container_in(asked)["env"] = [{"name": "ADVISOR_POD_UID", "value": "of-another"}]
+
+
+def _shm(asked: dict[str, Any]) -> None:
+    container_in(asked)["volumeMounts"] = [{"name": "mine", "mountPath": "/dev/shm/"}]
+
+
+def _whole_volume(asked: dict[str, Any]) -> None:
+    spec = asked["request"]["object"]["spec"]
+    mounts = [{"name": "advisor-pods", "mountPath": "/all"}]
+    other = {"name": "spy", "image": "x", "volumeMounts": mounts}
+    spec["containers"].append(other)
+
+
+def _init_mount(asked: dict[str, Any]) -> None:
+    mounts = [{"name": "advisor-mps", "mountPath": "/all"}]
+    init = {"name": "spy", "image": "x", "volumeMounts": mounts}
+    asked["request"]["object"]["spec"]["initContainers"] = [init]
+
+
+def _host_folder(asked: dict[str, Any]) -> None:
+    volume = {"name": "v", "hostPath": {"path": "/run/../run//advisor-pods/other"}}
+    asked["request"]["object"]["spec"]["volumes"] = [volume]
+
+
+def _root_folder(asked: dict[str, Any]) -> None:
+    volume = {"name": "v", "hostPath": {"path": "/"}}
+    asked["request"]["object"]["spec"]["volumes"] = [volume]
+
+
+def _second_gpu(asked: dict[str, Any]) -> None:
+    resources = {"limits": {"nvidia.com/gpu": "1"}}
+    init = {"name": "other", "image": "x", "resources": resources}
+    asked["request"]["object"]["spec"]["initContainers"] = [init]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (_two, "asks for '2' GPUs"),
+        (_even, "its even split caps every pod"),
+        (_none, "asks for no GPU"),
+        (_ipc, "hostIPC"),
+        (_users, "hostUsers"),
+        (_node, "nodeName"),
+        (_own_limit, f"the pod sets '{LIMIT}'"),
+        (_other_uid, "the pod sets 'ADVISOR_POD_UID'"),
+        (_shm, "the mount at '/dev/shm/'"),
+        (_whole_volume, "a mount of advisor-pods"),
+        (_init_mount, "a mount of advisor-mps"),
+        (_host_folder, "a hostPath with the files of advisor"),
+        (_root_folder, "a hostPath with the files of advisor"),
+        (_second_gpu, "asks for a GPU, too"),
+    ],
+)
+def test_what_cannot_share_is_refused_with_the_reason(spoil: Any, said: str) -> None:
+    """More than one GPU, an even split, and every way to more than the pod's own part."""
+    asked = asking()
+    spoil(asked)
+    assert said in refused(asked)
+
+
+def test_container_must_be_told_where_it_is_not_plain() -> None:
+    """Of two containers with a GPU neither is guessed."""
+    asked = asking()
+    spec = asked["request"]["object"]["spec"]
+    spec["containers"].append({**spec["containers"][0], "name": "second"})
+    assert "which container computes on the GPU? There are 'm', 'second'" in refused(asked)
+    asked = asking(container="nobody")
+    assert "which container" in refused(asked)
+
+
+def updated(change: dict[str, Any], who: str) -> dict[str, Any]:
+    """The answer to a merge of `change` into the metadata of a pod that is managed."""
+    asked = asking()
+    old = shaped(asked)
+    new = copy.deepcopy(old)
+    new["metadata"]["annotations"] |= change
+    request = {**asked["request"], "operation": "UPDATE", "object": new, "oldObject": old}
+    return answered({**asked, "request": {**request, "userInfo": {"username": who}}})
+
+
+def test_only_the_chooser_changes_what_was_chosen() -> None:
+    """A user who may patch pods cannot give a pod another GPU, nor open the gate."""
+    mine = {names.GPU_UUID: "GPU-2"}
+    assert updated(mine, CHOOSER)["allowed"]
+    assert not updated(mine, "system:serviceaccount:default:me")["allowed"]
+    assert updated({"example.com/note": "x"}, "me")["allowed"]
+    asked = asking()
+    old = shaped(asked)
+    new = copy.deepcopy(old)
+    new["spec"]["schedulingGates"] = []
+    request = {**asked["request"], "operation": "UPDATE", "object": new, "oldObject": old}
+    assert "the scheduling gate cannot be changed" in refused({**asked, "request": request})
+
+
+def test_nobody_is_the_chooser_before_its_name_is_known() -> None:
+    """A request without a user is not taken for one of the chooser."""
+    asked = asking()
+    old = shaped(asked)
+    new = copy.deepcopy(old)
+    new["metadata"]["annotations"][names.GPU_UUID] = "GPU-2"
+    request = {**asked["request"], "operation": "UPDATE", "object": new, "oldObject": old}
+    del request["userInfo"]
+    assert not review({**asked, "request": request}, None)["response"]["allowed"]
+
+
+def test_ephemeral_container_cannot_mount_the_files_of_all_pods() -> None:
+    """`kubectl debug` adds containers later, which may name volumes of the pod."""
+    asked = asking()
+    old = shaped(asked)
+    new = copy.deepcopy(old)
+    mounts = [{"name": "advisor-pods", "mountPath": "/all"}]
+    new["spec"]["ephemeralContainers"] = [{"name": "spy", "image": "x", "volumeMounts": mounts}]
+    request = {**asked["request"], "operation": "UPDATE", "object": new, "oldObject": old}
+    assert "a mount of advisor-pods" in refused({**asked, "request": request})
+
+
+def test_review_of_another_version_is_an_error() -> None:
+    """v1beta1 had other replies; anything else is no review at all."""
+    changes: list[dict[str, Any]] = [
+        {"apiVersion": "admission.k8s.io/v1beta1"},
+        {"kind": "Pod"},
+        {"request": {}},
+    ]
+    for change in changes:
+        with pytest.raises(InputError, match=r"admission\.k8s\.io/v1"):
+            review({**asking(), **change}, None)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["metadata", "spec", "containers", "env", "name"]), inner)
+    ),
+    max_leaves=12,
+)
+
+
+@given(value=JSON, key=st.sampled_from(["metadata", "spec", "annotations", "containers", "env"]))
+def test_forged_pods_are_answered_or_refused_and_never_break(value: Any, key: str) -> None:
+    """Whoever reaches the port may send anything under any key."""
+    asked = asking()
+    pod = asked["request"]["object"]
+    homes: dict[str, Any] = {"annotations": pod["metadata"], "containers": pod["spec"]}
+    homes["env"] = pod["spec"]["containers"][0]
+    homes.get(key, pod)[key] = value
+    response = review(asked, None)["response"]
+    if "patch" in response:
+        jsonpatch.apply_patch(pod, json.loads(base64.b64decode(response["patch"])))
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'"x"', b"1" * 5000])
+def test_body_that_is_no_object_is_an_error(text: bytes) -> None:
+    """Also one that nests too deep."""
+    with pytest.raises(InputError):
+        read_object(text)

@@ -1,0 +1,95 @@
+"""What is made of the answers of a service, right ones and wrong ones."""
+
+import copy
+from typing import Any
+
+import pytest
+from kube_answers import ANSWER
+from scripted_http import Reply, scripted_http
+
+from advisor.client import Client
+from advisor_kubernetes.chooser.advice import Advice, Apart, NoAnswer, Question, Together
+
+ASKED = Question(jobs=(("fft", 0.5), ("gemm", None)), model="NVIDIA H200")
+LIMIT = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+
+
+class Clock:
+    """A clock that is set."""
+
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def answers(*items: Any) -> Reply:
+    return Reply(body={"answers": [{"answer": item, "error": None} for item in items]})
+
+
+def spoilt(limit: str | None = None, sharing: str = "limited") -> dict[str, Any]:
+    """A recommendation with another limit of the first job, or another way of sharing."""
+    answer = copy.deepcopy(ANSWER)
+    answer["choice"]["sharing"] = sharing
+    if limit is not None:
+        answer["choice"]["jobs"][0]["environment"] = {LIMIT: limit}
+    return answer
+
+
+def test_answer_is_asked_for_once_and_kept_for_a_while() -> None:
+    """The shares are those of the environment that the service recommends."""
+    clock = Clock()
+    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
+        server.will(answers(ANSWER))
+        advice = Advice(client, clock)
+        wanted = Together(shares=("26", "50"), energy_saved=0.5, split="26/50")
+        assert advice.answers([ASKED, ASKED]) == {ASKED: wanted}
+        assert advice.answers([ASKED]) == {ASKED: wanted}
+        assert len(server.seen) == 1
+        [asked] = server.seen[0].body["requests"]
+        assert asked["gpu_model"] == "NVIDIA H200"
+        wishes = [(job["job"], job["min_speed"]) for job in asked["jobs"]]
+        assert wishes == [("fft", 0.5), ("gemm", None)]
+        clock.now_s += 100
+        advice.answers([ASKED])
+        assert len(server.seen) == 2
+
+
+@pytest.mark.parametrize("sharing", ["exclusive", "time-sliced"])
+def test_jobs_that_are_better_apart_stay_apart(sharing: str) -> None:
+    """The service says so; the reason is kept for the pod."""
+    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
+        server.will(answers(spoilt(sharing=sharing)))
+        assert Advice(client).answers([ASKED])[ASKED] == Apart(f"{sharing} is better")
+
+
+@pytest.mark.parametrize("limit", ["0", "-5", "101", "nan", "", "all"])
+def test_share_that_would_be_no_limit_is_not_taken(limit: str) -> None:
+    """The driver takes each of these as all SMs, and says nothing."""
+    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
+        server.will(answers(spoilt(limit)))
+        assert isinstance(Advice(client).answers([ASKED])[ASKED], Apart)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(body=b"<html>"),
+        Reply(body={"answers": []}),
+        Reply(body=[]),
+        Reply(status=500, body={"error": {"code": "internal", "message": "m", "request_id": "1"}}),
+        Reply(status=401, body=b""),
+    ],
+)
+def test_nonsense_is_no_answer_and_is_not_asked_for_again_at_once(reply: Reply) -> None:
+    """A broken service is left alone for a while, then asked again."""
+    clock = Clock()
+    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
+        server.will(reply)
+        advice = Advice(client, clock)
+        assert isinstance(advice.answers([ASKED])[ASKED], NoAnswer)
+        assert isinstance(advice.answers([ASKED])[ASKED], NoAnswer)
+        assert len(server.seen) == 1
+        server.will(answers(ANSWER))
+        clock.now_s += 11
+        assert isinstance(advice.answers([ASKED])[ASKED], Together)

@@ -1,0 +1,363 @@
+"""Who meets whom, on which GPU, and what is written: without a cluster."""
+
+import json
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kube_objects import merged, patched
+from kube_serving import gpus, pod_of
+
+from advisor.errors import InputError
+from advisor_kubernetes import names
+from advisor_kubernetes.admission.review import review
+from advisor_kubernetes.chooser.advice import Answer, Apart, NoAnswer, Question, Together
+from advisor_kubernetes.chooser.pairing import Decision, Pair, Round, Single, Stay, WithoutAdvice
+from advisor_kubernetes.chooser.places import Node, read_node
+from advisor_kubernetes.chooser.pods import Pod, read_pod
+from advisor_kubernetes.chooser.writing import unfinished, writes_of
+
+NOW_S = 1_000_000.0
+APART = Apart("exclusive is better")
+
+
+def stored(name: str, job: str, *, age_s: float = 1.0, **more: Any) -> dict[str, Any]:
+    """A pod that waits, as the API has it."""
+    pod = pod_of(name, job, **more)
+    return admitted(pod, name, age_s)
+
+
+def admitted(pod: dict[str, Any], name: str, age_s: float = 1.0) -> dict[str, Any]:
+    request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": pod}
+    asked = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    pod = patched(pod, review(asked, None)["response"])
+    made = datetime.fromtimestamp(NOW_S - age_s, UTC).isoformat()
+    pod["metadata"] |= {"uid": f"uid-{name}", "resourceVersion": "7", "creationTimestamp": made}
+    return pod
+
+
+def waiting(name: str, job: str, **more: Any) -> Pod:
+    return read_pod(stored(name, job, **more))
+
+
+def node(name: str, *uuids: str, **more: Any) -> Node:
+    return read_node(node_item(name, *uuids, **more))
+
+
+def node_item(name: str, *uuids: str, **spec: Any) -> dict[str, Any]:
+    model = spec.pop("model", "NVIDIA H200")
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {names.HOSTNAME: f"{name}.example"},
+            "annotations": {names.GPUS: gpus(*uuids, model=model)},
+        },
+        "spec": spec,
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def saves(**by_jobs: float) -> Mapping[frozenset[str], float]:
+    """Energy saved, by the names of two jobs with an underscore between."""
+    return {frozenset(jobs.split("_")): saved for jobs, saved in by_jobs.items()}
+
+
+def decided(
+    pods: list[Pod],
+    nodes: list[Node],
+    known: Mapping[frozenset[str], float],
+    policy: WithoutAdvice = "pass",
+    otherwise: Answer = APART,
+) -> list[Decision]:
+    """What a round decides where these pairs save energy."""
+
+    def ask(questions: Collection[Question]) -> Mapping[Question, Answer]:
+        found: dict[Question, Answer] = {}
+        for question in questions:
+            saved = known.get(frozenset(name for name, _ in question.jobs))
+            shares = ("26", "50")
+            found[question] = (
+                otherwise
+                if saved is None
+                else Together(shares=shares, energy_saved=saved, split="26/50")
+            )
+        return found
+
+    return [*Round(pods=pods, nodes=nodes, ask=ask, now_s=NOW_S, policy=policy).decide()]
+
+
+def pairs(decisions: list[Decision]) -> list[set[str]]:
+    return [{p.key.partition("/")[2] for p in d.pods} for d in decisions if isinstance(d, Pair)]
+
+
+def test_oldest_pod_gets_the_partner_that_saves_most() -> None:
+    """Not the first that comes, and nobody twice."""
+    pods = [
+        waiting("new", "c", age_s=1),
+        waiting("old", "a", age_s=9),
+        waiting("mid", "b", age_s=5),
+    ]
+    found = decided(pods, [node("n", "GPU-1", "GPU-2")], saves(a_b=0.1, a_c=0.3, b_c=0.5))
+    assert pairs(found) == [{"old", "new"}]
+    [stay] = [d for d in found if isinstance(d, Stay)]
+    assert stay.why == "waits for a partner"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"user": 1001},
+        {"user": None},
+        {"with": "x"},
+    ],
+)
+def test_pods_that_must_not_meet_do_not(other: dict[str, Any]) -> None:
+    """MPS serves one user, and a pod that names a partner waits for it."""
+    pods = [waiting("a", "a"), waiting("b", "b", **other)]
+    assert pairs(decided(pods, [node("n", "GPU-1")], saves(a_b=0.2))) == []
+
+
+def test_pods_of_two_namespaces_do_not_meet() -> None:
+    """Tenants share nothing."""
+    other = pod_of("b", "b")
+    other["metadata"]["namespace"] = "tenant"
+    pods = [waiting("a", "a"), read_pod(admitted(other, "b"))]
+    assert pairs(decided(pods, [node("n", "GPU-1")], saves(a_b=0.2))) == []
+
+
+def test_users_of_images_meet_only_in_the_same_image() -> None:
+    """Where a pod says no user, its image does, and another image may say another one."""
+    same = [waiting("a", "a", user=None), waiting("b", "b", user=None)]
+    assert pairs(decided(same, [node("n", "GPU-1")], saves(a_b=0.2))) == [{"a", "b"}]
+    pod = pod_of("c", "b", user=None)
+    pod["spec"]["containers"][0]["image"] = "another"
+    other = [waiting("a", "a", user=None), read_pod(admitted(pod, "c"))]
+    assert pairs(decided(other, [node("n", "GPU-1")], saves(a_b=0.2))) == []
+
+
+def test_one_gpu_holds_one_pair() -> None:
+    """A GPU that was given is free again when both of its pods have ended."""
+    pods = [waiting(name, "a", age_s=9 - n) for n, name in enumerate("wxyz")]
+    found = decided(pods, [node("n", "GPU-1")], saves(a=0.2))
+    assert pairs(found) == [{"w", "x"}]
+    assert [d.why for d in found if isinstance(d, Stay)] == [
+        "no GPU is free that the pod may use"
+    ] * 2
+    given = [write for d in found if isinstance(d, Pair) for write in writes_of(d)]
+    bodies = {write.pod.key: write.body for write in given}
+    after = [stored(name, "a", age_s=9 - n) for n, name in enumerate("wxyz")]
+    for item in after[:2]:
+        item.update(merged(item, bodies[f"default/{item['metadata']['name']}"]))
+    again = decided([read_pod(item) for item in after], [node("n", "GPU-1")], saves(a=0.2))
+    assert pairs(again) == []
+    for item in after[:2]:
+        item["status"] = {"phase": "Succeeded"}
+    again = decided([read_pod(item) for item in after], [node("n", "GPU-1")], saves(a=0.2))
+    assert pairs(again) == [{"y", "z"}]
+
+
+def test_pod_that_waited_long_enough_runs_alone() -> None:
+    """At 100 %, on a GPU of its own, with the reason."""
+    [found] = decided([waiting("a", "a", age_s=61)], [node("n", "GPU-1")], {})
+    assert isinstance(found, Single)
+    [write] = writes_of(found)
+    annotations = write.body["metadata"]["annotations"]
+    assert annotations[names.SHARE_PERCENT] == "100"
+    assert annotations[names.SPLIT] == "alone"
+    assert annotations[names.WHY] == "alone on a whole GPU: no partner came"
+    assert names.PARTNER not in annotations
+    [found] = decided([waiting("a", "a", age_s=61, max_wait_s="90")], [node("n", "GPU-1")], {})
+    assert isinstance(found, Stay)
+
+
+@pytest.mark.parametrize(("policy", "outcome"), [("pass", Single), ("hold", Stay)])
+def test_policy_says_what_pods_do_without_advice(policy: WithoutAdvice, outcome: type) -> None:
+    """Only after their wait: a restart of the service sends nobody to a whole GPU at once."""
+    silent = NoAnswer("nobody listens")
+    old = [waiting("a", "a", age_s=99), waiting("b", "b", age_s=98)]
+    found = decided(old, [node("n", "GPU-1", "GPU-2")], {}, policy, silent)
+    assert isinstance(found[0], outcome)
+    assert "no advice: nobody listens" in found[0].why
+    assert [type(d) for d in found] == [outcome, outcome]
+    young = [waiting("a", "a"), waiting("b", "b")]
+    found = decided(young, [node("n", "GPU-1", "GPU-2")], {}, policy, silent)
+    assert [type(d) for d in found] == [Stay, Stay]
+
+
+def test_each_gpu_model_is_asked_for() -> None:
+    """Both pods go where their split is known."""
+    nodes = [node("n", "GPU-1", model="A"), node("m", "GPU-2", model="B")]
+    asked: list[str | None] = []
+
+    def ask(questions: Collection[Question]) -> Mapping[Question, Answer]:
+        asked.extend(question.model for question in questions)
+        good = Together(shares=("10", "90"), energy_saved=0.1, split="10/90")
+        return {q: good if q.model == "B" else Apart("no profile") for q in questions}
+
+    pods = [waiting("a", "a"), waiting("b", "b")]
+    [found] = Round(pods=pods, nodes=nodes, ask=ask, now_s=NOW_S, policy="pass").decide()
+    assert isinstance(found, Pair)
+    assert found.place.key == "GPU-2"
+    assert set(asked) == {"A", "B"}
+
+
+TAINT = {"key": "gpu", "value": "mps", "effect": "NoSchedule"}
+IN_ZONE = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "fits"),
+    [
+        ({}, False),
+        ({"tolerations": [{"operator": "Exists"}]}, True),
+        ({"tolerations": [{"key": "gpu", "operator": "Equal", "value": "mps"}]}, True),
+        ({"tolerations": [{"key": "gpu", "value": "mps", "effect": "NoSchedule"}]}, True),
+        ({"tolerations": [{"key": "gpu", "value": "other"}]}, False),
+        ({"tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoExecute"}]}, False),
+        ({"tolerations": [{"operator": "Exists"}], "nodeSelector": {"zone": "b"}}, False),
+        (
+            {
+                "tolerations": [{"operator": "Exists"}],
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [IN_ZONE]
+                        }
+                    }
+                },
+            },
+            False,
+        ),
+    ],
+)
+def test_pods_go_only_to_nodes_that_take_them(spec: dict[str, Any], fits: bool) -> None:
+    """A pod that is kept on a node which refuses it would wait for ever."""
+    pod = pod_of("a", "a", max_wait_s="0")
+    pod["spec"] |= spec
+    [found] = decided([read_pod(admitted(pod, "a"))], [node("n", "GPU-1", taints=[TAINT])], {})
+    assert isinstance(found, Single if fits else Stay)
+
+
+@pytest.mark.parametrize("change", ["unschedulable", "not ready", "no label", "gpu not ready"])
+def test_node_that_takes_nobody_has_no_gpus(change: str) -> None:
+    """Also one whose agent says that its GPU is not ready."""
+    item = node_item("n", "GPU-1")
+    if change == "unschedulable":
+        item["spec"] = {"unschedulable": True}
+    elif change == "not ready":
+        item["status"]["conditions"][0]["status"] = "Unknown"
+    elif change == "no label":
+        item["metadata"]["labels"] = {}
+    else:
+        item["metadata"]["annotations"][names.GPUS] = gpus("GPU-1", ready=False)
+    assert read_node(item).gpus == ()
+
+
+@pytest.mark.parametrize("text", ["{", "5", '[{"uuid": "x"}]', '{"a": 1}'])
+def test_agent_that_writes_nonsense_is_an_error(text: str) -> None:
+    """It is said, and the node is left alone."""
+    item = node_item("n")
+    item["metadata"]["annotations"][names.GPUS] = text
+    with pytest.raises(InputError, match=r"advisor\.dev/gpus is not a list of GPUs"):
+        read_node(item)
+
+
+def given_pair(shares: tuple[str, str] = ("26", "50")) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The first pod of a pair as written, and the second one that still waits."""
+    first, second = stored("a", "a"), stored("b", "b")
+    place = node("n", "GPU-1")
+    [found] = decided([read_pod(first), read_pod(second)], [place], saves(a_b=0.2))
+    assert isinstance(found, Pair)
+    given = Pair(pods=found.pods, shares=shares, place=found.place, why=found.why)
+    return merged(first, writes_of(given)[0].body), second
+
+
+@given(
+    st.tuples(
+        *[st.floats(1, 100).map(lambda share: f"{share:.10g}") for _ in range(2)],
+    )
+)
+@settings(max_examples=25, deadline=None)
+def test_second_pod_can_be_written_from_the_first_alone(shares: tuple[str, str]) -> None:
+    """Whatever was killed between the two patches, the second pod gets the other share."""
+    first, second = given_pair(shares)
+    [write] = unfinished([read_pod(first), read_pod(second)], {"n": "n.example"})
+    annotations = write.body["metadata"]["annotations"]
+    assert annotations[names.SHARE_PERCENT] == shares[1]
+    assert annotations[names.GPU_UUID] == "GPU-1"
+    assert annotations[names.PARTNER] == "default/a"
+    assert write.body["spec"]["nodeSelector"] == {names.HOSTNAME: "n.example"}
+    assert write.body["metadata"]["resourceVersion"] == "7"
+
+
+def test_second_pod_is_given_to_nobody_else() -> None:
+    """Until it is written it waits; another pod does not get it."""
+    first, second = given_pair()
+    third = waiting("c", "c")
+    found = decided(
+        [read_pod(first), read_pod(second), third],
+        [node("n", "GPU-1", "GPU-2")],
+        saves(a_b=0.2, b_c=0.9),
+    )
+    assert pairs(found) == []
+
+
+@pytest.mark.parametrize("split", ["", "26", "26/", "26/0", "26/101", "26/nan", "x/50", "a/b"])
+def test_second_pod_is_not_written_from_what_the_chooser_did_not_write(split: str) -> None:
+    """Forged while the webhook was away: a share that is none would mean no limit."""
+    first, second = given_pair()
+    first["metadata"]["annotations"][names.SPLIT] = split
+    assert [*unfinished([read_pod(first), read_pod(second)], {})] == []
+
+
+def test_pod_of_another_namespace_promises_nothing() -> None:
+    """Nobody sends the pod of another tenant to a GPU."""
+    first, second = given_pair()
+    first["metadata"]["namespace"] = "tenant"
+    assert [*unfinished([read_pod(first), read_pod(second)], {})] == []
+    found = decided([read_pod(first), read_pod(second)], [node("n", "GPU-1", "GPU-2")], {})
+    assert [type(decision) for decision in found] == [Stay]
+
+
+@pytest.mark.parametrize("change", ["recreated", "first ended", "gate is open"])
+def test_nothing_is_unfinished_where_the_pair_is_no_more(change: str) -> None:
+    """A later pod of the same name is another pod."""
+    first, second = given_pair()
+    if change == "recreated":
+        second["metadata"]["uid"] = "another"
+    elif change == "first ended":
+        first["status"] = {"phase": "Failed"}
+    else:
+        second["spec"]["schedulingGates"] = []
+    assert [*unfinished([read_pod(first), read_pod(second)], {})] == []
+
+
+def test_patch_opens_our_gate_and_no_other() -> None:
+    """Other controllers have gates of their own."""
+    item = stored("a", "a", age_s=99)
+    item["spec"]["schedulingGates"].append({"name": "example.com/quota"})
+    [found] = decided([read_pod(item)], [node("n", "GPU-1")], {})
+    assert isinstance(found, Single)
+    after = merged(item, writes_of(found)[0].body)
+    assert after["spec"]["schedulingGates"] == [{"name": "example.com/quota"}]
+    assert json.loads(json.dumps(after))["metadata"]["annotations"]["gpu-compute.portion"] == "1"
+
+
+def test_claim_is_a_place_of_its_own() -> None:
+    """Pods of one claim meet; who comes while it is in use waits."""
+    items: list[dict[str, Any]] = []
+    for number, name in enumerate(("a", "b", "c")):
+        pod = pod_of(name, name)
+        pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "shared"}]
+        pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
+        items.append(admitted(pod, name, 9 - number))
+    found = decided([read_pod(item) for item in items], [], saves(a_b=0.2, a_c=0.1))
+    assert pairs(found) == [{"a", "b"}]
+    assert isinstance(found[-1], Stay)
+    assert isinstance(found[0], Pair)
+    body = writes_of(found[0])[0].body
+    assert "nodeSelector" not in body["spec"]
+    assert names.GPU_UUID not in body["metadata"]["annotations"]

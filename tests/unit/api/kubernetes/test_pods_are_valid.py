@@ -1,0 +1,71 @@
+"""Pods that the webhook and the chooser have changed are pods to every Kubernetes since 1.28."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kube_objects import merged, patched
+from kube_serving import pod_of
+
+from advisor_kubernetes.admission.review import review
+from advisor_kubernetes.chooser.pairing import Pair
+from advisor_kubernetes.chooser.places import Node, Place
+from advisor_kubernetes.chooser.pods import read_pod
+from advisor_kubernetes.chooser.writing import writes_of
+
+validator: Any = pytest.importorskip("kubernetes_validate")
+VERSIONS = [
+    version for version in validator.utils.all_versions() if int(version.split(".")[1]) >= 28
+]
+FIXTURES = Path(__file__).parents[3] / "fixtures/kubernetes"
+
+
+def admitted(pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod as the webhook has it."""
+    request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": pod}
+    asked = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    return patched(pod, review(asked, None)["response"])
+
+
+def recorded() -> dict[str, Any]:
+    asked = json.loads((FIXTURES / "admission-create-two-containers.json").read_bytes())
+    pod = asked["request"]["object"]
+    del pod["metadata"]["creationTimestamp"]  # null there, which the schema does not know
+    return pod
+
+
+def decided() -> dict[str, Any]:
+    """A pod of a pair, with all that the chooser writes."""
+    first, second = (admitted(pod_of(name, "fft")) for name in ("a", "b"))
+    for number, pod in enumerate((first, second)):
+        pod["metadata"] |= {"uid": f"uid-{number}", "resourceVersion": "1"}
+    node = Node(name="n", labels={"kubernetes.io/hostname": "n"}, taints=(), gpus=())
+    pods = (read_pod(first), read_pod(second))
+    place = Place(key="GPU-1", model="NVIDIA H200", node=node)
+    pair = Pair(pods=pods, shares=("26", "50"), place=place, why="26/50")
+    return merged(first, writes_of(pair)[0].body)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_changed_pods_are_valid(version: str) -> None:
+    """The recorded pod as admitted, and one of a pair as written; no field is unknown."""
+    for pod in (admitted(recorded()), decided()):
+        validator.validate(pod, version, strict=True)
+
+
+def test_pod_with_a_claim_is_valid() -> None:
+    """With a shared claim, by the newest schema."""
+    pod = pod_of("a", "fft")
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "shared"}]
+    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
+    validator.validate(admitted(pod), VERSIONS[-1], strict=True)
+
+
+def test_validation_notices_a_wrong_pod() -> None:
+    """What is checked here can fail."""
+    pod = copy.deepcopy(admitted(recorded()))
+    pod["spec"]["schedulingGates"] = [{"gate": "advisor.dev/split"}]
+    with pytest.raises(validator.ValidationError):
+        validator.validate(pod, VERSIONS[-1], strict=True)
