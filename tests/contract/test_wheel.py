@@ -13,6 +13,7 @@ PACKAGES = {
     "advisor",
     "advisor_api",
     "advisor_data",
+    "advisor_kubernetes",
     "advisor_models",
     "advisor_profiling",
     "advisor_training",

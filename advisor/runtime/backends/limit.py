@@ -26,13 +26,17 @@ class Seen:
     mps: bool
 
 
-def look(environment: Mapping[str, str]) -> list[Seen]:
+def look(environment: Mapping[str, str], user: int | None = None) -> list[Seen]:
     """The GPUs that a process started with `environment` sees.
+
+    Args:
+        environment: All of its variables.
+        user: Number of the user that it runs as, since MPS serves one at a time; None: ours.
 
     Raises:
         LimitNotProvenError: the driver cannot be asked; the message has its error number.
     """
-    answer = _probe(_CUDA_PROBE, environment)
+    answer = _probe(_CUDA_PROBE, environment, user)
     if "gpus" in answer:
         return [Seen(gpu["uuid"], gpu["units"], gpu["mps"]) for gpu in answer["gpus"]]
     code = answer.get("error")
@@ -102,11 +106,16 @@ _CUDA_ERRORS: dict[Any, str] = {
 """CUresult values of cuda.h that speak of MPS."""
 
 
-def _probe(program: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+def _probe(
+    program: Path, environment: Mapping[str, str], user: int | None = None
+) -> dict[str, Any]:
     try:
         done = subprocess.run(
             [python(), "-I", "-S", str(program)],
             env=dict(environment),
+            user=user,
+            group=user,
+            extra_groups=None if user is None else (),
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
