@@ -37,6 +37,7 @@ _COMMANDS = {
     "next": "Which jobs to profile and which pairs to measure next, in order of what they teach.",
     "models": "List, check and choose the models on this host.",
     "serve": "Serve HTTP; by default only this host can connect, and nothing is launched.",
+    "kubernetes": "Pods that share a GPU: the service of the cluster, and the agent of each node.",
 }
 """Commands in the order of the help, with its line. Each is a module that has an `app` or a
 function of the same name, and is imported when it is called: all together they load every
@@ -48,7 +49,7 @@ _MODULES = {
         "advise": ("recommend", "place", "drift"),
         "launching": ("launch", "launches"),
         "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
-        "manage": ("data", "jobs", "serve", "tokens"),
+        "manage": ("data", "jobs", "kubernetes", "serve", "tokens"),
         "measure": ("check", "colocate", "doctor", "profile"),
     }.items()
     for name in names
@@ -66,6 +67,7 @@ _EXTRAS = {
     "evaluate": "train",
     "next": "train",
     "serve": "serve",
+    "kubernetes": "kubernetes",
 }
 """The extra that has what a command needs next to what every installation has; else `data`."""
 

@@ -14,6 +14,10 @@ from advisor_kubernetes.agent.progress_files import Progress
 from advisor_kubernetes.agent.proof import GpuUsers, Proof
 from advisor_kubernetes.agent.references import Reference
 
+UNSEEN_S = 15.0
+"""A job that has made progress for so long without being seen on its GPU computes somewhere else,
+or where nobody can see its limit."""
+
 
 class PodMeter:
     """One pod, from the moment at which it was first seen on this node.
@@ -28,11 +32,13 @@ class PodMeter:
         results: What its own results were found to be; only wrong ones can be seen from here.
         libraries: Versions of the GPU libraries that it has loaded; None: not known.
         working: It uses the GPU now and has made progress.
+        unseen: Its count grows, and yet none of its processes was seen on the GPU for a while.
     """
 
     def __init__(self, pod: SharedPod) -> None:
         self.pod, self.reference, self.proof = pod, Reference(), Proof()
-        self.limit_broken = self.working = False
+        self.limit_broken = self.working = self.unseen = False
+        self._unseen_from_s: float | None = None
         self.steps: int | None = None
         self.energy_j: float | None = None
         self.results: Verdict | None = None
@@ -41,6 +47,11 @@ class PodMeter:
 
     def look(self, now_s: float, progress: Progress | None, users: GpuUsers) -> None:
         """Take note of what its file says, and of its processes on the GPU."""
+        if users.all:
+            self._unseen_from_s, self.unseen = None, False
+        elif progress is not None and progress.steps != (self.steps or 0):
+            from_s = self._unseen_from_s = self._unseen_from_s or now_s
+            self.unseen = now_s - from_s > UNSEEN_S
         if progress is not None:
             self.steps = progress.steps
             self._recent.add(now_s, progress.steps)

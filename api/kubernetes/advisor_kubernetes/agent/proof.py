@@ -74,6 +74,12 @@ def users_by_pod(sight: Sight, pod_of: PodOf) -> dict[str, GpuUsers]:
     return found
 
 
+UNSEEN = (
+    "it makes progress, and none of its processes is seen on its GPU: it computes elsewhere, or "
+    "the agent does not share the process namespace of the node (hostPID)"
+)
+
+
 def prove(pod: SharedPod, users: GpuUsers, daemon: GpuDaemon, known: Proof) -> Proof:
     """Look at a pod's limit once.
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -56,11 +57,9 @@ class References:
         asked_s, known = self._known.get((job, gpu_model), (None, Reference()))
         now_s = time.monotonic()
         if asked_s is None or now_s - asked_s > _ASK_AGAIN_S:
-            try:
+            # Metrics without relative speeds are better than an agent that stops.
+            with suppress(ClientError):
                 known = reference_of(self._profiles(job, gpu_model).points)
-            except ClientError:
-                # Metrics without relative speeds are better than an agent that waits.
-                pass
             self._known[job, gpu_model] = now_s, known
         return known
 

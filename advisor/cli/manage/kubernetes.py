@@ -1,0 +1,11 @@
+"""`advisor kubernetes`: pods that share a GPU."""
+
+import typer
+
+from advisor.cli.manage.kubernetes_agent import agent
+
+app = typer.Typer(
+    help="Pods that share a GPU: the service of the cluster, and the agent of each node.",
+    no_args_is_help=True,
+)
+app.command("agent")(agent)
