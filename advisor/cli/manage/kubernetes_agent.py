@@ -32,7 +32,8 @@ def agent(
     try:
         from advisor.client import Client
         from advisor_kubernetes.agent.agent import AgentOptions, run_agent
-        from advisor_kubernetes.agent.node_api import connect
+        from advisor_kubernetes.agent.node_api import NodeApi
+        from advisor_kubernetes.cluster import connect
     except ImportError as error:
         raise InputError(
             "the agent needs the clients of Kubernetes and of the service",
@@ -54,7 +55,7 @@ def agent(
         run_agent(
             AgentOptions(node=node, host=host, port=port),
             settings,
-            connect(node),
+            NodeApi(connect(), node),
             client,
             stop,
             lambda at: typer.echo(f"advisor's agent of {node} serves metrics on port {at}"),

@@ -1,1 +1,1 @@
-"""Kubernetes: pods that share a GPU at an advised split (docs/kubernetes.md)."""
+"""Kubernetes: admission of pods that share a GPU, who meets whom, and what runs on the nodes."""

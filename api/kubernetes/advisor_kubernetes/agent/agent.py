@@ -14,8 +14,9 @@ from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, SourceError
 from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import Settings
+from advisor_kubernetes import names
 from advisor_kubernetes.agent.cgroups import pod_of
-from advisor_kubernetes.agent.daemons import MPS_FOLDER, GpuDaemon
+from advisor_kubernetes.agent.daemons import GpuDaemon
 from advisor_kubernetes.agent.gpu_room import GpuRoom
 from advisor_kubernetes.agent.meters import PodMeter
 from advisor_kubernetes.agent.metrics import (
@@ -28,10 +29,10 @@ from advisor_kubernetes.agent.metrics import (
 from advisor_kubernetes.agent.node_api import NodeApi
 from advisor_kubernetes.agent.pod_watch import PodWatch
 from advisor_kubernetes.agent.pods import SharedPod
-from advisor_kubernetes.agent.progress_files import PODS_FOLDER
 from advisor_kubernetes.agent.proof import PodOf
 from advisor_kubernetes.agent.references import References
 from advisor_kubernetes.agent.reports import Reports
+from advisor_kubernetes.cluster import ClusterError
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.testbed.live import open_source, with_units
 
@@ -54,14 +55,16 @@ class AgentOptions:
         port: 0: any.
         mps_folder: Where daemons listen; pods mount it.
         pods_folder: Where progress files of pods are; pods mount their own part of it.
+        pipe_mount: Where a container has the pipe folder of its GPU.
         pod_of: Which pod a process belongs to.
     """
 
     node: str
     host: str = "0.0.0.0"
     port: int = 9401
-    mps_folder: Path = MPS_FOLDER
-    pods_folder: Path = PODS_FOLDER
+    mps_folder: Path = Path(names.MPS_ROOT)
+    pods_folder: Path = Path(names.PODS_ROOT)
+    pipe_mount: str = names.PIPE_MOUNT
     pod_of: PodOf = pod_of
 
 
@@ -134,6 +137,7 @@ class Agent:
                 self._sources[gpu.uuid],
                 node=options.node,
                 pods_folder=options.pods_folder,
+                pipe_mount=options.pipe_mount,
                 pod_of=options.pod_of,
                 references=references,
                 warn=self._warn,
@@ -162,7 +166,7 @@ class Agent:
         try:
             self._api.publish_gpus(gpus)
             self._published = now_s, gpus
-        except SourceError as error:
+        except ClusterError as error:
             LOG.warning("%s", error)
 
     def close(self) -> None:
@@ -180,7 +184,7 @@ class Agent:
         LOG.warning("%s/%s: %s: %s", pod.namespace, pod.name, reason, message)
         try:
             self._api.warn(pod, reason, message)
-        except SourceError as error:
+        except ClusterError as error:
             LOG.warning("%s", error)
 
     def _snapshot(self) -> Snapshot:

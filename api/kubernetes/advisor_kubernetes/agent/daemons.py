@@ -17,9 +17,6 @@ from advisor.runtime.backends.mps import MpsBackend
 from advisor.runtime.backends.mps_control import Control
 from advisor.runtime.host.processes import owner_of, wait_until
 
-MPS_FOLDER = Path("/run/advisor-mps")
-"""On the node: `<gpu uuid>/pipe` is what pods mount, `<gpu uuid>/log` the agent's alone."""
-
 _START_S = 10
 _OPEN, _PRIVATE = 0o755, 0o700
 
@@ -40,7 +37,8 @@ class GpuDaemon:
 
     Args:
         gpu: Its `units_total` must be known.
-        folder: Of all daemons of the node.
+        folder: Of all daemons of the node; pods mount `<gpu uuid>/pipe` in it, and `<gpu uuid>/log`
+            is the agent's alone.
         environment: Base environment of the daemon and of probes, without limits.
         computing: Lists the processes with a context on the GPU.
 

@@ -31,6 +31,7 @@ class GpuRoom:
         source: Its telemetry; None: there is none.
         node: Name of the node.
         pods_folder: Where the progress files of pods are.
+        pipe_mount: Where a container has the pipe folder of its GPU.
         pod_of: Which pod a process belongs to.
         references: What is known of jobs alone.
         warn: Tells the owner of a pod.
@@ -43,13 +44,14 @@ class GpuRoom:
         *,
         node: str,
         pods_folder: Path,
+        pipe_mount: str,
         pod_of: PodOf,
         references: References,
         warn: Warn,
     ) -> None:
         self.daemon = daemon
         self._node, self._folder, self._pod_of = node, pods_folder, pod_of
-        self._references, self._warn = references, warn
+        self._pipe_mount, self._references, self._warn = pipe_mount, references, warn
         self.energy = GpuMeter(source, daemon.gpu.units_total or 0)
         self._meters: dict[str, PodMeter] = {}
         self._overlap: Overlap | None = None
@@ -103,7 +105,7 @@ class GpuRoom:
     def _proof(self, meter: PodMeter, own: GpuUsers) -> Proof:
         if meter.unseen:
             return Proof(False, meter.proof.units, UNSEEN)
-        return prove(meter.pod, own, self.daemon, meter.proof)
+        return prove(meter.pod, own, self.daemon, self._pipe_mount, meter.proof)
 
     def _living(self) -> list[PodMeter]:
         return [meter for meter in self.meters if not meter.pod.over]

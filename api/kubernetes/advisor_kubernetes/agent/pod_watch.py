@@ -8,8 +8,9 @@ from pathlib import Path
 
 from advisor.errors import AdvisorError, InputError
 from advisor_kubernetes.agent.node_api import NodeApi
-from advisor_kubernetes.agent.pods import Raw, SharedPod, read_pod
+from advisor_kubernetes.agent.pods import SharedPod, read_pod
 from advisor_kubernetes.agent.progress_files import make_file
+from advisor_kubernetes.objects import Object, part, word
 
 LOG = logging.getLogger("advisor.kubernetes.agent")
 
@@ -60,7 +61,7 @@ class PodWatch:
         """List the pods and follow their changes until the watch ends.
 
         Raises:
-            SourceError: the API server does not answer.
+            ClusterError: the API server does not answer.
         """
         listed, version = self._api.list_pods()
         pods = self._read(listed)
@@ -70,11 +71,11 @@ class PodWatch:
         for kind, raw in self._api.watch_pods(version):
             found = self._read([raw])
             with self._lock:
-                self._pods.pop(raw["metadata"]["uid"], None)
+                self._pods.pop(word(part(raw, "metadata"), "uid"), None)
                 if kind != "DELETED":
                     self._pods |= found
 
-    def _read(self, raws: Iterable[Raw]) -> dict[str, SharedPod]:
+    def _read(self, raws: Iterable[Object]) -> dict[str, SharedPod]:
         found: dict[str, SharedPod] = {}
         for raw in raws:
             try:

@@ -1,24 +1,16 @@
 """Pods that share a GPU of this node, as their annotations and their state say it. Pure."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from advisor.core.gpu import Share
 from advisor.errors import InputError
 from advisor.wire.bounds import NAME
+from advisor_kubernetes import names
+from advisor_kubernetes.objects import Object, part, word
 
-PREFIX = "advisor.dev/"
-MANAGED = f"{PREFIX}managed"
-"""Label of every pod that the webhook has prepared."""
-
-_JOB, _SHARE, _GPU = f"{PREFIX}job", f"{PREFIX}share-percent", f"{PREFIX}gpu-uuid"
 _OVER = ("Succeeded", "Failed")
 _UID = re.compile(r"[0-9A-Za-z-]{1,63}")
-
-Raw: TypeAlias = Mapping[str, Any]
-"""An object of Kubernetes' API, as its JSON has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,33 +45,28 @@ class SharedPod:
         return self.phase in _OVER
 
 
-def read_pod(raw: Raw) -> SharedPod | None:
+def read_pod(raw: Object) -> SharedPod | None:
     """The pod; None where it has no GPU of ours: without a share, or without a GPU by UUID.
 
     Raises:
         InputError: its annotations cannot be what the chooser has written.
     """
-    meta: Raw = raw["metadata"]
-    notes = _part(meta, "annotations")
-    if not all(notes.get(name) for name in (_JOB, _SHARE, _GPU)):
+    meta = part(raw, "metadata")
+    notes = part(meta, "annotations")
+    if not all(notes.get(name) for name in (names.JOB, names.SHARE_PERCENT, names.GPU_UUID)):
         return None
     pod = SharedPod(
-        uid=meta["uid"],
-        namespace=meta["namespace"],
-        name=meta["name"],
-        job=notes[_JOB],
-        share_text=notes[_SHARE],
-        gpu_uuid=notes[_GPU],
-        phase=_part(raw, "status").get("phase", "Unknown"),
-        user=_part(_part(raw, "spec"), "securityContext").get("runAsUser"),
+        uid=word(meta, "uid"),
+        namespace=word(meta, "namespace"),
+        name=word(meta, "name"),
+        job=notes[names.JOB],
+        share_text=notes[names.SHARE_PERCENT],
+        gpu_uuid=notes[names.GPU_UUID],
+        phase=word(part(raw, "status"), "phase"),
+        user=part(raw, "spec", "securityContext").get("runAsUser"),
     )
     _check(pod)
     return pod
-
-
-def _part(raw: Raw, name: str) -> Raw:
-    """A part of an object; empty where it is left out, or null."""
-    return raw.get(name) or {}
 
 
 def _check(pod: SharedPod) -> None:

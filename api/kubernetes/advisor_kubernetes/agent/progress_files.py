@@ -13,12 +13,7 @@ from pathlib import Path
 from advisor.core.results import Reported
 from advisor.progress import FILE_BYTES, LATENCIES_AT
 from advisor.runtime.jobs.reports import parse_reported
-
-PODS_FOLDER = Path("/run/advisor-pods")
-"""On the node: each pod has a folder of its uid, and sees no other."""
-
-PROGRESS = "progress"
-"""Name of the file in the folder of a pod."""
+from advisor_kubernetes.names import PROGRESS_FILE
 
 _ENTER, _OWN, _SHARED = 0o711, 0o700, 0o777
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -52,7 +47,9 @@ def make_file(folder: Path, uid: str, user: int | None) -> None:
     if user is not None and os.geteuid() == 0:
         os.chown(own, user, -1, follow_symlinks=False)
     try:
-        file = os.open(own / PROGRESS, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        file = os.open(
+            own / PROGRESS_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600
+        )
     except FileExistsError:
         return
     try:
@@ -68,7 +65,7 @@ def make_file(folder: Path, uid: str, user: int | None) -> None:
 def read_progress(folder: Path, uid: str) -> Progress | None:
     """How far a pod's job is; None where it has no such file, or something else in its place."""
     try:
-        file = os.open(folder / uid / PROGRESS, _READ)
+        file = os.open(folder / uid / PROGRESS_FILE, _READ)
     except OSError:
         return None
     try:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from advisor.core.gpu import PERCENTAGE
 from advisor.errors import AdvisorError, LimitNotProvenError
 from advisor.runtime.backends.backend import Sight, check_environments
+from advisor.runtime.backends.mps import PIPE_DIRECTORY
 from advisor.runtime.host.processes import owner_of
 from advisor_kubernetes.agent.daemons import GpuDaemon
 from advisor_kubernetes.agent.pods import SharedPod
@@ -80,13 +81,16 @@ UNSEEN = (
 )
 
 
-def prove(pod: SharedPod, users: GpuUsers, daemon: GpuDaemon, known: Proof) -> Proof:
+def prove(
+    pod: SharedPod, users: GpuUsers, daemon: GpuDaemon, pipe_mount: str, known: Proof
+) -> Proof:
     """Look at a pod's limit once.
 
     Args:
         pod: Its annotations say what it must have.
         users: Its processes on the GPU now.
         daemon: Of the GPU that it was given.
+        pipe_mount: What its processes must have as CUDA_MPS_PIPE_DIRECTORY.
         known: What was found before: a share that was read back is not probed again.
     """
     if not users.all:
@@ -99,7 +103,10 @@ def prove(pod: SharedPod, users: GpuUsers, daemon: GpuDaemon, known: Proof) -> P
                 why="CUDA_MPS_PIPE_DIRECTORY was changed, or no daemon answered when they started",
                 fix="delete the pod",
             )
-        wanted = daemon.backend.environment(pod.share) | {PERCENTAGE: pod.share_text}
+        wanted = daemon.backend.environment(pod.share) | {
+            PIPE_DIRECTORY: pipe_mount,
+            PERCENTAGE: pod.share_text,
+        }
         check_environments(pod.share, wanted, lambda: users.all)
         if units is None:
             units = daemon.prove(pod.share, owner_of(min(users.clients)))

@@ -1,0 +1,191 @@
+"""The API of Kubernetes, by the official client: addresses, certificates and tokens are its part.
+
+Objects come as plain JSON: its models would refuse fields of servers that are newer than it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import urllib3
+from kubernetes import config
+from kubernetes.client import ApiClient
+
+from advisor.errors import AdvisorError, InputError
+from advisor_kubernetes.objects import Object, part, parts, word
+
+_CONFIG: Any = config
+"""It has no types."""
+
+TIMEOUT_S = 10.0
+"""For one answer; a watch says itself how long it lasts."""
+
+PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
+
+MERGE_PATCH = "application/merge-patch+json"
+
+_SLACK_S = 5.0
+
+
+class ClusterError(AdvisorError):
+    """The API server refused, failed, or did not answer.
+
+    Attributes:
+        status: HTTP status; None: there was no answer.
+    """
+
+    code = "cluster"
+
+    def __init__(self, what: str, *, why: str = "", status: int | None = None) -> None:
+        self.status = status
+        super().__init__(what, why=why, fix="see whether the API server answers: kubectl get nodes")
+
+    @property
+    def is_conflict(self) -> bool:
+        """Somebody else changed the object first, or it is gone: look again."""
+        return self.status in (404, 409)
+
+
+def connect() -> "Cluster":
+    """The cluster that `KUBECONFIG` or `~/.kube/config` names, else the one we run in.
+
+    Raises:
+        InputError: there is neither.
+    """
+    try:
+        try:
+            _CONFIG.load_incluster_config()
+        except _CONFIG.ConfigException:
+            _CONFIG.load_kube_config()
+    except (_CONFIG.ConfigException, OSError) as error:
+        raise InputError(
+            "there is no cluster to connect to",
+            why=str(error),
+            fix="run in a pod with a service account, or set KUBECONFIG",
+        ) from error
+    return Cluster(ApiClient())
+
+
+class Cluster:
+    """An API server.
+
+    Args:
+        api: The client, configured.
+    """
+
+    def __init__(self, api: ApiClient) -> None:
+        self._api: Any = api
+
+    def get(self, path: str, **query: str) -> Object:
+        """What is at a path."""
+        return self._ask("GET", path, query)
+
+    def post(self, path: str, body: Object) -> Object:
+        """Make an object."""
+        return self._ask("POST", path, {}, body)
+
+    def put(self, path: str, body: Object) -> Object:
+        """Replace an object."""
+        return self._ask("PUT", path, {}, body)
+
+    def patch(self, path: str, body: Object) -> Object:
+        """Merge into an object (RFC 7386); a resourceVersion in it must still be the newest.
+
+        Raises:
+            ClusterError: refused; 409 where it is not the newest.
+        """
+        return self._ask("PATCH", path, {}, body, MERGE_PATCH)
+
+    def watch(self, path: str, version: str, duration_s: int, **query: str) -> Iterator[Object]:
+        """Events of a list after a version of it, as they come.
+
+        Raises:
+            ClusterError: the stream failed; 410: that version is too old, list again.
+        """
+        query = {**query, "watch": "true", "resourceVersion": version}
+        query |= {"timeoutSeconds": str(duration_s), "allowWatchBookmarks": "true"}
+        response = self._send("GET", path, query, None, duration_s + _SLACK_S)
+        try:
+            for line in response:
+                event: Object = json.loads(line)
+                if event.get("type") == "ERROR":
+                    code = part(event, "object").get("code")
+                    raise ClusterError(f"the watch of {path} ended: {code}", status=code)
+                yield event
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise ClusterError(f"the watch of {path} broke", why=str(error)) from error
+        finally:
+            response.release_conn()
+
+    def username(self) -> str:
+        """Who we are, as the API server sees it.
+
+        Raises:
+            ClusterError: it does not say.
+        """
+        body: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        told = self.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
+        return word(part(told, "status", "userInfo"), "username")
+
+    def _ask(
+        self, method: str, path: str, query: Mapping[str, str], body: Any = None, kind: str = ""
+    ) -> Object:
+        response = self._send(method, path, query, body, TIMEOUT_S, kind)
+        try:
+            return json.loads(response.read())
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise ClusterError(f"no whole answer to {method} {path}", why=str(error)) from error
+        finally:
+            response.release_conn()
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        timeout_s: float,
+        kind: str = "",
+    ) -> urllib3.BaseHTTPResponse:
+        headers = {"Accept": "application/json", "Content-Type": kind or "application/json"}
+        request = self._api.param_serialize(
+            method,
+            path,
+            query_params=list(query.items()),
+            header_params=headers,
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            answer = self._api.call_api(*request, _request_timeout=(TIMEOUT_S, timeout_s))
+            response: urllib3.BaseHTTPResponse = answer.response
+            if response.status < 300:
+                return response
+            text = response.read()
+            response.release_conn()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ClusterError(f"no answer to {method} {path}", why=str(error)) from error
+        raise ClusterError(
+            f"{method} {path}: {response.status}", why=_said(text), status=response.status
+        )
+
+
+def list_of(cluster: Cluster, path: str, **query: str) -> tuple[list[Object], str]:
+    """All objects of a list in pages, and its version to watch from.
+
+    Raises:
+        ClusterError: refused, or no answer.
+    """
+    items: list[Object] = []
+    page = cluster.get(path, limit="500", **query)
+    while more := word(part(page, "metadata"), "continue"):
+        items += parts(page, "items")
+        page = cluster.get(path, limit="500", **{**query, "continue": more})
+    return [*items, *parts(page, "items")], word(part(page, "metadata"), "resourceVersion")
+
+
+def _said(text: bytes) -> str:
+    try:
+        return str(json.loads(text)["message"])[:300]
+    except (ValueError, KeyError, TypeError):
+        return ""

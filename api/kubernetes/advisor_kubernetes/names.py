@@ -1,0 +1,50 @@
+"""Names that pods, nodes, webhook, chooser and agent share. docs/kubernetes.md explains them."""
+
+PREFIX = "advisor.dev/"
+
+JOB = "advisor.dev/job"
+WITH = "advisor.dev/with"
+MIN_SPEED = "advisor.dev/min-speed"
+MAX_WAIT_S = "advisor.dev/max-wait-s"
+CONTAINER = "advisor.dev/container"
+ASKED = frozenset((JOB, WITH, MIN_SPEED, MAX_WAIT_S, CONTAINER))
+"""Annotations that the author of a pod writes."""
+
+SHARE_PERCENT = "advisor.dev/share-percent"
+SPLIT = "advisor.dev/split"
+"""Both shares in percent, that of the pod itself first, such as `26/50`; or `uncapped`, `alone`."""
+
+GPU_UUID = "advisor.dev/gpu-uuid"
+NODE = "advisor.dev/node"
+PARTNER = "advisor.dev/partner"
+PARTNER_UID = "advisor.dev/partner-uid"
+WHY = "advisor.dev/why"
+KAI_PORTION = "gpu-compute.portion"
+"""KAI-Scheduler's part of a GPU's compute, 0 to 1 (its issues 2191 and 2192)."""
+
+GATE = "advisor.dev/split"
+"""The scheduling gate: a pod stays unscheduled until the chooser has decided."""
+
+MANAGED = "advisor.dev/managed"
+"""Label of a pod that the webhook has changed; its value is `true`."""
+
+GPUS = "advisor.dev/gpus"
+"""Annotation of a node: a JSON list of `{"uuid", "model", "sm_count", "ready", "why"}`."""
+
+HOSTNAME = "kubernetes.io/hostname"
+
+GPU_RESOURCE = "nvidia.com/gpu"
+
+MPS_ROOT = "/run/advisor-mps"
+"""On the node, with a folder for each GPU, named by its UUID, in which `pipe` is the daemon's."""
+
+PIPE_MOUNT = "/run/advisor-mps/pipe"
+"""In the container: the pipe folder of its own GPU and of no other."""
+
+PODS_ROOT = "/run/advisor-pods"
+"""On the node, with a folder for each pod, named by its uid."""
+
+PROGRESS_MOUNT = "/run/advisor-pod"
+"""In the container: the pod's own folder; its progress file is `progress`."""
+
+PROGRESS_FILE = "progress"

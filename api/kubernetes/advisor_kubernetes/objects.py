@@ -1,0 +1,78 @@
+"""Kubernetes objects as they come, in plain JSON: read where they are what they should be.
+
+Only what is needed is read, since newer servers say more; what is wrong is an error, since anyone
+who reaches the server may send anything.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeAlias, cast
+
+from advisor.errors import InputError
+
+Object: TypeAlias = dict[str, Any]
+
+
+def read_object(text: bytes) -> Object:
+    """The JSON object in a text.
+
+    Raises:
+        InputError: it is something else.
+    """
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError("the body is not JSON", why=type(error).__name__) from error
+    return _object(found, "the body")
+
+
+def part(parent: Mapping[str, Any], *keys: str) -> Object:
+    """The object under a path of keys; an empty one where it is missing.
+
+    Raises:
+        InputError: there is something else.
+    """
+    found: object = parent
+    for key in keys:
+        found = _object(found, key).get(key)
+        if found is None:
+            return {}
+    return _object(found, keys[-1])
+
+
+def parts(parent: Mapping[str, Any], *keys: str) -> list[Object]:
+    """The objects in the list under a path of keys; none where it is missing.
+
+    Raises:
+        InputError: there is something else.
+    """
+    found: object = part(parent, *keys[:-1]).get(keys[-1])
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise _wrong(keys[-1], "a list")
+    return [_object(item, keys[-1]) for item in cast("list[object]", found)]
+
+
+def word(parent: Mapping[str, Any], key: str) -> str:
+    """The text under a key; an empty one where it is missing.
+
+    Raises:
+        InputError: there is something else.
+    """
+    found = parent.get(key)
+    if found is None:
+        return ""
+    if not isinstance(found, str):
+        raise _wrong(key, "a text")
+    return found
+
+
+def _object(found: object, name: str) -> Object:
+    if not isinstance(found, dict):
+        raise _wrong(name, "an object")
+    return cast("Object", found)
+
+
+def _wrong(name: str, kind: str) -> InputError:
+    return InputError(f"{name!a} is not {kind}", fix="send what Kubernetes sends")
