@@ -113,7 +113,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def until(holds: Callable[[], object]) -> None:
     """Wait, with an end that only a machine that stands still reaches."""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -185,7 +185,7 @@ def open_mps(
         control, owned = _own_daemon(gpu, runtime_dir, environment), True
     _check_owner(control)
     control.check_default()
-    _start_server(control)
+    start_server(control)
     return MpsBackend(gpu, control, owned, computing=computing)
 
 
@@ -254,8 +254,12 @@ def _check_owner(control: Control) -> None:
             )
 
 
-def _start_server(control: Control) -> None:
-    """Start the server now, so that the first client does not pay for it."""
+def start_server(control: Control) -> None:
+    """Start the server now, so that the first client does not pay for it.
+
+    Raises:
+        PartitionError: it does not become active.
+    """
     if not control.servers():
         control.ask(f"start_server -uid {os.getuid()}")
     if not wait_until(lambda: _active(control), _START_S):

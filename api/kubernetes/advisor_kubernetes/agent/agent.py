@@ -89,6 +89,7 @@ def run_agent(
     Raises:
         SourceError: no driver answers, so there is nothing to own.
         BusyError: another agent has a GPU of this node.
+        ClusterError: pods are watched no more.
     """
     with ExitStack() as stack:
         gpus = stack.enter_context(_own_gpus(settings))
@@ -100,6 +101,7 @@ def run_agent(
         agent.publish(time.monotonic())  # not ready, whatever an agent before has said
         agent.watch.start()
         while not stop.wait(LOOK_S):
+            agent.watch.check()
             agent.look()
 
 

@@ -13,7 +13,7 @@ from advisor.core.gpu import WHOLE, Gpu, Share
 from advisor.errors import AdvisorError, PartitionError
 from advisor.runtime.backends.backend import ComputingPids
 from advisor.runtime.backends.limit import check_granted, look
-from advisor.runtime.backends.mps import MpsBackend
+from advisor.runtime.backends.mps import MpsBackend, start_server
 from advisor.runtime.backends.mps_control import Control
 from advisor.runtime.host.processes import owner_of, wait_until
 
@@ -102,6 +102,8 @@ class GpuDaemon:
                 f"the MPS daemon for {self.gpu.uuid} did not answer within {_START_S} s",
                 fix=f"read {self._folder}/log/control.log",
             )
+        # For this user; the first client of another one gets a server of its own in its place.
+        start_server(self.backend.control)
 
     def _check(self) -> None:
         self.backend.control.check_default()

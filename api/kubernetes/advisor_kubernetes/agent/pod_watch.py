@@ -10,6 +10,7 @@ from advisor.errors import AdvisorError, InputError
 from advisor_kubernetes.agent.node_api import NodeApi
 from advisor_kubernetes.agent.pods import SharedPod, read_pod
 from advisor_kubernetes.agent.progress_files import make_file
+from advisor_kubernetes.cluster import ClusterError
 from advisor_kubernetes.objects import Object, part, word
 
 LOG = logging.getLogger("advisor.kubernetes.agent")
@@ -33,10 +34,20 @@ class PodWatch:
         self._lock = threading.Lock()
         self._pods: dict[str, SharedPod] = {}
         self._listed_s: float | None = None
+        self._thread = threading.Thread(target=self._keep_watching, daemon=True)
 
     def start(self) -> None:
         """Begin to watch; the thread ends with the process."""
-        threading.Thread(target=self._keep_watching, daemon=True, name="pod-watch").start()
+        self._thread.start()
+
+    def check(self) -> None:
+        """Check that the thread still watches.
+
+        Raises:
+            ClusterError: it has ended, so that nobody would notice new pods.
+        """
+        if not self._thread.is_alive():
+            raise ClusterError("the watch of the node's pods has ended", why="see the log above")
 
     def pods(self) -> tuple[SharedPod, ...]:
         """Those that there are now."""
