@@ -44,20 +44,19 @@ class Node:
         self.api.put(pod(uid, node=NODE, gpu=UUID, job=job, share=share))
         progress = self.host.folder / "pods" / uid / "progress"
         until(progress.exists)
-        environment = self.host.environment(
-            ADVISOR_POD_UID=uid,
-            ADVISOR_GPU=UUID,
-            ADVISOR_PROGRESS_FILE=str(progress),
-            CUDA_MPS_PIPE_DIRECTORY=str(self.pipe),
-            CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=share,
-            CUDA_VISIBLE_DEVICES=UUID,
-            **variables,
-        )
+        given = {
+            "ADVISOR_POD_UID": uid,
+            "ADVISOR_GPU": UUID,
+            "ADVISOR_PROGRESS_FILE": str(progress),
+            "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe),
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": share,
+            "CUDA_VISIBLE_DEVICES": UUID,
+        }
         # A file in the place of the container's log.
         with (self.host.folder / f"{job}.log").open("wb") as log:
             started = subprocess.Popen(
                 [sys.executable, str(FAKES / "fake_job.py")],
-                env={k: v for k, v in environment.items() if v},
+                env=self.host.environment(**(given | variables)),
                 stdout=log,
                 stderr=log,
             )
