@@ -252,7 +252,7 @@ def test_it_looks_on_while_kubernetes_is_away(host: FakeHost) -> None:
         node.run_pod(A, "alpha", "30")
         until(lambda: node.metric("advisor_pod_limit_proven", "alpha") == 1)
         node.api.refuse = 503
-        (node.pipe / "status").write_text("FAULT")
+        (node.pipe / "default").write_text("50")
         until(lambda: node.metric("advisor_gpu_ready") == 0)
         assert node.metric("advisor_pod_limit_proven", "alpha") == 1
         assert node.get("/healthz").status_code == 200
