@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -63,6 +64,17 @@ class Node:
         self.jobs.append(started)
         return started
 
+    def clear(self) -> None:
+        """End all pods."""
+        for job in self.jobs:
+            job.kill()
+            job.wait()
+        for uid in list(self.api.pods):
+            self.api.delete(uid)
+        self.api.events.clear()
+        until(self.ready)
+        until(lambda: self.metric("advisor_pod_share_percent") is None)
+
     def get(self, path: str) -> httpx.Response:
         port = (self.host.folder / "port").read_text()
         return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, timeout=10)
@@ -102,6 +114,24 @@ def running(host: FakeHost, service: str, **variables: str) -> Generator[Node]:
             agent.terminate()
             agent.wait(30)
             host.control("quit", node.pipe)
+
+
+@pytest.fixture(scope="module")
+def node(fake_libraries: Path, service: Served) -> Iterator[Node]:
+    """An agent for several tests, each of which leaves it as it was."""
+    with tempfile.TemporaryDirectory(prefix="adv") as folder:
+        (Path(folder) / "nvml" / "gpu0").mkdir(parents=True)
+        # Without a token: the service refuses, and the agent goes on.
+        with running(FakeHost(Path(folder), fake_libraries), service.url) as running_node:
+            yield running_node
+
+
+@pytest.fixture(autouse=True)
+def clean(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No pod is left on the node of several tests."""
+    yield
+    if "node" in request.fixturenames:
+        request.getfixturevalue("node").clear()
 
 
 @pytest.fixture(scope="module")
@@ -196,84 +226,94 @@ def daemon_says(host: FakeHost, node: Node) -> str:
     return "no MPS daemon answers" if "Cannot find MPS" in done.stderr else done.stdout
 
 
-def test_a_pod_that_lifts_its_limit_is_found(host: FakeHost) -> None:
+def test_a_pod_that_lifts_its_limit_is_found(node: Node) -> None:
     """By the variables that its process was started with, and by computing outside of MPS."""
-    with running(host, "http://127.0.0.1:9") as node:
-        until(node.ready)
-        node.run_pod(A, "alpha", "30", CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="90")
-        node.run_pod(B, "beta", "70", CUDA_MPS_PIPE_DIRECTORY=str(host.folder / "elsewhere"))
-        until(lambda: len(node.api.events) == 2)
-        said = {event["involvedObject"]["uid"]: event["message"] for event in node.api.events}
-        assert "do not carry the variables of its share of 30 %" in said[A]
-        assert "compute on the whole GPU, without MPS" in said[B]
-        assert {event["reason"] for event in node.api.events} == {"LimitNotProven"}
-        for job in ("alpha", "beta"):
-            until(lambda job=job: node.metric("advisor_pod_limit_proven", job) == 0)
+    until(node.ready)
+    node.run_pod(A, "alpha", "30", CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="90")
+    node.run_pod(B, "beta", "70", CUDA_MPS_PIPE_DIRECTORY=str(node.host.folder / "elsewhere"))
+    until(lambda: len(node.api.events) == 2)
+    said = {event["involvedObject"]["uid"]: event["message"] for event in node.api.events}
+    assert "do not carry the variables of its share of 30 %" in said[A]
+    assert "compute on the whole GPU, without MPS" in said[B]
+    assert {event["reason"] for event in node.api.events} == {"LimitNotProven"}
+    for job in ("alpha", "beta"):
+        until(lambda job=job: node.metric("advisor_pod_limit_proven", job) == 0)
 
 
-def test_a_daemon_that_is_lost_is_started_again_and_pods_are_told(host: FakeHost) -> None:
+def test_a_daemon_that_is_lost_is_started_again_and_pods_are_told(node: Node) -> None:
     """Until it is well the GPU is not ready; what its clients do is not proven any more."""
-    with running(host, "http://127.0.0.1:9") as node:
-        until(node.ready)
-        node.run_pod(A, "alpha", "30")
-        until(lambda: node.metric("advisor_pod_limit_proven", "alpha") == 1)
-        (node.pipe / "refuse").touch()
-        os.kill(int((node.pipe / "nvidia-cuda-mps-control.pid").read_text()), signal.SIGKILL)
-        until(lambda: not node.ready())
-        assert "permission denied" in node.why()
-        until(lambda: node.metric("advisor_pod_limit_proven", "alpha") == 0)
-        [event] = [event for event in node.api.events if event["reason"] == "MpsDaemonLost"]
-        assert event["involvedObject"]["uid"] == A
-        (node.pipe / "refuse").unlink()
-        until(node.ready)
-        assert node.metric("advisor_gpu_daemon_losses_total") == 1
-        assert node.metric("advisor_pod_limit_proven", "alpha") == 0
+    until(node.ready)
+    node.run_pod(A, "alpha", "30")
+    until(lambda: node.metric("advisor_pod_limit_proven", "alpha") == 1)
+    losses = node.metric("advisor_gpu_daemon_losses_total") or 0
+    (node.pipe / "refuse").touch()
+    os.kill(int((node.pipe / "nvidia-cuda-mps-control.pid").read_text()), signal.SIGKILL)
+    until(lambda: not node.ready())
+    assert "permission denied" in node.why()
+    until(lambda: node.metric("advisor_pod_limit_proven", "alpha") == 0)
+    [event] = [event for event in node.api.events if event["reason"] == "MpsDaemonLost"]
+    assert event["involvedObject"]["uid"] == A
+    (node.pipe / "refuse").unlink()
+    until(node.ready)
+    assert node.metric("advisor_gpu_daemon_losses_total") == losses + 1
+    assert node.metric("advisor_pod_limit_proven", "alpha") == 0
 
 
-def test_a_gpu_is_not_ready_while_its_daemon_is_not_well(host: FakeHost) -> None:
+def test_a_gpu_is_not_ready_while_its_daemon_is_not_well(node: Node) -> None:
     """A fault, a percentage below 100, a daemon that grants other than it should."""
-    with running(host, "http://127.0.0.1:9") as node:
+    until(node.ready)
+    for file, text, why in (
+        ("status", "FAULT", "the MPS server is in a fault"),
+        ("default", "50", "gives its clients 50 % at most"),
+    ):
+        (node.pipe / file).write_text(text)
+        until(lambda why=why: not node.ready() and why in node.why())
+        (node.pipe / file).unlink()
         until(node.ready)
-        for file, text, why in (
-            ("status", "FAULT", "the MPS server is in a fault"),
-            ("default", "50", "gives its clients 50 % at most"),
-        ):
-            (node.pipe / file).write_text(text)
-            until(lambda why=why: not node.ready() and why in node.why())
-            (node.pipe / file).unlink()
-            until(node.ready)
 
 
-def test_it_looks_on_while_kubernetes_is_away(host: FakeHost) -> None:
+def test_it_looks_on_while_kubernetes_is_away(node: Node) -> None:
     """Pods run on, and so do their meters; what was missed is found afterwards."""
-    with running(host, "http://127.0.0.1:9") as node:
-        until(node.ready)
-        until(lambda: node.get("/readyz").status_code == 200)
-        node.run_pod(A, "alpha", "30")
-        until(lambda: node.metric("advisor_pod_limit_proven", "alpha") == 1)
-        node.api.refuse = 503
-        (node.pipe / "default").write_text("50")
-        until(lambda: node.metric("advisor_gpu_ready") == 0)
-        assert node.metric("advisor_pod_limit_proven", "alpha") == 1
-        assert node.get("/healthz").status_code == 200
-        assert node.ready(), "the annotation cannot have been changed"
-        node.api.gone, node.api.refuse = True, None
-        until(lambda: not node.ready())
-        node.api.delete(A)
-        until(lambda: node.metric("advisor_pod_limit_proven", "alpha") is None)
-        assert node.get("/elsewhere").status_code == 404
+    until(node.ready)
+    until(lambda: node.get("/readyz").status_code == 200)
+    node.run_pod(A, "alpha", "30")
+    until(lambda: node.metric("advisor_pod_limit_proven", "alpha") == 1)
+    node.api.refuse = 503
+    (node.pipe / "default").write_text("50")
+    until(lambda: node.metric("advisor_gpu_ready") == 0)
+    assert node.metric("advisor_pod_limit_proven", "alpha") == 1
+    assert node.get("/healthz").status_code == 200
+    assert node.ready(), "the annotation cannot have been changed"
+    node.api.gone, node.api.refuse = True, None
+    until(lambda: not node.ready())
+    node.api.delete(A)
+    until(lambda: node.metric("advisor_pod_limit_proven", "alpha") is None)
+    assert node.get("/elsewhere").status_code == 404
 
 
-def test_only_one_agent_owns_a_node(host: FakeHost) -> None:
+def test_only_one_agent_owns_a_node(node: Node) -> None:
     """A second one would end the daemons of the first."""
-    with running(host, "http://127.0.0.1:9") as node:
-        until(node.ready)
-        command = [sys.executable, str(FAKES / "kube_agent.py"), str(host.folder), node.api.url]
-        second = subprocess.run(
-            [*command, "http://127.0.0.1:9"], env=host.environment(), capture_output=True,
-            text=True, timeout=100, check=False,
+    until(node.ready)
+    command = [sys.executable, str(FAKES / "kube_agent.py"), str(node.host.folder), node.api.url]
+    second = subprocess.run(
+        [*command, "http://127.0.0.1:9"], env=node.host.environment(), capture_output=True,
+        text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert second.returncode != 0
+    assert "BusyError" in second.stderr
+    assert node.ready()
+
+
+def test_a_node_whose_driver_is_gone_has_no_gpu(host: FakeHost) -> None:
+    """What an agent before has written would send pods there."""
+    (host.folder / "nvml" / "init").write_text("error 9")
+    with node_api() as api:
+        notes = {"advisor.dev/gpus": json.dumps([{"uuid": UUID, "ready": True}])}
+        api.nodes[NODE] = {"labels": {}, "annotations": notes}
+        done = subprocess.run(
+            [sys.executable, str(FAKES / "kube_agent.py"), str(host.folder), api.url, api.url],
+            env=host.environment(), capture_output=True, text=True, timeout=100, check=False,
         )  # fmt: skip
-        assert second.returncode != 0
-        assert "BusyError" in second.stderr
-        assert node.ready()
-        assert json.dumps(node.api.events) == "[]"
+        assert done.returncode != 0
+        assert "SourceError" in done.stderr
+        assert api.gpus(NODE) == []

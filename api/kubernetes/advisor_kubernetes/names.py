@@ -12,7 +12,7 @@ ASKED = frozenset((JOB, WITH, MIN_SPEED, MAX_WAIT_S, CONTAINER))
 
 SHARE_PERCENT = "advisor.dev/share-percent"
 SPLIT = "advisor.dev/split"
-"""Both shares in percent, that of the pod itself first, such as `26/50`; or `uncapped`, `alone`."""
+"""Both shares in percent, that of the pod itself first, such as `26/50`; or `alone`."""
 
 GPU_UUID = "advisor.dev/gpu-uuid"
 NODE = "advisor.dev/node"

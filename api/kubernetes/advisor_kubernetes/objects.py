@@ -37,7 +37,7 @@ def part(parent: Mapping[str, Any], *keys: str) -> Object:
         found = _object(found, key).get(key)
         if found is None:
             return {}
-    return _object(found, keys[-1] if keys else "this")
+    return _object(found, keys[-1] if keys else "the whole")
 
 
 def parts(parent: Mapping[str, Any], *keys: str) -> list[Object]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from advisor.client import Client
 from advisor.core.gpu import Gpu
 from advisor.core.telemetry import TelemetrySource
-from advisor.errors import AdvisorError, SourceError
+from advisor.errors import AdvisorError, BusyError, SourceError
 from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import Settings
 from advisor_kubernetes import names
@@ -92,13 +92,19 @@ def run_agent(
         ClusterError: pods are watched no more.
     """
     with ExitStack() as stack:
-        gpus = stack.enter_context(_own_gpus(settings))
+        try:
+            gpus = stack.enter_context(_own_gpus(settings))
+        except BusyError:
+            raise  # what the other agent says is true
+        except AdvisorError:
+            _publish(api, [])  # whatever an agent before has said
+            raise
         agent = Agent(options, settings, api, service, gpus)
         stack.callback(agent.close)
         server = MetricsServer(agent.metrics, options.host, options.port)
         stack.callback(server.close)
         on_start(server.port)
-        agent.publish(time.monotonic())  # not ready, whatever an agent before has said
+        agent.publish(time.monotonic())  # not ready yet
         agent.watch.start()
         while not stop.wait(LOOK_S):
             agent.watch.check()
@@ -165,11 +171,8 @@ class Agent:
             then_s, known = self._published
             if known == gpus and now_s - then_s < PUBLISH_S:
                 return
-        try:
-            self._api.publish_gpus(gpus)
+        if _publish(self._api, gpus):
             self._published = now_s, gpus
-        except ClusterError as error:
-            LOG.warning("%s", error)
 
     def close(self) -> None:
         """End the daemons; pods that still compute lose their GPU."""
@@ -207,6 +210,15 @@ class Agent:
             sent=self._reports.sent,
             lost=self._reports.lost,
         )
+
+
+def _publish(api: NodeApi, gpus: Sequence[Mapping[str, object]]) -> bool:
+    try:
+        api.publish_gpus(gpus)
+    except ClusterError as error:
+        LOG.warning("%s", error)
+        return False
+    return True
 
 
 def _daemon(gpu: Gpu, folder: Path, environment: Mapping[str, str]) -> GpuDaemon:

@@ -75,6 +75,12 @@ class GpuDaemon:
         """
         lost = False
         try:
+            if self.gpu.mig:
+                raise PartitionError(
+                    "MIG is on",
+                    why="shares are of a whole GPU",
+                    fix="turn it off: nvidia-smi -mig 0",
+                )
             if not self.backend.control.answers():
                 lost, self._begun, self._proven = self._begun, False, False
                 self.losses += lost

@@ -279,7 +279,7 @@ def test_a_limit_that_was_broken_stays_broken() -> None:
 
 
 def together(first: SharedPod, second: SharedPod, duration_s: float) -> tuple[Overlap, float]:
-    """Two pods that make 10 and 20 steps a second on a GPU of 300 W; and when that was last seen."""
+    """Two pods that make 10 and 20 steps a second on a GPU of 300 W; the last of these moments."""
     meters = [PodMeter(first), PodMeter(second)]
     for meter in meters:
         meter.reference = Reference(rate=40.0, power_w=400.0, rates=((25, 10.0), (100, 40.0)))
