@@ -287,6 +287,7 @@ def test_it_looks_on_while_kubernetes_is_away(node: Node) -> None:
     node.api.gone, node.api.refuse = True, None
     until(lambda: not node.ready())
     node.api.delete(A)
+    (node.pipe / "default").unlink()
     until(lambda: node.metric("advisor_pod_limit_proven", "alpha") is None)
     assert node.get("/elsewhere").status_code == 404
 
