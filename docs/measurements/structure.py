@@ -27,6 +27,7 @@ COMPONENTS = {
     "advisor_models": "models",
     "advisor_data": "data",
     "advisor_api": "api",
+    "advisor_kubernetes": "api/kubernetes",
 }
 TIMED = {
     "import advisor": ("-c", "import advisor"),

@@ -272,6 +272,17 @@ def test_a_gpu_is_not_ready_while_its_daemon_is_not_well(node: Node) -> None:
         until(node.ready)
 
 
+def test_a_gpu_on_which_others_compute_is_not_ready(node: Node) -> None:
+    """Such as a pod to which a device plugin gave it: both would run on all SMs."""
+    until(node.ready)
+    node.run_pod(A, "alpha", "30", ADVISOR_POD_UID=B)
+    until(lambda: not node.ready() and "compute on it" in node.why())
+    assert node.metric("advisor_pod_limit_proven", "alpha") is None
+    node.jobs[-1].kill()
+    node.jobs[-1].wait()
+    until(node.ready)
+
+
 def test_it_looks_on_while_kubernetes_is_away(node: Node) -> None:
     """Pods run on, and so do their meters; what was missed is found afterwards."""
     until(node.ready)
@@ -318,3 +329,11 @@ def test_a_node_whose_driver_is_gone_has_no_gpu(host: FakeHost) -> None:
         assert done.returncode != 0
         assert "SourceError" in done.stderr
         assert api.gpus(NODE) == []
+
+
+def test_without_a_cluster_the_agent_says_what_to_do(host: FakeHost) -> None:
+    """Started by hand on a host that Kubernetes does not know."""
+    done = host.advisor("kubernetes", "agent", "--node", "n", KUBECONFIG="/nonexistent")
+    assert done.returncode == 2
+    assert "there is no cluster to connect to" in done.stderr
+    assert "set KUBECONFIG" in done.stderr

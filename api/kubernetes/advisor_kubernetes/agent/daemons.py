@@ -92,6 +92,11 @@ class GpuDaemon:
             self.readiness = Readiness(False, str(error))
         return lost
 
+    def refuse(self, why: str) -> None:
+        """Let no pod start on the GPU for another reason, until the next look."""
+        if self.readiness.ready:
+            self.readiness = Readiness(False, why)
+
     def close(self) -> None:
         """End the daemon, and with it the work of its clients."""
         self.readiness = Readiness(False, "the agent of the node has ended")

@@ -6,12 +6,21 @@ from pathlib import Path
 from advisor.core.observations import Observation
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import PartitionError
+from advisor.runtime.backends.backend import Sight
 from advisor_kubernetes.agent.daemons import GpuDaemon
 from advisor_kubernetes.agent.meters import GpuMeter, PodMeter
 from advisor_kubernetes.agent.overlaps import Overlap
 from advisor_kubernetes.agent.pods import SharedPod
 from advisor_kubernetes.agent.progress_files import read_progress
-from advisor_kubernetes.agent.proof import UNSEEN, GpuUsers, PodOf, Proof, prove, users_by_pod
+from advisor_kubernetes.agent.proof import (
+    UNSEEN,
+    GpuUsers,
+    PodOf,
+    Proof,
+    prove,
+    strangers,
+    users_by_pod,
+)
 from advisor_kubernetes.agent.references import References
 
 _LOST = (
@@ -55,6 +64,7 @@ class GpuRoom:
         self.energy = GpuMeter(source, daemon.gpu.units_total or 0)
         self._meters: dict[str, PodMeter] = {}
         self._overlap: Overlap | None = None
+        self._strangers = frozenset[int]()
 
     @property
     def meters(self) -> Sequence[PodMeter]:
@@ -78,18 +88,31 @@ class GpuRoom:
         mine = [pod for pod in pods if pod.gpu_uuid == self.daemon.gpu.uuid]
         for pod in mine:
             self._meters.setdefault(pod.uid, PodMeter(pod)).pod = pod
-        self._look_at_pods(now_s, self._users())
+        sight = self._sight()
+        self._look_at_pods(now_s, sight and users_by_pod(sight, self._pod_of))
+        self._refuse_strangers(sight, frozenset(pod.uid for pod in mine))
         self.energy.look(now_s, [meter for meter in self.meters if meter.working])
         ended = list(self._follow(now_s, frozenset(pod.uid for pod in mine)))
         self._forget(frozenset(pod.uid for pod in mine))
         return ended
 
-    def _users(self) -> Mapping[str, GpuUsers] | None:
-        """Processes on the GPU by pod; None: the daemon does not say."""
+    def _sight(self) -> Sight | None:
+        """Who uses the GPU; None: the daemon does not say."""
         try:
-            return users_by_pod(self.daemon.backend.sight(), self._pod_of)
+            return self.daemon.backend.sight()
         except PartitionError:
             return None
+
+    def _refuse_strangers(self, sight: Sight | None, uids: frozenset[str]) -> None:
+        """Let no pod start while somebody else computes there, whom a device plugin may send."""
+        found = strangers(sight, self._pod_of, uids) if sight else frozenset[int]()
+        # A process that starts on one GPU shows on all GPUs of the host for a moment.
+        if staying := sorted(found & self._strangers):
+            self.daemon.refuse(
+                f"processes {staying} compute on it, which are of no pod that was sent there: "
+                "a device plugin must not give out the same GPUs"
+            )
+        self._strangers = found
 
     def _look_at_pods(self, now_s: float, users: Mapping[str, GpuUsers] | None) -> None:
         for meter in self._living():

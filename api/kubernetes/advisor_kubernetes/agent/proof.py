@@ -12,7 +12,7 @@ three things are looked at, as a launch does it for its own jobs:
 A process that changes its own environment before it calls CUDA is not seen by this.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from advisor.core.gpu import PERCENTAGE
@@ -73,6 +73,11 @@ def users_by_pod(sight: Sight, pod_of: PodOf) -> dict[str, GpuUsers]:
                 else GpuUsers(known.clients, known.outside | {pid})
             )
     return found
+
+
+def strangers(sight: Sight, pod_of: PodOf, uids: Collection[str]) -> frozenset[int]:
+    """Processes that compute on a GPU and are of none of these pods."""
+    return frozenset(pid for pid in sight.computing if pod_of(pid) not in uids)
 
 
 UNSEEN = (
