@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+import httpx
 import kubernetes_validate
 import pytest
 import yaml
+from serving import serving
 from typer.testing import CliRunner
 
 from advisor.cli.app import app
@@ -309,3 +311,17 @@ def test_the_scheduler_goes_on_without_the_extender() -> None:
     }  # fmt: skip
     assert extender["ignorable"] is True
     assert (extender["filterVerb"], extender["prioritizeVerb"]) == ("filter", "prioritize")
+
+
+def test_the_service_answers_its_probes(default: list[dict[str, Any]], tmp_path: Path) -> None:
+    """With the arguments of the chart, by the name in the probes' Host header, without a token."""
+    [spec] = [spec for name, spec in pod_specs(default) if name == "advisor-service"]
+    [container] = spec["containers"]
+    with serving(tmp_path, container["args"][1:]) as served:
+        port = served.url.rpartition(":")[2]
+        for kind in ("readinessProbe", "livenessProbe"):
+            probe = container[kind]["httpGet"]
+            headers = {header["name"]: header["value"] for header in probe["httpHeaders"]}
+            answer = httpx.get(f"http://127.0.0.1:{port}{probe['path']}", headers=headers)
+            assert answer.status_code == 200, answer.text
+        assert httpx.get(f"http://127.0.0.1:{port}/v1/jobs", headers=headers).status_code == 401

@@ -1,6 +1,7 @@
 """Proof that a limit is in force, read from inside the job's environment."""
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -109,18 +110,26 @@ _CUDA_ERRORS: dict[Any, str] = {
 def _probe(
     program: Path, environment: Mapping[str, str], user: int | None = None
 ) -> dict[str, Any]:
+    # Nobody but root may name a user, and nobody needs to name himself.
+    other = None if user == os.geteuid() else user
     try:
         done = subprocess.run(
             [python(), "-I", "-S", str(program)],
             env=dict(environment),
-            user=user,
-            group=user,
-            extra_groups=None if user is None else (),
+            user=other,
+            group=other,
+            extra_groups=None if other is None else (),
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
             check=False,
         )
+    except OSError as error:
+        raise LimitNotProvenError(
+            "the probe could not be started" + ("" if other is None else f" as user {other}"),
+            why=str(error),
+            fix="start advisor as root, or as the user whose job is to be proven",
+        ) from error
     except subprocess.TimeoutExpired as error:
         raise LimitNotProvenError(
             f"the probe got no answer from the driver within {_TIMEOUT_S} s",

@@ -108,7 +108,10 @@ def run_agent(
         agent.watch.start()
         while not stop.wait(LOOK_S):
             agent.watch.check()
-            agent.look()
+            try:
+                agent.look()
+            except Exception:  # a fault of ours must not end the daemons, and with them all pods
+                LOG.exception("an internal error")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from advisor.core.observations import Observation
 from advisor.core.telemetry import TelemetrySource
-from advisor.errors import PartitionError
+from advisor.errors import AdvisorError
 from advisor.runtime.backends.backend import Sight
 from advisor_kubernetes.agent.daemons import GpuDaemon
 from advisor_kubernetes.agent.meters import GpuMeter, PodMeter
@@ -97,10 +97,11 @@ class GpuRoom:
         return ended
 
     def _sight(self) -> Sight | None:
-        """Who uses the GPU; None: the daemon does not say."""
+        """Who uses the GPU; None: daemon or driver do not say, and no other pod may start."""
         try:
             return self.daemon.backend.sight()
-        except PartitionError:
+        except AdvisorError as error:
+            self.daemon.refuse(str(error))
             return None
 
     def _refuse_strangers(self, sight: Sight | None, uids: frozenset[str]) -> None:
