@@ -194,7 +194,7 @@ _EXPECTED = {
 def _check_range(name: str, value: Any) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{name} is {value}", fix="leave it empty where there is no reading")
-    if isinstance(value, int | float) and value < 0 and not name.endswith(_SIGNED):
+    if isinstance(value, int | float) and value < 0 and not name.endswith(SIGNED):
         raise InputError(f"{name} is {value}, below 0")
     if isinstance(value, int) and value > _LARGEST_INTEGER:
         raise InputError(f"{name} is {value}, above {_LARGEST_INTEGER}")
@@ -209,7 +209,7 @@ def _check_range(name: str, value: Any) -> None:
         )
 
 
-_SIGNED = ("_c", "energy_saved", "energy_saved_to_end")
+SIGNED = ("_c", "energy_saved", "energy_saved_to_end")
 """How columns end whose values may be below 0."""
 
 _LARGEST_INTEGER = 2**31 - 1

@@ -13,7 +13,9 @@ COMPONENTS = ("advisor", "profiling", "training", "models", "data", "api")
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 
 
-@pytest.mark.parametrize("folder", ["profiling", "training", "models", "data", "api"])
+@pytest.mark.parametrize(
+    "folder", ["profiling", "training", "models", "data", "api", "api/kubernetes"]
+)
 def test_component_folder_is_no_package(folder: str) -> None:
     """A component folder cannot hide a package of the same name."""
     assert not (ROOT / folder / "__init__.py").exists()

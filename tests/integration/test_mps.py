@@ -247,3 +247,20 @@ def test_reply_that_is_no_list_of_processes_is_refused(reply: str) -> None:
     """A message is never taken for an empty list."""
     with pytest.raises(PartitionError, match="where process numbers were due"):
         parse_pids(reply)
+
+
+def test_probe_that_cannot_run_as_the_user_is_no_proof(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only root may start it as somebody else; as ourselves it is started as always."""
+    asked: list[object] = []
+
+    def refuse(*_: object, **more: object) -> None:
+        asked.append(more["user"])
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("advisor.runtime.backends.limit.subprocess.run", refuse)
+    for user in (12345, os.geteuid(), None):
+        with pytest.raises(LimitNotProvenError, match="could not be started"):
+            look(host.environment(), user)
+    assert asked == [12345, None, None]

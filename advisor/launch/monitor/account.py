@@ -1,6 +1,7 @@
 """Adds up a pair that runs: time, energy and progress, together and after one job has ended."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, TelemetrySource
 from advisor.errors import AdvisorError
@@ -75,23 +76,23 @@ class Account:
     def recent_energy_saved(self) -> float | None:
         """Over the last seconds; a job that is over does nothing."""
         rates = [0.0 if one.over else one.rate() for one in self._jobs]
-        return energy_saved(self.power_w(), rates, self._pair)
+        return energy_saved(self.power_w(), rates, self._pair.parts)
 
     def settled_energy_saved(self) -> float | None:
         """While both ran, without the first seconds."""
         rates = [one.settled.rate() for one in self._jobs]
-        return energy_saved(self.settled_power_w(), rates, self._pair)
+        return energy_saved(self.settled_power_w(), rates, self._pair.parts)
 
     def rest_energy_saved(self) -> float | None:
         """Of the work after one job had ended; below 0 where the limit that stayed cost energy."""
-        return energy_saved(self.rest_energy_j, self._since(self._shared_steps), self._pair)
+        return energy_saved(self.rest_energy_j, self._since(self._shared_steps), self._pair.parts)
 
     def energy_saved_to_end(self) -> float | None:
         """Of all work since the opening of the gates, with what one job did alone at the end."""
         if self.energy_j is None or (self.rest_s and self.rest_energy_j is None):
             return None
         whole_j = self.energy_j + (self.rest_energy_j or 0.0)
-        return energy_saved(whole_j, self._since(self._first_steps), self._pair)
+        return energy_saved(whole_j, self._since(self._first_steps), self._pair.parts)
 
     def _count_rest(self, passed_s: float, grown_j: float | None) -> None:
         self.rest_s += passed_s
@@ -108,21 +109,31 @@ class Account:
         return [max(0.0, here - there) for here, there in zip(now, before, strict=True)]
 
 
+class Alone(Protocol):
+    """What is known of a job alone on the whole GPU."""
+
+    @property
+    def solo_rate(self) -> float | None: ...
+
+    @property
+    def solo_power_w(self) -> float | None: ...
+
+
 def energy_saved(
-    energy: float | None, work: Sequence[float | None], pair: LaunchPair
+    energy: float | None, work: Sequence[float | None], parts: Sequence[Alone]
 ) -> float | None:
     """Part of the energy saved for the same work, against one after the other.
 
     Args:
         energy: What it took, J; or the power, W.
         work: Steps of both jobs in that time; or steps per second.
-        pair: Its profiles know rate and power of each job alone on the whole GPU.
+        parts: Rate and power of each job alone on the whole GPU.
 
     Returns:
         0.1 is a tenth less, below 0 is more; None where anything is not known, or nothing was done.
     """
     alone = 0.0
-    for done, part in zip(work, pair.parts, strict=True):
+    for done, part in zip(work, parts, strict=True):
         if done is None or not part.solo_rate or not part.solo_power_w:
             return None
         alone += done / part.solo_rate * part.solo_power_w

@@ -20,7 +20,7 @@ from advisor.launch.records.status import State
 
 OBSERVATIONS = "observations.jsonl"
 
-_FASTEST = 1.3
+FASTEST = 1.3
 """A rate may be above that of the profile by the noise of both: launch-bound jobs moved by 18 %
 between runs. A job that is bound by SMs and got all instead of 70 % of them is faster than this."""
 
@@ -111,7 +111,7 @@ def is_too_fast(pair: LaunchPair, rates: Sequence[float | None]) -> bool:
     """Whether a job went far beyond what its profile says of its share alone."""
     alone = [part.share_rate for part in pair.parts]
     of_jobs = zip(rates, alone, strict=True)
-    return any(rate and known and rate > _FASTEST * known for rate, known in of_jobs)
+    return any(rate and known and rate > FASTEST * known for rate, known in of_jobs)
 
 
 def append_observation(folder: Path, seen: Observation) -> None:

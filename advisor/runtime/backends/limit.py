@@ -1,6 +1,7 @@
 """Proof that a limit is in force, read from inside the job's environment."""
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,13 +27,17 @@ class Seen:
     mps: bool
 
 
-def look(environment: Mapping[str, str]) -> list[Seen]:
+def look(environment: Mapping[str, str], user: int | None = None) -> list[Seen]:
     """The GPUs that a process started with `environment` sees.
+
+    Args:
+        environment: All of its variables.
+        user: Number of the user that it runs as, since MPS serves one at a time; None: ours.
 
     Raises:
         LimitNotProvenError: the driver cannot be asked; the message has its error number.
     """
-    answer = _probe(_CUDA_PROBE, environment)
+    answer = _probe(_CUDA_PROBE, environment, user)
     if "gpus" in answer:
         return [Seen(gpu["uuid"], gpu["units"], gpu["mps"]) for gpu in answer["gpus"]]
     code = answer.get("error")
@@ -102,16 +107,29 @@ _CUDA_ERRORS: dict[Any, str] = {
 """CUresult values of cuda.h that speak of MPS."""
 
 
-def _probe(program: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+def _probe(
+    program: Path, environment: Mapping[str, str], user: int | None = None
+) -> dict[str, Any]:
+    # Nobody but root may name a user, and nobody needs to name himself.
+    other = None if user == os.geteuid() else user
     try:
         done = subprocess.run(
             [python(), "-I", "-S", str(program)],
             env=dict(environment),
+            user=other,
+            group=other,
+            extra_groups=None if other is None else (),
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
             check=False,
         )
+    except OSError as error:
+        raise LimitNotProvenError(
+            "the probe could not be started" + ("" if other is None else f" as user {other}"),
+            why=str(error),
+            fix="start advisor as root, or as the user whose job is to be proven",
+        ) from error
     except subprocess.TimeoutExpired as error:
         raise LimitNotProvenError(
             f"the probe got no answer from the driver within {_TIMEOUT_S} s",

@@ -184,8 +184,8 @@ def open_mps(
     else:
         control, owned = _own_daemon(gpu, runtime_dir, environment), True
     _check_owner(control)
-    _check_default(control)
-    _start_server(control)
+    control.check_default()
+    start_server(control)
     return MpsBackend(gpu, control, owned, computing=computing)
 
 
@@ -201,11 +201,11 @@ def _own_daemon(gpu: Gpu, runtime_dir: Path, environment: Mapping[str, str]) -> 
         private_folder(runtime_dir, pipe_dir.parent.name, name, ours=_OURS)
     log_dir = pipe_dir.with_name("log")
     control = Control(pipe_dir, environment)
-    if _answers(control):
+    if control.answers():
         _check_ours(control)
         _end_leftover(MpsBackend(gpu, control, owned=True))
     control.start_daemon(gpu.uuid, log_dir)
-    if not wait_until(lambda: _answers(control), _START_S):
+    if not wait_until(control.answers, _START_S):
         raise PartitionError(
             f"the MPS daemon for {gpu.uuid} did not answer within {_START_S} s",
             fix=f"read {log_dir}/control.log",
@@ -234,22 +234,12 @@ def _end_leftover(left: MpsBackend) -> None:
     """
     left.release(left.clients())
     left.close()
-    if _answers(left.control):
+    if left.control.answers():
         raise PartitionError(
             f"the MPS daemon in {left.control.pipe_dir} did not end",
             why="it was asked to quit, and answers still",
             fix="end it as its user, or set ADVISOR_RUNTIME_DIR to another folder",
         )
-
-
-def _answers(control: Control) -> bool:
-    try:
-        control.default_percentage()
-    except PartitionError as error:
-        if "no MPS daemon answers" in error.what:
-            return False
-        raise
-    return True
 
 
 def _check_owner(control: Control) -> None:
@@ -264,19 +254,12 @@ def _check_owner(control: Control) -> None:
             )
 
 
-def _check_default(control: Control) -> None:
-    percentage = control.default_percentage()
-    if percentage < 100:
-        raise PartitionError(
-            f"the MPS daemon in {control.pipe_dir} gives its clients {percentage:g} % at most",
-            why="the lower of the daemon's and the job's percentage wins",
-            fix="echo set_default_active_thread_percentage 100 | nvidia-cuda-mps-control, "
-            "then shut down its servers",
-        )
+def start_server(control: Control) -> None:
+    """Start the server now, so that the first client does not pay for it.
 
-
-def _start_server(control: Control) -> None:
-    """Start the server now, so that the first client does not pay for it."""
+    Raises:
+        PartitionError: it does not become active.
+    """
     if not control.servers():
         control.ask(f"start_server -uid {os.getuid()}")
     if not wait_until(lambda: _active(control), _START_S):

@@ -55,6 +55,35 @@ class Control:
         """Percentage that the daemon gives to its next server."""
         return _percentage(self.ask("get_default_active_thread_percentage"))
 
+    def answers(self) -> bool:
+        """Whether a daemon listens there.
+
+        Raises:
+            PartitionError: one does, and does not answer as it should.
+        """
+        try:
+            self.default_percentage()
+        except PartitionError as error:
+            if "no MPS daemon answers" in error.what:
+                return False
+            raise
+        return True
+
+    def check_default(self) -> None:
+        """Check that the daemon does not tighten every share without a word.
+
+        Raises:
+            PartitionError: its own percentage is below 100.
+        """
+        percentage = self.default_percentage()
+        if percentage < 100:
+            raise PartitionError(
+                f"the MPS daemon in {self.pipe_dir} gives its clients {percentage:g} % at most",
+                why="the lower of the daemon's and the job's percentage wins",
+                fix="echo set_default_active_thread_percentage 100 | nvidia-cuda-mps-control, "
+                "then shut down its servers",
+            )
+
     def percentage(self, server: int) -> float:
         """The most that `server` gives to a client that starts now."""
         return _percentage(self.ask(f"get_active_thread_percentage {server}"))

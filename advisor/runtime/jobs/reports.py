@@ -40,13 +40,7 @@ class ReportFile:
 
     def read(self) -> Reported:
         self._file.seek(0)
-        data = self._file.read(LATENCIES_AT)
-        if len(data) < LATENCIES_AT:  # an emptied file is the counter's fault to name
-            return Reported()
-        count, not_finite, _, last = struct.unpack_from("<qqqd", data, VALUES_AT)
-        kept = range(min(max(count, 0), FIRST_VALUES))
-        first = tuple(struct.unpack_from("<qd", data, FIRST_AT + 16 * n) for n in kept)
-        return Reported(first, count, not_finite, last if count else None)
+        return parse_reported(self._file.read(LATENCIES_AT))
 
     def close(self) -> None:
         self._file.close()
@@ -74,6 +68,16 @@ class ReportedOutput:
         first = (*known.first, (known.count + 1, value))[:FIRST_VALUES]
         wrong = known.not_finite + (abs(value) == float("inf") or value != value)
         self._reported = Reported(first, known.count + 1, wrong, value)
+
+
+def parse_reported(data: bytes) -> Reported:
+    """The values in the beginning of a progress file; none where it is too short for them."""
+    if len(data) < LATENCIES_AT:  # an emptied file is the counter's fault to name
+        return Reported()
+    count, not_finite, _, last = struct.unpack_from("<qqqd", data, VALUES_AT)
+    kept = range(min(max(count, 0), FIRST_VALUES))
+    first = tuple(struct.unpack_from("<qd", data, FIRST_AT + 16 * n) for n in kept)
+    return Reported(first, count, not_finite, last if count else None)
 
 
 def open_reports(results: ResultsSettings, progress_path: Path, output_path: Path) -> Reports:

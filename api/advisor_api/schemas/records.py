@@ -20,7 +20,7 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.results import Verdict
 from advisor.errors import InputError
 from advisor.formats.flat_rows import FIRST_JOB, JOBS
-from advisor.formats.rows import column_types, from_row
+from advisor.formats.rows import SIGNED, column_types, from_row
 from advisor.wire.bounds import LAUNCH_ID, NAME, PRINTABLE
 
 MOST_POINTS = 1000
@@ -123,7 +123,7 @@ def _hint(kind: type[Record] | type[Part], name: str, value: type) -> Any:
         return Annotated[str, Field(min_length=1, max_length=40, json_schema_extra=more)]
     if name == "share_percent":
         return Annotated[float, Field(gt=0, le=100)]
-    return _HINTS[value] if not name.endswith("_c") else float
+    return float if name.endswith(SIGNED) else _HINTS[value]
 
 
 _HINTS: dict[type, Any] = {

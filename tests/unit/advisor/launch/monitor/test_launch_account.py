@@ -153,7 +153,7 @@ def test_nothing_is_stranded_without_limits() -> None:
 
 def test_nothing_done_saves_nothing() -> None:
     """No division by nothing."""
-    assert energy_saved(100.0, (0.0, 0.0), pair()) is None
-    assert energy_saved(None, (1.0, 1.0), pair()) is None
-    assert energy_saved(100.0, (None, 1.0), pair()) is None
-    assert energy_saved(300.0, (0.5, 0.5), pair()) == pytest.approx(0.2)
+    assert energy_saved(100.0, (0.0, 0.0), pair().parts) is None
+    assert energy_saved(None, (1.0, 1.0), pair().parts) is None
+    assert energy_saved(100.0, (None, 1.0), pair().parts) is None
+    assert energy_saved(300.0, (0.5, 0.5), pair().parts) == pytest.approx(0.2)

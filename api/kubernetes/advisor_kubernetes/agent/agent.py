@@ -1,0 +1,259 @@
+"""The agent of a node: looks at its GPUs and their pods until it is asked to end."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.client import Client
+from advisor.core.gpu import Gpu
+from advisor.core.telemetry import TelemetrySource
+from advisor.errors import AdvisorError, BusyError, SourceError
+from advisor.runtime.host.lock import gpu_lock
+from advisor.settings import Settings
+from advisor_kubernetes import names
+from advisor_kubernetes.agent.cgroups import pod_of
+from advisor_kubernetes.agent.daemons import GpuDaemon
+from advisor_kubernetes.agent.gpu_room import GpuRoom
+from advisor_kubernetes.agent.meters import PodMeter
+from advisor_kubernetes.agent.metrics import (
+    AgentMetrics,
+    GpuState,
+    MetricsServer,
+    PodState,
+    Snapshot,
+)
+from advisor_kubernetes.agent.node_api import NodeApi
+from advisor_kubernetes.agent.pod_watch import PodWatch
+from advisor_kubernetes.agent.pods import SharedPod
+from advisor_kubernetes.agent.proof import PodOf
+from advisor_kubernetes.agent.references import References
+from advisor_kubernetes.agent.reports import Reports
+from advisor_kubernetes.cluster import ClusterError
+from advisor_profiling.telemetry import nvml
+from advisor_profiling.testbed.live import open_source, with_units
+
+LOG = logging.getLogger("advisor.kubernetes.agent")
+
+LOOK_S = 2.0
+"""Between two looks. Each asks the MPS daemon of each GPU a few questions, a process for each."""
+
+PUBLISH_S = 30.0
+"""The annotation of the node is renewed this often, and at once when something has changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """What an agent is told.
+
+    Attributes:
+        node: Name of the node in Kubernetes.
+        host: Address that metrics are served on.
+        port: 0: any.
+        mps_folder: Where daemons listen; pods mount it.
+        pods_folder: Where progress files of pods are; pods mount their own part of it.
+        pipe_mount: Where a container has the pipe folder of its GPU.
+        pod_of: Which pod a process belongs to.
+    """
+
+    node: str
+    host: str = "0.0.0.0"
+    port: int = 9401
+    mps_folder: Path = Path(names.MPS_ROOT)
+    pods_folder: Path = Path(names.PODS_ROOT)
+    pipe_mount: str = names.PIPE_MOUNT
+    pod_of: PodOf = pod_of
+
+
+def run_agent(
+    options: AgentOptions,
+    settings: Settings,
+    api: NodeApi,
+    service: Client,
+    stop: threading.Event,
+    on_start: Callable[[int], None],
+) -> None:
+    """Look at the node until `stop` is set; then the daemons end, and the GPUs are not ready.
+
+    Args:
+        options: What this agent is told.
+        settings: Of its environment.
+        api: The API server.
+        service: Knows jobs alone, and takes observations.
+        stop: Set by somebody else.
+        on_start: Called with the port of the metrics.
+
+    Raises:
+        SourceError: no driver answers, so there is nothing to own.
+        BusyError: another agent has a GPU of this node.
+        ClusterError: pods are watched no more.
+    """
+    with ExitStack() as stack:
+        try:
+            gpus = stack.enter_context(_own_gpus(settings))
+        except BusyError:
+            raise  # what the other agent says is true
+        except AdvisorError:
+            _publish(api, [])  # whatever an agent before has said
+            raise
+        agent = Agent(options, settings, api, service, gpus)
+        stack.callback(agent.close)
+        server = MetricsServer(agent.metrics, options.host, options.port)
+        stack.callback(server.close)
+        on_start(server.port)
+        agent.publish(time.monotonic())  # not ready yet
+        agent.watch.start()
+        while not stop.wait(LOOK_S):
+            agent.watch.check()
+            try:
+                agent.look()
+            except Exception:  # a fault of ours must not end the daemons, and with them all pods
+                LOG.exception("an internal error")
+
+
+@contextmanager
+def _own_gpus(settings: Settings) -> Generator[list[Gpu]]:
+    """The GPUs of the node, locked for this process."""
+    with ExitStack() as stack:
+        found = nvml.list_gpus()
+        for gpu in found:
+            stack.enter_context(gpu_lock(settings.lock_dir, gpu.uuid))
+        yield [with_units(gpu, settings) for gpu in found]
+
+
+class Agent:
+    """Everything that is looked at, once each look."""
+
+    def __init__(
+        self,
+        options: AgentOptions,
+        settings: Settings,
+        api: NodeApi,
+        service: Client,
+        gpus: Sequence[Gpu],
+    ) -> None:
+        self._api = api
+        self.metrics = AgentMetrics()
+        self.metrics.now = Snapshot(looked_s=time.monotonic())
+        self.watch = PodWatch(api, options.pods_folder)
+        self._reports = Reports(service.observe)
+        references = References(lambda job, model: service.profile(job, gpu_model=model))
+        self._sources = {gpu.uuid: _source(gpu, settings) for gpu in gpus}
+        self._rooms = [
+            GpuRoom(
+                _daemon(gpu, options.mps_folder, settings.job_environment()),
+                self._sources[gpu.uuid],
+                node=options.node,
+                pods_folder=options.pods_folder,
+                pipe_mount=options.pipe_mount,
+                pod_of=options.pod_of,
+                references=references,
+                warn=self._warn,
+            )
+            for gpu in gpus
+        ]
+        self._published: tuple[float, list[Mapping[str, object]]] | None = None
+
+    def look(self) -> None:
+        """Look at every GPU and its pods; say what has changed."""
+        pods = self.watch.pods()
+        for room in self._rooms:
+            for seen in room.look(time.monotonic(), pods):
+                self._reports.add(seen)
+        self.publish(time.monotonic())
+        self._reports.flush()
+        self.metrics.now = self._snapshot()
+
+    def publish(self, now_s: float) -> None:
+        """Write the state of the GPUs to the node, where it has changed or is due."""
+        gpus = [_published(room.daemon) for room in self._rooms]
+        if self._published:
+            then_s, known = self._published
+            if known == gpus and now_s - then_s < PUBLISH_S:
+                return
+        if _publish(self._api, gpus):
+            self._published = now_s, gpus
+
+    def close(self) -> None:
+        """End the daemons; pods that still compute lose their GPU."""
+        for room in self._rooms:
+            try:
+                room.daemon.close()
+            except AdvisorError as error:
+                LOG.warning("%s", error)
+        self.publish(time.monotonic())
+        for source in filter(None, self._sources.values()):
+            source.close()
+
+    def _warn(self, pod: SharedPod, reason: str, message: str) -> None:
+        LOG.warning("%s/%s: %s: %s", pod.namespace, pod.name, reason, message)
+        try:
+            self._api.warn(pod, reason, message)
+        except ClusterError as error:
+            LOG.warning("%s", error)
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(
+            looked_s=time.monotonic(),
+            ready=self.watch.listed and self._published is not None,
+            pods=[_state(meter) for room in self._rooms for meter in room.meters],
+            gpus=[
+                GpuState(
+                    uuid=room.daemon.gpu.uuid,
+                    ready=room.daemon.readiness.ready,
+                    losses=room.daemon.losses,
+                    energy_j=room.energy.total_j,
+                )
+                for room in self._rooms
+            ],
+            waiting=self._reports.waiting,
+            sent=self._reports.sent,
+            lost=self._reports.lost,
+        )
+
+
+def _publish(api: NodeApi, gpus: Sequence[Mapping[str, object]]) -> bool:
+    try:
+        api.publish_gpus(gpus)
+    except ClusterError as error:
+        LOG.warning("%s", error)
+        return False
+    return True
+
+
+def _daemon(gpu: Gpu, folder: Path, environment: Mapping[str, str]) -> GpuDaemon:
+    return GpuDaemon(gpu, folder, environment, lambda: nvml.context_pids(gpu.uuid))
+
+
+def _source(gpu: Gpu, settings: Settings) -> TelemetrySource | None:
+    try:
+        return open_source(gpu, None, settings)
+    except SourceError as error:
+        LOG.warning("no power of %s: %s", gpu.uuid, error)
+        return None
+
+
+def _published(daemon: GpuDaemon) -> Mapping[str, object]:
+    return {
+        "uuid": daemon.gpu.uuid,
+        "model": daemon.gpu.model,
+        "sm_count": daemon.gpu.units_total,
+        "ready": daemon.readiness.ready,
+        "why": daemon.readiness.why,
+    }
+
+
+def _state(meter: PodMeter) -> PodState:
+    pod = meter.pod
+    return PodState(
+        labels=(pod.namespace, pod.name, pod.job, pod.gpu_uuid),
+        share_percent=pod.share.percent,
+        granted_units=meter.proof.units,
+        rate=meter.rate(),
+        relative_speed=meter.relative_speed(),
+        energy_j=meter.energy_j,
+        proven=False if meter.limit_broken else meter.proof.proven,
+    )

@@ -1,0 +1,118 @@
+"""What each pod on a GPU does: its rate, its speed, its part of the energy, its limit."""
+
+from collections.abc import Sequence
+
+from advisor.core.results import TOLERANCE, Verdict, judge
+from advisor.core.telemetry import TelemetrySource
+from advisor.launch.monitor.account import Energy
+from advisor.launch.monitor.job_monitor import RECENT_S, relative
+from advisor.launch.monitor.rate_meter import RateMeter
+from advisor.runtime.jobs.libraries import loaded_libraries
+from advisor_kubernetes.agent.energy import Load, divide_energy
+from advisor_kubernetes.agent.pods import SharedPod
+from advisor_kubernetes.agent.progress_files import Progress
+from advisor_kubernetes.agent.proof import GpuUsers, Proof
+from advisor_kubernetes.agent.references import Reference
+
+UNSEEN_S = 15.0
+"""A job that has made progress for so long without being seen on its GPU computes somewhere else,
+or where nobody can see its limit."""
+
+
+class PodMeter:
+    """One pod, from the moment at which it was first seen on this node.
+
+    Attributes:
+        pod: As it is now.
+        reference: Its job alone.
+        proof: What was found of its limit.
+        limit_broken: It was not under its limit at some moment.
+        steps: Of its progress file; None: it has none.
+        energy_j: Its part of the GPU's energy so far; None: no power could be read.
+        results: What its own results were found to be; only wrong ones can be seen from here.
+        libraries: Versions of the GPU libraries that it has loaded; None: not known.
+        working: It uses the GPU now and has made progress.
+        unseen: Its count grows, and yet none of its processes was seen on the GPU for a while.
+    """
+
+    def __init__(self, pod: SharedPod) -> None:
+        self.pod, self.reference, self.proof = pod, Reference(), Proof()
+        self.limit_broken = self.working = self.unseen = False
+        self._unseen_from_s: float | None = None
+        self.steps: int | None = None
+        self.energy_j: float | None = None
+        self.results: Verdict | None = None
+        self.libraries: str | None = None
+        self._recent = RateMeter(RECENT_S)
+
+    def look(self, now_s: float, progress: Progress | None, users: GpuUsers) -> None:
+        """Take note of what its file says, and of its processes on the GPU."""
+        if users.all:
+            self._unseen_from_s, self.unseen = None, False
+        elif progress is not None and progress.steps != (self.steps or 0):
+            from_s = self._unseen_from_s = self._unseen_from_s or now_s
+            self.unseen = now_s - from_s > UNSEEN_S
+        if progress is not None:
+            self.steps = progress.steps
+            self._recent.add(now_s, progress.steps)
+            # Its profile may be of another seed or version, so only what is not finite is wrong.
+            self.results = judge(progress.reported, None, TOLERANCE)
+        self.working = bool(users.all) and bool(self.steps) and not self.pod.over
+        if self.working and self.libraries is None:
+            self.libraries = loaded_libraries(users.all)
+
+    def take_proof(self, proof: Proof) -> bool:
+        """Take note of what was found of its limit; whether it is broken, for the first time."""
+        self.proof = proof
+        new = proof.proven is False and not self.limit_broken
+        self.limit_broken = self.limit_broken or proof.proven is False
+        return new
+
+    def rate(self) -> float | None:
+        """Steps per second over the last seconds."""
+        return None if self.pod.over else self._recent.rate()
+
+    def relative_speed(self) -> float | None:
+        """`rate` over its rate alone on the whole GPU."""
+        return relative(self.rate(), self.reference.rate)
+
+    def load(self, units_total: int) -> Load:
+        """Of the GPU, for the division of its energy."""
+        units = self.proof.units or self.pod.share.percent / 100 * units_total
+        return Load(
+            units=units,
+            relative_speed=self.relative_speed(),
+            solo_power_w=self.reference.power_w,
+        )
+
+
+class GpuMeter:
+    """The energy of one GPU, and whose it is.
+
+    Args:
+        source: Its telemetry; None: there is none.
+        units_total: SMs of the GPU.
+
+    Attributes:
+        total_j: Energy since the first reading, J; None before anything could be read.
+    """
+
+    def __init__(self, source: TelemetrySource | None, units_total: int) -> None:
+        self._energy = None if source is None else Energy(source)
+        self._units_total = units_total
+        self._looked_s: float | None = None
+        self.total_j: float | None = None
+
+    def look(self, now_s: float, meters: Sequence[PodMeter]) -> None:
+        """Read the energy since the last look and divide it among the pods that use the GPU."""
+        before_j, before_s = self.total_j, self._looked_s
+        self.total_j = self._energy and self._energy.read(now_s)
+        self._looked_s = now_s
+        if before_j is None or self.total_j is None or before_s is None:
+            return
+        idle = [m.reference.idle_power_w for m in meters if m.reference.idle_power_w is not None]
+        loads = [meter.load(self._units_total) for meter in meters]
+        grown_j = self.total_j - before_j
+        parts = divide_energy(grown_j, now_s - before_s, min(idle, default=None), loads)
+        for meter, part_j in zip(meters, parts, strict=True):
+            meter.energy_j = (meter.energy_j or 0.0) + part_j

@@ -1,0 +1,85 @@
+"""Pods that share a GPU of this node, as their annotations and their state say it. Pure."""
+
+import re
+from dataclasses import dataclass
+
+from advisor.core.gpu import Share
+from advisor.errors import InputError
+from advisor.wire.bounds import NAME
+from advisor_kubernetes import names
+from advisor_kubernetes.objects import Object, part, word
+
+_OVER = ("Succeeded", "Failed")
+_UID = re.compile(r"[0-9A-Za-z-]{1,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedPod:
+    """A pod that has part of a GPU.
+
+    Attributes:
+        job: Name of the profiled job that it runs.
+        share_text: The percentage exactly as its containers have it in their environment.
+        gpu_uuid: The GPU that it was given.
+        phase: Pending, Running, Succeeded, Failed or Unknown.
+        user: Numeric user of the pod where its specification says one; None: the image's.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    job: str
+    share_text: str
+    gpu_uuid: str
+    phase: str
+    user: int | None = None
+
+    @property
+    def share(self) -> Share:
+        """Its part of the SMs."""
+        return Share(float(self.share_text))
+
+    @property
+    def over(self) -> bool:
+        """Whether it will run no more."""
+        return self.phase in _OVER
+
+
+def read_pod(raw: Object) -> SharedPod | None:
+    """The pod; None where it has no GPU of ours: without a share, or without a GPU by UUID.
+
+    Raises:
+        InputError: its annotations cannot be what the chooser has written.
+    """
+    meta = part(raw, "metadata")
+    notes = part(meta, "annotations")
+    if not all(notes.get(name) for name in (names.JOB, names.SHARE_PERCENT, names.GPU_UUID)):
+        return None
+    pod = SharedPod(
+        uid=word(meta, "uid"),
+        namespace=word(meta, "namespace"),
+        name=word(meta, "name"),
+        job=notes[names.JOB],
+        share_text=notes[names.SHARE_PERCENT],
+        gpu_uuid=notes[names.GPU_UUID],
+        phase=word(part(raw, "status"), "phase"),
+        user=part(raw, "spec", "securityContext").get("runAsUser"),
+    )
+    _check(pod)
+    return pod
+
+
+def _check(pod: SharedPod) -> None:
+    # The uid becomes the name of a folder on the host.
+    good = _UID.fullmatch(pod.uid) and re.fullmatch(NAME, pod.job)
+    try:
+        shares = good and pod.share
+    except (InputError, ValueError):
+        shares = None
+    if not shares:
+        raise InputError(
+            f"the pod {pod.namespace}/{pod.name} has the job {pod.job!r} "
+            f"and the share {pod.share_text!r}",
+            why="the annotations were not written by the partner chooser, or were changed since",
+            fix="delete the pod and let its owner make another one",
+        )
