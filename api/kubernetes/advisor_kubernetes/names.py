@@ -31,6 +31,9 @@ MANAGED = "advisor.dev/managed"
 GPUS = "advisor.dev/gpus"
 """Annotation of a node: a JSON list of `{"uuid", "model", "sm_count", "ready", "why"}`."""
 
+GPUS_CHECKED_AT = "advisor.dev/gpus-checked-at"
+"""Annotation of a node: when that list was last true. Nobody renews it if the agent is gone."""
+
 HOSTNAME = "kubernetes.io/hostname"
 
 GPU_RESOURCE = "nvidia.com/gpu"

@@ -14,9 +14,6 @@ from advisor_kubernetes.agent.pods import SharedPod
 from advisor_kubernetes.cluster import NODES, PODS, Cluster, list_of
 from advisor_kubernetes.objects import Object, part, word
 
-CHECKED_AT = f"{names.PREFIX}gpus-checked-at"
-"""When the annotation with the GPUs was last true; nobody renews it for an agent that is gone."""
-
 HAS_MPS = f"{names.PREFIX}mps"
 """Label of a node whose GPUs have MPS daemons of the agent; its value is `true`."""
 
@@ -54,7 +51,8 @@ class NodeApi:
 
     def publish_gpus(self, gpus: Sequence[Mapping[str, object]]) -> None:
         """Write the state of the node's GPUs where the chooser reads it."""
-        notes = {names.GPUS: json.dumps(gpus), CHECKED_AT: to_exact_text(datetime.now(UTC))}
+        checked_at = to_exact_text(datetime.now(UTC))
+        notes = {names.GPUS: json.dumps(gpus), names.GPUS_CHECKED_AT: checked_at}
         body: Object = {"metadata": {"labels": {HAS_MPS: "true"}, "annotations": notes}}
         self._cluster.patch(f"{NODES}/{self._node}", body)
 

@@ -13,6 +13,7 @@ from prometheus_client import Counter, Gauge
 from advisor.errors import AdvisorError
 from advisor_kubernetes import names
 from advisor_kubernetes.chooser.advice import Advice
+from advisor_kubernetes.chooser.agents import Agents
 from advisor_kubernetes.chooser.events import Events
 from advisor_kubernetes.chooser.lease import Lease
 from advisor_kubernetes.chooser.mirror import Mirror
@@ -81,6 +82,7 @@ class Chooser:
         changed = self._changed.set
         self.pods = Mirror(cluster, PODS, changed, labelSelector=managed)
         self.nodes = Mirror(cluster, NODES, changed)
+        self._agents = Agents()
         self._unreadable: set[str] = set()
         self._left_alone: dict[str, float] = {}
         self.last_round_s = time.monotonic()
@@ -119,7 +121,7 @@ class Chooser:
         pods = self._pods()
         self._events.forget({pod.uid for pod in pods})
         self._counts.waiting.set(sum(pod.waits for pod in pods))
-        for decision in self._decisions(pods, nodes):
+        for decision in self._decisions(pods, self._agents.heard(nodes, now)):
             self._carry_out(decision)
 
     def _pods(self) -> list[Pod]:

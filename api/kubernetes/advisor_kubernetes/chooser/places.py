@@ -37,12 +37,14 @@ class Node:
         labels: For what pods ask of nodes.
         taints: Those that keep pods away.
         gpus: UUID and model of those that are ready.
+        checked_at: What its agent wrote when that was last true; empty: nobody renews it.
     """
 
     name: str
     labels: Mapping[str, str]
     taints: tuple[Object, ...]
     gpus: tuple[tuple[str, str], ...]
+    checked_at: str = ""
 
 
 def read_node(item: Object) -> Node:
@@ -63,6 +65,7 @@ def read_node(item: Object) -> Node:
         labels=labels,
         taints=tuple(taints),
         gpus=tuple(_gpus(told)) if takes and told else (),
+        checked_at=word(part(metadata, "annotations"), names.GPUS_CHECKED_AT),
     )
 
 
