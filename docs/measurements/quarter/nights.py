@@ -32,9 +32,9 @@ from advisor.errors import AdvisorError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import make_profiles
 from advisor.validity.drift import Compared, Drift, find_drifts
+from advisor_data.files.bundled import GPU_MODEL
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_models.registry import Registry
-from advisor_data.files.bundled import GPU_MODEL
 from advisor_training import train
 from advisor_training.dataset.split_kinds import in_split_order, split_of
 from advisor_training.evaluation import data
@@ -78,7 +78,7 @@ def cheap_models() -> Generator[None]:
     """Fewer trees, and no second fit of everything without counters."""
     with (
         mock.patch.object(learners, "TREES", TREES),
-        mock.patch.object(train, "ask_blind", lambda *_: None),
+        mock.patch.object(train, "ask_blind", return_value=None),
         mock.patch.object(data, "make_profiles", _made_once),
         mock.patch.object(sifted, "make_profiles", _made_once),
         mock.patch.object(plausible, "make_profiles", _made_once),
@@ -173,7 +173,8 @@ class Site:
 
     def _learn_all(self) -> dict[str, Any]:
         """The trees alone: what they say of themselves is as of the first day."""
-        made_from = training_set(self._begun | self._own)
+        points = self._begun | self._own
+        made_from = train.make_training_set(points.pairs, points.profiled)
         shutil.rmtree(self._blind, ignore_errors=True)
         trees = learners.fit(learners.extra_trees, made_from.rows)
         first = self._first.manifest

@@ -120,7 +120,8 @@ class World:
     def night(self, truths: Iterable[Truth], day: int) -> list[PairPoint]:
         """A campaign: each pair at all its splits on one host, the hosts in turns."""
         found: list[PairPoint] = []
-        for truth, host in zip(truths, itertools.cycle(self.rng.permutation(HOSTS).tolist())):
+        turns = [HOSTS[place] for place in self.rng.permutation(len(HOSTS))]
+        for truth, host in zip(truths, itertools.cycle(turns), strict=False):
             found += [
                 self.measured(point, day, host, len(found) + k)
                 for k, point in enumerate(truth.points)

@@ -26,7 +26,13 @@ from advisor_training.dataset.rows import Rows
 from advisor_training.learn.head_learners import LEAST_SPEED
 from advisor_training.learn.held_out import Mask
 from advisor_training.learn.learners import Predicted, extra_trees, fit
-from advisor_training.retrain.collected import PointSet
+from advisor_training.retrain.collected import (
+    MeasurementKey,
+    PointSet,
+    measurement_of,
+    measurements,
+)
+from advisor_training.retrain.learned import LONG_AGO, moment_of
 from advisor_training.retrain.refused import Refused, refuse, without
 from advisor_training.train import make_training_set
 
@@ -42,7 +48,7 @@ THRESHOLD = 0.25
 """The sum that trips: two measurements that are off by 0.25, or three by 0.19."""
 
 Quantity: TypeAlias = Literal["rates", "power"]
-Measured: TypeAlias = tuple[str, ...]
+Off: TypeAlias = Mapping[Quantity, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +63,7 @@ class Seen:
     host: str
     begin: datetime
     end: datetime
-    off: Mapping[Quantity, float]
+    off: Off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +93,7 @@ class Stretch:
 
     def has(self, point: PairPoint) -> bool:
         """Whether the host measured a point meanwhile."""
-        at = datetime.fromisoformat(point.started_at)
+        at = moment_of(point, LONG_AGO)
         return host_of(point) == self.host and self.seen[0].begin <= at <= self.seen[-1].end
 
 
@@ -162,11 +168,10 @@ def _others_are_not(others: Iterable[Seen], stretch: Stretch) -> bool:
 
 def _all_seen(points: PointSet, ours: frozenset[str]) -> list[Seen]:
     """Own measurements of all hosts that others say something of, in the order of time."""
-    measured: dict[Measured, list[PairPoint]] = {}
+    measured: dict[MeasurementKey, list[PairPoint]] = {}
     for point in points.pairs:
         if point.point_id in ours:
-            key = (*point.jobs, point.gpu_model, point.gpu_uuid, point.run)
-            measured.setdefault(key, []).append(point)
+            measured.setdefault(measurement_of(point), []).append(point)
     hosts = {key: host_of(of_key[0]) for key, of_key in measured.items()}
     if len(set(hosts.values())) < 2:
         return []
@@ -179,30 +184,31 @@ def _all_seen(points: PointSet, ours: frozenset[str]) -> list[Seen]:
     return sorted(seen, key=lambda one: one.begin)
 
 
-def _seen(host: str, points: Iterable[PairPoint], off: Mapping[Quantity, float]) -> Seen:
-    times = [datetime.fromisoformat(point.started_at) for point in points]
+def _seen(host: str, points: Iterable[PairPoint], off: Off) -> Seen:
+    times = [moment_of(point, LONG_AGO) for point in points]
     return Seen(host=host, begin=min(times), end=max(times), off=off)
 
 
-def _off(rows: Rows, hosts: Mapping[Measured, str]) -> dict[Measured, Mapping[Quantity, float]]:
+def _off(
+    rows: Rows, hosts: Mapping[MeasurementKey, str]
+) -> dict[MeasurementKey, Mapping[Quantity, float]]:
     """How far each measurement is from what a fit without its host expects."""
-    names = zip(rows.job_a, rows.job_b, rows.gpu_model, rows.card, rows.run, strict=True)
-    keys = [tuple(map(str, name)) for name in names]
+    keys = measurements(rows)
     of_row = np.array([hosts.get(key, "") for key in keys])
     limited = rows.kind != "uncapped"
-    found: dict[Measured, Mapping[Quantity, float]] = {}
+    found: dict[MeasurementKey, Off] = {}
     for host in sorted(set(hosts.values())):
         mine = of_row == host
         if mine.all() or not (mine & limited).any():
             continue
         expected = fit(extra_trees, rows.take(~mine))(rows)
-        for key in {key for key, own in zip(keys, mine & limited, strict=True) if own}:
-            which = np.array([k == key for k in keys]) & limited
-            found[key] = _mean_off(rows, expected, which)
+        for number in np.unique(rows.measurement[mine & limited]):
+            which = (rows.measurement == number) & limited
+            found[keys[int(which.argmax())]] = _mean_off(rows, expected, which)
     return found
 
 
-def _mean_off(rows: Rows, expected: Predicted, which: Mask) -> Mapping[Quantity, float]:
+def _mean_off(rows: Rows, expected: Predicted, which: Mask) -> Off:
     measured = np.column_stack([rows.speed_a, rows.speed_b])[which]
     rates = np.log(np.maximum(measured, LEAST_SPEED) / expected.speed[which]).mean(axis=0)
     power = np.log(rows.power_w[which] / expected.power_w[which]).mean()
