@@ -1,4 +1,4 @@
-"""Draws and prints what `nights.py` wrote: errors by day, promotions, refusals, what drift told.
+"""Draws and prints what `nights.py` wrote: errors by day, promotions, refusals, what drifted.
 
 .venv/bin/python docs/measurements/quarter/draw.py RESULT... --png docs/measurements/quarter.png
 """
@@ -44,7 +44,7 @@ def main() -> None:
             Figure("rates", "Error of rates, %", panel(quarters, "rates_percent"), 0.6),
             Figure("power", "Error of power, %", panel(quarters, "power_percent"), 0.6),
         ]
-        options.png.write_bytes(to_png(["A simulated quarter, three policies"], figures))
+        options.png.write_bytes(to_png(["Mean of the simulated quarters, three policies"], figures))
 
 
 def errors(quarters: Sequence[Any]) -> None:
@@ -114,14 +114,14 @@ def _words(counts: Mapping[str, int]) -> str:
 
 
 def drift(quarters: Sequence[Any]) -> None:
-    """When the drifting job was told, and what else was."""
+    """When the drifting job was found, and what else was."""
     print(
-        f"\n| quarter | drifts on day {DRIFT_DAY} | day told: rate, power | false alarms before | "
-        f"other jobs told until day {DRIVER_DAY} | more jobs told later, first on day |"
+        f"\n| quarter | drifts on day {DRIFT_DAY} | day found: rate, power | false alarms before | "
+        f"other jobs until day {DRIVER_DAY} | more jobs later, first on day |"
     )
     print("| --- | --- | --- | --- | --- | --- |")
     for quarter in quarters:
-        told = [
+        found = [
             (row["day"], drift["job"], drift["quantity"])
             for row in quarter["days"]
             for drift in row.get("drifts", ())
@@ -129,15 +129,15 @@ def drift(quarters: Sequence[Any]) -> None:
         job = quarter["drifting"]
         own = [
             min(
-                (day for day, j, q in told if (j, q) == (job, of) and day >= DRIFT_DAY),
+                (day for day, j, q in found if (j, q) == (job, of) and day >= DRIFT_DAY),
                 default=None,
             )
             for of in ("rate", "power")
         ]
-        before = {(j, q) for day, j, q in told if day < DRIFT_DAY}
-        others = {j for day, j, q in told if DRIFT_DAY <= day < DRIVER_DAY and j != job}
-        after = {j for day, j, _ in told if day >= DRIVER_DAY and j not in others | {job}}
-        begins = min((day for day, j, _ in told if day >= DRIVER_DAY and j in after), default=None)
+        before = {(j, q) for day, j, q in found if day < DRIFT_DAY}
+        others = {j for day, j, q in found if DRIFT_DAY <= day < DRIVER_DAY and j != job}
+        after = {j for day, j, _ in found if day >= DRIVER_DAY and j not in others | {job}}
+        begins = min((day for day, j, _ in found if day >= DRIVER_DAY and j in after), default=None)
         cells = [quarter["seed"], job, own, len(before), len(others), f"{len(after)}, {begins}"]
         print("| " + " | ".join(map(str, cells)) + " |")
 

@@ -97,17 +97,13 @@ _made_of = functools.lru_cache(maxsize=4)(make_profiles)
 def simulate(seed: int, days: int, poison: float) -> dict[str, Any]:
     """One quarter by all policies, over the same nights."""
     world = make_world(seed, poison)
-    first = sorted(world.pairs(0), key=lambda truth: -len(truth.points))[:FIRST_PAIRS]
-    begun = PointSet(
-        pairs=tuple(p for t in first for p in world.night([t], -30)), profiled=tuple(world.solos)
-    )
+    first, measured = begun(world)
     with tempfile.TemporaryDirectory() as scratch:
-        sites = [Site(Path(scratch) / policy, policy, begun, world.bad) for policy in POLICIES]
-        measured = {truth.jobs for truth in first}
+        sites = [Site(Path(scratch) / policy, policy, first, world.bad) for policy in POLICIES]
         launches: list[tuple[PairPoint, int]] = []
         rows: list[dict[str, Any]] = []
         for day in range(days):
-            new = list(_campaign(world, day, measured)) if day % EVERY == 0 else []
+            new = list(campaign(world, day, measured)) if day % EVERY == 0 else []
             launches += [(point, day) for point in _launched(world, day)]
             for site in sites:
                 site.night(new, day)
@@ -125,6 +121,13 @@ def simulate(seed: int, days: int, poison: float) -> dict[str, Any]:
         "days": rows,
         "nights": nights,
     }
+
+
+def begun(world: World) -> tuple[PointSet, set[tuple[str, str]]]:
+    """What the first model is made of, a month ago, and which pairs these are."""
+    first = sorted(world.pairs(0), key=lambda truth: -len(truth.points))[:FIRST_PAIRS]
+    pairs = tuple(point for truth in first for point in world.night([truth], -30))
+    return PointSet(pairs=pairs, profiled=tuple(world.solos)), {truth.jobs for truth in first}
 
 
 class Site:
@@ -195,8 +198,8 @@ def _said(report: RetrainReport, bad: Set[str]) -> dict[str, Any]:
     }
 
 
-def _campaign(world: World, day: int, measured: set[tuple[str, str]]) -> Iterator[PairPoint]:
-    """Pairs that were not measured yet go first; then others again."""
+def campaign(world: World, day: int, measured: set[tuple[str, str]]) -> Iterator[PairPoint]:
+    """What is measured in a night: pairs that were not measured yet go first; then others again."""
     there = world.pairs(day)
     fresh = [truth for truth in there if truth.jobs not in measured]
     pool = fresh if len(fresh) >= PAIRS_A_NIGHT else there

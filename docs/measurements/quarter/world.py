@@ -96,7 +96,7 @@ class World:
 
     def truly(self, point: PairPoint, day: int) -> PairPoint:
         """What a point would be on a day, without noise."""
-        speed = {job: self._speed(job, day) for job in point.jobs}
+        speed = {job: self.speed(job, day) for job in point.jobs}
         parts = tuple(replace(p, rate=(p.rate or 0.0) * speed[p.job]) for p in point.parts)
         factor = DRIVER_POWER if day >= DRIVER_DAY else 1.0
         factor *= DRIFT_POWER if day >= DRIFT_DAY and self.drifting in point.jobs else 1.0
@@ -138,7 +138,8 @@ class World:
     def _is_poisoned(self, host: str, day: int) -> bool:
         return self.poison != 1 and host == POISONED and POISON_DAY <= day < POISON_ENDS
 
-    def _speed(self, job: str, day: int) -> float:
+    def speed(self, job: str, day: int) -> float:
+        """What a job keeps of its true rate beside others on a day."""
         drifted = DRIFT_SPEED if day >= DRIFT_DAY and job == self.drifting else 1.0
         return drifted * (DRIVER_SPEED if day >= DRIVER_DAY else 1.0)
 
