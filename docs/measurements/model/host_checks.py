@@ -6,7 +6,7 @@ A site of four H200 cards with four measured pairs at least, each card a host, a
 measured a pair each every night; what was measured on all other cards comes with the package. One
 card's rates or power are multiplied by a factor, in its first one, two, .. measurements or in all
 of them; the other three stay as they were measured. Found is a host of whose wrong points some are
-refused. 24 sites, trees as in retrain_checks.py.
+refused. 16 sites, trees as in retrain_checks.py.
 """
 
 from collections import Counter
@@ -20,11 +20,12 @@ from retrain_checks import TREES, faster, points_of_hosts, with_power
 
 from advisor.core.records import PairPoint
 from advisor_training.learn import learners
-from advisor_training.retrain.collected import PointSet
+from advisor_training.retrain.collected import PointSet, measurement_of, measurements
 from advisor_training.retrain.hosts import disagreeing
+from advisor_training.train import make_training_set
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-SITES, HOSTS, LEAST = 24, 4, 4
+SITES, HOSTS, LEAST = 16, 4, 4
 FIRST: tuple[int | None, ...] = (1, 2, 3, 4, None)
 """Measurements of the wrong host, from its first one on; None: all."""
 
@@ -45,6 +46,13 @@ class Site:
     points: PointSet
     hosts: Sequence[str]
 
+    def taken(self, fault: Callable[[PairPoint], PairPoint]) -> tuple[int, int]:
+        """How many measurements of the first host training takes by itself, and of how many."""
+        pairs = tuple(fault(p) if p.host == self.hosts[0] else p for p in self.points.pairs)
+        rows = make_training_set(pairs, self.points.profiled, self.points.references).rows
+        mine = {measurement_of(p) for p in pairs if p.host == self.hosts[0]}
+        return len(mine.intersection(measurements(rows))), len(mine)
+
     def tried(self, fault: Callable[[PairPoint], PairPoint], first: int | None) -> Counter[str]:
         """Refused points by host, where so many measurements of the first one are there."""
         runs = sorted({_measurement(p) for p in self.points.pairs if p.host == self.hosts[0]})
@@ -63,8 +71,9 @@ def main() -> None:
     """Both tables."""
     with mock.patch.object(learners, "TREES", TREES):
         sites = list(_sites())
-        print("| fault of one host | " + " | ".join(map(_word, FIRST)) + " | other hosts refused |")
-        print("| --- |" + " --: |" * (len(FIRST) + 1))
+        print("| fault of one host | " + " | ".join(map(_word, FIRST)), end="")
+        print(" | other hosts refused | measurements that training takes without the rule |")
+        print("| --- |" + " --: |" * (len(FIRST) + 2))
         for name, fault in FAULTS.items():
             found = {first: [site.tried(fault, first) for site in sites] for first in FIRST}
             cells = [
@@ -77,7 +86,9 @@ def main() -> None:
                 for s, f in zip(sites, of, strict=True)
             )
             judged = SITES * (HOSTS - 1) * len(FIRST)
-            print(f"| {name} | {' | '.join(cells)} | {wrong} of {judged} |", flush=True)
+            taken = np.sum([site.taken(fault) for site in sites], axis=0)
+            print(f"| {name} | {' | '.join(cells)} | {wrong} of {judged} | ", end="")
+            print(f"{taken[0]} of {taken[1]} |", flush=True)
 
 
 def _word(first: int | None) -> str:
