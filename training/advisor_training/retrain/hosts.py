@@ -38,8 +38,7 @@ from advisor_training.train import make_training_set
 
 SLACK = 0.1
 """What a logarithm has to exceed to count: half of the least shift that is to be found. Cards of
-one model differ by 4 % in power, and the bundled measurements by 4 % in what both rates have in
-common."""
+one model differ by 4 % in power (`advisor.predict.card_factor.CARD_SPREAD`)."""
 
 MOST = 0.25
 """A measurement counts as no more than this, so that none trips the sum by itself."""
