@@ -34,7 +34,6 @@ FAULTS: dict[str, Callable[[PairPoint], PairPoint]] = {
     "rates x0.7": faster(0.7),
     "rates x0.8": faster(0.8),
     "rates x1.3": faster(1.3),
-    "power x0.7": with_power(0.7),
     "power x1.3": with_power(1.3),
 }
 
