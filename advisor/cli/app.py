@@ -32,7 +32,7 @@ _COMMANDS = {
     "tokens": "Make, list and revoke the tokens that the service lets in.",
     "report": "Pages made from measurements.",
     "train": "Learn from measured pairs; writes model.onnx and manifest.json.",
-    "retrain": "Learn from what is new, and use the new model where it is better; fit for cron.",
+    "retrain": "Learn from what is new, and use the new model unless it is worse; fit for cron.",
     "evaluate": "How good is the model? "
     "Writes evaluation.html, evaluation.png and evaluation.json.",
     "next": "Which jobs to profile and which pairs to measure next, in order of what they teach.",

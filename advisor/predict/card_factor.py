@@ -23,18 +23,19 @@ from advisor.core.split import Split
 from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Floats, Profile
 
-CARD_SPREAD = 0.035
+CARD_SPREAD = 0.04
 """Standard deviation between cards of the log power of one job alone at the same rate, below the
-power limit: inference and benchmarks on 11 cards of H200, 1.4 % between jobs of one card taken off
-(docs/measurements/model/card_spread.py)."""
+power limit: inference and benchmarks on 12 cards of H200 and 3 of H100, 1.5 % between jobs of one
+card taken off (docs/measurements/model/card_spread.py)."""
 
 REFERENCE_SPREAD = 0.024
 """Standard deviation of that between steady jobs of one card, training among them
 (docs/measurements/model/card_factor.py)."""
 
 OBSERVATION_SPREAD = 0.04
-"""Standard deviation of the log power of a pair over what the model expects, cards taken off: of
-the 5.4 % that the bundled model's intervals mean below the power limit, 3.5 % are cards."""
+"""Standard deviation of the log power of a pair over what the model expects, cards taken off. The
+intervals of the bundled model mean 4.6 % below the power limit, cards among it: taken larger than
+what that leaves, since launches have no repeats and nobody watches over them."""
 
 SAME_RATE = 0.02
 """Only where the job runs within this part of the profile's rate does power tell of the card."""

@@ -18,6 +18,7 @@ from advisor_training.evaluation.data import Data, make_data
 from advisor_training.learn.learners import Regressors, extra_trees, fit
 from advisor_training.next.choice import Candidate, choose_pairs
 from advisor_training.next.costs import PAIR_POINT_S
+from advisor_training.next.distance import PairUse, use_of
 from advisor_training.train import make_training_set
 
 BUDGETS = (10.0, 15.0, 20.0, 30.0)
@@ -38,6 +39,10 @@ class Bench:
     def jobs(self, pair: int) -> tuple[str, str]:
         found = self.data.pairs[pair]
         return found.jobs
+
+    def uses(self, pair: int) -> PairUse:
+        first, second = self.profiles[pair]
+        return use_of(first), use_of(second)
 
     def fitted(self, pairs: Sequence[int]) -> Regressors:
         return fit(extra_trees, self.data.rows.take(np.isin(self.data.rows.pair, pairs)))
@@ -92,10 +97,13 @@ def by_next(
     bench: Bench, measured: list[int], left: list[int], minutes: float, rng: np.random.Generator
 ) -> list[int]:
     """As `advisor next` has it."""
-    candidates = [Candidate(jobs=bench.jobs(p), minutes=bench.minutes[p]) for p in left]
+    candidates = [
+        Candidate(jobs=bench.jobs(p), minutes=bench.minutes[p], uses=bench.uses(p)) for p in left
+    ]
     # By identity: two jobs may be there on two GPU models.
     pair_of = {id(c): pair for c, pair in zip(candidates, left, strict=True)}
-    chosen = choose_pairs(candidates, bench.pairs_of(measured), minutes)
+    learned = [bench.uses(pair) for pair in measured]
+    chosen = choose_pairs(candidates, bench.pairs_of(measured), minutes, learned)
     return [pair_of[id(c)] for c in chosen]
 
 

@@ -1,4 +1,4 @@
-"""`advisor retrain`: learn from what is new, and use the new model where it is better."""
+"""`advisor retrain`: learn from what is new, and use the new model unless it is worse."""
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -50,7 +50,7 @@ def retrain(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Learn from what is new, and use the new model where it is better; fit for cron.
+    """Learn from what is new, and use the new model unless it is worse; fit for cron.
 
     Points are checked first; those left out stay in the store. docs/retrain.md has the rules.
     """

@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def _draws(scratch: Path) -> Iterator[Draw]:
-    points = _points()
+    points = points_of_hosts()
     jobs = sorted({job for point in points.pairs for job in point.jobs})
     random = np.random.default_rng(0)
     for number in range(DRAWS):
@@ -83,7 +83,7 @@ def _draws(scratch: Path) -> Iterator[Draw]:
         yield Draw(OnnxPredictor(folder), rest, new)
 
 
-def _points() -> PointSet:
+def points_of_hosts() -> PointSet:
     """The usable ones of the GPU model, each card a host."""
     usable = usable_points(with_flags(bundled_points()))
     ours = usable.where(lambda point: point.gpu_model == GPU_MODEL)
@@ -108,14 +108,17 @@ def _with_parts(point: PairPoint, change: Callable[[PointPart], PointPart]) -> P
     return replace(point, parts=tuple(map(change, point.parts)))
 
 
-def _faster(factor: float) -> Fault:
+def faster(factor: float) -> Fault:
+    """All rates times a factor."""
+
     def change(part: PointPart) -> PointPart:
         return replace(part, rate=None if part.rate is None else factor * part.rate)
 
     return lambda point: _with_parts(point, change)
 
 
-def _power(factor: float) -> Fault:
+def with_power(factor: float) -> Fault:
+    """The power times a factor."""
     return lambda point: replace(point, power_w=point.power_w and factor * point.power_w)
 
 
@@ -157,13 +160,13 @@ def _references(factor: float) -> Spoil:
 
 
 FAULTS: dict[str, Spoil] = {
-    "rates x1000, a tenth": _every(_faster(1000)),
-    "rates x1.3, a tenth": _every(_faster(1.3)),
-    "rates x1.3, one host": _of_host(_faster(1.3)),
+    "rates x1000, a tenth": _every(faster(1000)),
+    "rates x1.3, a tenth": _every(faster(1.3)),
+    "rates x1.3, one host": _of_host(faster(1.3)),
     "rates x1.3 alone at 100 %, one host": _references(1.3),
     "power 5 W, a tenth": _every(lambda point: replace(point, power_w=5.0)),
-    "power +30 %, a tenth": _every(_power(1.3)),
-    "power +30 %, one host": _of_host(_power(1.3)),
+    "power +30 %, a tenth": _every(with_power(1.3)),
+    "power +30 %, one host": _of_host(with_power(1.3)),
     "jobs swapped, a tenth": _every(_swapped),
     "results wrong, a tenth": _every(
         lambda point: _with_parts(point, lambda part: replace(part, results="wrong"))

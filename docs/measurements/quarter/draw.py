@@ -1,4 +1,4 @@
-"""Draws and prints what `nights.py` wrote: errors by day, promotions, refusals, what drift told.
+"""Draws and prints what `nights.py` wrote: errors by day, promotions, refusals, what drifted.
 
 .venv/bin/python docs/measurements/quarter/draw.py RESULT... --png docs/measurements/quarter.png
 """
@@ -7,7 +7,7 @@ import argparse
 import json
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,22 +44,38 @@ def main() -> None:
             Figure("rates", "Error of rates, %", panel(quarters, "rates_percent"), 0.6),
             Figure("power", "Error of power, %", panel(quarters, "power_percent"), 0.6),
         ]
-        options.png.write_bytes(to_png(["A simulated quarter, three policies"], figures))
+        options.png.write_bytes(to_png(["Mean of the simulated quarters, three policies"], figures))
 
 
 def errors(quarters: Sequence[Any]) -> None:
-    """Mean error of each span of days, by policy; over quarters, with the smallest and largest."""
-    print("| days | " + " | ".join(f"{policy}: rates, power, %" for policy in POLICIES) + " |")
-    print("| --- |" + " --- |" * len(POLICIES))
-    for begin, end in SPANS:
-        cells = [
-            ", ".join(
-                spread([mean(quarter, policy, word, begin, end) for quarter in quarters])
-                for word in ("rates_percent", "power_percent")
-            )
-            for policy in POLICIES
-        ]
-        print(f"| {begin} to {end - 1} | " + " | ".join(cells) + " |")
+    """Mean error of each span of days, by policy, and retraining less learning from everything."""
+    print(
+        "| poison | days | " + " | ".join(f"{policy}: rates, power, %" for policy in POLICIES),
+        end="",
+    )
+    print(" | rates, advisor retrain less blindly, each quarter |")
+    print("| --- | --- |" + " --- |" * (len(POLICIES) + 1))
+    for poison in sorted({quarter["poison"] for quarter in quarters}):
+        of_poison = [quarter for quarter in quarters if quarter["poison"] == poison]
+        for begin, end in (*SPANS, (0, 90)):
+            row = _row(of_poison, begin, end)
+            print(f"| {poison:g} | {begin} to {end - 1} | {' | '.join(row)} |")
+
+
+def _row(quarters: Sequence[Any], begin: int, end: int) -> Iterator[str]:
+    words = ("rates_percent", "power_percent")
+    for policy in POLICIES:
+        means = (
+            statistics.fmean(mean(quarter, policy, word, begin, end) for quarter in quarters)
+            for word in words
+        )
+        yield ", ".join(f"{value:.2f}" for value in means)
+    gaps = (
+        mean(quarter, POLICIES[2], words[0], begin, end)
+        - mean(quarter, POLICIES[1], words[0], begin, end)
+        for quarter in quarters
+    )
+    yield ", ".join(f"{gap:+.2f}" for gap in gaps)
 
 
 def mean(quarter: Any, policy: str, word: str, begin: int, end: int) -> float:
@@ -74,40 +90,38 @@ def series(quarter: Any, policy: str, word: str) -> list[tuple[int, float]]:
     return [(row["day"], row[word]) for row in quarter["days"] if row["policy"] == policy]
 
 
-def spread(values: Iterable[float]) -> str:
-    """The mean, and the smallest and largest where there are several."""
-    found = list(values)
-    middle = f"{statistics.fmean(found):.1f}"
-    return middle if len(found) == 1 else f"{middle} ({min(found):.1f} to {max(found):.1f})"
-
-
 def nights(quarters: Sequence[Any]) -> None:
-    """What runs of retraining did."""
+    """What runs of retraining did, and what they left out of good and of wrong points."""
+    print("\n| quarter, poison | promoted | kept | wrong points left out | good points left out | "
+          "host found on day |\n| --- | --- | --- | --- | --- | --- |")  # fmt: skip
     for quarter in quarters:
-        print(f"\nquarter {quarter['seed']}")
-        for policy in POLICIES[1:]:
-            done = [night for night in quarter["nights"] if night["policy"] == policy]
-            outcomes = Counter(night["outcome"] for night in done)
-            print(f"- {policy}: {len(done)} nights with new points: {dict(outcomes)}")
-            refused: Counter[str] = Counter()
-            for night in done:
-                refused.update(night.get("left_out", {}))
-            if refused:
-                print(f"  points left out, each night counted: {dict(refused)}")
-        for day in (BAD_DAY, POISON_DAY):
-            late = [n for n in quarter["nights"] if n["day"] == day and n.get("left_out")]
-            print(f"- night {day}: {[(n['new'], n['left_out']) for n in late]}")
+        done = [night for night in quarter["nights"] if night["policy"] == POLICIES[2]]
+        outcomes = Counter(night["outcome"] for night in done)
+        last = done[-1]
+        left, bad = last["left_out"], last["bad_left_out"]
+        good = {why: count - bad[why] for why, count in left.items() if count > bad[why]}
+        found = [night["day"] for night in done if "disagreeing-host" in night["left_out"]]
+        cells = [
+            f"{quarter['seed']}, {quarter['poison']:g}", outcomes["promoted"], outcomes["kept"],
+            f"{sum(bad.values())} of {last['bad_there']}: {_words(bad)}", _words(good) or "none",
+            min(found, default="none"),
+        ]  # fmt: skip
+        print("| " + " | ".join(map(str, cells)) + " |")
+
+
+def _words(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {why}" for why, count in counts.items() if count)
 
 
 def drift(quarters: Sequence[Any]) -> None:
-    """When the drifting job was told, and what else was."""
+    """When the drifting job was found, and what else was."""
     print(
-        f"\n| quarter | drifts on day {DRIFT_DAY} | day told: rate, power | false alarms before | "
-        f"other jobs told until day {DRIVER_DAY} | more jobs told later, first on day |"
+        f"\n| quarter | drifts on day {DRIFT_DAY} | day found: rate, power | false alarms before | "
+        f"other jobs until day {DRIVER_DAY} | more jobs later, first on day |"
     )
     print("| --- | --- | --- | --- | --- | --- |")
     for quarter in quarters:
-        told = [
+        found = [
             (row["day"], drift["job"], drift["quantity"])
             for row in quarter["days"]
             for drift in row.get("drifts", ())
@@ -115,15 +129,15 @@ def drift(quarters: Sequence[Any]) -> None:
         job = quarter["drifting"]
         own = [
             min(
-                (day for day, j, q in told if (j, q) == (job, of) and day >= DRIFT_DAY),
+                (day for day, j, q in found if (j, q) == (job, of) and day >= DRIFT_DAY),
                 default=None,
             )
             for of in ("rate", "power")
         ]
-        before = {(j, q) for day, j, q in told if day < DRIFT_DAY}
-        others = {j for day, j, q in told if DRIFT_DAY <= day < DRIVER_DAY and j != job}
-        after = {j for day, j, _ in told if day >= DRIVER_DAY and j not in others | {job}}
-        begins = min((day for day, j, _ in told if day >= DRIVER_DAY and j in after), default=None)
+        before = {(j, q) for day, j, q in found if day < DRIFT_DAY}
+        others = {j for day, j, q in found if DRIFT_DAY <= day < DRIVER_DAY and j != job}
+        after = {j for day, j, _ in found if day >= DRIVER_DAY and j not in others | {job}}
+        begins = min((day for day, j, _ in found if day >= DRIVER_DAY and j in after), default=None)
         cells = [quarter["seed"], job, own, len(before), len(others), f"{len(after)}, {begins}"]
         print("| " + " | ".join(map(str, cells)) + " |")
 

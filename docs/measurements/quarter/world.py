@@ -4,9 +4,11 @@ Truth is one measurement of each pair on the H200. What happens to the site chan
 only what some host says of it.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 
 import numpy as np
 
@@ -45,8 +47,13 @@ class Truth:
     jobs: tuple[str, str]
     points: tuple[PairPoint, ...]
 
+    @property
+    def limited(self) -> list[PairPoint]:
+        """Its points under limits."""
+        return [point for point in self.points if point.mode == "mps"]
 
-@dataclass(slots=True)
+
+@dataclass
 class World:
     """The site on some day.
 
@@ -55,7 +62,9 @@ class World:
         truths: Every pair that was measured.
         solos: Profiles of all jobs.
         rng: Draws everything.
-        poison: Factor of the rates that one host reports for a while: its clock is wrong.
+        poison: Factor of the rates that one host reports for a while: its clock is wrong. 1: no
+            host is wrong, and no night has bad data.
+        bad: Ids of points of campaigns that are wrong.
     """
 
     jobs: Sequence[str]
@@ -64,6 +73,7 @@ class World:
     rng: np.random.Generator
     poison: float
     cards: dict[str, float] = field(default_factory=dict[str, float])
+    bad: set[str] = field(default_factory=set[str])
 
     @property
     def drifting(self) -> str:
@@ -79,46 +89,57 @@ class World:
         there = self.arrived(day)
         return [truth for truth in self.truths if there.issuperset(truth.jobs)]
 
+    @cached_property
     def profiles(self) -> dict[tuple[str, str], Profile]:
         """Of all jobs; nobody measures them again."""
         return dict(make_profiles(self.solos))
 
     def truly(self, point: PairPoint, day: int) -> PairPoint:
         """What a point would be on a day, without noise."""
-        speed = {job: self._speed(job, day) for job in point.jobs}
+        speed = {job: self.speed(job, day) for job in point.jobs}
         parts = tuple(replace(p, rate=(p.rate or 0.0) * speed[p.job]) for p in point.parts)
         factor = DRIVER_POWER if day >= DRIVER_DAY else 1.0
         factor *= DRIFT_POWER if day >= DRIFT_DAY and self.drifting in point.jobs else 1.0
-        return replace(point, parts=parts, power_w=(point.power_w or 0.0) * factor)
+        return replace(point, parts=parts, power_w=within_limit(point, factor))
 
     def measured(self, point: PairPoint, day: int, host: str, second: int) -> PairPoint:
         """What a host measures of it on a day, right or wrong."""
         true = self.truly(point, day)
-        poisoned = host == POISONED and POISON_DAY <= day < POISON_ENDS
         noise = self.rng.normal(0, RATE_NOISE, len(true.parts))
-        noise += np.log(self.poison) if poisoned else 0.0
+        noise += np.log(self.poison) if self._is_poisoned(host, day) else 0.0
         parts = tuple(
             replace(p, rate=float((p.rate or 0.0) * np.exp(n)))
             for p, n in zip(true.parts, noise, strict=True)
         )
-        power_w = (true.power_w or 0.0) * self._card(host) * np.exp(self.rng.normal(0, POWER_NOISE))
+        power_w = within_limit(true, self._card(host) * np.exp(self.rng.normal(0, POWER_NOISE)))
         return replace(
-            true, parts=parts, power_w=float(power_w), host=host, gpu_uuid=f"GPU-{host}",
+            true, parts=parts, power_w=power_w, host=host, gpu_uuid=f"GPU-{host}",
             run=f"night {day}", started_at=moment(day, second), counter_power_w=None,
         )  # fmt: skip
 
     def night(self, truths: Iterable[Truth], day: int) -> list[PairPoint]:
-        """A campaign: each pair at all its splits on one host."""
+        """A campaign: each pair at all its splits on one host, the hosts in turns."""
         found: list[PairPoint] = []
-        for truth in truths:
-            host = str(self.rng.choice(HOSTS))
+        turns = [HOSTS[place] for place in self.rng.permutation(len(HOSTS))]
+        for truth, host in zip(truths, itertools.cycle(turns), strict=False):
             found += [
                 self.measured(point, day, host, len(found) + k)
                 for k, point in enumerate(truth.points)
             ]
-        return [broken(p, k) for k, p in enumerate(found)] if day == BAD_DAY else found
+        if self._is_bad(day):
+            found = [broken(point, k) for k, point in enumerate(found)]
+        wrong = (p for p in found if self._is_bad(day) or self._is_poisoned(str(p.host), day))
+        self.bad.update(point.point_id for point in wrong)
+        return found
 
-    def _speed(self, job: str, day: int) -> float:
+    def _is_bad(self, day: int) -> bool:
+        return day == BAD_DAY and self.poison != 1
+
+    def _is_poisoned(self, host: str, day: int) -> bool:
+        return self.poison != 1 and host == POISONED and POISON_DAY <= day < POISON_ENDS
+
+    def speed(self, job: str, day: int) -> float:
+        """What a job keeps of its true rate beside others on a day."""
         drifted = DRIFT_SPEED if day >= DRIFT_DAY and job == self.drifting else 1.0
         return drifted * (DRIVER_SPEED if day >= DRIVER_DAY else 1.0)
 
@@ -126,6 +147,11 @@ class World:
         if host not in self.cards:
             self.cards[host] = float(np.exp(self.rng.normal(0, CARD_SPREAD)))
         return self.cards[host]
+
+
+def within_limit(point: PairPoint, factor: float) -> float:
+    """The power of a point times a factor, W; no card draws more than its limit."""
+    return min((point.power_w or 0.0) * float(factor), point.power_limit_w or np.inf)
 
 
 def broken(point: PairPoint, which: int) -> PairPoint:
@@ -150,6 +176,7 @@ def make_world(seed: int, poison: float) -> World:
     flagged = with_flags(PointSet(pairs=tuple(bundled_pair_points()), profiled=tuple(solos)))
     usable = usable_points(flagged)
     points = [p for p in usable.pairs if p.gpu_model == GPU_MODEL and _is_asked(p)]
+    solos = [replace(p, started_at=moment(-60)) for p in usable.profiled]
     pairs, _ = make_pairs(points, solos, full=False)
     truths = [_truth(pair.jobs, pair.main.run, points) for pair in pairs]
     names = sorted({job for truth in truths for job in truth.jobs})

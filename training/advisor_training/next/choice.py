@@ -3,12 +3,20 @@
 docs/measurements/next_vs_random.py replays this function with measured pairs.
 """
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+
+from advisor_training.next.distance import PairUse, distances, nearest
+
 PairNames: TypeAlias = tuple[str, str]
+
+LEAST_DISTANCE = 0.01
+"""Of pairs that are no different: what else is said of them then decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,43 +26,61 @@ class Candidate:
     Attributes:
         minutes: GPU time that measuring it takes.
         asked: How often the two were launched together.
+        uses: What each job uses of the GPU alone.
     """
 
     jobs: PairNames
     minutes: float
+    uses: PairUse
     asked: int = 0
 
 
 def choose_pairs(
-    candidates: Iterable[Candidate], measured: Mapping[str, int], minutes: float
+    candidates: Iterable[Candidate],
+    measured: Mapping[str, int],
+    minutes: float,
+    learned: Sequence[PairUse] = (),
 ) -> list[Candidate]:
     """The pairs to measure, the most telling first.
 
     One after the other: the pair that is worth most (`value`), where those that were chosen before
-    count as measured, so that a plan does not ask the same job again and again.
+    count as measured, so that a plan asks neither the same job nor the same kind of pair again and
+    again.
 
     Args:
         candidates: What could be measured.
         measured: In how many measured pairs each job is; jobs in none may be missing.
         minutes: Budget; a pair that takes more than what is left of it is passed over.
+        learned: What the jobs of measured pairs use of the GPU.
     """
     known, left = Counter(measured), sorted(candidates, key=lambda c: c.jobs)
-    chosen: list[Candidate] = []
-    while fitting := [c for c in left if c.minutes <= minutes]:
-        best = max(fitting, key=lambda c: value(c, known))
-        chosen.append(best)
-        left.remove(best)
-        minutes -= best.minutes
-        known.update(set(best.jobs))
+    uses = [candidate.uses for candidate in left]
+    apart = nearest(uses, learned)
+    open_places, chosen = set(range(len(left))), list[Candidate]()
+    while fitting := [n for n in sorted(open_places) if left[n].minutes <= minutes]:
+        best = max(fitting, key=lambda n: value(left[n], known, float(apart[n])))
+        chosen.append(left[best])
+        open_places.remove(best)
+        minutes -= left[best].minutes
+        known.update(set(left[best].jobs))
+        apart = np.minimum(apart, distances(uses, left[best].uses))
     return chosen
 
 
-def value(candidate: Candidate, measured: Mapping[str, int]) -> float:
+def value(candidate: Candidate, measured: Mapping[str, int], apart: float = math.inf) -> float:
     """What measuring a pair is worth; only the order of values has a meaning.
 
-    How often the answer is needed, times how little its jobs have been measured: 1 for a job in no
-    measured pair, a half for one in a single pair. A job next to itself counts once. How unsure a
-    model is of the pair does not count: that chose no better pairs (docs/next.md).
+    How often the answer is needed, times how little its jobs have been measured, times how unlike
+    all measured pairs it is (`advisor_training.next.distance`). A job in no measured pair counts 1,
+    in a single one a half; a job next to itself counts once. The distance is that of k-centre
+    selection (T. F. Gonzalez, "Clustering to minimize the maximum intercluster distance", 1985).
+    How unsure a model is of the pair does not count: that chose no better pairs (docs/next.md).
+
+    Args:
+        candidate: The pair.
+        measured: As of `choose_pairs`.
+        apart: Distance to the nearest measured pair; infinite where there is none.
     """
     new = sum(1 / (1 + measured.get(job, 0)) for job in set(candidate.jobs))
-    return (1 + candidate.asked) * new
+    unlike = max(apart, LEAST_DISTANCE) if math.isfinite(apart) else 1.0
+    return (1 + candidate.asked) * new * unlike

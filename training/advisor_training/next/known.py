@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, SoloPoint
-from advisor.predict.profiles import Profile, make_profiles
+from advisor.predict.profiles import Profile
 from advisor_training.evaluation.data import make_data
 from advisor_training.next.choice import PairNames
+from advisor_training.next.distance import PairUse, use_of
 
 _JOBS = 2
 
@@ -21,6 +22,8 @@ class Known:
         jobs: Names of the jobs that can be started here.
         profiles: Of jobs on the GPU model.
         measured: Pairs of the GPU model that a model can learn from, names in order.
+        learned: What the jobs of measured pairs use of the GPU, on any GPU model; of pairs that
+            still are as they were measured.
         pairs_of: In how many measured pairs each job is, on any GPU model.
         asked: How often two jobs were launched together on the GPU model, names in order.
         checked: Whether its safe counts are known, or need not be.
@@ -31,6 +34,7 @@ class Known:
     jobs: Collection[str]
     profiles: Mapping[str, Profile]
     measured: Collection[PairNames]
+    learned: Sequence[PairUse]
     pairs_of: Mapping[str, int]
     asked: Mapping[PairNames, int]
     checked: bool
@@ -63,14 +67,20 @@ def make_known(
     Raises:
         InputError: nothing can be learned from the points.
     """
-    learned = make_data(pairs, profiled, references).pairs
-    found = {(*pair.jobs, pair.gpu_model) for pair in learned}
-    profiles = make_profiles(point for point in profiled if point.gpu_model == gpu_model)
+    data = make_data(pairs, profiled, references)
+    found = {(*pair.jobs, pair.gpu_model) for pair in data.pairs}
+    uses = {key: use_of(profile) for key, profile in data.profiles.items()}
+    profiles = {job: of_job for (job, model), of_job in data.profiles.items() if model == gpu_model}
     return Known(
         gpu_model=gpu_model,
         jobs=jobs,
-        profiles={job: profile for (job, _), profile in profiles.items()},
+        profiles=profiles,
         measured={(a, b) for a, b, model in found if model == gpu_model},
+        learned=[
+            (uses[a, model], uses[b, model])
+            for a, b, model in sorted(found)
+            if {a, b}.isdisjoint(drifting)
+        ],
         pairs_of=Counter(job for a, b, _ in found for job in {a, b}),
         asked=_asked(observations, gpu_model),
         checked=checked,

@@ -10,6 +10,7 @@ from advisor.core.gpu import MemoryFit, card_memory_mib
 from advisor.core.wording import count_of
 from advisor_training.next.choice import Candidate, PairNames, choose_pairs
 from advisor_training.next.costs import CHECK_MINUTES, PROFILE_MINUTES, pair_minutes
+from advisor_training.next.distance import use_of
 from advisor_training.next.known import Known
 
 StepKind = Literal["check", "profile", "pair"]
@@ -80,11 +81,17 @@ def _why_profile(job: str, known: Known) -> str:
 
 
 def _chosen_pairs(known: Known, minutes: float) -> list[Candidate]:
+    uses = {job: use_of(profile) for job, profile in known.profiles.items()}
     candidates = (
-        Candidate(jobs=jobs, minutes=pair_minutes(jobs), asked=known.asked.get(jobs, 0))
+        Candidate(
+            jobs=jobs,
+            minutes=pair_minutes(jobs),
+            uses=(uses[jobs[0]], uses[jobs[1]]),
+            asked=known.asked.get(jobs, 0),
+        )
         for jobs in _open_pairs(known)
     )
-    return choose_pairs(candidates, _still_valid(known), minutes)
+    return choose_pairs(candidates, _still_valid(known), minutes, known.learned)
 
 
 def _open_pairs(known: Known) -> Iterator[PairNames]:

@@ -1,1 +1,1 @@
-"""A nightly run: new points are checked, a challenger is trained, and the better model serves."""
+"""A nightly run: new points are checked, a challenger is trained, and serves if no worse."""

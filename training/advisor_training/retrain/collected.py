@@ -6,6 +6,7 @@ The site's own are what was measured there, and what its launches teach.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, Point, SoloPoint
@@ -18,6 +19,10 @@ from advisor_data.store.store import Store
 from advisor_training.dataset.launched import profiles_that_lack, taught_here
 from advisor_training.dataset.observed import Teaching
 from advisor_training.dataset.pairs import LeftOut
+from advisor_training.dataset.rows import Rows
+
+MeasurementKey: TypeAlias = tuple[str, ...]
+"""Both jobs, GPU model, card and run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +64,17 @@ class PointSet:
     def ids(self) -> frozenset[str]:
         """Identities of the points."""
         return frozenset(point.point_id for point in self)
+
+
+def measurement_of(point: PairPoint) -> MeasurementKey:
+    """Which measurement a point is of."""
+    return (*point.jobs, point.gpu_model, point.gpu_uuid, point.run)
+
+
+def measurements(rows: Rows) -> list[MeasurementKey]:
+    """Which measurement each row is of."""
+    names = zip(rows.job_a, rows.job_b, rows.gpu_model, rows.card, rows.run, strict=True)
+    return [tuple(map(str, name)) for name in names]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

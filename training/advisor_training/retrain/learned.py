@@ -1,7 +1,7 @@
 """Which points a model has learned from, as a file next to it says."""
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 
 from advisor.core.records import Point
 from advisor.errors import ModelError
@@ -10,6 +10,9 @@ from advisor_training.retrain.collected import Collected, PointSet
 
 POINTS = "points.json"
 """A file of a model: the ids of its points; its hash is in the manifest, like that of any file."""
+
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+"""Of points whose moment nobody can read."""
 
 
 def points_file(learned: PointSet) -> bytes:
@@ -36,7 +39,7 @@ def learned_from(champion: Artefact, collected: Collected, *, is_bundled: bool) 
     if is_bundled:
         return collected.bundled
     made = datetime.fromisoformat(champion.manifest.created_at)
-    return collected.candidates.where(lambda point: _moment(point, made) < made)
+    return collected.candidates.where(lambda point: moment_of(point, made) < made)
 
 
 def _ids(data: bytes) -> frozenset[str]:
@@ -50,8 +53,8 @@ def _ids(data: bytes) -> frozenset[str]:
         ) from error
 
 
-def _moment(point: Point, otherwise: datetime) -> datetime:
-    """When a point was measured; one whose time nobody can read is not older than anything."""
+def moment_of(point: Point, otherwise: datetime) -> datetime:
+    """When a point was measured, with a time zone; otherwise where nobody can read it."""
     try:
         found = datetime.fromisoformat(point.started_at)
     except ValueError:

@@ -37,6 +37,8 @@ def _lines(report: RetrainReport) -> Iterator[str]:
     left_out = dict.fromkeys(REASONS, 0) | {one.reason: one.points for one in report.left_out}
     by_reason = {_label("reason", name): float(count) for name, count in left_out.items()}
     yield from _family("left_out_points", "New points that were left out", by_reason)
+    launches = {_label("reason", one.reason): one.points for one in report.launches_left_out}
+    yield from _family("left_out_launches", "Launches that teach nothing", launches)
     for figure in ("error", "regret"):
         yield from _family(f"{figure}_percent", f"Mean {figure}, jobs unseen", _of(report, figure))
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from advisor.core.records import SoloPoint
 from advisor.validity.slow_alone import FASTEST
 from advisor_training.dataset.solo import whole_gpu
+from advisor_training.retrain.collected import measurement_of
+from advisor_training.retrain.hosts import host_of
 from advisor_training.retrain.refused import Refused, refuse
 from advisor_training.retrain.surprises import Surprise
 
@@ -32,20 +34,39 @@ Run = tuple[str, str]
 
 
 def outliers(found: Sequence[Surprise]) -> Iterator[Refused]:
-    """Points beyond `FARTHEST` of whose measurement fewer than half are, or fewer than three.
+    """Points beyond `FARTHEST` that nothing bears out.
 
-    Where most points of a measurement are that far off, it is not an outlier but news: a job that
-    the champion does not understand, which is what retraining is for. Of launches on one card the
-    third that is off makes all of them news.
+    Where most points of a measurement are that far off, three at least, they are no outliers but
+    news: a job that the champion does not understand, which is what retraining is for. Of launches
+    on one card the third that is off makes all of them news. So does another host on which the
+    same pair is off to the same side.
     """
     groups: dict[tuple[str, ...], list[Surprise]] = {}
     for one in found:
-        p = one.point
-        groups.setdefault((*p.jobs, p.gpu_model, p.gpu_uuid, p.run), []).append(one)
-    for group in groups.values():
-        far = [one for one in group if one.largest > FARTHEST]
-        if 2 * len(far) < len(group) or len(far) < LEAST_NEWS:
-            yield from (_refused(one) for one in far)
+        groups.setdefault(measurement_of(one.point), []).append(one)
+    far = [one for group in groups.values() if not _are_news(group) for one in group if _sides(one)]
+    everywhere = [one for one in found if _sides(one)]
+    for one in far:
+        if not any(_agree(one, other) for other in everywhere):
+            yield _refused(one)
+
+
+def _are_news(group: Sequence[Surprise]) -> bool:
+    far = sum(1 for one in group if _sides(one))
+    return far >= LEAST_NEWS and 2 * far >= len(group)
+
+
+def _sides(one: Surprise) -> set[tuple[int, bool]]:
+    """Which of both rates and the power are beyond `FARTHEST`, and whether above."""
+    values = enumerate((*one.rates, one.power))
+    return {(place, value > 0) for place, value in values if abs(value) > FARTHEST}
+
+
+def _agree(one: Surprise, other: Surprise) -> bool:
+    """Whether another host saw the same of the same pair."""
+    same_pair = (*one.point.jobs, one.point.gpu_model) == (*other.point.jobs, other.point.gpu_model)
+    other_host = host_of(one.point) != host_of(other.point)
+    return same_pair and other_host and not _sides(one).isdisjoint(_sides(other))
 
 
 def _refused(one: Surprise) -> Refused:

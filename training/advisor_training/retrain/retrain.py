@@ -1,4 +1,4 @@
-"""One run of retraining: points are checked, a challenger is trained, and the better model serves.
+"""One run of retraining: points are checked, a challenger is trained, and serves if no worse.
 
 Nothing here looks at the clock, and nothing is changed before the end: a challenger is a draft
 until it is whole and chosen, and the champion is one line of the registry's history. A run that is
@@ -47,7 +47,7 @@ def retrain(
     keep: int = KEPT_VERSIONS,
     on_stage: OnStage = _silent,
 ) -> RetrainReport:
-    """Check what is new, train a challenger, and promote it where it is better.
+    """Check what is new, train a challenger, and promote it unless it is worse.
 
     Args:
         collected: All points that there are.
@@ -116,7 +116,7 @@ def _challenged(
     now: datetime,
     on_stage: OnStage,
 ) -> RetrainReport:
-    """Train a challenger where there is something to learn, and promote it where it is better."""
+    """Train a challenger where there is something to learn, and promote it unless it is worse."""
     registry, place, champion = where
     made_from = training_set(sifted.accepted)
     if made_from.facts.sha256 == champion.dataset.sha256:

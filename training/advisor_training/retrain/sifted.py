@@ -26,8 +26,9 @@ class Sifted:
 
     Attributes:
         accepted: What is learned from, new and known.
-        refused: New points that are not; one refusal each.
-        new: How many points the champion has not learned from, refused ones among them.
+        refused: New points that are not, and known ones of hosts that were found to be wrong
+            since; one refusal each.
+        new: How many points the champion has not learned from, or should not have.
     """
 
     accepted: PointSet
@@ -59,7 +60,8 @@ def sift(collected: Collected, learned: PointSet, champion: OnnxPredictor, now: 
     refused += too_fast(fresh, usable.profiled)
     usable = without(usable, refused)
     refused += _surprising(collected.own, usable, known, champion)
-    return Sifted(accepted=without(usable, refused), refused=tuple(refused), new=len(new.ids))
+    looked_at = new.ids.union(one.point_id for one in refused)
+    return Sifted(accepted=without(usable, refused), refused=tuple(refused), new=len(looked_at))
 
 
 def with_flags(points: PointSet) -> PointSet:
@@ -103,12 +105,9 @@ def _right(points: Iterable[SoloPoint]) -> tuple[SoloPoint, ...]:
 def _surprising(
     own: PointSet, usable: PointSet, known: frozenset[str], champion: OnnxPredictor
 ) -> Iterator[Refused]:
-    """Outliers, and new points of hosts that disagree; only the site's own hosts are judged."""
+    """Outliers, and points of hosts that disagree; only the site's own hosts are judged."""
     profiles, ours = make_profiles(usable.profiled), own.ids
-    found = surprises((p for p in usable.pairs if p.point_id in ours), profiles, champion)
-    new = [one for one in found if one.point.point_id not in known]
-    far = list(outliers(new))
+    new = (p for p in usable.pairs if p.point_id in ours and p.point_id not in known)
+    far = list(outliers(surprises(new, profiles, champion)))
     yield from far
-    ids = {one.point_id for one in far}
-    rest = [one for one in new if one.point.point_id not in ids]
-    yield from disagreeing(rest, [one for one in found if one.point.point_id in known])
+    yield from disagreeing(without(usable, far), ours)

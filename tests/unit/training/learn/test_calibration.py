@@ -50,12 +50,12 @@ def test_the_card_term_is_in_watts_below_the_limit_only() -> None:
         SPLIT: LogBounds(-0.03, 0.04), UNCAPPED: LogBounds(-0.2, 0.1),
         LIMITED: LogBounds(-0.01, 0.01)
     }  # fmt: skip
-    wide = with_card_term(bounds, 0.035)
+    wide = with_card_term(bounds, 0.04)
     assert wide[SPLIT].low < -0.08
     assert wide[SPLIT].high > 0.08
     assert {**wide, SPLIT: bounds[SPLIT]} == bounds
     assert with_card_term(bounds, 0.0) == bounds
-    assert [each.card_spread for each in HEAD_LEARNERS] == [0.0, 0.035]
+    assert [each.card_spread for each in HEAD_LEARNERS] == [0.0, 0.04]
 
 
 def test_several_runs_are_left_out_one_run_gets_the_card_term() -> None:

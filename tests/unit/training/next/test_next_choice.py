@@ -1,6 +1,7 @@
 """The rule that chooses pairs: within the budget, the most telling first."""
 
 import dataclasses
+import math
 import random
 
 import pytest
@@ -8,14 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from advisor_training.next.choice import Candidate, choose_pairs, value
+from advisor_training.next.distance import PairUse, distances, nearest
 
 NAMES = some.sampled_from(["bert", "fft", "gemm", "triad", "vit"])
+
+USE = some.tuples(some.floats(0, 1), some.floats(0, 1))
 
 CANDIDATES = some.lists(
     some.builds(
         Candidate,
         jobs=some.tuples(NAMES, NAMES).map(lambda jobs: (min(jobs), max(jobs))),
         minutes=some.floats(0.1, 5),
+        uses=some.tuples(USE, USE),
         asked=some.integers(0, 9),
     ),
     unique_by=lambda candidate: candidate.jobs,
@@ -25,9 +30,12 @@ CANDIDATES = some.lists(
 MEASURED = some.dictionaries(NAMES, some.integers(0, 5))
 
 
-def pair(*jobs: str, minutes: float = 1.0, asked: int = 0) -> Candidate:
+ALIKE = (0.5,), (0.5,)
+
+
+def pair(*jobs: str, asked: int = 0, uses: PairUse = ALIKE) -> Candidate:
     """A candidate."""
-    return Candidate(jobs=(jobs[0], jobs[1]), minutes=minutes, asked=asked)
+    return Candidate(jobs=(jobs[0], jobs[1]), minutes=1.0, uses=uses, asked=asked)
 
 
 @given(CANDIDATES, MEASURED, some.floats(0, 20))
@@ -83,3 +91,27 @@ def test_what_was_chosen_counts_as_measured() -> None:
     pairs = [pair("bert", "new"), pair("fft", "new"), pair("gemm", "other")]
     chosen = choose_pairs(pairs, {"bert": 3, "fft": 3, "gemm": 3}, 2)
     assert [candidate.jobs for candidate in chosen] == [("bert", "new"), ("gemm", "other")]
+
+
+def test_what_is_unlike_all_measured_pairs_comes_first() -> None:
+    """Of jobs that are as little measured; then what is unlike that one, too."""
+    low, middle, high = ((0.0,), (0.0,)), ((0.6,), (0.6,)), ((1.0,), (1.0,))
+    found = [pair("a", "b", uses=low), pair("c", "d", uses=middle), pair("e", "f", uses=high)]
+    chosen = choose_pairs(found, {}, 3, learned=[low])
+    assert [candidate.jobs for candidate in chosen] == [("e", "f"), ("c", "d"), ("a", "b")]
+
+
+@given(some.lists(some.tuples(USE, USE), min_size=1, max_size=6), some.tuples(USE, USE))
+def test_a_distance_is_one(pairs: list[PairUse], other: PairUse) -> None:
+    """The same whichever job comes first, and both ways; 0 to itself."""
+    found = distances(pairs, other)
+    assert found == pytest.approx(distances(pairs, (other[1], other[0])))
+    assert found == pytest.approx([distances([other], one)[0] for one in pairs])
+    assert nearest(pairs, [*pairs, other]) == pytest.approx(0)
+    assert nearest(pairs, [other]) == pytest.approx(found)
+
+
+def test_what_is_not_known_counts_as_alike() -> None:
+    """A host without counters has rates and power only."""
+    [found] = distances([((math.nan, 0.5), (0.1, 0.5))], ((0.3, 0.1), (0.1, math.nan)))
+    assert found == pytest.approx(0.4)

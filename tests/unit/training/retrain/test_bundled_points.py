@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from retraining import few_trees
 
 from advisor_models.registry import Registry
 from advisor_training.dataset.pairs import make_pairs
@@ -26,6 +27,7 @@ def test_no_point_that_the_bundled_model_has_learned_from_is_refused(tmp_path: P
     alone = PointSet(profiled=usable.profiled, references=usable.references)
     site = Collected(own=replace(alone, pairs=own), bundled=PointSet())
     champion = Registry(tmp_path).open_champion()
-    found = sift(site, alone, champion, datetime(2026, 12, 1, tzinfo=UTC))
+    with few_trees():
+        found = sift(site, alone, champion, datetime(2026, 12, 1, tzinfo=UTC))
     assert found.new == len(own) > 800
     assert found.refused == ()

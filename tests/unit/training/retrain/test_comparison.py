@@ -1,8 +1,10 @@
 """When a challenger counts as better or worse, on scores that are made up."""
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,13 +50,14 @@ def test_what_is_worse_beyond_noise_is_not_promoted_whatever_it_has_seen() -> No
     assert not decide([*better, found], []).promote
 
 
-def test_noise_promotes_nothing_but_what_has_seen_more() -> None:
-    """No better: the champion stays, unless the challenger knows jobs that it does not."""
+def test_what_is_not_worse_is_promoted_since_it_is_newer() -> None:
+    """What was learned of a job cannot show where the job is left out."""
     [found] = compared(0.0)
     assert not found.is_better
     assert not found.is_worse
-    assert not decide([found], []).promote
-    assert decide([found], ["new-job"]).promote
+    assert decide([found], []).promote
+    assert "newer points" in decide([found], []).why
+    assert "new-job" in decide([found], ["new-job"]).why
 
 
 def test_a_loss_smaller_than_a_rate_repeats_is_none() -> None:
@@ -64,9 +67,14 @@ def test_a_loss_smaller_than_a_rate_repeats_is_none() -> None:
     assert not found.is_worse
 
 
-def test_few_jobs_decide_nothing() -> None:
-    """Two jobs drawn again show one sign only."""
-    few = Questions(left_out=TESTS.left_out[:2], row=[0, 1], pairs=TESTS.pairs[:2])
+@pytest.mark.parametrize("pairs", [PAIRS[:1], [("a", "b"), ("c", "d"), ("e", "f")]])
+def test_few_jobs_and_few_pairs_decide_nothing(pairs: Sequence[tuple[str, str]]) -> None:
+    """Two jobs drawn again show one sign only; so do three pairs that share no job."""
+    few = Questions(
+        left_out=np.array([job for pair in pairs for job in pair]),
+        row=list(range(2 * len(pairs))),
+        pairs=tuple(pair for pair in pairs for _ in range(2)),
+    )
     for gain in (0.05, -0.05):
         [found] = compared(gain, tests=few)
         assert not found.decides

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor_training.dataset.pairs import LeftOut
 from advisor_training.retrain.comparison import Compared
 from advisor_training.retrain.metrics import metrics_text, write_metrics
 from advisor_training.retrain.refused import REASONS, RefusedPoints
@@ -19,6 +20,7 @@ REPORT = RetrainReport(
     challenger="20260201-abc",
     new_points=12,
     left_out=(RefusedPoints("outlier", 2, "far off", ("x", "y")),),
+    launches_left_out=(LeftOut("launches that failed", 3),),
     compared=(
         Compared(
             group='GPU model "X\\Y"', figure="error", tests=3, jobs=5, champion_percent=7.5,
@@ -40,6 +42,7 @@ def test_metrics() -> None:
     assert sum(line.startswith("advisor_retrain_left_out_points{") for line in lines) == len(
         REASONS
     )
+    assert 'advisor_retrain_left_out_launches{reason="launches that failed"} 3' in lines
     group = r'group="GPU model \"X\\Y\""'
     assert f'advisor_retrain_error_percent{{{group},model="challenger"}} 6.0' in lines
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import synthetic_pairs as made_up
@@ -23,7 +24,10 @@ from small_model import make_manifest, save_model
 
 from advisor.errors import BusyError, ModelError
 from advisor_models.manifest import Artefact
+from advisor_training.retrain import retrain as retraining
+from advisor_training.retrain.challenger import training_set
 from advisor_training.retrain.collected import Collected, PointSet
+from advisor_training.retrain.comparison import Decision
 from advisor_training.retrain.learned import POINTS, learned_from
 from advisor_training.retrain.report import RetrainReport
 from advisor_training.retrain.retrain import retrain
@@ -107,15 +111,37 @@ def test_what_is_left_out_every_night_trains_once(site: Site) -> None:
     assert "nothing new since 2026-02-02" in again.why
 
 
-def test_more_of_the_same_is_no_better(site: Site) -> None:
-    """The champion stays, no version is left of the challenger, and the next night trains none."""
+def test_more_of_the_same_is_no_worse(site: Site) -> None:
+    """It is newer, so it serves; the next night trains none."""
     own = NEW_POINTS | points(made_up.JOBS[:2], "2026-02-03")
     report = site.night(3, own)
-    assert report.outcome == "kept"
-    assert report.why == "no better beyond noise"
-    assert report.champion == site.registry.champion() != report.challenger
+    assert report.outcome == "promoted"
+    assert report.why == "not worse, and has learned from newer points"
+    assert report.champion == report.challenger == site.registry.champion()
+    assert site.night(4, own).outcome == "nothing-new"
+
+
+def test_what_is_worse_leaves_no_version(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The champion stays, and the next night does not try again."""
+    worse = mock.Mock(return_value=Decision(False, "worse for all"))
+    monkeypatch.setattr(retraining, "decide", worse)
+    before, own = site.registry.champion(), NEW_POINTS | points(made_up.JOBS[:2], "2026-02-03")
+    report = site.night(3, own)
+    assert (report.outcome, report.why) == ("kept", "worse for all")
+    assert report.champion == site.registry.champion() == before != report.challenger
     assert len(site.registry.versions()) == 1
     assert site.night(4, own).outcome == "nothing-new"
+
+
+def test_older_points_count_less() -> None:
+    """Half after a month, a quarter at least; and moments that nobody can read are old."""
+    ages = ["2026-03-03", "2026-02-01", "2020-01-01", "2026-03-03"]
+    found = [points(made_up.JOBS[:3], day, f"node-{n}") for n, day in enumerate(ages)]
+    unread = tuple(replace(p, started_at="?") for p in found[3].pairs)
+    made = training_set(found[0] | found[1] | found[2] | replace(found[3], pairs=unread))
+    of_run = {str(run)[-6:]: made.rows.weight[made.rows.run == run] for run in made.rows.run}
+    for host, weight in {"node-0": 1.0, "node-1": 0.5, "node-2": 0.25, "node-3": 0.25}.items():
+        assert of_run[host] == pytest.approx(weight, rel=1e-3)
 
 
 def test_what_a_person_takes_back_stays_taken_back(site: Site) -> None:

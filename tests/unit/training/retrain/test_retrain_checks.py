@@ -121,7 +121,7 @@ def test_a_host_that_disagrees_with_all_others_is_left_out(champion: OnnxPredict
     limited = {p.point_id for p in POISONED.pairs if p.mode != "time-sliced"}
     assert {one.point_id for one in found.refused} <= {p.point_id for p in POISONED.pairs}
     assert len(found.refused) >= 0.8 * len(limited)
-    assert "power of host bad above" in found.refused[0].why
+    assert "power of host bad +300 % against all others" in found.refused[0].why
 
 
 def test_where_all_hosts_disagree_the_world_has_changed(champion: OnnxPredictor) -> None:
@@ -144,6 +144,48 @@ def test_few_points_are_no_strange_host(champion: OnnxPredictor) -> None:
     """One pair may be strange by its jobs."""
     one_pair = tuple(p for p in POISONED.pairs if p.jobs == ("climber", "sitter"))
     assert sifted(GOOD | replace(POISONED, pairs=one_pair), champion).refused == ()
+
+
+def test_what_was_learned_of_a_wrong_host_is_taken_out_again(champion: OnnxPredictor) -> None:
+    """Points that the champion has learned from before more of the same was seen."""
+    found = sifted(GOOD | POISONED, champion, BUNDLED_POINTS | GOOD | POISONED)
+    assert {one.reason for one in found.refused} == {"disagreeing-host"}
+    assert found.new == len(found.refused)
+    assert found.accepted.ids.isdisjoint(one.point_id for one in found.refused)
+
+
+def test_a_clock_that_is_wrong_moves_both_rates(champion: OnnxPredictor) -> None:
+    """30 % less of everything is a host; of one job it is the job."""
+    slow = points(KNOWN_JOBS, host="bad")
+    wrong = replace(slow, pairs=tuple(faster(p, 0.7) for p in slow.pairs))
+    assert {one.reason for one in sifted(GOOD | wrong, champion).refused} == {"disagreeing-host"}
+    one_job = tuple(
+        replace(p, parts=tuple(
+            replace(part, rate=0.7 * (part.rate or 0)) if part.job == "sitter" else part
+            for part in p.parts
+        ))
+        for p in slow.pairs
+    )  # fmt: skip
+    reasons = {one.reason for one in sifted(GOOD | replace(slow, pairs=one_job), champion).refused}
+    assert "disagreeing-host" not in reasons
+
+
+def far_launch(host: str, factor: float) -> PairPoint:
+    """One point of a pair, as a launch has it, far from what is expected."""
+    mine = points(KNOWN_JOBS, host=host).pairs
+    return faster(next(p for p in mine if p.shares_percent == (60.0, 40.0)), factor)
+
+
+@pytest.mark.parametrize(("other", "refused"), [(1e-4, 0), (1.0, 1)])
+def test_an_outlier_that_another_host_bears_out_is_none(
+    champion: OnnxPredictor, other: float, refused: int
+) -> None:
+    """Two hosts that see the same of a pair; and one alone."""
+    own = PointSet(
+        pairs=(far_launch("one", 1e-4), far_launch("two", other)),
+        profiled=points(KNOWN_JOBS).profiled,
+    )
+    assert [one.reason for one in sifted(own, champion).refused] == ["outlier"] * refused
 
 
 def test_own_points_alone_borrow_profiles() -> None:
