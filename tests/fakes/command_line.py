@@ -30,11 +30,11 @@ def in_this_process(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> Advisor:
     """Quick: libraries are loaded once. The store is in `home` of the folder."""
+    monkeypatch.setenv("ADVISOR_HOME", str(folder / "home"))
+    monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
+    monkeypatch.chdir(folder)
 
     def call(*words: str) -> Said:
-        monkeypatch.setenv("ADVISOR_HOME", str(folder / "home"))
-        monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
-        monkeypatch.chdir(folder)
         monkeypatch.setattr(sys, "argv", ["advisor", *words])
         capsys.readouterr()
         with pytest.raises(SystemExit) as stopped:

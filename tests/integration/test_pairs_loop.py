@@ -56,7 +56,8 @@ def new_user(
     def make(name: str) -> User:
         folder = tmp_path / name
         folder.mkdir()
-        return User(folder, in_this_process(capsys, monkeypatch, folder))
+        # Each command goes to the folder of its own user.
+        return User(folder, lambda *words: in_this_process(capsys, monkeypatch, folder)(*words))
 
     return make
 
