@@ -3,24 +3,20 @@
 import logging
 import signal
 import threading
-from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 
+from advisor.cli.shared.options import ServiceAddress, ServiceCa
 from advisor.errors import InputError
 from advisor.settings import read_settings
 
 
 def agent(
     node: Annotated[str, typer.Option(help="Name of this node in Kubernetes")],
-    service: Annotated[
-        str, typer.Option(help="Address of advisor serve; its token is in ADVISOR_TOKEN")
-    ] = "http://127.0.0.1:8765",
-    service_ca: Annotated[
-        Path | None, typer.Option(help="PEM file with who signed the service's certificate")
-    ] = None,
+    service: ServiceAddress = "http://127.0.0.1:8765",
+    service_ca: ServiceCa = None,
     host: Annotated[str, typer.Option(help="Address that metrics are served on")] = "0.0.0.0",
     port: Annotated[int, typer.Option(help="Its port; 0: any", min=0, max=65535)] = 9401,
 ) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
+from advisor.cli.shared.options import ServiceAddress, ServiceCa
 from advisor.errors import InputError
 from advisor.settings import read_settings
 
@@ -17,12 +18,8 @@ def serve(
         Path, typer.Option(help="PEM file with the certificate and its signers")
     ],
     tls_key: Annotated[Path, typer.Option(help="PEM file with its key")],
-    service: Annotated[
-        str, typer.Option(help="Address of advisor serve; its token is in ADVISOR_TOKEN")
-    ] = "http://127.0.0.1:8765",
-    service_ca: Annotated[
-        Path | None, typer.Option(help="PEM file with who signed the service's certificate")
-    ] = None,
+    service: ServiceAddress = "http://127.0.0.1:8765",
+    service_ca: ServiceCa = None,
     namespace: Annotated[
         str, typer.Option(help="Where the Lease is by which one of several processes chooses")
     ] = "advisor",

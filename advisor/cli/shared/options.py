@@ -67,3 +67,11 @@ AllowUnsafe: TypeAlias = Annotated[
     bool,
     typer.Option("--allow-unsafe", help="Also at counts of SMs at which results are wrong"),
 ]
+
+ServiceAddress: TypeAlias = Annotated[
+    str, typer.Option(help="Address of advisor serve; its token is in ADVISOR_TOKEN")
+]
+
+ServiceCa: TypeAlias = Annotated[
+    Path | None, typer.Option(help="PEM file with who signed the service's certificate")
+]

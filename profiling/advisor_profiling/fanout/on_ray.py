@@ -38,6 +38,7 @@ class RayEngine:
         """Ray ends the tasks of a command that has ended."""
 
     def submit(self, shards: Sequence[Shard]) -> None:
+        """One task for each, with a GPU of its own unless it replays."""
         for shard in shards:
             task = self._ray.remote(_run).options(
                 num_cpus=1, num_gpus=0 if shard.gpu else 1, max_retries=_RETRIES, name=shard.name

@@ -55,6 +55,7 @@ class SlurmEngine:
         self.stop()
 
     def submit(self, shards: Sequence[Shard]) -> None:
+        """All of them as one array job."""
         # It would go before our name, by which the shards are found again.
         os.environ.pop("SBATCH_JOB_NAME", None)
         try:
@@ -82,6 +83,7 @@ class SlurmEngine:
         return {folder: "" for number, folder in self._folders.items() if number not in listed}
 
     def stop(self) -> None:
+        """Cancel the shards, and wait until Slurm lists none."""
         _run("scancel", *self._ours)
         deadline_s = time.monotonic() + _STOP_S
         # Each shard first ends its jobs and its MPS daemon.
