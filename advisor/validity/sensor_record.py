@@ -1,0 +1,158 @@
+"""What the power sensors of one card do: how often, over what time and how late they read.
+
+A reading at time u is taken as the mean power over the window that ended a delay before it:
+`R(u) = 1/W * integral of P(t) dt over [u - d - W, u - d] + noise`. How far a board's readings are
+off as a whole needs a meter outside it, and is not known here: only ratios on one card are claimed.
+`advisor power sensor` measures a card and keeps one file for each card and driver.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.errors import StoreError
+from advisor.files.home import open_home
+from advisor.files.whole_files import replace_file
+from advisor.formats.typed_json import parse
+from advisor.formats.wire import to_plain
+
+SENSORS_FOLDER = "sensors"
+"""In the advisor's home."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerChannel:
+    """One power reading of the driver, in the words of `R(u)` above.
+
+    Attributes:
+        name: instant, average or memory.
+        period_ms: Between two changes of the reading, median.
+        window_ms: W, over which a reading is the mean.
+        delay_ms: d, from the end of that window to the reading.
+        noise_w: Standard deviation of readings of a steady load.
+        window_spread_ms: How far W differs between the halves of the data it was fitted to.
+        prediction_error: Root mean square of predicted less read, over read, where a load that the
+            fit did not see was switched on and off.
+        accepted: Whether spread and error keep what is asked of a record.
+    """
+
+    name: str
+    period_ms: float
+    window_ms: float
+    delay_ms: float
+    noise_w: float
+    window_spread_ms: float
+    prediction_error: float
+    accepted: bool
+
+    @property
+    def settle_s(self) -> float:
+        """After a change of load a reading is of the new load alone."""
+        return (self.delay_ms + self.window_ms) / 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyCounter:
+    """The counter of joules.
+
+    Attributes:
+        period_ms: Between two changes, median.
+        coverage_spread: Of the energy of square waves over their starting phases, the standard
+            deviation over the mean: small where the counter integrates everything, large where it
+            adds up windows between which it does not look.
+        covers_everything: The spread is 1 % at most; None where it is between 1 and 5 %.
+    """
+
+    period_ms: float
+    coverage_spread: float
+    covers_everything: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SensorRecord:
+    """What was found on one card with one driver.
+
+    Attributes:
+        channels: Those that the card has.
+        absent: Names of channels that it does not have, or that read 0 or always the same.
+        energy: None where the card has no counter.
+        measured_at: ISO 8601, UTC.
+        seconds: What measuring it took, s.
+        source: live, replay or bundled.
+    """
+
+    gpu_model: str
+    gpu_uuid: str
+    driver: str
+    channels: tuple[PowerChannel, ...]
+    absent: tuple[str, ...]
+    energy: EnergyCounter | None
+    measured_at: str
+    seconds: float
+    source: str
+
+    def channel(self, name: str) -> PowerChannel | None:
+        """A channel by name; None where the card does not have it."""
+        return next((channel for channel in self.channels if channel.name == name), None)
+
+
+def record_for(
+    gpu_uuid: str, gpu_model: str, driver: str, records: Iterable[SensorRecord]
+) -> SensorRecord | None:
+    """The record of this card, else the first of its model, each with this driver; else None."""
+    same = [r for r in records if (r.gpu_model, r.driver) == (gpu_model, driver)]
+    own = [record for record in same if record.gpu_uuid == gpu_uuid]
+    return next(iter(own + same), None)
+
+
+def sensor_path(home: Path, gpu_uuid: str, driver: str) -> Path:
+    """The file in which the record of a card with a driver is kept."""
+    slug = re.sub(r"[^a-z0-9.]+", "-", f"{gpu_uuid}-{driver}".lower()).strip("-")
+    return home / SENSORS_FOLDER / f"{slug}.json"
+
+
+def keep_record(record: SensorRecord, home: Path) -> Path:
+    """Write the record of its card, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    open_home(home, SENSORS_FOLDER)
+    path = sensor_path(home, record.gpu_uuid, record.driver)
+    return replace_file(path, (json.dumps(to_plain(record), indent=1) + "\n").encode())
+
+
+def stored_records(home: Path) -> list[SensorRecord]:
+    """The records that were made on this host.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    return [_read(path) for path in sorted((home / SENSORS_FOLDER).glob("*.json"))]
+
+
+def parse_record(text: bytes) -> SensorRecord:
+    """The record that `keep_record` wrote.
+
+    Raises:
+        ValueError: it is no record; says where.
+    """
+    record = parse(SensorRecord, text)
+    for channel in record.channels:
+        times = (channel.period_ms, channel.window_ms)
+        if min(times) <= 0 or min(channel.delay_ms, channel.noise_w) < 0:
+            raise ValueError(f"channels.{channel.name}: a time that is not above 0, or noise below")
+    return record
+
+
+def _read(path: Path) -> SensorRecord:
+    try:
+        return parse_record(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f"{path} is not a result of `advisor power sensor`",
+            why=str(error),
+            fix="remove it and run `advisor power sensor`",
+        ) from error
