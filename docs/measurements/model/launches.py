@@ -20,6 +20,7 @@ from advisor.core.interval import Interval
 from advisor.core.split import Split
 from advisor.predict.profiles import make_profiles
 from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.files.count_checks import bundled_checks
 from advisor_models.onnx_predictor import OnnxPredictor
 
 HERE = Path(__file__).resolve().parent
@@ -54,9 +55,16 @@ def recorded() -> Iterator[dict[str, Any]]:
         yield launch
     for launch in json.loads((MEASUREMENTS / "same-work.json").read_text("utf-8")):
         seen = launch["observed"]
-        # Jobs that reported right results at a count are safe there, whatever libraries do.
-        if all(job["results"] == "right" for job in seen["jobs"]):
+        if all(is_right(job, seen["gpu_model"]) for job in seen["jobs"]):
             yield {**seen, "door": "command", "jobs_at_unsafe_counts": []}
+
+
+def is_right(job: dict[str, Any], gpu_model: str) -> bool:
+    """Whether results were right; of a job that reports none, whether its libraries are there."""
+    if job["results"] is None:
+        (wrong,) = (c.wrong for c in bundled_checks() if c.gpu_model == gpu_model)
+        return not wrong.get(job["units"])
+    return job["results"] == "right"
 
 
 def compared(o: dict[str, Any], predictor: OnnxPredictor) -> Iterator[Told]:
