@@ -1,0 +1,161 @@
+"""What of two matrices decides the power of their product: how many bits are set and switch.
+
+Power of a product follows the bits that change from one step to the next in operands, in the
+products of significands and in the running sum (Gregersen et al., "Input-Dependent Power Usage in
+GPUs" (2024), section V, names Hamming weight and alignment of bits). All are means over a sample,
+as a part of the bits that there are, so that they compare between types.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor_profiling.operands.bits import STORAGE, Matrix
+
+LINES = 512
+"""Lines of each operand that are looked at, each with the one beside it."""
+
+STRETCH = 512
+"""Neighbouring elements of a line, along the contraction."""
+
+_COUNTED = 64
+"""Lines whose different values are counted: that takes the longest."""
+
+_SIGNIFICANDS = {"fp32": 23, "tf32": 10, "bf16": 7, "fp16": 10, "fp8": 3}
+"""Bits behind the leading one."""
+
+_DROPPED = {"tf32": 13}
+"""Lowest bits of the stored number that the tensor core does not see."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperandPrint:
+    """One matrix.
+
+    Attributes:
+        weight: Bits that are set.
+        along: Bits that differ between neighbours along the contraction.
+        across: Bits that differ between neighbours of two lines.
+        zeros: Elements that are 0.
+        distinct: Different values, of the elements of a few lines.
+    """
+
+    weight: float
+    along: float
+    across: float
+    zeros: float
+    distinct: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """A product; all numbers from 0 to 1.
+
+    Attributes:
+        product_weight: Bits that are set in products of significands; of int8 in products.
+        product_switching: Bits of them that differ from one step of the contraction to the next.
+        zero_products: Products that are 0.
+        sum_switching: Bits of the running sum, float32 or of int8 int32, that differ from step to
+            step.
+        sum_non_finite: Steps after which the sum is NaN or infinite.
+    """
+
+    a: OperandPrint
+    b: OperandPrint
+    product_weight: float
+    product_switching: float
+    zero_products: float
+    sum_switching: float
+    sum_non_finite: float
+
+
+@np.errstate(invalid="ignore", over="ignore")  # NaN among the data is no fault of this
+def fingerprint(a: Matrix, b: Matrix, dtype: str, *, seed: int = 0) -> Fingerprint:
+    """The fingerprint of a product.
+
+    Args:
+        a: m by k, in the numpy type of `dtype`.
+        b: k by n.
+        dtype: Of both, one of `words.DTYPES`.
+        seed: Of the sample.
+    """
+    random = np.random.default_rng(seed)
+    steps: int = a.shape[1]
+    stretch = min(STRETCH, steps)
+    start = int(random.integers(0, steps - stretch + 1))
+    lines_a, beside_a = _sample(a[:, start : start + stretch], random)
+    lines_b, beside_b = _sample(b[start : start + stretch].T, random)
+    count = min(len(lines_a), len(lines_b))
+    x, y = lines_a[:count], lines_b[random.permutation(len(lines_b))[:count]]
+    products, product_bits = _products(x, y, dtype)
+    sums = _sums(x, y, dtype)
+    return Fingerprint(
+        a=_operand(lines_a, beside_a, dtype),
+        b=_operand(lines_b, beside_b, dtype),
+        product_weight=_set_bits(products, product_bits),
+        product_switching=_set_bits(products[:, 1:] ^ products[:, :-1], product_bits),
+        zero_products=_part(np.logical_or(x == 0, y == 0)),
+        sum_switching=_set_bits(sums.view(np.uint32)[:, 1:] ^ sums.view(np.uint32)[:, :-1], 32),
+        sum_non_finite=_part(~np.isfinite(sums)),
+    )
+
+
+def _sample(lines: Matrix, random: np.random.Generator) -> tuple[Matrix, Matrix]:
+    """Lines at random places, and the one behind each; the last one's neighbour is the first."""
+    chosen = random.integers(0, len(lines), min(LINES, len(lines)))
+    beside = (chosen + 1) % len(lines)
+    return np.ascontiguousarray(lines[chosen]), np.ascontiguousarray(lines[beside])
+
+
+def _operand(lines: Matrix, beside: Matrix, dtype: str) -> OperandPrint:
+    bits, others = _bits(lines, dtype), _bits(beside, dtype)
+    width = 8 * bits.dtype.itemsize - _DROPPED.get(dtype, 0)
+    return OperandPrint(
+        weight=_set_bits(bits, width),
+        along=_set_bits(bits[:, 1:] ^ bits[:, :-1], width),
+        across=_set_bits(bits ^ others, width),
+        zeros=_part(lines == 0),
+        distinct=len(np.unique(bits[:_COUNTED])) / bits[:_COUNTED].size,
+    )
+
+
+def _bits(lines: Matrix, dtype: str) -> Matrix:
+    bits: Matrix = lines.view(STORAGE[dtype][1])
+    return bits >> bits.dtype.type(_DROPPED.get(dtype, 0))
+
+
+def _products(x: Matrix, y: Matrix, dtype: str) -> tuple[NDArray[np.uint64], int]:
+    """Products of significands, of int8 the 16 bits of the product; and their number of bits."""
+    if dtype == "int8":
+        product = x.astype(np.int16) * y.astype(np.int16)
+        return product.view(np.uint16).astype(np.uint64), 16
+    return _significands(x, dtype) * _significands(y, dtype), 2 * (_SIGNIFICANDS[dtype] + 1)
+
+
+def _significands(values: Matrix, dtype: str) -> NDArray[np.uint64]:
+    """With the leading one, which numbers next to 0 and 0 itself do not have."""
+    kept = _SIGNIFICANDS[dtype]
+    bits = _bits(values, dtype).astype(np.uint64)
+    low = bits & np.uint64((1 << kept) - 1)
+    exponents = 8 * values.dtype.itemsize - _DROPPED.get(dtype, 0) - 1 - kept
+    exponent = (bits >> np.uint64(kept)) & np.uint64((1 << exponents) - 1)
+    return np.where(exponent > 0, low | np.uint64(1 << kept), low)
+
+
+def _sums(x: Matrix, y: Matrix, dtype: str) -> NDArray[Any]:
+    """The running sum of each pair of lines, as a tensor core accumulates it."""
+    if dtype == "int8":
+        return np.cumsum(x.astype(np.int32) * y.astype(np.int32), axis=1, dtype=np.int32)
+    products = x.astype(np.float32) * y.astype(np.float32)
+    # The sum begins at 0, which -0 does not change.
+    return np.cumsum(products, axis=1, dtype=np.float32) + np.float32(0)
+
+
+def _part(holds: Any) -> float:
+    return int(np.count_nonzero(holds)) / holds.size
+
+
+def _set_bits(bits: NDArray[Any], width: int) -> float:
+    return float(np.mean(np.bitwise_count(bits))) / width if bits.size else 0.0

@@ -1,0 +1,95 @@
+"""Values before they are rounded to a type: where they come from and how they are arranged."""
+
+import functools
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float32]
+Shape: TypeAlias = tuple[int, int]
+
+
+def _normal(random: np.random.Generator, shape: Shape, mean: float, sd: float) -> Floats:
+    drawn = random.standard_normal(shape, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        return drawn * np.float32(sd) + np.float32(mean)
+
+
+def _uniform(random: np.random.Generator, shape: Shape, low: float, high: float) -> Floats:
+    return (low + random.random(shape, dtype=np.float32) * (high - low)).astype(np.float32)
+
+
+def _unique(random: np.random.Generator, shape: Shape, n: float, mean: float, sd: float) -> Floats:
+    return _normal(random, (1, int(n)), mean, sd)[0][random.integers(0, int(n), shape)]
+
+
+def _constant(_: np.random.Generator, shape: Shape, value: float) -> Floats:
+    return np.full(shape, value, dtype=np.float32)
+
+
+def _sort(_: np.random.Generator, values: Floats, order: str, fraction: float) -> Floats:
+    """The lowest part of all values comes first, in order; the others keep theirs."""
+    if order == "columns":
+        return _sort(_, values.T, "rows", fraction).T
+    lines = values if order == "within-rows" else values.reshape(1, -1)
+    count = int(fraction * lines.shape[1])
+    ranks = np.argsort(lines, axis=1, kind="stable")
+    rest = np.sort(ranks[:, count:], axis=1)
+    taken = np.concatenate([ranks[:, :count], rest], axis=1)
+    return np.take_along_axis(lines, taken, axis=1).reshape(values.shape)
+
+
+def _sparse(random: np.random.Generator, values: Floats, fraction: float) -> Floats:
+    chosen = random.permutation(values.size)[: round(fraction * values.size)]
+    flat = values.ravel().copy()
+    flat[chosen] = 0
+    return flat.reshape(values.shape)
+
+
+def _prune(_: np.random.Generator, values: Floats, ratio: str) -> Floats:
+    """In each group of m along a row all but the n largest become 0, as for sparse tensor cores."""
+    kept, of = map(int, ratio.split(":"))
+    groups = values.reshape(-1, of)
+    smallest = np.argsort(np.abs(groups), axis=1, kind="stable")[:, : of - kept]
+    pruned = groups.copy()
+    np.put_along_axis(pruned, smallest, np.float32(0), axis=1)
+    return pruned.reshape(values.shape)
+
+
+def _permute(_: np.random.Generator, values: Floats, lines: str, key: float) -> Floats:
+    axis = 0 if lines == "rows" else 1
+    order = np.random.default_rng(int(key)).permutation(values.shape[axis])
+    return np.take(values, order, axis=axis)
+
+
+def _scale(_: np.random.Generator, values: Floats, factor: float) -> Floats:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values * np.float32(factor)
+
+
+def _shift(_: np.random.Generator, values: Floats, by: float) -> Floats:
+    with np.errstate(over="ignore"):
+        return values + np.float32(by)
+
+
+SOURCES: dict[str, Callable[..., Floats]] = {
+    "normal": _normal,
+    "uniform": _uniform,
+    "unique": _unique,
+    "constant": _constant,
+    "zeros": functools.partial(_constant, value=0.0),
+    "ones": functools.partial(_constant, value=1.0),
+}
+"""By name: (random, shape, arguments) -> values."""
+
+ARRANGED: dict[str, Callable[..., Floats]] = {
+    "sort": _sort,
+    "sparse": _sparse,
+    "prune": _prune,
+    "scale": _scale,
+    "shift": _shift,
+    "permute": _permute,
+}
+"""By name: (random, values, arguments) -> values."""

@@ -1,0 +1,92 @@
+"""The words of the input language, with what each takes. The one place where they are declared.
+
+Sources and operations are those of Gregersen et al., "Input-Dependent Power Usage in GPUs" (2024),
+section IV, and few more. docs/operands.md describes them.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Stage: TypeAlias = Literal["source", "value", "cast", "bit"]
+
+DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8")
+"""fp8 is e4m3. tf32 is stored as fp32; the tensor core drops its 13 lowest bits."""
+
+WIDEST_BITS = 32
+UNIQUE_LIMIT = 1 << 20
+"""Of different values in `unique`: more are as good as none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A parameter that is a number, from `low` to `high`."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    whole: bool = False
+
+    @property
+    def text(self) -> str:
+        """What it must be, in words."""
+        kind = "a whole number" if self.whole else "a number"
+        return kind if math.isinf(self.low) else f"{kind} from {self.low:g} to {self.high:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A parameter `n:m`, n of each m, with n below m."""
+
+    text = "n:m with n below m, such as 2:4"
+
+
+Choice: TypeAlias = tuple[str, ...]
+Parameter: TypeAlias = Number | Ratio | Choice
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A source or an operation.
+
+    Attributes:
+        stage: Where it stands: one source, then operations on values, a cast, operations on bits.
+        parameters: By name, in order.
+    """
+
+    stage: Stage
+    parameters: tuple[tuple[str, Parameter], ...] = ()
+
+    @property
+    def usage(self) -> str:
+        """The names of its parameters, in parentheses."""
+        return f"({', '.join(name for name, _ in self.parameters)})" if self.parameters else ""
+
+
+_ANY = Number(-3e38, 3e38)
+_SPREAD = Number(0, 3e38)
+_PART = Number(0, 1)
+_BITS = Number(0, WIDEST_BITS, whole=True)
+_LINES = ("rows", "columns")
+_ENDS = ("low", "high")
+
+WORDS: dict[str, Word] = {
+    "normal": Word("source", (("mean", _ANY), ("sd", _SPREAD))),
+    "uniform": Word("source", (("low", _ANY), ("high", _ANY))),
+    "unique": Word(
+        "source", (("n", Number(1, UNIQUE_LIMIT, whole=True)), ("mean", _ANY), ("sd", _SPREAD))
+    ),
+    "constant": Word("source", (("value", _ANY),)),
+    "zeros": Word("source"),
+    "ones": Word("source"),
+    "random_bits": Word("source"),
+    "sort": Word("value", (("order", (*_LINES, "within-rows")), ("fraction", _PART))),
+    "sparse": Word("value", (("fraction", _PART),)),
+    "prune": Word("value", (("ratio", Ratio()),)),
+    "scale": Word("value", (("factor", _ANY),)),
+    "shift": Word("value", (("by", _ANY),)),
+    "permute": Word("value", (("lines", _LINES), ("key", Number(0, 2**32 - 1, whole=True)))),
+    "cast": Word("cast", (("dtype", DTYPES),)),
+    "flip": Word("bit", (("bits", _BITS),)),
+    "randomize": Word("bit", (("end", _ENDS), ("bits", _BITS))),
+    "clear": Word("bit", (("end", _ENDS), ("bits", _BITS))),
+}
