@@ -76,11 +76,13 @@ class SensorRecord:
 
     Attributes:
         channels: Those that the card has.
-        absent: Names of channels that it does not have, or that read 0 or always the same.
+        absent: Names of channels that it does not have, or that read 0, always the same, or change
+            too rarely or irregularly to be fitted.
         energy: None where the card has no counter.
         measured_at: ISO 8601, UTC.
         seconds: What measuring it took, s.
         source: live, replay or bundled.
+        reasons: Why channels are absent or not accepted, a sentence each.
     """
 
     gpu_model: str
@@ -92,6 +94,7 @@ class SensorRecord:
     measured_at: str
     seconds: float
     source: str
+    reasons: tuple[str, ...] = ()
 
     def channel(self, name: str) -> PowerChannel | None:
         """A channel by name; None where the card does not have it."""
