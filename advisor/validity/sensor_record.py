@@ -96,6 +96,11 @@ class SensorRecord:
     source: str
     reasons: tuple[str, ...] = ()
 
+    @property
+    def accepted(self) -> bool:
+        """Whether anything of it is to be believed."""
+        return any(channel.accepted for channel in self.channels)
+
     def channel(self, name: str) -> PowerChannel | None:
         """A channel by name; None where the card does not have it."""
         return next((channel for channel in self.channels if channel.name == name), None)

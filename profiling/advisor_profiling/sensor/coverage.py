@@ -8,7 +8,7 @@ from advisor.validity.sensor_record import EnergyCounter
 from advisor_profiling.sensor.levels import wave_levels
 from advisor_profiling.sensor.period import period_of
 from advisor_profiling.sensor.stimulus import FLAT, IDLE, LOCKED_WAVE
-from advisor_profiling.sensor.trace import ENERGY, RecordedStage, Series, Trace
+from advisor_profiling.sensor.trace import ENERGY, Floats, RecordedStage, Series, Trace
 
 MOST_OF_ONE_THAT_INTEGRATES = 0.01
 LEAST_OF_ONE_THAT_SAMPLES = 0.05
@@ -57,7 +57,7 @@ def _slope_w(stages: Sequence[RecordedStage], ticks: Series) -> float | None:
     seen = ticks.between(stages[0].begun_s + 0.5, stages[0].ended_s) if stages else None
     if seen is None or len(seen.values) < 3:
         return None
-    return float(np.polyfit(seen.times_s - seen.times_s[0], seen.values, 1)[0])
+    return _slope(seen.times_s, seen.values)
 
 
 def _ratio(wave: RecordedStage, ticks: Series, levels_w: tuple[float, float]) -> float | None:
@@ -69,4 +69,10 @@ def _ratio(wave: RecordedStage, ticks: Series, levels_w: tuple[float, float]) ->
         return None
     spent = [level.until(seen.times_s) for level in wave_levels([wave])]
     expected_j = spent[0] * levels_w[0] + spent[1] * levels_w[1]
-    return float(np.polyfit(expected_j - expected_j[0], seen.values - seen.values[0], 1)[0])
+    return _slope(expected_j, seen.values)
+
+
+def _slope(x: Floats, y: Floats) -> float:
+    """Of the least-squares line."""
+    centred = x - x.mean()
+    return float(centred @ (y - y.mean()) / (centred @ centred))

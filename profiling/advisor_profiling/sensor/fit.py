@@ -6,7 +6,7 @@ smallest squares: a grid first, since there are many minima, then ever smaller s
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +41,10 @@ def fit_window(readings: Series, levels: Sequence[LevelTimes]) -> WindowFit:
 
 def refine(readings: Series, levels: Sequence[LevelTimes], start: Span, steps_s: Span) -> WindowFit:
     """The minimum near a start (W, d): by steps that are halved where none leads down."""
-    cost: Callable[[Span], float] = lambda place: at(readings, levels, *place).squares
+
+    def cost(place: Span) -> float:
+        return at(readings, levels, *place).squares
+
     best, least = start, cost(start)
     while max(steps_s) > _FINEST_S:
         near = [(best[0] + i * steps_s[0], best[1] + j * steps_s[1]) for i, j in _MOVES]

@@ -6,6 +6,7 @@ counter looks all the time: at that period one that does not sees the same phase
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor_profiling.sensor.trace import Span
@@ -66,7 +67,7 @@ def waves(period_s: float, seed: int) -> tuple[Stage, ...]:
     return (*others, *locked)
 
 
-def planned_s(stages: tuple[Stage, ...]) -> float:
+def planned_s(stages: Sequence[Stage]) -> float:
     """What the stages take, s."""
     return sum(stage.length_s for stage in stages)
 

@@ -160,9 +160,8 @@ class _Reader:
                 self._stages.append((name, float(time_s), []))
             case "on", [begun_s, ended_s] if self._stages:
                 self._stages[-1][2].append((float(begun_s), float(ended_s)))
-            case "look", [time_s, list(reasons), processes]:
-                names: list[Any] = reasons
-                self._looks.append(Look(float(time_s), tuple(map(str, names)), int(processes)))
+            case "look", [time_s, reasons, processes]:
+                self._looks.append(Look(float(time_s), tuple(map(str, reasons)), int(processes)))
             case "full", [_time_s]:
                 self._full = True
             case "end", [time_s]:
