@@ -6,8 +6,3 @@ from advisor.cli.power.sensor import sensor
 
 app = typer.Typer(help="What the power sensors of a card do.", no_args_is_help=True)
 app.command("sensor")(sensor)
-
-
-@app.callback()
-def group() -> None:
-    """What the power sensors of a card do."""

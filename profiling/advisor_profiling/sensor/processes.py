@@ -20,6 +20,7 @@ READY_S = 120.0
 
 _LATE_S = 30.0
 _END_S = 10.0
+_COMPLAINT_S = 2.0
 
 
 class Child:
@@ -43,8 +44,10 @@ class Child:
         )
         self._lines = queue.Queue[str | None]()
         self._errors: list[str] = []
-        for target in (self._read_lines, self._read_errors):
-            threading.Thread(target=target, daemon=True).start()
+        readers = (self._read_lines, self._read_errors)
+        self._threads = [threading.Thread(target=read, daemon=True) for read in readers]
+        for thread in self._threads:
+            thread.start()
 
     def send(self, line: str) -> None:
         """Write a line to it; one that is gone shows when it is read from."""
@@ -70,7 +73,8 @@ class Child:
         return self._process.poll() is not None
 
     def complaint(self) -> str:
-        """The last line of its standard error."""
+        """The last line of its standard error; waits a moment for one that is ending."""
+        self._threads[1].join(_COMPLAINT_S)
         return next((line for line in reversed(self._errors) if line), "it wrote nothing")
 
     def kill(self) -> None:
@@ -87,16 +91,20 @@ class Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        for thread in self._threads:
+            thread.join()
 
     def _read_lines(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(line.rstrip("\n"))
+        with self._process.stdout as lines:
+            for line in lines:
+                self._lines.put(line.rstrip("\n"))
         self._lines.put(None)
 
     def _read_errors(self) -> None:
         assert self._process.stderr is not None
-        self._errors += (line.strip() for line in self._process.stderr)
+        with self._process.stderr as lines:
+            self._errors += (line.strip() for line in lines)
 
 
 @contextmanager

@@ -72,9 +72,12 @@ def _timed(rules: WindowRules, timing: PowerTiming) -> WindowRules:
             why="it would hold fewer than eight readings (docs/power.md)",
             fix=f"give --window {timing.shortest_window_s:.1f} or more",
         )
+    settle_least_s = timing.settle_s + timing.shortest_window_s
     return replace(
         rules,
+        least_s=max(rules.least_s, timing.shortest_window_s),
+        settle_least_s=settle_least_s,
+        settle_most_s=max(rules.settle_most_s, 2 * settle_least_s),
         sensor_lag_s=timing.settle_s,
-        settle_least_s=timing.settle_s + timing.shortest_window_s,
-        settle_most_s=max(rules.settle_most_s, 2 * (timing.settle_s + timing.shortest_window_s)),
+        idle_s=max(rules.idle_s, timing.shortest_window_s),
     )
