@@ -1,6 +1,7 @@
 """The record of a card's sensors, from a recording."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 from advisor.errors import InputError
@@ -9,7 +10,7 @@ from advisor_profiling.sensor.channel import power_channel
 from advisor_profiling.sensor.coverage import energy_counter
 from advisor_profiling.sensor.period import Period, period_of
 from advisor_profiling.sensor.stimulus import BURSTS, FLAT
-from advisor_profiling.sensor.trace import ENERGY, POWER_CHANNELS, Trace
+from advisor_profiling.sensor.trace import ENERGY, POWER_CHANNELS, Look, Trace
 
 _LONGEST_BETWEEN_LOOKS_S = 5.0
 
@@ -62,10 +63,7 @@ def faults(trace: Trace) -> tuple[str, ...]:
     # One that starts on another GPU of the host is listed here for less than a second.
     if any(a.processes > 1 and b.processes > 1 for a, b in itertools.pairwise(looks)):
         found.append("another process computed on the GPU")
-    times_s = [look.time_s for look in looks]
-    if not times_s or max(b - a for a, b in itertools.pairwise([begun_s, *times_s])) > (
-        _LONGEST_BETWEEN_LOOKS_S
-    ):
+    if _longest_gap_s(trace, looks) > _LONGEST_BETWEEN_LOOKS_S:
         found.append("the state of the card was not watched all the time")
     return tuple(found)
 
@@ -75,6 +73,12 @@ def sensor_period(trace: Trace) -> Period | None:
     periods = [period_of(trace.series[n].times_s) for n in POWER_CHANNELS if n in trace.series]
     regular = [period for period in periods if period is not None and period.regular]
     return min(regular, key=lambda period: period.period_s, default=None)
+
+
+def _longest_gap_s(trace: Trace, looks: Sequence[Look]) -> float:
+    edges = (trace.stages[0].begun_s, trace.stages[-1].ended_s) if trace.stages else (0.0, 0.0)
+    times_s = [edges[0], *(look.time_s for look in looks), edges[1]]
+    return max(b - a for a, b in itertools.pairwise(times_s))
 
 
 def _check_begun(trace: Trace) -> None:

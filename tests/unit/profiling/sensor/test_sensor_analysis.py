@@ -109,11 +109,19 @@ def test_period_that_changes_in_mid_run_is_refused(analyse: Analyse) -> None:
     assert any("its period changed from 66.0 to 100.0 ms" in reason for reason in record.reasons)
 
 
+def throttled_once(second: int) -> tuple[list[str], int]:
+    return ["sw-power-cap"] if second == 40 else [], 1
+
+
+def with_a_neighbour(second: int) -> tuple[list[str], int]:
+    return [], 2 if 60 <= second < 63 else 1
+
+
 @pytest.mark.parametrize(
     ("looks", "says"),
     [
-        (lambda s: (["sw-power-cap"] if s == 40 else [], 1), "throttled (sw-power-cap)"),
-        (lambda s: ([], 2 if 60 <= s < 63 else 1), "another process computed on the GPU"),
+        (throttled_once, "throttled (sw-power-cap)"),
+        (with_a_neighbour, "another process computed on the GPU"),
     ],
 )
 def test_disturbed_recording_is_refused(
@@ -125,6 +133,16 @@ def test_disturbed_recording_is_refused(
     assert says in record.reasons[0]
     assert record.energy is not None
     assert record.energy.covers_everything is None
+
+
+def test_recording_that_nobody_watched_is_refused(tmp_path: Path) -> None:
+    """Without looks at the card nobody knows whether it was throttled."""
+    file = MadeUpCard(only(INSTANT)).write(tmp_path / "r.jsonl")
+    trace = read_trace(file)
+    for looks in ((), trace.looks[:50]):
+        record = record_of(dataclasses.replace(trace, looks=looks), "replay")
+        assert record.reasons[0] == "the state of the card was not watched all the time"
+        assert not record.accepted
 
 
 def test_process_that_only_passes_is_no_neighbour(analyse: Analyse) -> None:

@@ -92,7 +92,7 @@ def test_parts_of_a_window_are_those_of_a_fine_sum(
 @given(slope=st.floats(-5, 5), seed=seeds)
 def test_noise_is_not_the_warming_of_a_card(slope: float, seed: int) -> None:
     """A load whose power rises slowly has the noise of its readings, not that of the slope."""
-    times_s = np.arange(60) * 0.066
+    times_s = 0.066 * np.arange(60.0)
     noise = np.random.default_rng(seed).normal(0, 2, 60)
     steady, rising = (noise_w(Series(times_s, 500 + noise + k * times_s)) for k in (0, slope))
     assert steady is not None
