@@ -12,7 +12,12 @@ from host import FAKES, UUID, FakeHost
 from synthetic_sensor import HEADER
 
 from advisor.errors import JobError, SourceError
-from advisor.validity.sensor_record import stored_records
+from advisor.validity.sensor_record import (
+    PowerChannel,
+    SensorRecord,
+    keep_record,
+    stored_records,
+)
 from advisor_profiling.sensor import processes
 from advisor_profiling.sensor.processes import load, recorders, run_stage
 from advisor_profiling.sensor.stimulus import Stage
@@ -134,3 +139,34 @@ def test_gpu_that_others_use_is_not_recorded(host: FakeHost) -> None:
     assert done.returncode == 8
     assert "use GPU" in done.stderr
     assert list((host.folder / "home/sensors/recordings").glob("*.jsonl")) == []
+
+
+def test_profile_keeps_to_the_sensor_of_its_card(host: FakeHost) -> None:
+    """A window that is too short for the card is refused before anything starts."""
+    slow = PowerChannel(
+        name="instant",
+        period_ms=200.0,
+        window_ms=25.0,
+        delay_ms=10.0,
+        noise_w=1.0,
+        window_spread_ms=0.1,
+        prediction_error=0.01,
+        accepted=True,
+    )
+    record = SensorRecord(
+        gpu_model="Fake H200",
+        gpu_uuid=UUID,
+        driver="580.00.00",
+        channels=(slow,),
+        absent=(),
+        energy=None,
+        measured_at="2026-11-23T00:00:00Z",
+        seconds=200.0,
+        source="live",
+    )
+    keep_record(record, host.folder / "home")
+    host.write_job("steady")
+    done = host.advisor("profile", "steady", "--window", "1")
+    assert done.returncode == 2
+    assert "too short for the power sensor of this card" in done.stderr
+    assert "--window 1.6 or more" in done.stderr

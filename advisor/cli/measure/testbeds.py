@@ -103,14 +103,17 @@ def open_points(settings: Settings, gpu: str, into: Path | None = None) -> Gener
             yield store
 
 
-def known_timing(settings: Settings, gpu: str) -> PowerTiming | None:
-    """What `advisor power sensor` found of a card; None where it was not measured, or for a replay.
+def known_timing(settings: Settings, gpu: str, source: SourceName | None) -> PowerTiming | None:
+    """What `advisor power sensor` found of a card; None where it was not measured.
+
+    A replay has no sensor, and of an exporter nobody knows how old its readings are.
 
     Raises:
         InputError: there is no such card.
         StoreError: a record cannot be read.
     """
-    records = [] if gpu == REPLAY else stored_records(settings.home)
+    live = gpu != REPLAY and source in (None, "nvml")
+    records = stored_records(settings.home) if live else []
     # Without a driver the testbed says so, where one is needed at all.
     with suppress(SourceError):
         return timing_on(find_gpu(gpu), records) if records else None

@@ -69,10 +69,10 @@ def faults(trace: Trace) -> tuple[str, ...]:
 
 
 def sensor_period(trace: Trace) -> Period | None:
-    """The period of the quickest regular power channel so far; None where there is none."""
-    periods = [period_of(trace.series[n].times_s) for n in POWER_CHANNELS if n in trace.series]
-    regular = [period for period in periods if period is not None and period.regular]
-    return min(regular, key=lambda period: period.period_s, default=None)
+    """The period of the quickest power channel so far, a regular one if there is; else None."""
+    series = [trace.series[name] for name in POWER_CHANNELS if name in trace.series]
+    periods = [found for one in series if (found := period_of(one.times_s)) is not None]
+    return min(periods, key=lambda found: (not found.regular, found.period_s), default=None)
 
 
 def _longest_gap_s(trace: Trace, looks: Sequence[Look]) -> float:

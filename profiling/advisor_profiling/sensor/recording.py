@@ -93,7 +93,7 @@ def _waves(wanted: Recording) -> tuple[Stage, ...]:
     time.sleep(_WRITTEN_S)
     period = sensor_period(read_trace(wanted.file))
     if period is None or period.period_s > LONGEST_PERIOD_S:
-        found = "none keeps a period" if period is None else f"{period.period_s:.2f} s"
+        found = "hardly ever" if period is None else f"every {period.period_s:.2f} s"
         raise SourceError(
             f"the power of {wanted.gpu.model} is not read often enough: {found}",
             why=f"waves need a channel that changes every {LONGEST_PERIOD_S:g} s or more often",
