@@ -33,8 +33,8 @@ class PowerChannel:
         delay_ms: d, from the end of that window to the reading.
         noise_w: Standard deviation of readings of a steady load.
         window_spread_ms: How far W differs between the halves of the data it was fitted to.
-        prediction_error: Root mean square of predicted less read, over read, where a load that the
-            fit did not see was switched on and off.
+        prediction_error: Root mean square of predicted less read, over the mean read, where a load
+            that the fit did not see was switched on and off; 1 where there was none.
         accepted: Whether spread and error keep what is asked of a record.
     """
 

@@ -27,7 +27,7 @@ from advisor_profiling.sensor.trace import read_trace
 def table(errors: Sequence[ReadingError]) -> str:
     """A line for each length of kernel: median and 95th percentile of the error, %."""
     if not errors:
-        return "no channel was accepted, or the recording has no runs of short kernels"
+        return "nothing to tell: no channel was accepted, or no runs of short kernels were recorded"
     cells = {(e.kernel_s, e.way): f"{100 * e.median:.1f} ({100 * e.p95:.1f})" for e in errors}
     ways = [way for way in WAYS if any(error.way == way for error in errors)]
     lines = ["| kernel | " + " | ".join(f"{way}, %" for way in ways) + " |"]

@@ -81,15 +81,13 @@ def noise_w(flat: Series) -> float | None:
 def prediction_error(
     readings: Series, levels: Sequence[LevelTimes], window_s: float, delay_s: float
 ) -> float:
-    """Root mean square of predicted less read, over read, at a window and delay of other readings.
+    """Root mean square of predicted less read, over the mean read, at a window and delay of others.
 
     The two powers are those that suit the waves best, since bursts and waves do not draw the same;
     how readings move between them is predicted.
     """
-    fit = at(readings, levels, window_s, delay_s)
-    parts = window_parts(levels, readings.times_s - delay_s, window_s)
-    relative = (parts @ np.array(fit.levels_w) - readings.values) / readings.values
-    return float(np.sqrt(np.mean(relative**2)))
+    squares = at(readings, levels, window_s, delay_s).squares
+    return float(np.sqrt(squares / len(readings.values)) / readings.values.mean())
 
 
 def _delays(window_s: float) -> list[float]:

@@ -14,6 +14,7 @@ from advisor.core.gpu import Gpu
 from advisor.errors import InputError
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import SensorRecord, keep_record
+from advisor_profiling.reports import doctor as checks
 from advisor_profiling.reports.doctor import Finding, examine
 from advisor_profiling.sensor.analysis import record_of
 from advisor_profiling.sensor.trace import read_trace
@@ -124,8 +125,15 @@ def test_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     assert (series.times_s.tolist(), series.values.tolist()) == ([1.5], [80.25])
 
 
-def test_doctor_says_what_is_known_of_the_sensor(tmp_path: Path, recording: Path) -> None:
+def test_doctor_says_what_is_known_of_the_sensor(
+    tmp_path: Path, recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing, that of another card of the model, its own, or nothing that was accepted."""
+
+    def one_core(_cores: object) -> dict[int, float]:
+        return {0: 1.0}
+
+    monkeypatch.setattr(checks, "core_speeds", one_core)
     gpu = Gpu(uuid="GPU-0", model="NVIDIA H100 80GB HBM3", vendor="nvidia", driver="580.1")
     found = record_of(read_trace(recording), "live")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor_profiling.sensor.stimulus import steps_and_bursts, waves
@@ -39,6 +39,7 @@ def run(stage: Any, load: VirtualLoad) -> list[list[Any]]:
     return lines
 
 
+@settings(max_examples=10)
 @given(seed=st.integers(0, 1000), unit_s=st.floats(5e-5, 5e-4))
 def test_bursts_are_where_they_were_planned(seed: int, unit_s: float) -> None:
     """Each begins in time and is as long as it should be, within a unit."""
