@@ -33,8 +33,8 @@ class PowerChannel:
         delay_ms: d, from the end of that window to the reading.
         noise_w: Standard deviation of readings of a steady load.
         window_spread_ms: How far W differs between the halves of the data it was fitted to.
-        prediction_error: Root mean square of predicted less read, over read, where a load that the
-            fit did not see was switched on and off.
+        prediction_error: Root mean square of predicted less read, over the mean read, where a load
+            that the fit did not see was switched on and off; 1 where there was none.
         accepted: Whether spread and error keep what is asked of a record.
     """
 
@@ -76,11 +76,13 @@ class SensorRecord:
 
     Attributes:
         channels: Those that the card has.
-        absent: Names of channels that it does not have, or that read 0 or always the same.
+        absent: Names of channels that it does not have, or that read 0, always the same, or change
+            too rarely or irregularly to be fitted.
         energy: None where the card has no counter.
         measured_at: ISO 8601, UTC.
         seconds: What measuring it took, s.
         source: live, replay or bundled.
+        reasons: Why channels are absent or not accepted, a sentence each.
     """
 
     gpu_model: str
@@ -92,6 +94,12 @@ class SensorRecord:
     measured_at: str
     seconds: float
     source: str
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def accepted(self) -> bool:
+        """Whether anything of it is to be believed."""
+        return any(channel.accepted for channel in self.channels)
 
     def channel(self, name: str) -> PowerChannel | None:
         """A channel by name; None where the card does not have it."""

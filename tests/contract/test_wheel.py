@@ -71,6 +71,11 @@ def test_wheel_has_the_library_check(wheel: Path) -> None:
     assert files <= set(_names(wheel))
 
 
+def test_wheel_has_the_load_of_the_sensor(wheel: Path) -> None:
+    """`advisor power sensor` finds its load where the package was installed."""
+    assert "advisor_profiling/workloads/power_load.py" in _names(wheel)
+
+
 def test_wheel_has_the_model(wheel: Path) -> None:
     """Recommendations work where the package was installed; the model brings its card."""
     files = {"manifest.json", "model.onnx", "README.md"}

@@ -22,6 +22,7 @@ from advisor.cli.measure.testbeds import (
     Telemetry,
     bundled_points,
     check_replay,
+    known_timing,
     open_points,
     open_testbed,
     part_of,
@@ -105,6 +106,8 @@ def colocate(
     names = [] if into else _shard_names(on, shards, shard)
     jobs = _jobs(settings, gpus[0], noise, console)
     chosen = wanted.plan(jobs)
+    here = on == "here" and len(gpus) == 1
+    timing = known_timing(settings, gpus[0], source) if here else None
     with stoppable(console), open_points(settings, gpus[0], into) as store:
         campaign = Campaign(
             plan=chosen,
@@ -113,7 +116,7 @@ def colocate(
             known=bundled_points(),
             store=store,
             reporter=reporter_for(console, into),
-            rules=rules_for(window),
+            rules=rules_for(window, timing),
             dry_run=dry_run,
             # A replay computes nothing.
             counts=partial(

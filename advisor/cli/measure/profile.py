@@ -16,6 +16,7 @@ from advisor.cli.measure.testbeds import (
     Noise,
     Telemetry,
     check_replay,
+    known_timing,
     open_points,
     open_testbed,
     part_of,
@@ -114,7 +115,7 @@ def profile(
 
     Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
     """
-    settings, rules = read_settings(), rules_for(window)
+    settings = read_settings()
     wanted = _wanted(shares, units, repeats)
     check_replay([gpu], noise, source, mode)
     console = plain_console(stderr=True)
@@ -132,6 +133,7 @@ def profile(
         job = _named_job(what, settings, replayed=gpu == REPLAY)
     if gpu != REPLAY:
         check_program(job, settings.job_environment())
+    rules = rules_for(window, known_timing(settings, gpu, source))
     run = new_run(LiveClock().utc())
     seed = run if noise else None
     with (

@@ -12,8 +12,10 @@ import typer
 from rich.console import Console
 
 from advisor.core.records import Point
-from advisor.errors import InputError, StoreError
+from advisor.errors import InputError, SourceError, StoreError
 from advisor.settings import Settings
+from advisor.validity.sensor_record import stored_records
+from advisor.validity.sensor_timing import PowerTiming, timing_on
 from advisor_data import Store, open_store
 from advisor_data.files.bundled import (
     bundled_pair_points,
@@ -23,7 +25,7 @@ from advisor_data.files.bundled import (
 from advisor_profiling.campaign.outcome import Reporter
 from advisor_profiling.fanout.shards import ShardReporter
 from advisor_profiling.reports.sweep import ConsoleReporter
-from advisor_profiling.testbed.live import Mode, SourceName, live_testbed
+from advisor_profiling.testbed.live import Mode, SourceName, find_gpu, live_testbed
 from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.testbed.testbed import Testbed
 
@@ -99,6 +101,23 @@ def open_points(settings: Settings, gpu: str, into: Path | None = None) -> Gener
         url = f"files:{folder}" if dropped else settings.database_url
         with open_store(url, settings.home) as store:
             yield store
+
+
+def known_timing(settings: Settings, gpu: str, source: SourceName | None) -> PowerTiming | None:
+    """What `advisor power sensor` found of a card; None where it was not measured.
+
+    A replay has no sensor, and of an exporter nobody knows how old its readings are.
+
+    Raises:
+        InputError: there is no such card.
+        StoreError: a record cannot be read.
+    """
+    live = gpu != REPLAY and source in (None, "nvml")
+    records = stored_records(settings.home) if live else []
+    # Without a driver the testbed says so, where one is needed at all.
+    with suppress(SourceError):
+        return timing_on(find_gpu(gpu), records) if records else None
+    return None
 
 
 def reporter_for(console: Console, into: Path | None) -> Reporter:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from advisor.core.job import Job
 from advisor.errors import InputError
 from advisor_profiling.counts.runs import Ended
+from advisor_profiling.testbed.workloads import workload_path
 
 PROCESS_MEMORY_MIB = 5000
 """What one process may need on the GPU."""
@@ -50,11 +51,8 @@ class ScriptResult:
 
 
 def library_script(python: str) -> Script:
-    """The check of the libraries: in a checkout next to this package, else installed with it."""
-    package = Path(__file__).parents[1]
-    places = (package.parent / "workloads", package / "workloads")
-    folder = next((place for place in places if place.is_dir()), places[0])
-    return Script(python, folder / "library_check.py")
+    """The check of the libraries."""
+    return Script(python, workload_path("library_check.py"))
 
 
 def installed_libraries(script: Script, environment: Mapping[str, str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from advisor.runtime.host.processes import cpu_steal_s
 from advisor.runtime.jobs.launcher import leftovers
 from advisor.settings import LIMIT_VARIABLES, Settings
 from advisor.validity.checks import check_for, stored_checks
+from advisor.validity.sensor_record import record_for, stored_records
 from advisor_data.files.count_checks import known_checks
 from advisor_profiling.counts.script import installed_libraries, library_script
 from advisor_profiling.telemetry.dcgm import fetch
@@ -33,7 +34,7 @@ from advisor_profiling.window.window import Window, WindowInputs, measure
 
 FindingLevel = Literal["ok", "warning", "missing"]
 
-_CHECK = "advisor check"
+_CHECK, _SENSOR = "advisor check", "advisor power sensor"
 
 LEAST_CORE_SPEED = 0.85
 """A core that does less than this part of the fastest is disturbed; what a launch-bound job does
@@ -155,6 +156,7 @@ def _gpu(gpu: Gpu, settings: Settings) -> Iterable[Finding]:
     yield _compute_mode(gpu)
     yield _sms(gpu, settings)
     yield _counts(gpu, settings)
+    yield _sensor(gpu, settings)
     yield from _telemetry(gpu)
     if left := leftovers(gpu.uuid, settings.runtime_dir):
         yield Finding(
@@ -197,6 +199,23 @@ def _counts(gpu: Gpu, settings: Settings) -> Finding:
     )
     changed = known.differs_from(gpu.driver or "", _libraries(settings))
     return _ok_if(not changed, name, f"{text}; {changed}" if changed else text, f"{_CHECK} again")
+
+
+def _sensor(gpu: Gpu, settings: Settings) -> Finding:
+    """Whether it is known how the card's power is read."""
+    name = f"gpu {gpu.index} sensor"
+    try:
+        records = stored_records(settings.home)
+    except AdvisorError as error:
+        return _missing(name, error)
+    record = record_for(gpu.uuid, gpu.model, gpu.driver or "", records)
+    if record is None:
+        return Finding(name, "ok", "not measured: waits suit all power sensors", _SENSOR)
+    whose = "of this card" if record.gpu_uuid == gpu.uuid else "of another card of this model"
+    known = [channel for channel in record.channels if channel.accepted]
+    windows = listed(f"{c.name} {c.window_ms:.0f} ms every {c.period_ms:.0f} ms" for c in known)
+    text = f"{whose}, {record.measured_at[:10]}: {windows or 'nothing accepted'}"
+    return _ok_if(bool(known), name, text, f"{_SENSOR} again, on an idle GPU")
 
 
 def _libraries(settings: Settings) -> dict[str, str]:

@@ -10,8 +10,8 @@ from typing import Any
 from advisor.core.telemetry import POWER_GPU, POWER_MEMORY, Channel
 from advisor_profiling.telemetry.nvml_errors import NOT_AVAILABLE, nvml_error, reading
 
-_AVERAGE, _INSTANT = 185, 186
-_GPU, _MEMORY = 0, 2
+AVERAGE, INSTANT = 185, 186
+GPU, MEMORY = 0, 2
 
 AVERAGED_S = 1.0
 """What NVML's power averages over, on Ampere and newer except GA100."""
@@ -28,9 +28,9 @@ class _Field:
 
 
 _FIELDS = (
-    _Field(_INSTANT, _GPU, Channel(POWER_GPU)),
-    _Field(_INSTANT, _MEMORY, Channel(POWER_MEMORY)),
-    _Field(_AVERAGE, _MEMORY, Channel(POWER_MEMORY, "mean", AVERAGED_S)),
+    _Field(INSTANT, GPU, Channel(POWER_GPU)),
+    _Field(INSTANT, MEMORY, Channel(POWER_MEMORY)),
+    _Field(AVERAGE, MEMORY, Channel(POWER_MEMORY, "mean", AVERAGED_S)),
 )
 """What is read where the card has it; the first one of a channel that answers."""
 
@@ -69,12 +69,20 @@ class PowerFields:
         values = reading("nvmlDeviceGetFieldValues", self._device, asked)
         if values is None:
             return [None] * len(asked)
-        return [_value(field, value) for field, value in zip(fields, values, strict=True)]
+        return [
+            milliwatts(field.number, field.scope, value)
+            for field, value in zip(fields, values, strict=True)
+        ]
 
 
-def _value(field: _Field, value: Any) -> int | None:
-    code = value.nvmlReturn
-    unknown = field.scope != _GPU and code == _UNKNOWN_SCOPE
+def milliwatts(number: int, scope: int, answer: Any) -> int | None:
+    """The answer to a power field; None where the card does not have it.
+
+    Raises:
+        SourceError: NVML returned an error that is about more than this reading.
+    """
+    code = answer.nvmlReturn
+    unknown = scope != GPU and code == _UNKNOWN_SCOPE
     if code and not unknown and code not in NOT_AVAILABLE:
-        raise nvml_error(f"field {field.number}", code)
-    return None if code else int(value.value.uiVal)
+        raise nvml_error(f"field {number}", code)
+    return None if code else int(answer.value.uiVal)

@@ -126,7 +126,7 @@ def check_alone(gpu: Gpu) -> None:
         return
     if not wait_until(lambda: not _staying(gpu), _ALONE_S):
         raise BusyError(
-            f"processes {_strangers(gpu)} use GPU {gpu.uuid}",
+            f"processes {strangers(gpu)} use GPU {gpu.uuid}",
             why="a job cannot be measured alone next to them",
             fix="end them or wait, or choose another GPU with --gpu",
         )
@@ -134,14 +134,14 @@ def check_alone(gpu: Gpu) -> None:
 
 def _staying(gpu: Gpu) -> list[int]:
     """Strangers that are still there a moment later."""
-    if not (first := _strangers(gpu)):
+    if not (first := strangers(gpu)):
         return []
     time.sleep(_PASSING_S)
-    return [pid for pid in _strangers(gpu) if pid in first]
+    return [pid for pid in strangers(gpu) if pid in first]
 
 
-def _strangers(gpu: Gpu) -> list[int]:
-    """Processes that compute on the GPU; MPS servers only serve others."""
+def strangers(gpu: Gpu) -> list[int]:
+    """Processes that compute on a GPU; MPS servers only serve others."""
     return [pid for pid in nvml.compute_pids(gpu.uuid) if not name_of(pid).startswith(MPS_SERVER)]
 
 

@@ -1,6 +1,9 @@
 """When a window begins and when it ends."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from advisor.errors import InputError
+from advisor.validity.sensor_timing import PowerTiming
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,6 +15,8 @@ class WindowRules:
         most_s: Longest window; it ends then, whatever the error.
         target: Relative standard error of rate and of power at which a window may end.
         settle_least_s: Shortest time between opening the gate and the window.
+        sensor_lag_s: Readings of power in so long after a change of load are of the time before,
+            too, and not looked at; 0 where that is not known of the card.
         settle_most_s: The window begins then even if power or rate still moves; it is flagged.
         flat: Largest relative difference of the two halves of the settling view.
         idle_s: Time over which idle power is measured.
@@ -24,6 +29,7 @@ class WindowRules:
     most_s: float = 8.0
     target: float = 0.01
     settle_least_s: float = 1.5
+    sensor_lag_s: float = 0.0
     settle_most_s: float = 20.0
     flat: float = 0.015
     idle_s: float = 2.0
@@ -37,13 +43,41 @@ RESULTS_ONLY = WindowRules(
 """For what a job reports, not for how fast it is."""
 
 
-def rules_for(window_s: float) -> WindowRules:
-    """Rules for windows of at most `window_s`; one below 2 s shortens all other waits with it."""
+def rules_for(window_s: float, timing: PowerTiming | None = None) -> WindowRules:
+    """Rules for windows of at most `window_s`; one below 2 s shortens all other waits with it.
+
+    Args:
+        window_s: Longest window.
+        timing: What is known of the card's sensor: it says then how long power settles, instead of
+            a wait that suits all sensors.
+
+    Raises:
+        InputError: a window of that length holds too few readings of this sensor.
+    """
     default = WindowRules()
-    return WindowRules(
+    rules = WindowRules(
         least_s=min(default.least_s, window_s),
         most_s=window_s,
         settle_least_s=min(default.settle_least_s, window_s),
         settle_most_s=min(default.settle_most_s, 10 * window_s),
         idle_s=min(default.idle_s, window_s),
+    )
+    return rules if timing is None else _timed(rules, timing)
+
+
+def _timed(rules: WindowRules, timing: PowerTiming) -> WindowRules:
+    if rules.most_s < timing.shortest_window_s:
+        raise InputError(
+            f"a window of {rules.most_s:g} s is too short for the power sensor of this card",
+            why="it would hold fewer than eight readings (docs/power.md)",
+            fix=f"give --window {timing.shortest_window_s:.1f} or more",
+        )
+    settle_least_s = timing.settle_s + timing.shortest_window_s
+    return replace(
+        rules,
+        least_s=max(rules.least_s, timing.shortest_window_s),
+        settle_least_s=settle_least_s,
+        settle_most_s=max(rules.settle_most_s, 2 * settle_least_s),
+        sensor_lag_s=timing.settle_s,
+        idle_s=max(rules.idle_s, timing.shortest_window_s),
     )

@@ -154,6 +154,7 @@ def measure(watch: WindowInputs, rules: WindowRules) -> Window:
 def measure_idle(source: TelemetrySource, clock: Clock, rules: WindowRules) -> float | None:
     """Mean power without any job, W."""
     watch = WindowInputs(counts=(), source=source, clock=clock)
+    clock.sleep(rules.sensor_lag_s)
     log = _begin(watch)
     while clock.now_s() - log.begun_s < rules.idle_s:
         _look(log, watch, rules)
@@ -193,7 +194,7 @@ def _look(log: _Log, watch: WindowInputs, rules: WindowRules) -> None:
 def _settle(watch: WindowInputs, rules: WindowRules) -> tuple[float, bool]:
     """Wait until the two newest halves of the view agree in power and in every rate."""
     log = _begin(watch)
-    next_s = view_s = rules.settle_least_s
+    next_s, view_s = rules.settle_least_s, rules.settle_least_s - rules.sensor_lag_s
     while (age_s := watch.clock.now_s() - log.begun_s) < rules.settle_most_s:
         _look(log, watch, rules)
         if age_s >= next_s:

@@ -8,8 +8,9 @@ from scripted import ScriptedSource
 
 from advisor.errors import JobError
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
+from advisor.validity.sensor_timing import PowerTiming
 from advisor_profiling.window.clock import VirtualClock
-from advisor_profiling.window.rules import WindowRules
+from advisor_profiling.window.rules import WindowRules, rules_for
 from advisor_profiling.window.window import Latency, WindowInputs, measure, measure_idle
 
 RULES = WindowRules()
@@ -42,6 +43,26 @@ def test_window_waits_until_power_is_flat_although_the_rate_is() -> None:
     assert window.settle_s > 4.5
     assert window.power is not None
     assert window.power.mean == pytest.approx(300, rel=0.01)
+
+
+def test_sensor_that_lags_is_not_taken_for_a_change_of_power() -> None:
+    """Readings of the time before the gate opened are left out, and then a short view is enough."""
+    lag_s = 1.1
+    rules = rules_for(8.0, PowerTiming(settle_s=lag_s, shortest_window_s=0.5))
+    source = ScriptedSource(VirtualClock(), lambda t: 80.0 if t < lag_s else 300.0)
+    window = measure(watch(source), rules)
+    assert window.settled
+    assert window.settle_s == pytest.approx(lag_s + 0.5, abs=0.05)
+    assert window.power is not None
+    assert window.power.mean == pytest.approx(300)
+
+
+def test_idle_power_is_read_when_the_sensor_has_settled() -> None:
+    """A sensor that averages a second still shows the load that has just ended."""
+    clock = VirtualClock()
+    source = ScriptedSource(clock, lambda t: 500.0 if t < 1.1 else 80.0)
+    rules = rules_for(8.0, PowerTiming(settle_s=1.1, shortest_window_s=0.8))
+    assert measure_idle(source, clock, rules) == pytest.approx(80)
 
 
 def test_power_that_never_settles_is_measured_and_marked() -> None:

@@ -1,0 +1,1 @@
+"""Commands about the power of a card."""

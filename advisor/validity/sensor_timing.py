@@ -1,0 +1,50 @@
+"""How long to wait before reading power, and how long to read it, by what is known of the card."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from advisor.core.gpu import Gpu
+from advisor.validity.sensor_record import PowerChannel, SensorRecord, record_for
+
+AVERAGE_SETTLE_S = 1.1
+"""For a mean over 1 s whose own window was not found: it rises in 0.92 s at most, after a delay
+(Yang, Adamek, Armour, "Part-time Power Measurements", SC24, ten H100)."""
+
+PERIODS_IN_WINDOW = 8
+"""Readings that a window needs at least, so that its mean has an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class PowerTiming:
+    """What windows must keep to.
+
+    Attributes:
+        settle_s: After a change of load, readings are of the new load alone.
+        shortest_window_s: Shorter windows hold too few readings.
+    """
+
+    settle_s: float
+    shortest_window_s: float
+
+
+def power_timing(record: SensorRecord) -> PowerTiming | None:
+    """Of the channel that meters read: instant, and average where the card has no other.
+
+    None where that channel was not accepted, so that nothing is known of it.
+    """
+    instant, average = record.channel("instant"), record.channel("average")
+    if instant is not None:
+        return _timing(instant, instant.settle_s) if instant.accepted else None
+    if average is None:
+        return None
+    return _timing(average, average.settle_s if average.accepted else AVERAGE_SETTLE_S)
+
+
+def timing_on(gpu: Gpu, records: Iterable[SensorRecord]) -> PowerTiming | None:
+    """What is known of a card with its driver, or of another card of its model; else None."""
+    record = record_for(gpu.uuid, gpu.model, gpu.driver or "", records)
+    return None if record is None else power_timing(record)
+
+
+def _timing(channel: PowerChannel, settle_s: float) -> PowerTiming:
+    return PowerTiming(settle_s, PERIODS_IN_WINDOW * channel.period_ms / 1000)

@@ -1,0 +1,58 @@
+"""Record the power sensors of one card, with runs of short kernels after it; 4 minutes.
+
+    .venv/bin/python docs/measurements/power/sensor_campaign.py FOLDER [--gpu 0] [--python python3]
+
+writes into FOLDER (which it makes): recording.jsonl, all that was read; record.json, the sensor
+record; errors.txt, how wrong each way of reading power was. No setting of the card is changed.
+Nobody else may compute on it. The recording alone is enough to make the others again:
+`advisor power sensor --trace FOLDER/recording.jsonl` and `sensor_errors.py --trace ...`.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+from sensor_errors import table
+
+from advisor.formats.wire import to_plain
+from advisor.runtime.backends.mps import PIPE_DIRECTORY
+from advisor.runtime.host.lock import gpu_lock
+from advisor.settings import read_settings
+from advisor.validity.sensor_record import keep_record
+from advisor_profiling.sensor.analysis import record_of
+from advisor_profiling.sensor.reading_errors import measured, run_stages
+from advisor_profiling.sensor.recording import Recording, record
+from advisor_profiling.testbed.live import check_alone, find_gpu
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("folder", type=Path)
+parser.add_argument("--gpu", default="0")
+parser.add_argument("--python", default="python3")
+options = parser.parse_args()
+
+settings, gpu = read_settings(), find_gpu(options.gpu)
+options.folder.mkdir(parents=True)
+begun_s, seed = time.monotonic(), time.time_ns()
+alone = {PIPE_DIRECTORY: "/nonexistent", "CUDA_VISIBLE_DEVICES": gpu.uuid}
+with gpu_lock(settings.lock_dir, gpu.uuid):
+    check_alone(gpu)
+    trace = record(
+        Recording(
+            gpu=gpu,
+            file=options.folder / "recording.jsonl",
+            python=options.python,
+            environment=settings.job_environment() | alone,
+            seed=seed,
+            report=print,
+            more=run_stages(seed),
+        )
+    )
+print(f"{time.monotonic() - begun_s:.0f} s of GPU time, start of PyTorch included")
+found = record_of(trace, "live")
+(options.folder / "record.json").write_text(json.dumps(to_plain(found), indent=1) + "\n")
+if found.accepted:
+    keep_record(found, settings.home)
+errors = table(measured(trace, found))
+(options.folder / "errors.txt").write_text(errors + "\n")
+print(*found.reasons, errors, sep="\n")

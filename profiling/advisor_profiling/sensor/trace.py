@@ -1,0 +1,206 @@
+"""The file of one recording: what was read when, and when the load ran.
+
+Lines of JSON. The first is an object with the card; each other line is an array that begins with
+its kind. Several processes append whole lines, so those of different kinds may be out of order:
+
+    ["reading", channel, time_s, value, stamp_us]  a value other than the one before; W or J
+    ["stage", name, time_s]                        a stage begins, the one before ends
+    ["on", begun_s, ended_s]                       the load ran, in the stage before
+    ["look", time_s, [reason, ..], processes]      throttle reasons, processes that compute
+    ["full", time_s]                               too many lines: later readings are left out
+    ["end", time_s]                                the recording is whole
+
+Times are those of the host's monotonic clock; `epoch_s` of the first line makes them times of day.
+`stamp_us` is the driver's own time of a reading, null where it gives none.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.errors import InputError
+
+FORMAT = "advisor-power-trace-1"
+
+INSTANT, AVERAGE, MEMORY, ENERGY = "instant", "average", "memory", "energy"
+POWER_CHANNELS = (INSTANT, AVERAGE, MEMORY)
+
+Span: TypeAlias = tuple[float, float]
+"""Begin and end, s."""
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceHeader:
+    """Which card was recorded, and when."""
+
+    gpu_model: str
+    gpu_uuid: str
+    driver: str
+    started_at: str
+    epoch_s: float
+    format: str = FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Changes of one channel: when each was seen, and the new value in W or J, both (n,)."""
+
+    times_s: Floats
+    values: Floats
+
+    def between(self, begun_s: float, ended_s: float) -> "Series":
+        """The changes of a stretch of time."""
+        inside = (self.times_s >= begun_s) & (self.times_s < ended_s)
+        return Series(self.times_s[inside], self.values[inside])
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStage:
+    """A stage as it really went."""
+
+    name: str
+    begun_s: float
+    ended_s: float
+    on: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """State of the card at a moment."""
+
+    time_s: float
+    reasons: tuple[str, ...]
+    processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """A recording; `whole` is False where it was stopped before its end."""
+
+    header: TraceHeader
+    series: Mapping[str, Series]
+    stages: tuple[RecordedStage, ...]
+    looks: tuple[Look, ...]
+    whole: bool
+    full: bool
+
+    def named(self, *names: str) -> tuple[RecordedStage, ...]:
+        """The stages of these names, in their order."""
+        return tuple(stage for stage in self.stages if stage.name in names)
+
+
+def begin_trace(path: Path, header: TraceHeader) -> None:
+    """Write the first line of a new file.
+
+    Raises:
+        OSError: it cannot be written, or is there.
+    """
+    with path.open("x") as file:
+        file.write(json.dumps(asdict(header)) + "\n")
+
+
+def append(path: Path, *lines: list[Any]) -> None:
+    """Add whole lines, in one write: other processes add theirs to the same file."""
+    text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(descriptor, text)
+    finally:
+        os.close(descriptor)
+
+
+def read_trace(path: Path) -> Trace:
+    """The recording in a file; a last line that was cut off is left out.
+
+    Raises:
+        InputError: it is no recording; says where.
+        OSError: it cannot be read.
+    """
+    *lines, _cut = path.read_text(errors="replace").split("\n")
+    try:
+        header = TraceHeader(**json.loads(lines[0]))
+        if header.format != FORMAT:
+            raise ValueError(f"its format is {header.format}")
+    except (IndexError, TypeError, ValueError) as error:
+        raise _refused(path, f"its first line: {error}") from error
+    reader = _Reader()
+    for number, line in enumerate(lines[1:], start=2):
+        try:
+            kind, *values = json.loads(line)
+            reader.take(kind, values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _refused(path, f"line {number}: {error}") from error
+    return reader.trace(header)
+
+
+class _Reader:
+    """Collects lines."""
+
+    def __init__(self) -> None:
+        self._readings: dict[str, list[Span]] = {}
+        self._stages: list[tuple[str, float, list[Span]]] = []
+        self._looks: list[Look] = []
+        self._full, self._end_s = False, None
+
+    _end_s: float | None
+
+    def take(self, kind: str, values: list[Any]) -> None:
+        match kind, values:
+            case "reading", [str(channel), time_s, value, _stamp_us]:
+                self._readings.setdefault(channel, []).append((float(time_s), float(value)))
+            case "stage", [str(name), time_s]:
+                self._stages.append((name, float(time_s), []))
+            case "on", [begun_s, ended_s] if self._stages:
+                self._stages[-1][2].append((float(begun_s), float(ended_s)))
+            case "look", [time_s, reasons, processes]:
+                self._looks.append(Look(float(time_s), tuple(map(str, reasons)), int(processes)))
+            case "full", [_time_s]:
+                self._full = True
+            case "end", [time_s]:
+                self._end_s = float(time_s)
+            case _:
+                raise ValueError(f"no line of a recording: {kind} {values}")
+
+    def trace(self, header: TraceHeader) -> Trace:
+        return Trace(
+            header=header,
+            series={name: _series(found) for name, found in self._readings.items()},
+            stages=self._whole_stages(),
+            looks=tuple(self._looks),
+            whole=self._end_s is not None,
+            full=self._full,
+        )
+
+    def _whole_stages(self) -> tuple[RecordedStage, ...]:
+        """Each ends where the next begins; one that was broken off ends with its last load."""
+        begins = [begun_s for _, begun_s, _ in self._stages]
+        last_s = self._end_s
+        if last_s is None and self._stages:
+            _, begun_s, on = self._stages[-1]
+            last_s = on[-1][1] if on else begun_s
+        ends = [*begins[1:], *([] if last_s is None else [last_s])]
+        return tuple(
+            RecordedStage(name, begun_s, ended_s, tuple(on))
+            for (name, begun_s, on), ended_s in zip(self._stages, ends, strict=True)
+        )
+
+
+def _series(found: list[Span]) -> Series:
+    table = np.array(sorted(found), dtype=np.float64)
+    return Series(table[:, 0], table[:, 1])
+
+
+def _refused(path: Path, why: str) -> InputError:
+    return InputError(
+        f"{path} is not a recording of power sensors",
+        why=why,
+        fix="give a file that `advisor power sensor` wrote",
+    )

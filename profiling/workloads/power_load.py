@@ -1,0 +1,120 @@
+"""A load that is switched on and off as standard input says: for `advisor power sensor`.
+
+Each line of input is a stage, `{"name": "bursts", "length_s": 50, "on": [[0.3, 0.309], ..]}`, with
+times in seconds from its beginning. What it did is written as lines of JSON, with times of the
+host's monotonic clock: `["ready"]`, then for each stage `["stage", name, time_s]`, `["on", begun_s,
+ended_s]` for each time that the load ran, and `["done", name]`. It ends when its input is closed.
+
+The load is a product of fp32 matrices and a copy in GPU memory, one after the other: it moves the
+power of the cores and of the memory, and stays below the power limit, at which the card would
+change its clock. A CUDA graph of one such pair takes about 0.1 ms, so that is how exactly it ends.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+MANY = 16
+"""Pairs of the larger graph: fewer launches while the load lasts."""
+
+_SIDE = 1024
+_COPIED = 1 << 24  # floats, 64 MiB: with its copy more than the L2 of an H200 holds
+_TIMED = 200
+_SPIN_S = 0.001
+
+
+class Load:
+    """Units of work on the GPU; `unit_s` is what one takes."""
+
+    def __init__(self) -> None:
+        import torch
+
+        torch.backends.cuda.matmul.allow_tf32 = False
+        self._torch = torch
+        self._left, self._right = (torch.randn(_SIDE, _SIDE, device="cuda") for _ in range(2))
+        self._product = torch.empty_like(self._left)
+        self._source = torch.randn(_COPIED, device="cuda")
+        self._copy = torch.empty_like(self._source)
+        self._work()
+        self._one, self._many = self._graph(1), self._graph(MANY)
+        self.unit_s = self._time()
+
+    def run(self, units: int) -> None:
+        """Do so many units, and wait for them."""
+        for _ in range(units // MANY):
+            self._many.replay()
+        for _ in range(units % MANY):
+            self._one.replay()
+        self._torch.cuda.synchronize()
+
+    def _work(self) -> None:
+        self._torch.mm(self._left, self._right, out=self._product)
+        self._copy.copy_(self._source)
+
+    def _graph(self, units: int) -> Any:
+        self._torch.cuda.synchronize()
+        graph = self._torch.cuda.CUDAGraph()
+        with self._torch.cuda.graph(graph):
+            for _ in range(units):
+                self._work()
+        return graph
+
+    def _time(self) -> float:
+        for _ in range(3):  # the first ones raise the clock
+            begun_s = time.monotonic()
+            self.run(_TIMED)
+            unit_s = (time.monotonic() - begun_s) / _TIMED
+        return unit_s
+
+
+def run_stage(
+    stage: dict[str, Any],
+    load: Any,
+    write: Callable[[list[Any]], None],
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Switch the load on and off as a stage says."""
+    begun_s = now()
+    write(["stage", stage["name"], begun_s])
+    for start_s, end_s in stage["on"]:
+        _wait_until(begun_s + start_s, now, sleep)
+        first_s = now()
+        # A late start must not make the load longer.
+        write(["on", first_s, _busy(first_s + end_s - start_s, load, now)])
+    _wait_until(begun_s + stage["length_s"], now, sleep)
+    write(["done", stage["name"]])
+
+
+def _busy(end_s: float, load: Any, now: Callable[[], float]) -> float:
+    """Run the load until then, as nearly as whole units allow; the time when it ended."""
+    left = 1
+    while (now_s := now()) < end_s and left:
+        left = round((end_s - now_s) / load.unit_s)
+        load.run(min(left, MANY))
+    return now_s
+
+
+def _wait_until(time_s: float, now: Callable[[], float], sleep: Callable[[float], None]) -> None:
+    """Sleep, then spin: a sleep ends up to a millisecond late."""
+    while (left_s := time_s - now()) > 0:
+        if left_s > _SPIN_S:
+            sleep(left_s - _SPIN_S)
+
+
+def _write(line: list[Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+def main() -> None:
+    """The command line."""
+    load = Load()
+    _write(["ready"])
+    for line in sys.stdin:
+        run_stage(json.loads(line), load, _write)
+
+
+if __name__ == "__main__":
+    main()

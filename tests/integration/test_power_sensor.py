@@ -1,0 +1,172 @@
+"""`advisor power sensor` from end to end: real processes, a fake driver, a load that sets power."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from fake_nvml import FakeNvml, error
+from host import FAKES, UUID, FakeHost
+from synthetic_sensor import HEADER
+
+from advisor.errors import JobError, SourceError
+from advisor.validity.sensor_record import (
+    PowerChannel,
+    SensorRecord,
+    keep_record,
+    stored_records,
+)
+from advisor_profiling.sensor import processes
+from advisor_profiling.sensor.processes import load, recorders, run_stage
+from advisor_profiling.sensor.stimulus import Stage
+from advisor_profiling.sensor.trace import Trace, append, begin_trace, read_trace
+
+PYTHON = str(FAKES / "fake_power_load.py")
+
+
+def state(host: FakeHost) -> FakeNvml:
+    return FakeNvml(host.libraries, host.folder / "nvml")
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    latest_s = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < latest_s
+        time.sleep(0.05)
+
+
+def short_recording(host: FakeHost, file: Path, environment: Mapping[str, str]) -> Trace:
+    """One second of load between idle times, by the real processes."""
+    begin_trace(file, HEADER)
+    stages = (Stage("idle", 0.5), Stage("flat", 1.5, ((0.0, 1.0),)))
+    with load(PYTHON, environment) as child, recorders(UUID, file, environment) as watching:
+        for stage in stages:
+            for line in run_stage(child, stage, PYTHON):
+                append(file, line)
+        # Both have written what they saw.
+        wait_for(lambda: read_trace(file).series["instant"].values[-1] == 80)
+        assert not any(recorder.gone for recorder in watching)
+    return read_trace(file)
+
+
+def test_recording_shows_the_load(host: FakeHost, tmp_path: Path) -> None:
+    """Readings change when the load does, with looks at the card; a memory that reads 0 is none."""
+    state(host).write(gpu=0, power_memory_average_mw=0, throttle=0x20)
+    state(host).write(gpu=0, compute_processes=f"{os.getpid()} 500\n77 500")
+    trace = short_recording(host, tmp_path / "r.jsonl", host.environment())
+    assert [stage.name for stage in trace.stages] == ["idle", "flat"]
+    ((begun_s, ended_s),) = trace.stages[1].on
+    instant = trace.series["instant"]
+    assert set(instant.values) == {80, 500}
+    first_load_s = instant.times_s[instant.values == 500][0]
+    assert begun_s <= first_load_s <= ended_s
+    assert instant.times_s[-1] >= ended_s - 0.01
+    assert set(trace.series) == {"instant", "energy"}
+    assert (trace.series["energy"].values > 0).all()
+    assert trace.looks[0].reasons == ("sw-thermal",)
+    assert trace.looks[0].processes == 2
+    assert not trace.whole
+
+
+def test_card_that_is_lost_ends_the_recorders(host: FakeHost, tmp_path: Path) -> None:
+    """What was recorded stays."""
+    file = tmp_path / "r.jsonl"
+    begin_trace(file, HEADER)
+    with recorders(UUID, file, host.environment()) as watching:
+        wait_for(lambda: "instant" in read_trace(file).series)
+        state(host).write(gpu=0, every=error(15))
+        wait_for(lambda: all(recorder.gone for recorder in watching))
+        says = str(processes.recorder_failed(watching[0]))
+    assert "NVML error 15" in says
+    assert read_trace(file).series["instant"].values[0] == 80
+
+
+def test_card_that_is_not_there_cannot_be_recorded(host: FakeHost, tmp_path: Path) -> None:
+    """The reason is that of the driver."""
+    file = tmp_path / "r.jsonl"
+    begin_trace(file, HEADER)
+    with (
+        pytest.raises(SourceError, match="nvmlDeviceGetHandleByUUID failed"),
+        recorders("GPU-none", file, host.environment()),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("python", "more", "says"),
+    [
+        ("/nonexistent/python", {}, "No such file"),
+        (PYTHON, {"FAKE_LOAD_FAILS": "start"}, "out of memory"),
+        (PYTHON, {"FAKE_LOAD_FAILS": "stage"}, "illegal memory access"),
+        (PYTHON, {"FAKE_LOAD_HANGS": "1"}, "did not go on for"),
+    ],
+)
+def test_load_that_fails_says_why(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch, python: str, more: dict[str, str], says: str
+) -> None:
+    """No interpreter, no memory, a crash, or a stage that never ends."""
+    monkeypatch.setattr(processes, "_LATE_S", 1.0)
+    with pytest.raises(JobError, match=says), load(python, host.environment(**more)) as child:
+        list(run_stage(child, Stage("flat", 0.1, ((0.0, 0.1),)), python))
+
+
+def test_interrupt_keeps_what_was_recorded(host: FakeHost) -> None:
+    """Ctrl-C says where the recording is; nothing is taken for a result, and nothing runs on."""
+    with host.start_advisor("power", "sensor", "--python", PYTHON) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.strip().startswith("idle"):
+                break
+        (file,) = (host.folder / "home/sensors/recordings").glob("*.jsonl")
+        wait_for(lambda: "instant" in read_trace(file).series)
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode == 130, rest
+    assert f"what was recorded is in {file}" in rest
+    assert read_trace(file).header.gpu_uuid == UUID
+    assert stored_records(host.folder / "home") == []
+    length = file.stat().st_size
+    time.sleep(0.6)  # more than twice as long as a recorder waits before it writes
+    assert file.stat().st_size == length
+
+
+def test_gpu_that_others_use_is_not_recorded(host: FakeHost) -> None:
+    """Every reading would be of both."""
+    state(host).write(gpu=0, compute_processes="77 500")
+    done = host.advisor("power", "sensor", "--python", PYTHON)
+    assert done.returncode == 8
+    assert "use GPU" in done.stderr
+    assert list((host.folder / "home/sensors/recordings").glob("*.jsonl")) == []
+
+
+def test_profile_keeps_to_the_sensor_of_its_card(host: FakeHost) -> None:
+    """A window that is too short for the card is refused before anything starts."""
+    slow = PowerChannel(
+        name="instant",
+        period_ms=200.0,
+        window_ms=25.0,
+        delay_ms=10.0,
+        noise_w=1.0,
+        window_spread_ms=0.1,
+        prediction_error=0.01,
+        accepted=True,
+    )
+    record = SensorRecord(
+        gpu_model="Fake H200",
+        gpu_uuid=UUID,
+        driver="580.00.00",
+        channels=(slow,),
+        absent=(),
+        energy=None,
+        measured_at="2026-11-23T00:00:00Z",
+        seconds=200.0,
+        source="live",
+    )
+    keep_record(record, host.folder / "home")
+    host.write_job("steady")
+    done = host.advisor("profile", "steady", "--window", "1")
+    assert done.returncode == 2
+    assert "too short for the power sensor of this card" in done.stderr
+    assert "--window 1.6 or more" in done.stderr

@@ -1,0 +1,96 @@
+"""Waits and windows by the record of a card's sensor."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.core.gpu import Gpu
+from advisor.errors import InputError
+from advisor.validity.sensor_record import PowerChannel, SensorRecord
+from advisor.validity.sensor_timing import PowerTiming, power_timing, timing_on
+from advisor_profiling.window.rules import WindowRules, rules_for
+
+INSTANT = PowerChannel(
+    name="instant",
+    period_ms=50.0,
+    window_ms=25.0,
+    delay_ms=15.0,
+    noise_w=1.0,
+    window_spread_ms=0.1,
+    prediction_error=0.01,
+    accepted=True,
+)
+AVERAGE = dataclasses.replace(INSTANT, name="average", period_ms=100.0, window_ms=980.0)
+
+
+def record(*channels: PowerChannel) -> SensorRecord:
+    return SensorRecord(
+        gpu_model="H",
+        gpu_uuid="GPU-1",
+        driver="1",
+        channels=channels,
+        absent=(),
+        energy=None,
+        measured_at="",
+        seconds=1.0,
+        source="live",
+    )
+
+
+def refused(channel: PowerChannel) -> PowerChannel:
+    return dataclasses.replace(channel, accepted=False)
+
+
+@pytest.mark.parametrize(
+    ("channels", "settle_s"),
+    [
+        ((INSTANT, AVERAGE), 0.04),
+        ((AVERAGE,), 0.995),
+        ((refused(AVERAGE),), 1.1),
+        ((refused(INSTANT), AVERAGE), None),
+        ((), None),
+    ],
+)
+def test_wait_is_that_of_the_channel_that_is_read(
+    channels: tuple[PowerChannel, ...], settle_s: float | None
+) -> None:
+    """Instant where there is one, else the average; one that was not accepted says nothing."""
+    timing = power_timing(record(*channels))
+    assert (timing and timing.settle_s) == (settle_s and pytest.approx(settle_s))
+
+
+def test_another_driver_is_another_sensor() -> None:
+    """A record holds for its driver, on its card and others of the model."""
+    card = Gpu(uuid="GPU-1", model="H", driver="1")
+    records = [record(INSTANT)]
+    timing = timing_on(card, records)
+    assert timing is not None
+    assert timing.shortest_window_s == pytest.approx(0.4)
+    assert timing_on(dataclasses.replace(card, uuid="GPU-2"), records) == timing
+    assert timing_on(dataclasses.replace(card, driver="2"), records) is None
+    assert timing_on(dataclasses.replace(card, driver=None), records) is None
+
+
+def test_rules_are_as_ever_where_nothing_is_known() -> None:
+    """The defaults are what suits all sensors."""
+    assert rules_for(8.0) == WindowRules()
+    assert rules_for(0.5).settle_least_s == 0.5
+
+
+@given(window_s=st.floats(0.1, 20), settle_s=st.floats(0, 3), shortest_s=st.floats(0.01, 4))
+def test_rules_keep_to_the_sensor(window_s: float, settle_s: float, shortest_s: float) -> None:
+    """No window is shorter than eight readings, and none of these is of the time before."""
+    timing = PowerTiming(settle_s, shortest_s)
+    if window_s < shortest_s:
+        with pytest.raises(InputError, match="too short for the power sensor"):
+            rules_for(window_s, timing)
+        return
+    rules = rules_for(window_s, timing)
+    assert min(rules.least_s, rules.idle_s) >= shortest_s
+    assert rules.least_s <= rules.most_s
+    assert rules.settle_least_s - rules.sensor_lag_s == pytest.approx(shortest_s)
+    assert rules.sensor_lag_s == settle_s
+    assert rules.settle_most_s > rules.settle_least_s
+    assert rules.most_s == window_s
