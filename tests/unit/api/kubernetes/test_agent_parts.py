@@ -19,21 +19,17 @@ from advisor.core.records import SoloPoint
 from advisor.errors import InputError
 from advisor.launch.monitor.account import SETTLE_S
 from advisor.progress import Progress as JobProgress
-from advisor_kubernetes.agent import reports
 from advisor_kubernetes.agent.cgroups import pod_in
-from advisor_kubernetes.agent.energy import Load, divide_energy
-from advisor_kubernetes.agent.meters import UNSEEN_S, PodMeter
-from advisor_kubernetes.agent.overlaps import GONE_S, Overlap
 from advisor_kubernetes.agent.pods import SharedPod, read_pod
-from advisor_kubernetes.agent.progress_files import (
-    Progress,
-    make_file,
-    parse_progress,
-    read_progress,
-)
-from advisor_kubernetes.agent.proof import GpuUsers, Proof
-from advisor_kubernetes.agent.references import Reference, References, reference_of
-from advisor_kubernetes.agent.reports import Reports
+from advisor_kubernetes.agent.progress_files import make_file, progress_file
+from advisor_node.metering import reports
+from advisor_node.metering.energy import Load, divide_energy
+from advisor_node.metering.meters import UNSEEN_S, TenantMeter
+from advisor_node.metering.overlaps import GONE_S, Overlap
+from advisor_node.metering.progress_files import Progress, parse_progress, read_progress
+from advisor_node.metering.proof import GpuUsers, Proof
+from advisor_node.metering.references import Reference, References, reference_of
+from advisor_node.metering.reports import Reports
 
 UID, OTHER = "0f8b1a52-3c0e-4d57-9d3c-5b1e8a7f6c21", "1f8b1a52-3c0e-4d57-9d3c-5b1e8a7f6c21"
 SMALL = st.floats(0, 1e6, allow_nan=False)
@@ -146,7 +142,7 @@ def test_a_job_writes_into_the_file_that_was_made_for_it(
     progress = JobProgress()
     progress.add(3, value=math.nan)
     make_file(tmp_path / "pods", UID, None)  # a list that comes again changes nothing
-    found = read_progress(tmp_path / "pods", UID)
+    found = read_progress(progress_file(tmp_path / "pods", UID))
     assert found is not None
     assert (found.steps, found.reported.not_finite) == (3, 1)
     assert stat.S_IMODE(file.stat().st_mode) == 0o666
@@ -164,16 +160,16 @@ def test_nothing_in_a_folder_of_a_pod_is_followed(tmp_path: Path) -> None:
     """A link to a file of the host, a pipe that would block, a folder, nothing."""
     folder = tmp_path / UID
     folder.mkdir()
-    assert read_progress(tmp_path, UID) is None
+    assert read_progress(progress_file(tmp_path, UID)) is None
     place = folder / "progress"
     place.symlink_to("/etc/passwd")
-    assert read_progress(tmp_path, UID) is None
+    assert read_progress(progress_file(tmp_path, UID)) is None
     place.unlink()
     os.mkfifo(place)
-    assert read_progress(tmp_path, UID) is None
+    assert read_progress(progress_file(tmp_path, UID)) is None
     place.unlink()
     place.mkdir()
-    assert read_progress(tmp_path, UID) is None
+    assert read_progress(progress_file(tmp_path, UID)) is None
 
 
 @given(st.binary(max_size=600))
@@ -230,7 +226,7 @@ def test_a_service_that_is_down_is_asked_once_a_minute(monkeypatch: pytest.Monke
             raise answer
         return answer
 
-    monkeypatch.setattr("advisor_kubernetes.agent.references.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("advisor_node.metering.references.time.monotonic", lambda: now_s[0])
     references = References(profiles)
     for at_s in (0.0, 30.0, 70.0, 90.0):
         now_s[0] = at_s
@@ -259,7 +255,7 @@ HERE = GpuUsers(clients=frozenset({1}))
 
 def test_progress_without_a_process_on_the_gpu_is_noticed() -> None:
     """After a while, and not while the job only stands still."""
-    meter = PodMeter(shared())
+    meter = TenantMeter(shared())
     for second in range(int(UNSEEN_S) + 3):
         meter.look(second + 1.0, progress(second), GpuUsers())
     assert meter.unseen
@@ -272,15 +268,17 @@ def test_progress_without_a_process_on_the_gpu_is_noticed() -> None:
 
 def test_a_limit_that_was_broken_stays_broken() -> None:
     """It is told once, whatever is proven later."""
-    meter = PodMeter(shared())
+    meter = TenantMeter(shared())
     told = [meter.take_proof(Proof(proven)) for proven in (None, True, False, False, True)]
     assert told == [False, False, True, False, False]
     assert meter.limit_broken
 
 
-def together(first: SharedPod, second: SharedPod, duration_s: float) -> tuple[Overlap, float]:
+def together(
+    first: SharedPod, second: SharedPod, duration_s: float
+) -> tuple[Overlap[SharedPod], float]:
     """Two pods that make 10 and 20 steps a second on a GPU of 300 W; the last of these moments."""
-    meters = [PodMeter(first), PodMeter(second)]
+    meters = [TenantMeter(first), TenantMeter(second)]
     for meter in meters:
         meter.reference = Reference(rate=40.0, power_w=400.0, rates=((25, 10.0), (100, 40.0)))
         meter.take_proof(Proof(True, 66))
@@ -301,7 +299,7 @@ def together(first: SharedPod, second: SharedPod, duration_s: float) -> tuple[Ov
 def test_an_overlap_is_observed_as_a_launch_is() -> None:
     """Rates and power after the first seconds, energy of all of it."""
     overlap, _ = together(shared(UID), shared(OTHER), 20)
-    seen = overlap.observe("node-1")
+    seen = overlap.observe("node-1", "k8s")
     assert [part.rate for part in seen.parts] == pytest.approx([10, 20])
     assert (seen.power_w, seen.energy_j, seen.overlap_s) == pytest.approx((300, 6000, 20))
     assert seen.settled_s == pytest.approx(20 - SETTLE_S)
@@ -318,8 +316,8 @@ def test_the_state_is_that_of_the_pods(phases: tuple[str, str], state: str) -> N
     """And who had ended did so first."""
     overlap, _ = together(shared(UID), shared(OTHER), 5)
     for meter, phase in zip(overlap.meters, phases, strict=True):
-        meter.pod = shared(meter.pod.uid, phase=phase)
-    seen = overlap.observe("n")
+        meter.tenant = shared(meter.tenant.uid, phase=phase)
+    seen = overlap.observe("n", "k8s")
     assert seen.state == state
     assert sorted(part.ended_first for part in seen.parts) == sorted(p != "Running" for p in phases)
 
@@ -327,10 +325,10 @@ def test_the_state_is_that_of_the_pods(phases: tuple[str, str], state: str) -> N
 def test_doubts_become_flags() -> None:
     """Too short, a limit that was not proven, a job that is faster than its share allows."""
     short, _ = together(shared(UID), shared(OTHER), 2)
-    assert "not-settled" in short.observe("n").flags
+    assert "not-settled" in short.observe("n", "k8s").flags
     overlap, _ = together(shared(UID, share="25"), shared(OTHER, share="25"), 20)
     overlap.meters[0].take_proof(Proof(False, why="x"))
-    assert overlap.observe("n").flags == ("limit-broken", "too-fast")
+    assert overlap.observe("n", "k8s").flags == ("limit-broken", "too-fast")
 
 
 def test_an_overlap_ends_with_a_pod_and_not_with_a_pause() -> None:
@@ -341,8 +339,8 @@ def test_an_overlap_ends_with_a_pod_and_not_with_a_pause() -> None:
     overlap.meters[0].working = False
     assert not overlap.has_ended(last_s + 1, both)
     assert overlap.has_ended(last_s + GONE_S + 1, both)
-    assert overlap.has_ended(last_s + 1, both - {overlap.meters[0].pod.uid})
-    overlap.meters[0].pod = shared(overlap.meters[0].pod.uid, phase="Succeeded")
+    assert overlap.has_ended(last_s + 1, both - {overlap.meters[0].tenant.uid})
+    overlap.meters[0].tenant = shared(overlap.meters[0].tenant.uid, phase="Succeeded")
     assert overlap.has_ended(last_s + 1, both)
 
 
@@ -355,7 +353,7 @@ def refused(status: int) -> ApiError:
 
 def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are sent in order, each once; one that is no good does not hold up the next."""
-    seen = [together(shared(UID), shared(OTHER), 5)[0].observe(f"n{n}") for n in range(3)]
+    seen = [together(shared(UID), shared(OTHER), 5)[0].observe(f"n{n}", "k8s") for n in range(3)]
     answers: list[ClientError | None] = [UnreachableError("down"), None, refused(422), None]
     got = list[str | None]()
 
@@ -366,7 +364,7 @@ def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.Monkey
         got.extend(one.host for one in observations)
 
     now_s = [1000.0]
-    monkeypatch.setattr("advisor_kubernetes.agent.reports.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("advisor_node.metering.reports.time.monotonic", lambda: now_s[0])
     waiting = Reports(send)
     for one in seen:
         waiting.add(one)
@@ -382,7 +380,7 @@ def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest go, and are counted."""
     monkeypatch.setattr(reports, "MOST_WAITING", 2)
     waiting = Reports(lambda _: None)
-    one = together(shared(UID), shared(OTHER), 5)[0].observe("n")
+    one = together(shared(UID), shared(OTHER), 5)[0].observe("n", "k8s")
     for _ in range(5):
         waiting.add(one)
     assert (waiting.waiting, waiting.lost) == (2, 3)

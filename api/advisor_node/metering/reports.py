@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from advisor.client import ApiError, ClientError
 from advisor.core.observations import Observation
 
-LOG = logging.getLogger("advisor.kubernetes.agent")
+LOG = logging.getLogger("advisor.node")
 
 MOST_WAITING = 1000
 """Observations kept for a service that is down; then the oldest go."""
