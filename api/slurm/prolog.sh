@@ -4,12 +4,31 @@
 set -eu
 . "${0%/*}/mps.sh"
 
+# The agent reports what jobs did together. No job depends on it, and one that runs already stays alone.
+start_agent() { # folder of a GPU and a user
+  [ -x "$ADVISOR" ] || return 0
+  find "$1/ended" -type f -mmin +60 -delete 2>/dev/null || true # which no agent has taken away
+  ours=${0%/*}
+  address=$(sed -n 's/^ *address *= *\([^ ]*\).*/\1/p' "$ours/advisor.conf")
+  (
+    umask 077 # or others could hold the lock
+    set -a
+    PATH=${MPS_CONTROL%/*}:$PATH
+    [ ! -r "$ours/agent.env" ] || . "$ours/agent.env"
+    # Slurm kills what is left in the Prolog's process group: only what has left it goes to the background.
+    setsid sh -c 'flock -n "$0" "$@" &' "$RUN_FOLDER/agent.lock" \
+      "$ADVISOR" slurm agent --folder "$RUN_FOLDER" ${address:+--service "$address"} \
+      </dev/null >>"$RUN_FOLDER/agent.log" 2>&1 9>&-
+  )
+}
+
 [ -n "${CUDA_MPS_ACTIVE_THREAD_PERCENTAGE:-}" ] || exit 0 # no job with gres/mps
 gpu=$SLURM_JOB_GPUS user=$SLURM_JOB_UID
 folder=$(folder_of "$gpu" "$user")
 
 umask 022
 mkdir -p "$folder/jobs"
+[ -e "$folder/lock" ] || (umask 077 && : >"$folder/lock") # others could hold one that they may read
 exec 9>"$folder/lock"
 flock -w 20 9
 
@@ -24,4 +43,17 @@ if ! is_answering "$folder" "$gpu" "$user"; then
   done
   is_answering "$folder" "$gpu" "$user"
 fi
-: >"$folder/jobs/$SLURM_JOB_ID"
+
+job=$folder/jobs/$SLURM_JOB_ID
+rm -rf "$job" # of the same job before it was requeued
+mkdir "$job"
+case ${SLURM_JOB_COMMENT:-} in
+  *advisor:*)
+    printf %.1000s "$SLURM_JOB_COMMENT" >"$job/comment"
+    for file in share progress; do
+      install -m 0600 -o "$user" -g "$(id -g "$user")" /dev/null "$job/$file"
+    done
+    truncate -s 4096 "$job/progress" # docs/progress.md
+    start_agent "$folder" || true
+    ;;
+esac
