@@ -27,14 +27,13 @@ gpu=$SLURM_JOB_GPUS user=$SLURM_JOB_UID
 folder=$(folder_of "$gpu" "$user")
 
 umask 022
-mkdir -p "$folder/jobs"
+mkdir -p "$folder" # all below it under the lock: two jobs may start at once
 [ -e "$folder/lock" ] || (umask 077 && : >"$folder/lock") # others could hold one that they may read
 exec 9>"$folder/lock"
 flock -w 20 9
 
 if ! is_answering "$folder" "$gpu" "$user"; then
   rm -rf "$folder/jobs" "$folder/pipe" # of a daemon that has died
-  mkdir "$folder/jobs"
   install -d -m 0700 -o "$user" -g "$(id -g "$user")" "$folder/pipe" "$folder/log"
   control "$folder" "$gpu" "$user" -d >/dev/null 2>&1
   for _ in 1 2 3 4 5 6 7 8 9 10; do
@@ -46,7 +45,7 @@ fi
 
 job=$folder/jobs/$SLURM_JOB_ID
 rm -rf "$job" # of the same job before it was requeued
-mkdir "$job"
+mkdir -p "$job"
 case ${SLURM_JOB_COMMENT:-} in
   *advisor:*)
     printf %.1000s "$SLURM_JOB_COMMENT" >"$job/comment"
