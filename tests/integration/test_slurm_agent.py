@@ -1,5 +1,6 @@
 """What ran under a real Slurm comes back as an observation; GPU, MPS and driver are fakes."""
 
+import os
 import signal
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from slurm_cluster import Cluster, slurm_cluster
 from advisor.client import Client
 from advisor.core.observations import Observation
 from advisor.core.records import SoloPoint
+from advisor.launch.monitor.account import SETTLE_S
 from advisor.progress import FILE_BYTES
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
@@ -72,6 +74,18 @@ class Node:
             until(lambda job=job: self.steps(numbers[job]), self)
         return numbers
 
+    def await_overlap(self, numbers: dict[str, str]) -> None:
+        """Wait until the agent has seen both work, and longer than their first seconds."""
+        words = [f"{number} ({job})" for job, number in numbers.items()]
+        until(lambda: self.together(words), self)
+        began = time.monotonic()
+        until(lambda: time.monotonic() - began > SETTLE_S + 2, self)
+
+    def together(self, words: list[str]) -> bool:
+        """Whether the agent has said that these work together."""
+        lines = [line for line in self.log.splitlines() if "work together" in line]
+        return any(all(word in line for word in words) for line in lines)
+
     def steps(self, number: str) -> int:
         """How far a job is."""
         file = self.cluster.mps / "gpu0-0/jobs" / number / "progress"
@@ -112,9 +126,7 @@ def until(holds: Callable[[], object], node: Node) -> None:
 
 
 @pytest.fixture(scope="module")
-def node(
-    fake_libraries: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Node]:
+def node(fake_libraries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     with tempfile.TemporaryDirectory(prefix="adv") as name:
         folder = Path(name)
         (folder / "nvml/gpu0").mkdir(parents=True)
@@ -126,7 +138,7 @@ def node(
                 file.write(f"LD_LIBRARY_PATH={fake_libraries}\nFAKE_NVML_DIR={folder}/nvml\n")
             home = tmp_path_factory.mktemp("serve")
             node = Node(cluster, folder / "api.sock", fake_libraries, home)
-            cluster.point_at(f"unix:{node.socket}")
+            cluster.point_at(f"unix:{node.socket}", gpu_model="NVIDIA H200")
             yield node
 
 
@@ -139,16 +151,63 @@ def solo(job: str, share: float) -> SoloPoint:
 
 
 def test_a_pair_is_observed(node: Node) -> None:
-    """With shares, rates and power of both, as a launch would have reported them."""
+    """With the shares, rates and power of both, as a launch would have reported them."""
     with serving(node.home, ["--socket", str(node.socket)]):
+        with Client(f"unix:{node.socket}") as client:
+            client.import_points([solo(job, share) for job in PAIR for share in (20, 100)])
         numbers = node.pair()
-        files = node.cluster.mps / "gpu0-0/jobs" / numbers["gemm"]
-        assert (files / "progress").stat().st_size == FILE_BYTES
-        time.sleep(8)
-        print(node.log, node.agents())
+        progress = node.cluster.mps / "gpu0-0/jobs" / numbers["gemm"] / "progress"
+        assert progress.stat().st_size == FILE_BYTES
+        node.await_overlap(numbers)
         assert node.end(numbers) == ["COMPLETED", "COMPLETED"]
         until(lambda: len(node.observations()) == 1, node)
         [seen] = node.observations()
-    print(seen)
-    print(node.log)
-    assert 0
+    assert seen.launch_id == "slurm-" + "-".join(sorted(numbers.values()))
+    assert (seen.jobs, seen.gpu_model) == (("bert-infer-b2", "gemm"), "Fake H200")
+    assert [part.share_percent for part in seen.parts] == [26, 50]
+    assert [part.units for part in seen.parts] == [34, 66]
+    assert [part.solo_rate for part in seen.parts] == [400, 400]
+    rates = [part.rate or 0 for part in seen.parts]
+    assert 0 < rates[0] < rates[1]
+    assert None not in (seen.power_w, seen.energy_j, seen.energy_saved, seen.work_per_joule)
+    assert (seen.state, seen.flags, seen.driver) == ("finished", (), "580.00.00")
+
+
+def test_an_agent_that_is_killed_hurts_no_job(node: Node) -> None:
+    """Kill -9 in mid-run: both end as they would have ended."""
+    numbers = node.pair()
+    node.await_overlap(numbers)
+    killed = node.agents()
+    assert len(killed) == 1
+    os.kill(killed[0], signal.SIGKILL)
+    assert node.end(numbers) == ["COMPLETED", "COMPLETED"]
+    until(lambda: node.agents() == [], node)
+
+
+def test_a_later_pair_waits_for_the_service(node: Node) -> None:
+    """The next Prolog starts an agent; what ends while the service is down arrives afterwards."""
+    numbers = node.pair()
+    node.await_overlap(numbers)
+    assert node.end(numbers) == ["COMPLETED", "COMPLETED"]
+    until(lambda: "the service did not take an observation" in node.log, node)
+    with serving(node.home, ["--socket", str(node.socket)]):
+        name = "slurm-" + "-".join(sorted(numbers.values()))
+        until(lambda: any(seen.launch_id == name for seen in node.observations()), node)
+        seen = node.observations()[-1]
+    # Without advice both had what they asked for themselves.
+    assert (seen.launch_id, [part.share_percent for part in seen.parts]) == (name, [30, 30])
+
+
+def test_what_cannot_be_observed_is_said_once(node: Node) -> None:
+    """A comment that names no job, and a job that counts nothing; others go on."""
+    wait = "touch runs.$SLURM_JOB_ID; while [ ! -e end ]; do sleep 0.1; done"
+    (node.cluster.folder / "end").unlink(missing_ok=True)
+    silent = node.submit(wait, "advisor:job=gemm")
+    until((node.cluster.folder / f"runs.{silent}").exists, node)
+    odd = node.submit(wait, "advisor:job=../gemm,with=gemm")
+    left_out = f"jobs/{odd} is left out: the comment 'advisor:job=../gemm,with=gemm' names no job"
+    until(lambda: left_out in node.log, node)
+    assert node.end({"gemm": silent, "odd": odd}) == ["COMPLETED", "COMPLETED"]
+    until(lambda: f"job {silent} (gemm): it reported no progress" in node.log, node)
+    assert node.log.count(left_out) == 1
+    assert list((node.cluster.mps / "gpu0-0/jobs").iterdir()) == []

@@ -1,5 +1,6 @@
 """Jobs that run together on one GPU, from the first common moment to the end of one of them."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Generic
@@ -18,6 +19,8 @@ from advisor.launch.records.status import State
 from advisor.launch.supervisor.observe import FASTEST
 from advisor_node.metering.meters import TenantMeter
 from advisor_node.metering.tenants import T
+
+LOG = logging.getLogger("advisor.node")
 
 GONE_S = 15.0
 """A job that uses the GPU no more has ended for its neighbour after this time, whatever its
@@ -169,6 +172,8 @@ class Overlaps(Generic[T]):
                 self._now = None
         if self._now is None and len(working) > 1:
             self._now = Overlap(self._gpu, working, now_s, total_j)
+            names = ", ".join(f"{one.tenant.uid} ({one.tenant.job})" for one in working)
+            LOG.info("%s work together on %s", names, self._gpu.uuid)
 
 
 def _part(meter: TenantMeter[T], rate: float | None) -> ObservedPart:
