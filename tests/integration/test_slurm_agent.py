@@ -1,7 +1,9 @@
 """What ran under a real Slurm comes back as an observation; GPU, MPS and driver are fakes."""
 
 import os
+import re
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,7 +25,19 @@ from advisor.progress import FILE_BYTES
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
 
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT")
-PAIR = {"gemm": "bert-infer-b2", "bert-infer-b2": "gemm"}
+PAGE = Path(__file__).parents[2] / "docs/slurm.md"
+BLOCKS = re.findall(r"(?:^    .+\n)+", PAGE.read_text(), re.MULTILINE)
+COMMANDS = [line.partition("  #")[0].strip() for block in BLOCKS for line in block.splitlines()]
+NOT_HERE = {
+    "api/slurm/setup.sh install": "in slurm_cluster.py, with folders of the test's own",
+    "api/slurm/setup.sh remove": "in test_slurm_setup.py",
+    "advisor serve": "in serving.py, at a socket",
+    "systemctl restart munge slurmctld slurmd": "by hand: the daemons are children of the test",
+    ".venv/bin/python docs/measurements/slurm_flood.py": "by hand: 500 submissions",
+}
+"""Commands of the page that no test runs as they stand there, and where they run."""
+
+PAIR = {"bert-infer-b2": "gemm", "gemm": "bert-infer-b2"}
 # The real MPS daemon starts its server for its first client by itself.
 START = """
 export LD_LIBRARY_PATH={libraries} FAKE_NVML_DIR={folder}/nvml ADVISOR_GPU={uuid}
@@ -53,23 +67,41 @@ class Node:
         file = self.cluster.mps / "agent.log"
         return file.read_text() if file.exists() else ""
 
-    def submit(self, program: str, comment: str) -> str:
-        """The number of a job."""
-        folder = self.cluster.folder
-        names = {"libraries": self.libraries, "folder": folder, "uuid": UUID,
+    def script(self, program: str) -> str:
+        """What a batch job runs."""
+        names = {"libraries": self.libraries, "folder": self.cluster.folder, "uuid": UUID,
                  "python": sys.executable, "fakes": FAKES}  # fmt: skip
-        script = (START + program).format(**names)
-        return self.cluster.submit(
-            script, "--gres=mps:30", f"--chdir={folder}", f"--comment={comment}"
-        )[0]
+        return (START + program).format(**names)
+
+    def submit(self, program: str, comment: str) -> str:
+        """The number of a job that asks for a part of a GPU itself."""
+        options = ("--gres=mps:30", f"--comment={comment}")
+        return self.cluster.submit(self.script(program), *options)[0]
 
     def pair(self) -> dict[str, str]:
-        """Two jobs that work until the file `end` is there, by name; once both are seen to work."""
+        """Two jobs that name each other, by name; once both work."""
+        return self.both_work(
+            {
+                job: self.submit(WORK, f"advisor:job={job},with={partner}")
+                for job, partner in PAIR.items()
+            }
+        )
+
+    def pair_of_page(self) -> dict[str, str]:
+        """The two jobs at the top of the page, submitted by its own lines."""
+        lines = [line for line in COMMANDS if line.startswith("sbatch ")]
+        numbers: dict[str, str] = {}
+        for job, line in zip(PAIR, lines, strict=True):
+            script = self.cluster.folder / line.split()[-1]
+            script.write_text("#!/bin/bash\n" + self.script(WORK))
+            done = self.cluster.run("bash", "-c", line)
+            assert done.returncode == 0, done.stderr
+            numbers[job] = done.stdout.split()[-1]
+        return self.both_work(numbers)
+
+    def both_work(self, numbers: dict[str, str]) -> dict[str, str]:
+        """Wait until both count; they go on until the file `end` is there."""
         (self.cluster.folder / "end").unlink(missing_ok=True)
-        numbers = {
-            job: self.submit(WORK, f"advisor:job={job},with={partner}")
-            for job, partner in PAIR.items()
-        }
         for job in PAIR:
             until(lambda job=job: self.steps(numbers[job]), self)
         return numbers
@@ -155,7 +187,7 @@ def test_a_pair_is_observed(node: Node) -> None:
     with serving(node.home, ["--socket", str(node.socket)]):
         with Client(f"unix:{node.socket}") as client:
             client.import_points([solo(job, share) for job in PAIR for share in (20, 100)])
-        numbers = node.pair()
+        numbers = node.pair_of_page()
         progress = node.cluster.mps / "gpu0-0/jobs" / numbers["gemm"] / "progress"
         assert progress.stat().st_size == FILE_BYTES
         node.await_overlap(numbers)
@@ -211,3 +243,26 @@ def test_what_cannot_be_observed_is_said_once(node: Node) -> None:
     until(lambda: f"job {silent} (gemm): it reported no progress" in node.log, node)
     assert node.log.count(left_out) == 1
     assert list((node.cluster.mps / "gpu0-0/jobs").iterdir()) == []
+
+
+def test_the_other_commands_of_the_page_run(node: Node) -> None:
+    """Those that submit ran above; the rest runs here, or stands in NOT_HERE."""
+    folder = str(node.cluster.mps)
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    ran: list[str] = []
+    for block in BLOCKS:
+        lines = [line.partition("  #")[0].strip() for line in block.splitlines()]
+        if lines[0].startswith("from "):
+            commands = [[sys.executable, "-c", "\n".join(lines)]]
+        else:
+            left = [line for line in lines if line not in NOT_HERE and line.split()[0] != "sbatch"]
+            commands = [["bash", "-c", line.replace("/run/advisor-mps", folder)] for line in left]
+        for command in commands:
+            environment = {"PATH": path, "ADVISOR_HOME": str(node.home / "home")}
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=60, check=False
+            )
+            assert done.returncode == 0, f"{command}: {done.stderr}"
+            ran.append(done.stdout)
+    assert any("work together" in text for text in ran)
+    assert set(NOT_HERE) <= set(COMMANDS)

@@ -59,6 +59,7 @@ class GpuRoom:
         self._meters: dict[str, TenantMeter[SlurmJob]] = {}
         self._overlaps = Overlaps[SlurmJob](gpu, node, "slurm")
         self._strangers = frozenset[int]()
+        self._trouble = ""
 
     @property
     def is_empty(self) -> bool:
@@ -104,10 +105,13 @@ class GpuRoom:
         if not self._living():
             return None
         try:
-            return self._backend.sight()
+            sight, trouble = self._backend.sight(), ""
         except AdvisorError as error:
-            LOG.warning("GPU %d: %s", self._folder.index, error)
-            return None
+            sight, trouble = None, str(error)
+        if trouble and trouble != self._trouble:
+            LOG.warning("GPU %d: %s", self._folder.index, trouble)
+        self._trouble = trouble
+        return sight
 
     def _look_at_jobs(self, now_s: float, sight: Sight) -> None:
         users = users_by_tenant(sight, self._job_of)

@@ -88,6 +88,7 @@ def test_a_job_is_read(tmp_path: Path) -> None:
     assert (gpu.index, gpu.user, gpu.pipe_dir) == (0, USER, tmp_path / f"gpu0-{USER}/pipe")
     assert job_folders(gpu) == [folder]
     job = read_job(folder, USER)
+    assert job is not None
     assert job == SlurmJob(uid="42", job="gemm", share_text="26.5", folder=folder)
     assert (job.share.percent, job.over) == (26.5, False)
 
