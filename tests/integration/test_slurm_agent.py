@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from host import FAKES, UUID
-from serving import serving
+from serving import Served, serving
 from slurm_cluster import Cluster, slurm_cluster
 
 from advisor.client import Client
@@ -101,7 +101,6 @@ class Node:
 
     def both_work(self, numbers: dict[str, str]) -> dict[str, str]:
         """Wait until both count; they go on until the file `end` is there."""
-        (self.cluster.folder / "end").unlink(missing_ok=True)
         for job in PAIR:
             until(lambda job=job: self.steps(numbers[job]), self)
         return numbers
@@ -125,8 +124,11 @@ class Node:
 
     def end(self, numbers: dict[str, str]) -> list[str]:
         """Let the jobs end by themselves; their states."""
-        (self.cluster.folder / "end").touch()
-        return [self.cluster.await_state(number, *ENDED)["JobState"] for number in numbers.values()]
+        file = self.cluster.folder / "end"
+        file.touch()
+        ended = [self.cluster.await_state(number, *ENDED) for number in numbers.values()]
+        file.unlink()
+        return [job["JobState"] for job in ended]
 
     def agents(self) -> list[int]:
         """Process numbers of the agents, as this host counts them."""
@@ -174,35 +176,19 @@ def node(fake_libraries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
             yield node
 
 
+@pytest.fixture(scope="module")
+def service(node: Node) -> Iterator[Served]:
+    """Starts when the first test asks for it."""
+    with serving(node.home, ["--socket", str(node.socket)]) as served:
+        yield served
+
+
 def solo(job: str, share: float) -> SoloPoint:
     return SoloPoint(
         job=job, share_percent=share, rate=4 * share, power_w=80 + 4 * share, idle_power_w=80.0,
         gpu_model="Fake H200", gpu_uuid=UUID, units_total=132, window_s=5.0,
         started_at="2026-01-01T00:00:00Z", run="test",
     )  # fmt: skip
-
-
-def test_a_pair_is_observed(node: Node) -> None:
-    """With the shares, rates and power of both, as a launch would have reported them."""
-    with serving(node.home, ["--socket", str(node.socket)]):
-        with Client(f"unix:{node.socket}") as client:
-            client.import_points([solo(job, share) for job in PAIR for share in (20, 100)])
-        numbers = node.pair_of_page()
-        progress = node.cluster.mps / "gpu0-0/jobs" / numbers["gemm"] / "progress"
-        assert progress.stat().st_size == FILE_BYTES
-        node.await_overlap(numbers)
-        assert node.end(numbers) == ["COMPLETED", "COMPLETED"]
-        until(lambda: len(node.observations()) == 1, node)
-        [seen] = node.observations()
-    assert seen.launch_id == "slurm-" + "-".join(sorted(numbers.values()))
-    assert (seen.jobs, seen.gpu_model) == (("bert-infer-b2", "gemm"), "Fake H200")
-    assert [part.share_percent for part in seen.parts] == [26, 50]
-    assert [part.units for part in seen.parts] == [34, 66]
-    assert [part.solo_rate for part in seen.parts] == [400, 400]
-    rates = [part.rate or 0 for part in seen.parts]
-    assert 0 < rates[0] < rates[1]
-    assert None not in (seen.power_w, seen.energy_j, seen.energy_saved, seen.work_per_joule)
-    assert (seen.state, seen.flags, seen.driver) == ("finished", (), "580.00.00")
 
 
 def test_an_agent_that_is_killed_hurts_no_job(node: Node) -> None:
@@ -216,35 +202,58 @@ def test_an_agent_that_is_killed_hurts_no_job(node: Node) -> None:
     until(lambda: node.agents() == [], node)
 
 
-def test_a_later_pair_waits_for_the_service(node: Node) -> None:
+def test_a_later_pair_waits_for_the_service(node: Node, request: pytest.FixtureRequest) -> None:
     """The next Prolog starts an agent; what ends while the service is down arrives afterwards."""
     numbers = node.pair()
     node.await_overlap(numbers)
     assert node.end(numbers) == ["COMPLETED", "COMPLETED"]
     until(lambda: "the service did not take an observation" in node.log, node)
-    with serving(node.home, ["--socket", str(node.socket)]):
-        name = "slurm-" + "-".join(sorted(numbers.values()))
-        until(lambda: any(seen.launch_id == name for seen in node.observations()), node)
-        seen = node.observations()[-1]
+    request.getfixturevalue("service")
+    until(node.observations, node)
+    [seen] = node.observations()
+    assert seen.launch_id == "slurm-" + "-".join(sorted(numbers.values()))
     # Without advice both had what they asked for themselves.
-    assert (seen.launch_id, [part.share_percent for part in seen.parts]) == (name, [30, 30])
+    assert [part.share_percent for part in seen.parts] == [30, 30]
+
+
+@pytest.mark.usefixtures("service")
+def test_a_pair_is_observed(node: Node) -> None:
+    """With the shares, rates and power of both, as a launch would have reported them."""
+    with Client(f"unix:{node.socket}") as client:
+        client.import_points([solo(job, share) for job in PAIR for share in (20, 100)])
+    numbers = node.pair_of_page()
+    progress = node.cluster.mps / "gpu0-0/jobs" / numbers["gemm"] / "progress"
+    assert progress.stat().st_size == FILE_BYTES
+    node.await_overlap(numbers)
+    assert node.end(numbers) == ["COMPLETED", "COMPLETED"]
+    name = "slurm-" + "-".join(sorted(numbers.values()))
+    until(lambda: any(seen.launch_id == name for seen in node.observations()), node)
+    seen = node.observations()[-1]
+    assert (seen.jobs, seen.gpu_model) == (("bert-infer-b2", "gemm"), "Fake H200")
+    assert [part.share_percent for part in seen.parts] == [26, 50]
+    assert [part.units for part in seen.parts] == [34, 66]
+    assert [part.solo_rate for part in seen.parts] == [400, 400]
+    rates = [part.rate or 0 for part in seen.parts]
+    assert 0 < rates[0] < rates[1]
+    assert None not in (seen.power_w, seen.energy_j, seen.energy_saved, seen.work_per_joule)
+    assert (seen.state, seen.flags, seen.driver) == ("finished", (), "580.00.00")
 
 
 def test_what_cannot_be_observed_is_said_once(node: Node) -> None:
     """A comment that names no job, and a job that counts nothing; others go on."""
     wait = "touch runs.$SLURM_JOB_ID; while [ ! -e end ]; do sleep 0.1; done"
-    (node.cluster.folder / "end").unlink(missing_ok=True)
-    silent = node.submit(wait, "advisor:job=gemm")
+    silent = node.submit(wait, "advisor:job=unprofiled")
     until((node.cluster.folder / f"runs.{silent}").exists, node)
     odd = node.submit(wait, "advisor:job=../gemm,with=gemm")
     left_out = f"jobs/{odd} is left out: the comment 'advisor:job=../gemm,with=gemm' names no job"
     until(lambda: left_out in node.log, node)
-    assert node.end({"gemm": silent, "odd": odd}) == ["COMPLETED", "COMPLETED"]
-    until(lambda: f"job {silent} (gemm): it reported no progress" in node.log, node)
+    assert node.end({"silent": silent, "odd": odd}) == ["COMPLETED", "COMPLETED"]
+    until(lambda: f"job {silent} (unprofiled): it reported no progress" in node.log, node)
     assert node.log.count(left_out) == 1
     assert list((node.cluster.mps / "gpu0-0/jobs").iterdir()) == []
 
 
+@pytest.mark.usefixtures("service")
 def test_the_other_commands_of_the_page_run(node: Node) -> None:
     """Those that submit ran above; the rest runs here, or stands in NOT_HERE."""
     folder = str(node.cluster.mps)
