@@ -6,7 +6,6 @@ set -eu
 
 # The agent reports what jobs did together. No job depends on it, and one that runs already stays alone.
 start_agent() { # folder of a GPU and a user
-  [ -x "$ADVISOR" ] || return 0
   find "$1/ended" -type f -mmin +60 -delete 2>/dev/null || true # which no agent has taken away
   ours=${0%/*}
   address=$(sed -n 's/^ *address *= *\([^ ]*\).*/\1/p' "$ours/advisor.conf")
@@ -46,6 +45,7 @@ fi
 job=$folder/jobs/$SLURM_JOB_ID
 rm -rf "$job" # of the same job before it was requeued
 mkdir -p "$job"
+[ -x "$ADVISOR" ] || exit 0
 case ${SLURM_JOB_COMMENT:-} in
   *advisor:*)
     printf %.1000s "$SLURM_JOB_COMMENT" >"$job/comment"
