@@ -31,7 +31,7 @@ class Tenant(Protocol):
 
     @property
     def state(self) -> State:
-        """How it ended: finished or failed; else stopped."""
+        """How it ended: finished or failed; anything else counts as stopped."""
         ...
 
 
