@@ -40,6 +40,7 @@ _COMMANDS = {
     "models": "List, check and choose the models on this host.",
     "serve": "Serve HTTP; by default only this host can connect, and nothing is launched.",
     "kubernetes": "Pods that share a GPU: the service of the cluster, and the agent of each node.",
+    "slurm": "Batch jobs that share a GPU: the agent of each node, which Slurm's Prolog starts.",
 }
 """Commands in the order of the help, with its line. Each is a module that has an `app` or a
 function of the same name, and is imported when it is called: all together they load every
@@ -51,7 +52,7 @@ _MODULES = {
         "advise": ("recommend", "place", "drift"),
         "launching": ("launch", "launches"),
         "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
-        "manage": ("data", "jobs", "kubernetes", "serve", "tokens"),
+        "manage": ("data", "jobs", "kubernetes", "serve", "slurm", "tokens"),
         "measure": ("check", "colocate", "doctor", "profile"),
         "power": ("power",),
     }.items()
@@ -72,6 +73,7 @@ _EXTRAS = {
     "serve": "serve",
     "kubernetes": "kubernetes",
     "power": "advise",
+    "slurm": "client",
 }
 """The extra that has what a command needs next to what every installation has; else `data`."""
 

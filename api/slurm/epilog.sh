@@ -11,7 +11,11 @@ for job in "$RUN_FOLDER"/*/jobs/"$SLURM_JOB_ID"; do
   gpu=${name#gpu} gpu=${gpu%-*} user=${name##*-}
   exec 9>"$folder/lock"
   flock -w 20 9
-  rm -f "$job"
+  if [ -e "$job/comment" ]; then
+    mkdir -p "$folder/ended"
+    printf %s "${SLURM_JOB_EXIT_CODE:-}" >"$folder/ended/$SLURM_JOB_ID"
+  fi
+  rm -rf "$job"
   [ -n "$(ls "$folder/jobs")" ] || echo quit -t 5 | control "$folder" "$gpu" "$user" >/dev/null 2>&1
 done
 exit 0

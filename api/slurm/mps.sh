@@ -1,10 +1,12 @@
 # What Prolog, Epilog and TaskProlog have in common: where the MPS daemon of a GPU and a user lives.
-# Each folder is root's, and in it `jobs` with a file for each job that runs there; `pipe` and `log` are
-# the user's. Slurm gives these scripts no PATH.
+# Each folder is root's, and in it `jobs` with a folder for each job that runs there, and `ended` with the
+# exit status of those that the agent has not seen end; `pipe` and `log` are the user's. Slurm gives these
+# scripts no PATH.
 
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 RUN_FOLDER=@RUN_FOLDER@
 MPS_CONTROL=@MPS_CONTROL@
+ADVISOR=@ADVISOR@
 
 folder_of() { # GPU index, user id
   printf '%s/gpu%s-%s' "$RUN_FOLDER" "$1" "$2"

@@ -5,7 +5,8 @@
 #     setup.sh remove      removes them; leaves, and names, what was changed since
 #
 # Variables: SLURM_FOLDER (/etc/slurm), RUN_FOLDER (/run/advisor-mps), SLURM_USER (slurm), GPU_FILES
-# (/dev/nvidia0 ..), CPUS and MEMORY_MIB (of this host). docs/slurm.md explains every line.
+# (/dev/nvidia0 ..), CPUS and MEMORY_MIB (of this host), ADVISOR (path of the program). docs/slurm.md
+# explains every line.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,11 +16,12 @@ SLURM_USER=${SLURM_USER:-slurm}
 GPU_FILES=${GPU_FILES:-$(ls /dev/nvidia[0-9]* 2>/dev/null || true)}
 CPUS=${CPUS:-$(nproc)}
 MEMORY_MIB=${MEMORY_MIB:-$(awk '/^MemTotal/ { print int($2 / 1024 * 0.95) }' /proc/meminfo)}
+ADVISOR=${ADVISOR:-$(command -v advisor || true)}
 ours=$SLURM_FOLDER/advisor
 list=$ours/installed.sha256
 
-FILES="slurm.conf gres.conf job_submit.lua advisor/advisor.conf advisor/advisor.lua advisor/service.lua
-  advisor/json.lua advisor/mps.sh advisor/prolog.sh advisor/epilog.sh advisor/task_prolog.sh"
+FILES="slurm.conf gres.conf job_submit.lua advisor/advisor.conf advisor/agent.env advisor/advisor.lua
+  advisor/service.lua advisor/json.lua advisor/mps.sh advisor/prolog.sh advisor/epilog.sh advisor/task_prolog.sh"
 
 fail() {
   echo "setup.sh: $*" >&2
@@ -72,8 +74,10 @@ install_files() {
   install -m 0644 "$here/job_submit.lua" "$SLURM_FOLDER"
   install -m 0644 "$here/advisor.conf" "$here/advisor.lua" "$here/service.lua" "$here/json.lua" "$ours"
   install -m 0755 "$here/prolog.sh" "$here/epilog.sh" "$here/task_prolog.sh" "$ours"
-  sed "s|@RUN_FOLDER@|$RUN_FOLDER|; s|@MPS_CONTROL@|$control|" "$here/mps.sh" >"$ours/mps.sh"
+  install -m 0600 "$here/agent.env" "$ours"
+  sed "s|@RUN_FOLDER@|$RUN_FOLDER|; s|@MPS_CONTROL@|$control|; s|@ADVISOR@|$ADVISOR|" "$here/mps.sh" >"$ours/mps.sh"
   (cd "$SLURM_FOLDER" && sha256sum $FILES) >"$list"
+  [ -n "$ADVISOR" ] || echo "the program advisor is missing: what jobs did together will not be reported"
   echo "written to $SLURM_FOLDER. Start it: systemctl restart munge slurmctld slurmd"
 }
 
@@ -97,5 +101,5 @@ remove_files() {
 case ${1:-} in
   install) install_files ;;
   remove) remove_files ;;
-  *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -15,4 +15,17 @@ case $share in *[!0-9.]*) share= ;; esac
 if echo "$share" | grep -Eqx '[1-9][0-9]?(\.[0-9]+)?|100'; then
   echo "export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=$share"
   echo "unset SLURM_GPUS" # of `sbatch --gpus=1`: each srun in the script would ask for a whole GPU
+else
+  share=$CUDA_MPS_ACTIVE_THREAD_PERCENTAGE
+fi
+
+# For the agent. Of several tasks one counts: each would overwrite what the others have written.
+job=$(folder_of "$gpu" "$(id -u)")/jobs/$SLURM_JOB_ID
+if [ -w "$job/share" ]; then
+  [ -s "$job/share" ] || printf %s "$share" >"$job/share"
+  if [ "${SLURM_PROCID:-0}" = 0 ]; then
+    echo "export ADVISOR_PROGRESS_FILE=$job/progress"
+  else
+    echo "unset ADVISOR_PROGRESS_FILE"
+  fi
 fi

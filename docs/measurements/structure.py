@@ -27,6 +27,7 @@ COMPONENTS = {
     "advisor_models": "models",
     "advisor_data": "data",
     "advisor_api": "api",
+    "advisor_node": "api",
     "advisor_kubernetes": "api/kubernetes",
 }
 TIMED = {

@@ -15,6 +15,7 @@ PACKAGES = {
     "advisor_data",
     "advisor_kubernetes",
     "advisor_models",
+    "advisor_node",
     "advisor_profiling",
     "advisor_training",
 }

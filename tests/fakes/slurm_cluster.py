@@ -95,13 +95,15 @@ def environment(folder: Path, **more: str) -> Mapping[str, str]:
     return {"PATH": path, "LC_ALL": "C", "SLURM_CONF": str(folder / "etc/slurm.conf"), **more}
 
 
-def run_setup(folder: Path, command: str, gpus: int = 1) -> subprocess.CompletedProcess[str]:
-    """`setup.sh` into the folder."""
+def run_setup(
+    folder: Path, command: str, gpus: int = 1, advisor: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """`setup.sh` into the folder; `advisor` is the program that the Prolog starts."""
     files = " ".join(str(file) for file in _gpu_files(folder, gpus))
     more = {
         "SLURM_FOLDER": str(folder / "etc"), "RUN_FOLDER": str(folder / "mps"),
         "SLURM_USER": "root", "GPU_FILES": files, "CPUS": "8",
-        "MEMORY_MIB": "4000",
+        "MEMORY_MIB": "4000", "ADVISOR": advisor,
     }  # fmt: skip
     return subprocess.run(
         [SETUP, command],
@@ -114,7 +116,7 @@ def run_setup(folder: Path, command: str, gpus: int = 1) -> subprocess.Completed
 
 
 @contextmanager
-def slurm_cluster(folder: Path, gpus: int = 1) -> Generator[Cluster]:
+def slurm_cluster(folder: Path, gpus: int = 1, advisor: str = "") -> Generator[Cluster]:
     """A running Slurm; skips where one cannot be run."""
     if missing := [
         name for name in PROGRAMS if shutil.which(name, path="/usr/sbin:/usr/bin") is None
@@ -128,7 +130,7 @@ def slurm_cluster(folder: Path, gpus: int = 1) -> Generator[Cluster]:
         pytest.skip("needs a process namespace, so that nothing is left running")
     for file in _gpu_files(folder, gpus):
         os.mknod(file, 0o20666, os.makedev(1, 3))
-    done = run_setup(folder, "install", gpus)
+    done = run_setup(folder, "install", gpus, advisor)
     assert done.returncode == 0, done.stderr
     _add_test_settings(folder)
     with ExitStack() as stack:

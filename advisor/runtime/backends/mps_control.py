@@ -4,6 +4,7 @@ Its exit code only says that a daemon was reached, not that the command worked, 
 read (NVIDIA MPS documentation, "nvidia-cuda-mps-control").
 """
 
+import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,10 +18,16 @@ _TIMEOUT_S = 10
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Front end of the daemon that listens in `pipe_dir`."""
+    """Front end of the daemon that listens in `pipe_dir`.
+
+    Attributes:
+        environment: Of the control program.
+        user: Number of the user whose daemon it is, for root to ask as him; None: ours.
+    """
 
     pipe_dir: Path
     environment: Mapping[str, str]
+    user: int | None = None
 
     def ask(self, command: str) -> str:
         """Send one command and return the reply without the last line break.
@@ -28,7 +35,7 @@ class Control:
         Raises:
             PartitionError: no daemon answers, it hangs, or it does not know the command.
         """
-        reply = _run([BINARY], self._variables(), command)
+        reply = _run([BINARY], self._variables(), command, self.user)
         if "Cannot find MPS control daemon" in reply or "Failed to connect" in reply:
             raise PartitionError(
                 f"no MPS daemon answers in {self.pipe_dir}",
@@ -144,11 +151,18 @@ def _percentage(reply: str) -> float:
         ) from error
 
 
-def _run(arguments: list[str], environment: Mapping[str, str], text: str) -> str:
+def _run(
+    arguments: list[str], environment: Mapping[str, str], text: str, user: int | None = None
+) -> str:
+    # Nobody but root may name a user, and nobody needs to name himself.
+    other = None if user == os.geteuid() else user
     try:
         done = subprocess.run(
             arguments,
             env=dict(environment),
+            user=other,
+            group=other,
+            extra_groups=None if other is None else (),
             input=text + "\n",
             capture_output=True,
             text=True,

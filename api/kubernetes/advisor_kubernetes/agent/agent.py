@@ -18,7 +18,6 @@ from advisor_kubernetes import names
 from advisor_kubernetes.agent.cgroups import pod_of
 from advisor_kubernetes.agent.daemons import GpuDaemon
 from advisor_kubernetes.agent.gpu_room import GpuRoom
-from advisor_kubernetes.agent.meters import PodMeter
 from advisor_kubernetes.agent.metrics import (
     AgentMetrics,
     GpuState,
@@ -29,10 +28,11 @@ from advisor_kubernetes.agent.metrics import (
 from advisor_kubernetes.agent.node_api import NodeApi
 from advisor_kubernetes.agent.pod_watch import PodWatch
 from advisor_kubernetes.agent.pods import SharedPod
-from advisor_kubernetes.agent.proof import PodOf
-from advisor_kubernetes.agent.references import References
-from advisor_kubernetes.agent.reports import Reports
 from advisor_kubernetes.cluster import ClusterError
+from advisor_node.metering.meters import TenantMeter
+from advisor_node.metering.proof import TenantOf
+from advisor_node.metering.references import References
+from advisor_node.metering.reports import Reports
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.testbed.live import open_source, with_units
 
@@ -65,7 +65,7 @@ class AgentOptions:
     mps_folder: Path = Path(names.MPS_ROOT)
     pods_folder: Path = Path(names.PODS_ROOT)
     pipe_mount: str = names.PIPE_MOUNT
-    pod_of: PodOf = pod_of
+    pod_of: TenantOf = pod_of
 
 
 def run_agent(
@@ -246,8 +246,8 @@ def _published(daemon: GpuDaemon) -> Mapping[str, object]:
     }
 
 
-def _state(meter: PodMeter) -> PodState:
-    pod = meter.pod
+def _state(meter: TenantMeter[SharedPod]) -> PodState:
+    pod = meter.tenant
     return PodState(
         labels=(pod.namespace, pod.name, pod.job, pod.gpu_uuid),
         share_percent=pod.share.percent,

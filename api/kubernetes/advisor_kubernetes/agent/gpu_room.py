@@ -1,31 +1,38 @@
 """One GPU of the node: its daemon, the pods on it, what they do together."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from advisor.core.gpu import PERCENTAGE
 from advisor.core.observations import Observation
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError
 from advisor.runtime.backends.backend import Sight
+from advisor.runtime.backends.mps import PIPE_DIRECTORY
 from advisor_kubernetes.agent.daemons import GpuDaemon
-from advisor_kubernetes.agent.meters import GpuMeter, PodMeter
-from advisor_kubernetes.agent.overlaps import Overlap
 from advisor_kubernetes.agent.pods import SharedPod
-from advisor_kubernetes.agent.progress_files import read_progress
-from advisor_kubernetes.agent.proof import (
-    UNSEEN,
+from advisor_kubernetes.agent.progress_files import progress_file
+from advisor_node.metering.meters import GpuMeter, TenantMeter
+from advisor_node.metering.overlaps import Overlaps
+from advisor_node.metering.progress_files import read_progress
+from advisor_node.metering.proof import (
     GpuUsers,
-    PodOf,
     Proof,
+    TenantOf,
     prove,
     strangers,
-    users_by_pod,
+    users_by_tenant,
 )
-from advisor_kubernetes.agent.references import References
+from advisor_node.metering.references import References
 
 _LOST = (
     "the MPS daemon of the GPU was gone, and another one was started: what this pod still computes "
     "is not under its limit. Delete the pod"
+)
+
+UNSEEN = (
+    "it makes progress, and none of its processes is seen on its GPU: it computes elsewhere, or "
+    "the agent does not share the process namespace of the node (hostPID)"
 )
 
 Warn = Callable[[SharedPod, str, str], None]
@@ -54,20 +61,20 @@ class GpuRoom:
         node: str,
         pods_folder: Path,
         pipe_mount: str,
-        pod_of: PodOf,
+        pod_of: TenantOf,
         references: References,
         warn: Warn,
     ) -> None:
         self.daemon = daemon
-        self._node, self._folder, self._pod_of = node, pods_folder, pod_of
+        self._folder, self._pod_of = pods_folder, pod_of
         self._pipe_mount, self._references, self._warn = pipe_mount, references, warn
         self.energy = GpuMeter(source, daemon.gpu.units_total or 0)
-        self._meters: dict[str, PodMeter] = {}
-        self._overlap: Overlap | None = None
+        self._meters: dict[str, TenantMeter[SharedPod]] = {}
+        self._overlaps = Overlaps[SharedPod](daemon.gpu, node, "k8s")
         self._strangers = frozenset[int]()
 
     @property
-    def meters(self) -> Sequence[PodMeter]:
+    def meters(self) -> Sequence[TenantMeter[SharedPod]]:
         """The pods on it."""
         return tuple(self._meters.values())
 
@@ -84,16 +91,17 @@ class GpuRoom:
         if self.daemon.look():
             for meter in self._living():
                 meter.limit_broken = True
-                self._warn(meter.pod, "MpsDaemonLost", _LOST)
+                self._warn(meter.tenant, "MpsDaemonLost", _LOST)
         mine = [pod for pod in pods if pod.gpu_uuid == self.daemon.gpu.uuid]
+        present = frozenset(pod.uid for pod in mine)
         for pod in mine:
-            self._meters.setdefault(pod.uid, PodMeter(pod)).pod = pod
+            self._meters.setdefault(pod.uid, TenantMeter(pod)).tenant = pod
         sight = self._sight()
-        self._look_at_pods(now_s, sight and users_by_pod(sight, self._pod_of))
-        self._refuse_strangers(sight, frozenset(pod.uid for pod in mine))
+        self._look_at_pods(now_s, sight and users_by_tenant(sight, self._pod_of))
+        self._refuse_strangers(sight, present)
         self.energy.look(now_s, [meter for meter in self.meters if meter.working])
-        ended = list(self._follow(now_s, frozenset(pod.uid for pod in mine)))
-        self._forget(frozenset(pod.uid for pod in mine))
+        ended = list(self._overlaps.follow(now_s, self.meters, present, self.energy.total_j))
+        self._forget(present)
         return ended
 
     def _sight(self) -> Sight | None:
@@ -117,38 +125,29 @@ class GpuRoom:
 
     def _look_at_pods(self, now_s: float, users: Mapping[str, GpuUsers] | None) -> None:
         for meter in self._living():
-            uid = meter.pod.uid
+            uid = meter.tenant.uid
             own = (users or {}).get(uid, GpuUsers())
-            meter.reference = self._references.of(meter.pod.job, self.daemon.gpu.model)
-            meter.look(now_s, read_progress(self._folder, uid), own)
+            meter.reference = self._references.of(meter.tenant.job, self.daemon.gpu.model)
+            meter.look(now_s, read_progress(progress_file(self._folder, uid)), own)
             if users is not None and meter.take_proof(self._proof(meter, own)):
-                self._warn(meter.pod, "LimitNotProven", meter.proof.why)
+                self._warn(meter.tenant, "LimitNotProven", meter.proof.why)
         for meter in self.meters:
-            meter.working = meter.working and not meter.pod.over
+            meter.working = meter.working and not meter.tenant.over
 
-    def _proof(self, meter: PodMeter, own: GpuUsers) -> Proof:
+    def _proof(self, meter: TenantMeter[SharedPod], own: GpuUsers) -> Proof:
         if meter.unseen:
             return Proof(False, meter.proof.units, UNSEEN)
-        return prove(meter.pod, own, self.daemon, self._pipe_mount, meter.proof)
+        pod = meter.tenant
+        wanted = self.daemon.backend.environment(pod.share) | {
+            PIPE_DIRECTORY: self._pipe_mount,
+            PERCENTAGE: pod.share_text,
+        }
+        return prove(pod.share, wanted, own, self.daemon.prove, meter.proof)
 
-    def _living(self) -> list[PodMeter]:
-        return [meter for meter in self.meters if not meter.pod.over]
-
-    def _follow(self, now_s: float, present: frozenset[str]) -> Iterator[Observation]:
-        """Follow the pods that work together; gives what they did when one of them has ended."""
-        working = [meter for meter in self.meters if meter.working and meter.pod.uid in present]
-        uids = frozenset(meter.pod.uid for meter in working)
-        if self._overlap is not None:
-            if uids == self._overlap.uids:
-                self._overlap.add(now_s, self.energy.total_j)
-            elif uids > self._overlap.uids or self._overlap.has_ended(now_s, present):
-                yield self._overlap.observe(self._node)
-                self._overlap = None
-        if self._overlap is None and len(working) > 1:
-            self._overlap = Overlap(self.daemon.gpu, working, now_s, self.energy.total_j)
+    def _living(self) -> list[TenantMeter[SharedPod]]:
+        return [meter for meter in self.meters if not meter.tenant.over]
 
     def _forget(self, present: frozenset[str]) -> None:
         """Pods that the node has no more, once nothing of them is still to be reported."""
-        held = self._overlap.uids if self._overlap else frozenset[str]()
-        for uid in self._meters.keys() - present - held:
+        for uid in self._meters.keys() - present - self._overlaps.uids:
             del self._meters[uid]

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from advisor.core.gpu import Share
 from advisor.errors import InputError
+from advisor.launch.records.status import State
 from advisor.wire.bounds import NAME
 from advisor_kubernetes import names
 from advisor_kubernetes.objects import Object, part, word
 
-_OVER = ("Succeeded", "Failed")
+_STATES: dict[str, State] = {"Succeeded": "finished", "Failed": "failed"}
 _UID = re.compile(r"[0-9A-Za-z-]{1,63}")
 
 
@@ -42,7 +43,12 @@ class SharedPod:
     @property
     def over(self) -> bool:
         """Whether it will run no more."""
-        return self.phase in _OVER
+        return self.phase in _STATES
+
+    @property
+    def state(self) -> State:
+        """How it ended; one that was deleted was stopped."""
+        return _STATES.get(self.phase, "stopped")
 
 
 def read_pod(raw: Object) -> SharedPod | None:

@@ -156,3 +156,38 @@ def test_no_limit_is_never_written(folder: Path, share: str) -> None:
 def test_other_jobs_get_no_lines(folder: Path) -> None:
     """A job without gres/mps is none of ours."""
     assert task_prolog(folder, ADVISOR_SHARE_PERCENT="26") == []
+
+
+# Of jobs that name themselves
+
+
+@pytest.fixture
+def named(folder: Path) -> Path:
+    """The folder of a job as the Prolog leaves it."""
+    job = folder / f"mps/gpu2-{os.getuid()}/jobs/42"
+    job.mkdir(parents=True)
+    for name in ("share", "progress"):
+        (job / name).touch()
+    return job
+
+
+@pytest.mark.parametrize(("advised", "written"), [("26.5", "26.5"), ("101", "10"), ("", "10")])
+def test_the_agent_learns_of_the_share(
+    folder: Path, named: Path, advised: str, written: str
+) -> None:
+    """The one that the tasks get, with or without advice; a later step changes nothing."""
+    given = {"SLURM_JOB_ID": "42", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "10"}
+    lines = task_prolog(folder, ADVISOR_SHARE_PERCENT=advised, **given)
+    assert f"export ADVISOR_PROGRESS_FILE={named}/progress" in lines
+    assert (named / "share").read_text() == written
+    task_prolog(folder, ADVISOR_SHARE_PERCENT="99", **given)
+    assert (named / "share").read_text() == written
+
+
+def test_of_several_tasks_one_counts(folder: Path, named: Path) -> None:
+    """The others do not have the variable, not even that of the batch script."""
+    lines = task_prolog(
+        folder, SLURM_JOB_ID="42", SLURM_PROCID="1", CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="10"
+    )
+    assert "unset ADVISOR_PROGRESS_FILE" in lines
+    assert not any(str(named) in line for line in lines)

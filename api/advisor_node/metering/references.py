@@ -16,7 +16,7 @@ from advisor.validity.usable import is_usable
 Profiles = Callable[[str, str], Profile]
 """Asks the service for the points of a job on a GPU model; raises a `ClientError`."""
 
-_ASK_AGAIN_S = 60.0
+ASK_AGAIN_S = 60.0
 """A profile that was not to be had, or was, is asked for again after this time: it may change."""
 
 
@@ -56,7 +56,7 @@ class References:
         """The job on this GPU model; nothing but None where the service knows or says nothing."""
         asked_s, known = self._known.get((job, gpu_model), (None, Reference()))
         now_s = time.monotonic()
-        if asked_s is None or now_s - asked_s > _ASK_AGAIN_S:
+        if asked_s is None or now_s - asked_s > ASK_AGAIN_S:
             # Metrics without relative speeds are better than an agent that stops.
             with suppress(ClientError):
                 known = reference_of(self._profiles(job, gpu_model).points)

@@ -1,7 +1,9 @@
-"""Pods that run together on one GPU, from the first common moment to the end of one of them."""
+"""Jobs that run together on one GPU, from the first common moment to the end of one of them."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Generic
 
 import advisor
 from advisor.core.flags import LIMIT_BROKEN, TOO_FAST
@@ -15,15 +17,18 @@ from advisor.launch.monitor.pair_monitor import work_per_joule
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.records.status import State
 from advisor.launch.supervisor.observe import FASTEST
-from advisor_kubernetes.agent.meters import PodMeter
+from advisor_node.metering.meters import TenantMeter
+from advisor_node.metering.tenants import T
+
+LOG = logging.getLogger("advisor.node")
 
 GONE_S = 15.0
-"""A pod that uses the GPU no more has ended for its neighbour after this time, whatever Kubernetes
-says of it: its phase follows the end of its process by seconds."""
+"""A job that uses the GPU no more has ended for its neighbour after this time, whatever its
+scheduler says of it, which learns of the end of a process seconds later."""
 
 
-class Overlap:
-    """Pods that work together on one GPU.
+class Overlap(Generic[T]):
+    """Jobs that work together on one GPU.
 
     Args:
         gpu: The GPU.
@@ -33,9 +38,9 @@ class Overlap:
     """
 
     def __init__(
-        self, gpu: Gpu, meters: Sequence[PodMeter], now_s: float, total_j: float | None
+        self, gpu: Gpu, meters: Sequence[TenantMeter[T]], now_s: float, total_j: float | None
     ) -> None:
-        self.meters = tuple(sorted(meters, key=lambda meter: meter.pod.uid))
+        self.meters = tuple(sorted(meters, key=lambda meter: meter.tenant.uid))
         self._gpu, self._begun_s, self._last_s = gpu, now_s, now_s
         self._started_at = to_exact_text(datetime.now(UTC))
         self._total_j, self._energy_j = total_j, 0.0
@@ -46,8 +51,8 @@ class Overlap:
 
     @property
     def uids(self) -> frozenset[str]:
-        """Of its pods."""
-        return frozenset(meter.pod.uid for meter in self.meters)
+        """Of its jobs."""
+        return frozenset(meter.tenant.uid for meter in self.meters)
 
     def add(self, now_s: float, total_j: float | None) -> None:
         """Count the time since the last look; the time in which one of them is gone is in no mean.
@@ -71,24 +76,29 @@ class Overlap:
             self._joules.add(now_s, total_j)
 
     def has_ended(self, now_s: float, present: frozenset[str]) -> bool:
-        """Whether one of its pods works no more, for good.
+        """Whether one of its jobs works no more, for good.
 
         Args:
             now_s: Now.
-            present: Uids of the pods that the node has.
+            present: Uids of those that the node has.
         """
         gone = [meter for meter in self.meters if not meter.working]
-        over = any(meter.pod.over or meter.pod.uid not in present for meter in gone)
+        over = any(meter.tenant.over or meter.tenant.uid not in present for meter in gone)
         return over or (bool(gone) and now_s - self._last_s > GONE_S)
 
-    def observe(self, node: str) -> Observation:
-        """What they did, as the service takes it in."""
+    def observe(self, node: str, scheduler: str) -> Observation:
+        """What they did, as the service takes it in.
+
+        Args:
+            node: Name of the host.
+            scheduler: Who has placed them there; the id of the launch begins with it.
+        """
         rates = [steps.rate() for steps in self._steps]
         parts = tuple(_part(meter, rate) for meter, rate in zip(self.meters, rates, strict=True))
         power_w = self._joules.rate() if self._has_energy else None
         speeds = [relative(part.rate, part.solo_rate) for part in parts]
         return Observation(
-            launch_id="k8s-" + "-".join(meter.pod.uid[:8] for meter in self.meters),
+            launch_id="-".join([scheduler, *(meter.tenant.uid[:8] for meter in self.meters)]),
             parts=parts,
             gpu_model=self._gpu.model,
             gpu_uuid=self._gpu.uuid,
@@ -119,10 +129,57 @@ class Overlap:
         )
 
 
-def _part(meter: PodMeter, rate: float | None) -> ObservedPart:
+class Overlaps(Generic[T]):
+    """The overlap on one GPU, if there is one now.
+
+    Args:
+        gpu: The GPU.
+        node: Name of the host.
+        scheduler: Who places jobs there.
+    """
+
+    def __init__(self, gpu: Gpu, node: str, scheduler: str) -> None:
+        self._gpu, self._node, self._scheduler = gpu, node, scheduler
+        self._now: Overlap[T] | None = None
+
+    @property
+    def uids(self) -> frozenset[str]:
+        """Of the jobs of which something is still to be reported."""
+        return self._now.uids if self._now else frozenset()
+
+    def follow(
+        self,
+        now_s: float,
+        meters: Sequence[TenantMeter[T]],
+        present: frozenset[str],
+        total_j: float | None,
+    ) -> Iterator[Observation]:
+        """Follow the jobs that work together; gives what they did when one of them has ended.
+
+        Args:
+            now_s: Monotonic.
+            meters: Those on the GPU.
+            present: Uids of those that the node has.
+            total_j: Energy of the GPU so far; None: not known.
+        """
+        working = [meter for meter in meters if meter.working and meter.tenant.uid in present]
+        uids = frozenset(meter.tenant.uid for meter in working)
+        if self._now is not None:
+            if uids == self._now.uids:
+                self._now.add(now_s, total_j)
+            elif uids > self._now.uids or self._now.has_ended(now_s, present):
+                yield self._now.observe(self._node, self._scheduler)
+                self._now = None
+        if self._now is None and len(working) > 1:
+            self._now = Overlap(self._gpu, working, now_s, total_j)
+            names = ", ".join(f"{one.tenant.uid} ({one.tenant.job})" for one in working)
+            LOG.info("%s work together on %s", names, self._gpu.uuid)
+
+
+def _part(meter: TenantMeter[T], rate: float | None) -> ObservedPart:
     return ObservedPart(
-        job=meter.pod.job,
-        share_percent=meter.pod.share.percent,
+        job=meter.tenant.job,
+        share_percent=meter.tenant.share.percent,
         units=meter.proof.units,
         rate=rate,
         rate_unit=meter.reference.rate_unit,
@@ -130,15 +187,15 @@ def _part(meter: PodMeter, rate: float | None) -> ObservedPart:
         solo_power_w=meter.reference.power_w,
         results=meter.results,
         libraries=meter.libraries,
-        ended_first=meter.pod.over,
+        ended_first=meter.tenant.over,
     )
 
 
-def _is_too_fast(meter: PodMeter, part: ObservedPart) -> bool:
+def _is_too_fast(meter: TenantMeter[T], part: ObservedPart) -> bool:
     alone = meter.reference.rate_at(part.share_percent)
     return bool(part.rate and alone and part.rate > FASTEST * alone)
 
 
-def _state(meters: Sequence[PodMeter]) -> State:
-    phases = {meter.pod.phase for meter in meters}
-    return "failed" if "Failed" in phases else "finished" if "Succeeded" in phases else "stopped"
+def _state(meters: Sequence[TenantMeter[T]]) -> State:
+    states = {meter.tenant.state for meter in meters}
+    return "failed" if "failed" in states else "finished" if "finished" in states else "stopped"

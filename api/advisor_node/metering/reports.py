@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from advisor.client import ApiError, ClientError
 from advisor.core.observations import Observation
 
-LOG = logging.getLogger("advisor.kubernetes.agent")
+LOG = logging.getLogger("advisor.node")
 
 MOST_WAITING = 1000
 """Observations kept for a service that is down; then the oldest go."""
 
-_AGAIN_S = 30.0
+AGAIN_S = 30.0
 
 Send = Callable[[Sequence[Observation]], object]
 """Brings observations into the service; raises a `ClientError`."""
@@ -52,7 +52,7 @@ class Reports:
         One at a time, so that one that the service refuses does not hold up the others.
         """
         now_s = time.monotonic()
-        if self._tried_s is not None and now_s - self._tried_s < _AGAIN_S:
+        if self._tried_s is not None and now_s - self._tried_s < AGAIN_S:
             return
         while self._waiting:
             self._tried_s = now_s

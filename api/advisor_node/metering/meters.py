@@ -1,6 +1,7 @@
-"""What each pod on a GPU does: its rate, its speed, its part of the energy, its limit."""
+"""What each job on a GPU does: its rate, its speed, its part of the energy, its limit."""
 
 from collections.abc import Sequence
+from typing import Generic
 
 from advisor.core.results import TOLERANCE, Verdict, judge
 from advisor.core.telemetry import TelemetrySource
@@ -8,22 +9,22 @@ from advisor.launch.monitor.account import Energy
 from advisor.launch.monitor.job_monitor import RECENT_S, relative
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.runtime.jobs.libraries import loaded_libraries
-from advisor_kubernetes.agent.energy import Load, divide_energy
-from advisor_kubernetes.agent.pods import SharedPod
-from advisor_kubernetes.agent.progress_files import Progress
-from advisor_kubernetes.agent.proof import GpuUsers, Proof
-from advisor_kubernetes.agent.references import Reference
+from advisor_node.metering.energy import Load, divide_energy
+from advisor_node.metering.progress_files import Progress
+from advisor_node.metering.proof import GpuUsers, Proof
+from advisor_node.metering.references import Reference
+from advisor_node.metering.tenants import T
 
 UNSEEN_S = 15.0
 """A job that has made progress for so long without being seen on its GPU computes somewhere else,
 or where nobody can see its limit."""
 
 
-class PodMeter:
-    """One pod, from the moment at which it was first seen on this node.
+class TenantMeter(Generic[T]):
+    """A pod or a batch job, from the moment at which it was first seen on this node.
 
     Attributes:
-        pod: As it is now.
+        tenant: As it is now.
         reference: Its job alone.
         proof: What was found of its limit.
         limit_broken: It was not under its limit at some moment.
@@ -35,8 +36,8 @@ class PodMeter:
         unseen: Its count grows, and yet none of its processes was seen on the GPU for a while.
     """
 
-    def __init__(self, pod: SharedPod) -> None:
-        self.pod, self.reference, self.proof = pod, Reference(), Proof()
+    def __init__(self, tenant: T) -> None:
+        self.tenant, self.reference, self.proof = tenant, Reference(), Proof()
         self.limit_broken = self.working = self.unseen = False
         self._unseen_from_s: float | None = None
         self.steps: int | None = None
@@ -57,7 +58,7 @@ class PodMeter:
             self._recent.add(now_s, progress.steps)
             # Its profile may be of another seed or version, so only what is not finite is wrong.
             self.results = judge(progress.reported, None, TOLERANCE)
-        self.working = bool(users.all) and bool(self.steps) and not self.pod.over
+        self.working = bool(users.all) and bool(self.steps) and not self.tenant.over
         if self.working and self.libraries is None:
             self.libraries = loaded_libraries(users.all)
 
@@ -70,7 +71,7 @@ class PodMeter:
 
     def rate(self) -> float | None:
         """Steps per second over the last seconds."""
-        return None if self.pod.over else self._recent.rate()
+        return None if self.tenant.over else self._recent.rate()
 
     def relative_speed(self) -> float | None:
         """`rate` over its rate alone on the whole GPU."""
@@ -78,7 +79,7 @@ class PodMeter:
 
     def load(self, units_total: int) -> Load:
         """Of the GPU, for the division of its energy."""
-        units = self.proof.units or self.pod.share.percent / 100 * units_total
+        units = self.proof.units or self.tenant.share.percent / 100 * units_total
         return Load(
             units=units,
             relative_speed=self.relative_speed(),
@@ -103,8 +104,8 @@ class GpuMeter:
         self._looked_s: float | None = None
         self.total_j: float | None = None
 
-    def look(self, now_s: float, meters: Sequence[PodMeter]) -> None:
-        """Read the energy since the last look and divide it among the pods that use the GPU."""
+    def look(self, now_s: float, meters: Sequence[TenantMeter[T]]) -> None:
+        """Read the energy since the last look and divide it among those that use the GPU."""
         before_j, before_s = self.total_j, self._looked_s
         self.total_j = self._energy and self._energy.read(now_s)
         self._looked_s = now_s

@@ -1,10 +1,10 @@
-"""Which part of a GPU's energy is whose, where several pods share it. Pure.
+"""Which part of a GPU's energy is whose, where several jobs share it. Pure.
 
 No sensor reads the power of one process, so this is a rule of accounting, not a measurement:
 
-- What the GPU draws when nobody computes is there for all: it is divided by the SMs that each pod
+- What the GPU draws when nobody computes is there for all: it is divided by the SMs that each job
   holds, whether or not it uses them.
-- What is above that is divided by what each pod would draw above idle if it ran alone as fast as it
+- What is above that is divided by what each job would draw above idle if it ran alone as fast as it
   does now: its relative speed times (its power alone on the whole GPU minus the idle power).
 
 Constant power by size, the rest by use, is how Kepler divides a host's power among processes,
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """One of the pods on a GPU.
+    """One of the jobs on a GPU.
 
     Attributes:
         units: SMs that it holds, above 0.
@@ -35,13 +35,13 @@ class Load:
 def divide_energy(
     energy_j: float, duration_s: float, idle_power_w: float | None, loads: Sequence[Load]
 ) -> list[float]:
-    """The part of each pod, J; together they are `energy_j`, for any pods but none.
+    """The part of each job, J; together they are `energy_j`, for any jobs but none.
 
     Args:
         energy_j: Of the GPU in that time.
         duration_s: The time.
         idle_power_w: Of the GPU when nobody computes; None: not known.
-        loads: The pods that were on it.
+        loads: The jobs that were on it.
 
     Where the use of one of them is not known, or nobody made progress, all is divided by SMs.
     """

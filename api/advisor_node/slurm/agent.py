@@ -1,0 +1,158 @@
+"""The agent of a Slurm node: looks at jobs that share a GPU until none is left.
+
+It owns nothing: MPS daemons and limits are the Prolog's, so its end, by whatever, hurts no job. The
+Prolog starts it again with the next job.
+"""
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from advisor.client import Client
+from advisor.core.gpu import Gpu
+from advisor.core.telemetry import TelemetrySource
+from advisor.errors import AdvisorError, InputError, SourceError
+from advisor.settings import Settings
+from advisor_node.metering.references import References
+from advisor_node.metering.reports import Reports
+from advisor_node.slurm.gpu_room import GpuRoom
+from advisor_node.slurm.jobs import GpuFolder, SlurmJob, gpu_folders, job_folders, read_job
+from advisor_profiling.telemetry import nvml
+from advisor_profiling.testbed.live import open_source, with_units
+
+LOG = logging.getLogger("advisor.node")
+
+LOOK_S = 2.0
+"""Between two looks. Each asks the MPS daemon of each GPU with jobs two questions."""
+
+IDLE_S = 600.0
+"""Without a job, and with nothing that waits for the service, it ends after this time."""
+
+
+def run_agent(folder: Path, settings: Settings, service: Client, stop: threading.Event) -> None:
+    """Look at the node until `stop` is set, or there has been nothing to do for a while.
+
+    Args:
+        folder: Where Prolog, TaskProlog and Epilog write down jobs.
+        settings: Of its environment.
+        service: Knows jobs alone, and takes observations.
+        stop: Set by somebody else.
+
+    Raises:
+        SourceError: no driver answers.
+    """
+    agent = Agent(folder, settings, service)
+    busy_s = time.monotonic()
+    while not stop.wait(LOOK_S):
+        try:
+            agent.look()
+        except Exception:  # a fault of ours with one job must not blind us to all others
+            LOG.exception("an internal error")
+        now_s = time.monotonic()
+        busy_s = now_s if agent.is_busy else busy_s
+        if now_s - busy_s > IDLE_S:
+            LOG.info("no job for %.0f s: the next Prolog starts another agent", IDLE_S)
+            break
+    agent.close()
+
+
+class Agent:
+    """Everything that is looked at, once each look."""
+
+    def __init__(self, folder: Path, settings: Settings, service: Client) -> None:
+        self._folder, self._settings = folder, settings
+        self._gpus = {gpu.index: gpu for gpu in nvml.list_gpus()}
+        self._reports = Reports(service.observe)
+        self._references = References(lambda job, model: service.profile(job, gpu_model=model))
+        self._rooms: dict[Path, GpuRoom] = {}
+        self._said: Mapping[Path, str] = {}
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there are jobs, or the service does not have all observations yet."""
+        return bool(self._rooms or self._reports.waiting)
+
+    def look(self) -> None:
+        """Look at every GPU and its jobs once, and send what has come to its end."""
+        wrong: dict[Path, str] = {}
+        for gpu in gpu_folders(self._folder):
+            room = self._rooms.get(gpu.path)
+            jobs = _read_jobs(gpu, room.running if room else {}, wrong)
+            if not jobs and not room:
+                continue
+            if gpu.path in self._said and not room:
+                wrong[gpu.path] = self._said[gpu.path]  # not tried again with these jobs
+                continue
+            try:
+                self._look_at(gpu, jobs)
+            except AdvisorError as error:
+                wrong[gpu.path] = str(error)
+        for path in wrong.keys() - self._said.keys():
+            LOG.warning("%s is left out: %s", path, wrong[path])
+        self._said = wrong
+        self._reports.flush()
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        for room in self._rooms.values():
+            if room.source is not None:
+                room.source.close()
+
+    def _look_at(self, gpu: GpuFolder, jobs: list[SlurmJob]) -> None:
+        room = self._rooms.get(gpu.path) or self._open(gpu)
+        for seen in room.look(time.monotonic(), jobs):
+            self._reports.add(seen)
+        if room.is_empty and (gone := self._rooms.pop(gpu.path)).source is not None:
+            gone.source.close()
+
+    def _open(self, folder: GpuFolder) -> GpuRoom:
+        gpu = self._gpu(folder.index)
+        room = self._rooms[folder.path] = GpuRoom(
+            gpu,
+            folder,
+            self._source(gpu),
+            node=socket.gethostname(),
+            environment=self._settings.job_environment(),
+            computing=lambda: nvml.context_pids(gpu.uuid),
+            references=self._references,
+        )
+        return room
+
+    def _gpu(self, index: int) -> Gpu:
+        if (found := self._gpus.get(index)) is None:
+            raise InputError(
+                f"there is no GPU {index}",
+                why=f"the driver counts {len(self._gpus)} GPUs",
+                fix="list them in gres.conf as the driver does, /dev/nvidia0 first",
+            )
+        self._gpus[index] = with_units(found, self._settings)
+        return self._gpus[index]
+
+    def _source(self, gpu: Gpu) -> TelemetrySource | None:
+        try:
+            return open_source(gpu, None, self._settings)
+        except SourceError as error:
+            LOG.warning("no power of %s: %s", gpu.uuid, error)
+            return None
+
+
+def _read_jobs(
+    gpu: GpuFolder, running: Mapping[str, SlurmJob], wrong: dict[Path, str]
+) -> list[SlurmJob]:
+    """The jobs that can be metered; why others cannot goes into `wrong`.
+
+    What was read of a job once stands: its user may change what is his.
+    """
+    jobs: list[SlurmJob] = []
+    for folder in job_folders(gpu):
+        try:
+            job = running.get(folder.name) or read_job(folder, gpu.user)
+        except InputError as error:
+            wrong[folder] = str(error)
+            continue
+        if job is not None:
+            jobs.append(job)
+    return jobs

@@ -1,0 +1,20 @@
+"""The MPS control program, asked by root on the daemon of a user."""
+
+from pathlib import Path
+
+import pytest
+from other_user import MALLORY, shared_folder
+
+from advisor.runtime.backends.mps_control import BINARY, Control
+
+
+@pytest.mark.parametrize(("user", "answer"), [(MALLORY, MALLORY), (0, 0), (None, 0)])
+def test_the_program_runs_as_the_user_of_the_daemon(user: int | None, answer: int) -> None:
+    """A folder that only he enters is his; root stays root for its own."""
+    with shared_folder() as folder:
+        program = folder / BINARY
+        program.write_text("#!/bin/sh\nid -u; id -g; id -G\n")
+        program.chmod(0o755)
+        control = Control(Path("/nonexistent"), {"PATH": f"{folder}:/usr/bin:/bin"}, user)
+        said = control.ask("anything").split()
+    assert set(said[:2] if answer == 0 else said) == {str(answer)}

@@ -1,0 +1,293 @@
+"""What the agents of Kubernetes and of Slurm share: meters, energy, overlaps, reports; no GPU."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.client import ApiError, ClientError, Profile, UnreachableError
+from advisor.core.gpu import Gpu, Share
+from advisor.core.observations import Observation
+from advisor.core.records import SoloPoint
+from advisor.launch.monitor.account import SETTLE_S
+from advisor.launch.records.status import OVER, State
+from advisor_node.metering import reports
+from advisor_node.metering.energy import Load, divide_energy
+from advisor_node.metering.meters import UNSEEN_S, TenantMeter
+from advisor_node.metering.overlaps import GONE_S, Overlap
+from advisor_node.metering.progress_files import Progress, parse_progress
+from advisor_node.metering.proof import GpuUsers, Proof
+from advisor_node.metering.references import Reference, References, reference_of
+from advisor_node.metering.reports import Reports
+
+UID, OTHER = "11", "12"
+SMALL = st.floats(0, 1e6, allow_nan=False)
+
+
+# Energy
+
+
+@given(
+    energy_j=SMALL,
+    duration_s=st.floats(0.1, 1e4),
+    idle_w=st.none() | st.floats(0, 500),
+    loads=st.lists(
+        st.builds(
+            Load,
+            units=st.floats(1, 132),
+            relative_speed=st.none() | st.floats(0, 2),
+            solo_power_w=st.none() | st.floats(0, 1000),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+)
+def test_parts_of_the_energy_add_up(
+    energy_j: float, duration_s: float, idle_w: float | None, loads: Sequence[Load]
+) -> None:
+    """Nothing is lost, nothing is counted twice, and nobody gives energy back."""
+    parts = divide_energy(energy_j, duration_s, idle_w, loads)
+    assert math.isclose(sum(parts), energy_j, rel_tol=1e-9, abs_tol=1e-9)
+    assert all(part >= 0 for part in parts)
+
+
+def test_energy_is_divided_by_size_and_by_use() -> None:
+    """80 W for 10 s by SMs, the rest by speed times power above idle."""
+    standing = Load(units=33, relative_speed=0.0, solo_power_w=480)
+    busy = Load(units=99, relative_speed=0.5, solo_power_w=480)
+    assert divide_energy(3000, 10, 80, [standing, busy]) == [200, 2800]
+    assert divide_energy(3000, 10, None, [standing, busy]) == [750, 2250]
+    assert divide_energy(3000, 10, 80, [Load(units=33), busy]) == [750, 2250]
+    assert divide_energy(3000, 10, 80, [busy]) == [3000]
+    assert divide_energy(3000, 10, 80, []) == []
+
+
+# Progress files
+
+
+@given(st.binary(max_size=600))
+def test_any_bytes_are_read(data: bytes) -> None:
+    """A job writes what it likes."""
+    found = parse_progress(data)
+    assert (found is None) == (len(data) < 8)
+
+
+# What is known of jobs
+
+
+def solo(share: float, rate: float, **more: Any) -> SoloPoint:
+    told: dict[str, Any] = {"power_w": 400.0, "idle_power_w": 80.0} | more
+    return SoloPoint(
+        job="gemm", share_percent=share, rate=rate, gpu_model="H", gpu_uuid="GPU-1", window_s=5.0,
+        started_at="2026-01-01T00:00:00Z", run="r", rate_unit="images", **told,
+    )  # fmt: skip
+
+
+def test_a_reference_is_of_good_points_alone() -> None:
+    """Medians at the whole GPU, and rates between shares."""
+    points = [
+        solo(100, 9),
+        solo(100, 10),
+        solo(100, 11),
+        solo(50, 6),
+        solo(50, 1, flags=("failed",)),
+    ]
+    found = reference_of(points)
+    assert (found.rate, found.rate_unit, found.power_w, found.idle_power_w) == (
+        10,
+        "images",
+        400,
+        80,
+    )
+    assert found.rates == ((50, 6), (100, 10))
+    assert [found.rate_at(share) for share in (50, 75, 100, 20)] == [6, 8, 10, None]
+    assert reference_of([solo(50, 6)]) == Reference()
+
+
+def test_a_service_that_is_down_is_asked_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what was known stays known."""
+    now_s, asked = [0.0], list[str]()
+    answers: list[Profile | ClientError] = [
+        Profile(job="gemm", gpu_models=("H",), source="stored", points=(solo(100, 10),), next=None),
+        UnreachableError("down"),
+    ]
+
+    def profiles(job: str, _model: str) -> Profile:
+        asked.append(job)
+        answer = answers.pop(0)
+        if isinstance(answer, ClientError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr("advisor_node.metering.references.time.monotonic", lambda: now_s[0])
+    references = References(profiles)
+    for at_s in (0.0, 30.0, 70.0, 90.0):
+        now_s[0] = at_s
+        assert references.of("gemm", "H").rate == 10
+    assert len(asked) == 2
+
+
+# What jobs do
+
+
+HALF = Share(50)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A tenant, as its scheduler says it is."""
+
+    uid: str = UID
+    job: str = "gemm"
+    share: Share = HALF
+    state: State = "running"
+
+    @property
+    def over(self) -> bool:
+        return self.state in OVER
+
+
+def progress(steps: int) -> Progress:
+    found = parse_progress(steps.to_bytes(8, "little"))
+    assert found is not None
+    return found
+
+
+HERE = GpuUsers(clients=frozenset({1}))
+
+
+def test_progress_without_a_process_on_the_gpu_is_noticed() -> None:
+    """After a while, and not while the job only stands still."""
+    meter = TenantMeter(Job())
+    for second in range(int(UNSEEN_S) + 3):
+        meter.look(second + 1.0, progress(second), GpuUsers())
+    assert meter.unseen
+    meter.look(100, progress(100), HERE)
+    assert not meter.unseen
+    for second in range(60):
+        meter.look(101.0 + second, progress(100), GpuUsers())
+    assert not meter.unseen
+
+
+def test_a_limit_that_was_broken_stays_broken() -> None:
+    """It is told once, whatever is proven later."""
+    meter = TenantMeter(Job())
+    told = [meter.take_proof(Proof(proven)) for proven in (None, True, False, False, True)]
+    assert told == [False, False, True, False, False]
+    assert meter.limit_broken
+
+
+def together(first: Job, second: Job, duration_s: float) -> tuple[Overlap[Job], float]:
+    """Two jobs that make 10 and 20 steps a second on a GPU of 300 W; the last of these moments."""
+    meters = [TenantMeter(first), TenantMeter(second)]
+    for meter in meters:
+        meter.reference = Reference(rate=40.0, power_w=400.0, rates=((25, 10.0), (100, 40.0)))
+        meter.take_proof(Proof(True, 66))
+    overlap, now_s = None, 0.0
+    gpu = Gpu(uuid="GPU-1", model="H", units_total=132)
+    while now_s <= duration_s:
+        for meter, rate in zip(meters, (10, 20), strict=True):
+            meter.look(now_s, progress(1 + int(now_s * rate)), HERE)
+        if overlap is None:
+            overlap = Overlap(gpu, meters, now_s, 300 * now_s)
+        else:
+            overlap.add(now_s, 300 * now_s)
+        now_s += 1
+    assert overlap is not None
+    return overlap, now_s - 1
+
+
+def test_an_overlap_is_observed_as_a_launch_is() -> None:
+    """Rates and power after the first seconds, energy of all of it."""
+    overlap, _ = together(Job(UID), Job(OTHER), 20)
+    seen = overlap.observe("node-1", "slurm")
+    assert [part.rate for part in seen.parts] == pytest.approx([10, 20])
+    assert (seen.power_w, seen.energy_j, seen.overlap_s) == pytest.approx((300, 6000, 20))
+    assert seen.settled_s == pytest.approx(20 - SETTLE_S)
+    assert seen.work_per_joule == pytest.approx((10 / 40 + 20 / 40) / 300)
+    assert seen.energy_saved == pytest.approx(1 - 300 / (400 * 0.25 + 400 * 0.5))
+    assert (seen.state, seen.flags, seen.host) == ("stopped", (), "node-1")
+
+
+@pytest.mark.parametrize(
+    ("states", "state"),
+    [(("finished", "running"), "finished"), (("failed", "finished"), "failed")],
+)
+def test_the_state_is_that_of_the_jobs(states: tuple[State, State], state: str) -> None:
+    """And who had ended did so first."""
+    overlap, _ = together(Job(UID), Job(OTHER), 5)
+    for meter, now in zip(overlap.meters, states, strict=True):
+        meter.tenant = Job(meter.tenant.uid, state=now)
+    seen = overlap.observe("n", "slurm")
+    assert seen.state == state
+    assert sorted(part.ended_first for part in seen.parts) == sorted(
+        one != "running" for one in states
+    )
+
+
+def test_doubts_become_flags() -> None:
+    """Too short, a limit that was not proven, a job that is faster than its share allows."""
+    short, _ = together(Job(UID), Job(OTHER), 2)
+    assert "not-settled" in short.observe("n", "slurm").flags
+    overlap, _ = together(Job(UID, share=Share(25)), Job(OTHER, share=Share(25)), 20)
+    overlap.meters[0].take_proof(Proof(False, why="x"))
+    assert overlap.observe("n", "slurm").flags == ("limit-broken", "too-fast")
+
+
+def test_an_overlap_ends_with_a_job_and_not_with_a_pause() -> None:
+    """Schedulers learn of the end of a process later; a restart ends nothing at once."""
+    overlap, last_s = together(Job(UID), Job(OTHER), 5)
+    both = overlap.uids
+    assert not overlap.has_ended(last_s, both)
+    overlap.meters[0].working = False
+    assert not overlap.has_ended(last_s + 1, both)
+    assert overlap.has_ended(last_s + GONE_S + 1, both)
+    assert overlap.has_ended(last_s + 1, both - {overlap.meters[0].tenant.uid})
+    overlap.meters[0].tenant = Job(overlap.meters[0].tenant.uid, state="finished")
+    assert overlap.has_ended(last_s + 1, both)
+
+
+# Reports
+
+
+def refused(status: int) -> ApiError:
+    return ApiError("bad-input", "no", status=status)
+
+
+def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are sent in order, each once; one that is no good does not hold up the next."""
+    seen = [together(Job(UID), Job(OTHER), 5)[0].observe(f"n{n}", "slurm") for n in range(3)]
+    answers: list[ClientError | None] = [UnreachableError("down"), None, refused(422), None]
+    got = list[str | None]()
+
+    def send(observations: Sequence[Observation]) -> None:
+        answer = answers.pop(0)
+        if answer is not None:
+            raise answer
+        got.extend(one.host for one in observations)
+
+    now_s = [1000.0]
+    monkeypatch.setattr("advisor_node.metering.reports.time.monotonic", lambda: now_s[0])
+    waiting = Reports(send)
+    for one in seen:
+        waiting.add(one)
+    waiting.flush()
+    waiting.flush()
+    assert (waiting.waiting, len(answers)) == (3, 3)
+    now_s[0] += 60
+    waiting.flush()
+    assert (got, waiting.sent, waiting.lost, waiting.waiting) == (["n0", "n2"], 2, 1, 0)
+
+
+def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest go, and are counted."""
+    monkeypatch.setattr(reports, "MOST_WAITING", 2)
+    waiting = Reports(lambda _: None)
+    one = together(Job(UID), Job(OTHER), 5)[0].observe("n", "slurm")
+    for _ in range(5):
+        waiting.add(one)
+    assert (waiting.waiting, waiting.lost) == (2, 3)

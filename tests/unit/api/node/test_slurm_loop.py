@@ -1,0 +1,47 @@
+"""The agent of a Slurm node without a GPU: when it ends, and what it leaves out."""
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.client import Client
+from advisor.settings import read_settings
+from advisor_node.slurm import agent
+from advisor_node.slurm.agent import Agent, run_agent
+from advisor_profiling.telemetry import nvml
+
+
+@pytest.fixture(autouse=True)
+def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that lists none."""
+    monkeypatch.setattr(nvml, "list_gpus", list[Any])
+
+
+def test_it_ends_when_there_was_nothing_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next Prolog starts another one, which reads its settings again."""
+    monkeypatch.setattr(agent, "LOOK_S", 0.001)
+    monkeypatch.setattr(agent, "IDLE_S", 0.01)
+    with Client("http://127.0.0.1:9") as service:
+        run_agent(tmp_path, read_settings({}), service, threading.Event())
+
+
+def test_a_gpu_that_the_driver_does_not_count_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, as long as its jobs are there."""
+    folder = tmp_path / f"gpu3-{os.geteuid()}/jobs/42"
+    folder.mkdir(parents=True)
+    (folder / "comment").write_text("advisor:job=gemm")
+    (folder / "share").write_text("50")
+    with Client("http://127.0.0.1:9") as service:
+        one = Agent(tmp_path, read_settings({}), service)
+        for _ in range(3):
+            one.look()
+    [said] = caplog.messages
+    assert "is left out: there is no GPU 3. the driver counts 0 GPUs" in said
+    assert not one.is_busy

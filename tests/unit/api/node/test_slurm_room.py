@@ -1,0 +1,180 @@
+"""One GPU of a Slurm node: real processes as jobs, a made-up sight of who uses the GPU."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from advisor.client import Profile, UnreachableError
+from advisor.core.gpu import PERCENTAGE, Gpu
+from advisor.core.observations import Observation
+from advisor.errors import PartitionError
+from advisor.launch.monitor.account import SETTLE_S
+from advisor.runtime.backends.backend import Sight
+from advisor.runtime.backends.limit import Seen
+from advisor.runtime.backends.mps import MpsBackend
+from advisor_node.metering.references import References
+from advisor_node.slurm import gpu_room
+from advisor_node.slurm.gpu_room import GpuRoom
+from advisor_node.slurm.jobs import GpuFolder, SlurmJob
+
+GPU = Gpu(uuid="GPU-1", model="H", units_total=132)
+
+
+def unreachable(_job: str, _model: str) -> Profile:
+    raise UnreachableError("down")
+
+
+@dataclass
+class Node:
+    """A GPU, the processes on it, and the moment."""
+
+    folder: GpuFolder
+    room: GpuRoom
+    clients: set[int] = field(default_factory=set[int])
+    outside: set[int] = field(default_factory=set[int])
+    jobs: list[SlurmJob] = field(default_factory=list[SlurmJob])
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
+    now_s: float = 0.0
+
+    def process(self, **variables: str) -> int:
+        """A process that lives as long as the test."""
+        self.processes.append(subprocess.Popen(["sleep", "100"], env=variables))
+        return self.processes[-1].pid
+
+    def run(self, number: str, name: str, share: str = "50", **variables: str) -> int:
+        """A job with one process under its share; its process number."""
+        folder = self.folder.path / "jobs" / number
+        folder.mkdir(parents=True)
+        self.jobs.append(SlurmJob(uid=number, job=name, share_text=share, folder=folder))
+        limit = {
+            "SLURM_JOB_ID": number,
+            "CUDA_MPS_PIPE_DIRECTORY": str(self.folder.pipe_dir),
+            PERCENTAGE: share,
+            "CUDA_VISIBLE_DEVICES": "0",
+        }
+        pid = self.process(**(limit | variables))
+        self.clients.add(pid)
+        return pid
+
+    def look(self, seconds: int, step: int = 10) -> list[Observation]:
+        """Look once a second, while each job makes `step` steps."""
+        seen: list[Observation] = []
+        for _ in range(seconds):
+            self.now_s += 1
+            for job in self.jobs:
+                count = 1 + int(self.now_s * step)
+                job.progress_file.write_bytes(count.to_bytes(8, "little"))
+            seen += self.room.look(self.now_s, self.jobs)
+        return seen
+
+    def end(self, number: str, status: str) -> None:
+        """What the Epilog leaves of a job."""
+        (self.folder.path / "ended").mkdir(exist_ok=True)
+        (self.folder.path / "ended" / number).write_text(status)
+        self.jobs = [job for job in self.jobs if job.uid != number]
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    folder = GpuFolder(path=tmp_path / "gpu0-0", index=0, user=os.geteuid())
+    room = GpuRoom(
+        GPU, folder, None, node="n1", environment={}, computing=tuple,
+        references=References(unreachable),
+    )  # fmt: skip
+    made = Node(folder, room)
+
+    def sight(_: MpsBackend) -> Sight:
+        return Sight(frozenset(made.clients | made.outside), frozenset(made.clients))
+
+    def granted(_environment: object, _user: int | None) -> list[Seen]:
+        return [Seen(GPU.uuid, 66, mps=True)]
+
+    monkeypatch.setattr(MpsBackend, "sight", sight)
+    monkeypatch.setattr(gpu_room, "look", granted)
+    yield made
+    for process in made.processes:
+        process.kill()
+        process.wait()
+
+
+def test_a_pair_is_observed_when_one_has_ended(node: Node) -> None:
+    """Without telemetry and without a service there are rates, and nothing else."""
+    node.run("1", "gemm")
+    node.run("2", "bert")
+    assert node.look(20) == []
+    node.end("1", "0")
+    [seen] = node.look(1)
+    assert (seen.launch_id, seen.jobs, seen.host) == ("slurm-1-2", ("bert", "gemm"), "n1")
+    assert [part.rate for part in seen.parts] == pytest.approx([10, 10])
+    assert [part.ended_first for part in seen.parts] == [False, True]
+    assert (seen.state, seen.flags, seen.power_w) == ("finished", (), None)
+    assert seen.settled_s == pytest.approx(19 - SETTLE_S)
+    node.end("2", "0")
+    assert node.look(1) == []
+    assert node.room.is_empty
+
+
+def test_a_job_alone_is_no_observation(node: Node) -> None:
+    """Nor is one that follows another."""
+    node.run("1", "gemm")
+    node.look(5)
+    node.end("1", "0")
+    node.look(1)
+    node.run("2", "gemm")
+    assert node.look(5) == []
+
+
+def test_a_percentage_that_was_changed_is_found(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the variables that its process was started with; it is said once."""
+    node.run("1", "gemm", **{PERCENTAGE: "90"})
+    node.run("2", "bert")
+    node.look(10)
+    node.end("1", "0")
+    [seen] = node.look(1)
+    assert seen.flags == ("limit-broken",)
+    [said] = caplog.messages
+    assert "do not carry the variables of its share of 50 %" in said
+
+
+def test_somebody_else_on_the_gpu_is_found(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    """Such as a job that does not name itself; a process that only passes by is none."""
+    node.run("1", "gemm")
+    node.run("2", "bert")
+    passing = node.process()
+    node.outside.add(passing)
+    node.look(1)
+    node.outside.clear()
+    node.look(10)
+    assert not [message for message in caplog.messages if "which are of no job" in message]
+    node.clients.add(node.process(SLURM_JOB_ID="3"))
+    node.look(5)
+    node.end("1", "0")
+    [seen] = node.look(1)
+    assert seen.flags == ("limit-broken",)
+    assert len([message for message in caplog.messages if "which are of no job" in message]) == 1
+
+
+def test_a_daemon_that_is_gone_stops_nothing(
+    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without it nobody can be seen to work, which is said once."""
+
+    def sight(_: MpsBackend) -> Sight:
+        raise PartitionError("no MPS daemon answers")
+
+    monkeypatch.setattr(MpsBackend, "sight", sight)
+    node.run("1", "gemm")
+    node.run("2", "bert")
+    assert node.look(3) == []
+    [said] = caplog.messages
+    assert "no MPS daemon answers" in said
+    node.end("1", "0")
+    node.end("2", "0")
+    assert node.look(1) == []
+    assert node.room.is_empty
