@@ -27,6 +27,7 @@ _COMMANDS = {
     "check": "At which numbers of SMs do the libraries of this host compute right results?",
     "doctor": "Check everything that measuring needs; changes nothing. "
     "Exit code 1: something is missing.",
+    "power": "Where the power of a GPU goes.",
     "jobs": "List the jobs of this folder and the profiles that were measured.",
     "data": "Import and export points; back up, restore and migrate the database.",
     "tokens": "Make, list and revoke the tokens that the service lets in.",
@@ -52,6 +53,7 @@ _MODULES = {
         "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
         "manage": ("data", "jobs", "kubernetes", "serve", "tokens"),
         "measure": ("check", "colocate", "doctor", "profile"),
+        "power": ("power",),
     }.items()
     for name in names
 }
@@ -61,6 +63,7 @@ _EXTRAS = {
     "recommend": "advise",
     "place": "advise",
     "drift": "advise",
+    "power": "advise",
     "launch": "advise",
     "report": "train",
     "train": "train",

@@ -1,0 +1,1 @@
+"""What a GPU's power is, and where it goes."""
