@@ -20,9 +20,9 @@ from advisor.wire.components import Basis, ComponentsOfPair, SplitParts
 CLOCK_STEP_MHZ = 15.0
 """Clocks of the SMs are multiples of this: a measured loss below it is none."""
 
-UNSURE_MHZ = 90.0
-"""An estimated clock at the power limit is off by so much: the mean over measured pairs whose jobs
-the weights had not seen (docs/measurements/power/jostling.py), rounded up."""
+UNSURE_MHZ = 120.0
+"""Four of five estimated clocks at the power limit are off by less, of measured pairs whose jobs the
+weights had not seen (docs/measurements/power/jostling.py)."""
 
 _Windows = Mapping[float, tuple[SoloPoint, Activity]]
 
