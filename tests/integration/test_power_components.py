@@ -1,11 +1,15 @@
 """`advisor power components`: where the power of a job, or of two, goes."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import Advisor, in_this_process
+
+from advisor_data import open_store
+from advisor_data.files.bundled import bundled_solo_points
 
 PAIR = ("triad", "matmul-bf16")
 
@@ -113,3 +117,17 @@ def test_mistakes_say_what_to_do(advisor: Advisor, words: list[str], says: str) 
     said = advisor("power", "components", *words)
     assert said.code == 2
     assert says in said.err
+
+
+def test_memory_that_was_measured_is_measured(advisor: Advisor, tmp_path: Path) -> None:
+    """A newer window with the memory's own sensor goes before the bundled one."""
+    (bundled,) = [p for p in bundled_solo_points(["walsh"]) if p.share_percent == 100 and p.power_w]
+    newer = replace(bundled, memory_power_w=80.0, started_at="2026-12-01T00:00:00Z", run="mine")
+    with open_store(None, tmp_path / "home") as store:
+        store.add([newer])
+    found = told(advisor, "walsh", "--gpu-model", bundled.gpu_model)["shares"]
+    whole = found[-1]["power"]
+    assert (whole["memory_basis"], whole["others_basis"]) == ("measured", "estimated")
+    assert whole["components_w"]["memory"] == {"value": 80.0, "low": 80.0, "high": 80.0}
+    assert sums(whole)
+    assert found[0]["power"]["memory_basis"] == "estimated"

@@ -31,5 +31,5 @@ def components_of_job(
 
 
 def _window(known: KnownPower, point: SoloPoint, activity: Activity) -> PowerParts:
-    found = components(known.weights, activity, point.power_w or 0.0)
+    found = components(known.weights, activity, point.power_w or 0.0, point.memory_power_w)
     return known.told(found, "measured", activity.clock_mhz)

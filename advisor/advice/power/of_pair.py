@@ -21,8 +21,8 @@ CLOCK_STEP_MHZ = 15.0
 """Clocks of the SMs are multiples of this: a measured loss below it is none."""
 
 UNSURE_MHZ = 120.0
-"""Four of five estimated clocks at the power limit are off by less, of measured pairs whose jobs the
-weights had not seen (docs/measurements/power/jostling.py)."""
+"""Four of five estimated clocks at the power limit are off by less, in measured pairs of jobs that
+the weights had not seen (docs/measurements/power/jostling.py)."""
 
 _Windows = Mapping[float, tuple[SoloPoint, Activity]]
 
@@ -93,8 +93,8 @@ def _measured(
         shares = point.shares_percent[::-1] if turned else point.shares_percent
         split = UNCAPPED if point.mode == "uncapped" else Split(shares)
         alone = tuple(_at_share(own, s) for own, s in zip(windows, split.shares, strict=True))
-        power_w = point.power_w or 0.0
-        yield split, _split_parts(known, split, alone, together, power_w, "measured")
+        power_w, memory_w = point.power_w or 0.0, point.memory_power_w
+        yield split, _split_parts(known, split, alone, together, power_w, "measured", memory_w)
 
 
 def _split_parts(
@@ -104,8 +104,9 @@ def _split_parts(
     together: Activity,
     power_w: float,
     basis: Basis,
+    memory_power_w: float | None = None,
 ) -> SplitParts:
-    parts = components(known.weights, together, power_w)
+    parts = components(known.weights, together, power_w, memory_power_w)
     loss_mhz = known.weights.highest_clock_mhz - together.clock_mhz
     unlike = any(known.weights.outside(activity) for activity in alone)
     why_unknown = _why_unknown(known, power_w, loss_mhz, basis, unlike=unlike)
