@@ -17,9 +17,6 @@ from advisor_data import open_store
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.store.store import is_begun
 
-_EXCEPT_MPS = ("time-sliced",)
-"""Ways of sharing in which the jobs are not on the GPU at once."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownPower:
@@ -27,7 +24,7 @@ class KnownPower:
 
     Attributes:
         found: Profiles of the jobs.
-        solos: All solo points of the GPU model, trusted ones.
+        solos: All solo points of the GPU model, doubtful ones too.
     """
 
     found: ProfileSet
@@ -50,7 +47,8 @@ class KnownPower:
         Raises:
             InputError: there is none with all readings.
         """
-        mine = sorted((p for p in self.solos if p.job == job), key=lambda p: p.started_at)
+        mine = trusted(p for p in self.solos if p.job == job)
+        mine.sort(key=lambda p: p.started_at)
         read = {p.share_percent: (p, a) for p in mine if (a := activity_of(p)) is not None}
         if not read:
             raise InputError(
@@ -87,8 +85,7 @@ def known_power(names: Sequence[str], settings: Settings, gpu_model: str | None)
     points = [*_stored_solo(settings, model), *bundled_solo_points()]
     # What was imported from the bundle is the same measurement: it counts once.
     once = {p.point_id: p for p in points if p.gpu_model == model}
-    solos = tuple(trusted(once.values()))
-    return KnownPower(found, solos, fit_components(solos))
+    return KnownPower(found, tuple(once.values()), fit_components(once.values()))
 
 
 def measured_pairs(known: KnownPower, settings: Settings) -> list[PairPoint]:
@@ -105,7 +102,8 @@ def measured_pairs(known: KnownPower, settings: Settings) -> list[PairPoint]:
 
 def _is_together(point: PairPoint) -> bool:
     right = DOUBTFUL.isdisjoint(point.flags) and (point.power_w or 0) > 0
-    return right and point.mode not in _EXCEPT_MPS
+    # In turns of the driver the jobs are not on the GPU at once.
+    return right and point.mode != "time-sliced"
 
 
 def _stored_solo(settings: Settings, gpu_model: str) -> Iterable[SoloPoint]:
