@@ -28,6 +28,7 @@ _COMMANDS = {
     "power": "What the power sensors of a card do.",
     "doctor": "Check everything that measuring needs; changes nothing. "
     "Exit code 1: something is missing.",
+    "power": "Where the power of a GPU goes.",
     "jobs": "List the jobs of this folder and the profiles that were measured.",
     "data": "Import and export points; back up, restore and migrate the database.",
     "tokens": "Make, list and revoke the tokens that the service lets in.",
@@ -64,6 +65,7 @@ _EXTRAS = {
     "recommend": "advise",
     "place": "advise",
     "drift": "advise",
+    "power": "advise",
     "launch": "advise",
     "report": "train",
     "train": "train",
@@ -72,7 +74,6 @@ _EXTRAS = {
     "next": "train",
     "serve": "serve",
     "kubernetes": "kubernetes",
-    "power": "advise",
     "slurm": "client",
 }
 """The extra that has what a command needs next to what every installation has; else `data`."""

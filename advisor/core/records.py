@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 REPLAY_SOURCE = "replay"
 """The `source` of points that were replayed, not measured."""
@@ -62,6 +62,9 @@ class Measured(Counters):
     power_stderr_w: float | None = column("standard error of power_w", "W", default=None)
     counter_power_w: float | None = column(
         "energy counter over the time between its ticks", "W", default=None
+    )
+    memory_power_w: float | None = column(
+        "mean of the memory's own sensor, part of power_w", "W", default=None
     )
     idle_power_w: float | None = column("before the first job started", "W", default=None)
     power_limit_w: float | None = column("enforced power limit", "W", default=None)

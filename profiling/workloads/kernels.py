@@ -59,8 +59,8 @@ def walsh(cuda: Any, batch: int, size: int) -> Kernel:
 
     def launch() -> None:
         for stage in range(passes):
-            _start(one_pass, (data.numel() // 1024,), (256,), data, CHUNK * 4**stage)
-        _start(chunk, (data.numel() // CHUNK,), (CHUNK // 2,), data, scale)
+            start(one_pass, (data.numel() // 1024,), (256,), data, CHUNK * 4**stage)
+        start(chunk, (data.numel() // CHUNK,), (CHUNK // 2,), data, scale)
 
     return Kernel(launch, data, lambda: walsh_reference(data.double()))
 
@@ -85,8 +85,8 @@ def reduction(cuda: Any, batch: int, size: int) -> Kernel:
     kernel = cuda.get_function("reduce")
 
     def launch() -> None:
-        _start(kernel, (REDUCTION_BLOCKS, batch), (256,), data, partial, size // 4)
-        _start(kernel, (1, batch), (32,), partial, sums, REDUCTION_BLOCKS // 4)
+        start(kernel, (REDUCTION_BLOCKS, batch), (256,), data, partial, size // 4)
+        start(kernel, (1, batch), (32,), partial, sums, REDUCTION_BLOCKS // 4)
 
     return Kernel(launch, sums, lambda: data.sum(dim=1, dtype=torch.float64))
 
@@ -99,7 +99,7 @@ def transpose(cuda: Any, batch: int, size: int) -> Kernel:
     kernel = cuda.get_function("transpose")
 
     def launch() -> None:
-        _start(kernel, (size // 32, size // 32, batch), (32, 8), data, out, size)
+        start(kernel, (size // 32, size // 32, batch), (32, 8), data, out, size)
 
     return Kernel(launch, out, lambda: data.transpose(1, 2).double())
 
@@ -113,14 +113,14 @@ def sorting(cuda: Any, batch: int, size: int) -> Kernel:
     chunks, threads = (keys.numel() // CHUNK,), (CHUNK // 2,)
 
     def launch() -> None:
-        _start(chunk, chunks, threads, keys, out, size, 2, CHUNK)
+        start(chunk, chunks, threads, keys, out, size, 2, CHUNK)
         span = 2 * CHUNK
         while span <= size:
             stride = span // 2
             while stride >= CHUNK:
-                _start(one_pass, (keys.numel() // 512,), (256,), out, size, span, stride)
+                start(one_pass, (keys.numel() // 512,), (256,), out, size, span, stride)
                 stride //= 2
-            _start(chunk, chunks, threads, out, out, size, span, span)
+            start(chunk, chunks, threads, out, out, size, span, span)
             span *= 2
 
     return Kernel(launch, out, lambda: keys.sort(dim=1).values.double())
@@ -134,7 +134,7 @@ def gemm(cuda: Any, batch: int, size: int) -> Kernel:
     kernel, side = cuda.get_function("gemm"), size // 128
 
     def launch() -> None:
-        _start(kernel, (side, side, batch), (256,), a, b, c, size)
+        start(kernel, (side, side, batch), (256,), a, b, c, size)
 
     return Kernel(launch, c, lambda: a.double() @ b.double())
 
@@ -146,7 +146,7 @@ def build(args: argparse.Namespace) -> harness.Work:
     """The step of the chosen kernel; with `--check`, its comparison instead."""
     _require(args.device == "cuda", "these are CUDA kernels: leave --device away")
     _require(args.dtype in (None, "fp32"), "these are 32 bits wide: leave --dtype away")
-    kernel = KERNELS[args.name](_compiled(), args.batch, args.size)
+    kernel = KERNELS[args.name](compiled(), args.batch, args.size)
     if args.check:
         _check(args.name, kernel)
     step = harness.repeated(kernel.launch, args.inner)
@@ -172,17 +172,18 @@ def _once(kernel: Kernel) -> torch.Tensor:
     return kernel.result
 
 
-def _start(kernel: Any, grid: tuple[int, ...], block: tuple[int, ...], *arguments: Any) -> None:
+def start(kernel: Any, grid: tuple[int, ...], block: tuple[int, ...], *arguments: Any) -> None:
     """Enqueue a kernel; the caller keeps the tensors, and so their memory, alive."""
     pointers = (a.data_ptr() if isinstance(a, torch.Tensor) else a for a in arguments)
     kernel(grid, block, tuple(pointers))
 
 
-def _compiled() -> Any:
+def compiled(file: str = "kernels.cu") -> Any:
+    """The kernels of a file of CUDA C."""
     import cupy
 
     # CuPy and PyTorch share the context and, both untold, the default stream.
-    return cupy.RawModule(code=Path(__file__).with_name("kernels.cu").read_text())
+    return cupy.RawModule(code=Path(__file__).with_name(file).read_text())
 
 
 def _float32(value: float) -> Any:

@@ -59,8 +59,10 @@ class TraceSource:
         self._readings = {kind: [r for r in readings if r["kind"] == kind] for kind in kinds}
 
     def read(self, names: Collection[str]) -> Readings:
-        found = {name: (self._last(_PLACES[name][0]), _PLACES[name][1]) for name in names}
-        return {name: value[key] if key else value for name, (value, key) in found.items()}
+        there = [name for name in names if name in _PLACES]
+        found = {name: (self._last(_PLACES[name][0]), _PLACES[name][1]) for name in there}
+        read = {name: value[key] if key else value for name, (value, key) in found.items()}
+        return dict.fromkeys(names) | read
 
     def throttle_reasons(self) -> tuple[str, ...] | None:
         return tuple(self._last("state")["throttle_reasons"])

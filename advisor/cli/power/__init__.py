@@ -1,1 +1,1 @@
-"""Commands about the power of a card."""
+"""Commands about the power of a card: how it is read, and where it goes."""

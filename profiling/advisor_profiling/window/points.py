@@ -192,6 +192,7 @@ def _measured(result: WindowResult, conditions: RunConditions) -> dict[str, Any]
         "power_w": power.mean if power else None,
         "power_stderr_w": power.stderr if power else None,
         "counter_power_w": window.counter_power_w,
+        "memory_power_w": window.memory_power_w,
         "power_limit_w": window.power_limit_w,
         "sm_clock_mhz": window.sm_clock_mhz,
         "memory_clock_mhz": window.memory_clock_mhz,

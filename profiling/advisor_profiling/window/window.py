@@ -16,6 +16,7 @@ from advisor.core.telemetry import (
     ENERGY_GPU,
     POWER_GPU,
     POWER_LIMIT,
+    POWER_MEMORY,
     TEMPERATURE_GPU,
     Readings,
     TelemetrySource,
@@ -24,9 +25,10 @@ from advisor.core.telemetry import (
 from advisor.runtime.jobs.reports import percentile_ms
 from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.estimate import MeanEstimate, mean_estimate, rate_estimate
+from advisor_profiling.window.memory_power import memory_power_w
 from advisor_profiling.window.rules import WindowRules
 
-_STATE = (CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, POWER_LIMIT)
+_STATE = (CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, POWER_LIMIT, POWER_MEMORY)
 _STATE_INTERVAL_S = 0.25
 _TICK_TIMEOUT_S = 0.5
 
@@ -75,6 +77,7 @@ class Window:
     latencies: tuple[Latency, ...]
     power: MeanEstimate | None
     counter_power_w: float | None
+    memory_power_w: float | None = None
     counters: Counters
     sm_clock_mhz: float | None
     memory_clock_mhz: float | None
@@ -113,6 +116,7 @@ class _Log:
     begun_s: float
     steps: list["_Steps"]
     power: list[tuple[float, float]] = field(default_factory=list)
+    memory_power: list[tuple[float, float | None]] = field(default_factory=list)
     states: list[Readings] = field(default_factory=list)
     reasons: list[tuple[str, ...] | None] = field(default_factory=list)
     next_power_s: float = 0.0
@@ -131,7 +135,7 @@ def measure(watch: WindowInputs, rules: WindowRules) -> Window:
         _look(log, watch, rules)
     counters = counters_of(watch.source.read(COUNTERS))
     after = _tick(watch, lambda: _look(log, watch, rules))
-    states = log.states
+    states, power = log.states, mean_estimate(log.power)
     histograms = zip(answered, _read(watch.latencies), strict=True)
     return Window(
         started_at=started_at,
@@ -140,8 +144,11 @@ def measure(watch: WindowInputs, rules: WindowRules) -> Window:
         settled=settled,
         rates=tuple(rate_estimate(steps.events) for steps in log.steps),
         latencies=tuple(_latency(*both) for both in histograms),
-        power=mean_estimate(log.power),
+        power=power,
         counter_power_w=_counter_power(before, after),
+        memory_power_w=memory_power_w(
+            log.memory_power, watch.source.channels, log.begun_s, power and power.mean
+        ),
         counters=counters,
         sm_clock_mhz=_mean([s[CLOCK_SM] for s in states]),
         memory_clock_mhz=_mean([s[CLOCK_MEMORY] for s in states]),
@@ -186,6 +193,7 @@ def _look(log: _Log, watch: WindowInputs, rules: WindowRules) -> None:
     if now_s >= log.next_state_s:
         log.next_state_s = now_s + _STATE_INTERVAL_S
         log.states.append(watch.source.read(_STATE))
+        log.memory_power.append((now_s, log.states[-1][POWER_MEMORY]))
         log.reasons.append(watch.source.throttle_reasons())
         watch.check()
     watch.clock.sleep(rules.poll_s)

@@ -1,0 +1,1 @@
+"""Where the power of jobs goes."""

@@ -1,0 +1,113 @@
+"""The windows that component weights are fitted to, and those of some jobs."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from advisor.advice.site.known_profiles import ProfileSet, find_profiles
+from advisor.core.flags import DOUBTFUL
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.errors import InputError
+from advisor.predict.components.activity import Activity, activity_of
+from advisor.predict.components.parts import Components
+from advisor.predict.components.weights import ComponentWeights, fit_components, trusted
+from advisor.settings import Settings
+from advisor.validity.degenerate import with_pair_flags, with_solo_flags
+from advisor.wire.components import Basis, FittedTo, PowerParts
+from advisor_data import open_store
+from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.store.store import is_begun
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownPower:
+    """What is known of the power of jobs on one GPU model.
+
+    Attributes:
+        found: Profiles of the jobs.
+        solos: All solo points of the GPU model, doubtful ones too.
+    """
+
+    found: ProfileSet
+    solos: tuple[SoloPoint, ...]
+    weights: ComponentWeights
+
+    @property
+    def power_limit_w(self) -> float | None:
+        """Of the GPU; None: not known."""
+        return self.found.a.power_limit_w
+
+    @property
+    def fitted_to(self) -> FittedTo:
+        """What the weights come from."""
+        return FittedTo(windows=len(self.weights.terms), jobs=len(self.weights.jobs))
+
+    def windows(self, job: str) -> dict[float, tuple[SoloPoint, Activity]]:
+        """The newest trusted window of a job at each share, in the order of the shares.
+
+        Raises:
+            InputError: there is none with all readings.
+        """
+        mine = trusted(p for p in self.solos if p.job == job)
+        mine.sort(key=lambda p: p.started_at)
+        read = {p.share_percent: (p, a) for p in mine if (a := activity_of(p)) is not None}
+        if not read:
+            raise InputError(
+                f"no window of {job} on {self.found.a.gpu_model} has all counters",
+                why="what the parts of the GPU draw follows from counters, clock and temperature",
+                fix=f"measure it with counters: advisor doctor, then advisor profile {job}",
+            )
+        return dict(sorted(read.items()))
+
+    def told(self, parts: Components, basis: Basis, clock_mhz: float) -> PowerParts:
+        """The parts as they leave the process."""
+        limit = self.power_limit_w
+        return PowerParts(
+            power_w=parts.total_w,
+            power_basis=basis,
+            headroom_w=None if limit is None else limit - parts.total_w,
+            clock_mhz=clock_mhz,
+            components_w={str(name): value for name, value in parts.parts_w.items()},
+            memory_basis=parts.memory,
+            others_basis=parts.others,
+            unlike=parts.unlike,
+        )
+
+
+def known_power(names: Sequence[str], settings: Settings, gpu_model: str | None) -> KnownPower:
+    """What is known of these jobs' power, from the store and what comes with advisor.
+
+    Raises:
+        InputError: a job has no profile, or too few jobs were measured on the GPU model.
+        StoreError: the store cannot be read.
+    """
+    found = find_profiles(names, settings, gpu_model)
+    model = found.a.gpu_model
+    points = [*_stored_solo(settings, model), *bundled_solo_points()]
+    # What was imported from the bundle is the same measurement: it counts once.
+    once = {p.point_id: p for p in points if p.gpu_model == model}
+    return KnownPower(found, tuple(once.values()), fit_components(once.values()))
+
+
+def measured_pairs(known: KnownPower, settings: Settings) -> list[PairPoint]:
+    """Trusted windows of two jobs together, the newest last."""
+    names, model = tuple(sorted(p.job for p in known.found.profiles)), known.found.a.gpu_model
+    stored: list[PairPoint] = []
+    if is_begun(settings.database_url, settings.home):
+        with open_store(settings.database_url, settings.home) as store:
+            stored = store.pair_points(jobs=names, gpu_model=model)
+    mine = [p for p in bundled_pair_points() if p.jobs == names and p.gpu_model == model]
+    points = with_pair_flags([*stored, *mine], with_solo_flags(known.solos))
+    return sorted(filter(_is_together, points), key=lambda p: p.started_at)
+
+
+def _is_together(point: PairPoint) -> bool:
+    right = DOUBTFUL.isdisjoint(point.flags) and (point.power_w or 0) > 0
+    # In turns of the driver the jobs are not on the GPU at once.
+    return right and point.mode != "time-sliced"
+
+
+def _stored_solo(settings: Settings, gpu_model: str) -> Iterable[SoloPoint]:
+    if not is_begun(settings.database_url, settings.home):
+        return ()
+    with open_store(settings.database_url, settings.home) as store:
+        return store.solo_points(gpu_model=gpu_model)

@@ -1,0 +1,133 @@
+"""`advisor power components`: where the power of a job, or of two, goes."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Advisor, in_this_process
+
+from advisor_data import open_store
+from advisor_data.files.bundled import bundled_solo_points
+
+PAIR = ("triad", "matmul-bf16")
+
+POWER = {
+    "power_w", "power_basis", "headroom_w", "clock_mhz", "components_w", "memory_basis",
+    "others_basis", "unlike",
+}  # fmt: skip
+
+PARTS = ["floor", "tensor", "fp32", "integer", "warps", "fabric", "memory"]
+
+
+@pytest.fixture
+def advisor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Advisor:
+    return in_this_process(capsys, monkeypatch, tmp_path)
+
+
+def told(advisor: Advisor, *words: str) -> dict[str, Any]:
+    said = advisor("power", "components", *words, "--json")
+    assert said.code == 0, said.err
+    return json.loads(said.out)
+
+
+def sums(power: dict[str, Any]) -> bool:
+    parts = [part["value"] for part in power["components_w"].values()]
+    return sum(parts) == pytest.approx(power["power_w"])
+
+
+def test_keys_of_a_job_stay(advisor: Advisor) -> None:
+    """Programs read them; docs/component-power.md promises them."""
+    found = told(advisor, "triad")
+    assert set(found) == {"job", "gpu_model", "power_limit_w", "weights", "shares"}
+    assert set(found["weights"]) == {"windows", "jobs"}
+    for one in found["shares"]:
+        assert set(one) == {"share_percent", "power"}
+        assert set(one["power"]) == POWER
+        assert list(one["power"]["components_w"]) == PARTS
+        assert set(one["power"]["components_w"]["memory"]) == {"value", "low", "high"}
+        assert sums(one["power"])
+        assert one["power"]["power_basis"] == "measured"
+        # No bundled point was measured with the memory's own sensor.
+        assert one["power"]["memory_basis"] == "estimated"
+        assert one["power"]["headroom_w"] == pytest.approx(700 - one["power"]["power_w"])
+    whole = found["shares"][-1]["power"]["components_w"]
+    assert whole["memory"]["value"] > whole["tensor"]["value"] == 0
+
+
+def test_keys_of_a_pair_stay_and_jobs_swap(advisor: Advisor) -> None:
+    """Measured splits among predicted ones; with the jobs swapped, the answer is swapped."""
+    there, back = (told(advisor, *jobs, "--splits") for jobs in (PAIR, PAIR[::-1]))
+    assert set(there) == {"jobs", "gpu_model", "power_limit_w", "weights", "splits"}
+    for one in there["splits"]:
+        assert set(one) == {"split", "power", "clock_loss_mhz", "causes_mhz", "jostling"}
+        assert set(one["power"]) == POWER
+        assert sums(one["power"])
+    by_split = {one["split"]: one for one in there["splits"]}
+    even, mirrored = by_split["50/50"], {one["split"]: one for one in back["splits"]}["50/50"]
+    assert even["power"] == mirrored["power"]
+    assert even["power"]["power_basis"] == "measured"
+    assert by_split["11/90"]["power"]["power_basis"] == "estimated"
+    assert even["causes_mhz"] == mirrored["causes_mhz"][::-1]
+    caused = sum(cause["value"] for cause in even["causes_mhz"])
+    assert caused == pytest.approx(even["clock_loss_mhz"])
+    assert "the power limit is reached" in even["jostling"]
+
+
+def test_far_from_the_limit_nobody_lowers_the_clock(advisor: Advisor) -> None:
+    found = told(advisor, "bert-infer-b2", "mobilenet-infer-b2", "--splits")
+    assert {one["causes_mhz"] for one in found["splits"]} == {None}
+    assert all("nobody lowers the clock" in one["jostling"] for one in found["splits"])
+
+
+def test_bars_are_as_long_as_the_power(advisor: Advisor) -> None:
+    """A letter for each fiftieth of the limit; the rest is dots."""
+    said = advisor("power", "components", "gemm")
+    assert said.code == 0, said.err
+    bars = [
+        word for line in said.out.splitlines() for word in line.split() if word.startswith("ff")
+    ]
+    whole = told(advisor, "gemm")["shares"]
+    assert len(bars) == len(whole)
+    for bar, one in zip(bars, whole, strict=True):
+        assert len(bar) == 50
+        assert len(bar.rstrip(".")) == round(50 * one["power"]["power_w"] / 700)
+    assert "~" in said.out
+
+
+def test_pair_is_shown_with_one_sentence(advisor: Advisor) -> None:
+    said = advisor("power", "components", *PAIR, "--splits")
+    assert said.code == 0, said.err
+    assert said.out.splitlines()[-1].startswith("where the clock falls most: at ")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["triad", "gemm"], "triad gemm --splits"),
+        (["triad", "--splits"], "needs a second job"),
+        (["triadd"], "did you mean triad"),
+        (["triad", "--gpu-model", "NVIDIA B200"], "no profile on NVIDIA B200"),
+    ],
+)
+def test_mistakes_say_what_to_do(advisor: Advisor, words: list[str], says: str) -> None:
+    said = advisor("power", "components", *words)
+    assert said.code == 2
+    assert says in said.err
+
+
+def test_memory_that_was_measured_is_measured(advisor: Advisor, tmp_path: Path) -> None:
+    """A newer window with the memory's own sensor goes before the bundled one."""
+    (bundled,) = [p for p in bundled_solo_points(["walsh"]) if p.share_percent == 100 and p.power_w]
+    newer = replace(bundled, memory_power_w=80.0, started_at="2026-12-01T00:00:00Z", run="mine")
+    with open_store(None, tmp_path / "home") as store:
+        store.add([newer])
+    found = told(advisor, "walsh", "--gpu-model", bundled.gpu_model)["shares"]
+    whole = found[-1]["power"]
+    assert (whole["memory_basis"], whole["others_basis"]) == ("measured", "estimated")
+    assert whole["components_w"]["memory"] == {"value": 80.0, "low": 80.0, "high": 80.0}
+    assert sums(whole)
+    assert found[0]["power"]["memory_basis"] == "estimated"
