@@ -25,10 +25,9 @@ _COMMANDS = {
     "launch": "Run two jobs together on one GPU at a split that is proven, and watch them.",
     "launches": "List, show, stop and clean up the launches of this host.",
     "check": "At which numbers of SMs do the libraries of this host compute right results?",
-    "power": "What the power sensors of a card do.",
+    "power": "What the power sensors of a card do, and where its power goes.",
     "doctor": "Check everything that measuring needs; changes nothing. "
     "Exit code 1: something is missing.",
-    "power": "Where the power of a GPU goes.",
     "jobs": "List the jobs of this folder and the profiles that were measured.",
     "data": "Import and export points; back up, restore and migrate the database.",
     "tokens": "Make, list and revoke the tokens that the service lets in.",
