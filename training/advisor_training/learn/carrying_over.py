@@ -230,13 +230,16 @@ def _residuals(carried: Carried, rows: Rows, held_out: HeldOut) -> dict[str, Res
     """By head; all splits alike, since whether another GPU model is at its limit is not known."""
     found = {x.head.name: residuals_of(rows, held_out, x) for x in carried.learners}
     return {
-        name: replace(each, stratum=np.where(each.stratum == LIMITED, SPLIT, each.stratum))
+        name: replace(
+            each, stratum=np.where(each.stratum == LIMITED, SPLIT, each.stratum), gpu_model=None
+        )
         for name, each in found.items()
     }
 
 
 def _without_limit(residuals: Residuals) -> Strata:
-    bounds = bounds_of(residuals)
+    """Of all GPU models together: another one is like none of them more than like the others."""
+    bounds = bounds_of(replace(residuals, gpu_model=None))
     limited = bounds.pop(LIMITED, None)
     return bounds if limited is None else {SPLIT: limited, **bounds}
 
