@@ -4,8 +4,8 @@ Cards of one model differ by several percent in power at the same rate. The fact
 normal-normal empirical Bayes estimate on logarithms (Efron and Morris, "Stein's estimation rule and
 its competitors", 1973): what was seen of the card, shrunk towards 1 by how much cards differ.
 docs/measurements/model/card_factor.py measures what it is worth. All power is scaled, idle power
-with it: between jobs of one card the ratio of the whole power spreads by 1.5 %, that of the power
-above idle by 3.4 %.
+with it: between jobs of one card the ratio of the whole power spreads by 1.5 % (2.9 % with single
+windows beside launches), that of the power above idle by 3.4 % (4.2 %).
 """
 
 import math
@@ -26,11 +26,12 @@ from advisor.predict.profiles import Floats, Profile
 CARD_SPREAD = 0.04
 """Standard deviation between cards of the log power of one job alone at the same rate, below the
 power limit: inference and benchmarks on 12 cards of H200 and 3 of H100, 1.5 % between jobs of one
-card taken off (docs/measurements/model/card_spread.py)."""
+card taken off. With single windows beside launches, on 18 cards, docs/measurements/model/
+card_spread.py finds 3.1 %; the larger one stays, where intervals of one run are made of it."""
 
 REFERENCE_SPREAD = 0.024
 """Standard deviation of that between steady jobs of one card, training among them
-(docs/measurements/model/card_factor.py)."""
+(docs/measurements/model/card_factor.py; 2.7 % with single windows beside launches)."""
 
 OBSERVATION_SPREAD = 0.04
 """Standard deviation of the log power of a pair over what the model expects, cards taken off:
