@@ -30,11 +30,12 @@ from advisor.predict.card_factor import (
 from advisor_models.intervals import SPLIT, LogBounds
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.calibration import left_out
-from advisor_training.learn.conformal import Residuals, bounds_of, residuals_of
+from advisor_training.learn.conformal import bounds_of
 from advisor_training.learn.head_learners import HEAD_LEARNERS, POWER_LEARNER
 from advisor_training.learn.held_out import HeldOut, Mask
 from advisor_training.learn.learners import Fitted, extra_trees, fit
 from advisor_training.learn.protocols import Draw, answer_draws
+from advisor_training.learn.residuals import Residuals, residuals_of
 from advisor_training.train import make_training_set
 
 _NORMAL_90 = 1.645

@@ -21,18 +21,16 @@ from advisor_models.intervals import SPLIT, LogBounds, Strata, without_gpu_model
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.conformal import (
     Coverage,
-    Residuals,
     bounds_of,
-    efficiency_residuals,
     intervals,
     measured_coverage,
-    residuals_of,
     widening,
 )
 from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
 from advisor_training.learn.held_out import HeldOut, joined, predicted
 from advisor_training.learn.learners import Learner
 from advisor_training.learn.protocols import BY_RUN, BY_WORKLOAD, PROTOCOLS, has_other_runs
+from advisor_training.learn.residuals import Residuals, efficiency_residuals, residuals_of
 
 _NORMAL_90 = 1.645
 

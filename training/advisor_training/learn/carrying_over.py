@@ -14,17 +14,11 @@ from advisor.errors import InputError
 from advisor_models.intervals import LIMITED, SPLIT, Strata
 from advisor_models.other_gpu import MOST_PAIRS, OtherGpu
 from advisor_training.dataset.rows import Rows
-from advisor_training.learn.conformal import (
-    COVERAGE,
-    Residuals,
-    bounds_of,
-    held,
-    residuals_of,
-    widening,
-)
+from advisor_training.learn.conformal import COVERAGE, bounds_of, held, widening
 from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
 from advisor_training.learn.held_out import HeldOut, Mask, OnFold, joined, predicted
 from advisor_training.learn.learners import SEED, Learner
+from advisor_training.learn.residuals import Residuals, residuals_of
 
 ADDED = (0, 2, 5, 10, MOST_PAIRS)
 """Pairs of the new GPU model that are learned from next to the others."""

@@ -17,11 +17,11 @@ from advisor_training.learn.calibration import (
     with_card_term,
     without_counters,
 )
-from advisor_training.learn.conformal import efficiency_residuals
 from advisor_training.learn.head_learners import HEAD_LEARNERS
 from advisor_training.learn.held_out import HeldOut
 from advisor_training.learn.learners import LEARNERS, Predicted
 from advisor_training.learn.protocols import BY_RUN, BY_WORKLOAD
+from advisor_training.learn.residuals import efficiency_residuals
 
 SET = training_set()
 ROWS = SET.rows

@@ -15,18 +15,16 @@ from advisor.errors import InputError
 from advisor_models.intervals import UNCAPPED, on_gpu_model
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.conformal import (
-    Residuals,
     bounds_of,
     held,
     intervals,
     measured_coverage,
-    residuals_of,
-    share_names,
     widening,
 )
 from advisor_training.learn.head_learners import HEAD_LEARNERS, POWER_LEARNER, SPEED_LEARNER
 from advisor_training.learn.held_out import HeldOut, leave_one_job_out
 from advisor_training.learn.learners import LEARNERS
+from advisor_training.learn.residuals import Residuals, residuals_of, share_names
 
 ROWS = training_set().rows
 
