@@ -4,8 +4,8 @@ Cards of one model differ by several percent in power at the same rate. The fact
 normal-normal empirical Bayes estimate on logarithms (Efron and Morris, "Stein's estimation rule and
 its competitors", 1973): what was seen of the card, shrunk towards 1 by how much cards differ.
 docs/measurements/model/card_factor.py measures what it is worth. All power is scaled, idle power
-with it: between jobs of one card the ratio of the whole power spreads by 1.5 %, that of the power
-above idle by 3.4 %.
+with it: between jobs of one card the ratio of the whole power spreads by 1.5 % (2.9 % with single
+windows beside launches), that of the power above idle by 3.4 % (4.2 %).
 """
 
 import math
@@ -26,16 +26,17 @@ from advisor.predict.profiles import Floats, Profile
 CARD_SPREAD = 0.04
 """Standard deviation between cards of the log power of one job alone at the same rate, below the
 power limit: inference and benchmarks on 12 cards of H200 and 3 of H100, 1.5 % between jobs of one
-card taken off (docs/measurements/model/card_spread.py)."""
+card taken off. With single windows beside launches, on 18 cards, docs/measurements/model/
+card_spread.py finds 3.1 %; the larger one stays, where intervals of one run are made of it."""
 
 REFERENCE_SPREAD = 0.024
 """Standard deviation of that between steady jobs of one card, training among them
-(docs/measurements/model/card_factor.py)."""
+(docs/measurements/model/card_factor.py; 2.7 % with single windows beside launches)."""
 
 OBSERVATION_SPREAD = 0.04
-"""Standard deviation of the log power of a pair over what the model expects, cards taken off. The
-intervals of the bundled model mean 4.6 % below the power limit, cards among it: taken larger than
-what that leaves, since launches have no repeats and nobody watches over them."""
+"""Standard deviation of the log power of a pair over what the model expects, cards taken off:
+between pairs of a card 3.0 % on H200 and, where both jobs are new, 4.7 % on H100
+(docs/measurements/model/power_intervals.py)."""
 
 SAME_RATE = 0.02
 """Only where the job runs within this part of the profile's rate does power tell of the card."""
@@ -203,6 +204,10 @@ def on_card(profile: Profile, factor: CardFactor) -> Profile:
 class CardPredictor:
     """Predicts for profiles that were brought to a card: rates as they were, power as it is there.
 
+    Intervals of power move with it and stay as wide: on one GPU model the errors of a model differ
+    by 3 to 5 % from pair to pair of a card and by under 1 % from card to card, so there is little
+    in them that a factor could take out (docs/measurements/model/power_intervals.py).
+
     Args:
         predictor: Of a usual card.
         profiles: Those that were measured, in the order in which `predict` gets the others.
@@ -212,7 +217,7 @@ class CardPredictor:
     def __init__(
         self, predictor: Predictor, profiles: Iterable[Profile], factor: CardFactor
     ) -> None:
-        self._predictor, self._factor = predictor, factor
+        self._predictor = predictor
         self._brought = {profile: on_card(profile, factor) for profile in profiles}
         self._measured = {brought: profile for profile, brought in self._brought.items()}
 
@@ -228,11 +233,9 @@ class CardPredictor:
         """
         usual = self._predictor.predict([self._measured[p] for p in profiles], splits)
         there = self._predictor.predict(profiles, splits)
-        limit_w = min((p.power_limit_w or math.inf for p in profiles), default=math.inf)
         return [
             replace(
                 found,
-                power_w=self._known_card(found.power_w, limit_w),
                 parts=tuple(
                     replace(part, speed=as_usual.speed)
                     for part, as_usual in zip(found.parts, before.parts, strict=True)
@@ -240,18 +243,3 @@ class CardPredictor:
             )
             for found, before in zip(there, usual, strict=True)
         ]
-
-    def _known_card(self, power_w: Interval, limit_w: float) -> Interval:
-        """With bounds that have what is still unknown of the card in the place of all cards."""
-        if power_w.value >= BELOW_LIMIT * limit_w:
-            return power_w
-        low, high = (
-            self._narrowed(math.log(bound / power_w.value)) for bound in (power_w.low, power_w.high)
-        )
-        return Interval(power_w.value, power_w.value * low, power_w.value * high)
-
-    def _narrowed(self, log_bound: float) -> float:
-        cards, left = _NORMAL_90 * CARD_SPREAD, _NORMAL_90 * self._factor.log_stderr
-        if abs(log_bound) <= cards:
-            return math.exp(log_bound)
-        return math.exp(math.copysign(math.sqrt(log_bound**2 - cards**2 + left**2), log_bound))

@@ -3,15 +3,18 @@
 On one card: each job alone on the whole GPU; then each pair as recommended, at 50/50 and without
 limits. The work is what the advice was observed to do in an hour; every way does that work to its
 end (advisor.core.finish; what is left when the first job of a pair has ended runs alone on the
-whole
-GPU), beside one after the other. Results are read where jobs report them.
+whole GPU), beside one after the other. Results are read where jobs report them. Means are over
+pairs, with 95 % intervals over pairs that are drawn again; once more without the pairs in which a
+job was flagged as faster than alone at the advice, which are named.
 
     python docs/measurements/launch_same_work.py --json same-work.json A+B C+D ...
     python docs/measurements/launch_same_work.py --recorded docs/measurements/same-work.json
+    python docs/measurements/launch_same_work.py --recorded FILE --since 2026-11-23
 """
 
 import argparse
 import json
+import random
 import statistics
 import subprocess
 import sys
@@ -20,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.core.finish import finish, one_after_the_other, work_of
+from advisor.core.flags import TOO_FAST
 from advisor.core.objectives import PartResult, SplitResult
 
 HEADINGS = (
@@ -36,13 +40,19 @@ def main() -> None:
     """Print a table, and the means over pairs."""
     options = _options()
     if options.recorded:
-        seen = [launch for file in options.recorded for launch in json.loads(file.read_text())]
+        every = [launch for file in options.recorded for launch in json.loads(file.read_text())]
+        seen = [each for each in every if each["observed"]["started_at"] >= options.since]
     else:
         seen = _measure(options)
     for line in _table(seen):
         print(line)
     for line in _means(seen):
         print(line)
+    if flagged := _flagged(seen):
+        names = ", ".join(" + ".join(pair) for pair in sorted(flagged))
+        print(f"\nwithout {names}, flagged `{TOO_FAST}` at the advice:")
+        for line in _means([each for each in seen if tuple(each["pair"]) not in flagged]):
+            print(line)
 
 
 def _options() -> argparse.Namespace:
@@ -54,6 +64,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--duration", type=float, default=20, help="seconds of each launch")
     parser.add_argument("--json", type=Path, help="write everything here after each pair")
     parser.add_argument("--recorded", type=Path, nargs="+", help="launch nothing: print these")
+    parser.add_argument("--since", default="", help="with --recorded: of that day and later")
     return parser.parse_args()
 
 
@@ -189,7 +200,10 @@ def _table(seen: list[Seen]) -> Iterable[str]:
 def _means(seen: list[Seen]) -> Iterable[str]:
     """Over pairs: what following the advice saves, and each simpler way."""
     changes = _changes(seen)
-    yield "\n| way | pairs | energy: predicted | observed | time: predicted | observed |"
+    yield (
+        "\n| way | pairs | energy: predicted | observed (95 %) | time: predicted | "
+        "observed (95 %) |"
+    )
     yield f"|{' --- |' * 6}"
     pairs = list(dict.fromkeys((*launch["pair"], launch["advice"]) for launch in seen))
     alone = [(0.0, 0.0), (0.0, 0.0)]
@@ -199,11 +213,26 @@ def _means(seen: list[Seen]) -> Iterable[str]:
         rows[way] = [changes[a, b, way] for a, b, _ in pairs if (a, b, way) in changes]
     for way, found in rows.items():
         means = [
-            f"{100 * statistics.mean(change[door][what] for change in found):+.1f} %"
+            f"{100 * statistics.mean(of):+.1f} %{_drawn_again(of) if door else ''}"
             for what in (0, 1)
             for door in (0, 1)
+            for of in [[change[door][what] for change in found]]
         ]
         yield f"| {way} | {len(found)} | {' | '.join(means)} |"
+
+
+def _flagged(seen: list[Seen]) -> set[tuple[str, ...]]:
+    """Pairs of which a job was faster beside the other one, as advised, than alone."""
+    advised = [launch for launch in seen if launch["way"] == launch["advice"]]
+    return {tuple(one["pair"]) for one in advised if TOO_FAST in one["observed"]["flags"]}
+
+
+def _drawn_again(changes: Sequence[float], draws: int = 10_000) -> str:
+    """95 % interval of the mean over pairs that are drawn again."""
+    dice = random.Random(1)
+    means = sorted(statistics.fmean(dice.choices(changes, k=len(changes))) for _ in range(draws))
+    low, high = (100 * means[int(part * draws)] for part in (0.025, 0.975))
+    return f" [{low:+.1f} {high:+.1f}]"
 
 
 if __name__ == "__main__":

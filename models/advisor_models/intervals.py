@@ -2,7 +2,8 @@
 
 They are conformal, quantiles of the log error that jobs left out of training had. A stratum is what
 has an interval of its own: of a job its share in percent, "10" to "90", or "uncapped"; of a pair
-"split", "at the power limit" or "uncapped".
+"split", "at the power limit" or "uncapped", and each of these "on NVIDIA H200" where enough jobs
+were measured on that GPU model.
 """
 
 import math
@@ -22,6 +23,8 @@ SPLIT = "split"
 LIMITED = "at the power limit"
 """With limits of SMs, where the card is expected at its power limit: there the power is known
 beforehand, whatever the card. Absent where that was too seldom measured."""
+
+_ON = " on "
 
 NEAR_LIMIT = 0.97
 """From this part of the power limit on a card counts as held back by it: at the limit H200 cards
@@ -64,11 +67,24 @@ def at_share(strata: Strata, share_percent: float) -> LogBounds:
     return LogBounds(min(strata[n].low for n in near), max(strata[n].high for n in near))
 
 
-def of_pair(strata: Strata, *, uncapped: bool, at_limit: bool) -> LogBounds:
-    """Bounds of a pair: without limits of SMs, or with them, at the power limit or below it."""
-    if uncapped:
-        return strata[UNCAPPED]
-    return strata.get(LIMITED, strata[SPLIT]) if at_limit else strata[SPLIT]
+def of_pair(strata: Strata, *, uncapped: bool, at_limit: bool, gpu_model: str) -> LogBounds:
+    """Bounds of a pair: without limits of SMs, or with them, at the power limit or below it.
+
+    Those of the GPU model, where it has some of its own.
+    """
+    limited = LIMITED if at_limit and LIMITED in strata else SPLIT
+    name = UNCAPPED if uncapped else limited
+    return strata.get(on_gpu_model(name, gpu_model), strata[name])
+
+
+def on_gpu_model(name: str, gpu_model: str) -> str:
+    """Name of the part of a pair's stratum that was measured on one GPU model."""
+    return f"{name}{_ON}{gpu_model}"
+
+
+def without_gpu_model(name: str) -> str:
+    """The stratum that one of a GPU model is part of; any other is its own."""
+    return name.partition(_ON)[0]
 
 
 def wider(strata: Strata, factor: float) -> dict[str, LogBounds]:

@@ -76,7 +76,8 @@ class OnnxPredictor:
             InputError: as for `predict`.
         """
         seen, whole = self._known(profiles)
-        asked = PredictionRequest(self._sides(profiles, splits), splits, seen, whole)
+        sides, gpu_model = self._sides(profiles, splits), profiles[0].gpu_model
+        asked = PredictionRequest(sides, splits, gpu_model, seen, whole)
         inputs = {name: head.inputs(asked.sides) for name, head in self._heads.items()}
         logs = self._session({name: its.features for name, its in inputs.items()})
         return {

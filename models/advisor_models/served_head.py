@@ -34,12 +34,14 @@ class PredictionRequest:
     Attributes:
         sides: Each job at its shares.
         splits: The same shares.
-        seen: The model has seen the GPU model.
+        gpu_model: Which they share.
+        seen: The model has seen it.
         whole: The profiles have every column.
     """
 
     sides: tuple[Side, ...]
     splits: Sequence[Split]
+    gpu_model: str
     seen: bool
     whole: bool
 
@@ -76,7 +78,7 @@ class ServedHead:
         limit = NEAR_LIMIT * (self.head.limit_of(asked.sides) if self.head.limit_of else math.inf)
         return tuple(
             [
-                _around(value, factors(split, part, value >= limit))
+                _around(value, factors(split, part, value >= limit, asked.gpu_model))
                 for split, value in zip(
                     asked.splits, _scaled(logs[part * n : (part + 1) * n], prior), strict=True
                 )
@@ -91,7 +93,7 @@ class ServedHead:
 
 def _factors(
     trained: TrainedHead, manifest: Manifest, *, seen: bool, whole: bool
-) -> Callable[[Split, int, bool], _Factors]:
+) -> Callable[[Split, int, bool, str], _Factors]:
     """Factors of the intervals, worked out once for each stratum."""
     strata = trained.intervals
     if not seen:
@@ -106,13 +108,14 @@ def _factors(
         return at_share(strata, share_percent).factors
 
     @functools.cache
-    def of_split(uncapped: bool, at_limit: bool) -> _Factors:
-        return of_pair(strata, uncapped=uncapped, at_limit=at_limit).factors
+    def of_split(uncapped: bool, at_limit: bool, gpu_model: str) -> _Factors:
+        bounds = of_pair(strata, uncapped=uncapped, at_limit=at_limit, gpu_model=gpu_model)
+        return bounds.factors
 
-    def of(split: Split, part: int, at_limit: bool) -> _Factors:
+    def of(split: Split, part: int, at_limit: bool, gpu_model: str) -> _Factors:
         if trained.of == "job":
             return of_share(split.shares[part])
-        return of_split(not split.is_limited, at_limit)
+        return of_split(not split.is_limited, at_limit, gpu_model)
 
     return of
 

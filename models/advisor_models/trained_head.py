@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, Strata
+from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, Strata, without_gpu_model
 
 Of = Literal["job", "pair"]
 """What a head has a value of: each of the jobs, seen from it, or all of them together."""
@@ -52,7 +52,8 @@ def faults(head: TrainedHead) -> dict[str, bool]:
         f"the intervals of {head.name} are of {', '.join(strata) or 'nothing'}": (
             not all(_is_share(name) for name in strata - {UNCAPPED}) or not strata
             if head.of == "job"
-            else not {SPLIT, UNCAPPED} <= strata <= {SPLIT, UNCAPPED, LIMITED}
+            else not {SPLIT, UNCAPPED} <= strata
+            or not set(map(without_gpu_model, strata)) <= {SPLIT, UNCAPPED, LIMITED}
         ),
     }
 

@@ -24,7 +24,7 @@ BUNDLED = ROOT / "data/advisor_data/bundled"
 PAIRS = [(made_up.CLIMBER, made_up.SITTER), (made_up.HOG, made_up.HOG)]
 
 
-def bundle(into: Path, *files: Path) -> subprocess.CompletedProcess[str]:
+def bundle(into: Path, *files: Path | str) -> subprocess.CompletedProcess[str]:
     """Run the script; the folder gets a data card first."""
     into.mkdir(exist_ok=True)
     shutil.copy(BUNDLED / "README.md", into)
@@ -65,10 +65,10 @@ def test_the_same_points_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_pairs_that_are_not_whole_are_left_out(tmp_path: Path) -> None:
-    """A missing split leaves out its pair on its card, and nothing else; the count is said."""
+    """Without 50/50 a pair on its card is left out, and nothing else; the count is said."""
     whole = made_up.pair_points(PAIRS)
     torn = [
-        p for p in made_up.pair_points(PAIRS[:1], gpu_uuid="GPU-2") if p.shares_percent[0] != 70
+        p for p in made_up.pair_points(PAIRS[:1], gpu_uuid="GPU-2") if p.shares_percent[0] != 50
     ]
     write_points(tmp_path / "all.parquet", [*whole, *torn])
     done = bundle(tmp_path / "into", tmp_path / "all.parquet")
@@ -147,6 +147,46 @@ def test_whole_sweeps_of_the_pairs_runs_are_profiles(tmp_path: Path) -> None:
     assert profiles == {(job.name, "first") for job in made_up.JOBS if job.name != "hog"}
 
 
+def test_jobs_alone_that_are_given_by_name_need_no_pair(tmp_path: Path) -> None:
+    """Sweeps get a profile, single points of the whole GPU stay as references of their card."""
+    climber = made_up.CLIMBER.name
+    solos = [
+        p
+        for p in made_up.solo_points(run="later", gpu_uuid="GPU-later")
+        if p.job == climber or p.share_percent == 100
+    ]
+    write_points(tmp_path / "p.jsonl", made_up.pair_points(PAIRS))
+    write_points(tmp_path / "s.csv", solos)
+    for into, files in (("without", ["s.csv"]), ("with", ["--alone", "s.csv"])):
+        names = [name if name.startswith("--") else tmp_path / name for name in files]
+        done = bundle(tmp_path / into, tmp_path / "p.jsonl", *names)
+        assert done.returncode == 0, done.stderr
+        found = {
+            name: {
+                to_row(p)["job"]
+                for p in read_points(tmp_path / into / f"{name}.jsonl")
+                if to_row(p)["run"] == "later"
+            }
+            for name in ("solo", "references")
+        }
+        others = {job.name for job in made_up.JOBS} - {climber}
+        kept = {"solo": {climber}, "references": others}
+        assert found == (kept if into == "with" else {"solo": set(), "references": set()})
+
+
+def test_a_second_take_may_lack_what_an_evaluation_does_without(tmp_path: Path) -> None:
+    """Seven of the nine on another card say how far a whole pair repeats; six do not."""
+    whole = made_up.pair_points(PAIRS[:1])
+    other = made_up.pair_points(PAIRS[:1], gpu_uuid="GPU-2", run="again")
+    nine = [p for p in other if p.mode == "mps" and sum(p.shares_percent) == 100]
+    assert len(nine) == 9
+    seven = [p for p in nine if p.shares_percent[0] not in (30, 70)]
+    six = [p for p in seven if p.shares_percent[0] != 60]
+    for few, kept in ((seven, 7), (six, 0)):
+        (tmp_path / str(kept)).mkdir()
+        assert len(built(tmp_path / str(kept), [*whole, *few], [])) == len(whole) + kept
+
+
 def test_two_values_of_one_measurement_are_refused(tmp_path: Path) -> None:
     """A merge never chooses silently."""
     points = made_up.pair_points(PAIRS)
@@ -160,7 +200,7 @@ def test_two_values_of_one_measurement_are_refused(tmp_path: Path) -> None:
 
 def test_the_card_counts_what_is_bundled(tmp_path: Path) -> None:
     """Built anew from what is bundled, the points and the data card are the ones that lie there."""
-    done = bundle(tmp_path, BUNDLED / "pairs.jsonl", BUNDLED / "references.jsonl")
+    done = bundle(tmp_path, BUNDLED / "pairs.jsonl", "--alone", BUNDLED / "references.jsonl")
     assert done.returncode == 0, done.stderr
     remedy = f"run: {SCRIPT.relative_to(ROOT)} with all files of points"
     assert (tmp_path / "README.md").read_text() == (BUNDLED / "README.md").read_text(), remedy

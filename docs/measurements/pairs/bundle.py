@@ -1,6 +1,6 @@
 """Builds the bundled pairs and their references from files of points, and counts them for the card.
 
-    .venv/bin/python docs/measurements/pairs/bundle.py FILES... [--into FOLDER]
+    .venv/bin/python docs/measurements/pairs/bundle.py FILES... [--alone FILES...] [--into FOLDER]
 
 Takes what `advisor data import` takes. The same points give the same bytes, in whichever order
 and however often they come. FOLDER is data/advisor_data/bundled if not given; its README.md, the
@@ -9,20 +9,22 @@ data card, gets the new counts between its markers. Flagged points stay in, and 
 
 - Splits of a pair that is not whole: on one card in one run the nine splits, in steps of 10 or at
   safe counts, and uncapped are there, or failed. A job beside itself has five splits and uncapped.
-  The nine alone do where the pair is whole elsewhere on that GPU model: a second take.
+  Where the pair is whole elsewhere on that GPU model, so many of the nine do as an evaluation
+  needs (`is_full`): a second take.
 - Other splits (time-sliced, exact counts of units, over-subscribed) of a pair that is whole in no
   run on that card.
 - Solo points from other runs and cards than those of the pairs that stay.
 
 Solo points at 100 % are the references of the pairs. Jobs that a run measured alone at smaller
 shares as well (`profiles: true`), at about as many as its other jobs, get a profile: their points
-are added to those of solo.jsonl, the references among them.
+are added to those of solo.jsonl, the references among them. Solo points of the files after --alone
+need no pair of their run: sweeps get a profile, the others are references of their card.
 """
 
 import argparse
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +39,7 @@ from advisor.validity.degenerate import with_pair_flags, with_solo_flags
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import read_points, write_points
 from advisor_data.store.points import in_order
-from advisor_training.dataset.split_kinds import how_many, kinds_of, split_of
+from advisor_training.dataset.split_kinds import how_many, is_full, kinds_of, split_of
 
 ROOT = Path(__file__).resolve().parents[3]
 BUNDLED = ROOT / "data/advisor_data/bundled"
@@ -57,44 +59,49 @@ SWEPT = 0.75
 Place = tuple[str, ...]
 """The jobs and the card."""
 
+RunOnCard = tuple[str, str]
+"""A run and a card of it."""
+
 
 def main() -> None:
     """Read the options."""
     parser = argparse.ArgumentParser(description="Build the bundled pairs and their references.")
     parser.add_argument("files", nargs="+", type=Path, help="Points, as for advisor data import")
+    parser.add_argument("--alone", nargs="+", type=Path, default=[], help="Jobs without pairs")
     parser.add_argument("--into", type=Path, default=BUNDLED, help="Folder with the data card")
     given = parser.parse_args()
     try:
-        bundle(given.files, given.into)
+        bundle(given.files, given.alone, given.into)
     except AdvisorError as error:
         sys.exit(str(error))
 
 
-def bundle(files: Iterable[Path], into: Path) -> None:
+def bundle(files: Sequence[Path], alone: Sequence[Path], into: Path) -> None:
     """Write the pairs, the references and the counts of the card into a folder.
 
     Raises:
         InputError: a file cannot be used, or no pair is whole.
         StoreError: a file cannot be written.
     """
-    points = merged(files)
+    points = merged([*files, *alone])
     pairs = [point for point in points if isinstance(point, PairPoint)]
     solos = [point for point in points if isinstance(point, SoloPoint)]
     found = whole(pairs)
     if not found:
         raise InputError(f"nothing to bundle: {left_out(pairs, found)}")
-    new = profiles_of(found, solos)
-    references = references_of(found, set(solos) - set(new))
+    kept = {(p.run, p.gpu_uuid) for p in (*found, *merged(alone))}
+    new = profiles_of(kept, solos)
+    references = references_of(kept, set(solos) - set(new))
     known = {p.point_id: unflagged(p) for p in (*bundled_solo_points(), *new)}
     profiles = solos_flagged(p for p in in_order(known.values()) if isinstance(p, SoloPoint))
-    kept = with_unread_flags(with_pair_flags(found, profiles))
+    used = with_unread_flags(with_pair_flags(found, profiles))
     card = into / "README.md"
-    text = renewed(card.read_text("utf-8"), kept, references, profiles)
+    text = renewed(card.read_text("utf-8"), used, references, profiles)
     write_points(into / "solo.jsonl", profiles)
-    write_points(into / "pairs.jsonl", kept)
+    write_points(into / "pairs.jsonl", used)
     write_points(into / "references.jsonl", in_order(references))
     card.write_text(text, "utf-8")
-    print(f"{len(kept)} pair points kept, {left_out(pairs, kept)}")
+    print(f"{len(used)} pair points kept, {left_out(pairs, used)}")
     others = len(solos) - len(references) - len(new)
     print(f"{len(references)} references kept, {len(new)} points of profiles, {others} left out")
 
@@ -132,8 +139,8 @@ def solos_flagged(points: Iterable[SoloPoint]) -> list[SoloPoint]:
 def whole(points: Sequence[PairPoint]) -> list[PairPoint]:
     """The points without those of pairs that are not whole.
 
-    Where a pair is whole on a GPU model, its nine splits alone, taken again, stay, too: they say
-    how far a measurement repeats.
+    Where a pair is whole on a GPU model, enough of its nine splits, taken again, stay, too: they
+    say how far a measurement repeats.
     """
     measured: defaultdict[tuple[Place, str], set[Split]] = defaultdict(set)
     nine: defaultdict[tuple[Place, str], set[Split]] = defaultdict(set)
@@ -144,7 +151,7 @@ def whole(points: Sequence[PairPoint]) -> list[PairPoint]:
     good = {key for key, splits in measured.items() if len(splits) == splits_wanted(key[0])}
     places = {at for at, _ in good}
     known = {(p.jobs, p.gpu_model) for p in points if (place(p), p.run) in good}
-    again = {key for key, splits in nine.items() if len(splits) == splits_wanted(key[0]) - 1}
+    again = {key for key, splits in nine.items() if is_full(splits, beside_itself=is_same(key[0]))}
     return [
         p for p, kind in zip(points, kinds, strict=True)
         if (
@@ -162,18 +169,21 @@ def place(point: PairPoint) -> Place:
 
 def splits_wanted(at: Place) -> int:
     """How many splits, uncapped among them, make the pair whole."""
-    return how_many(beside_itself=at[0] == at[1]) + 1
+    return how_many(beside_itself=is_same(at)) + 1
 
 
-def references_of(pairs: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[SoloPoint]:
-    """The jobs alone at 100 % in the runs of the pairs, on their cards."""
-    kept = {(point.run, point.gpu_uuid) for point in pairs}
+def is_same(at: Place) -> bool:
+    """Whether it is a job beside itself."""
+    return at[0] == at[1]
+
+
+def references_of(kept: Set[RunOnCard], solos: Iterable[SoloPoint]) -> list[SoloPoint]:
+    """The jobs alone at 100 % in runs on cards."""
     return [p for p in solos if p.share_percent == 100 and (p.run, p.gpu_uuid) in kept]
 
 
-def profiles_of(pairs: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[SoloPoint]:
-    """The points of jobs that the runs of the pairs measured alone at nearly all shares."""
-    kept = {(point.run, point.gpu_uuid) for point in pairs}
+def profiles_of(kept: Set[RunOnCard], solos: Iterable[SoloPoint]) -> list[SoloPoint]:
+    """The points of jobs that runs on cards measured alone at nearly all shares."""
     shares: defaultdict[tuple[str, str, str], set[float]] = defaultdict(set)
     for point in (p for p in solos if (p.run, p.gpu_uuid) in kept):
         shares[point.run, point.gpu_uuid, point.job].add(point.share_percent)

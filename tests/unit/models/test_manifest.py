@@ -14,7 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import ModelError
-from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, LogBounds, at_share, of_pair, wider
+from advisor_models.intervals import (
+    LIMITED,
+    SPLIT,
+    UNCAPPED,
+    LogBounds,
+    at_share,
+    of_pair,
+    on_gpu_model,
+    wider,
+    without_gpu_model,
+)
 from advisor_models.manifest import (
     MANIFEST,
     MODEL,
@@ -117,6 +127,10 @@ EDITS: list[tuple[Edit, str]] = [
     (lambda m: m.update(extra=1), "unknown: extra"),
     (lambda m: m.pop("fill"), "missing: fill"),
     (lambda m: m["heads"][1]["intervals"].pop("split"), "intervals of power are of uncapped"),
+    (
+        lambda m: m["heads"][1]["intervals"].update({"half on Card": {"low": 0, "high": 0}}),
+        "intervals of power are of split, uncapped, half on Card",
+    ),
     (lambda m: m["heads"][0]["intervals"].update(split={"low": 0, "high": 0}), "of speed are of"),
     (lambda m: m["heads"][0]["intervals"].clear(), "intervals of speed are of nothing"),
     (lambda m: m["heads"][0].update(of="card"), "of is not one of job, pair"),
@@ -222,10 +236,24 @@ def test_bounds_at_a_share(share: float, low: float, high: float) -> None:
 def test_bounds_of_a_pair() -> None:
     """Those of the power limit only where the card is at it, and where they are known."""
     limited = {**POWER, LIMITED: LogBounds(-0.01, 0.01)}
-    assert of_pair(limited, uncapped=False, at_limit=True) == LogBounds(-0.01, 0.01)
-    assert of_pair(limited, uncapped=False, at_limit=False) == POWER[SPLIT]
-    assert of_pair(limited, uncapped=True, at_limit=True) == POWER[UNCAPPED]
-    assert of_pair(POWER, uncapped=False, at_limit=True) == POWER[SPLIT]
+    assert of_pair(limited, uncapped=False, at_limit=True, gpu_model="A") == LogBounds(-0.01, 0.01)
+    assert of_pair(limited, uncapped=False, at_limit=False, gpu_model="A") == POWER[SPLIT]
+    assert of_pair(limited, uncapped=True, at_limit=True, gpu_model="A") == POWER[UNCAPPED]
+    assert of_pair(POWER, uncapped=False, at_limit=True, gpu_model="A") == POWER[SPLIT]
+
+
+@pytest.mark.parametrize("name", [SPLIT, LIMITED, UNCAPPED])
+def test_a_gpu_model_has_its_own_bounds_where_it_has_some(name: str) -> None:
+    """The others keep those of all together, and a model that has none has them, too."""
+    own = LogBounds(-0.3, 0.02)
+    strata = {**POWER, LIMITED: LogBounds(-0.01, 0.01)}
+    with_own = {**strata, on_gpu_model(name, "GPU on air"): own}
+    assert without_gpu_model(on_gpu_model(name, "GPU on air")) == without_gpu_model(name) == name
+    for of in (SPLIT, LIMITED, UNCAPPED):
+        way = {"uncapped": of == UNCAPPED, "at_limit": of == LIMITED}
+        there = of_pair(with_own, **way, gpu_model="GPU on air")
+        assert there == (own if of == name else strata[of])
+        assert of_pair(with_own, **way, gpu_model="Another GPU") == strata[of]
 
 
 def test_wider_bounds_hold_what_the_others_hold() -> None:

@@ -32,7 +32,7 @@ from advisor.predict.profiles import Profile
 from advisor.predict.serving import Serving
 from advisor.validity.slow_alone import FASTEST
 from advisor_models import manifest
-from advisor_models.intervals import LIMITED, LogBounds
+from advisor_models.intervals import LIMITED, SPLIT, LogBounds, on_gpu_model
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_training.learn.artefact import onnx_bytes
 from advisor_training.learn.learners import Regressors
@@ -393,6 +393,20 @@ def test_at_the_power_limit_the_power_is_known(tmp_path: Path) -> None:
     (other,) = known.predict([a, b], [Split((30.0, 70.0))])
     wide = known.manifest.other_gpu.widening["power"]
     assert other.power_w.low == pytest.approx(other.power_w.value * math.exp(-0.1 * wide))
+
+
+def test_power_has_bounds_of_its_gpu_model(tmp_path: Path, predictor: OnnxPredictor) -> None:
+    """At splits those of the model, which had enough jobs for some; speeds are as they were."""
+    own = {on_gpu_model(SPLIT, small_model.GPU_MODEL): LogBounds(-0.02, 0.4)}
+    heads = changed_head("power", intervals={**small_model.POWER_BOUNDS, **own})
+    known = OnnxPredictor(save_model(tmp_path / "model", heads=heads))
+    ways = [Split((30.0, 70.0)), UNCAPPED]
+    bounds = [(-0.02, 0.4), (-0.2, 0.3)]
+    there, before = known.predict([A, B], ways), predictor.predict([A, B], ways)
+    for found, usual, (low, high) in zip(there, before, bounds, strict=True):
+        assert found.power_w.low == pytest.approx(found.power_w.value * math.exp(low))
+        assert found.power_w.high == pytest.approx(found.power_w.value * math.exp(high))
+        assert found.parts == usual.parts
 
 
 def test_energy_saved_has_bounds_of_its_own(tmp_path: Path, predictor: OnnxPredictor) -> None:

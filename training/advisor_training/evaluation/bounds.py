@@ -12,9 +12,10 @@ from advisor.predict.predictions import possible_speed
 from advisor.predict.profiles import Profile
 from advisor_models.intervals import UNCAPPED, LogBounds
 from advisor_training.dataset.rows import Rows
-from advisor_training.learn.conformal import bounds_of, residuals_of, share_names
+from advisor_training.learn.conformal import bounds_of
 from advisor_training.learn.head_learners import SPEED_LEARNER
 from advisor_training.learn.held_out import HeldOut
+from advisor_training.learn.residuals import residuals_of, share_names
 
 _UNKNOWN = LogBounds(-math.inf, math.inf)
 

@@ -17,22 +17,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.predict.profiles import COLUMNS, NEEDED, Profile
-from advisor_models.intervals import SPLIT, LogBounds, Strata
+from advisor_models.intervals import SPLIT, LogBounds, Strata, without_gpu_model
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.conformal import (
     Coverage,
-    Residuals,
     bounds_of,
-    efficiency_residuals,
     intervals,
     measured_coverage,
-    residuals_of,
     widening,
 )
 from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
 from advisor_training.learn.held_out import HeldOut, joined, predicted
 from advisor_training.learn.learners import Learner
 from advisor_training.learn.protocols import BY_RUN, BY_WORKLOAD, PROTOCOLS, has_other_runs
+from advisor_training.learn.residuals import Residuals, efficiency_residuals, residuals_of
 
 _NORMAL_90 = 1.645
 
@@ -105,8 +103,10 @@ def with_card_term(found: Strata, card_spread: float) -> Strata:
     if not card_spread:
         return found
     term = _NORMAL_90 * math.sqrt(2) * card_spread
-    low, high = min(found[SPLIT].low, 0), max(found[SPLIT].high, 0)
-    return {**found, SPLIT: LogBounds(-math.hypot(low, term), math.hypot(high, term))}
+    return {
+        name: _with_term(bounds, term) if without_gpu_model(name) == SPLIT else bounds
+        for name, bounds in found.items()
+    }
 
 
 def left_out(rows: Rows, learner: Learner) -> HeldOut:
@@ -143,6 +143,10 @@ def ask_blind(rows: Rows, blind: Rows, learner: Learner) -> HeldOut:
 def _intervals(rows: Rows, errors: Residuals, learner: HeadLearner) -> Strata:
     found = intervals(errors, learner)
     return found if has_other_runs(rows) else with_card_term(found, learner.card_spread)
+
+
+def _with_term(bounds: LogBounds, term: float) -> LogBounds:
+    return LogBounds(-math.hypot(min(bounds.low, 0), term), math.hypot(max(bounds.high, 0), term))
 
 
 def _blind_widening(errors: Residuals, blind: Residuals) -> float:

@@ -14,17 +14,11 @@ from advisor.errors import InputError
 from advisor_models.intervals import LIMITED, SPLIT, Strata
 from advisor_models.other_gpu import MOST_PAIRS, OtherGpu
 from advisor_training.dataset.rows import Rows
-from advisor_training.learn.conformal import (
-    COVERAGE,
-    Residuals,
-    bounds_of,
-    held,
-    residuals_of,
-    widening,
-)
+from advisor_training.learn.conformal import COVERAGE, bounds_of, held, widening
 from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
 from advisor_training.learn.held_out import HeldOut, Mask, OnFold, joined, predicted
 from advisor_training.learn.learners import SEED, Learner
+from advisor_training.learn.residuals import Residuals, residuals_of
 
 ADDED = (0, 2, 5, 10, MOST_PAIRS)
 """Pairs of the new GPU model that are learned from next to the others."""
@@ -230,13 +224,16 @@ def _residuals(carried: Carried, rows: Rows, held_out: HeldOut) -> dict[str, Res
     """By head; all splits alike, since whether another GPU model is at its limit is not known."""
     found = {x.head.name: residuals_of(rows, held_out, x) for x in carried.learners}
     return {
-        name: replace(each, stratum=np.where(each.stratum == LIMITED, SPLIT, each.stratum))
+        name: replace(
+            each, stratum=np.where(each.stratum == LIMITED, SPLIT, each.stratum), gpu_model=None
+        )
         for name, each in found.items()
     }
 
 
 def _without_limit(residuals: Residuals) -> Strata:
-    bounds = bounds_of(residuals)
+    """Of all GPU models together: another one is like none of them more than like the others."""
+    bounds = bounds_of(replace(residuals, gpu_model=None))
     limited = bounds.pop(LIMITED, None)
     return bounds if limited is None else {SPLIT: limited, **bounds}
 

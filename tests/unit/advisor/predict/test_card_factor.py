@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from made_up_profiles import Physics, profile
 from store_points import point
 
-from advisor.core.interval import Interval
 from advisor.core.split import EQUAL
 from advisor.predict.card_factor import (
     CARD_SPREAD,
@@ -148,25 +147,15 @@ def test_prediction_on_a_card() -> None:
     assert [part.solo_power_w for part in after.parts] == pytest.approx([360.0, 360.0])
 
 
-@given(st.floats(0.001, CARD_SPREAD))
-def test_interval_shrinks_by_what_is_known(stderr: float) -> None:
-    """What is left to know of the card stands in the place of all cards."""
-    _, after = predicted(replace(FACTOR, log_stderr=stderr))
-    _, unknown = predicted(replace(FACTOR, log_stderr=CARD_SPREAD))
-
-    def widths(power_w: Interval) -> list[float]:
-        return [abs(math.log(bound / power_w.value)) for bound in (power_w.low, power_w.high)]
-
-    for known, usual in zip(widths(after.power_w), widths(unknown.power_w), strict=True):
-        assert known <= usual + 1e-12
-    assert widths(unknown.power_w) == pytest.approx([-math.log(0.9), math.log(1.1)])
-
-
-def test_interval_narrower_than_cards_is_left() -> None:
-    """Bounds that hold no other cards have nothing to take off."""
-    before, after = predicted(FACTOR, Physics(off=0.03))
+@given(st.floats(-0.2, 0.05), st.floats(0.001, CARD_SPREAD), st.floats(0.01, 0.3))
+def test_interval_moves_and_is_as_wide(log: float, stderr: float, off: float) -> None:
+    """However well the card is known, a pair that was never measured is known no better."""
+    factor = replace(FACTOR, log_factor=log, log_stderr=stderr)
+    before, after = predicted(factor, Physics(off=off))
     ratio = after.power_w.value / before.power_w.value
+    assert (ratio - 1) * log >= 0
     assert after.power_w.low == pytest.approx(before.power_w.low * ratio)
+    assert after.power_w.high == pytest.approx(before.power_w.high * ratio)
 
 
 def test_job_beside_itself() -> None:

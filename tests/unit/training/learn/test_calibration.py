@@ -7,7 +7,7 @@ from made_up_rows import measured, solo_points, spy, training_set
 from synthetic_pairs import GPU_MODEL
 
 from advisor.predict.profiles import make_profiles
-from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, LogBounds
+from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, LogBounds, on_gpu_model
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.calibration import (
     ask_blind,
@@ -17,11 +17,11 @@ from advisor_training.learn.calibration import (
     with_card_term,
     without_counters,
 )
-from advisor_training.learn.conformal import efficiency_residuals
 from advisor_training.learn.head_learners import HEAD_LEARNERS
 from advisor_training.learn.held_out import HeldOut
 from advisor_training.learn.learners import LEARNERS, Predicted
 from advisor_training.learn.protocols import BY_RUN, BY_WORKLOAD
+from advisor_training.learn.residuals import efficiency_residuals
 
 SET = training_set()
 ROWS = SET.rows
@@ -55,6 +55,8 @@ def test_the_card_term_is_in_watts_below_the_limit_only() -> None:
     assert wide[SPLIT].high > 0.08
     assert {**wide, SPLIT: bounds[SPLIT]} == bounds
     assert with_card_term(bounds, 0.0) == bounds
+    here = {**bounds, on_gpu_model(SPLIT, "Card"): LogBounds(-0.01, 0.02)}
+    assert with_card_term(here, 0.04)[on_gpu_model(SPLIT, "Card")].low < -0.08
     assert [each.card_spread for each in HEAD_LEARNERS] == [0.0, 0.04]
 
 

@@ -29,9 +29,10 @@ from advisor_training.learn.carrying_over import (
     gpu_models,
     learn_other_gpu,
 )
-from advisor_training.learn.conformal import COVERAGE, Residuals, held, widening
+from advisor_training.learn.conformal import COVERAGE, held, widening
 from advisor_training.learn.learners import LEARNERS, Fitted, Predicted, as_predicted
 from advisor_training.learn.protocols import BY_GPU_MODEL, PROTOCOLS
+from advisor_training.learn.residuals import Residuals
 from advisor_training.reports.evaluation_gpu_tables import gpu_tables
 from advisor_training.reports.evaluation_report import page as to_html
 from advisor_training.reports.evaluation_sentences import other_gpus, said

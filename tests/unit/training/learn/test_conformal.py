@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from made_up_rows import measured, training_set
 
 from advisor.errors import InputError
-from advisor_models.intervals import UNCAPPED
+from advisor_models.intervals import UNCAPPED, on_gpu_model
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.conformal import (
-    Residuals,
     bounds_of,
+    held,
     intervals,
     measured_coverage,
-    residuals_of,
-    share_names,
+    widening,
 )
 from advisor_training.learn.head_learners import HEAD_LEARNERS, POWER_LEARNER, SPEED_LEARNER
 from advisor_training.learn.held_out import HeldOut, leave_one_job_out
 from advisor_training.learn.learners import LEARNERS
+from advisor_training.learn.residuals import Residuals, residuals_of, share_names
 
 ROWS = training_set().rows
 
@@ -75,6 +75,65 @@ def test_bounds_hold_the_raised_level(jobs: list[list[float]]) -> None:
     inside = [statistics.mean(bounds.low <= v <= bounds.high for v in values) for values in jobs]
     assert statistics.mean(inside) >= min(1, 0.8 * (1 + 1 / len(jobs))) - 1e-6
     assert min(map(min, jobs)) <= bounds.low <= bounds.high <= max(map(max, jobs))
+
+
+def of_gpu_models(by_model: dict[str, dict[str, list[float]]]) -> Residuals:
+    """Residuals at splits of jobs on GPU models, whose bounds are made by GPU model."""
+    parts = [residuals(jobs, "split") for jobs in by_model.values()]
+    names = [np.full(len(its), model) for model, its in zip(by_model, parts, strict=True)]
+    return Residuals(
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.left_out for part in parts]),
+        np.concatenate([part.beside for part in parts]),
+        np.concatenate([part.stratum for part in parts]),
+        np.concatenate(names),
+    )
+
+
+def test_a_gpu_model_with_enough_jobs_has_bounds_of_its_own() -> None:
+    """Nine for 90 %; one with fewer, and the only one that there is, have those of all."""
+    many = {f"job-{n}": [0.01 * n, -0.01 * n] for n in range(9)}
+    few = {job: [5.0] for job in [*many][:8]}
+    bounds = bounds_of(of_gpu_models({"many": many, "few": few}))
+    assert set(bounds) == {"split", on_gpu_model("split", "many")}
+    own = bounds[on_gpu_model("split", "many")]
+    assert (own.low, own.high) == (-0.08, 0.08)
+    assert bounds["split"].high == 5
+    assert set(bounds_of(of_gpu_models({"many": many}))) == {"split"}
+
+
+@given(st.floats(0, 0.3), st.lists(st.floats(-0.1, 0.1), min_size=18, max_size=40))
+def test_bounds_of_a_gpu_model_know_nothing_of_the_others(off: float, noise: list[float]) -> None:
+    """However far two differ, each has the raised level within its own."""
+    half = len(noise) // 2
+    made = of_gpu_models(
+        {
+            "cool": {f"job-{n}": [value - off] for n, value in enumerate(noise[:half])},
+            "hot": {f"job-{n}": [value + off] for n, value in enumerate(noise[half:])},
+        }
+    )
+    bounds = bounds_of(made, coverage=0.8)
+    for model, shift, values in (("cool", -off, noise[:half]), ("hot", off, noise[half:])):
+        own = bounds[on_gpu_model("split", model)]
+        assert own.low >= min(values) + shift - 1e-12
+        assert own.high <= max(values) + shift + 1e-12
+        inside = statistics.mean(own.low <= value + shift <= own.high for value in values)
+        assert inside >= min(1, 0.8 * (1 + 1 / len(values))) - 1e-6
+    assert held(made, bounds) >= 0.8
+    assert widening(made, bounds, coverage=0.8) == 1
+
+
+def test_coverage_is_measured_by_the_bounds_that_are_served() -> None:
+    """Ten jobs of a rare GPU model, all off by as much, are a tail of all jobs together.
+
+    Left out, a job is held by the bounds of the other nine, but for the lowest and the highest.
+    """
+    usual = {f"job-{n}": [0.01, -0.01] for n in range(200)}
+    made = of_gpu_models({"usual": usual, "rare": {f"rare-{n}": [-0.5 - n] for n in range(10)}})
+    own = measured_coverage(made)
+    pooled = measured_coverage(dataclasses.replace(made, gpu_model=None))
+    assert own.strata == {"split": pytest.approx(208 / 210)}
+    assert pooled.overall < own.overall
 
 
 def test_coverage_of_new_workloads() -> None:
