@@ -25,6 +25,7 @@ _COMMANDS = {
     "launch": "Run two jobs together on one GPU at a split that is proven, and watch them.",
     "launches": "List, show, stop and clean up the launches of this host.",
     "check": "At which numbers of SMs do the libraries of this host compute right results?",
+    "power": "What a GPU draws, as exactly as its sensors can tell.",
     "doctor": "Check everything that measuring needs; changes nothing. "
     "Exit code 1: something is missing.",
     "jobs": "List the jobs of this folder and the profiles that were measured.",
@@ -52,6 +53,7 @@ _MODULES = {
         "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
         "manage": ("data", "jobs", "kubernetes", "serve", "tokens"),
         "measure": ("check", "colocate", "doctor", "profile"),
+        "power": ("power",),
     }.items()
     for name in names
 }
@@ -62,6 +64,7 @@ _EXTRAS = {
     "place": "advise",
     "drift": "advise",
     "launch": "advise",
+    "power": "advise",
     "report": "train",
     "train": "train",
     "retrain": "train",

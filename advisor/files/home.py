@@ -6,7 +6,8 @@ from pathlib import Path
 from advisor.files.safe_files import private_folder
 
 _OURS = re.compile(
-    r"advisor\.db.*|points|models|launches|logs|checks|jobs|fanout|id|service\.lock|\..*", re.DOTALL
+    r"advisor\.db.*|points|models|launches|logs|checks|jobs|sensors|kernels|fanout|id|service\.lock|\..*",
+    re.DOTALL,
 )
 
 

@@ -123,8 +123,8 @@ class MadeUpKernel:
         width = seconds / steps
         watts = np.array([power_w((step + 0.5) * width) for step in range(steps)])
         begin, energy = self._now, self._energies[-1]
-        self._times += (begin + width * np.arange(1, steps + 1)).tolist()
-        self._energies += (energy + np.cumsum(watts * width)).tolist()
+        self._times += [begin + width * step for step in range(1, steps + 1)]
+        self._energies += [energy + float(joules) for joules in np.cumsum(watts * width)]
         # What is long ago no reading reaches.
         if self._times[-1] - self._times[0] > 2 * _KEPT_S:
             first = int(np.searchsorted(self._times, self._times[-1] - _KEPT_S))

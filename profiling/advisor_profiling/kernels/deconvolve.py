@@ -83,8 +83,8 @@ def _overlaps(ends_s: Floats, window_s: float, edges_s: Floats) -> Floats:
     """Part of each window that lies in each bin, shape (windows, bins)."""
     last = np.minimum(ends_s[:, None], edges_s[None, 1:])
     first = np.maximum(ends_s[:, None] - window_s, edges_s[None, :-1])
-    overlaps: Floats = np.clip(last - first, 0, None)
-    return overlaps / window_s
+    overlaps = np.clip(last - first, 0, None)
+    return np.asarray(overlaps / window_s, dtype=np.float64)
 
 
 def _solve(matrix: Floats, wanted: Floats, noise_w: float) -> tuple[Floats, Floats]:
@@ -95,7 +95,8 @@ def _solve(matrix: Floats, wanted: Floats, noise_w: float) -> tuple[Floats, Floa
     right = matrix.T @ wanted
 
     def inverse(strength: float) -> Floats:
-        return np.linalg.pinv(normal + strength * smooth, hermitian=True)
+        found = np.linalg.pinv(normal + strength * smooth, hermitian=True)
+        return np.asarray(found, dtype=np.float64)
 
     def cross_validation(strength: float) -> float:
         operator = inverse(strength)

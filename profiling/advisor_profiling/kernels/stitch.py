@@ -80,7 +80,12 @@ def naive_curve(runs: Sequence[Run], edges_s: Floats) -> list[float | None]:
         runs: Golden ones.
         edges_s: Of the bins, shape (bins + 1,).
     """
-    readings = [(tau_s, r.power_w) for run in runs for tau_s, r in _in_run(run, 0.0)]
+    readings = [
+        (tau_s, reading.power_w)
+        for run in runs
+        for tau_s, reading in _in_run(run, 0.0)
+        if tau_s <= run.length_s
+    ]
     table = np.array(readings, dtype=np.float64).reshape(-1, 2)
     counts, _ = np.histogram(table[:, 0], edges_s)
     sums, _ = np.histogram(table[:, 0], edges_s, weights=table[:, 1])

@@ -39,7 +39,10 @@ class RunRequest:
 class Bench(Protocol):
     """Runs executions of one operation on one GPU."""
 
-    ready: Ready
+    @property
+    def ready(self) -> Ready:
+        """What the workload says of itself."""
+        ...
 
     def run(self, request: RunRequest) -> Run:
         """One run with its readings; `dropped` says where it cannot be used.

@@ -1,0 +1,1 @@
+"""What a GPU draws: its sensors, and single operations over time."""
