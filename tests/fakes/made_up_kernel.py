@@ -25,8 +25,8 @@ INSTANT = PowerChannel(
 )
 COUNTER = EnergyCounter(period_ms=100.0, coverage_spread=0.004, covers_everything=True)
 TICK_S = 0.1
-_STEP_S = 0.0005
-_KEPT_S = 5.0
+_STEP_S = 0.001
+_KEPT_S = 4.0
 
 
 def record(
@@ -71,7 +71,8 @@ class MadeUpKernel:
 
     def __post_init__(self) -> None:
         self._random = np.random.default_rng(self.seed)
-        self._times, self._energies = [0.0, 1.0], [0.0, self.idle_w]
+        self._times = np.array([0.0, 1.0])
+        self._energies = np.array([0.0, self.idle_w])
         self._next_reading = float(self._random.uniform(0, self.channel.period_ms / 1000))
         self.runs = 0
         self.ready = Ready(
@@ -87,15 +88,15 @@ class MadeUpKernel:
         """Idle, what is before, then the executions; readings as they would have been seen."""
         number, self.runs = self.runs, self.runs + 1
         began = self._now if not request.lead_s else self._now + request.gap_s
-        self._draw(request.gap_s, lambda _: self.idle_w)
-        self._draw(request.lead_s, lambda _: self.lead_w)
+        self._draw(request.gap_s, self.idle_w)
+        self._draw(request.lead_s, self.lead_w)
         start, factor = self._now, self.slow_by if number in self.slow else 1.0
         lengths = [self.execution_s * factor] * request.executions
         for place, slower in enumerate(self.first_slower[: request.executions]):
             lengths[place] *= slower
         self._draw(sum(lengths), self.power_w)
         ends = start + np.cumsum(lengths)
-        self._draw(self.channel.settle_s, lambda _: self.idle_w)
+        self._draw(self.channel.settle_s, self.idle_w)
         return Run(
             starts_s=(start, *map(float, ends[:-1])),
             ends_s=tuple(map(float, ends)),
@@ -109,34 +110,37 @@ class MadeUpKernel:
         if self.stuck_counter:
             return Tick(self._now, 1000.0)
         wait = TICK_S - self._now % TICK_S
-        self._draw(wait, lambda _: self.idle_w)
-        return Tick(self._now, round(self._energies[-1], 3))
+        self._draw(wait, self.idle_w)
+        return Tick(self._now, round(float(self._energies[-1]), 3))
 
     @property
     def _now(self) -> float:
-        return self._times[-1]
+        return float(self._times[-1])
 
-    def _draw(self, seconds: float, power_w: Callable[[float], float]) -> None:
+    def _draw(self, seconds: float, power_w: Callable[[float], float] | float) -> None:
         if seconds <= 0:
             return
-        steps = max(1, round(seconds / _STEP_S))
+        steps = max(1, round(seconds / _STEP_S)) if callable(power_w) else 1
         width = seconds / steps
-        watts = np.array([power_w((step + 0.5) * width) for step in range(steps)])
-        begin, energy = self._now, self._energies[-1]
-        self._times += [begin + width * step for step in range(1, steps + 1)]
-        self._energies += [energy + float(joules) for joules in np.cumsum(watts * width)]
+        watts = (
+            [power_w((step + 0.5) * width) for step in range(steps)]
+            if callable(power_w)
+            else [power_w]
+        )
         # What is long ago no reading reaches.
-        if self._times[-1] - self._times[0] > 2 * _KEPT_S:
-            first = int(np.searchsorted(self._times, self._times[-1] - _KEPT_S))
-            self._times, self._energies = self._times[first:], self._energies[first:]
+        kept = slice(int(np.searchsorted(self._times, self._now - _KEPT_S)), None)
+        times = self._now + width * np.arange(1, steps + 1)
+        energies = self._energies[-1] + np.cumsum(np.array(watts) * width)
+        self._times = np.concatenate([self._times[kept], times])
+        self._energies = np.concatenate([self._energies[kept], energies])
 
     def _readings(self) -> list[Reading]:
         found: list[Reading] = []
         window, delay = self.channel.window_ms / 1000, self.channel.delay_ms / 1000
         while self._next_reading <= self._now:
             end = self._next_reading - delay
-            joules = np.interp([end - window, end], self._times, self._energies)
+            first, last = np.interp([end - window, end], self._times, self._energies)
             noise = self._random.normal() * self.channel.noise_w
-            found.append(Reading(self._next_reading, float(np.diff(joules)[0] / window + noise)))
+            found.append(Reading(self._next_reading, float((last - first) / window + noise)))
             self._next_reading += self.channel.period_ms / 1000
         return found

@@ -13,8 +13,12 @@ import numpy as np
 
 from advisor_profiling.kernels.stitch import Floats, Sensor, Stitched
 
-_STRENGTHS = np.logspace(-4, 6, 41)
-"""Tried for the weight of neighbouring differences, in units of the noise."""
+_STRENGTHS = np.logspace(-6, 4, 41)
+"""Tried for the weight of neighbouring differences against that of the readings."""
+
+_PARTS = 4
+"""Of each bin, in which power is taken as constant: in whole bins it is not, and what a window that
+begins within a bin sees of that would be taken for a difference between bins."""
 
 _BAND = 1.96
 """95 % of a normal distribution."""
@@ -69,14 +73,18 @@ def deconvolve(stitched: Stitched, sensor: Sensor, edges_s: Floats) -> Curve:
         sensor: Window and noise.
         edges_s: Of the bins, from 0 on, shape (bins + 1,).
     """
+    bins = len(edges_s) - 1
+    parts_s = np.interp(np.arange(bins * _PARTS + 1) / _PARTS, np.arange(bins + 1), edges_s)
     inside = stitched.tau_s <= edges_s[-1]
     tau_s, power_w = stitched.tau_s[inside], stitched.power_w[inside]
-    matrix = _overlaps(tau_s, sensor.window_s, edges_s)
     before = np.clip(sensor.window_s - tau_s, 0, None) / sensor.window_s
-    wanted = power_w - before * stitched.base_w
+    matrix = _overlaps(tau_s, sensor.window_s, parts_s)
+    solution, covariance = _solve(matrix, power_w - before * stitched.base_w, sensor.noise_w)
+    means = np.kron(np.eye(bins), np.full((1, _PARTS), 1 / _PARTS))
     counts, _ = np.histogram(tau_s, edges_s)
-    solution, covariance = _solve(matrix, wanted, sensor.noise_w)
-    return Curve(edges_s, solution, covariance, counts.astype(np.float64))
+    return Curve(
+        edges_s, means @ solution, means @ covariance @ means.T, counts.astype(np.float64)
+    )
 
 
 def _overlaps(ends_s: Floats, window_s: float, edges_s: Floats) -> Floats:
@@ -88,26 +96,33 @@ def _overlaps(ends_s: Floats, window_s: float, edges_s: Floats) -> Floats:
 
 
 def _solve(matrix: Floats, wanted: Floats, noise_w: float) -> tuple[Floats, Floats]:
-    """Least squares with differences held down, and the covariance of the solution."""
-    bins = matrix.shape[1]
-    differences = np.diff(np.eye(bins), axis=0)
-    normal, smooth = matrix.T @ matrix, differences.T @ differences
-    right = matrix.T @ wanted
+    """Least squares with differences held down, and the covariance of the solution.
 
-    def inverse(strength: float) -> Floats:
-        found = np.linalg.pinv(normal + strength * smooth, hermitian=True)
-        return np.asarray(found, dtype=np.float64)
+    Both quadratic forms are made diagonal at once, so that each strength costs next to nothing:
+    `matrix.T @ matrix + s * scale * smooth` is `inv(V).T @ diag(1 + (s - 1) * share) @ inv(V)`.
+    """
+    differences = np.diff(np.eye(matrix.shape[1]), axis=0)
+    normal, smooth = matrix.T @ matrix, differences.T @ differences
+    smooth = smooth * np.trace(normal) / np.trace(smooth)
+    half = np.linalg.inv(np.linalg.cholesky(normal + smooth))
+    share, turned = np.linalg.eigh(half @ smooth @ half.T)
+    basis = half.T @ turned
+    seen, right = matrix @ basis, basis.T @ (matrix.T @ wanted)
+
+    def residual_and_freedom(strength: float) -> tuple[float, float]:
+        weight = 1 / (1 + (strength - 1) * share)
+        residual = wanted - seen @ (weight * right)
+        freedom = len(wanted) - float(np.sum(weight * (1 - share)))
+        return float(residual @ residual), max(freedom, 1.0)
 
     def cross_validation(strength: float) -> float:
-        operator = inverse(strength)
-        residual = wanted - matrix @ (operator @ right)
-        freedom = len(wanted) - float(np.trace(operator @ normal))
-        return float(residual @ residual) / max(freedom, 1e-9) ** 2
+        residual, freedom = residual_and_freedom(strength)
+        return residual / freedom**2
 
-    best = inverse(min(_STRENGTHS.tolist(), key=cross_validation))
-    residual = wanted - matrix @ (best @ right)
-    freedom = max(1.0, len(wanted) - float(np.trace(best @ normal)))
+    best = min(_STRENGTHS.tolist(), key=cross_validation)
+    weight = 1 / (1 + (best - 1) * share)
+    residual, freedom = residual_and_freedom(best)
     # The larger of what the sensor does on a steady load and of what is really seen here.
-    noise = max(noise_w**2, float(residual @ residual) / freedom)
+    noise = max(noise_w**2, residual / freedom)
     # Bayesian covariance (Wahba, 1983): it holds the bias of smoothing, too.
-    return best @ right, noise * best
+    return basis @ (weight * right), noise * (basis * weight) @ basis.T
