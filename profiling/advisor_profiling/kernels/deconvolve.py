@@ -82,9 +82,7 @@ def deconvolve(stitched: Stitched, sensor: Sensor, edges_s: Floats) -> Curve:
     solution, covariance = _solve(matrix, power_w - before * stitched.base_w, sensor.noise_w)
     means = np.kron(np.eye(bins), np.full((1, _PARTS), 1 / _PARTS))
     counts, _ = np.histogram(tau_s, edges_s)
-    return Curve(
-        edges_s, means @ solution, means @ covariance @ means.T, counts.astype(np.float64)
-    )
+    return Curve(edges_s, means @ solution, means @ covariance @ means.T, counts.astype(np.float64))
 
 
 def _overlaps(ends_s: Floats, window_s: float, edges_s: Floats) -> Floats:
@@ -103,7 +101,7 @@ def _solve(matrix: Floats, wanted: Floats, noise_w: float) -> tuple[Floats, Floa
     """
     differences = np.diff(np.eye(matrix.shape[1]), axis=0)
     normal, smooth = matrix.T @ matrix, differences.T @ differences
-    smooth = smooth * np.trace(normal) / np.trace(smooth)
+    smooth = smooth * (float(np.trace(normal)) / float(np.trace(smooth)))
     half = np.linalg.inv(np.linalg.cholesky(normal + smooth))
     share, turned = np.linalg.eigh(half @ smooth @ half.T)
     basis = half.T @ turned

@@ -41,7 +41,8 @@ def square(period_s: float, low_w: float = 200, high_w: float = 600) -> Callable
 
 
 def bin_means(power_w: Callable[[Floats], Floats], edges_s: Floats) -> Floats:
-    fine = [np.linspace(a, b, 200, endpoint=False) for a, b in pairwise(edges_s.tolist())]
+    ends: list[float] = edges_s.tolist()
+    fine: list[Floats] = [np.linspace(a, b, 200, endpoint=False) for a, b in pairwise(ends)]
     return np.array([float(np.mean(power_w(part))) for part in fine])
 
 

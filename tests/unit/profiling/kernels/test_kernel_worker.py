@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -83,7 +84,7 @@ def test_named_function_is_found_in_the_current_folder(
     """As `--call module:function`; what is no function is refused."""
     (tmp_path / "own_kernel.py").write_text("def go(): return 7\nvalue = 3\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.path", [*os.sys.path])  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setattr("sys.path", [*sys.path])
     operations = load("kernel_operations")
     assert operations.called("own_kernel:go")() == 7
     with pytest.raises(TypeError, match="is no function"):
@@ -125,8 +126,15 @@ class Job:
 def job(monkeypatch: pytest.MonkeyPatch) -> Job:
     """What every worker of the test starts."""
     started = Job()
-    monkeypatch.setattr(worker, "prove", lambda *_: SimpleNamespace(start=lambda: started))
-    monkeypatch.setattr(worker, "check_program", lambda *_: None)
+
+    def prove(*_: object) -> SimpleNamespace:
+        return SimpleNamespace(start=lambda: started)
+
+    def found(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(worker, "prove", prove)
+    monkeypatch.setattr(worker, "check_program", found)
     monkeypatch.setattr(worker, "_POLL_S", 0.01)
     return started
 
@@ -168,7 +176,7 @@ class Said:
     def open(self, path: Path, flags: int) -> int:
         descriptor = os.open(path, flags)
         if path.name == "answers":
-            ready = {
+            ready: dict[str, Any] = {
                 "operation": "x", "execution_s": 0.001, "launches": 1, "captured": True,
                 "units": 132, "libraries": {},
             }  # fmt: skip
@@ -194,13 +202,21 @@ class Source:
         return {POWER_GPU: next(self._watts)}
 
 
+def stdin_that_ends_after(looks: int) -> SimpleNamespace:
+    """What stands for the module `select`."""
+    left = iter([False] * looks + [True])
+
+    def select(*_: object) -> tuple[list[int], list[int], list[int]]:
+        return ([0] if next(left) else []), [], []
+
+    return SimpleNamespace(select=select)
+
+
 def test_poller_writes_changes_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first reading is none, since nobody knows how old it is; nor is a missing one."""
     monkeypatch.setattr(poller, "LATE_S", 1e9)
-    ends = iter([[], [], [0]])
-    fake = SimpleNamespace(select=lambda *_: (next(ends), [], []))
-    monkeypatch.setattr(poller, "select", fake)
-    watts = [100.0, 100.0, 200.0, None, 200.0, 300.0] + [300.0] * 94
+    monkeypatch.setattr(poller, "select", stdin_that_ends_after(2))
+    watts: list[float | None] = [100.0, 100.0, 200.0, None, 200.0, 300.0] + [300.0] * 94
     source: Any = Source(watts)
     lines = [line.split() for line in poller.changes(source)]
     assert [(kind, rest) for kind, _, *rest in lines] == [
@@ -211,10 +227,8 @@ def test_poller_writes_changes_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_late_look_dates_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the host held the poller up, the change could be of any moment meanwhile."""
     monkeypatch.setattr(poller, "LATE_S", -1.0)
-    ends = iter([[], [0]])
-    fake = SimpleNamespace(select=lambda *_: (next(ends), [], []))
-    monkeypatch.setattr(poller, "select", fake)
-    source: Any = Source([100.0] + [200.0] * 49)
+    monkeypatch.setattr(poller, "select", stdin_that_ends_after(1))
+    source: Any = Source([100.0, *[200.0] * 49])
     assert list(poller.changes(source)) == []
 
 
