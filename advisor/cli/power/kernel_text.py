@@ -118,7 +118,7 @@ def _histogram_lines(histogram: Histogram, low_ms: float, high_ms: float) -> Ite
         begin, end = histogram.edges_ms[place], histogram.edges_ms[place + 1]
         mark = "golden" if begin <= high_ms and end >= low_ms else ""
         bar = "#" * max(1, round(_BAR * count / most))
-        yield f"  {begin:8.4g}-{end:<8.4g} ms {count:>5} {bar:<{_BAR}} {mark}".rstrip()
+        yield f"  {begin:8.5g}-{end:<8.5g} ms {count:>5} {bar:<{_BAR}} {mark}".rstrip()
 
 
 def _watts(found: Estimate | None) -> str:

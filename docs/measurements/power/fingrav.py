@@ -2,9 +2,9 @@
 
     .venv/bin/python docs/measurements/power/fingrav.py RESULTS --python python3 --minutes 8
 
-measures cells one after the other with `advisor power kernel` and stops beginning new ones in time for
-the limit; the same command goes on. Without a GPU, `--minutes 0` prints what is there. It needs the
-record of `advisor power sensor`. RESULTS is a folder, a file of JSON for each cell.
+measures cells one after the other with `advisor power kernel` and stops beginning new ones in time
+for the limit; the same command goes on. Without a GPU, `--minutes 0` prints what is there. It needs
+the record of `advisor power sensor`. RESULTS is a folder, a file of JSON for each cell.
 """
 
 import argparse

@@ -12,9 +12,6 @@ from advisor_profiling.kernels.trace import Reading, Run
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-_TREND_DEGREE = 4
-"""Of the polynomial with which FinGraV shows a trend from few runs."""
-
 
 @dataclass(frozen=True, slots=True)
 class Sensor:
@@ -90,12 +87,6 @@ def naive_curve(runs: Sequence[Run], edges_s: Floats) -> list[float | None]:
     counts, _ = np.histogram(table[:, 0], edges_s)
     sums, _ = np.histogram(table[:, 0], edges_s, weights=table[:, 1])
     return [s / n if n else None for s, n in zip(sums.tolist(), counts.tolist(), strict=True)]
-
-
-def trend(stitched: Stitched, at_s: Floats) -> Floats:
-    """The polynomial of degree four through the readings, at these times."""
-    fit = np.polynomial.Polynomial.fit(stitched.tau_s, stitched.power_w, _TREND_DEGREE)
-    return np.asarray(fit(at_s), dtype=np.float64)
 
 
 def _in_run(run: Run, delay_s: float) -> list[tuple[float, Reading]]:

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from advisor.core.gpu import WHOLE, Share, percent_for_units
 from advisor.core.job import Job
-from advisor.errors import JobError
+from advisor.errors import JobError, LimitNotProvenError
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.jobs.launcher import check_program, prove
 from advisor_profiling.kernels.running.bench import Ready, RunRequest
@@ -66,6 +66,7 @@ class Worker:
         try:
             said = self._answer(START_S, "was not ready")["ready"]
             self.ready = Ready(**{name: said[name] for name in Ready.__slots__})
+            _check_units(units, self.ready)
         except BaseException:
             self.close()
             raise
@@ -137,12 +138,27 @@ def run_of(said: Mapping[str, Any], request: RunRequest) -> Run:
     )
 
 
+def _check_units(wanted: int | None, ready: Ready) -> None:
+    if wanted is not None and ready.units != wanted:
+        raise LimitNotProvenError(
+            f"the operation sees {ready.units} SMs, and should have {wanted}",
+            why="its process is not under the limit that was proven before",
+            fix="see whether the interpreter changes CUDA_MPS_* variables",
+        )
+
+
 def _failed(fault: Mapping[str, Any], output: Path) -> JobError:
     if fault["memory"]:
         return JobError(
             "the operation needs more memory than the GPU has free",
             why=str(fault["message"]),
             fix="take smaller sizes, or end what else holds memory on it (`nvidia-smi`)",
+        )
+    if "No module named 'torch'" in fault["message"]:
+        return JobError(
+            "this interpreter has no PyTorch",
+            why=str(fault["message"]),
+            fix="name one that has it: advisor power kernel --python /path/to/python",
         )
     return JobError(
         f"the operation failed: {fault['message']}", fix=f"its whole output is in {output}"

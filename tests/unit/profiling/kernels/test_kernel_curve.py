@@ -1,6 +1,5 @@
 """Power over time out of readings that are means over a window: what was put in comes out."""
 
-import math
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -10,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor_profiling.kernels.deconvolve import Curve, bin_edges, deconvolve
-from advisor_profiling.kernels.stitch import Floats, Sensor, Stitched, naive_curve, stitch, trend
+from advisor_profiling.kernels.stitch import Floats, Sensor, Stitched, naive_curve, stitch
 from advisor_profiling.kernels.trace import Reading, Run
 
 SENSOR = Sensor(window_s=0.025, delay_s=0.012, noise_w=2.0)
@@ -171,11 +170,3 @@ def test_naive_curve_dates_readings_when_they_were_seen() -> None:
     """Late by the delay, and empty where there was none."""
     run = run_with([(0.001, 300), (0.006, 320), (0.02, 400)])
     assert naive_curve([run], np.array([0.0, 0.01, 0.02, 0.05])) == [None, 310, 400]
-
-
-def test_trend_follows_a_curve_of_degree_four() -> None:
-    """As FinGraV shows it from few runs."""
-    tau = np.linspace(0, 0.1, 50)
-    quartic = 300 + 1e6 * tau**4 - 2e3 * tau**2
-    assert trend(Stitched(tau, quartic, 0.0), tau) == pytest.approx(quartic, abs=1e-6)
-    assert math.isfinite(float(trend(Stitched(tau, quartic, 0.0), np.array([0.05]))[0]))

@@ -14,7 +14,7 @@ from workload_scripts import load
 
 from advisor.core.gpu import Gpu
 from advisor.core.telemetry import POWER_GPU
-from advisor.errors import JobError
+from advisor.errors import JobError, LimitNotProvenError
 from advisor_profiling.kernels.running import poller, worker
 from advisor_profiling.kernels.running.bench import RunRequest
 from advisor_profiling.kernels.running.polled import Changes
@@ -139,9 +139,9 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
     return started
 
 
-def start(folder: Path) -> Worker:
+def start(folder: Path, units: int | None = None) -> Worker:
     backend: Any = SimpleNamespace(gpu=Gpu(uuid="GPU-1", model="Fake", units_total=132))
-    return Worker(("python3", "x.py"), None, backend, {}, folder)
+    return Worker(("python3", "x.py"), units, backend, {}, folder)
 
 
 def test_operation_that_is_never_ready_is_ended(
@@ -165,6 +165,24 @@ def test_operation_that_never_ends_is_given_up(
         running.run(RunRequest(4, 0.0))
     running.close()
     assert job.stopped
+
+
+def test_operation_that_is_not_under_its_limit_is_ended(
+    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It says itself how many SMs it sees."""
+    monkeypatch.setattr(worker, "os", Said())
+    with pytest.raises(LimitNotProvenError, match="sees 132 SMs, and should have 66"):
+        start(tmp_path, 66)
+    assert job.stopped
+
+
+def test_interpreter_without_pytorch_is_named() -> None:
+    """With the option that names another one."""
+    fault = {"memory": False, "message": "ModuleNotFoundError: No module named 'torch'"}
+    said = str(worker._failed(fault, Path("output.log")))  # pyright: ignore[reportPrivateUsage]
+    assert "this interpreter has no PyTorch" in said
+    assert "--python" in said
 
 
 class Said:
