@@ -63,7 +63,7 @@ def test_square_wave_is_recovered_within_five_percent(period_s: float) -> None:
             assert np.mean(curve.power_w[inside]) == pytest.approx(level, rel=0.05)
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(
     rise_s=st.floats(0.005, 0.1),
     end_w=st.floats(150, 700),
@@ -80,7 +80,7 @@ def test_band_holds_the_truth(rise_s: float, end_w: float, seed: int) -> None:
     assert float(np.mean(inside)) >= 0.75
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(level_w=st.floats(150, 700), base_w=st.floats(60, 140))
 def test_flat_power_without_noise_comes_back_exactly(level_w: float, base_w: float) -> None:
     """However far it is from what was before."""
