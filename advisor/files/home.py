@@ -6,7 +6,8 @@ from pathlib import Path
 from advisor.files.safe_files import private_folder
 
 _OURS = re.compile(
-    r"advisor\.db.*|points|models|launches|logs|checks|sensors|jobs|fanout|id|service\.lock|\..*",
+    r"advisor\.db.*|points|models|launches|logs|checks|sensors|kernels|jobs|fanout|id|service\.lock"
+    r"|\..*",
     re.DOTALL,
 )
 

@@ -77,6 +77,12 @@ def test_wheel_has_the_load_of_the_sensor(wheel: Path) -> None:
     assert "advisor_profiling/workloads/power_load.py" in _names(wheel)
 
 
+def test_wheel_has_the_workload_of_power_kernel(wheel: Path) -> None:
+    """`advisor power kernel` finds its program where the package was installed."""
+    names = {"kernel_power.py", "kernel_operations.py"}
+    assert {f"advisor_profiling/workloads/{name}" for name in names} <= set(_names(wheel))
+
+
 def test_wheel_has_the_model(wheel: Path) -> None:
     """Recommendations work where the package was installed; the model brings its card."""
     files = {"manifest.json", "model.onnx", "README.md"}

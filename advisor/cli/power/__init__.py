@@ -1,1 +1,1 @@
-"""Commands about the power of a card: how it is read, and where it goes."""
+"""Commands about the power of a card: how it is read, what draws it, and where it goes."""

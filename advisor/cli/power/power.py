@@ -3,10 +3,13 @@
 import typer
 
 from advisor.cli.power.components import components
+from advisor.cli.power.kernel import kernel
 from advisor.cli.power.sensor import sensor
 
 app = typer.Typer(
-    help="What the power sensors of a card do, and where its power goes.", no_args_is_help=True
+    help="How a card's power is read, what one operation draws, and where power goes.",
+    no_args_is_help=True,
 )
 app.command("sensor")(sensor)
+app.command("kernel")(kernel)
 app.command("components")(components)

@@ -1,0 +1,161 @@
+"""`advisor power kernel`: the power of one operation over time, and the energy of an execution."""
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from advisor.cli.measure.testbeds import stoppable
+from advisor.cli.power.kernel_text import plan_line, plot, report_lines, step_line
+from advisor.cli.shared.console import plain_console, show_chart
+from advisor.cli.shared.options import AsJson
+from advisor.core.gpu import percent_for_units
+from advisor.errors import InputError
+from advisor.files.home import open_home
+from advisor.settings import Settings, read_settings
+from advisor.validity.safe_splits import check_share
+from advisor.validity.sensor_record import stored_records
+from advisor_profiling.campaign.safe_plan import counts_on
+from advisor_profiling.kernels.plan import Plan, check_resolution
+from advisor_profiling.kernels.running.live import live_bench
+from advisor_profiling.kernels.running.measure import Step
+from advisor_profiling.kernels.running.operation import (
+    Sensors,
+    Wanted,
+    measure_operation,
+    sensors_of,
+)
+from advisor_profiling.kernels.running.report import KernelReport
+from advisor_profiling.kernels.trace import IDLE
+from advisor_profiling.testbed.live import find_gpu, live_backend
+from advisor_profiling.testbed.phase_lock import HostPhaseLock
+from advisor_profiling.window.clock import LiveClock
+
+LEAD_S = 0.1
+"""Of the operation before each run: several windows of the sensor."""
+
+
+def kernel(
+    operation: Annotated[str, typer.Argument(help="gemm, gemv, triad or copy")] = "",
+    m: Annotated[int, typer.Option("--m", min=1, help="Rows, or elements of an array")] = 4096,
+    n: Annotated[int, typer.Option("--n", min=1, help="Columns")] = 4096,
+    k: Annotated[int, typer.Option("--k", min=1, help="Length of the sums")] = 4096,
+    dtype: Annotated[str, typer.Option(help="bf16, fp16, fp32 or tf32")] = "bf16",
+    call: Annotated[
+        str, typer.Option(metavar="MODULE:FUNCTION", help="Measure this, not a named operation")
+    ] = "",
+    rotate: Annotated[
+        bool, typer.Option("--rotate", help="Take turns with inputs, so that no cache holds them")
+    ] = False,
+    after: Annotated[
+        str, typer.Option(help='What runs before each run, such as "gemm --m 8192"; else nothing')
+    ] = "",
+    gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
+    units: Annotated[int | None, typer.Option(help="SMs, under MPS; else the whole GPU")] = None,
+    python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
+    runs: Annotated[int | None, typer.Option(min=1, help="How many; else as FinGraV says")] = None,
+    resolution_ms: Annotated[float, typer.Option(help="Width of a bin of the curve, ms")] = 5.0,
+    within_w: Annotated[
+        float | None, typer.Option(help="Make as many runs as a bin within so many watts needs")
+    ] = None,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Longest time that it may take")] = 10.0,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what is kept")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What power does one operation draw from one execution to the next, and what energy?
+
+    The operation runs in short bursts after random gaps, and readings of many bursts are put
+    together (FinGraV). It needs the record of `advisor power sensor`. After Ctrl-C the same command
+    goes on.
+    """
+    if bool(operation) == bool(call):
+        raise InputError(
+            "no operation was named" if not call else f"both {operation} and --call were given",
+            fix="name gemm, gemv, triad or copy, or a function with --call module:function",
+        )
+    if within_w is not None and within_w <= 0:
+        raise InputError(f"+-{within_w:g} W is no precision", fix="ask for --within-w 5")
+    settings, console = read_settings(), plain_console(stderr=True)
+    sensors = sensors_of(find_gpu(gpu), stored_records(settings.home))
+    check_resolution(sensors.channel, resolution_ms)
+    if not sensors.channel.accepted:
+        console.print(
+            "the record of the sensor did not keep what is asked of one: bands may be too narrow",
+            soft_wrap=True,
+        )
+    sizes = ("--m", str(m), "--n", str(n), "--k", str(k), "--dtype", dtype)
+    what = ("--call", call) if call else (operation, *sizes)
+    options = (
+        *what,
+        *(("--rotate",) if rotate else ()),
+        *(("--after", after) if after else ()),
+    )
+    wanted = Wanted(
+        resolution_ms=resolution_ms,
+        within_w=within_w,
+        runs=runs,
+        most_s=minutes * 60,
+        before=after or IDLE,
+        lead_s=LEAD_S if after else 0.0,
+        fresh=fresh,
+    )
+    found = _measure(gpu, units, python, options, sensors, wanted, settings, console)
+    _show(found, as_json)
+
+
+def _measure(
+    gpu: str,
+    units: int | None,
+    python: str,
+    options: tuple[str, ...],
+    sensors: Sensors,
+    wanted: Wanted,
+    settings: Settings,
+    console: Console,
+) -> KernelReport:
+    said = ""
+
+    def report(step: Step) -> None:
+        nonlocal said
+        if step.what == said:
+            return
+        said = step.what
+        console.print(f"  {step_line(step)}", highlight=False, soft_wrap=True)
+
+    def planned(plan: Plan) -> None:
+        console.print(plan_line(plan, wanted.resolution_ms), highlight=False, soft_wrap=True)
+
+    folder = open_home(settings.home, "logs", f"power-kernel-{LiveClock().utc().replace(':', '')}")
+    with (
+        stoppable(console),
+        live_backend(settings, gpu, "mps" if units else "uncapped") as backend,
+        HostPhaseLock(settings.lock_dir).starting(),
+    ):
+        if units:
+            rules = counts_on(backend.gpu, settings.home, allow_unsafe=False)
+            share = percent_for_units(units, backend.gpu.units_total or 0)
+            check_share(share, rules.safety("", backend.gpu, ()))
+        bench = live_bench(
+            backend,
+            settings,
+            sensors.channel,
+            python=python,
+            operation=options,
+            units=units,
+            folder=folder,
+        )
+        with bench as live:
+            return measure_operation(
+                live, backend.gpu, sensors, wanted, settings.home, report, planned
+            )
+
+
+def _show(found: KernelReport, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(found.as_json()))
+        return
+    for line in report_lines(found):
+        typer.echo(line)
+    if found.power.curve:
+        show_chart(plot(found.power))

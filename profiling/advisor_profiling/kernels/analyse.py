@@ -1,0 +1,200 @@
+"""From runs to what is known of the operation: steady points, energy, curve and its resolution."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from advisor.errors import SourceError
+from advisor.validity.sensor_record import PowerChannel, SensorRecord
+from advisor_profiling.kernels.deconvolve import Curve, bin_edges, deconvolve
+from advisor_profiling.kernels.energy import energy_by_difference
+from advisor_profiling.kernels.estimates import Estimate, around, mean_of
+from advisor_profiling.kernels.executions import duration_s, durations_ms, longest, start_s
+from advisor_profiling.kernels.golden import (
+    LEAST_GOLDEN,
+    Golden,
+    golden,
+    guidance,
+    histogram,
+)
+from advisor_profiling.kernels.plan import sigma_power_w
+from advisor_profiling.kernels.result import CurvePoint, Difference, KernelPower
+from advisor_profiling.kernels.steady import steady_execution
+from advisor_profiling.kernels.stitch import end_powers, naive_curve, sensor_of, stitch
+from advisor_profiling.kernels.trace import Block, Run
+
+
+def analyse(
+    blocks: Sequence[Block],
+    record: SensorRecord,
+    channel: PowerChannel,
+    *,
+    execution_ms: float,
+    ssp_execution: int | None,
+    resolution_ms: float,
+    after_idle: bool = True,
+) -> KernelPower:
+    """What blocks of runs say of the operation.
+
+    Args:
+        blocks: Long and short runs in turn.
+        record: Of the card's sensors.
+        channel: Its instant channel.
+        execution_ms: Of one execution, as timed before; it chooses the row of Table I.
+        ssp_execution: Executions of the shortest run that ends in steady power, if there is one.
+        resolution_ms: Wanted width of the curve's bins.
+        after_idle: Whether nothing was before the runs.
+
+    Raises:
+        SourceError: no run can be used.
+    """
+    every = [run for block in blocks for run in block.runs]
+    usable = [run for run in every if not run.dropped]
+    if not usable:
+        raise _all_dropped(every)
+    margin = guidance(execution_ms).margin
+    sse = steady_execution([durations_ms(run) for run in usable], margin)
+    times_ms = [float(np.median(durations_ms(run)[sse - 1 :])) for run in usable]
+    chosen = golden(times_ms, margin)
+    runs = [usable[place] for place in chosen.runs]
+    typical_s = float(np.median([times_ms[place] for place in chosen.runs])) / 1000
+    curve, before_w, no_curve = _curve(runs, chosen, channel, typical_s, resolution_ms / 1000)
+    ssp_w = _ssp_power(runs, channel, ssp_execution)
+    sse_w = curve and _execution_power(curve, runs, sse)
+    difference = _difference(blocks, record, curve, runs, before_w, after_idle)
+    return KernelPower(
+        before_w=before_w,
+        execution_ms=typical_s * 1000,
+        sse_execution=sse,
+        sse_power_w=sse_w,
+        ssp_execution=ssp_execution,
+        ssp_power_w=ssp_w,
+        sse_energy_j=sse_w and sse_w.times(duration_s(runs, sse)),
+        ssp_energy_j=ssp_w and ssp_w.times(typical_s),
+        difference=None if isinstance(difference, str) else difference,
+        no_difference=difference if isinstance(difference, str) else "",
+        histogram=histogram(times_ms),
+        bin_low_ms=chosen.low_ms,
+        bin_high_ms=chosen.high_ms,
+        runs=len(every),
+        golden_runs=len(runs),
+        dropped=_dropped(every, chosen),
+        resolution_ms=_width_ms(curve) if curve else resolution_ms,
+        sigma_w=_sigma_w(curve, channel),
+        curve=_points(curve, runs) if curve else (),
+        no_curve=no_curve,
+    )
+
+
+def _curve(
+    runs: Sequence[Run],
+    chosen: Golden,
+    channel: PowerChannel,
+    execution_s: float,
+    resolution_s: float,
+) -> tuple[Curve | None, float | None, str]:
+    """The curve, power before the runs, and why there is no curve."""
+    sensor = sensor_of(channel)
+    stitched = stitch(runs, sensor)
+    if stitched is None:
+        return None, None, "no reading fell before a run, so it is not known what was drawn then"
+    if not chosen.enough:
+        why = f"only {len(runs)} golden runs: it takes {LEAST_GOLDEN} (more with --runs)"
+        return None, stitched.base_w, why
+    length_s = float(np.median([run.length_s for run in longest(runs)]))
+    edges_s = bin_edges(length_s, execution_s, resolution_s)
+    if len(stitched.tau_s) < len(edges_s):
+        why = f"{len(stitched.tau_s)} readings are too few for {len(edges_s) - 1} bins"
+        return None, stitched.base_w, f"{why}: more with --runs, or a longer --resolution-ms"
+    return deconvolve(stitched, sensor, edges_s), stitched.base_w, ""
+
+
+def _difference(
+    blocks: Sequence[Block],
+    record: SensorRecord,
+    curve: Curve | None,
+    runs: Sequence[Run],
+    before_w: float | None,
+    after_idle: bool,
+) -> Difference | str:
+    """The second instrument, or why it says nothing."""
+    if record.energy is None:
+        return "this card has no energy counter"
+    if record.energy.covers_everything is not True:
+        return "the energy counter of this card does not add up everything that is drawn"
+    if not after_idle:
+        return "with another operation before the runs, idle power between them is not known"
+    if curve is None or before_w is None:
+        return "there is no curve to compare it with"
+    whole = [block for block in blocks if not any(run.dropped for run in block.runs)]
+    counter = energy_by_difference(whole, before_w)
+    if isinstance(counter, str):
+        return counter
+    short, long = min(b.executions for b in whole), max(b.executions for b in whole)
+    begin_s, end_s = (start_s(runs, place) for place in (short, long))
+    end_s = min(end_s, float(curve.edges_s[-1]))
+    mean_w, _ = curve.mean_w(begin_s, end_s)
+    curve_j = mean_w * (start_s(runs, long) - begin_s) / (long - short)
+    differ = counter.value / curve_j - 1
+    return Difference(first=short + 1, last=long, counter=counter, curve_j=curve_j, differ=differ)
+
+
+def _ssp_power(
+    runs: Sequence[Run], channel: PowerChannel, ssp_execution: int | None
+) -> Estimate | None:
+    if ssp_execution is None:
+        return None
+    powers = end_powers([r for r in runs if r.executions >= ssp_execution], sensor_of(channel))
+    return mean_of(powers) if powers else None
+
+
+def _execution_power(curve: Curve, runs: Sequence[Run], execution: int) -> Estimate:
+    """Power of one execution, counted from 1, by the curve."""
+    begin_s = start_s(runs, execution - 1)
+    end_s = min(begin_s + duration_s(runs, execution), float(curve.edges_s[-1]))
+    return around(*curve.mean_w(begin_s, end_s))
+
+
+def _dropped(every: Sequence[Run], chosen: Golden) -> dict[str, int]:
+    reasons = Counter(run.dropped for run in every if run.dropped)
+    if chosen.dropped:
+        reasons["other execution time"] = chosen.dropped
+    return dict(reasons)
+
+
+def _width_ms(curve: Curve) -> float:
+    return float(curve.edges_s[1] - curve.edges_s[0]) * 1000
+
+
+def _sigma_w(curve: Curve | None, channel: PowerChannel) -> float | None:
+    """At the mean number of readings per bin."""
+    if curve is None:
+        return None
+    readings = float(curve.readings.mean())
+    return sigma_power_w(channel.window_ms, _width_ms(curve), channel.noise_w, readings)
+
+
+def _points(curve: Curve, runs: Sequence[Run]) -> tuple[CurvePoint, ...]:
+    raw_w, band_w = naive_curve(runs, curve.edges_s), curve.band_w
+    return tuple(
+        CurvePoint(
+            begin_ms=float(curve.edges_s[place]) * 1000,
+            end_ms=float(curve.edges_s[place + 1]) * 1000,
+            power_w=float(curve.power_w[place]),
+            low_w=float(curve.power_w[place] - band_w[place]),
+            high_w=float(curve.power_w[place] + band_w[place]),
+            raw_w=raw_w[place],
+            readings=int(curve.readings[place]),
+        )
+        for place in range(len(curve.power_w))
+    )
+
+
+def _all_dropped(runs: Sequence[Run]) -> SourceError:
+    (reason, count), *_ = Counter(run.dropped for run in runs).most_common(1) or [("no run", 0)]
+    return SourceError(
+        f"none of {len(runs)} runs can be used",
+        why=f"{count} of them: {reason}",
+        fix="see what holds the card back (`nvidia-smi -q -d PERFORMANCE`), and run it again",
+    )

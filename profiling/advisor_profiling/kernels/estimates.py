@@ -1,0 +1,46 @@
+"""A value with the interval that it is in with 95 %."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+_T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
+"""Student's t for 95 %, by degrees of freedom from 1 on."""
+
+_T_MANY = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value and its 95 % interval; without bounds where one value is all there is."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    def times(self, factor: float) -> "Estimate":
+        """The same of something that is so many times as much."""
+        low, high = (None if bound is None else bound * factor for bound in (self.low, self.high))
+        return Estimate(self.value * factor, low, high)
+
+
+def around(value: float, half: float) -> Estimate:
+    """A value with an interval of half this width."""
+    return Estimate(value, value - half, value + half)
+
+
+def mean_of(values: Sequence[float]) -> Estimate:
+    """Mean of independent values, with an interval by Student's t.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if not values:
+        raise ValueError("no values have no mean")
+    mean, freedom = float(np.mean(values)), len(values) - 1
+    if not freedom:
+        return Estimate(mean, None, None)
+    t = _T_95[freedom - 1] if freedom <= len(_T_95) else _T_MANY
+    return around(mean, t * float(np.std(values, ddof=1)) / math.sqrt(len(values)))

@@ -1,0 +1,100 @@
+"""Golden runs: those whose executions took about as long as most others did.
+
+Runs, readings and margins by execution time are those of FinGraV's Table I.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+LEAST_GOLDEN = 20
+"""With fewer runs a curve would show single runs, not the operation."""
+
+HISTOGRAM_BINS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Guidance:
+    """What FinGraV's Table I says for one range of execution times.
+
+    Attributes:
+        up_to_ms: Longest execution of the range.
+        runs: How many to make.
+        reading_every_ms: One reading for each so much time of the execution.
+        margin: Within which golden runs agree, as a part.
+    """
+
+    up_to_ms: float
+    runs: int
+    reading_every_ms: float
+    margin: float
+
+
+TABLE_I = (
+    Guidance(0.05, 400, 0.005, 0.05),
+    Guidance(0.2, 200, 0.010, 0.05),
+    Guidance(1.0, 200, 0.010, 0.02),
+    Guidance(math.inf, 200, 0.010, 0.02),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """The bin of execution times with most runs in it.
+
+    Attributes:
+        runs: Their positions, in order.
+        low_ms: Shortest time in the bin.
+        high_ms: Longest time in the bin.
+        dropped: Runs outside of it.
+    """
+
+    runs: tuple[int, ...]
+    low_ms: float
+    high_ms: float
+    dropped: int
+
+    @property
+    def enough(self) -> bool:
+        """Whether a curve can be made of them."""
+        return len(self.runs) >= LEAST_GOLDEN
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How many runs had which execution time; one more edge than counts."""
+
+    edges_ms: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+def guidance(execution_ms: float) -> Guidance:
+    """The row of Table I; an execution below its 25 us takes the first."""
+    return next(row for row in TABLE_I if execution_ms < row.up_to_ms or row is TABLE_I[-1])
+
+
+def golden(times_ms: Sequence[float], margin: float) -> Golden:
+    """The runs of the bin with most members within the margin; of equal bins the fastest.
+
+    Args:
+        times_ms: Execution time of each run.
+        margin: The longest time of a bin is at most this part above its shortest.
+    """
+    if not times_ms:
+        return Golden((), 0.0, 0.0, 0)
+    order = np.argsort(times_ms, kind="stable")
+    ordered = np.asarray(times_ms)[order]
+    # A bin begins at each time; how far it reaches is found at once for all of them.
+    ends = np.searchsorted(ordered, ordered * (1 + margin), side="right")
+    begin = int(np.argmax(ends - np.arange(len(ordered))))
+    members = sorted(int(place) for place in order[begin : ends[begin]])
+    low, high = float(ordered[begin]), float(ordered[ends[begin] - 1])
+    return Golden(tuple(members), low, high, len(ordered) - len(members))
+
+
+def histogram(times_ms: Sequence[float]) -> Histogram:
+    """Counts of execution times in bins of equal width."""
+    counts, edges = np.histogram(times_ms, bins=HISTOGRAM_BINS)
+    return Histogram(tuple(map(float, edges)), tuple(map(int, counts)))

@@ -1,0 +1,128 @@
+"""What a wanted resolution costs, before anything is run, and what cannot be had.
+
+Differentiating a reading that is the mean of a window W multiplies its noise: the power of a bin of
+width delta that m readings fell into is known to `sqrt(2) * (W / delta) * sigma_R / sqrt(m)`, and
+noise adds up once per window along the run.
+"""
+
+import math
+from dataclasses import dataclass
+
+from advisor.errors import InputError
+from advisor.validity.sensor_record import PowerChannel
+
+FINEST_MS = 0.5
+"""The sensor is asked every 0.3 ms, so when a reading changed is not known better than this."""
+
+GAP_MS = (50.0, 150.0)
+"""Idle time before a run, beyond delay and window of the sensor: random, so that readings fall at
+all times of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many runs are made, and what they cost and give.
+
+    Attributes:
+        runs: Of the curve.
+        readings_per_bin: Expected.
+        sigma_w: Standard error of the power of one bin within the first window of a run, W.
+        sigma_end_w: The same at the end of a run.
+        gpu_busy_s: Executions alone.
+        seconds: With the idle gaps.
+    """
+
+    runs: int
+    readings_per_bin: float
+    sigma_w: float
+    sigma_end_w: float
+    gpu_busy_s: float
+    seconds: float
+
+
+def sigma_power_w(window_ms: float, bin_ms: float, noise_w: float, readings: float) -> float:
+    """Standard error of the power of one bin, W."""
+    return math.sqrt(2) * (window_ms / bin_ms) * noise_w / math.sqrt(readings)
+
+
+def readings_needed(window_ms: float, bin_ms: float, noise_w: float, within_w: float) -> int:
+    """Readings in a bin for a standard error of `within_w`."""
+    return max(1, math.ceil((sigma_power_w(window_ms, bin_ms, noise_w, 1) / within_w) ** 2))
+
+
+def mean_gap_s(channel: PowerChannel) -> float:
+    """Idle time before a run, mean."""
+    return channel.settle_s + sum(GAP_MS) / 2000
+
+
+def make_plan(
+    channel: PowerChannel, *, bin_ms: float, run_s: float, runs: int, lead_s: float = 0.0
+) -> Plan:
+    """What so many runs give and cost.
+
+    Args:
+        channel: The sensor's.
+        bin_ms: Resolution of the curve.
+        run_s: Length of a run.
+        runs: How many.
+        lead_s: Of another operation before each run.
+    """
+    readings = runs * bin_ms / channel.period_ms
+    sigma = sigma_power_w(channel.window_ms, bin_ms, channel.noise_w, readings)
+    windows = max(1.0, run_s * 1000 / channel.window_ms)
+    busy = runs * (run_s + lead_s)
+    return Plan(
+        runs=runs,
+        readings_per_bin=readings,
+        sigma_w=sigma,
+        sigma_end_w=sigma * math.sqrt(windows),
+        gpu_busy_s=busy,
+        seconds=busy + runs * mean_gap_s(channel),
+    )
+
+
+def runs_for(channel: PowerChannel, *, bin_ms: float, within_w: float) -> int:
+    """Runs for a standard error of `within_w` in the first window of a run."""
+    needed = readings_needed(channel.window_ms, bin_ms, channel.noise_w, within_w)
+    return math.ceil(needed * channel.period_ms / bin_ms)
+
+
+def check_resolution(channel: PowerChannel, bin_ms: float) -> None:
+    """Refuse a bin that no number of readings resolves.
+
+    Raises:
+        InputError: it is below what the sensor can be asked for, or longer than its window.
+    """
+    if not bin_ms >= FINEST_MS:
+        raise InputError(
+            f"{bin_ms:g} ms cannot be resolved",
+            why="the sensor is asked every 0.3 ms: what happens within "
+            f"{FINEST_MS:g} ms cannot be told apart, however many readings there are",
+            fix="ask for --resolution-ms 5, or for 1 with many more runs",
+        )
+    if bin_ms > channel.window_ms:
+        raise InputError(
+            f"{bin_ms:g} ms is longer than the {channel.window_ms:g} ms window of this sensor",
+            why="such a curve needs no deconvolution: a reading is finer than that by itself",
+            fix=f"ask for --resolution-ms {channel.window_ms:g} or less",
+        )
+
+
+def check_cost(plan: Plan, channel: PowerChannel, *, bin_ms: float, most_s: float) -> None:
+    """Refuse a plan that takes longer than it may.
+
+    Raises:
+        InputError: it does; says what can be had in that time.
+    """
+    if plan.seconds <= most_s:
+        return
+    affordable = max(1, int(plan.runs * most_s / plan.seconds))
+    readings = affordable * bin_ms / channel.period_ms
+    sigma = sigma_power_w(channel.window_ms, bin_ms, channel.noise_w, readings)
+    raise InputError(
+        f"{plan.runs} runs take {plan.seconds / 60:.1f} minutes, and {most_s / 60:g} are allowed",
+        why=f"with a window of {channel.window_ms:g} ms and noise of {channel.noise_w:g} W that is "
+        f"what +-{plan.sigma_w:.3g} W at {bin_ms:g} ms needs",
+        fix=f"{affordable} runs fit and give +-{sigma:.3g} W: ask for that with --within-w, for a "
+        "longer --resolution-ms, or allow more with --minutes",
+    )

@@ -1,0 +1,98 @@
+"""What is known of the power of one operation, as `advisor power kernel --json` says it."""
+
+from dataclasses import dataclass
+
+from advisor_profiling.kernels.estimates import Estimate
+from advisor_profiling.kernels.golden import Histogram
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """One bin of the curve.
+
+    Attributes:
+        begin_ms: Since the start of the run.
+        end_ms: Since the start of the run.
+        power_w: Deconvolved.
+        low_w: Of its 95 % band.
+        high_w: Of its 95 % band.
+        raw_w: Mean of what was read meanwhile; None where nothing was.
+        readings: Whose window ended in the bin.
+    """
+
+    begin_ms: float
+    end_ms: float
+    power_w: float
+    low_w: float
+    high_w: float
+    raw_w: float | None
+    readings: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The second instrument beside the first, over the same executions.
+
+    Attributes:
+        first: Execution from which on they are compared, counted from 1.
+        last: Execution up to which they are compared.
+        counter: Estimate of one execution, by difference of the counter.
+        curve_j: The same by the curve.
+        differ: (counter - curve) / curve.
+    """
+
+    first: int
+    last: int
+    counter: Estimate
+    curve_j: float
+    differ: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelPower:
+    """What is known of the power of one operation.
+
+    Attributes:
+        before_w: Power before the runs; None where no reading fell there.
+        execution_ms: Median execution time of golden runs from SSE on.
+        sse_execution: First execution after which times fall no further, counted from 1.
+        sse_power_w: Power of that execution with its interval, by the curve.
+        ssp_execution: Executions of the shortest run that ends in steady power; None where none
+            was found.
+        ssp_power_w: Power at the end of such runs.
+        sse_energy_j: Of the execution at SSE.
+        ssp_energy_j: Of one execution in steady power.
+        difference: By the energy counter; None where that says nothing.
+        no_difference: Why.
+        histogram: Execution times of the runs.
+        bin_low_ms: Of the bin whose runs are golden.
+        bin_high_ms: Of the bin whose runs are golden.
+        runs: Made.
+        golden_runs: Used.
+        dropped: Number by reason.
+        resolution_ms: Width of the curve's bins.
+        sigma_w: sqrt(2) * (W / delta) * sigma_R / sqrt(m), with the readings m that there are.
+        curve: Empty where there are not enough golden runs.
+        no_curve: Why.
+    """
+
+    before_w: float | None
+    execution_ms: float
+    sse_execution: int
+    sse_power_w: Estimate | None
+    ssp_execution: int | None
+    ssp_power_w: Estimate | None
+    sse_energy_j: Estimate | None
+    ssp_energy_j: Estimate | None
+    difference: Difference | None
+    no_difference: str
+    histogram: Histogram
+    bin_low_ms: float
+    bin_high_ms: float
+    runs: int
+    golden_runs: int
+    dropped: dict[str, int]
+    resolution_ms: float
+    sigma_w: float | None
+    curve: tuple[CurvePoint, ...]
+    no_curve: str

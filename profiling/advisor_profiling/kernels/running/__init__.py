@@ -1,0 +1,1 @@
+"""Runs executions of an operation and reads the sensors meanwhile."""

@@ -1,0 +1,58 @@
+"""What runs an operation and reads the sensors meanwhile: a GPU, or one that is made up."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from advisor_profiling.kernels.trace import Run, Tick
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What a workload says of itself before the first run.
+
+    Attributes:
+        operation: Its canonical text.
+        execution_s: One execution, median of some after warming up.
+        launches: Of the operation in one execution, as many as make it long enough to be timed.
+        captured: Whether an execution is one CUDA graph; else each launch is one by itself.
+        units: SMs that it sees; None where it has no GPU.
+        libraries: Versions by name.
+    """
+
+    operation: str
+    execution_s: float
+    launches: int
+    captured: bool
+    units: int | None
+    libraries: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """One run: after `gap_s` of nothing, `lead_s` of the operation before it, if any, then it."""
+
+    executions: int
+    gap_s: float
+    lead_s: float = 0.0
+
+
+class Bench(Protocol):
+    """Runs executions of one operation on one GPU."""
+
+    @property
+    def ready(self) -> Ready:
+        """What the workload says of itself."""
+        ...
+
+    def run(self, request: RunRequest) -> Run:
+        """One run with its readings; `dropped` says where it cannot be used.
+
+        Raises:
+            JobError: the operation failed, did not end, or needs more memory than there is.
+            SourceError: the sensor does not answer.
+        """
+        ...
+
+    def tick(self) -> Tick | None:
+        """Wait for a change of the energy counter; None where there is none in time."""
+        ...

@@ -1,0 +1,132 @@
+"""A real GPU as a bench: a worker that runs the operation, and a poller that reads the power."""
+
+import time
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from advisor.core.telemetry import ENERGY_GPU, TelemetrySource
+from advisor.errors import SourceError
+from advisor.runtime.backends.backend import Backend
+from advisor.settings import Settings
+from advisor.validity.sensor_record import PowerChannel
+from advisor_profiling.counts.script import library_script
+from advisor_profiling.kernels.running.bench import Ready, RunRequest
+from advisor_profiling.kernels.running.polled import Poller
+from advisor_profiling.kernels.running.worker import Worker
+from advisor_profiling.kernels.trace import Run, Tick
+from advisor_profiling.telemetry.nvml import NvmlSource, context_pids
+
+_LATE_S = 0.005
+"""Beyond the delay of the sensor: until a reading is in the file of the poller."""
+
+_TICK_WITHIN_S = 1.0
+_TICK_POLL_S = 0.005
+
+STRANGER = "another process on the GPU"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveBench:
+    """One operation on one GPU.
+
+    Attributes:
+        source: For the energy counter.
+        computing: Lists the processes on the GPU.
+        ours: Those that were there when the worker was ready.
+    """
+
+    worker: Worker
+    poller: Poller
+    source: TelemetrySource
+    channel: PowerChannel
+    computing: Callable[[], Collection[int]]
+    ours: frozenset[int]
+
+    @property
+    def ready(self) -> Ready:
+        """What the workload says of itself."""
+        return self.worker.ready
+
+    def run(self, request: RunRequest) -> Run:
+        """One run with its readings."""
+        run = self.worker.run(request)
+        begin_s, end_s = run.starts_s[0] - run.lead_s, run.ends_s[-1]
+        seen_s = end_s + self.channel.delay_ms / 1000
+        time.sleep(max(0.0, seen_s + _LATE_S - time.monotonic()))
+        changes = self.poller.read()
+        stranger = "" if self.ours >= frozenset(self.computing()) else STRANGER
+        dropped = stranger or changes.held_back(run.starts_s[0], end_s)
+        return replace(run, readings=changes.between(begin_s, seen_s), dropped=dropped)
+
+    def tick(self) -> Tick | None:
+        """The next change of the energy counter; None where it does not come."""
+        first, end_s = self._energy_j(), time.monotonic() + _TICK_WITHIN_S
+        while first is not None and time.monotonic() < end_s:
+            time.sleep(_TICK_POLL_S)
+            now_s, energy_j = time.monotonic(), self._energy_j()
+            if energy_j is not None and energy_j != first:
+                return Tick(now_s, energy_j)
+        return None
+
+    def _energy_j(self) -> float | None:
+        return self.source.read([ENERGY_GPU])[ENERGY_GPU]
+
+
+@contextmanager
+def live_bench(
+    backend: Backend,
+    settings: Settings,
+    channel: PowerChannel,
+    *,
+    python: str,
+    operation: tuple[str, ...],
+    units: int | None,
+    folder: Path,
+) -> Generator[LiveBench]:
+    """The operation on a GPU that is ours alone; all that was started ends at the end.
+
+    Args:
+        backend: Of the GPU.
+        settings: Of the user.
+        channel: The instant one.
+        python: Interpreter that has PyTorch.
+        operation: Options of the workload.
+        units: SMs under MPS; None: the whole GPU.
+        folder: Empty.
+
+    Raises:
+        JobError: the operation failed, was not ready in time, or needs more memory than there is.
+        SourceError: the card has no instant power reading.
+    """
+    uuid, base = backend.gpu.uuid, settings.job_environment()
+    script = library_script(python).path.with_name("kernel_power.py")
+    source = NvmlSource(uuid)
+    try:
+        if source.name != "nvml":
+            raise no_instant(backend.gpu.model)
+        worker = Worker((python, str(script), *operation), units, backend, base, folder)
+        try:
+            with Poller(uuid, folder, dict(settings.environment)) as poller:
+                yield LiveBench(
+                    worker=worker,
+                    poller=poller,
+                    source=source,
+                    channel=channel,
+                    computing=lambda: context_pids(uuid),
+                    ours=frozenset(context_pids(uuid)),
+                )
+        finally:
+            worker.close()
+    finally:
+        source.close()
+
+
+def no_instant(model: str) -> SourceError:
+    """What to say of a card whose power is only read as a mean over a second."""
+    return SourceError(
+        f"{model} has no instant power reading",
+        why="its driver gives only a mean over a second, in which single executions are lost",
+        fix="measure energy with `advisor profile`; a driver of 550 or newer may have the reading",
+    )

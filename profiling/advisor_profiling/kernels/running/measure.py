@@ -1,0 +1,144 @@
+"""The order of things: how long a run must be, then blocks of runs, long and short in turn."""
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.errors import SourceError
+from advisor.validity.sensor_record import PowerChannel
+from advisor_profiling.kernels.plan import GAP_MS
+from advisor_profiling.kernels.running.bench import Bench, RunRequest
+from advisor_profiling.kernels.steady import SspSearch, search_ssp, shortest_run
+from advisor_profiling.kernels.stitch import end_powers, sensor_of
+from advisor_profiling.kernels.trace import Block, Run
+
+BLOCK_RUNS = 20
+"""Runs between two ticks of the counter: some seconds, of which a tick is 0.1."""
+
+LONGEST_RUN_S = 2.0
+"""An operation whose power still changes after so long has no steady power to speak of."""
+
+_LEAST_READINGS = 6
+_MOST_SEARCH_RUNS = 60
+_RUNS_PER_LOOK = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far a measurement is.
+
+    Attributes:
+        what: What is being done.
+        done: Runs.
+        total: Runs; None where that is being found out.
+        eta_s: What is left; None where that is being found out.
+    """
+
+    what: str
+    done: int
+    total: int | None = None
+    eta_s: float | None = None
+
+
+Report = Callable[[Step], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Runs of one bench with random gaps, after the operation before or nothing.
+
+    Attributes:
+        lead_s: Of the operation before each run; 0: nothing is before.
+        random: For the gaps.
+    """
+
+    bench: Bench
+    channel: PowerChannel
+    lead_s: float
+    random: random.Random
+
+    def run(self, executions: int) -> Run:
+        """One run after a random gap."""
+        gap_s = self.channel.settle_s + self.random.uniform(*GAP_MS) / 1000
+        return self.bench.run(RunRequest(executions, gap_s, self.lead_s))
+
+
+def find_ssp(runner: Runner, report: Report) -> SspSearch:
+    """How long a run must be for its power to be steady at its end.
+
+    Raises:
+        SourceError: hardly any reading falls into the runs.
+    """
+    sensor, execution_s = sensor_of(runner.channel), runner.bench.ready.execution_s
+    runs_made = 0
+
+    def end_power_w(executions: int) -> float:
+        nonlocal runs_made
+        powers: list[float] = []
+        for made in range(_MOST_SEARCH_RUNS):
+            if made % _RUNS_PER_LOOK == 0 and len(powers) >= _LEAST_READINGS:
+                break
+            run = runner.run(executions)
+            powers += [] if run.dropped else end_powers([run], sensor)
+            runs_made += 1
+            report(Step(f"power after {executions} executions", runs_made))
+        if len(powers) < 2:
+            raise _no_readings(runs_made)
+        return float(np.mean(powers))
+
+    least = shortest_run(execution_s, sensor.window_s)
+    most = max(4 * least, math.floor(LONGEST_RUN_S / execution_s))
+    return search_ssp(end_power_w, 2 * least, least, most)
+
+
+def run_blocks(
+    runner: Runner,
+    executions: int,
+    blocks: int,
+    kept: Sequence[Block],
+    keep: Callable[[Block], object],
+    report: Report,
+) -> list[Block]:
+    """Long and short runs in turn, so that both meet the same card; goes on after what is kept.
+
+    Args:
+        runner: What runs.
+        executions: Of a long run; short ones have half.
+        blocks: How many in all.
+        kept: From before an interruption.
+        keep: Called with each block when it is complete.
+        report: Called after each run.
+    """
+    done, begun, total = list(kept), time.monotonic(), blocks * BLOCK_RUNS
+    before = len(done) * BLOCK_RUNS
+    for number in range(len(done), blocks):
+        length = executions if number % 2 == 0 else short_run(executions)
+        began, runs = runner.bench.tick(), list[Run]()
+        for _ in range(BLOCK_RUNS):
+            runs.append(runner.run(length))
+            made = number * BLOCK_RUNS + len(runs)
+            spent_s = time.monotonic() - begun
+            eta_s = (total - made) * spent_s / (made - before)
+            report(Step(f"runs of {length} executions", made, total, eta_s))
+        block = Block(runs=tuple(runs), began=began, ended=runner.bench.tick())
+        keep(block)
+        done.append(block)
+    return done
+
+
+def short_run(executions: int) -> int:
+    """Executions of a short run, with which the energy of the others is found as a difference."""
+    return max(1, executions // 2)
+
+
+def _no_readings(runs: int) -> SourceError:
+    return SourceError(
+        f"hardly any power reading fell into {runs} runs",
+        why="the instant reading of this card changes less often than the record of its sensor "
+        "says, or not at all",
+        fix="run `advisor power sensor` again",
+    )

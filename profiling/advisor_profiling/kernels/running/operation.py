@@ -1,0 +1,220 @@
+"""One operation from the record of the sensor to its report; goes on where it was interrupted."""
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.core.gpu import Gpu
+from advisor.errors import InputError
+from advisor.validity.sensor_record import PowerChannel, SensorRecord, record_for
+from advisor_profiling.kernels.analyse import analyse
+from advisor_profiling.kernels.golden import guidance
+from advisor_profiling.kernels.plan import (
+    Plan,
+    check_cost,
+    check_resolution,
+    make_plan,
+    runs_for,
+)
+from advisor_profiling.kernels.running.bench import Bench
+from advisor_profiling.kernels.running.live import no_instant
+from advisor_profiling.kernels.running.measure import (
+    BLOCK_RUNS,
+    LONGEST_RUN_S,
+    Report,
+    Runner,
+    find_ssp,
+    run_blocks,
+)
+from advisor_profiling.kernels.running.report import KernelReport
+from advisor_profiling.kernels.running.session import Conditions, Found, Session
+from advisor_profiling.kernels.steady import shortest_run
+from advisor_profiling.kernels.trace import IDLE, Block
+from advisor_profiling.window.clock import LiveClock
+
+
+@dataclass(frozen=True, slots=True)
+class Sensors:
+    """What is known of the sensors of a card, and its instant channel."""
+
+    record: SensorRecord
+    channel: PowerChannel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked of the measurement.
+
+    Attributes:
+        resolution_ms: Width of the curve's bins.
+        within_w: Standard error of a bin in the first window of a run; None: what Table I's number
+            of runs gives.
+        runs: How many; None: by Table I and `within_w`.
+        most_s: Longest time that it may take.
+        before: Operation before each run, or idle.
+        lead_s: How long that runs.
+        fresh: Measure again what was measured before.
+    """
+
+    resolution_ms: float = 5.0
+    within_w: float | None = None
+    runs: int | None = None
+    most_s: float = 600.0
+    before: str = IDLE
+    lead_s: float = 0.0
+    fresh: bool = False
+
+
+def sensors_of(gpu: Gpu, records: Iterable[SensorRecord]) -> Sensors:
+    """What is known of this card's sensors.
+
+    Raises:
+        InputError: nothing is.
+        SourceError: the card has no instant channel.
+    """
+    record = record_for(gpu.uuid, gpu.model, gpu.driver or "", records)
+    if record is None:
+        raise InputError(
+            f"there is no record of the power sensors of {gpu.model} with driver {gpu.driver}",
+            why="without window, delay and noise of a reading nobody knows which time it is of",
+            fix="run `advisor power sensor` first: a few minutes, once for a card and driver",
+        )
+    channel = record.channel("instant")
+    if channel is None:
+        raise no_instant(gpu.model)
+    return Sensors(record, channel)
+
+
+def measure_operation(
+    bench: Bench,
+    gpu: Gpu,
+    sensors: Sensors,
+    wanted: Wanted,
+    home: Path,
+    report: Report,
+    planned: Callable[[Plan], object],
+    seed: int = 0,
+) -> KernelReport:
+    """Measure an operation.
+
+    Args:
+        bench: Runs it.
+        gpu: Where.
+        sensors: Of the GPU.
+        wanted: What is asked for.
+        home: Runs are kept there.
+        report: Called after each run.
+        planned: Called with the plan before the blocks.
+        seed: Of the random gaps.
+
+    Raises:
+        InputError: what is wanted cannot be had, or takes too long.
+        JobError: the operation failed or did not end.
+        SourceError: no run can be used, or the sensor does not answer.
+        StoreError: runs that were kept cannot be read.
+    """
+    begun, channel = time.monotonic(), sensors.channel
+    check_resolution(channel, wanted.resolution_ms)
+    _check_fits(bench.ready.execution_s, channel, wanted)
+    runner = Runner(bench, channel, wanted.lead_s, random.Random(seed))
+    session = Session(home, _conditions(bench, gpu, sensors, wanted))
+    kept = None if wanted.fresh else session.read()
+    if kept is None:
+        found, blocks = _found(runner, report), list[Block]()
+        session.begin(found)
+    else:
+        found, blocks = kept
+    plan = _plan(found, channel, wanted)
+    check_cost(plan, channel, bin_ms=wanted.resolution_ms, most_s=wanted.most_s)
+    planned(plan)
+    blocks = run_blocks(
+        runner, found.executions, plan.runs // BLOCK_RUNS, blocks, session.add, report
+    )
+    power = analyse(
+        blocks,
+        sensors.record,
+        channel,
+        execution_ms=found.execution_s * 1000,
+        ssp_execution=found.ssp_execution,
+        resolution_ms=wanted.resolution_ms,
+        after_idle=wanted.before == IDLE,
+    )
+    busy_s = sum(run.length_s + wanted.lead_s for block in blocks for run in block.runs)
+    return KernelReport(
+        operation=bench.ready.operation,
+        gpu_model=gpu.model,
+        gpu_uuid=gpu.uuid,
+        driver=gpu.driver or "",
+        units=bench.ready.units,
+        launches=bench.ready.launches,
+        captured=bench.ready.captured,
+        before=wanted.before,
+        libraries=bench.ready.libraries,
+        window_ms=channel.window_ms,
+        delay_ms=channel.delay_ms,
+        noise_w=channel.noise_w,
+        period_ms=channel.period_ms,
+        gpu_busy_s=busy_s,
+        seconds=time.monotonic() - begun,
+        measured_at=LiveClock().utc(),
+        power=power,
+    )
+
+
+def _found(runner: Runner, report: Report) -> Found:
+    execution_s = runner.bench.ready.execution_s
+    search = find_ssp(runner, report)
+    longest = max(executions for executions, _ in search.tried)
+    return Found(
+        execution_s=execution_s,
+        executions=search.executions or longest,
+        ssp_execution=search.executions,
+    )
+
+
+def _plan(found: Found, channel: PowerChannel, wanted: Wanted) -> Plan:
+    """Whole blocks, as many of long runs as of short ones."""
+    runs = wanted.runs or guidance(found.execution_s * 1000).runs
+    if wanted.within_w is not None and wanted.runs is None:
+        needed = runs_for(channel, bin_ms=wanted.resolution_ms, within_w=wanted.within_w)
+        runs = max(runs, needed)
+    pairs = math.ceil(runs / (2 * BLOCK_RUNS))
+    return make_plan(
+        channel,
+        bin_ms=wanted.resolution_ms,
+        run_s=found.executions * found.execution_s,
+        runs=pairs * 2 * BLOCK_RUNS,
+        lead_s=wanted.lead_s,
+    )
+
+
+def _check_fits(execution_s: float, channel: PowerChannel, wanted: Wanted) -> None:
+    """Refuse an operation whose shortest runs are longer than any run may be."""
+    least_s = shortest_run(execution_s, channel.window_ms / 1000) * execution_s
+    if 2 * least_s > LONGEST_RUN_S:
+        raise InputError(
+            f"one execution takes {execution_s * 1000:.4g} ms",
+            why="a run is several of them, so that their power can be told to be steady; power of "
+            f"more than {LONGEST_RUN_S:g} s needs no putting together of runs",
+            fix="measure it with `advisor profile`, or take a smaller part of it",
+        )
+    if wanted.runs is not None and wanted.runs < 1:
+        raise InputError(f"{wanted.runs} runs show nothing", fix="ask for --runs 200, or leave it")
+
+
+def _conditions(bench: Bench, gpu: Gpu, sensors: Sensors, wanted: Wanted) -> Conditions:
+    return Conditions(
+        operation=bench.ready.operation,
+        before=wanted.before,
+        lead_s=wanted.lead_s,
+        gpu_model=gpu.model,
+        gpu_uuid=gpu.uuid,
+        driver=gpu.driver or "",
+        units=bench.ready.units,
+        launches=bench.ready.launches,
+        torch=bench.ready.libraries.get("torch", ""),
+        sensor_measured_at=sensors.record.measured_at,
+    )

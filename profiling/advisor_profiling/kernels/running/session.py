@@ -1,0 +1,117 @@
+"""Runs of one operation kept on disk: what is done survives Ctrl-C, and is not done again."""
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from advisor.errors import StoreError
+from advisor.files.home import open_home
+from advisor.files.safe_files import writing_private
+from advisor.formats.typed_json import parse
+from advisor.formats.wire import to_plain
+from advisor_profiling.kernels.trace import Block
+
+KERNELS_FOLDER = "kernels"
+"""In the advisor's home."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """Under what runs were made: those under others are not put together with them.
+
+    Attributes:
+        units: SMs that the operation had.
+        launches: Of the operation in one execution.
+        before: What ran before each run.
+        sensor_measured_at: When the record of the sensor was made.
+    """
+
+    operation: str
+    before: str
+    lead_s: float
+    gpu_model: str
+    gpu_uuid: str
+    driver: str
+    units: int | None
+    launches: int
+    torch: str
+    sensor_measured_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What was found before the blocks: how long a run is.
+
+    Attributes:
+        execution_s: As timed then.
+        executions: Of a long run.
+        ssp_execution: Of the shortest run that ends in steady power; None: none was found.
+    """
+
+    execution_s: float
+    executions: int
+    ssp_execution: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Head:
+    conditions: Conditions
+    found: Found
+
+
+class Session:
+    """The file of the runs of one operation under one set of conditions."""
+
+    def __init__(self, home: Path, conditions: Conditions) -> None:
+        key = sha256(json.dumps(to_plain(conditions), sort_keys=True).encode()).hexdigest()[:8]
+        name = re.sub(r"[^a-z0-9]+", "-", conditions.operation.lower()).strip("-")[:80]
+        self.path = open_home(home, KERNELS_FOLDER) / f"{name}-{key}.jsonl"
+        self._conditions = conditions
+
+    def read(self) -> tuple[Found, list[Block]] | None:
+        """What was found and the blocks so far; None where there is nothing yet.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        try:
+            lines = self.path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._broken(error) from error
+        *whole, half = lines
+        if half:  # it was being written when the host went down
+            os.truncate(self.path, self.path.stat().st_size - len(half))
+        if not whole:
+            return None
+        first, *rest = whole
+        try:
+            return parse(_Head, first).found, [parse(Block, line) for line in rest]
+        except ValueError as error:
+            raise self._broken(error) from error
+
+    def begin(self, found: Found) -> None:
+        """Forget what was there, and write what was found."""
+        head = _Head(conditions=self._conditions, found=found)
+        with writing_private(self.path) as file:
+            file.write(_line(head))
+
+    def add(self, block: Block) -> None:
+        """Keep one block."""
+        with self.path.open("ab") as file:
+            file.write(_line(block))
+
+    def _broken(self, error: Exception) -> StoreError:
+        return StoreError(
+            f"{self.path} does not hold runs of an operation",
+            why=str(error),
+            fix="remove it, or measure again with --fresh",
+        )
+
+
+def _line(what: object) -> bytes:
+    return json.dumps(to_plain(what)).encode() + b"\n"

@@ -1,0 +1,75 @@
+"""What one run shows: when each execution began and ended, and what the sensor read meanwhile.
+
+All times are of the host's monotonic clock, s.
+"""
+
+from dataclasses import dataclass
+
+IDLE = "idle"
+"""What was before a run, where no operation was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A change of the instant channel: when it was seen, and what it read."""
+
+    at_s: float
+    power_w: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A change of the energy counter: when it was seen, and what it stood at."""
+
+    at_s: float
+    energy_j: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Executions without a gap, after a while of something else.
+
+    Attributes:
+        starts_s: Of each execution.
+        ends_s: Of each execution.
+        lead_s: How long that which was before it had lasted.
+        readings: From the beginning of the lead until the last execution can be seen.
+        sync_error_s: How far off the times of executions can be.
+        dropped: Why it cannot be used; empty where it can.
+    """
+
+    starts_s: tuple[float, ...]
+    ends_s: tuple[float, ...]
+    lead_s: float
+    readings: tuple[Reading, ...]
+    sync_error_s: float = 0.0
+    dropped: str = ""
+
+    @property
+    def executions(self) -> int:
+        """How many."""
+        return len(self.starts_s)
+
+    @property
+    def length_s(self) -> float:
+        """From the start of the first execution to the end of the last."""
+        return self.ends_s[-1] - self.starts_s[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Runs of as many executions each, between two ticks of the energy counter.
+
+    Attributes:
+        began: None where there is no counter, or it did not move.
+        ended: As `began`.
+    """
+
+    runs: tuple[Run, ...]
+    began: Tick | None = None
+    ended: Tick | None = None
+
+    @property
+    def executions(self) -> int:
+        """Of each run."""
+        return self.runs[0].executions

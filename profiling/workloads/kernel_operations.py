@@ -1,0 +1,107 @@
+"""Operations whose power is looked at over time, each with input sets to take turns with.
+
+`gemm` is `c = a @ b` of m x k and k x n, `gemv` the same with n = 1, `triad` is `a = b + s * c`
+as in STREAM, `copy` a copy of one array to another; the last two move `m` elements of each array.
+A function named with `--call module:function` launches its work each time it is called.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+NAMES = ("gemm", "gemv", "triad", "copy")
+DTYPES = ("bf16", "fp16", "fp32", "tf32")
+_CACHES = 4
+"""Rotating inputs are so many times as large as the GPU's cache."""
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The options that say which operation it is."""
+    options = argparse.ArgumentParser(description=description)
+    options.add_argument("name", choices=NAMES, nargs="?")
+    for size in ("m", "n", "k"):
+        options.add_argument(f"--{size}", type=int, default=4096)
+    options.add_argument("--dtype", choices=DTYPES, default="bf16")
+    options.add_argument("--call", metavar="MODULE:FUNCTION")
+    options.add_argument("--rotate", action="store_true", help="inputs that no cache holds")
+    return options
+
+
+def canonical(args: argparse.Namespace) -> str:
+    """The operation in words: what runs of one operation are known by."""
+    if args.call:
+        return str(args.call)
+    sizes = {"gemm": "mnk", "gemv": "mk"}.get(args.name, "m")
+    shape = " ".join(f"{size}={getattr(args, size)}" for size in sizes)
+    return f"{args.name} {shape} {args.dtype}" + (" rotating" if args.rotate else "")
+
+
+def launches(args: argparse.Namespace) -> list[Callable[[], object]]:
+    """What launches the operation once, for each set of inputs."""
+    import torch
+
+    if args.call:
+        return [called(args.call)]
+    if args.dtype == "tf32":
+        torch.set_float32_matmul_precision("high")
+    make = {"gemm": _product, "gemv": _product, "triad": _triad, "copy": _copy}[args.name]
+    first, size_bytes = make(args)
+    sets = _sets(size_bytes) if args.rotate else 1
+    return [first, *(make(args)[0] for _ in range(sets - 1))]
+
+
+def called(text: str) -> Callable[[], object]:
+    """The function `module:function`, looked for in the current folder, too."""
+    module, _, name = text.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    function = getattr(importlib.import_module(module), name)
+    if not callable(function):
+        raise TypeError(f"{text} is no function")
+    return function
+
+
+def _product(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
+    import torch
+
+    n = 1 if args.name == "gemv" else args.n
+    dtype = _dtype(args.dtype)
+    a, b = (torch.randn(shape, dtype=dtype) for shape in ((args.m, args.k), (args.k, n)))
+    c = torch.empty((args.m, n), dtype=dtype)
+    return (lambda: torch.mm(a, b, out=c)), _bytes(a, b, c)
+
+
+def _triad(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
+    import torch
+
+    b, c = (torch.randn(args.m, dtype=_dtype(args.dtype)) for _ in range(2))
+    a = torch.empty_like(b)
+    return (lambda: torch.add(b, c, alpha=3.0, out=a)), _bytes(a, b, c)
+
+
+def _copy(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
+    import torch
+
+    b = torch.randn(args.m, dtype=_dtype(args.dtype))
+    a = torch.empty_like(b)
+    return (lambda: a.copy_(b)), _bytes(a, b)
+
+
+def _dtype(name: str) -> Any:
+    import torch
+
+    names = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    return names.get(name, torch.float32)
+
+
+def _bytes(*tensors: Any) -> int:
+    return sum(tensor.nbytes for tensor in tensors)
+
+
+def _sets(size_bytes: int) -> int:
+    import torch
+
+    cache = torch.cuda.get_device_properties(0).L2_cache_size
+    return max(2, -(-_CACHES * cache // size_bytes))

@@ -1,0 +1,220 @@
+"""Runs an operation in bursts that `advisor power kernel` asks for, and says when each one ran.
+
+    python3 kernel_power.py gemm --m 4096 --n 4096 --k 4096 --commands FIFO --answers FIFO
+
+The first answer says what it is; then each command, a line of JSON with `executions`, `gap_s` and
+`lead_s`, is answered with the GPU's times of all executions, and with ping-pongs that tell the
+host's clock from the GPU's. Ends when the commands end. docs/kernel-power.md has the protocol.
+"""
+
+import argparse
+import contextlib
+import itertools
+import json
+import math
+import shlex
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from kernel_operations import canonical, launches, parser
+
+SHORTEST_S = 100e-6
+"""An execution is as many launches as take this long: shorter ones events do not time well."""
+
+TIMED, WARM_UP = 5, 3
+PING_PONGS = 20
+
+
+class Player(Protocol):
+    """Runs on a GPU what a command asks for."""
+
+    def ready(self) -> dict[str, Any]: ...
+    def run(self, executions: int, gap_s: float, lead_s: float) -> dict[str, Any]: ...
+
+
+class Operation:
+    """One operation, ready to be executed: CUDA graphs, or launches where it cannot be captured."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        import torch
+
+        with torch.device("cuda"):
+            calls = launches(args)
+        for call in calls:
+            for _ in range(WARM_UP):
+                call()
+        torch.cuda.synchronize()
+        self.name = canonical(args)
+        alone_s = _seconds(calls[0])
+        self.launches = max(1, math.ceil(SHORTEST_S / alone_s))
+        self.captured, steps = _captured(calls, self.launches)
+        self._turns = itertools.cycle(steps)
+        self.execution_s = _seconds(self.execute)
+
+    def execute(self) -> None:
+        """Launch one execution; returns before the GPU is done."""
+        next(self._turns)()
+
+
+class GpuPlayer:
+    """The operation, and the one before it, on the GPU of this process."""
+
+    def __init__(self, args: argparse.Namespace, before: argparse.Namespace | None) -> None:
+        self._operation = Operation(args)
+        self._before = Operation(before) if before else None
+
+    def ready(self) -> dict[str, Any]:
+        import torch
+
+        operation = self._operation
+        return {
+            "operation": operation.name,
+            "execution_s": operation.execution_s,
+            "launches": operation.launches,
+            "captured": operation.captured,
+            "units": torch.cuda.get_device_properties(0).multi_processor_count,
+            "libraries": {"torch": torch.__version__},
+        }
+
+    def run(self, executions: int, gap_s: float, lead_s: float) -> dict[str, Any]:
+        """Times of the GPU are since an event at the begin of the run, s."""
+        anchor = _recorded()
+        anchor.synchronize()
+        ping_pongs = [_ping_pong(anchor) for _ in range(PING_PONGS)]
+        time.sleep(gap_s)
+        lead = _recorded()
+        if self._before is not None:
+            for _ in range(math.ceil(lead_s / self._before.execution_s)):
+                self._before.execute()
+        marks = [_recorded()]
+        for _ in range(executions):
+            self._operation.execute()
+            marks.append(_recorded())
+        marks[-1].synchronize()
+        ping_pongs += [_ping_pong(anchor) for _ in range(PING_PONGS)]
+        return {
+            "lead_began_s": _since(anchor, lead),
+            "marks_s": [_since(anchor, mark) for mark in marks],
+            "ping_pongs": ping_pongs,
+        }
+
+
+def serve(player: Player, commands: Iterable[str], answers: TextIO) -> None:
+    """Answer each command until there are no more."""
+    _say(answers, {"ready": player.ready()})
+    for line in commands:
+        command = json.loads(line)
+        asked = command["executions"], command["gap_s"], command["lead_s"]
+        _say(answers, {"run": player.run(*asked)})
+
+
+def fault_of(error: BaseException) -> dict[str, Any]:
+    """What an operation that fails is answered with."""
+    memory = "OutOfMemory" in type(error).__name__ or "out of memory" in str(error)
+    first = str(error).partition("\n")[0][:300]
+    return {"fault": {"memory": memory, "message": f"{type(error).__name__}: {first}"}}
+
+
+def options(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line; `before` is the operation before each run, or None."""
+    with_all = parser(__doc__)
+    with_all.add_argument("--after", metavar="OPERATION", help='such as "gemm --m 8192"')
+    with_all.add_argument("--commands", type=Path, required=True)
+    with_all.add_argument("--answers", type=Path, required=True)
+    args = with_all.parse_args(arguments)
+    if bool(args.name) == bool(args.call):
+        with_all.error("name an operation, or a function with --call")
+    args.before = parser(None).parse_args(shlex.split(args.after)) if args.after else None
+    return args
+
+
+def main() -> None:
+    """The command line."""
+    args = options()
+    with args.answers.open("w") as answers, args.commands.open() as commands:
+        try:
+            serve(GpuPlayer(args, args.before), commands, answers)
+        except Exception as error:
+            with contextlib.suppress(OSError):
+                _say(answers, fault_of(error))
+            raise
+
+
+def _say(answers: TextIO, what: dict[str, Any]) -> None:
+    answers.write(json.dumps(what) + "\n")
+    answers.flush()
+
+
+def _captured(
+    calls: list[Callable[[], object]], count: int
+) -> tuple[bool, list[Callable[[], object]]]:
+    """A graph of so many launches for each set of inputs, or what launches them one by one."""
+    import torch
+
+    try:
+        graphs = [_graph(_turned(calls, first), count) for first in range(len(calls))]
+    except RuntimeError:
+        # The launches themselves worked; what cannot be captured is launched each time.
+        torch.cuda.synchronize()
+        turns = itertools.cycle(calls)
+
+        def step() -> None:
+            for _ in range(count):
+                next(turns)()
+
+        return False, [step]
+    return True, [graph.replay for graph in graphs]
+
+
+def _turned(calls: list[Callable[[], object]], first: int) -> list[Callable[[], object]]:
+    return calls[first:] + calls[:first]
+
+
+def _graph(calls: list[Callable[[], object]], count: int) -> Any:
+    import torch
+
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for call in itertools.islice(itertools.cycle(calls), count):
+            call()
+    graph.replay()
+    torch.cuda.synchronize()
+    return graph
+
+
+def _seconds(execute: Callable[[], object]) -> float:
+    """One execution, median of some."""
+    marks = [_recorded()]
+    for _ in range(TIMED):
+        execute()
+        marks.append(_recorded())
+    marks[-1].synchronize()
+    return statistics.median(_since(a, b) for a, b in itertools.pairwise(marks))
+
+
+def _recorded() -> Any:
+    import torch
+
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def _since(anchor: Any, event: Any) -> float:
+    return float(anchor.elapsed_time(event)) / 1000
+
+
+def _ping_pong(anchor: Any) -> tuple[float, float, float]:
+    """Host's clock, GPU's, host's."""
+    before_s = time.monotonic()
+    event = _recorded()
+    event.synchronize()
+    after_s = time.monotonic()
+    return before_s, _since(anchor, event), after_s
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Stands in for a Python with PyTorch that runs `kernel_power.py`: `--python` names this file.
+
+Executions take FAKE_EXECUTION_S of real time and nothing is computed; meanwhile the fake NVML reads
+400 W, else 100 W, with a change every 5 ms. FAKE_FAULT is what happens instead: memory, failed,
+crash.
+"""
+
+import ctypes
+import itertools
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+GAP_PART = 0.3
+"""Gaps are shorter than was asked for: a test takes its time from them."""
+
+EXECUTION_S = float(os.environ.get("FAKE_EXECUTION_S", "0.002"))
+POWER = Path(os.environ["FAKE_NVML_DIR"]) / "gpu0" / "power_mw"
+level_mw = [100_000]
+
+
+def change_power() -> None:
+    """Each reading differs from the one before, as those of a sensor with noise do."""
+    for number in itertools.count():
+        fresh = POWER.with_name(".power_mw.new")
+        fresh.write_text(f"{level_mw[0] + number % 7 * 100}\n")
+        fresh.replace(POWER)
+        time.sleep(0.005)
+
+
+def main() -> int:
+    arguments = dict(itertools.pairwise(sys.argv))
+    commands, answers = Path(arguments["--commands"]), Path(arguments["--answers"])
+    fault = os.environ.get("FAKE_FAULT")
+    if fault == "crash":
+        print("CUDA error: an illegal memory access was encountered", file=sys.stderr)
+        return 3
+    if fault:
+        message = "RuntimeError: CUDA error" if fault == "failed" else "OutOfMemoryError: 80 GiB"
+        say(answers, {"fault": {"memory": fault == "memory", "message": message}})
+        return 1
+    threading.Thread(target=change_power, daemon=True).start()
+    say(
+        answers,
+        {
+            "ready": {
+                "operation": "gemm m=64 n=64 k=64 bf16",
+                "execution_s": EXECUTION_S,
+                "launches": 2,
+                "captured": True,
+                "units": granted_units(),
+                "libraries": {"torch": "2.0.0"},
+            }
+        },
+    )
+    with commands.open() as lines:
+        for line in lines:
+            say(answers, {"run": run(json.loads(line))})
+    return 0
+
+
+def run(command: dict[str, float]) -> dict[str, object]:
+    anchor = time.monotonic()
+    time.sleep(command["gap_s"] * GAP_PART)
+    start, count = time.monotonic() - anchor, int(command["executions"])
+    level_mw[0] = 400_000
+    time.sleep(count * EXECUTION_S)
+    level_mw[0] = 100_000
+    now = time.monotonic()
+    return {
+        "lead_began_s": 0.0,
+        "marks_s": [start + number * EXECUTION_S for number in range(count + 1)],
+        "ping_pongs": [[anchor, 0.0, anchor + 1e-5], [now, now - anchor, now + 1e-5]],
+    }
+
+
+def granted_units() -> int:
+    cuda, units = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+    cuda.cuInit(0)
+    cuda.cuDeviceGetAttribute(ctypes.byref(units), 16, 0)
+    return units.value
+
+
+def say(answers: Path, what: dict[str, object]) -> None:
+    with answers.open("a") as file:
+        file.write(json.dumps(what) + "\n")
+
+
+sys.exit(main())

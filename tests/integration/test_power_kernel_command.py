@@ -1,0 +1,165 @@
+"""`advisor power kernel` from end to end: real processes, a fake driver, no GPU."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from host import FAKES, UUID, FakeHost
+from made_up_kernel import record
+from typer.testing import CliRunner
+
+from advisor.cli.app import app
+from advisor.errors import InputError
+from advisor.runtime.host.processes import wait_until
+from advisor.runtime.jobs.launcher import leftovers
+from advisor.validity.checks import CountCheck, keep_check
+from advisor.validity.sensor_record import EnergyCounter, PowerChannel, keep_record
+
+PYTHON = ("--python", str(FAKES / "fake_kernel_worker.py"))
+COMMAND = ("power", "kernel", "gemm", "--m", "64", *PYTHON, "--runs", "20", "--resolution-ms", "4")
+FAST = PowerChannel(
+    name="instant",
+    period_ms=5.0,
+    window_ms=4.0,
+    delay_ms=1.0,
+    noise_w=2.0,
+    window_spread_ms=0.5,
+    prediction_error=0.01,
+    accepted=True,
+)
+HEAD = {
+    "operation", "gpu_model", "gpu_uuid", "driver", "units", "launches", "captured", "before",
+    "libraries", "window_ms", "delay_ms", "noise_w", "period_ms", "gpu_busy_s", "seconds",
+    "measured_at", "launch_energy_j",
+}  # fmt: skip
+POWER = {
+    "before_w", "execution_ms", "sse_execution", "sse_power_w", "ssp_execution", "ssp_power_w",
+    "sse_energy_j", "ssp_energy_j", "difference", "no_difference", "histogram", "bin_low_ms",
+    "bin_high_ms", "runs", "golden_runs", "dropped", "resolution_ms", "sigma_w", "curve",
+    "no_curve",
+}  # fmt: skip
+POINT = {"begin_ms", "end_ms", "power_w", "low_w", "high_w", "raw_w", "readings"}
+COVERS = EnergyCounter(period_ms=100.0, coverage_spread=0.004, covers_everything=True)
+
+
+def know_sensor(host: FakeHost) -> None:
+    """What `advisor power sensor` would have found."""
+    keep_record(record(FAST, COVERS, gpu_uuid=UUID), host.folder / "home")
+
+
+def lines_kept(host: FakeHost) -> list[str]:
+    """Lines of the file of runs: what was found, then a line for each block."""
+    files = list((host.folder / "home/kernels").glob("*.jsonl"))
+    return files[0].read_text().splitlines() if files else []
+
+
+def refused(host: FakeHost, *options: str, code: int, **more: str) -> str:
+    """What the command said when it ended with this code."""
+    done = host.advisor(*(options or COMMAND), "--json", **more)
+    assert done.returncode == code, done.stderr
+    return str(json.loads(done.stdout)["error"]["message"])
+
+
+def test_interrupt_then_the_same_command_goes_on(host: FakeHost) -> None:
+    """Finished blocks are kept, and the result has its keys."""
+    know_sensor(host)
+    with host.start_advisor(*COMMAND) as process:
+        assert wait_until(lambda: len(lines_kept(host)) >= 2 or process.poll() is not None, 90)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "the same command goes on from here" in errors
+    assert leftovers(UUID, Path(host.folder / "run")) == []
+    before = lines_kept(host)
+    assert len(before) == 2
+
+    done = host.advisor(*COMMAND, "--json")
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert set(answer) == HEAD | POWER
+    assert lines_kept(host)[:2] == before
+    assert (answer["operation"], answer["before"]) == ("gemm m=64 n=64 k=64 bf16", "idle")
+    assert (answer["runs"], answer["golden_runs"], answer["dropped"]) == (40, 40, {})
+    assert answer["execution_ms"] == pytest.approx(2.0)
+    assert all(set(point) == POINT for point in answer["curve"])
+    assert set(answer["histogram"]) == {"edges_ms", "counts"}
+    assert 300 < answer["ssp_power_w"]["value"] < 450
+    # Two launches are one execution.
+    whole, one = answer["ssp_energy_j"]["value"], answer["launch_energy_j"]["value"]
+    assert one == pytest.approx(whole / 2)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("memory", "needs more memory than the GPU has free"),
+        ("crash", "an illegal memory access was encountered"),
+    ],
+)
+def test_operation_that_fails_is_named_and_leaves_nothing(
+    host: FakeHost, fault: str, said: str
+) -> None:
+    """The cause is in the message, and no process stays."""
+    know_sensor(host)
+    assert said in refused(host, code=5, FAKE_FAULT=fault)
+    assert leftovers(UUID, Path(host.folder / "run")) == []
+
+
+def test_without_a_record_it_says_what_to_run(host: FakeHost) -> None:
+    """Nobody measures with a window that was guessed; a record of another driver is none."""
+    keep_record(record(FAST, gpu_uuid=UUID, driver="999.1"), host.folder / "home")
+    said = refused(host, code=2)
+    assert "no record of the power sensors of Fake H200" in said
+    assert "run `advisor power sensor` first" in said
+
+
+def test_card_without_the_instant_channel_is_refused(host: FakeHost) -> None:
+    """Also where a record says that it had one."""
+    know_sensor(host)
+    (host.folder / "nvml/gpu0/power_instant").write_text("error 3\n")
+    assert "has no instant power reading" in refused(host, code=6)
+
+
+def test_gpu_on_which_somebody_computes_is_refused(host: FakeHost) -> None:
+    """Its power would be of both."""
+    know_sensor(host)
+    (host.folder / "nvml/gpu0/compute_processes").write_text("1 100\n")
+    assert "use GPU" in refused(host, code=8)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("gemm", "--within-w", "0"), "is no precision"),
+        (("gemm", "--call", "a:b"), "both gemm and --call"),
+        ((), "no operation was named"),
+    ],
+)
+def test_contradiction_is_refused(options: tuple[str, ...], said: str) -> None:
+    """Before the GPU is looked for."""
+    done = CliRunner().invoke(app, ["power", "kernel", *options])
+    assert isinstance(done.exception, InputError)
+    assert said in str(done.exception)
+
+
+def test_unsafe_count_is_refused(host: FakeHost) -> None:
+    """The power of wrong results is no power of the operation."""
+    know_sensor(host)
+    keep_check(
+        CountCheck(
+            gpu_model="Fake H200",
+            gpu_uuid=UUID,
+            units_total=132,
+            driver="580.00.00",
+            libraries={"torch": "2.0.0"},
+            checked=(66, 92),
+            wrong={92: ("matmul bf16",)},
+            operations=("matmul bf16",),
+            checked_at="2026-11-23T00:00:00Z",
+            seconds=1.0,
+        ),
+        host.folder / "home",
+    )
+    assert "92" in refused(host, *COMMAND, "--units", "92", code=12)
