@@ -47,26 +47,26 @@ def nobody_listens() -> Iterator[str]:
 def test_two_jobs_share_a_gpu_as_advised(cluster: Cluster, service: Served) -> None:
     """Both are rewritten, run at the same time, and have the advised percentages in every step."""
     cluster.point_at(service.url)
-    a, said = submit_pair(cluster, "bert-infer-b2", "gemm", "--gres=gpu:1")
-    b, _ = submit_pair(cluster, "gemm", "bert-infer-b2", "--gpus=1")
-    assert "advisor: 26 % of a GPU: beside gemm, split 26/50" in said
+    a, said = submit_pair(cluster, "bert-infer-b2", "reduction", "--gres=gpu:1")
+    b, _ = submit_pair(cluster, "reduction", "bert-infer-b2", "--gpus=1")
+    assert "advisor: 50 % of a GPU: beside reduction, split 50/26" in said
     ended = {number: cluster.await_state(number, *ENDED) for number in (a, b)}
     assert [job["ExitCode"] for job in ended.values()] == ["0:0", "0:0"], job_output(cluster, a, b)
-    assert [ended[number]["TresPerNode"] for number in (a, b)] == ["gres:mps:26", "gres:mps:50"]
+    assert [ended[number]["TresPerNode"] for number in (a, b)] == ["gres:mps:50", "gres:mps:26"]
     for kind in ("env", "step"):
-        assert percentages(cluster, kind, "bert-infer-b2", "gemm") == ["26", "50"]
-    assert ended[b]["AdminComment"] == ("advisor: 50 % of a GPU: beside bert-infer-b2, split 50/26")
+        assert percentages(cluster, kind, "bert-infer-b2", "reduction") == ["50", "26"]
+    assert ended[b]["AdminComment"] == ("advisor: 26 % of a GPU: beside bert-infer-b2, split 26/50")
 
 
 def test_shares_that_overlap_run_together(cluster: Cluster, service: Served) -> None:
-    """90 % and 11 % are all SMs of a GPU; Slurm counts them as 89 and 10."""
+    """11 % and 90 % are all SMs of a GPU; Slurm counts them as 10 and 89."""
     cluster.point_at(service.url)
-    a, _ = submit_pair(cluster, "albert-infer", "bert-train-b2", "--gres=gpu:1")
-    b, _ = submit_pair(cluster, "bert-train-b2", "albert-infer", "--gres=gpu:1")
+    a, _ = submit_pair(cluster, "resnet50-infer-b2", "wav2vec2-infer-b2", "--gres=gpu:1")
+    b, _ = submit_pair(cluster, "wav2vec2-infer-b2", "resnet50-infer-b2", "--gres=gpu:1")
     ended = [cluster.await_state(number, *ENDED) for number in (a, b)]
     assert [job["ExitCode"] for job in ended] == ["0:0", "0:0"], job_output(cluster, a, b)
-    assert [job["TresPerNode"] for job in ended] == ["gres:mps:89", "gres:mps:10"]
-    assert percentages(cluster, "step", "albert-infer", "bert-train-b2") == ["90", "11"]
+    assert [job["TresPerNode"] for job in ended] == ["gres:mps:10", "gres:mps:89"]
+    assert percentages(cluster, "step", "resnet50-infer-b2", "wav2vec2-infer-b2") == ["11", "90"]
 
 
 def test_a_daemon_lives_as_long_as_its_jobs(cluster: Cluster) -> None:
@@ -137,14 +137,14 @@ def test_a_service_that_is_killed_stops_no_submission(cluster: Cluster, tmp_path
     (tmp_path / "serve").mkdir()
     with serving(tmp_path / "serve") as served, ThreadPoolExecutor(2) as pool:
         cluster.point_at(served.url)
-        options = ("--gres=gpu:1", "--hold", "--comment=advisor:job=gemm,with=bert-infer-b2")
+        options = ("--gres=gpu:1", "--hold", "--comment=advisor:job=reduction,with=bert-infer-b2")
         cluster.submit("true", *options)
         sent = [pool.submit(cluster.submit, "true", *options) for _ in range(30)]
         wait(sent, return_when=FIRST_COMPLETED)
         served.process.kill()
         said = [each.result()[1] for each in sent]
     cluster.run("scancel", "--state=PENDING", "--user=root")
-    advised = ["50 % of a GPU: beside bert-infer-b2" in text for text in said]
+    advised = ["26 % of a GPU: beside bert-infer-b2" in text for text in said]
     assert any(advised), said
     assert all(
         "without advice: " in text for text, known in zip(said, advised, strict=True) if not known
@@ -174,14 +174,14 @@ def test_a_controller_that_was_killed_forgets_nothing(cluster: Cluster, service:
     cluster.point_at(service.url)
     running, _ = cluster.submit("sleep 14", "--gres=mps:80")
     cluster.await_state(running, "RUNNING")
-    options = ("--gres=gpu:1", "--comment=advisor:job=bert-infer-b2,with=gemm")
+    options = ("--gres=gpu:1", "--comment=advisor:job=bert-infer-b2,with=reduction")
     waiting, _ = cluster.submit("env > env.killed", *options)
     time.sleep(7)  # Slurm writes its state down every five seconds; what came later would be lost
     kill(cluster, "slurmctld")
     start(cluster, "slurmctld")
-    assert cluster.await_state(waiting, *ENDED)["TresPerNode"] == "gres:mps:26"
+    assert cluster.await_state(waiting, *ENDED)["TresPerNode"] == "gres:mps:50"
     assert cluster.await_state(running, *ENDED)["JobState"] == "COMPLETED"
-    assert percentages(cluster, "env", "killed") == ["26"]
+    assert percentages(cluster, "env", "killed") == ["50"]
 
 
 def test_a_node_that_died_starts_clean(cluster: Cluster) -> None:

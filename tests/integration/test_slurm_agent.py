@@ -37,7 +37,7 @@ NOT_HERE = {
 }
 """Commands of the page that no test runs as they stand there, and where they run."""
 
-PAIR = {"bert-infer-b2": "gemm", "gemm": "bert-infer-b2"}
+PAIR = {"bert-infer-b2": "reduction", "reduction": "bert-infer-b2"}
 # The real MPS daemon starts its server for its first client by itself.
 START = """
 export LD_LIBRARY_PATH={libraries} FAKE_NVML_DIR={folder}/nvml ADVISOR_GPU={uuid}
@@ -222,19 +222,19 @@ def test_a_pair_is_observed(node: Node) -> None:
     with Client(f"unix:{node.socket}") as client:
         client.import_points([solo(job, share) for job in PAIR for share in (20, 100)])
     numbers = node.pair_of_page()
-    progress = node.cluster.mps / "gpu0-0/jobs" / numbers["gemm"] / "progress"
+    progress = node.cluster.mps / "gpu0-0/jobs" / numbers["reduction"] / "progress"
     assert progress.stat().st_size == FILE_BYTES
     node.await_overlap(numbers)
     assert node.end(numbers) == ["COMPLETED", "COMPLETED"]
     name = "slurm-" + "-".join(sorted(numbers.values()))
     until(lambda: any(seen.launch_id == name for seen in node.observations()), node)
     seen = node.observations()[-1]
-    assert (seen.jobs, seen.gpu_model) == (("bert-infer-b2", "gemm"), "Fake H200")
-    assert [part.share_percent for part in seen.parts] == [26, 50]
-    assert [part.units for part in seen.parts] == [34, 66]
+    assert (seen.jobs, seen.gpu_model) == (("bert-infer-b2", "reduction"), "Fake H200")
+    assert [part.share_percent for part in seen.parts] == [50, 26]
+    assert [part.units for part in seen.parts] == [66, 34]
     assert [part.solo_rate for part in seen.parts] == [400, 400]
     rates = [part.rate or 0 for part in seen.parts]
-    assert 0 < rates[0] < rates[1]
+    assert 0 < rates[1] < rates[0]
     assert None not in (seen.power_w, seen.energy_j, seen.energy_saved, seen.work_per_joule)
     assert (seen.state, seen.flags, seen.driver) == ("finished", (), "580.00.00")
 

@@ -122,14 +122,14 @@ def test_takes_at_other_splits_tell_nothing_of_the_noise() -> None:
     assert (found.pairs, found.choices) == (1, 2)
 
 
-def test_bundled_pairs_have_nine_splits_in_every_run() -> None:
-    """Flagged ones among them: only whole pairs are bundled."""
+def test_bundled_pairs_are_full_in_every_run() -> None:
+    """Flagged ones among them: only pairs whose best split can be an oracle are bundled."""
     points = bundled_pair_points()
     runs: dict[tuple[str, ...], set[Split]] = {}
     for point, kind in zip(points, kinds_of(points), strict=True):
         if kind == "nine":
             runs.setdefault((*point.jobs, point.gpu_uuid, point.run), set()).add(split_of(point))
     assert {key[3] for key in runs} >= {"h100-safe", "h200-pairs"}
-    assert all(len(found) == (5 if key[0] == key[1] else 9) for key, found in runs.items())
+    assert all(is_full(found, beside_itself=key[0] == key[1]) for key, found in runs.items())
     h100 = [found for key, found in runs.items() if key[3] == "h100-safe"]
     assert all(one == other for one, other in pairwise(h100))
