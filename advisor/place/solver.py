@@ -101,8 +101,10 @@ def _matchings(groups: Groups, makespan_s: float, ends: float) -> Iterator[Ints]
     if makespan_s == math.inf:
         makespan_s = planned(problem, _groups(groups, cheapest)).schedule.makespan_s
     idle_power_w = problem.idle_power_w if problem.saves_energy else 0.0
-    cost = _cost(groups) - idle_power_w * groups.time_s
-    for part in MAKESPANS:
+    # Full GPUs draw nothing idle, those that wait for the last job do.
+    costs = [_cost(groups), _cost(groups) - idle_power_w * groups.time_s]
+    asked = [(costs[0], 1.0), *((costs[1], part) for part in MAKESPANS)]
+    for cost, part in asked:
         for used in _gpus_used(groups.time_s, part * makespan_s):
             if time.monotonic() >= ends:
                 return

@@ -23,6 +23,10 @@ def non_negative_least_squares(matrix: Floats, values: Floats) -> Floats:
     Returns:
         Shape (columns,).
     """
+    # Columns of one length: what counts as nothing is then the same of each coefficient.
+    lengths = np.linalg.norm(matrix, axis=0)
+    lengths[lengths == 0] = 1.0
+    matrix = matrix / lengths
     columns = matrix.shape[1]
     found, free = np.zeros(columns), np.zeros(columns, dtype=bool)
     start = matrix.T @ values
@@ -33,7 +37,7 @@ def non_negative_least_squares(matrix: Floats, values: Floats) -> Floats:
             break
         free[int(gradient.argmax())] = True
         found = _inside(matrix, values, found, free)
-    return found
+    return found / lengths
 
 
 def _inside(matrix: Floats, values: Floats, found: Floats, free: npt.NDArray[np.bool_]) -> Floats:
@@ -47,8 +51,11 @@ def _inside(matrix: Floats, values: Floats, found: Floats, free: npt.NDArray[np.
         blocked = free & (wanted <= 0)
         if not blocked.any():
             return wanted
-        steps = found[blocked] / np.maximum(found[blocked] - wanted[blocked], 1e-300)
+        steps = np.full_like(found, np.inf)
+        steps[blocked] = found[blocked] / np.maximum(found[blocked] - wanted[blocked], 1e-300)
         found = found + float(steps.min()) * (wanted - found)
-        free &= found > 1e-12 * max(float(found.max()), 1e-300)
+        # Those that are at 0 and would go below. A new one that is still at 0 goes up: it stays.
+        free &= ~blocked | (found > 1e-12 * max(float(found.max()), 1e-300))
+        free[int(steps.argmin())] = False
         found = np.where(free, found, 0.0)
     return np.zeros_like(found)
