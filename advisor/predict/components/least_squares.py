@@ -23,10 +23,10 @@ def non_negative_least_squares(matrix: Floats, values: Floats) -> Floats:
     Returns:
         Shape (columns,).
     """
-    # Columns of one length: what counts as nothing is then the same of each coefficient.
-    lengths = np.linalg.norm(matrix, axis=0)
-    lengths[lengths == 0] = 1.0
-    matrix = matrix / lengths
+    # Columns of one size: what counts as nothing is then the same of each coefficient.
+    sizes = np.abs(matrix).max(axis=0)
+    sizes[sizes == 0] = 1.0
+    matrix = matrix / sizes
     columns = matrix.shape[1]
     found, free = np.zeros(columns), np.zeros(columns, dtype=bool)
     start = matrix.T @ values
@@ -37,7 +37,7 @@ def non_negative_least_squares(matrix: Floats, values: Floats) -> Floats:
             break
         free[int(gradient.argmax())] = True
         found = _inside(matrix, values, found, free)
-    return found / lengths
+    return found / sizes
 
 
 def _inside(matrix: Floats, values: Floats, found: Floats, free: npt.NDArray[np.bool_]) -> Floats:
