@@ -1,7 +1,9 @@
 """What the power sensors of one card do: how often, over what time and how late they read.
 
 A reading at time u is taken as the mean power over the window that ended a delay before it:
-`R(u) = 1/W * integral of P(t) dt over [u - d - W, u - d] + noise`. How far a board's readings are
+`R(u) = 1/W * integral of P(t) dt over [u - d - W, u - d] + noise`. The delay need not be the same
+each time: a driver that asks the card every 100 ms for the newest of values which the card makes
+in its own time shows one of any age. How far a board's readings are
 off as a whole needs a meter outside it, and is not known here: only ratios on one card are claimed.
 `advisor power sensor` measures a card and keeps one file for each card and driver.
 """
@@ -30,11 +32,13 @@ class PowerChannel:
         name: instant, average or memory.
         period_ms: Between two changes of the reading, median.
         window_ms: W, over which a reading is the mean.
-        delay_ms: d, from the end of that window to the reading.
+        delay_ms: d, from the end of that window to the reading, mean.
+        delay_spread_ms: Between the shortest and the longest delay; all between are as likely.
         noise_w: Standard deviation of readings of a steady load.
         window_spread_ms: How far W differs between the halves of the data it was fitted to.
         prediction_error: Root mean square of predicted less read, over the mean read, where a load
-            that the fit did not see was switched on and off; 1 where there was none.
+            that the fit did not see was switched on and off, each reading at the delay within the
+            spread that suits it best; 1 where there was none.
         accepted: Whether spread and error keep what is asked of a record.
     """
 
@@ -46,11 +50,17 @@ class PowerChannel:
     window_spread_ms: float
     prediction_error: float
     accepted: bool
+    delay_spread_ms: float = 0.0
+
+    @property
+    def longest_delay_s(self) -> float:
+        """After the end of a window its mean is shown at the latest."""
+        return (self.delay_ms + self.delay_spread_ms / 2) / 1000
 
     @property
     def settle_s(self) -> float:
         """After a change of load a reading is of the new load alone."""
-        return (self.delay_ms + self.window_ms) / 1000
+        return self.longest_delay_s + self.window_ms / 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

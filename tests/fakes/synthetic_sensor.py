@@ -26,13 +26,17 @@ LEAD_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class MadeUpSensor:
-    """A channel with known properties; `levels_w` are idle, between bursts, burst and long load."""
+    """A channel with known properties; `levels_w` are idle, between bursts, burst and long load.
+
+    Each delay is another one, by half of `spread_s` up or down.
+    """
 
     period_s: float
     window_s: float
     delay_s: float
     noise_w: float
     levels_w: tuple[float, float, float, float] = (80.0, 120.0, 480.0, 520.0)
+    spread_s: float = 0.0
 
 
 INSTANT = MadeUpSensor(0.066, 0.025, 0.012, 2.0)
@@ -59,7 +63,7 @@ class MadeUpCard:
     counter: str = "integrates"
     stages: Sequence[Stage] | None = None
     later_period_s: float | None = None
-    looks: Callable[[int], tuple[list[str], int]] = lambda _: ([], 1)
+    looks: Callable[[int], tuple[list[str], list[int]]] = lambda _: ([], [1])
     ends_at_s: float = float("inf")
     seed: int = 1
 
@@ -166,7 +170,8 @@ def _read(
 ) -> Floats:
     total = np.concatenate(([0.0], np.cumsum(power_w))) * GRID_S
     edges_s = -LEAD_S + GRID_S * np.arange(len(total))
-    ends_s = times_s - sensor.delay_s
+    late_s = sensor.spread_s * draw.uniform(-0.5, 0.5, len(times_s)) if sensor.spread_s else 0.0
+    ends_s = times_s - sensor.delay_s - late_s
     windows = np.interp(ends_s, edges_s, total) - np.interp(
         ends_s - sensor.window_s, edges_s, total
     )

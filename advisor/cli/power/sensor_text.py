@@ -17,13 +17,14 @@ def sensor_lines(record: SensorRecord) -> Iterator[str]:
     yield f"{record.gpu_model}, {record.gpu_uuid}, driver {record.driver}, {record.seconds:.0f} s"
     if record.channels:
         yield (
-            f"{'channel':9}{'period ms':>10}{'window ms':>11}{'delay ms':>10}{'noise W':>9}"
-            f"{'halves differ ms':>18}{'waves wrong %':>15}"
+            f"{'channel':9}{'period ms':>10}{'window ms':>11}{'delay ms':>10}{'+- ms':>7}"
+            f"{'noise W':>9}{'halves differ ms':>18}{'waves wrong %':>15}"
         )
     for channel in record.channels:
         yield (
             f"{channel.name:9}{channel.period_ms:10.1f}{channel.window_ms:11.1f}"
-            f"{channel.delay_ms:10.1f}{channel.noise_w:9.2f}{channel.window_spread_ms:18.2f}"
+            f"{channel.delay_ms:10.1f}{channel.delay_spread_ms / 2:7.1f}{channel.noise_w:9.2f}"
+            f"{channel.window_spread_ms:18.2f}"
             f"{100 * channel.prediction_error:15.2f}  "
             f"{'accepted' if channel.accepted else 'not accepted'}"
         )

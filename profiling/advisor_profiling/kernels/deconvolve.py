@@ -4,7 +4,9 @@ A reading at tau is `1/W * integral of P over [tau - W, tau]`, where P before th
 With P constant within bins that is a linear system. Its plain solution is the recursion
 `P(tau) = W R'(tau) + P(tau - W)`, which multiplies noise by the window over the bin and adds it up
 once per window, so differences of neighbouring bins are held down (Tikhonov, first differences), by
-as much as generalised cross validation says (Golub, Heath, Wahba, 1979).
+as much as generalised cross validation says (Golub, Heath, Wahba, 1979). Where the delay of
+the sensor varies, a reading is taken for the mean of what it would be at each delay; what it is off
+by shows in the residuals, and so in the band.
 """
 
 from dataclasses import dataclass
@@ -19,6 +21,9 @@ _STRENGTHS = np.logspace(-6, 4, 41)
 _PARTS = 4
 """Of each bin, in which power is taken as constant: in whole bins it is not, and what a window that
 begins within a bin sees of that would be taken for a difference between bins."""
+
+_DELAYS = 8
+"""Of those within the spread, how many are looked at."""
 
 _BAND = 1.96
 """95 % of a normal distribution."""
@@ -75,14 +80,22 @@ def deconvolve(stitched: Stitched, sensor: Sensor, edges_s: Floats) -> Curve:
     """
     bins = len(edges_s) - 1
     parts_s = np.interp(np.arange(bins * _PARTS + 1) / _PARTS, np.arange(bins + 1), edges_s)
-    inside = stitched.tau_s <= edges_s[-1]
+    inside = stitched.tau_s <= edges_s[-1] - sensor.late_s
     tau_s, power_w = stitched.tau_s[inside], stitched.power_w[inside]
-    before = np.clip(sensor.window_s - tau_s, 0, None) / sensor.window_s
-    matrix = _overlaps(tau_s, sensor.window_s, parts_s)
+    ends_s = [tau_s + late_s for late_s in _late_s(sensor)]
+    matrix = np.mean([_overlaps(ends, sensor.window_s, parts_s) for ends in ends_s], axis=0)
+    before = np.mean([np.clip(1 - ends / sensor.window_s, 0, 1) for ends in ends_s], axis=0)
     solution, covariance = _solve(matrix, power_w - before * stitched.base_w, sensor.noise_w)
     means = np.kron(np.eye(bins), np.full((1, _PARTS), 1 / _PARTS))
     counts, _ = np.histogram(tau_s, edges_s)
     return Curve(edges_s, means @ solution, means @ covariance @ means.T, counts.astype(np.float64))
+
+
+def _late_s(sensor: Sensor) -> list[float]:
+    if not sensor.spread_s:
+        return [0.0]
+    parts = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5
+    return [float(part) for part in sensor.spread_s * parts]
 
 
 def _overlaps(ends_s: Floats, window_s: float, edges_s: Floats) -> Floats:

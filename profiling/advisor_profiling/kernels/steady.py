@@ -10,7 +10,8 @@ LEAST_EXECUTIONS = 4
 """Of a run, as FinGraV begins with."""
 
 LEAST_WINDOWS = 3
-"""A run is at least this many windows of the sensor long: readings of its end are of it alone."""
+"""A run is at least this many windows of the sensor long, with the spread of its delay: readings of
+its end are of it alone."""
 
 STEADY_WITHIN = 0.01
 """Two run lengths whose power differs by less than this part are the same."""

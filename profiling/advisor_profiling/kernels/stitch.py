@@ -15,16 +15,35 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Sensor:
-    """What a reading is the mean of: `window_s` that ended `delay_s` before it."""
+    """What a reading is the mean of: `window_s` that ended `delay_s` before it.
+
+    Delays differ from reading to reading, by half of `spread_s` up or down.
+    """
 
     window_s: float
     delay_s: float
     noise_w: float
+    spread_s: float = 0.0
+
+    @property
+    def smear_s(self) -> float:
+        """What a reading may be of is so long."""
+        return self.window_s + self.spread_s
+
+    @property
+    def late_s(self) -> float:
+        """A window may have ended so much before or after it is taken to have."""
+        return self.spread_s / 2
 
 
 def sensor_of(channel: PowerChannel) -> Sensor:
     """The channel in seconds."""
-    return Sensor(channel.window_ms / 1000, channel.delay_ms / 1000, channel.noise_w)
+    return Sensor(
+        window_s=channel.window_ms / 1000,
+        delay_s=channel.delay_ms / 1000,
+        noise_w=channel.noise_w,
+        spread_s=channel.delay_spread_ms / 1000,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +69,9 @@ def stitch(runs: Sequence[Run], sensor: Sensor) -> Stitched | None:
     inside, before = list[tuple[float, float]](), list[float]()
     for run in runs:
         for tau_s, reading in _in_run(run, sensor.delay_s):
-            if 0 < tau_s <= run.length_s:
+            if -sensor.late_s < tau_s <= run.length_s - sensor.late_s:
                 inside.append((tau_s, reading.power_w))
-            elif sensor.window_s - run.lead_s <= tau_s <= 0:
+            elif sensor.window_s + sensor.late_s - run.lead_s <= tau_s <= -sensor.late_s:
                 before.append(reading.power_w)
     if not before:
         return None
@@ -66,7 +85,8 @@ def end_powers(runs: Sequence[Run], sensor: Sensor) -> list[float]:
         reading.power_w
         for run in runs
         for tau_s, reading in _in_run(run, sensor.delay_s)
-        if run.length_s / 2 + sensor.window_s <= tau_s <= run.length_s
+        if run.length_s / 2 + sensor.window_s + sensor.late_s <= tau_s
+        and tau_s <= run.length_s - sensor.late_s
     ]
 
 

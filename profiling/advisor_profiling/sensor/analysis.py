@@ -13,6 +13,8 @@ from advisor_profiling.sensor.stimulus import BURSTS, FLAT
 from advisor_profiling.sensor.trace import ENERGY, POWER_CHANNELS, Look, Trace
 
 _LONGEST_BETWEEN_LOOKS_S = 5.0
+_LONGEST_START_S = 3.0
+"""A process that starts on another GPU of the host is listed on this one for so long."""
 
 
 def record_of(trace: Trace, source: str) -> SensorRecord:
@@ -60,12 +62,20 @@ def faults(trace: Trace) -> tuple[str, ...]:
     looks = [look for look in trace.looks if look.time_s >= begun_s]
     if reasons := sorted({reason for look in looks for reason in look.reasons}):
         found.append(f"the card was throttled ({', '.join(reasons)})")
-    # One that starts on another GPU of the host is listed here for less than a second.
-    if any(a.processes > 1 and b.processes > 1 for a, b in itertools.pairwise(looks)):
+    if _others(looks):
         found.append("another process computed on the GPU")
     if _longest_gap_s(trace, looks) > _LONGEST_BETWEEN_LOOKS_S:
         found.append("the state of the card was not watched all the time")
     return tuple(found)
+
+
+def _others(looks: Sequence[Look]) -> bool:
+    """Whether more than the load computed for longer than a start takes."""
+    seen: dict[int, list[float]] = {}
+    for look in looks:
+        for pid in look.processes:
+            seen.setdefault(pid, []).append(look.time_s)
+    return sum(times_s[-1] - times_s[0] > _LONGEST_START_S for times_s in seen.values()) > 1
 
 
 def sensor_period(trace: Trace) -> Period | None:

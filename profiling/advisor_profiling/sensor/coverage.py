@@ -29,16 +29,23 @@ def energy_counter(trace: Trace) -> EnergyCounter | str:
     period = period_of(ticks.times_s)
     if period is None:
         return f"it changed {len(ticks.values) - 1} times, too rarely for its period"
-    waves = trace.named(LOCKED_WAVE)
-    ratios = [ratio for wave in waves if (ratio := _ratio(wave, ticks, _levels_w(trace, ticks)))]
+    levels_w = _levels_w(trace, ticks)
+    found = [(wave.begun_s, _ratio(wave, ticks, levels_w)) for wave in trace.named(LOCKED_WAVE)]
+    ratios = [(begun_s, ratio) for begun_s, ratio in found if ratio]
     if len(ratios) < _LEAST_PHASES:
         return f"only {len(ratios)} waves could be compared, {_LEAST_PHASES} are needed"
-    spread = float(np.std(ratios, ddof=1) / np.mean(ratios))
+    spread = _spread(*np.array(ratios).T)
     return EnergyCounter(
         period_ms=round(1000 * period.period_s, 2),
         coverage_spread=round(spread, 5),
         covers_everything=_verdict(spread),
     )
+
+
+def _spread(begun_s: Floats, ratios: Floats) -> float:
+    """Around a line: a card that warms up draws more from wave to wave, at whichever phase."""
+    line = np.polynomial.Polynomial.fit(begun_s, ratios, 1)
+    return float(np.std(ratios - line(begun_s), ddof=2) / np.mean(ratios))
 
 
 def _verdict(spread: float) -> bool | None:

@@ -1,70 +1,104 @@
 """Window, delay and noise of a channel, from readings of a load that is known.
 
-A reading at u is the mean of P(t) over [u - d - W, u - d] (`advisor.validity.sensor_record`). For
-each W and d the levels of power follow by linear least squares; W and d are those that leave the
-smallest squares: a grid first, since there are many minima, then ever smaller steps from the best.
+A reading at u is the mean of P(t) over [u - d - W, u - d] (`advisor.validity.sensor_record`), where
+d is another one each time, anywhere within a spread: a driver shows the newest of the values that
+the card makes in its own time. For each window, mean delay and spread the levels of power follow
+by weighted least squares, and what is left is likely or not: readings near a change of load may be
+off by what the spread explains, others by noise alone. A grid without a spread comes first, since
+there are many minima, then ever smaller steps from the best.
 """
 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from advisor_profiling.sensor.levels import LevelTimes, window_parts
-from advisor_profiling.sensor.trace import Series, Span
+from advisor_profiling.sensor.trace import Floats, Series
+
+Place: TypeAlias = tuple[float, float, float]
+"""Window, mean delay and spread of the delay, s."""
+
+DELAYS = 9
+"""Of those within the spread, how many are looked at."""
 
 _WINDOWS_S = tuple(float(w) for w in np.geomspace(0.003, 1.6, 26))
 _MOST_DELAY_S = 0.4
 _LEAST_DELAY_STEP_S = 0.006
-_FINEST_S = 5e-6
-_MOVES = tuple(move for move in itertools.product((-1, 0, 1), repeat=2) if any(move))
+_SPREADS = (0.0, 0.5, 1.0)
+"""Of the window, from which steps begin."""
+
+_LONGEST_WITH_SPREAD_S = 0.3
+"""In a mean over a longer time some milliseconds more or less of delay do not show."""
+
+_FINEST_S = 5e-5
+_MOVES = tuple(move for move in itertools.product((-1, 0, 1), repeat=3) if any(move))
 _LEAST_FLAT = 8
+_CERTAIN_W = 1.0
+"""A reading that no delay within the spread changes by more shows noise alone."""
+
+_LEAST_CERTAIN = 20
 
 
 @dataclass(frozen=True, slots=True)
 class WindowFit:
-    """W and d, s, the power of each level, W, and the sum of squares that is left, W²."""
+    """W, d and its spread, s, the power of each level, W, and how unlikely the readings are."""
 
     window_s: float
     delay_s: float
+    spread_s: float
     levels_w: tuple[float, ...]
-    squares: float
+    cost: float
 
 
 def fit_window(readings: Series, levels: Sequence[LevelTimes]) -> WindowFit:
-    """W and d from readings (n,) of a load of these levels."""
-    places = [(w, d) for w in _WINDOWS_S for d in _delays(w)]
-    best = min(places, key=lambda place: at(readings, levels, *place).squares)
-    return refine(readings, levels, best, (best[0] / 8, max(_LEAST_DELAY_STEP_S, best[0] / 8)))
+    """W, d and its spread from readings (n,) of a load of these levels."""
+    places = [(w, d, 0.0) for w in _WINDOWS_S for d in _delays(w)]
+    window_s, delay_s, _ = min(places, key=lambda place: _squares(readings, levels, place))
+    starts = [(window_s, max(delay_s, s * window_s / 2), s * window_s) for s in _SPREADS]
+    starts = [place for place in starts if _possible(place)]
+    return min((refine(readings, levels, s, window_s / 8) for s in starts), key=lambda f: f.cost)
 
 
-def refine(readings: Series, levels: Sequence[LevelTimes], start: Span, steps_s: Span) -> WindowFit:
-    """The minimum near a start (W, d): by steps that are halved where none leads down."""
-
-    def cost(place: Span) -> float:
-        return at(readings, levels, *place).squares
-
-    best, least = start, cost(start)
-    while max(steps_s) > _FINEST_S:
-        near = [(best[0] + i * steps_s[0], best[1] + j * steps_s[1]) for i, j in _MOVES]
-        tried = [(cost(place), place) for place in near if place[0] > 0 and place[1] >= 0]
-        found, place = min(tried)
-        if found < least:
-            best, least = place, found
-        else:
-            steps_s = (steps_s[0] / 2, steps_s[1] / 2)
-    return at(readings, levels, *best)
-
-
-def at(
-    readings: Series, levels: Sequence[LevelTimes], window_s: float, delay_s: float
+def refine(
+    readings: Series, levels: Sequence[LevelTimes], start: Place, step_s: float
 ) -> WindowFit:
-    """The best powers of the levels for a window and a delay."""
-    parts = window_parts(levels, readings.times_s - delay_s, window_s)
-    powers, *_ = np.linalg.lstsq(parts, readings.values)
-    left = readings.values - parts @ powers
-    return WindowFit(window_s, delay_s, tuple(map(float, powers)), float(left @ left))
+    """The minimum near a start: by steps that are halved where none leads down."""
+    best = at(readings, levels, start)
+    while step_s > _FINEST_S:
+        places = [_moved(best, move, step_s) for move in _MOVES]
+        tried = [at(readings, levels, place) for place in places if _possible(place)]
+        found = min(tried, key=lambda fit: fit.cost, default=best)
+        if found.cost < best.cost:
+            best = found
+        else:
+            step_s /= 2
+    return best
+
+
+def at(readings: Series, levels: Sequence[LevelTimes], place: Place) -> WindowFit:
+    """The best powers of the levels for a window, a delay and its spread."""
+    parts = parts_of(readings.times_s, levels, place)
+    mean, values = parts.mean(axis=0), readings.values
+    powers = _solve(mean, values, np.ones(len(values)))
+    for _ in range(2):
+        seen = parts @ powers
+        scatter = seen.var(axis=0)
+        variance = scatter + _noise_power(values - seen.mean(axis=0), seen)
+        powers = _solve(mean, values, variance**-0.5)
+    left = values - mean @ powers
+    cost = float(np.sum(np.log(variance) + left**2 / variance))
+    return WindowFit(*place, tuple(map(float, powers)), cost)
+
+
+def parts_of(times_s: Floats, levels: Sequence[LevelTimes], place: Place) -> Floats:
+    """Part of each window (n,) in each level, at delays within the spread: (delays, n, levels)."""
+    window_s, delay_s, spread_s = place
+    delays_s = delay_s + spread_s * ((np.arange(DELAYS) + 0.5) / DELAYS - 0.5)
+    used = delays_s if spread_s else delays_s[:1]
+    return np.stack([window_parts(levels, times_s - delay, window_s) for delay in used])
 
 
 def noise_w(flat: Series) -> float | None:
@@ -78,16 +112,47 @@ def noise_w(flat: Series) -> float | None:
     return float(np.std(flat.values - line(flat.times_s), ddof=2))
 
 
-def prediction_error(
-    readings: Series, levels: Sequence[LevelTimes], window_s: float, delay_s: float
-) -> float:
-    """Root mean square of predicted less read, over the mean read, at a window and delay of others.
+def prediction_error(readings: Series, levels: Sequence[LevelTimes], place: Place) -> float:
+    """Root mean square of predicted less read, over the mean read, of a load not fitted to.
 
-    The two powers are those that suit the waves best, since bursts and waves do not draw the same;
-    how readings move between them is predicted.
+    Each reading is compared at the delay within the spread that suits it best: what lies between
+    the least and the largest prediction is not wrong. The two powers are those that suit the waves
+    best, since bursts and waves do not draw the same; how readings move between them is predicted.
     """
-    squares = at(readings, levels, window_s, delay_s).squares
-    return float(np.sqrt(squares / len(readings.values)) / readings.values.mean())
+    powers = np.array(at(readings, levels, place).levels_w)
+    seen = parts_of(readings.times_s, levels, place) @ powers
+    off = readings.values - np.clip(readings.values, seen.min(axis=0), seen.max(axis=0))
+    return float(np.sqrt(np.mean(off**2)) / readings.values.mean())
+
+
+def _squares(readings: Series, levels: Sequence[LevelTimes], place: Place) -> float:
+    (parts,) = parts_of(readings.times_s, levels, place)
+    left = readings.values - parts @ _solve(parts, readings.values, np.ones(len(parts)))
+    return float(left @ left)
+
+
+def _solve(parts: Floats, values: Floats, weights: Floats) -> Floats:
+    powers, *_ = np.linalg.lstsq(parts * weights[:, None], values * weights)
+    return np.asarray(powers, dtype=np.float64)
+
+
+def _noise_power(left: Floats, seen: Floats) -> float:
+    """Mean square of what is left where the delay does not matter."""
+    certain = np.ptp(seen, axis=0) < _CERTAIN_W
+    used = left[certain] if np.count_nonzero(certain) >= _LEAST_CERTAIN else left
+    return max(float(np.mean(used**2)), 1e-6)
+
+
+def _moved(fit: WindowFit, move: tuple[int, ...], step_s: float) -> Place:
+    window, delay, spread = (step_s * part for part in move)
+    return fit.window_s + window, fit.delay_s + delay, fit.spread_s + spread
+
+
+def _possible(place: Place) -> bool:
+    """A reading is never of what comes later."""
+    window_s, delay_s, spread_s = place
+    visible = spread_s == 0 or window_s <= _LONGEST_WITH_SPREAD_S
+    return window_s > 0 and spread_s >= 0 and delay_s >= spread_s / 2 and visible
 
 
 def _delays(window_s: float) -> list[float]:

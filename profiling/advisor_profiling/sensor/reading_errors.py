@@ -131,7 +131,8 @@ class _Run:
 def _one_reading(run: _Run, channel: PowerChannel, tries: int, draw: np.random.Generator) -> Floats:
     window_s = channel.window_ms / 1000
     ages_s = draw.uniform(0, channel.period_ms / 1000, tries)
-    ends_s = run.length_s - ages_s - channel.delay_ms / 1000
+    late_s = channel.delay_spread_ms / 1000 * draw.uniform(-0.5, 0.5, tries)
+    ends_s = run.length_s - ages_s - channel.delay_ms / 1000 - late_s
     means_w = (run.joules(ends_s) - run.joules(ends_s - window_s)) / window_s
     return means_w + draw.normal(0, channel.noise_w, tries)
 

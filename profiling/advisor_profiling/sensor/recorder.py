@@ -117,7 +117,7 @@ def _state(uuid: str) -> tuple[Poll, float]:
         if now_s >= next_s:
             next_s = now_s + _LOOK_INTERVAL_S
             reasons = source.throttle_reasons() or ()
-            found.append(["look", round(now_s, 6), list(reasons), len(strangers(source.gpu))])
+            found.append(["look", round(now_s, 6), list(reasons), strangers(source.gpu)])
         return found
 
     return poll, _STATE_INTERVAL_S

@@ -6,7 +6,7 @@ its kind. Several processes append whole lines, so those of different kinds may 
     ["reading", channel, time_s, value, stamp_us]  a value other than the one before; W or J
     ["stage", name, time_s]                        a stage begins, the one before ends
     ["on", begun_s, ended_s]                       the load ran, in the stage before
-    ["look", time_s, [reason, ..], processes]      throttle reasons, processes that compute
+    ["look", time_s, [reason, ..], [pid, ..]]      throttle reasons, processes that compute
     ["full", time_s]                               too many lines: later readings are left out
     ["end", time_s]                                the recording is whole
 
@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from advisor.errors import InputError
 
-FORMAT = "advisor-power-trace-1"
+FORMAT = "advisor-power-trace-2"
 
 INSTANT, AVERAGE, MEMORY, ENERGY = "instant", "average", "memory", "energy"
 POWER_CHANNELS = (INSTANT, AVERAGE, MEMORY)
@@ -78,7 +78,7 @@ class Look:
 
     time_s: float
     reasons: tuple[str, ...]
-    processes: int
+    processes: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,8 +160,9 @@ class _Reader:
                 self._stages.append((name, float(time_s), []))
             case "on", [begun_s, ended_s] if self._stages:
                 self._stages[-1][2].append((float(begun_s), float(ended_s)))
-            case "look", [time_s, reasons, processes]:
-                self._looks.append(Look(float(time_s), tuple(map(str, reasons)), int(processes)))
+            case "look", [time_s, [*reasons], [*pids]]:
+                look = Look(float(time_s), tuple(map(str, reasons)), frozenset(map(int, pids)))
+                self._looks.append(look)
             case "full", [_time_s]:
                 self._full = True
             case "end", [time_s]:

@@ -53,7 +53,7 @@ class LiveBench:
         """One run with its readings."""
         run = self.worker.run(request)
         begin_s, end_s = run.starts_s[0] - run.lead_s, run.ends_s[-1]
-        seen_s = end_s + self.channel.delay_ms / 1000
+        seen_s = end_s + self.channel.longest_delay_s
         time.sleep(max(0.0, seen_s + _LATE_S - time.monotonic()))
         changes = self.poller.read()
         stranger = "" if self.ours >= frozenset(self.computing()) else STRANGER

@@ -90,7 +90,7 @@ def find_ssp(runner: Runner, report: Report) -> SspSearch:
             raise _no_readings(runs_made)
         return float(np.mean(powers))
 
-    least = shortest_run(execution_s, sensor.window_s)
+    least = shortest_run(execution_s, sensor.smear_s)
     most = max(4 * least, math.floor(LONGEST_RUN_S / execution_s))
     return search_ssp(end_power_w, 2 * least, least, most)
 

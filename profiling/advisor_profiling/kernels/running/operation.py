@@ -32,6 +32,7 @@ from advisor_profiling.kernels.running.measure import (
 from advisor_profiling.kernels.running.report import KernelReport
 from advisor_profiling.kernels.running.session import Conditions, Found, Session
 from advisor_profiling.kernels.steady import shortest_run
+from advisor_profiling.kernels.stitch import sensor_of
 from advisor_profiling.kernels.trace import IDLE, Block
 from advisor_profiling.window.clock import LiveClock
 
@@ -193,7 +194,7 @@ def _plan(found: Found, channel: PowerChannel, wanted: Wanted) -> Plan:
 
 def _check_fits(execution_s: float, channel: PowerChannel, wanted: Wanted) -> None:
     """Refuse an operation whose shortest runs are longer than any run may be."""
-    least_s = shortest_run(execution_s, channel.window_ms / 1000) * execution_s
+    least_s = shortest_run(execution_s, sensor_of(channel).smear_s) * execution_s
     if 2 * least_s > LONGEST_RUN_S:
         raise InputError(
             f"one execution takes {execution_s * 1000:.4g} ms",

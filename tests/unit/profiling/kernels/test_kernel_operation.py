@@ -238,10 +238,6 @@ def test_counter_that_is_stuck_or_was_reset_is_not_used(
             replace(COUNTER, coverage_spread=0.08, covers_everything=False),
             "does not add up everything",
         ),
-        (
-            replace(COUNTER, coverage_spread=0.03, covers_everything=None),
-            "does not add up everything",
-        ),
     ],
 )
 def test_counter_is_only_used_where_it_covers_everything(

@@ -25,7 +25,7 @@ KEYS = {
 }  # fmt: skip
 CHANNEL_KEYS = {
     "name", "period_ms", "window_ms", "delay_ms", "noise_w", "window_spread_ms",
-    "prediction_error", "accepted",
+    "prediction_error", "accepted", "delay_spread_ms",
 }  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def test_what_a_person_reads(recording: Path) -> None:
 
 def test_recording_that_is_not_accepted_has_another_exit_code(tmp_path: Path) -> None:
     """A script notices."""
-    throttled = MadeUpCard({"instant": INSTANT}, looks=lambda _: (["hw-thermal"], 1))
+    throttled = MadeUpCard({"instant": INSTANT}, looks=lambda _: (["hw-thermal"], [1]))
     done = sensor("--trace", throttled.write(tmp_path / "r.jsonl"))
     assert done.exit_code == 6
     assert "the card was throttled (hw-thermal)" in done.stdout
@@ -83,7 +83,7 @@ HEADER = (
     '{"gpu_model": "H", "gpu_uuid": "G", "driver": "1", "started_at": "", "epoch_s": 0'
     ', "format": "%s"}\n'
 )
-FIRST = HEADER % "advisor-power-trace-1"
+FIRST = HEADER % "advisor-power-trace-2"
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,24 @@ def test_window_and_delay_come_back(analyse: Analyse, sensor: MadeUpSensor, seed
     assert channel.delay_ms == pytest.approx(1000 * sensor.delay_s, abs=1)
 
 
+def test_delay_that_varies_is_found(analyse: Analyse) -> None:
+    """A driver that shows values of any age, as one does whose card makes them in its own time."""
+    sensor = MadeUpSensor(0.1, 0.026, 0.018, 3.0, spread_s=0.03)
+    channel = channel_of(analyse(MadeUpCard(only(sensor))), "instant")
+    assert channel.accepted
+    assert channel.window_ms == pytest.approx(26, abs=2)
+    assert channel.delay_ms == pytest.approx(18, abs=2)
+    assert channel.delay_spread_ms == pytest.approx(30, abs=4)
+    assert channel.settle_s == pytest.approx(0.059, abs=0.004)
+
+
+def test_delay_that_may_be_anything_is_refused(analyse: Analyse) -> None:
+    """Nearly any reading of a wave could be explained."""
+    record = analyse(MadeUpCard(only(MadeUpSensor(0.066, 0.025, 0.03, 2.0, spread_s=0.05))))
+    assert not channel_of(record, "instant").accepted
+    assert any("its delay varies by" in reason for reason in record.reasons)
+
+
 def test_counter_that_adds_up_what_a_sensor_sees_is_found(analyse: Analyse) -> None:
     """Its energy of the same wave depends on the phase at which the sensor looks."""
     record = analyse(MadeUpCard(only(INSTANT), counter="samples"))
@@ -108,12 +126,12 @@ def test_period_that_changes_in_mid_run_is_refused(analyse: Analyse) -> None:
     assert any("its period changed from 66.0 to 100.0 ms" in reason for reason in record.reasons)
 
 
-def throttled_once(second: int) -> tuple[list[str], int]:
-    return ["sw-power-cap"] if second == 40 else [], 1
+def throttled_once(second: int) -> tuple[list[str], list[int]]:
+    return ["sw-power-cap"] if second == 40 else [], [1]
 
 
-def with_a_neighbour(second: int) -> tuple[list[str], int]:
-    return [], 2 if 60 <= second < 63 else 1
+def with_a_neighbour(second: int) -> tuple[list[str], list[int]]:
+    return [], [1, 2] if 60 <= second < 65 else [1]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +142,7 @@ def with_a_neighbour(second: int) -> tuple[list[str], int]:
     ],
 )
 def test_disturbed_recording_is_refused(
-    analyse: Analyse, looks: Callable[[int], tuple[list[str], int]], says: str
+    analyse: Analyse, looks: Callable[[int], tuple[list[str], list[int]]], says: str
 ) -> None:
     """A throttled card or a neighbour makes every channel unaccepted, with the reason."""
     record = analyse(MadeUpCard(only(INSTANT), looks=looks))
@@ -145,9 +163,12 @@ def test_recording_that_nobody_watched_is_refused(tmp_path: Path) -> None:
 
 
 def test_process_that_only_passes_is_no_neighbour(analyse: Analyse) -> None:
-    """One that starts on another GPU shows on all of them for less than a second."""
-    passing = MadeUpCard(only(INSTANT), looks=lambda second: ([], 2 if second == 60 else 1))
-    assert analyse(passing).accepted
+    """Those that start on another GPU show on all of them for some seconds, one after the other."""
+
+    def passing(second: int) -> tuple[list[str], list[int]]:
+        return [], [1, second // 3] if 60 <= second < 80 else [1]
+
+    assert analyse(MadeUpCard(only(INSTANT), looks=passing)).accepted
 
 
 def test_recording_that_was_stopped_is_not_accepted(analyse: Analyse) -> None:
