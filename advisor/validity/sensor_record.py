@@ -1,9 +1,10 @@
 """What the power sensors of one card do: how often, over what time and how late they read.
 
-A reading at time u is taken as the mean power over the window that ended a delay before it:
-`R(u) = 1/W * integral of P(t) dt over [u - d - W, u - d] + noise`. The delay need not be the same
-each time: a driver that asks the card every 100 ms for the newest of values which the card makes
-in its own time shows one of any age. How far a board's readings are
+A reading at time u is of the power until a delay before it. It is either the mean over a window,
+`R(u) = 1/W * integral of P(t) dt over [u - d - W, u - d] + noise`, or it forgets exponentially, as
+a filter of first order does: P(t) counts by `exp(-(u - d - t) / tau) / tau`. The delay need not be
+the same each time: a driver that asks the card every 100 ms for the newest of values which the card
+makes in its own time shows one of any age. How far a board's readings are
 off as a whole needs a meter outside it, and is not known here: only ratios on one card are claimed.
 `advisor power sensor` measures a card and keeps one file for each card and driver.
 """
@@ -13,6 +14,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from advisor.errors import StoreError
 from advisor.files.home import open_home
@@ -23,6 +25,11 @@ from advisor.formats.wire import to_plain
 SENSORS_FOLDER = "sensors"
 """In the advisor's home."""
 
+Response = Literal["mean", "exponential"]
+
+FORGOTTEN_AFTER = 5.0
+"""Time constants after which less than 1 % of a reading is of what was before."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerChannel:
@@ -31,14 +38,16 @@ class PowerChannel:
     Attributes:
         name: instant, average or memory.
         period_ms: Between two changes of the reading, median.
-        window_ms: W, over which a reading is the mean.
+        response: mean (over a window) or exponential.
+        window_ms: W, over which a reading is the mean; of an exponential response twice the time
+            constant, since such readings are as late as those of a window so long.
         delay_ms: d, from the end of that window to the reading, mean.
         delay_spread_ms: Between the shortest and the longest delay; all between are as likely.
         noise_w: Standard deviation of readings of a steady load.
         window_spread_ms: How far W differs between the halves of the data it was fitted to.
         prediction_error: Root mean square of predicted less read, over the mean read, where a load
             that the fit did not see was switched on and off, each reading at the delay within the
-            spread that suits it best; 1 where there was none.
+            spread that suits it best and without the worst 2 %; 1 where there was none.
         accepted: Whether spread and error keep what is asked of a record.
     """
 
@@ -51,6 +60,7 @@ class PowerChannel:
     prediction_error: float
     accepted: bool
     delay_spread_ms: float = 0.0
+    response: Response = "mean"
 
     @property
     def longest_delay_s(self) -> float:
@@ -58,9 +68,14 @@ class PowerChannel:
         return (self.delay_ms + self.delay_spread_ms / 2) / 1000
 
     @property
+    def memory_s(self) -> float:
+        """What was longer ago, before the delay, counts for less than 1 %."""
+        return memory_s(self.response, self.window_ms / 1000)
+
+    @property
     def settle_s(self) -> float:
         """After a change of load a reading is of the new load alone."""
-        return self.longest_delay_s + self.window_ms / 1000
+        return self.longest_delay_s + self.memory_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +129,11 @@ class SensorRecord:
     def channel(self, name: str) -> PowerChannel | None:
         """A channel by name; None where the card does not have it."""
         return next((channel for channel in self.channels if channel.name == name), None)
+
+
+def memory_s(response: Response, window_s: float) -> float:
+    """How far back a reading looks, from the end of its delay on."""
+    return window_s if response == "mean" else FORGOTTEN_AFTER * window_s / 2
 
 
 def record_for(

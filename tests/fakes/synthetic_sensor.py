@@ -28,7 +28,8 @@ LEAD_S = 3.0
 class MadeUpSensor:
     """A channel with known properties; `levels_w` are idle, between bursts, burst and long load.
 
-    Each delay is another one, by half of `spread_s` up or down.
+    Each delay is another one, by half of `spread_s` up or down. An exponential one has a time
+    constant of half of `window_s`.
     """
 
     period_s: float
@@ -37,6 +38,7 @@ class MadeUpSensor:
     noise_w: float
     levels_w: tuple[float, float, float, float] = (80.0, 120.0, 480.0, 520.0)
     spread_s: float = 0.0
+    exponential: bool = False
 
 
 INSTANT = MadeUpSensor(0.066, 0.025, 0.012, 2.0)
@@ -175,8 +177,13 @@ def _read(
     windows = np.interp(ends_s, edges_s, total) - np.interp(
         ends_s - sensor.window_s, edges_s, total
     )
+    read_w = windows / sensor.window_s
+    if sensor.exponential:
+        kernel = np.exp(-np.arange(0, 5 * sensor.window_s, GRID_S) / (sensor.window_s / 2))
+        filtered = np.convolve(power_w, kernel / kernel.sum())[: len(power_w)]
+        read_w = np.interp(ends_s, edges_s[1:], filtered)
     noise = draw.normal(0, sensor.noise_w, len(times_s)) if sensor.noise_w else 0.0
-    return np.round(windows / sensor.window_s + noise, 3)
+    return np.round(read_w + noise, 3)
 
 
 def _changes(name: str, times_s: Floats, values: Floats) -> list[list[Any]]:

@@ -126,6 +126,7 @@ def _measure(
     def planned(plan: Plan) -> None:
         console.print(plan_line(plan, wanted.resolution_ms), highlight=False, soft_wrap=True)
 
+    console.print("  starting, when no window is open here ...", highlight=False)
     folder = open_home(settings.home, "logs", f"power-kernel-{LiveClock().utc().replace(':', '')}")
     with (
         stoppable(console),

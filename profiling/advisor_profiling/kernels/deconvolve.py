@@ -1,12 +1,13 @@
 """Power over time from readings that are means over a window: Tikhonov, with an honest band.
 
-A reading at tau is `1/W * integral of P over [tau - W, tau]`, where P before the run is known.
+A reading at tau is `1/W * integral of P over [tau - W, tau]`, or of an exponential response; P
+before the run is known.
 With P constant within bins that is a linear system. Its plain solution is the recursion
 `P(tau) = W R'(tau) + P(tau - W)`, which multiplies noise by the window over the bin and adds it up
 once per window, so differences of neighbouring bins are held down (Tikhonov, first differences), by
 as much as generalised cross validation says (Golub, Heath, Wahba, 1979). Where the delay of
-the sensor varies, a reading is taken for the mean of what it would be at each delay; what it is off
-by shows in the residuals, and so in the band.
+the sensor varies, a reading is taken for the mean of what it would be at each delay, and counts the
+less the more these differ: near a step of power it says little of when the step was.
 """
 
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ begins within a bin sees of that would be taken for a difference between bins.""
 
 _DELAYS = 8
 """Of those within the spread, how many are looked at."""
+
+_PASSES = 3
+"""How often readings are weighed anew by the curve that came out."""
 
 _BAND = 1.96
 """95 % of a normal distribution."""
@@ -83,9 +87,14 @@ def deconvolve(stitched: Stitched, sensor: Sensor, edges_s: Floats) -> Curve:
     inside = stitched.tau_s <= edges_s[-1] - sensor.late_s
     tau_s, power_w = stitched.tau_s[inside], stitched.power_w[inside]
     ends_s = [tau_s + late_s for late_s in _late_s(sensor)]
-    matrix = np.mean([_overlaps(ends, sensor.window_s, parts_s) for ends in ends_s], axis=0)
-    before = np.mean([np.clip(1 - ends / sensor.window_s, 0, 1) for ends in ends_s], axis=0)
-    solution, covariance = _solve(matrix, power_w - before * stitched.base_w, sensor.noise_w)
+    matrices = np.stack([_parts(ends, sensor, parts_s) for ends in ends_s])
+    before_w = stitched.base_w * np.stack([_before(ends, sensor) for ends in ends_s])
+    matrix, wanted = matrices.mean(axis=0), power_w - before_w.mean(axis=0)
+    solution, covariance = _solve(matrix, wanted, sensor.noise_w)
+    for _ in range(_PASSES if sensor.spread_s else 0):
+        scatter_w = np.std(matrices @ solution + before_w, axis=0)
+        weight = sensor.noise_w / np.hypot(sensor.noise_w, scatter_w)
+        solution, covariance = _solve(matrix * weight[:, None], wanted * weight, sensor.noise_w)
     means = np.kron(np.eye(bins), np.full((1, _PARTS), 1 / _PARTS))
     counts, _ = np.histogram(tau_s, edges_s)
     return Curve(edges_s, means @ solution, means @ covariance @ means.T, counts.astype(np.float64))
@@ -96,6 +105,27 @@ def _late_s(sensor: Sensor) -> list[float]:
         return [0.0]
     parts = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5
     return [float(part) for part in sensor.spread_s * parts]
+
+
+def _before(ends_s: Floats, sensor: Sensor) -> Floats:
+    """Part of each reading that is of what was before the run."""
+    if sensor.response == "mean":
+        return np.asarray(np.clip(1 - ends_s / sensor.window_s, 0, 1), dtype=np.float64)
+    return _forgotten(ends_s, sensor)
+
+
+def _parts(ends_s: Floats, sensor: Sensor, edges_s: Floats) -> Floats:
+    """Part of each reading that is of each bin, shape (readings, bins)."""
+    if sensor.response == "mean":
+        return _overlaps(ends_s, sensor.window_s, edges_s)
+    left = _forgotten(ends_s[:, None] - edges_s[None, :], sensor)
+    return np.asarray(left[:, 1:] - left[:, :-1], dtype=np.float64)
+
+
+def _forgotten(since_s: Floats, sensor: Sensor) -> Floats:
+    """Part of an exponential response that is of what was before that time."""
+    constant_s = sensor.window_s / 2
+    return np.asarray(np.exp(-np.maximum(since_s, 0) / constant_s), dtype=np.float64)
 
 
 def _overlaps(ends_s: Floats, window_s: float, edges_s: Floats) -> Floats:

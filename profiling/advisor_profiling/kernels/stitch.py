@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from advisor.validity.sensor_record import PowerChannel
+from advisor.validity.sensor_record import PowerChannel, Response, memory_s
 from advisor_profiling.kernels.trace import Reading, Run
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -15,7 +15,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Sensor:
-    """What a reading is the mean of: `window_s` that ended `delay_s` before it.
+    """What a reading is of: `window_s` that ended `delay_s` before it (`PowerChannel.response`).
 
     Delays differ from reading to reading, by half of `spread_s` up or down.
     """
@@ -24,11 +24,17 @@ class Sensor:
     delay_s: float
     noise_w: float
     spread_s: float = 0.0
+    response: Response = "mean"
+
+    @property
+    def memory_s(self) -> float:
+        """What was longer before the end of a window counts for less than 1 %."""
+        return memory_s(self.response, self.window_s)
 
     @property
     def smear_s(self) -> float:
         """What a reading may be of is so long."""
-        return self.window_s + self.spread_s
+        return self.memory_s + self.spread_s
 
     @property
     def late_s(self) -> float:
@@ -43,6 +49,7 @@ def sensor_of(channel: PowerChannel) -> Sensor:
         delay_s=channel.delay_ms / 1000,
         noise_w=channel.noise_w,
         spread_s=channel.delay_spread_ms / 1000,
+        response=channel.response,
     )
 
 
@@ -71,7 +78,7 @@ def stitch(runs: Sequence[Run], sensor: Sensor) -> Stitched | None:
         for tau_s, reading in _in_run(run, sensor.delay_s):
             if -sensor.late_s < tau_s <= run.length_s - sensor.late_s:
                 inside.append((tau_s, reading.power_w))
-            elif sensor.window_s + sensor.late_s - run.lead_s <= tau_s <= -sensor.late_s:
+            elif sensor.memory_s + sensor.late_s - run.lead_s <= tau_s <= -sensor.late_s:
                 before.append(reading.power_w)
     if not before:
         return None
@@ -85,7 +92,7 @@ def end_powers(runs: Sequence[Run], sensor: Sensor) -> list[float]:
         reading.power_w
         for run in runs
         for tau_s, reading in _in_run(run, sensor.delay_s)
-        if run.length_s / 2 + sensor.window_s + sensor.late_s <= tau_s
+        if run.length_s / 2 + sensor.memory_s + sensor.late_s <= tau_s
         and tau_s <= run.length_s - sensor.late_s
     ]
 

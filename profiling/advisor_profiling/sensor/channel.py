@@ -45,9 +45,10 @@ def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
     channel = PowerChannel(
         name=name,
         period_ms=round(1000 * first.period_s, 3),
-        window_ms=round(1000 * fit.window_s, 3),
-        delay_ms=round(1000 * fit.delay_s, 3),
-        delay_spread_ms=round(1000 * fit.spread_s, 3),
+        response=fit.place.response,
+        window_ms=round(1000 * fit.place.window_s, 3),
+        delay_ms=round(1000 * fit.place.delay_s, 3),
+        delay_spread_ms=round(1000 * fit.place.spread_s, 3),
         noise_w=round(noise, 3),
         window_spread_ms=round(spread_ms, 3),
         prediction_error=1.0 if error is None else round(error, 5),
@@ -69,11 +70,7 @@ def _training(trace: Trace, readings: Series) -> Series:
 def _settled_flat(trace: Trace, readings: Series, fit: WindowFit) -> Series:
     (flat,) = trace.named(FLAT)
     begun_s, ended_s = flat.on[0][0], flat.on[-1][1]
-    return readings.between(begun_s + _settled_after_s(fit), ended_s)
-
-
-def _settled_after_s(fit: WindowFit) -> float:
-    return fit.window_s + fit.delay_s + fit.spread_s / 2
+    return readings.between(begun_s + fit.place.settled_s, ended_s)
 
 
 def _spread_ms(trace: Trace, readings: Series, levels: list[LevelTimes], fit: WindowFit) -> float:
@@ -83,9 +80,9 @@ def _spread_ms(trace: Trace, readings: Series, levels: list[LevelTimes], fit: Wi
     used = _training(trace, readings)
     late = used.times_s >= middle_s
     step = used.times_s < bursts.begun_s
-    place = (fit.window_s, fit.delay_s, fit.spread_s)
     halves = [Series(used.times_s[half], used.values[half]) for half in (step | ~late, step | late)]
-    windows = [refine(half, levels, place, fit.window_s / 8).window_s for half in halves]
+    step_s = fit.place.window_s / 8
+    windows = [refine(half, levels, fit.place, step_s).place.window_s for half in halves]
     return 1000 * abs(windows[0] - windows[1])
 
 
@@ -93,12 +90,11 @@ def _prediction_error(trace: Trace, readings: Series, fit: WindowFit) -> float |
     waves = trace.named(WAVE, LOCKED_WAVE)
     if not any(wave.on for wave in waves):
         return None
-    begun_s = waves[0].begun_s + _settled_after_s(fit)
+    begun_s = waves[0].begun_s + fit.place.settled_s
     seen = readings.between(begun_s, waves[-1].ended_s)
     if len(seen.values) < 30:
         return None
-    place = (fit.window_s, fit.delay_s, fit.spread_s)
-    return prediction_error(seen, wave_levels(waves), place)
+    return prediction_error(seen, wave_levels(waves), fit.place)
 
 
 def _why_not(
@@ -113,12 +109,12 @@ def _why_not(
             f"its period changed from {1000 * first.period_s:.1f} to "
             f"{1000 * later.period_s:.1f} ms during the recording"
         )
-    if fit.spread_s > MOST_SPREAD_OF_PERIOD * first.period_s:
+    if fit.place.spread_s > MOST_SPREAD_OF_PERIOD * first.period_s:
         return (
-            f"its delay varies by {1000 * fit.spread_s:.0f} ms, more than half of its period of "
-            f"{1000 * first.period_s:.0f} ms"
+            f"its delay varies by {1000 * fit.place.spread_s:.0f} ms, more than half of its "
+            f"period of {1000 * first.period_s:.0f} ms"
         )
-    if spread_ms > max(MOST_SPREAD_MS, MOST_RELATIVE_SPREAD * 1000 * fit.window_s):
+    if spread_ms > max(MOST_SPREAD_MS, MOST_RELATIVE_SPREAD * 1000 * fit.place.window_s):
         return f"the halves of the bursts give windows that differ by {spread_ms:.1f} ms"
     if error is None:
         return "no square waves were recorded to check it with"

@@ -1,25 +1,39 @@
 """Window, delay and noise of a channel, from readings of a load that is known.
 
-A reading at u is the mean of P(t) over [u - d - W, u - d] (`advisor.validity.sensor_record`), where
-d is another one each time, anywhere within a spread: a driver shows the newest of the values that
-the card makes in its own time. For each window, mean delay and spread the levels of power follow
-by weighted least squares, and what is left is likely or not: readings near a change of load may be
-off by what the spread explains, others by noise alone. A grid without a spread comes first, since
-there are many minima, then ever smaller steps from the best.
+A reading at u is the mean of P(t) over [u - d - W, u - d], or forgets exponentially
+(`advisor.validity.sensor_record`); d is another one each time, anywhere within a spread: a driver
+shows the newest of the values that the card makes in its own time. For each response, window, mean
+delay and spread the levels of power follow by weighted least squares, and what is left is likely or
+not: readings near a change of load may be off by what the spread explains, others by noise alone. A
+grid without a spread comes first, since there are many minima, then ever smaller steps from the
+best.
 """
 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, get_args
 
 import numpy as np
 
+from advisor.validity.sensor_record import Response, memory_s
 from advisor_profiling.sensor.levels import LevelTimes, window_parts
 from advisor_profiling.sensor.trace import Floats, Series
 
-Place: TypeAlias = tuple[float, float, float]
-"""Window, mean delay and spread of the delay, s."""
+
+class Place(NamedTuple):
+    """How a channel may read: response, window, mean delay and spread of the delay, s."""
+
+    response: Response
+    window_s: float
+    delay_s: float
+    spread_s: float = 0.0
+
+    @property
+    def settled_s(self) -> float:
+        """After a change of load a reading is of the new load alone."""
+        return memory_s(self.response, self.window_s) + self.delay_s + self.spread_s / 2
+
 
 DELAYS = 9
 """Of those within the spread, how many are looked at."""
@@ -27,15 +41,26 @@ DELAYS = 9
 _WINDOWS_S = tuple(float(w) for w in np.geomspace(0.003, 1.6, 26))
 _MOST_DELAY_S = 0.4
 _LEAST_DELAY_STEP_S = 0.006
-_SPREADS = (0.0, 0.5, 1.0)
+_SPREADS = (0.0, 0.7)
 """Of the window, from which steps begin."""
 
 _LONGEST_WITH_SPREAD_S = 0.3
 """In a mean over a longer time some milliseconds more or less of delay do not show."""
 
-_FINEST_S = 5e-5
-_MOVES = tuple(move for move in itertools.product((-1, 0, 1), repeat=3) if any(move))
+_COARSE_S, _FINEST_S = 1e-3, 5e-5
+_MOVES = (
+    *itertools.chain.from_iterable(((i, 0, 0), (0, i, 0), (0, 0, i)) for i in (-1, 1)),
+    (1, -1, 0), (-1, 1, 0), (0, 1, 1), (0, -1, -1),
+)  # fmt: skip
+"""Of window, delay and spread: a longer window is much like a longer delay."""
+
 _LEAST_FLAT = 8
+_MOST_UNLIKELY = 5.0**2
+"""Squared standard deviations that count: few readings, seen late, must not stretch the spread."""
+
+_SEEN_LATE = 0.02
+"""Part of the readings that the driver shows, or the host sees, tens of milliseconds late."""
+
 _CERTAIN_W = 1.0
 """A reading that no delay within the spread changes by more shows noise alone."""
 
@@ -44,31 +69,38 @@ _LEAST_CERTAIN = 20
 
 @dataclass(frozen=True, slots=True)
 class WindowFit:
-    """W, d and its spread, s, the power of each level, W, and how unlikely the readings are."""
+    """How a channel reads, the power of each level, W, and how unlikely the readings are."""
 
-    window_s: float
-    delay_s: float
-    spread_s: float
+    place: Place
     levels_w: tuple[float, ...]
     cost: float
 
 
 def fit_window(readings: Series, levels: Sequence[LevelTimes]) -> WindowFit:
-    """W, d and its spread from readings (n,) of a load of these levels."""
-    places = [(w, d, 0.0) for w in _WINDOWS_S for d in _delays(w)]
-    window_s, delay_s, _ = min(places, key=lambda place: _squares(readings, levels, place))
-    starts = [(window_s, max(delay_s, s * window_s / 2), s * window_s) for s in _SPREADS]
-    starts = [place for place in starts if _possible(place)]
-    return min((refine(readings, levels, s, window_s / 8) for s in starts), key=lambda f: f.cost)
+    """How a channel reads, from readings (n,) of a load of these levels."""
+    places = [Place("mean", w, d) for w in _WINDOWS_S for d in _delays(w)]
+    _, window_s, delay_s, _ = min(places, key=lambda place: _squares(readings, levels, place))
+    starts = [
+        Place(response, window_s, max(delay_s, part * window_s / 2), part * window_s)
+        for response in get_args(Response)
+        for part in _SPREADS
+    ]
+    found = [refine(readings, levels, s, window_s / 8, _COARSE_S) for s in starts if _possible(s)]
+    best = min(found, key=lambda fit: fit.cost)
+    return refine(readings, levels, best.place, _COARSE_S)
 
 
 def refine(
-    readings: Series, levels: Sequence[LevelTimes], start: Place, step_s: float
+    readings: Series,
+    levels: Sequence[LevelTimes],
+    start: Place,
+    step_s: float,
+    finest_s: float = _FINEST_S,
 ) -> WindowFit:
     """The minimum near a start: by steps that are halved where none leads down."""
     best = at(readings, levels, start)
-    while step_s > _FINEST_S:
-        places = [_moved(best, move, step_s) for move in _MOVES]
+    while step_s >= finest_s:
+        places = [_moved(best.place, move, step_s) for move in _MOVES]
         tried = [at(readings, levels, place) for place in places if _possible(place)]
         found = min(tried, key=lambda fit: fit.cost, default=best)
         if found.cost < best.cost:
@@ -89,16 +121,16 @@ def at(readings: Series, levels: Sequence[LevelTimes], place: Place) -> WindowFi
         variance = scatter + _noise_power(values - seen.mean(axis=0), seen)
         powers = _solve(mean, values, variance**-0.5)
     left = values - mean @ powers
-    cost = float(np.sum(np.log(variance) + left**2 / variance))
-    return WindowFit(*place, tuple(map(float, powers)), cost)
+    unlikely = np.minimum(left**2 / variance, _MOST_UNLIKELY)
+    return WindowFit(place, tuple(map(float, powers)), float(np.sum(np.log(variance) + unlikely)))
 
 
 def parts_of(times_s: Floats, levels: Sequence[LevelTimes], place: Place) -> Floats:
     """Part of each window (n,) in each level, at delays within the spread: (delays, n, levels)."""
-    window_s, delay_s, spread_s = place
-    delays_s = delay_s + spread_s * ((np.arange(DELAYS) + 0.5) / DELAYS - 0.5)
-    used = delays_s if spread_s else delays_s[:1]
-    return np.stack([window_parts(levels, times_s - delay, window_s) for delay in used])
+    parts = (np.arange(DELAYS) + 0.5) / DELAYS - 0.5 if place.spread_s else np.zeros(1)
+    ends_s = times_s - (place.delay_s + place.spread_s * parts)[:, None]
+    found = window_parts(levels, ends_s.ravel(), place.window_s, place.response)
+    return found.reshape(*ends_s.shape, len(levels))
 
 
 def noise_w(flat: Series) -> float | None:
@@ -116,13 +148,15 @@ def prediction_error(readings: Series, levels: Sequence[LevelTimes], place: Plac
     """Root mean square of predicted less read, over the mean read, of a load not fitted to.
 
     Each reading is compared at the delay within the spread that suits it best: what lies between
-    the least and the largest prediction is not wrong. The two powers are those that suit the waves
-    best, since bursts and waves do not draw the same; how readings move between them is predicted.
+    the least and the largest prediction is not wrong. One reading in fifty may be of any time: it
+    was seen late. The two powers are those that suit the waves best, since bursts and waves do not
+    draw the same; how readings move between them is predicted.
     """
     powers = np.array(at(readings, levels, place).levels_w)
     seen = parts_of(readings.times_s, levels, place) @ powers
-    off = readings.values - np.clip(readings.values, seen.min(axis=0), seen.max(axis=0))
-    return float(np.sqrt(np.mean(off**2)) / readings.values.mean())
+    off = np.abs(readings.values - np.clip(readings.values, seen.min(axis=0), seen.max(axis=0)))
+    kept = np.sort(off)[: int(np.ceil((1 - _SEEN_LATE) * len(off)))]
+    return float(np.sqrt(np.mean(kept**2)) / readings.values.mean())
 
 
 def _squares(readings: Series, levels: Sequence[LevelTimes], place: Place) -> float:
@@ -143,14 +177,16 @@ def _noise_power(left: Floats, seen: Floats) -> float:
     return max(float(np.mean(used**2)), 1e-6)
 
 
-def _moved(fit: WindowFit, move: tuple[int, ...], step_s: float) -> Place:
+def _moved(place: Place, move: tuple[int, ...], step_s: float) -> Place:
     window, delay, spread = (step_s * part for part in move)
-    return fit.window_s + window, fit.delay_s + delay, fit.spread_s + spread
+    return Place(
+        place.response, place.window_s + window, place.delay_s + delay, place.spread_s + spread
+    )
 
 
 def _possible(place: Place) -> bool:
     """A reading is never of what comes later."""
-    window_s, delay_s, spread_s = place
+    _, window_s, delay_s, spread_s = place
     visible = spread_s == 0 or window_s <= _LONGEST_WITH_SPREAD_S
     return window_s > 0 and spread_s >= 0 and delay_s >= spread_s / 2 and visible
 

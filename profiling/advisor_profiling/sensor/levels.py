@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.validity.sensor_record import Response
 from advisor_profiling.sensor.stimulus import BURSTS, FLAT
 from advisor_profiling.sensor.trace import Floats, RecordedStage, Span, Trace
 
@@ -25,6 +26,23 @@ class LevelTimes:
         """Seconds of this level before each time."""
         return np.interp(times_s, self.times_s, self.spent_s)
 
+    def mean_before(self, ends_s: Floats, window_s: float) -> Floats:
+        """Part of the window before each end that this level takes up."""
+        return (self.until(ends_s) - self.until(ends_s - window_s)) / window_s
+
+    def remembered(self, ends_s: Floats, constant_s: float) -> Floats:
+        """Part of an exponential response at each end that is of this level."""
+        at_edges = np.zeros(len(self.times_s) + 1)
+        kept = np.exp(-np.diff(self.times_s, prepend=self.times_s[0]) / constant_s)
+        for place, share in enumerate(kept.tolist()):
+            # Between an even edge and the next one the level holds.
+            level = float(place % 2 == 1)
+            at_edges[place + 1] = level + (at_edges[place] - level) * share
+        last = np.searchsorted(self.times_s, ends_s, side="right")
+        since_s = ends_s - self.times_s[np.maximum(last - 1, 0)]
+        levels = (last % 2 == 1).astype(np.float64)
+        return levels + (at_edges[last] - levels) * np.exp(-np.maximum(since_s, 0) / constant_s)
+
 
 def level_times(spans: Sequence[Span]) -> LevelTimes:
     """Stretches that follow each other and do not overlap; at least one."""
@@ -35,13 +53,18 @@ def level_times(spans: Sequence[Span]) -> LevelTimes:
     return LevelTimes(edges, spent_s)
 
 
-def window_parts(levels: Sequence[LevelTimes], ends_s: Floats, window_s: float) -> Floats:
-    """Part of the window before each end (n,) that each level takes up, (n, levels).
+def window_parts(
+    levels: Sequence[LevelTimes], ends_s: Floats, window_s: float, response: Response = "mean"
+) -> Floats:
+    """Part of a reading before each end (n,) that is of each level, (n, levels).
 
     With the levels' powers P, `parts @ P` is what a sensor of that window reads.
     """
-    columns = [level.until(ends_s) - level.until(ends_s - window_s) for level in levels]
-    return np.stack(columns, axis=1) / window_s
+    if response == "mean":
+        columns = [level.mean_before(ends_s, window_s) for level in levels]
+    else:
+        columns = [level.remembered(ends_s, window_s / 2) for level in levels]
+    return np.stack(columns, axis=1)
 
 
 def training_levels(trace: Trace) -> list[LevelTimes]:

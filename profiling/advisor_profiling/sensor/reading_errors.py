@@ -22,6 +22,7 @@ from advisor.validity.sensor_timing import (
     PERIODS_IN_WINDOW,
     power_timing,
 )
+from advisor_profiling.sensor.levels import level_times, window_parts
 from advisor_profiling.sensor.stimulus import FLAT, Stage
 from advisor_profiling.sensor.trace import AVERAGE, ENERGY, INSTANT, Floats, Series, Span, Trace
 
@@ -130,10 +131,12 @@ class _Run:
 
 def _one_reading(run: _Run, channel: PowerChannel, tries: int, draw: np.random.Generator) -> Floats:
     window_s = channel.window_ms / 1000
+    kernel = level_times([(0.0, run.length_s)])
     ages_s = draw.uniform(0, channel.period_ms / 1000, tries)
     late_s = channel.delay_spread_ms / 1000 * draw.uniform(-0.5, 0.5, tries)
     ends_s = run.length_s - ages_s - channel.delay_ms / 1000 - late_s
-    means_w = (run.joules(ends_s) - run.joules(ends_s - window_s)) / window_s
+    (part,) = window_parts([kernel], ends_s, window_s, channel.response).T
+    means_w = run.idle_w + (run.kernel_w - run.idle_w) * part
     return means_w + draw.normal(0, channel.noise_w, tries)
 
 

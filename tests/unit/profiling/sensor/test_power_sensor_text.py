@@ -25,7 +25,7 @@ KEYS = {
 }  # fmt: skip
 CHANNEL_KEYS = {
     "name", "period_ms", "window_ms", "delay_ms", "noise_w", "window_spread_ms",
-    "prediction_error", "accepted", "delay_spread_ms",
+    "prediction_error", "accepted", "delay_spread_ms", "response",
 }  # fmt: skip
 
 

@@ -73,15 +73,29 @@ def test_delay_that_varies_is_found(analyse: Analyse) -> None:
     sensor = MadeUpSensor(0.1, 0.026, 0.018, 3.0, spread_s=0.03)
     channel = channel_of(analyse(MadeUpCard(only(sensor))), "instant")
     assert channel.accepted
+    assert channel.response == "mean"
     assert channel.window_ms == pytest.approx(26, abs=2)
     assert channel.delay_ms == pytest.approx(18, abs=2)
     assert channel.delay_spread_ms == pytest.approx(30, abs=4)
     assert channel.settle_s == pytest.approx(0.059, abs=0.004)
 
 
+def test_exponential_response_is_told_from_a_mean(analyse: Analyse) -> None:
+    """As the instant reading of an H100 or H200 forgets: each form is found where it is."""
+    sensor = MadeUpSensor(0.1, 0.026, 0.014, 3.0, spread_s=0.018, exponential=True)
+    channel = channel_of(analyse(MadeUpCard(only(sensor))), "instant")
+    assert channel.accepted
+    assert channel.response == "exponential"
+    assert channel.window_ms == pytest.approx(26, abs=2)
+    assert channel.delay_ms == pytest.approx(14, abs=2)
+    assert channel.delay_spread_ms == pytest.approx(18, abs=4)
+    assert channel.settle_s == pytest.approx(0.014 + 0.009 + 0.065, abs=0.006)
+
+
 def test_delay_that_may_be_anything_is_refused(analyse: Analyse) -> None:
     """Nearly any reading of a wave could be explained."""
-    record = analyse(MadeUpCard(only(MadeUpSensor(0.066, 0.025, 0.03, 2.0, spread_s=0.05))))
+    sensor = MadeUpSensor(0.066, 0.025, 0.03, 2.0, spread_s=0.05)
+    record = analyse(MadeUpCard(only(sensor), seed=2))
     assert not channel_of(record, "instant").accepted
     assert any("its delay varies by" in reason for reason in record.reasons)
 
