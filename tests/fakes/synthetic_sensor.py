@@ -180,7 +180,7 @@ def _read(
     read_w = windows / sensor.window_s
     if sensor.exponential:
         kernel = np.exp(-np.arange(0, 5 * sensor.window_s, GRID_S) / (sensor.window_s / 2))
-        filtered = np.convolve(power_w, kernel / kernel.sum())[: len(power_w)]
+        filtered: Floats = np.convolve(power_w, kernel / kernel.sum())[: len(power_w)].real
         read_w = np.interp(ends_s, edges_s[1:], filtered)
     noise = draw.normal(0, sensor.noise_w, len(times_s)) if sensor.noise_w else 0.0
     return np.round(read_w + noise, 3)

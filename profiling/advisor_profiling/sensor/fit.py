@@ -114,7 +114,8 @@ def at(readings: Series, levels: Sequence[LevelTimes], place: Place) -> WindowFi
     """The best powers of the levels for a window, a delay and its spread."""
     parts = parts_of(readings.times_s, levels, place)
     mean, values = parts.mean(axis=0), readings.values
-    powers = _solve(mean, values, np.ones(len(values)))
+    variance = np.ones(len(values))
+    powers = _solve(mean, values, variance)
     for _ in range(2):
         seen = parts @ powers
         scatter = seen.var(axis=0)
