@@ -16,6 +16,9 @@ from advisor.validity.sensor_record import SENSORS_FOLDER, keep_record
 from advisor_data.files.power_records import bundled_sensors, keep_kernel
 from advisor_training.reports.power_report import LIMITS
 
+Whole = tuple[str, dict[str, Any]]
+"""The page and the answer with --json."""
+
 
 @pytest.fixture(scope="module")
 def bundled(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -41,13 +44,21 @@ def page_of(folder: Path) -> str:
     return (folder / "page/power.html").read_text("utf-8")
 
 
-def test_page_says_first_what_cannot_be_known(folder: Path) -> None:
-    """Then come kernels, their figures, and each card with its tables."""
-    done = report(folder)
+@pytest.fixture(scope="module")
+def whole(bundled: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """The report of all that is bundled."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(FOLDER_OF_BUNDLED, lambda: bundled)
+        patched.setenv("ADVISOR_HOME", str(folder / "home"))
+        done = report(folder, "--json")
     assert done.exit_code == 0, done.output
-    assert done.stdout.startswith(LIMITS[0])
-    assert "1 sensor record, 2 kernels" in done.stdout
-    page = page_of(folder)
+    return page_of(folder), json.loads(done.stdout)
+
+
+def test_page_says_first_what_cannot_be_known(whole: Whole) -> None:
+    """Then come kernels, their figures, and each card with its tables."""
+    page, answer = whole
     body = page[page.index("<h1>") :]
     assert body.index("how far the power of a board is off") < body.index("<h3>")
     assert "<h2>Sensor: NVIDIA H100 80GB HBM3, driver 580.1, 2026-11-23</h2>" in page
@@ -57,12 +68,12 @@ def test_page_says_first_what_cannot_be_known(folder: Path) -> None:
     # A step and a wave for each of three channels, two figures for each kernel, one for all.
     assert page.count("<figure>") == 6 + 2 * 2 + 1
     assert "http" not in page.replace("http://www.w3.org", "")
-    assert (folder / "page/power.png").read_bytes().startswith(b"\x89PNG")
+    assert Path(answer["files"][1]).read_bytes().startswith(b"\x89PNG")
 
 
-def test_json_for_programs(folder: Path) -> None:
+def test_json_for_programs(whole: Whole) -> None:
     """Records with the errors of ways of reading, kernels, and where the files are."""
-    answer: dict[str, Any] = json.loads(report(folder, "--json").stdout)
+    _, answer = whole
     assert set(answer) == {"sensors", "kernels", "files"}
     (sensor,) = answer["sensors"]
     assert {error["way"] for error in sensor["reading_errors"]} == {
@@ -71,24 +82,29 @@ def test_json_for_programs(folder: Path) -> None:
     assert set(sensor["reading_errors"][0]) == {"kernel_s", "way", "median", "p95", "readings"}
     assert [kernel["units"] for kernel in answer["kernels"]] == [66, 132]
     assert [Path(file).name for file in answer["files"]] == ["power.html", "power.png"]
-    of_one = json.loads(report(folder, "--json", "--gpu-model", "Fake H200").stdout)
-    assert (of_one["sensors"], len(of_one["kernels"])) == ([], 2)
 
 
 def test_recordings_of_this_host_are_found(folder: Path, bundled: Path) -> None:
     """By card and moment; files that are broken are passed over, and a record may lack its own."""
     (known,) = bundled_sensors()
-    keep_record(replace(known, source="live"), folder / "home")
-    later = replace(known, source="live", driver="590.0", measured_at="2027-01-01T00:00:00Z")
-    keep_record(later, folder / "home")
+    here = replace(known, source="live", gpu_model="Here", channels=known.channels[:1])
+    keep_record(here, folder / "home")
+    gone = replace(here, driver="590.0", measured_at="2027-01-01T00:00:00Z")
+    keep_record(gone, folder / "home")
     recordings = folder / "home" / SENSORS_FOLDER / "recordings"
     recordings.mkdir()
     (recordings / "1.jsonl").write_text("")
     (recordings / "2.jsonl").write_text("{}\n")
+    done = report(folder, "--gpu-model", "Here")
+    assert done.stdout.endswith("page/power.html\n"), done.output
+    assert "2 sensor records, 0 kernels" in done.stdout
+    assert "No kernel was measured." in page_of(folder)
     shutil.copy(bundled.parent / "campaign/recording.jsonl", recordings / "3.jsonl")
-    assert report(folder, "--gpu-model", known.gpu_model).exit_code == 0
+    done = report(folder, "--gpu-model", "Here")
+    assert done.stdout.startswith(LIMITS[0])
+    assert done.stdout.endswith("page/power.png\n")
     page = page_of(folder)
-    assert page.count("<figure>") == 2 * 6
+    assert page.count("<figure>") == 2
     assert page.count("Its recording is not here, so there are no curves.") == 1
     assert page.count("was not recorded on this card") == 1
 

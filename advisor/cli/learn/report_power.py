@@ -20,6 +20,7 @@ from advisor_profiling.sensor.predicted import predicted_curves
 from advisor_profiling.sensor.reading_errors import measured
 from advisor_profiling.sensor.replay import bundled_trace
 from advisor_profiling.sensor.trace import Trace, read_trace
+from advisor_training.reports.document import make_folder
 from advisor_training.reports.power_report import LIMITS, SensorSection, write_report
 
 
@@ -41,19 +42,22 @@ def power(
             why="no sensor and no kernel was measured here, and none is bundled",
             fix="run `advisor power sensor` and `advisor power kernel` on a GPU",
         )
+    make_folder(out)
+    shown = f"{count_of(len(records), 'sensor record')}, {count_of(len(kernels), 'kernel')}"
+    typer.echo(f"drawing {shown}: about a second for each", err=True)
     sensors = [_section(record, home) for record in records]
     files = [str(path) for path in write_report(sensors, kernels, out)]
     if as_json:
         errors = [[asdict(error) for error in one.errors] for one in sensors]
-        shown = [
+        said = [
             {**to_plain(one.record), "reading_errors": wrong}
             for one, wrong in zip(sensors, errors, strict=True)
         ]
-        typer.echo(json.dumps({"sensors": shown, "kernels": to_plain(kernels), "files": files}))
+        typer.echo(json.dumps({"sensors": said, "kernels": to_plain(kernels), "files": files}))
         return
     for line in LIMITS:
         typer.echo(line)
-    typer.echo(f"{count_of(len(sensors), 'sensor record')}, {count_of(len(kernels), 'kernel')}")
+    typer.echo(shown)
     typer.echo(f"written: {', '.join(files)}")
 
 

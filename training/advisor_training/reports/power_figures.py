@@ -41,7 +41,7 @@ def overview(kernels: Sequence[KernelReport]) -> tuple[Figure, ...]:
         "Power of each kernel at its first steady execution (SSE, by the curve) and in steady "
         "power (SSP), with 95 % intervals. Compare kernels of one card only."
     )
-    height = 0.25 + 0.07 * len(kernels)
+    height = 0.2 + 0.06 * len(kernels)
     return (Figure("overview", caption, partial(_draw_overview, kernels), height, wide=True),)
 
 
@@ -86,8 +86,11 @@ def _draw_overview(kernels: Sequence[KernelReport], axes: Any, ink: Ink) -> None
         axes.scatter(values, [place for _, place in known], s=18, color=colour, label=label)
     several = len({one.gpu_model for one in kernels}) > 1
     names = [f"{one.gpu_model}: {name_of(one)}" if several else name_of(one) for one in kernels]
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.4, -0.6)
+    for place, name in enumerate(names):
+        where: Any = axes.get_yaxis_transform()
+        axes.text(0.01, place - 0.3, name, transform=where, va="bottom", color=ink.text)
+    axes.set_yticks([])
+    axes.set_ylim(len(names) - 0.6, -0.8)
     _label(axes, ink, "W", "")
 
 
@@ -124,7 +127,8 @@ def _draw_times(one: KernelReport, axes: Any, ink: Ink) -> None:
             for begin, end, count in bars
             if count and (begin <= one.bin_high_ms and end >= one.bin_low_ms) is golden
         ]
-        axes.bar(
+        if shown:
+            axes.bar(
             [begin for begin, _, _ in shown],
             [count for _, _, count in shown],
             [end - begin for begin, end, _ in shown],

@@ -53,7 +53,9 @@ class Section:
 def write_report(
     sensors: Sequence[SensorSection], kernels: Sequence[KernelReport], folder: Path
 ) -> tuple[Path, ...]:
-    """Write the page and the image into the folder, which is made when needed.
+    """Write the page and, where there is something to draw, the image into the folder.
+
+    The image has all kernels in one figure and the sensors; those of each kernel are in the page.
 
     Args:
         sensors: Cards; with the kernels at least one.
@@ -63,21 +65,20 @@ def write_report(
     Raises:
         StoreError: the files cannot be written.
     """
-    sections = [
-        *(_sensor_section(number, one) for number, one in enumerate(sensors)),
-        *(_kernel_section(number, one) for number, one in enumerate(kernels)),
-    ]
+    cards = [_sensor_section(number, one) for number, one in enumerate(sensors)]
     first = overview(kernels)
-    figures = [*first, *(figure for section in sections for figure in section.figures)]
     page = to_html(
         "power.html",
         limits=LIMITS,
         figures=first,
         kernels=power_tables.kernels(kernels),
-        sections=sections,
+        sections=[*cards, *(_kernel_section(number, one) for number, one in enumerate(kernels))],
     )
-    image = to_png([*LIMITS, *power_tables.said(kernels)], figures)
-    return write_files({HTML_NAME: page.encode(), PNG_NAME: image}, folder)
+    files = {HTML_NAME: page.encode()}
+    # Not the figures of each kernel: dozens in one image take long, and cannot be read.
+    if figures := [*first, *(figure for card in cards for figure in card.figures)]:
+        files[PNG_NAME] = to_png(LIMITS, figures)
+    return write_files(files, folder)
 
 
 def _sensor_section(number: int, one: SensorSection) -> Section:

@@ -79,11 +79,6 @@ def kernels(reports: Sequence[KernelReport]) -> TextTable:
     )
 
 
-def said(reports: Sequence[KernelReport]) -> list[str]:
-    """What stands above the figures of the image."""
-    return [f"{count_of(len(reports), 'measured kernel')}."] if reports else []
-
-
 def name_of(one: KernelReport) -> str:
     """What was measured, in one line."""
     limit = f", {one.units} SMs" if one.units else ""
