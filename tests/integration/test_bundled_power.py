@@ -1,5 +1,6 @@
 """Sensors and kernels that come with the package: bundled, found, replayed."""
 
+import io
 import json
 import re
 import shutil
@@ -16,13 +17,16 @@ from made_up_bundle import (
     kernel_report,
     made_up_bundle,
 )
+from rich.console import Console
 from synthetic_sensor import HEADER, MadeUpCard
 from typer.testing import CliRunner, Result
 from workload_scripts import load
 
 from advisor.cli.app import app
+from advisor.cli.measure import testbeds
 from advisor.core.gpu import Gpu
 from advisor.errors import AdvisorError, InputError, StoreError
+from advisor.settings import read_settings
 from advisor.validity.sensor_record import keep_record, origin_of, record_for
 from advisor_data.files.power_records import (
     bundled_kernels,
@@ -37,6 +41,9 @@ from advisor_profiling.sensor.analysis import record_of
 from advisor_profiling.sensor.replay import bundled_trace
 
 KERNEL = ("power", "kernel", "gemm", "--m", "400", "--n", "64", "--k", "64", "--gpu", "replay")
+
+
+OTHERS_RECORD = "record of the power sensor: of another card of this model, bundled"
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +191,44 @@ def test_bundled_record_is_enough_for_kernels(folder: Path, tmp_path: Path) -> N
     (bundled,) = bundled_sensors()
     gpu = Gpu(uuid="GPU-9", model=bundled.gpu_model, driver=bundled.driver)
     assert sensors_of(gpu, known_sensors(tmp_path / "home")).record == bundled
+
+
+@pytest.mark.parametrize(
+    ("uuid", "driver", "gpu", "said"),
+    [
+        (
+            "GPU-9",
+            "580.1",
+            "0",
+            "record of the power sensor: of another card of this model, bundled",
+        ),
+        ("GPU-1", "580.1", "0", ""),
+        ("GPU-9", "590.0", "0", None),
+        ("GPU-9", "580.1", "replay", None),
+    ],
+)
+def test_windows_say_where_the_record_is_of_another_card(
+    uuid: str,
+    driver: str,
+    gpu: str,
+    said: str | None,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another driver has no record, and a replay no sensor."""
+    card = Gpu(uuid=uuid, model=HEADER.gpu_model, driver=driver)
+
+    def the_card(_name: str) -> Gpu:
+        return card
+
+    monkeypatch.setattr(testbeds, "find_gpu", the_card)
+    settings = read_settings({"ADVISOR_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)})
+    console = Console(file=io.StringIO(), width=200)
+    timing = testbeds.known_timing(settings, gpu, None, console)
+    assert (timing is not None) == (said is not None)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().strip() == (said or "")
 
 
 # what this host measured
