@@ -64,6 +64,13 @@ def test_wheel_has_the_measurements(wheel: Path) -> None:
     assert {f"advisor_data/bundled/{name}" for name in files} <= set(_names(wheel))
 
 
+def test_wheel_has_all_that_is_bundled(wheel: Path) -> None:
+    """Checks, records of sensors, recordings and kernels, too."""
+    folder = ROOT / "data"
+    files = (file for file in (folder / "advisor_data/bundled").rglob("*") if file.is_file())
+    assert {str(file.relative_to(folder)) for file in files} <= set(_names(wheel))
+
+
 def test_wheel_has_the_library_check(wheel: Path) -> None:
     """`advisor check` finds its program, and all modules of it, where the package was installed."""
     folder = ROOT / "profiling/workloads"

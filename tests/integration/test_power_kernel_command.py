@@ -32,7 +32,7 @@ FAST = PowerChannel(
 HEAD = {
     "operation", "gpu_model", "gpu_uuid", "driver", "units", "launches", "captured", "before",
     "libraries", "window_ms", "delay_ms", "noise_w", "period_ms", "gpu_busy_s", "seconds",
-    "measured_at", "launch_energy_j",
+    "measured_at", "launch_energy_j", "source",
 }  # fmt: skip
 POWER = {
     "before_w", "execution_ms", "sse_execution", "sse_power_w", "ssp_execution", "ssp_power_w",

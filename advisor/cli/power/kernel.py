@@ -1,23 +1,27 @@
 """`advisor power kernel`: the power of one operation over time, and the energy of an execution."""
 
-import json
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from advisor.cli.measure.testbeds import stoppable
+from advisor.cli.measure.testbeds import REPLAY, stoppable
 from advisor.cli.power.kernel_text import plan_line, plot, report_lines, step_line
+from advisor.cli.power.replayed import ReplayedModel, check_gpu_model, say_power_replay
 from advisor.cli.shared.console import plain_console, show_chart
 from advisor.cli.shared.options import AsJson
 from advisor.core.gpu import percent_for_units
 from advisor.errors import InputError
 from advisor.files.home import open_home
+from advisor.formats.wire import write
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_splits import check_share
-from advisor.validity.sensor_record import stored_records
+from advisor.validity.sensor_record import origin_of
+from advisor.wire.kernel_power import KernelReport
+from advisor_data.files.power_records import known_sensors
 from advisor_profiling.campaign.safe_plan import counts_on
 from advisor_profiling.kernels.plan import Plan, check_resolution
+from advisor_profiling.kernels.replay import RecordedKernel, operation_name, recorded_kernel
 from advisor_profiling.kernels.running.live import live_bench
 from advisor_profiling.kernels.running.measure import Step
 from advisor_profiling.kernels.running.operation import (
@@ -26,7 +30,6 @@ from advisor_profiling.kernels.running.operation import (
     measure_operation,
     sensors_of,
 )
-from advisor_profiling.kernels.running.report import KernelReport
 from advisor_profiling.kernels.trace import IDLE
 from advisor_profiling.testbed.live import find_gpu, live_backend
 from advisor_profiling.testbed.phase_lock import HostPhaseLock
@@ -51,7 +54,8 @@ def kernel(
     after: Annotated[
         str, typer.Option(help='What runs before each run, such as "gemm --m 8192"; else nothing')
     ] = "",
-    gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
+    gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
+    gpu_model: ReplayedModel = None,
     units: Annotated[int | None, typer.Option(help="SMs, under MPS; else the whole GPU")] = None,
     python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
     runs: Annotated[int | None, typer.Option(min=1, help="How many; else as FinGraV says")] = None,
@@ -76,9 +80,21 @@ def kernel(
         )
     if within_w is not None and within_w <= 0:
         raise InputError(f"+-{within_w:g} W is no precision", fix="ask for --within-w 5")
+    check_gpu_model(gpu, gpu_model)
     settings, console = read_settings(), plain_console(stderr=True)
-    sensors = sensors_of(find_gpu(gpu), stored_records(settings.home))
+    if gpu == REPLAY:
+        name = call or operation_name(operation, {"m": m, "n": n, "k": k}, dtype, rotate=rotate)
+        asked = RecordedKernel(
+            operation=name, before=after or IDLE, units=units, gpu_model=gpu_model
+        )
+        _replay(asked, console, as_json)
+        return
+    card = find_gpu(gpu)
+    sensors = sensors_of(card, known_sensors(settings.home))
     check_resolution(sensors.channel, resolution_ms)
+    if sensors.record.gpu_uuid != card.uuid:
+        origin = origin_of(sensors.record, card.uuid)
+        console.print(f"record of the power sensor: {origin}", soft_wrap=True)
     if not sensors.channel.accepted:
         console.print(
             "the record of the sensor did not keep what is asked of one: bands may be too narrow",
@@ -101,6 +117,12 @@ def kernel(
         fresh=fresh,
     )
     found = _measure(gpu, units, python, options, sensors, wanted, settings, console)
+    _show(found, as_json)
+
+
+def _replay(asked: RecordedKernel, console: Console, as_json: bool) -> None:
+    found = recorded_kernel(asked)
+    say_power_replay(console, "measurement", found)
     _show(found, as_json)
 
 
@@ -154,9 +176,9 @@ def _measure(
 
 def _show(found: KernelReport, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(found.as_json()))
+        typer.echo(write(found))
         return
     for line in report_lines(found):
         typer.echo(line)
-    if found.power.curve:
-        show_chart(plot(found.power))
+    if found.curve:
+        show_chart(plot(found))

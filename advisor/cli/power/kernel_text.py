@@ -3,12 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from advisor_profiling.kernels.estimates import Estimate
-from advisor_profiling.kernels.golden import Histogram
+from advisor.wire.kernel_power import Estimate, Histogram, KernelPower, KernelReport
 from advisor_profiling.kernels.plan import Plan
-from advisor_profiling.kernels.result import KernelPower
 from advisor_profiling.kernels.running.measure import Step
-from advisor_profiling.kernels.running.report import KernelReport
 
 _BAR = 30
 """Characters of the longest bar of the histogram."""
@@ -33,7 +30,7 @@ def plan_line(plan: Plan, resolution_ms: float) -> str:
 
 def report_lines(report: KernelReport) -> Iterator[str]:
     """Everything but the charts."""
-    power, launches = report.power, report.launches
+    power, launches = report, report.launches
     yield (
         f"{report.operation} on {report.gpu_model}, {report.units or '?'} SMs, driver "
         f"{report.driver}, after {report.before}"

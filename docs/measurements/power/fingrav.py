@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.formats.wire import read_tolerant
-from advisor_profiling.kernels.result import KernelPower
+from advisor.wire.kernel_power import KernelPower, KernelReport
 from advisor_profiling.kernels.takeaways import (
     Rise,
     Shift,
@@ -82,7 +82,10 @@ def results(folder: Path) -> dict[str, tuple[dict[str, Any], KernelPower]]:
     for name, _ in cells():
         path = folder / f"{name}.json"
         if path.exists():
-            found[name] = json.loads(path.read_text()), read_tolerant(KernelPower, path.read_text())
+            found[name] = (
+                json.loads(path.read_text()),
+                read_tolerant(KernelReport, path.read_text()),
+            )
     return found
 
 

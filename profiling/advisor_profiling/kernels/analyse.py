@@ -7,9 +7,10 @@ import numpy as np
 
 from advisor.errors import SourceError
 from advisor.validity.sensor_record import PowerChannel, SensorRecord
+from advisor.wire.kernel_power import CurvePoint, Difference, Estimate, KernelPower
 from advisor_profiling.kernels.deconvolve import Curve, bin_edges, deconvolve
 from advisor_profiling.kernels.energy import energy_by_difference
-from advisor_profiling.kernels.estimates import Estimate, around, mean_of
+from advisor_profiling.kernels.estimates import around, mean_of
 from advisor_profiling.kernels.executions import duration_s, durations_ms, longest, start_s
 from advisor_profiling.kernels.golden import (
     LEAST_GOLDEN,
@@ -19,7 +20,6 @@ from advisor_profiling.kernels.golden import (
     histogram,
 )
 from advisor_profiling.kernels.plan import sigma_power_w
-from advisor_profiling.kernels.result import CurvePoint, Difference, KernelPower
 from advisor_profiling.kernels.steady import steady_execution
 from advisor_profiling.kernels.stitch import end_powers, naive_curve, sensor_of, stitch
 from advisor_profiling.kernels.trace import Block, Run

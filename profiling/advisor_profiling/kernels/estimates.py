@@ -1,29 +1,16 @@
-"""A value with the interval that it is in with 95 %."""
+"""Values with the interval that they are in with 95 %."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+
+from advisor.wire.kernel_power import Estimate
 
 _T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 """Student's t for 95 %, by degrees of freedom from 1 on."""
 
 _T_MANY = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value and its 95 % interval; without bounds where one value is all there is."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-    def times(self, factor: float) -> "Estimate":
-        """The same of something that is so many times as much."""
-        low, high = (None if bound is None else bound * factor for bound in (self.low, self.high))
-        return Estimate(self.value * factor, low, high)
 
 
 def around(value: float, half: float) -> Estimate:

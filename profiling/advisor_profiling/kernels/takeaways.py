@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor_profiling.kernels.result import CurvePoint, KernelPower
+from advisor.wire.kernel_power import CurvePoint, KernelPower
 
 Verdict = Literal["confirmed", "refuted", "open"]
 

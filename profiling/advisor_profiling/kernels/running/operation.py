@@ -1,5 +1,6 @@
 """One operation from the record of the sensor to its report; goes on where it was interrupted."""
 
+import dataclasses
 import math
 import random
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from advisor.core.gpu import Gpu
 from advisor.errors import InputError
 from advisor.validity.sensor_record import PowerChannel, SensorRecord, record_for
+from advisor.wire.kernel_power import KernelPower, KernelReport
 from advisor_profiling.kernels.analyse import analyse
 from advisor_profiling.kernels.golden import guidance
 from advisor_profiling.kernels.plan import (
@@ -19,7 +21,7 @@ from advisor_profiling.kernels.plan import (
     make_plan,
     runs_for,
 )
-from advisor_profiling.kernels.running.bench import Bench
+from advisor_profiling.kernels.running.bench import Bench, Ready
 from advisor_profiling.kernels.running.live import no_instant
 from advisor_profiling.kernels.running.measure import (
     BLOCK_RUNS,
@@ -29,7 +31,6 @@ from advisor_profiling.kernels.running.measure import (
     find_ssp,
     run_blocks,
 )
-from advisor_profiling.kernels.running.report import KernelReport
 from advisor_profiling.kernels.running.session import Conditions, Found, Session
 from advisor_profiling.kernels.steady import shortest_run
 from advisor_profiling.kernels.stitch import sensor_of
@@ -144,24 +145,41 @@ def measure_operation(
         after_idle=wanted.before == IDLE,
     )
     busy_s = sum(run.length_s + wanted.lead_s for block in blocks for run in block.runs)
+    made = _report_of(
+        power, bench.ready, gpu, channel, wanted.before, busy_s, time.monotonic() - begun
+    )
+    session.finish(made)
+    return made
+
+
+def _report_of(
+    power: KernelPower,
+    ready: Ready,
+    gpu: Gpu,
+    channel: PowerChannel,
+    before: str,
+    busy_s: float,
+    seconds: float,
+) -> KernelReport:
     return KernelReport(
-        operation=bench.ready.operation,
+        **{field.name: getattr(power, field.name) for field in dataclasses.fields(KernelPower)},
+        launch_energy_j=power.ssp_energy_j and power.ssp_energy_j.times(1 / ready.launches),
+        operation=ready.operation,
         gpu_model=gpu.model,
         gpu_uuid=gpu.uuid,
         driver=gpu.driver or "",
-        units=bench.ready.units,
-        launches=bench.ready.launches,
-        captured=bench.ready.captured,
-        before=wanted.before,
-        libraries=bench.ready.libraries,
+        units=ready.units,
+        launches=ready.launches,
+        captured=ready.captured,
+        before=before,
+        libraries=ready.libraries,
         window_ms=channel.window_ms,
         delay_ms=channel.delay_ms,
         noise_w=channel.noise_w,
         period_ms=channel.period_ms,
         gpu_busy_s=busy_s,
-        seconds=time.monotonic() - begun,
+        seconds=seconds,
         measured_at=LiveClock().utc(),
-        power=power,
     )
 
 

@@ -12,10 +12,9 @@ from advisor.files.home import open_home
 from advisor.files.safe_files import writing_private
 from advisor.formats.typed_json import parse
 from advisor.formats.wire import to_plain
+from advisor.wire.kernel_power import KernelReport
+from advisor_data.files.power_records import KERNELS_FOLDER, keep_kernel
 from advisor_profiling.kernels.trace import Block
-
-KERNELS_FOLDER = "kernels"
-"""In the advisor's home."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +103,10 @@ class Session:
         """Keep one block."""
         with self.path.open("ab") as file:
             file.write(_line(block))
+
+    def finish(self, report: KernelReport) -> None:
+        """Keep what the runs say, beside them."""
+        keep_kernel(report, self.path.with_suffix(".json"))
 
     def _broken(self, error: Exception) -> StoreError:
         return StoreError(

@@ -1,7 +1,6 @@
 """Claims of FinGraV: what confirms one, what refutes one, and what leaves it open."""
 
 import importlib.util
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,9 @@ import pytest
 from made_up_kernel import MadeUpKernel, record
 
 from advisor.core.gpu import Gpu
-from advisor_profiling.kernels.result import KernelPower
+from advisor.formats.wire import write
+from advisor.wire.kernel_power import KernelPower, KernelReport
 from advisor_profiling.kernels.running.operation import Sensors, Wanted, measure_operation
-from advisor_profiling.kernels.running.report import KernelReport
 from advisor_profiling.kernels.takeaways import (
     Rise,
     Shift,
@@ -75,21 +74,21 @@ def after(tmp_path_factory: pytest.TempPathFactory) -> KernelReport:
 
 def test_shift_of_the_window_is_none_of_the_operation(after: KernelReport) -> None:
     """As read, 250 W after 500 W are far too much; corrected they are what they are."""
-    shift = shift_of(after.power, 250.0, 37.0)
+    shift = shift_of(after, 250.0, 37.0)
     assert shift is not None
     assert abs(shift.corrected) <= 0.015
     assert shift.raw is not None
     assert shift.raw > 0.2
-    assert shift_of(replace(after.power, curve=()), 250.0, 37.0) is None
+    assert shift_of(replace(after, curve=()), 250.0, 37.0) is None
 
 
 def test_flat_power_does_not_rise(alone: KernelReport) -> None:
     """From SSE to SSP; without one of them nothing is said."""
-    rise = rise_of(alone.power)
+    rise = rise_of(alone)
     assert rise is not None
     assert abs(rise.power) < 0.05
     assert abs(rise.time) < 0.01
-    assert rise_of(replace(alone.power, ssp_power_w=None)) is None
+    assert rise_of(replace(alone, ssp_power_w=None)) is None
 
 
 def test_script_prints_what_was_measured(
@@ -106,9 +105,9 @@ def test_script_prints_what_was_measured(
     for name in names:
         if name.startswith("66"):
             found = after if name.endswith("after") else alone
-            (tmp_path / f"{name}.json").write_text(json.dumps(found.as_json()))
+            (tmp_path / f"{name}.json").write_text(write(found))
     read: dict[str, tuple[Any, KernelPower]] = script.results(tmp_path)
-    assert read["66-gemv-2048"][1] == alone.power
+    assert read["66-gemv-2048"][1] == alone
     lines = list(script.table(read))
     assert sum(line.startswith("| gem") for line in lines) == 6
     assert lines[-1].endswith("different power: open; light inherit, heavy do not: open")

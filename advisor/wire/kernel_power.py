@@ -1,9 +1,29 @@
 """What is known of the power of one operation, as `advisor power kernel --json` says it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from advisor_profiling.kernels.estimates import Estimate
-from advisor_profiling.kernels.golden import Histogram
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value and its 95 % interval; without bounds where one value is all there is."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    def times(self, factor: float) -> "Estimate":
+        """The same of something that is so many times as much."""
+        low, high = (None if bound is None else bound * factor for bound in (self.low, self.high))
+        return Estimate(self.value * factor, low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How many runs had which execution time; one more edge than counts."""
+
+    edges_ms: tuple[float, ...]
+    counts: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +111,58 @@ class KernelPower:
     bin_high_ms: float
     runs: int
     golden_runs: int
-    dropped: dict[str, int]
+    dropped: Mapping[str, int]
     resolution_ms: float
     sigma_w: float | None
     curve: tuple[CurvePoint, ...]
     no_curve: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelReport(KernelPower):
+    """One operation on one card, with all that one must know to use the result.
+
+    Attributes:
+        units: SMs that it had.
+        launches: Of the operation in one execution.
+        captured: Whether an execution is one CUDA graph.
+        before: What ran before each run.
+        libraries: Versions by name.
+        window_ms: Of the sensor, as its record says; so are delay, noise and period.
+        gpu_busy_s: Executions alone, those that looked for the length of a run not counted.
+        seconds: Wall time of the command that measured it.
+        measured_at: ISO 8601, UTC.
+        launch_energy_j: Of one launch of the operation in steady power.
+        source: live, replay or bundled.
+    """
+
+    operation: str
+    gpu_model: str
+    gpu_uuid: str
+    driver: str
+    units: int | None
+    launches: int
+    captured: bool
+    before: str
+    libraries: Mapping[str, str]
+    window_ms: float
+    delay_ms: float
+    noise_w: float
+    period_ms: float
+    gpu_busy_s: float
+    seconds: float
+    measured_at: str
+    launch_energy_j: Estimate | None
+    source: str = "live"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelReports:
+    """Operations whose power was measured, the newest first.
+
+    Attributes:
+        next: The `cursor` of the next page; None: this is the last one.
+    """
+
+    kernels: tuple[KernelReport, ...]
+    next: str | None
