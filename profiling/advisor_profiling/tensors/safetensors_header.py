@@ -117,8 +117,8 @@ def _tensor(file: str, name: str, entry: Any, header: bytes, start: int) -> Tens
     needed = size_in_bytes(TYPES[type_name], shape) if type_name in TYPES else end - begin
     if needed != end - begin:
         raise wrong(
-            f"{type_name} of shape {shape_text(shape)} takes {count_text(needed)} bytes, its data_offsets "
-            f"span {count_text(end - begin)}"
+            f"{shown(type_name)} of shape {shape_text(shape)} takes {count_text(needed)} bytes, "
+            f"its data_offsets span {count_text(end - begin)}"
         )
     return Tensor(name=name, type_name=type_name, shape=shape, begin=start + begin, end=start + end)
 
