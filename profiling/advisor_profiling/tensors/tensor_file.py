@@ -87,6 +87,7 @@ class TensorFile:
 
     def sha256(self, tensor: Tensor) -> str:
         """Of type, shape and bytes of a tensor, which are all read."""
+        self.mapped.madvise(mmap.MADV_SEQUENTIAL)
         found = hashlib.sha256(f"{tensor.dtype} {tensor.shape} {tensor.by_columns}\n".encode())
         for begin in range(tensor.begin, tensor.end, _BLOCK):
             found.update(self.mapped[begin : min(begin + _BLOCK, tensor.end)])
@@ -126,9 +127,11 @@ def _mapped(path: Path) -> mmap.mmap:
         with path.open("rb") as file:
             if not path.stat().st_size:
                 raise fault(name, "the file is empty", byte=0)
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
         raise InputError(f"{shown(name)} cannot be read", why=str(error)) from error
+    mapped.madvise(mmap.MADV_RANDOM)  # a sample must not read what lies around it
+    return mapped
 
 
 def _check_kind(name: str, suffix: str, start: bytes) -> None:
