@@ -1,0 +1,122 @@
+"""Whether the output of a product is right.
+
+Every element is looked at, and some rows are computed again in float64 on the CPU.
+"""
+
+from typing import Any
+
+ROWS = 8
+"""So many rows are computed again, from the first to the last."""
+
+ERRORS = {"bf16": 2**-8, "fp16": 2**-10, "tf32": 2**-9, "fp32": 2**-14, "fp8": 2**-7, "int8": 0.0}
+"""Largest error, relative to the sum of the absolute products: rounding of outputs of that type (of
+fp8 they are bf16, after sums with fewer bits), of tf32 rounding of inputs, of fp16 and fp32 of sums
+in fp32."""
+
+HALF_SUMS = 2**-4
+"""The same where sums are in fp16: thousands of roundings, one after the other."""
+
+SMALLEST = 2.0**-126
+"""Of normal float32: products below it may count as 0."""
+
+HALF_MOST = 65504.0
+
+
+def checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict[str, Any]:
+    """What the output is.
+
+    Args:
+        command: What was loaded.
+        a: m by k.
+        b: k by n; None where it takes no part.
+        c: Output, where 2 was before.
+        first: The same, where 1 was before.
+    """
+    import torch
+
+    rows = _rows(a.shape[0]) if c.dim() else [0]
+    expected, scale = _expected(command["work"], a, b, rows)
+    got = (c[rows] if c.dim() else c.reshape(1, 1)).cpu().double()
+    error, compared = _error(command, got, expected, scale, a.shape[1])
+    return {
+        "elements": c.numel(),
+        "type": str(c.dtype).removeprefix("torch."),
+        "nan": _count(c, torch.isnan),
+        "infinite": _count(c, torch.isinf),
+        "saturated": _saturated(c),
+        "unwritten": _unwritten(c, first),
+        "rows": len(rows),
+        "compared": compared,
+        "error": error,
+        "allowed": HALF_SUMS if command["work"] == "half-sums" else ERRORS[command["dtype"]],
+    }
+
+
+def _rows(count: int) -> list[int]:
+    last = count - 1
+    return sorted({round(place * last / (ROWS - 1)) for place in range(ROWS)})
+
+
+def _expected(work: str, a: Any, b: Any, rows: list[int]) -> tuple[Any, Any]:
+    """Rows in float64, and the sums of their absolute products."""
+    if work == "sum":
+        values = _double(a)
+        return values.sum().reshape(1, 1), values.abs().sum().reshape(1, 1)
+    some = _double(a[rows] if a.element_size() > 1 else _bytes(a)[rows].view(a.dtype))
+    if work == "copy":
+        return some, some.abs()
+    others = _double(b)
+    return some @ others, some.abs() @ others.abs()
+
+
+def _bytes(values: Any) -> Any:
+    """Not every device can pick rows of 8-bit floating point."""
+    import torch
+
+    return values.view(torch.uint8)
+
+
+def _double(values: Any) -> Any:
+    return values.cpu().float().double()
+
+
+def _error(
+    command: dict[str, Any], got: Any, expected: Any, scale: Any, steps: int
+) -> tuple[float, int]:
+    """The largest relative error, infinite where an element should be finite and is not."""
+    import torch
+
+    most = torch.finfo(torch.float32).max if command["dtype"] != "int8" else float("inf")
+    usable = expected.isfinite() & (scale < (HALF_MOST if _in_half(command) else most / 2))
+    if not usable.any():
+        return 0.0, 0
+    off = (got - expected).abs()[usable] - steps * SMALLEST
+    if not off.isfinite().all():
+        return 1e9, int(usable.sum())
+    relative = off.clamp(min=0) / scale[usable].clamp(min=SMALLEST)
+    return float(relative.max()), int(usable.sum())
+
+
+def _in_half(command: dict[str, Any]) -> bool:
+    return bool(command["work"] == "half-sums")
+
+
+def _count(c: Any, of: Any) -> int:
+    return int(of(c).sum()) if c.is_floating_point() and c.element_size() > 1 else 0
+
+
+def _saturated(c: Any) -> int:
+    """Elements at an end of the range of their type; sums of int8 reach none."""
+    import torch
+
+    if not c.is_floating_point() or c.element_size() == 1:
+        return 0
+    return int((c.abs() == torch.finfo(c.dtype).max).sum())
+
+
+def _unwritten(c: Any, first: Any) -> int:
+    """Elements that depend on what was there before: no launch wrote them."""
+    import torch
+
+    bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[c.element_size()]
+    return int((c.view(bits) != first.view(bits)).sum())
