@@ -16,10 +16,11 @@ in fp32."""
 HALF_SUMS = 2**-4
 """The same where sums are in fp16: thousands of roundings, one after the other."""
 
-SMALLEST = 2.0**-126
-"""Of normal float32: products below it may count as 0."""
+NOT_FINITE = 1e9
+"""The error of an element that should be finite and is not; JSON has no word for infinity."""
 
-HALF_MOST = 65504.0
+LEAST = 1e-300
+"""Instead of 0, by which nothing is divided."""
 
 
 def checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict
     rows = _rows(a.shape[0]) if c.dim() else [0]
     expected, scale = _expected(command["work"], a, b, rows)
     got = (c[rows] if c.dim() else c.reshape(1, 1)).cpu().double()
-    error, compared = _error(command, got, expected, scale, a.shape[1])
+    error, compared = _error(command, c, got, expected, scale, a.shape[1])
     return {
         "elements": c.numel(),
         "type": str(c.dtype).removeprefix("torch."),
@@ -81,24 +82,24 @@ def _double(values: Any) -> Any:
 
 
 def _error(
-    command: dict[str, Any], got: Any, expected: Any, scale: Any, steps: int
+    command: dict[str, Any], c: Any, got: Any, expected: Any, scale: Any, steps: int
 ) -> tuple[float, int]:
-    """The largest relative error, infinite where an element should be finite and is not."""
+    """The largest relative error of elements within range, and how many are."""
     import torch
 
-    most = torch.finfo(torch.float32).max if command["dtype"] != "int8" else float("inf")
-    usable = expected.isfinite() & (scale < (HALF_MOST if _in_half(command) else most / 2))
+    floor, most_sum, most = 0.0, float("inf"), float("inf")
+    if c.is_floating_point():
+        own = torch.finfo(c.dtype)
+        sums = own if command["work"] == "half-sums" else torch.finfo(torch.float32)
+        floor, most_sum, most = own.tiny + steps * sums.tiny, sums.max / 2, own.max / 2
+    usable = expected.isfinite() & (scale < most_sum) & (expected.abs() < most)
     if not usable.any():
         return 0.0, 0
-    off = (got - expected).abs()[usable] - steps * SMALLEST
+    off = (got - expected).abs()[usable] - floor
     if not off.isfinite().all():
-        return 1e9, int(usable.sum())
-    relative = off.clamp(min=0) / scale[usable].clamp(min=SMALLEST)
+        return NOT_FINITE, int(usable.sum())
+    relative = off.clamp(min=0) / scale[usable].clamp(min=LEAST)
     return float(relative.max()), int(usable.sum())
-
-
-def _in_half(command: dict[str, Any]) -> bool:
-    return bool(command["work"] == "half-sums")
 
 
 def _count(c: Any, of: Any) -> int:

@@ -24,14 +24,14 @@ state = {"mw": 100_000, "running": False}
 def live() -> None:
     """Power with a little noise, and progress."""
     begun, done = time.monotonic(), 0.0
-    progress = Path(os.environ["ADVISOR_PROGRESS_FILE"]).open("r+b", buffering=0)
+    progress = os.open(os.environ["ADVISOR_PROGRESS_FILE"], os.O_RDWR)
     for number in itertools.count():
         put(POWER, state["mw"] + number % 7 * 100)
         time.sleep(0.01)
         now = time.monotonic()
         done += RATE * (now - begun) if state["running"] else 0
         begun = now
-        os.pwrite(progress.fileno(), struct.pack("<q", int(done)), 0)
+        os.pwrite(progress, struct.pack("<q", int(done)), 0)
 
 
 def put(path: Path, value: int) -> None:
