@@ -37,7 +37,7 @@ def checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict
 
     rows = _rows(a.shape[0]) if c.dim() else [0]
     expected, scale = _expected(command["work"], a, b, rows)
-    got = (c[rows] if c.dim() else c.reshape(1, 1)).cpu().double()
+    got = _double(_picked(c, rows) if c.dim() else c.reshape(1, 1))
     error, compared = _error(command, c, got, expected, scale, a.shape[1])
     return {
         "elements": c.numel(),
@@ -63,22 +63,28 @@ def _expected(work: str, a: Any, b: Any, rows: list[int]) -> tuple[Any, Any]:
     if work == "sum":
         values = _double(a)
         return values.sum().reshape(1, 1), values.abs().sum().reshape(1, 1)
-    some = _double(a[rows] if a.element_size() > 1 else _bytes(a)[rows].view(a.dtype))
+    some = _double(_picked(a, rows))
     if work == "copy":
         return some, some.abs()
     others = _double(b)
     return some @ others, some.abs() @ others.abs()
 
 
-def _bytes(values: Any) -> Any:
-    """Not every device can pick rows of 8-bit floating point."""
+def _picked(values: Any, rows: list[int]) -> Any:
+    """Rows, by their bytes: not every type can be indexed on every device."""
     import torch
 
-    return values.view(torch.uint8)
+    if values.element_size() > 1:
+        return values[rows]
+    return values.view(torch.uint8)[rows].view(values.dtype)
 
 
 def _double(values: Any) -> Any:
-    return values.cpu().float().double()
+    """On the CPU; int32 keeps all of its digits."""
+    import torch
+
+    here = values.cpu()
+    return here.double() if here.dtype in (torch.int32, torch.int64) else here.float().double()
 
 
 def _error(
