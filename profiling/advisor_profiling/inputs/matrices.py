@@ -18,7 +18,7 @@ from advisor_profiling.operands.bits import Matrix
 from advisor_profiling.operands.fill import Filled, fill, fill_pair
 from advisor_profiling.operands.fingerprint import Fingerprint, fingerprint
 
-MOST_PROCESSES = 4
+MOST_PROCESSES = 6
 """Sorting 4096 by 4096 numbers takes longer than measuring their product."""
 
 
