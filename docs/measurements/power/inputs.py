@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 
 from advisor.cli.measure.testbeds import stoppable
+from advisor.core.gpu import Gpu
 from advisor.settings import read_settings
 from advisor_profiling.inputs.case import InputCase
 from advisor_profiling.inputs.claims import CLAIMS, SQUARE, Claim, with_seed
@@ -39,6 +40,7 @@ from advisor_profiling.inputs.verdicts import (
     quantity_of,
     verdict_of,
 )
+from advisor_profiling.testbed.live import find_gpu
 
 BELOW, WHOLE, WRONG = 66, 132, 92
 """SMs: below the power limit, all of an H100 or H200, and where its products are wrong."""
@@ -73,6 +75,7 @@ def main() -> None:
 def measure(where: Where, every: Sequence[Round], minutes: float, console: Console) -> None:
     """The rounds, as far as time goes."""
     settings, end_s = read_settings(), time.monotonic() + 60 * minutes
+    gpu = find_gpu(where.gpu)
 
     def report(step: Step) -> None:
         left_s = min(step.eta_s, end_s - time.monotonic())
@@ -84,7 +87,7 @@ def measure(where: Where, every: Sequence[Round], minutes: float, console: Conso
         here = replace(
             where, units=None if one.units == WHOLE else one.units, allow_unsafe=one.units == WRONG
         )
-        if not missing(where, one):
+        if not missing(gpu, one):
             continue
         with open_inputs(settings, here) as run:
             console.print(f"{one.units} SMs, {len(one.cases)} cases")
@@ -94,10 +97,11 @@ def measure(where: Where, every: Sequence[Round], minutes: float, console: Conso
             console.print(f"not measured: {case}: {error}")
 
 
-def missing(where: Where, one: Round) -> bool:
+def missing(gpu: Gpu, one: Round) -> bool:
     """Whether a round has anything left, so that no process is started for nothing."""
-    kept = KeptInputs(read_settings().home, _uuid(where.gpu)).read()
-    done = {result.case for result in kept if result.conditions.units == one.units}
+    here = (one.units, gpu.driver or "")
+    kept = KeptInputs(read_settings().home, gpu.uuid).read()
+    done = {r.case for r in kept if (r.conditions.units, r.conditions.driver) == here}
     return not done.issuperset(one.cases)
 
 
@@ -150,7 +154,9 @@ def table(results: Sequence[InputPower]) -> Iterator[str]:
     """Rows of Markdown for each type and number of SMs that was measured."""
     counts = sorted({r.conditions.units or 0 for r in results} - {WRONG})
     for units in counts:
-        own = [r for r in results if r.conditions.units == units]
+        of_units = [r for r in results if r.conditions.units == units]
+        newest = max(of_units, key=lambda r: r.moment_s).conditions
+        own = [r for r in of_units if r.conditions == newest]
         for dtype in DTYPES:
             if any(r.case.dtype == dtype for r in own):
                 yield from of_type(own, dtype, units)
@@ -249,11 +255,7 @@ def _shuffled(cases: Sequence[InputCase]) -> tuple[InputCase, ...]:
 
 def _uuid(gpu: str) -> str:
     """Of a card, without a driver where it is one already."""
-    if gpu.startswith("GPU-"):
-        return gpu
-    from advisor_profiling.testbed.live import find_gpu
-
-    return find_gpu(gpu).uuid
+    return gpu if gpu.startswith("GPU-") else find_gpu(gpu).uuid
 
 
 def _parser() -> argparse.ArgumentParser:
