@@ -34,15 +34,16 @@ claims.SQUARE, claims.MEMORY_SHAPE = (32, 16, 64), (64, 1, 64)
 opening.Where = functools.partial(opening.Where, window_s=0.5)
 sys.path.insert(0, sys.argv[1])
 import inputs
-inputs.START_S = 0
+every, count = inputs.rounds, int(sys.argv.pop(2))
+inputs.rounds = lambda *asked: [inputs.Round(66, next(iter(every(*asked))).cases[:count])]
 sys.argv[:2] = ["inputs.py"]
 inputs.main()
 """
 
 
-def campaign(host: FakeHost, *words: str) -> subprocess.CompletedProcess[str]:
+def campaign(host: FakeHost, count: int, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", SMALLER, str(SCRIPT.parent), *words],
+        [sys.executable, "-c", SMALLER, str(SCRIPT.parent), str(count), *words],
         env=host.environment(),
         capture_output=True,
         text=True,
@@ -57,20 +58,18 @@ def kept(host: FakeHost) -> list[dict[str, Any]]:
 
 
 def test_campaign_keeps_what_it_measures_and_goes_on(host: FakeHost) -> None:
-    """It stops in time, prints the table of what there is, and the next one measures the rest."""
+    """It prints the table of what there is; the next one measures the rest of the round."""
     keep_record(record(FAST, gpu_uuid=UUID), host.folder / "home")
-    python = ("--python", str(FAKES / "fake_input_worker.py"))
-    words = (*python, "--dtypes", "bf16", "--units", "66", "--minutes", "0.1")
-    done = campaign(host, *words)
+    words = ("--python", str(FAKES / "fake_input_worker.py"), "--minutes", "9")
+    done = campaign(host, 2, *words)
     assert done.returncode == 0, done.stderr
-    assert "| T12 | zeros draw less |" in done.stdout
+    assert "Fake H200, 66 SMs, bf16" in done.stdout
     before = kept(host)
-    assert {line["conditions"]["units"] for line in before} == {66}
-    assert before[-1]["is_reference"]
-    assert campaign(host, *words).returncode == 0
+    assert [line["is_reference"] for line in before] == [True, False, False, True]
+    assert campaign(host, 3, *words).returncode == 0
     after = kept(host)
-    assert after[: len(before)] == before
-    assert len(after) > len(before)
+    assert after[:4] == before
+    assert [line["is_reference"] for line in after[4:]] == [True, False, True]
     cases = [json.dumps(line["case"]) for line in after if not line["is_reference"]]
     assert len(set(cases)) == len(cases)
 
@@ -89,7 +88,7 @@ def test_table_comes_without_a_gpu(host: FakeHost, unwritten: int, said: str) ->
     )
     outputs = dataclasses.replace(wrong.outputs, unwritten=unwritten)
     keep.add(dataclasses.replace(wrong, outputs=outputs))
-    done = campaign(host, "--minutes", "0", "--gpu", "GPU-1")
+    done = campaign(host, 0, "--minutes", "0", "--gpu", "GPU-1")
     assert done.returncode == 0, done.stderr
     (row,) = [line for line in done.stdout.splitlines() if line.startswith("| T12 |")]
     assert "| -30.0% | 0.1% | ratio | 1980-1980 | 2 | confirmed |" in row
