@@ -50,7 +50,7 @@ class Operation:
         self.name = canonical(args)
         alone_s = _seconds(calls[0])
         self.launches = max(1, math.ceil(SHORTEST_S / alone_s))
-        self.captured, steps = _captured(calls, self.launches)
+        self.captured, steps = captured(calls, self.launches)
         self._turns = itertools.cycle(steps)
         self.execution_s = _seconds(self.execute)
 
@@ -104,11 +104,11 @@ class GpuPlayer:
 
 def serve(player: Player, commands: Iterable[str], answers: TextIO) -> None:
     """Answer each command until there are no more."""
-    _say(answers, {"ready": player.ready()})
+    say(answers, {"ready": player.ready()})
     for line in commands:
         command = json.loads(line)
         asked = command["executions"], command["gap_s"], command["lead_s"]
-        _say(answers, {"run": player.run(*asked)})
+        say(answers, {"run": player.run(*asked)})
 
 
 def fault_of(error: BaseException) -> dict[str, Any]:
@@ -139,16 +139,17 @@ def main() -> None:
             serve(GpuPlayer(args, args.before), commands, answers)
         except Exception as error:
             with contextlib.suppress(OSError):
-                _say(answers, fault_of(error))
+                say(answers, fault_of(error))
             raise
 
 
-def _say(answers: TextIO, what: dict[str, Any]) -> None:
+def say(answers: TextIO, what: dict[str, Any]) -> None:
+    """One answer."""
     answers.write(json.dumps(what) + "\n")
     answers.flush()
 
 
-def _captured(
+def captured(
     calls: list[Callable[[], object]], count: int
 ) -> tuple[bool, list[Callable[[], object]]]:
     """A graph of so many launches for each set of inputs, or what launches them one by one."""

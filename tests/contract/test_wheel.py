@@ -90,6 +90,12 @@ def test_wheel_has_the_workload_of_power_kernel(wheel: Path) -> None:
     assert {f"advisor_profiling/workloads/{name}" for name in names} <= set(_names(wheel))
 
 
+def test_wheel_has_the_workload_of_power_input(wheel: Path) -> None:
+    """`advisor power input` finds its program where the package was installed."""
+    names = {"input_power.py", "input_outputs.py"}
+    assert {f"advisor_profiling/workloads/{name}" for name in names} <= set(_names(wheel))
+
+
 def test_wheel_has_the_model(wheel: Path) -> None:
     """Recommendations work where the package was installed; the model brings its card."""
     files = {"manifest.json", "model.onnx", "README.md"}

@@ -111,6 +111,7 @@ WORDS: dict[str, Word] = {
     ),
     "sort": Word("value", (("order", (*_LINES, "within-rows")), ("fraction", _PART))),
     "sparse": Word("value", (("fraction", _PART),)),
+    "spoil": Word("value", (("with", ("nan", "inf")), ("fraction", _PART))),
     "prune": Word("value", (("ratio", Ratio()),)),
     "scale": Word("value", (("factor", _ANY),)),
     "shift": Word("value", (("by", _ANY),)),

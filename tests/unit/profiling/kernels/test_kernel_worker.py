@@ -20,6 +20,7 @@ from advisor_profiling.kernels.running.bench import RunRequest
 from advisor_profiling.kernels.running.polled import Changes
 from advisor_profiling.kernels.running.worker import Worker, run_of
 from advisor_profiling.kernels.trace import Reading
+from advisor_profiling.testbed import answering
 
 PIPES = ["--commands", "c", "--answers", "a"]
 
@@ -133,9 +134,9 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
     def found(*_: object) -> None:
         return None
 
-    monkeypatch.setattr(worker, "prove", prove)
-    monkeypatch.setattr(worker, "check_program", found)
-    monkeypatch.setattr(worker, "_POLL_S", 0.01)
+    monkeypatch.setattr(answering, "prove", prove)
+    monkeypatch.setattr(answering, "check_program", found)
+    monkeypatch.setattr(answering, "_POLL_S", 0.01)
     return started
 
 
@@ -159,7 +160,7 @@ def test_operation_that_never_ends_is_given_up(
 ) -> None:
     """The watchdog of a run."""
     monkeypatch.setattr(worker, "SPARE_S", 0.05)
-    monkeypatch.setattr(worker, "os", Said())
+    monkeypatch.setattr(answering, "os", Said())
     running = start(tmp_path)
     with pytest.raises(JobError, match="did not end within"):
         running.run(RunRequest(4, 0.0))
@@ -171,7 +172,7 @@ def test_operation_that_is_not_under_its_limit_is_ended(
     job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It says itself how many SMs it sees."""
-    monkeypatch.setattr(worker, "os", Said())
+    monkeypatch.setattr(answering, "os", Said())
     with pytest.raises(LimitNotProvenError, match="sees 132 SMs, and should have 66"):
         start(tmp_path, 66)
     assert job.stopped
@@ -180,7 +181,7 @@ def test_operation_that_is_not_under_its_limit_is_ended(
 def test_interpreter_without_pytorch_is_named() -> None:
     """With the option that names another one."""
     fault = {"memory": False, "message": "ModuleNotFoundError: No module named 'torch'"}
-    said = str(worker._failed(fault, Path("output.log")))  # pyright: ignore[reportPrivateUsage]
+    said = str(answering.failed(fault, Path("output.log")))
     assert "this interpreter has no PyTorch" in said
     assert "--python" in said
 
