@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 
 from advisor.errors import InputError
 from advisor_profiling.operands.expression import OperandPair
+from advisor_profiling.operands.from_file import pinned
 from advisor_profiling.operands.grammar import parse_operands
 
 Work: TypeAlias = Literal["product", "half-sums", "copy", "sum"]
@@ -64,9 +65,11 @@ def case_of(operands: str, shape: Shape, dtype: str, work: Work = "product") -> 
     """A case that can be computed, by its canonical text.
 
     Raises:
-        InputError: the operands cannot be read, or the library does not multiply such a shape.
+        InputError: the operands or a file of them cannot be read, or the library does not multiply
+            such a shape.
     """
-    case = InputCase(operands=str(parse_operands(operands)), shape=shape, dtype=dtype, work=work)
+    text = str(pinned(parse_operands(operands)))
+    case = InputCase(operands=text, shape=shape, dtype=dtype, work=work)
     if work in ("product", "half-sums"):
         _check_shape(shape, dtype)
     if work == "half-sums" and dtype != "fp16":

@@ -243,3 +243,13 @@ def test_flags_say_what_is_wrong() -> None:
     found = result(case(), 690, outputs=wrong, throttle_reasons=("sw-thermal",))
     assert found.flags == ("non-finite-outputs", "wrong-outputs", "power-limit", "throttled")
     assert result(case(), throttle_reasons=("sw-power-cap",)).at_limit
+
+
+def test_text_of_a_case_has_the_hash_of_its_files(tmp_path: Path) -> None:
+    """The text is the key of a result, and what a file holds may change."""
+    file = tmp_path / "w.npy"
+    np.save(file, np.ones((8, 8), np.float32))
+    first = case_of(f'file("{file}")', (8, 8, 8), "bf16")
+    assert "sha256=" in first.operands
+    np.save(file, np.zeros((8, 8), np.float32))
+    assert case_of(f'file("{file}")', (8, 8, 8), "bf16") != first
