@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("gemm", "gemv", "triad", "copy")
-DTYPES = ("bf16", "fp16", "fp32", "tf32")
+DTYPES = {"bf16": 2, "fp16": 2, "fp32": 4, "tf32": 4}
+"""Names of types and the bytes of one number."""
+
 _CACHES = 4
 """Rotating inputs are so many times as large as the GPU's cache."""
 
@@ -39,14 +41,27 @@ def canonical(args: argparse.Namespace) -> str:
     return f"{args.name} {shape} {args.dtype}" + (" rotating" if args.rotate else "")
 
 
+def work(args: argparse.Namespace) -> dict[str, float | None]:
+    """Operations of one launch by its definition, and bytes that its operands hold, each once."""
+    if args.call:
+        return {"launch_flop": None, "launch_bytes": None}
+    m, n, k = args.m, 1 if args.name == "gemv" else args.n, args.k
+    flop, numbers = {
+        "gemm": (2 * m * n * k, m * k + k * n + m * n),
+        "gemv": (2 * m * k, m * k + k + m),
+        "triad": (2 * m, 3 * m),
+        "copy": (0, 2 * m),
+    }[args.name]
+    return {"launch_flop": float(flop), "launch_bytes": float(numbers * DTYPES[args.dtype])}
+
+
 def launches(args: argparse.Namespace) -> list[Callable[[], object]]:
     """What launches the operation once, for each set of inputs."""
     import torch
 
     if args.call:
         return [called(args.call)]
-    if args.dtype == "tf32":
-        torch.set_float32_matmul_precision("high")
+    torch.set_float32_matmul_precision("high" if args.dtype == "tf32" else "highest")
     make = {"gemm": _product, "gemv": _product, "triad": _triad, "copy": _copy}[args.name]
     first, size_bytes = make(args)
     sets = _sets(size_bytes) if args.rotate else 1

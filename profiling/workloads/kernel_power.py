@@ -4,7 +4,9 @@
 
 The first answer says what it is; then each command, a line of JSON with `executions`, `gap_s` and
 `lead_s`, is answered with the GPU's times of all executions, and with ping-pongs that tell the
-host's clock from the GPU's. Ends when the commands end. docs/kernel-power.md has the protocol.
+host's clock from the GPU's. The command `{"prepare": ["gemv", "--m", "8192"]}` makes it another
+operation, and is answered as at the beginning. Ends when the commands end. docs/kernel-power.md
+has the protocol.
 """
 
 import argparse
@@ -19,7 +21,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from kernel_operations import canonical, launches, parser
+from kernel_operations import canonical, launches, parser, work
 
 SHORTEST_S = 100e-6
 """An execution is as many launches as take this long: shorter ones events do not time well."""
@@ -32,6 +34,7 @@ class Player(Protocol):
     """Runs on a GPU what a command asks for."""
 
     def ready(self) -> dict[str, Any]: ...
+    def prepare(self, words: list[str]) -> None: ...
     def run(self, executions: int, gap_s: float, lead_s: float) -> dict[str, Any]: ...
 
 
@@ -47,7 +50,7 @@ class Operation:
             for _ in range(WARM_UP):
                 call()
         torch.cuda.synchronize()
-        self.name = canonical(args)
+        self.name, self.work = canonical(args), work(args)
         alone_s = _seconds(calls[0])
         self.launches = max(1, math.ceil(SHORTEST_S / alone_s))
         self.captured, steps = _captured(calls, self.launches)
@@ -62,9 +65,23 @@ class Operation:
 class GpuPlayer:
     """The operation, and the one before it, on the GPU of this process."""
 
-    def __init__(self, args: argparse.Namespace, before: argparse.Namespace | None) -> None:
-        self._operation = Operation(args)
-        self._before = Operation(before) if before else None
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._made: dict[str, Operation] = {}
+        self._choose(args)
+
+    def prepare(self, words: list[str]) -> None:
+        """Run another operation from now on; those that were made are kept."""
+        self._choose(operation_options(words))
+
+    def _choose(self, args: argparse.Namespace) -> None:
+        self._operation = self._make(args)
+        self._before = self._make(args.before) if args.before else None
+
+    def _make(self, args: argparse.Namespace) -> Operation:
+        name = canonical(args)
+        if name not in self._made:
+            self._made[name] = Operation(args)
+        return self._made[name]
 
     def ready(self) -> dict[str, Any]:
         import torch
@@ -77,6 +94,7 @@ class GpuPlayer:
             "captured": operation.captured,
             "units": torch.cuda.get_device_properties(0).multi_processor_count,
             "libraries": {"torch": torch.__version__},
+            **operation.work,
         }
 
     def run(self, executions: int, gap_s: float, lead_s: float) -> dict[str, Any]:
@@ -89,6 +107,7 @@ class GpuPlayer:
         if self._before is not None:
             for _ in range(math.ceil(lead_s / self._before.execution_s)):
                 self._before.execute()
+        launched_s = time.monotonic()
         marks = [_recorded()]
         for _ in range(executions):
             self._operation.execute()
@@ -99,6 +118,7 @@ class GpuPlayer:
             "lead_began_s": _since(anchor, lead),
             "marks_s": [_since(anchor, mark) for mark in marks],
             "ping_pongs": ping_pongs,
+            "launched_s": launched_s,
         }
 
 
@@ -107,6 +127,10 @@ def serve(player: Player, commands: Iterable[str], answers: TextIO) -> None:
     _say(answers, {"ready": player.ready()})
     for line in commands:
         command = json.loads(line)
+        if "prepare" in command:
+            player.prepare(command["prepare"])
+            _say(answers, {"ready": player.ready()})
+            continue
         asked = command["executions"], command["gap_s"], command["lead_s"]
         _say(answers, {"run": player.run(*asked)})
 
@@ -120,13 +144,26 @@ def fault_of(error: BaseException) -> dict[str, Any]:
 
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line; `before` is the operation before each run, or None."""
-    with_all = parser(__doc__)
-    with_all.add_argument("--after", metavar="OPERATION", help='such as "gemm --m 8192"')
+    with_all = _with_after(parser(__doc__))
     with_all.add_argument("--commands", type=Path, required=True)
     with_all.add_argument("--answers", type=Path, required=True)
-    args = with_all.parse_args(arguments)
+    return _complete(with_all, with_all.parse_args(arguments))
+
+
+def operation_options(words: list[str]) -> argparse.Namespace:
+    """What `prepare` names: the same options, without those of the process."""
+    its_own = _with_after(parser(None))
+    return _complete(its_own, its_own.parse_args(words))
+
+
+def _with_after(options: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    options.add_argument("--after", metavar="OPERATION", help='such as "gemm --m 8192"')
+    return options
+
+
+def _complete(options: argparse.ArgumentParser, args: argparse.Namespace) -> argparse.Namespace:
     if bool(args.name) == bool(args.call):
-        with_all.error("name an operation, or a function with --call")
+        options.error("name an operation, or a function with --call")
     args.before = parser(None).parse_args(shlex.split(args.after)) if args.after else None
     return args
 
@@ -136,7 +173,7 @@ def main() -> None:
     args = options()
     with args.answers.open("w") as answers, args.commands.open() as commands:
         try:
-            serve(GpuPlayer(args, args.before), commands, answers)
+            serve(GpuPlayer(args), commands, answers)
         except Exception as error:
             with contextlib.suppress(OSError):
                 _say(answers, fault_of(error))

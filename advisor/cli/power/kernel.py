@@ -10,17 +10,14 @@ from advisor.cli.measure.testbeds import stoppable
 from advisor.cli.power.kernel_text import plan_line, plot, report_lines, step_line
 from advisor.cli.shared.console import plain_console, show_chart
 from advisor.cli.shared.options import AsJson
-from advisor.core.gpu import percent_for_units
 from advisor.errors import InputError
-from advisor.files.home import open_home
 from advisor.settings import Settings, read_settings
-from advisor.validity.safe_splits import check_share
 from advisor.validity.sensor_record import stored_records
-from advisor_profiling.campaign.safe_plan import counts_on
 from advisor_profiling.kernels.plan import Plan, check_resolution
-from advisor_profiling.kernels.running.live import live_bench
 from advisor_profiling.kernels.running.measure import Step
+from advisor_profiling.kernels.running.opened import open_bench
 from advisor_profiling.kernels.running.operation import (
+    LEAD_S,
     Sensors,
     Wanted,
     measure_operation,
@@ -28,12 +25,7 @@ from advisor_profiling.kernels.running.operation import (
 )
 from advisor_profiling.kernels.running.report import KernelReport
 from advisor_profiling.kernels.trace import IDLE
-from advisor_profiling.testbed.live import find_gpu, live_backend
-from advisor_profiling.testbed.phase_lock import HostPhaseLock
-from advisor_profiling.window.clock import LiveClock
-
-LEAD_S = 0.1
-"""Of the operation before each run: several windows of the sensor."""
+from advisor_profiling.testbed.live import find_gpu
 
 
 def kernel(
@@ -126,29 +118,13 @@ def _measure(
     def planned(plan: Plan) -> None:
         console.print(plan_line(plan, wanted.resolution_ms), highlight=False, soft_wrap=True)
 
-    folder = open_home(settings.home, "logs", f"power-kernel-{LiveClock().utc().replace(':', '')}")
-    with (
-        stoppable(console),
-        live_backend(settings, gpu, "mps" if units else "uncapped") as backend,
-        HostPhaseLock(settings.lock_dir).starting(),
-    ):
-        if units:
-            rules = counts_on(backend.gpu, settings.home, allow_unsafe=False)
-            share = percent_for_units(units, backend.gpu.units_total or 0)
-            check_share(share, rules.safety("", backend.gpu, ()))
-        bench = live_bench(
-            backend,
-            settings,
-            sensors.channel,
-            python=python,
-            operation=options,
-            units=units,
-            folder=folder,
+    bench = open_bench(
+        settings, sensors.channel, gpu=gpu, units=units, python=python, operation=options
+    )
+    with stoppable(console), bench as opened:
+        return measure_operation(
+            opened.bench, opened.gpu, sensors, wanted, settings.home, report, planned
         )
-        with bench as live:
-            return measure_operation(
-                live, backend.gpu, sensors, wanted, settings.home, report, planned
-            )
 
 
 def _show(found: KernelReport, as_json: bool) -> None:

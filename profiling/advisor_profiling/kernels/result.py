@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from advisor_profiling.kernels.estimates import Estimate
+from advisor_profiling.kernels.estimates import Estimate, minus
 from advisor_profiling.kernels.golden import Histogram
 
 
@@ -49,6 +49,58 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StretchPower:
+    """The operation without a gap for seconds.
+
+    Attributes:
+        power_w: Of the whole GPU, from instant readings; None where the stretch cannot be used.
+        memory_power_w: Of the memory's own sensor over the same time, mean between the lowest and
+            the highest reading; None where it says nothing.
+        no_memory_power: Why.
+        execution_ms: Median.
+        seconds: Length of the stretch.
+        tensor_active_percent: Mean over the stretch; None where there is no such counter.
+        dram_active_percent: As above.
+        power_capped: Whether the power limit held the clock back.
+    """
+
+    power_w: Estimate | None
+    memory_power_w: Estimate | None
+    no_memory_power: str
+    execution_ms: float
+    seconds: float
+    tensor_active_percent: float | None
+    dram_active_percent: float | None
+    power_capped: bool
+
+    @property
+    def core_power_w(self) -> Estimate | None:
+        """What is not the memory's, with the bounds of both put together."""
+        total, memory = self.power_w, self.memory_power_w
+        return None if total is None or memory is None else minus(total, memory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scatter:
+    """How far readings are off a polynomial of degree four, by what is done to them.
+
+    Attributes:
+        full_w: Root mean square, with clocks synchronised and golden runs alone.
+        unsynchronised_w: The same by the host's time of the launch and of the reading, the delay of
+            the sensor not taken off; None where the launch was not noted.
+        unbinned_w: The same with all runs that can be used; None where all are golden.
+        few_runs: How many runs are compared with all of them; None where there are not more.
+        few_runs_differ: Root mean square between both polynomials over the mean power.
+    """
+
+    full_w: float
+    unsynchronised_w: float | None
+    unbinned_w: float | None
+    few_runs: int | None
+    few_runs_differ: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelPower:
     """What is known of the power of one operation.
 
@@ -60,6 +112,8 @@ class KernelPower:
         ssp_execution: Executions of the shortest run that ends in steady power; None where none
             was found.
         ssp_power_w: Power at the end of such runs.
+        settled_power_w: In the 50 ms after what was before has left the sensor, by the curve; None
+            where there is no curve, or runs are shorter than that.
         sse_energy_j: Of the execution at SSE.
         ssp_energy_j: Of one execution in steady power.
         difference: By the energy counter; None where that says nothing.
@@ -74,6 +128,8 @@ class KernelPower:
         sigma_w: sqrt(2) * (W / delta) * sigma_R / sqrt(m), with the readings m that there are.
         curve: Empty where there are not enough golden runs.
         no_curve: Why.
+        stretch: Without a gap for seconds; None where another operation was before the runs.
+        scatter: Of the readings; None where there are too few golden runs or readings.
     """
 
     before_w: float | None
@@ -82,6 +138,7 @@ class KernelPower:
     sse_power_w: Estimate | None
     ssp_execution: int | None
     ssp_power_w: Estimate | None
+    settled_power_w: Estimate | None
     sse_energy_j: Estimate | None
     ssp_energy_j: Estimate | None
     difference: Difference | None
@@ -96,3 +153,5 @@ class KernelPower:
     sigma_w: float | None
     curve: tuple[CurvePoint, ...]
     no_curve: str
+    stretch: StretchPower | None
+    scatter: Scatter | None

@@ -16,6 +16,8 @@ class KernelReport:
         units: SMs that it had.
         launches: Of the operation in one execution.
         captured: Whether an execution is one CUDA graph.
+        launch_flop: Floating point operations of one launch, by definition; None: not known.
+        launch_bytes: That its operands hold, each once; None: not known.
         before: What ran before each run.
         libraries: Versions by name.
         window_ms: Of the sensor, as its record says; so are delay, noise and period.
@@ -31,6 +33,8 @@ class KernelReport:
     units: int | None
     launches: int
     captured: bool
+    launch_flop: float | None
+    launch_bytes: float | None
     before: str
     libraries: dict[str, str]
     window_ms: float

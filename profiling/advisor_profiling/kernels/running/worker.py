@@ -4,7 +4,7 @@ import json
 import os
 import select
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -64,12 +64,24 @@ class Worker:
         self._unread = b""
         self._job = prove(job, Share(percent), backend, base, folder).start()
         try:
-            said = self._answer(START_S, "was not ready")["ready"]
-            self.ready = Ready(**{name: said[name] for name in Ready.__slots__})
+            self.ready = self._ready()
             _check_units(units, self.ready)
         except BaseException:
             self.close()
             raise
+
+    def prepare(self, operation: Sequence[str]) -> Ready:
+        """From now on run another operation; what PyTorch needs to start is not needed again.
+
+        Args:
+            operation: Its options, as on the command line of the workload.
+
+        Raises:
+            JobError: it failed, was not ready in time, or needs more memory than there is.
+        """
+        self._ask({"prepare": list(operation)})
+        self.ready = self._ready()
+        return self.ready
 
     def run(self, request: RunRequest) -> Run:
         """Times of one run in the host's clock; its readings are not known here.
@@ -77,12 +89,13 @@ class Worker:
         Raises:
             JobError: the operation failed, or did not end.
         """
-        asked = {
-            "executions": request.executions,
-            "gap_s": request.gap_s,
-            "lead_s": request.lead_s,
-        }
-        os.write(self._commands, json.dumps(asked).encode() + b"\n")
+        self._ask(
+            {
+                "executions": request.executions,
+                "gap_s": request.gap_s,
+                "lead_s": request.lead_s,
+            }
+        )
         busy_s = request.executions * self.ready.execution_s + request.gap_s + request.lead_s
         return run_of(self._answer(2 * busy_s + SPARE_S, "did not end")["run"], request)
 
@@ -94,6 +107,13 @@ class Worker:
             for pipe in (self._commands, self._answers):
                 with suppress(OSError):
                     os.close(pipe)
+
+    def _ask(self, command: dict[str, Any]) -> None:
+        os.write(self._commands, json.dumps(command).encode() + b"\n")
+
+    def _ready(self) -> Ready:
+        said = self._answer(START_S, "was not ready")["ready"]
+        return Ready(**{name: said[name] for name in Ready.__slots__ if name in said})
 
     def _answer(self, within_s: float, late: str) -> dict[str, Any]:
         end_s = time.monotonic() + within_s
@@ -120,7 +140,8 @@ def run_of(said: Mapping[str, Any], request: RunRequest) -> Run:
     """A run in the host's clock, from the GPU's times and ping-pongs.
 
     Args:
-        said: `marks_s` between executions and `lead_began_s`, of the GPU's clock; `ping_pongs`.
+        said: `marks_s` between executions and `lead_began_s`, of the GPU's clock; `ping_pongs`;
+            `launched_s` of the host's.
         request: What was asked for.
 
     Raises:
@@ -135,6 +156,7 @@ def run_of(said: Mapping[str, Any], request: RunRequest) -> Run:
         lead_s=marks[0] - began if request.lead_s else request.gap_s,
         readings=(),
         sync_error_s=clock.error_s,
+        launched_s=said.get("launched_s"),
     )
 
 
