@@ -27,12 +27,20 @@ from advisor_profiling.kernels.running.report import KernelReport
 from advisor_profiling.kernels.trace import IDLE
 from advisor_profiling.testbed.live import find_gpu
 
+COLLECTIVES = ("all-gather", "all-reduce")
+"""Operations over two GPUs."""
+
 
 def kernel(
-    operation: Annotated[str, typer.Argument(help="gemm, gemv, triad or copy")] = "",
+    operation: Annotated[
+        str, typer.Argument(help="gemm, gemv, triad, copy, all-gather or all-reduce")
+    ] = "",
     m: Annotated[int, typer.Option("--m", min=1, help="Rows, or elements of an array")] = 4096,
     n: Annotated[int, typer.Option("--n", min=1, help="Columns")] = 4096,
     k: Annotated[int, typer.Option("--k", min=1, help="Length of the sums")] = 4096,
+    size: Annotated[
+        str, typer.Option("--bytes", help="Of a collective over two GPUs, such as 64KiB")
+    ] = "512MiB",
     dtype: Annotated[str, typer.Option(help="bf16, fp16, fp32 or tf32")] = "bf16",
     call: Annotated[
         str, typer.Option(metavar="MODULE:FUNCTION", help="Measure this, not a named operation")
@@ -64,7 +72,8 @@ def kernel(
     if bool(operation) == bool(call):
         raise InputError(
             "no operation was named" if not call else f"both {operation} and --call were given",
-            fix="name gemm, gemv, triad or copy, or a function with --call module:function",
+            fix="name gemm, gemv, triad, copy, all-gather or all-reduce, or a function with --call "
+            "module:function",
         )
     if within_w is not None and within_w <= 0:
         raise InputError(f"+-{within_w:g} W is no precision", fix="ask for --within-w 5")
@@ -76,8 +85,14 @@ def kernel(
             "the record of the sensor did not keep what is asked of one: bands may be too narrow",
             soft_wrap=True,
         )
-    sizes = ("--m", str(m), "--n", str(n), "--k", str(k), "--dtype", dtype)
-    what = ("--call", call) if call else (operation, *sizes)
+    together = operation in COLLECTIVES
+    if together and (after or rotate):
+        raise InputError(
+            f"{operation} goes with neither --after nor --rotate",
+            fix="leave them out: a collective runs after idle, with one set of inputs",
+        )
+    sizes = ("--bytes", size) if together else ("--m", str(m), "--n", str(n), "--k", str(k))
+    what = ("--call", call) if call else (operation, *sizes, "--dtype", dtype)
     options = (
         *what,
         *(("--rotate",) if rotate else ()),
@@ -119,7 +134,13 @@ def _measure(
         console.print(plan_line(plan, wanted.resolution_ms), highlight=False, soft_wrap=True)
 
     bench = open_bench(
-        settings, sensors.channel, gpu=gpu, units=units, python=python, operation=options
+        settings,
+        sensors.channel,
+        gpu=gpu,
+        units=units,
+        python=python,
+        operation=options,
+        second_gpu=options[0] in COLLECTIVES,
     )
     with stoppable(console), bench as opened:
         return measure_operation(

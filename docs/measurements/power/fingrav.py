@@ -53,7 +53,7 @@ def dry_run(missing: list[Cell], channel: PowerChannel) -> None:
     """Seconds of each cell."""
     for cell in missing:
         print(f"{cell_s(cell, channel):6.0f} s  {cell.name}")
-    starts = len({cell.units for cell in missing})
+    starts = len({cell.start for cell in missing})
     whole_s = sum(cell_s(cell, channel) for cell in missing) + starts * START_S
     print(f"{whole_s:6.0f} s  in all, with {starts} starts of {START_S:.0f} s")
 
@@ -63,7 +63,7 @@ def measure(folder: Path, missing: list[Cell], gpu: str, python: str, end_s: flo
     settings = read_settings()
     sensors = sensors_of(find_gpu(gpu), stored_records(settings.home))
     while missing:
-        together = [cell for cell in missing if cell.units == missing[0].units]
+        together = [cell for cell in missing if cell.start == missing[0].start]
         if time.monotonic() + START_S + cell_s(together[0], sensors.channel) > end_s:
             break
         left = _measure_together(folder, together, settings, sensors, gpu, python, end_s)
@@ -88,7 +88,13 @@ def _measure_together(
     units = None if first.units == COUNTS[-1] else first.units
     try:
         with open_bench(
-            settings, sensors.channel, gpu=gpu, units=units, python=python, operation=first.options
+            settings,
+            sensors.channel,
+            gpu=gpu,
+            units=units,
+            python=python,
+            operation=first.options,
+            second_gpu=first.together,
         ) as opened:
             for cell in together:
                 if time.monotonic() + cell_s(cell, sensors.channel) > end_s:

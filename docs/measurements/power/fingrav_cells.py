@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from order import PAIR_S, measure_pair
+
 from advisor.formats.wire import read_tolerant, to_plain
 from advisor.validity.sensor_record import PowerChannel
 from advisor_profiling.kernels.plan import make_plan, mean_gap_s
@@ -44,7 +46,20 @@ PREPARE_S, AVERAGE_S = 2.0, 1.1
 SEARCH_RUNS, SEARCH_RUN_S = 36, 0.25
 """About what looking for the length of runs takes."""
 
-Kind = Literal["stretch", "runs", "after"]
+ORDER = (LARGEST, HEAVY)
+"""Light and heavy operation whose order is tried."""
+
+PAIRS = 3
+COLLECTIVES = tuple(
+    f"{name}-{size}"
+    for name in ("all-reduce", "all-gather")
+    for size in ("64KiB", "512MiB", "128KiB", "1GiB")
+)
+LATENCY_BOUND = tuple(name for name in COLLECTIVES if name.endswith("KiB"))
+RISING = tuple(name for name in COLLECTIVES if name.endswith(("64KiB", "512MiB")))
+"""Of which SSE and SSP are measured, too."""
+
+Kind = Literal["stretch", "runs", "after", "order"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +69,52 @@ class Cell:
     Attributes:
         kernel: Such as gemm-8192, or gemv-4096-rotating.
         before: Kernel before each run; empty: idle.
+        number: Of several that are the same.
     """
 
     units: int
     kind: Kind
     kernel: str
     before: str = ""
+    number: int | None = None
 
     @property
     def name(self) -> str:
         """Of its file."""
-        return f"{self.units}-{self.kernel}-{self.kind}"
+        number = "" if self.number is None else f"-{self.number}"
+        return f"{self.units}-{self.kernel}-{self.kind}{number}"
+
+    @property
+    def together(self) -> bool:
+        """Whether it takes two GPUs."""
+        return self.kernel in COLLECTIVES
+
+    @property
+    def start(self) -> tuple[int, bool]:
+        """Cells with the same can be measured by one worker."""
+        return self.units, self.together
 
     @property
     def options(self) -> tuple[str, ...]:
         """Of the workload."""
+        if self.kind == "order":
+            return tuple(words(ORDER[0]))
         after = ("--after", " ".join(words(self.before))) if self.before else ()
         return (*words(self.kernel), *after)
 
     @property
     def runs(self) -> int:
         """How many."""
-        return RUNS.get(self.kind) or RUNS.get(self.kernel, FEWER_RUNS)
+        return RUNS.get("after" if self.together else self.kind) or RUNS.get(
+            self.kernel, FEWER_RUNS
+        )
 
 
 def words(kernel: str) -> list[str]:
     """A kernel of the paper's sizes as options."""
+    if kernel in COLLECTIVES:
+        name, _, size = kernel.rpartition("-")
+        return [name, "--bytes", size]
     name, size, *rotating = kernel.split("-")
     sides = "mnk" if name == "gemm" else "mk"
     sizes = [word for side in sides for word in (f"--{side}", size)]
@@ -95,10 +130,18 @@ def cells() -> Iterator[Cell]:
             yield Cell(units, "runs", kernel)
         for kernel, before in AFTER.items():
             yield Cell(units, "after", kernel, before)
+        for number in range(PAIRS):
+            yield Cell(units, "order", "-".join(ORDER), number=number)
+    for kernel in COLLECTIVES:
+        yield Cell(COUNTS[-1], "stretch", kernel)
+    for kernel in RISING:
+        yield Cell(COUNTS[-1], "runs", kernel)
 
 
 def cell_s(cell: Cell, channel: PowerChannel) -> float:
     """What a cell is expected to take, s."""
+    if cell.kind == "order":
+        return PREPARE_S + PAIR_S
     if cell.kind == "stretch":
         return PREPARE_S + AVERAGE_S + STRETCH_S
     smear_s = (channel.window_ms + channel.delay_spread_ms) / 1000
@@ -116,6 +159,9 @@ def measured(
     cell: Cell, opened: OpenBench, sensors: Sensors, folder: Path, home: Path
 ) -> dict[str, Any]:
     """One cell as JSON has it."""
+    if cell.kind == "order":
+        light, heavy = (words(kernel) for kernel in ORDER)
+        return measure_pair(opened.bench, light, heavy, cell.number or 0)
     opened.bench.worker.prepare(cell.options)
     if cell.kind == "stretch":
         ready = opened.bench.ready

@@ -1,15 +1,30 @@
 """The table of fingrav.py: FinGraV's takeaways, the paper's words, ours, and the verdict."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fingrav_cells import AFTER, COMPUTE, COUNTS, HEAVY, LARGEST, LIGHT, MEMORY, ROTATING
+from fingrav_cells import (
+    AFTER,
+    COLLECTIVES,
+    COMPUTE,
+    COUNTS,
+    HEAVY,
+    LARGEST,
+    LATENCY_BOUND,
+    LIGHT,
+    MEMORY,
+    RISING,
+    ROTATING,
+)
 
 from advisor.formats.wire import read_tolerant
+from advisor_profiling.kernels.claims.communication import collectives_draw_little
 from advisor_profiling.kernels.claims.finding import Finding
 from advisor_profiling.kernels.claims.method import steps_reduce_scatter
+from advisor_profiling.kernels.claims.order import light_first_saves
 from advisor_profiling.kernels.claims.readings import naive_readings_mislead
 from advisor_profiling.kernels.claims.takeaways import (
     Shift,
@@ -35,7 +50,9 @@ PAPER = {
     "F3": "compute power of 2K GEMM about that of 8K at about half the utilisation",
     "F4": "2K GEMM far lower after GEMVs, higher after GEMMs, GEMVs likewise; 8K GEMM slightly "
     "higher after 2K",
+    "F5": "a recommendation without a figure",
     "F6": "synchronised and binned profiles are tighter; 50 runs show the trend of 200",
+    "F7": "SSE and SSP the same; bandwidth-bound between latency-bound and 8K GEMM in total",
     "F8": "about 80 % at worst without telling profiles apart",
 }
 """arXiv 2412.12426, MI300X; the paper shows power in relative units only."""
@@ -51,7 +68,7 @@ def table(folder: Path, recording: Path | None) -> Iterator[str]:
     yield "|---|---|---|---|"
     for units, finding in found:
         yield _row(f"{finding.claim}, {units} SMs", finding)
-    once = [_readings(recording)]
+    once = [_collectives(answers), _readings(recording)]
     for finding in once:
         yield _row(finding.claim, finding)
     yield ""
@@ -91,8 +108,35 @@ def _of_units(answers: Answers, units: int) -> list[Finding]:
             {kernel: shift for kernel, shift in shifts.items() if kernel != HEAVY},
             {kernel: shift for kernel, shift in shifts.items() if kernel == HEAVY},
         ),
+        _order(answers, units),
         steps_reduce_scatter([power.scatter for power in powers.values() if power.scatter]),
     ]
+
+
+def _order(answers: Answers, units: int) -> Finding:
+    pairs = [answer for name, answer in answers.items() if re.match(f"{units}-.*-order-", name)]
+    return light_first_saves(
+        [pair["light_first_j"] for pair in pairs], [pair["heavy_first_j"] for pair in pairs]
+    )
+
+
+def _collectives(answers: Answers) -> Finding:
+    """Beside the product on the same whole GPU."""
+    whole = COUNTS[-1]
+    totals = {
+        kernel: work.stretch.power_w
+        for kernel in (*COLLECTIVES, HEAVY)
+        if (work := _work(answers.get(f"{whole}-{kernel}-stretch"))) and work.stretch.power_w
+    }
+    product_w = totals.pop(HEAVY, None)
+    rises = {
+        kernel: rise
+        for kernel in RISING
+        if (answer := answers.get(f"{whole}-{kernel}-runs")) and (rise := rise_of(_power(answer)))
+    }
+    latency = {kernel: watts for kernel, watts in totals.items() if kernel in LATENCY_BOUND}
+    bandwidth = {kernel: watts for kernel, watts in totals.items() if kernel not in latency}
+    return collectives_draw_little(latency, bandwidth, product_w, rises)
 
 
 def _shifts(

@@ -34,11 +34,17 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """One run: after `gap_s` of nothing, `lead_s` of the operation before it, if any, then it."""
+    """One run: after `gap_s` of nothing, the operation before it, if any, then it.
+
+    Attributes:
+        lead_s: Of the operation before it.
+        lead_executions: So many of the operation before it, instead of a time; 0: by the time.
+    """
 
     executions: int
     gap_s: float
     lead_s: float = 0.0
+    lead_executions: int = 0
 
 
 class Bench(Protocol):

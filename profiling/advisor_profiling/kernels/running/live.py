@@ -108,6 +108,7 @@ def live_bench(
     operation: tuple[str, ...],
     units: int | None,
     folder: Path,
+    peer_gpu: str | None = None,
 ) -> Generator[LiveBench]:
     """The operation on a GPU that is ours alone; all that was started ends at the end.
 
@@ -119,6 +120,7 @@ def live_bench(
         operation: Options of the workload.
         units: SMs under MPS; None: the whole GPU.
         folder: Empty.
+        peer_gpu: UUID of a second GPU, for collectives.
 
     Raises:
         JobError: the operation failed, was not ready in time, or needs more memory than there is.
@@ -130,7 +132,8 @@ def live_bench(
     try:
         if source.name != "nvml":
             raise no_instant(backend.gpu.model)
-        worker = Worker((python, str(script), *operation), units, backend, base, folder)
+        peer = ("--peer-gpu", peer_gpu) if peer_gpu else ()
+        worker = Worker((python, str(script), *operation, *peer), units, backend, base, folder)
         try:
             with Poller(uuid, folder, dict(settings.environment)) as poller:
                 yield LiveBench(

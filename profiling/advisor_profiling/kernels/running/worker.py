@@ -94,6 +94,7 @@ class Worker:
                 "executions": request.executions,
                 "gap_s": request.gap_s,
                 "lead_s": request.lead_s,
+                "lead_executions": request.lead_executions,
             }
         )
         busy_s = request.executions * self.ready.execution_s + request.gap_s + request.lead_s
@@ -153,7 +154,7 @@ def run_of(said: Mapping[str, Any], request: RunRequest) -> Run:
     return Run(
         starts_s=tuple(start for start, _ in pairwise(marks)),
         ends_s=tuple(end for _, end in pairwise(marks)),
-        lead_s=marks[0] - began if request.lead_s else request.gap_s,
+        lead_s=marks[0] - began if request.lead_s or request.lead_executions else request.gap_s,
         readings=(),
         sync_error_s=clock.error_s,
         launched_s=said.get("launched_s"),

@@ -43,8 +43,8 @@ class Player:
     def prepare(self, words: list[str]) -> None:
         self.operation = " ".join(words)
 
-    def run(self, executions: int, gap_s: float, lead_s: float) -> dict[str, Any]:
-        return {"asked": [executions, gap_s, lead_s]}
+    def run(self, executions: int, gap_s: float, lead_s: float, leads: int) -> dict[str, Any]:
+        return {"asked": [executions, gap_s, lead_s, leads]}
 
 
 def test_workload_answers_each_command_in_a_line(script: Any) -> None:
@@ -53,7 +53,7 @@ def test_workload_answers_each_command_in_a_line(script: Any) -> None:
     command = json.dumps({"executions": 4, "gap_s": 0.1, "lead_s": 0.0})
     script.serve(Player(), [command], answers)
     said = [json.loads(line) for line in answers.getvalue().splitlines()]
-    assert said == [{"ready": {"operation": "x"}}, {"run": {"asked": [4, 0.1, 0.0]}}]
+    assert said == [{"ready": {"operation": "x"}}, {"run": {"asked": [4, 0.1, 0.0, 0]}}]
 
 
 def test_workload_is_told_the_next_operation(script: Any) -> None:
