@@ -3,10 +3,10 @@
     python3 kernel_power.py gemm --m 4096 --n 4096 --k 4096 --commands FIFO --answers FIFO
 
 The first answer says what it is; then each command, a line of JSON with `executions`, `gap_s` and
-`lead_s` (or `lead_executions`), is answered with the GPU's times of all executions, and with ping-pongs that tell the
-host's clock from the GPU's. The command `{"prepare": ["gemv", "--m", "8192"]}` makes it another
-operation, and is answered as at the beginning. Ends when the commands end. docs/kernel-power.md
-has the protocol.
+`lead_s` (or `lead_executions`), is answered with the GPU's times of all executions, and with
+ping-pongs that tell the host's clock from the GPU's. The command `{"prepare": ["gemv", "--m",
+"8192"]}` makes it another operation, and is answered as at the beginning. Ends when the commands
+end. docs/kernel-power.md has the protocol.
 """
 
 import argparse

@@ -2,6 +2,7 @@
 
     .venv/bin/python docs/measurements/power/fingrav.py RESULTS --python python3 --minutes 8
     ... --dry-run                                  what would be measured, and in what time
+    ... --only "132-gemm-8192-stretch|all-"        F7 alone, on a host with two GPUs
     ... --minutes 0 --recording recording.jsonl    the table of what is there, with F8
 
 Cells are measured in the order of what they decide in a second; the same command goes on where it
@@ -11,6 +12,7 @@ file of JSON for each cell; F8 is decided by a recording of sensor_campaign.py.
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -129,12 +131,12 @@ def main() -> None:
     parser.add_argument("--python", default="python3", help="interpreter that has PyTorch")
     parser.add_argument("--gpu", default="0")
     parser.add_argument("--minutes", type=float, default=8)
-    parser.add_argument("--only", default="", help="cells whose name has this in it")
+    parser.add_argument("--only", default="", help="cells whose name this pattern is found in")
     parser.add_argument("--recording", type=Path, help="of sensor_campaign.py, for F8")
     parser.add_argument("--dry-run", action="store_true", help="only say what each cell takes")
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
-    wanted = [cell for cell in cells() if options.only in cell.name]
+    wanted = [cell for cell in cells() if re.search(options.only, cell.name)]
     missing = [cell for cell in wanted if not (options.results / f"{cell.name}.json").exists()]
     if options.dry_run:
         dry_run(missing, _known_channel())
