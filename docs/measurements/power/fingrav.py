@@ -143,7 +143,11 @@ def main() -> None:
         return
     if options.minutes > 0:
         end_s = time.monotonic() + options.minutes * 60
-        measure(options.results, missing, options.gpu, options.python, end_s)
+        try:
+            measure(options.results, missing, options.gpu, options.python, end_s)
+        except KeyboardInterrupt:
+            say("interrupted: the same command goes on")
+            raise SystemExit(130) from None
     for line in table(options.results, options.recording):
         print(line)
 
