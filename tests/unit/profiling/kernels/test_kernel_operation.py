@@ -101,6 +101,14 @@ def test_slow_runs_are_dropped_and_counted(found: KernelReport) -> None:
     assert sum(power.histogram.counts) == 160
 
 
+def test_scatter_of_readings_is_in_the_json(found: KernelReport) -> None:
+    """With and without each step of the method, under keys that stay."""
+    keys = {"full_w", "unsynchronised_w", "unbinned_w", "few_runs", "few_runs_differ"}
+    scatter = found.as_json()["scatter"]
+    assert set(scatter) == keys
+    assert None not in scatter.values()
+
+
 def test_what_a_person_reads(found: KernelReport) -> None:
     """Steady points with intervals, both instruments, what was dropped, the resolution."""
     text = "\n".join(report_lines(found))
