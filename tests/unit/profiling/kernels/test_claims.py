@@ -168,7 +168,15 @@ def test_collectives_beside_a_product() -> None:
     """Latency-bound below half of it, bandwidth-bound between, and power that does not rise."""
     low, high, product = {"64KiB": around(200, 2)}, {"1GiB": around(350, 2)}, around(600, 2)
     flat, rising = {"64KiB": Rise(0.01, 0.0, 0.005)}, {"64KiB": Rise(0.1, 0.0, 0.01)}
-    verdict = lambda *args: collectives_draw_little(*args).verdict  # noqa: E731
+
+    def verdict(
+        latency: Mapping[str, Estimate],
+        bandwidth: Mapping[str, Estimate],
+        product_w: Estimate | None,
+        rises: Mapping[str, Rise],
+    ) -> str:
+        return collectives_draw_little(latency, bandwidth, product_w, rises).verdict
+
     assert verdict(low, high, product, flat) == "confirmed"
     assert verdict(low, high, product, {}) == "open"
     assert verdict(low, high, product, rising) == "refuted"
