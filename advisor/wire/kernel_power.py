@@ -69,6 +69,52 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StretchPower:
+    """The operation without a gap for seconds.
+
+    Attributes:
+        power_w: Of the whole GPU, from instant readings; None where the stretch cannot be used.
+        memory_power_w: Of the memory's own sensor over the same time, mean between the lowest and
+            the highest reading; None where it says nothing.
+        no_memory_power: Why.
+        execution_ms: Median.
+        seconds: Length of the stretch.
+        tensor_active_percent: Mean over the stretch; None where there is no such counter.
+        dram_active_percent: As above.
+        power_capped: Whether the power limit held the clock back.
+    """
+
+    power_w: Estimate | None
+    memory_power_w: Estimate | None
+    no_memory_power: str
+    execution_ms: float
+    seconds: float
+    tensor_active_percent: float | None
+    dram_active_percent: float | None
+    power_capped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scatter:
+    """How far readings are off a polynomial of degree four, by what is done to them.
+
+    Attributes:
+        full_w: Root mean square, with clocks synchronised and golden runs alone.
+        unsynchronised_w: The same by the host's time of the launch and of the reading, the delay of
+            the sensor not taken off; None where the launch was not noted.
+        unbinned_w: The same with all runs that can be used; None where all are golden.
+        few_runs: How many runs are compared with all of them; None where there are not more.
+        few_runs_differ: Root mean square between both polynomials over the mean power.
+    """
+
+    full_w: float
+    unsynchronised_w: float | None
+    unbinned_w: float | None
+    few_runs: int | None
+    few_runs_differ: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelPower:
     """What is known of the power of one operation.
 
@@ -80,6 +126,8 @@ class KernelPower:
         ssp_execution: Executions of the shortest run that ends in steady power; None where none
             was found.
         ssp_power_w: Power at the end of such runs.
+        settled_power_w: In the 50 ms after what was before has left the sensor, by the curve; None
+            where there is no curve, or runs are shorter than that.
         sse_energy_j: Of the execution at SSE.
         ssp_energy_j: Of one execution in steady power.
         difference: By the energy counter; None where that says nothing.
@@ -94,6 +142,8 @@ class KernelPower:
         sigma_w: sqrt(2) * (W / delta) * sigma_R / sqrt(m), with the readings m that there are.
         curve: Empty where there are not enough golden runs.
         no_curve: Why.
+        stretch: Without a gap for seconds; None where another operation was before the runs.
+        scatter: Of the readings; None where there are too few golden runs or readings.
     """
 
     before_w: float | None
@@ -102,6 +152,7 @@ class KernelPower:
     sse_power_w: Estimate | None
     ssp_execution: int | None
     ssp_power_w: Estimate | None
+    settled_power_w: Estimate | None
     sse_energy_j: Estimate | None
     ssp_energy_j: Estimate | None
     difference: Difference | None
@@ -116,6 +167,8 @@ class KernelPower:
     sigma_w: float | None
     curve: tuple[CurvePoint, ...]
     no_curve: str
+    stretch: StretchPower | None
+    scatter: Scatter | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +179,8 @@ class KernelReport(KernelPower):
         units: SMs that it had.
         launches: Of the operation in one execution.
         captured: Whether an execution is one CUDA graph.
+        launch_flop: Floating point operations of one launch, by definition; None: not known.
+        launch_bytes: That its operands hold, each once; None: not known.
         before: What ran before each run.
         libraries: Versions by name.
         window_ms: Of the sensor, as its record says; so are delay, noise and period.
@@ -143,6 +198,8 @@ class KernelReport(KernelPower):
     units: int | None
     launches: int
     captured: bool
+    launch_flop: float | None
+    launch_bytes: float | None
     before: str
     libraries: Mapping[str, str]
     window_ms: float

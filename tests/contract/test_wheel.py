@@ -86,7 +86,7 @@ def test_wheel_has_the_load_of_the_sensor(wheel: Path) -> None:
 
 def test_wheel_has_the_workload_of_power_kernel(wheel: Path) -> None:
     """`advisor power kernel` finds its program where the package was installed."""
-    names = {"kernel_power.py", "kernel_operations.py"}
+    names = {"kernel_power.py", "kernel_operations.py", "collectives.py"}
     assert {f"advisor_profiling/workloads/{name}" for name in names} <= set(_names(wheel))
 
 

@@ -4,11 +4,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from advisor.core.records import Counters
+from advisor.wire.kernel_power import Estimate
 from advisor_profiling.inputs.bench import Measured, RefusedError
 from advisor_profiling.inputs.case import InputCase, case_of
 from advisor_profiling.inputs.matrices import Matrices
 from advisor_profiling.inputs.result import Conditions, InputPower, OperandState, OutputCheck
-from advisor_profiling.kernels.estimates import Estimate, around
+from advisor_profiling.kernels.estimates import around
 from advisor_profiling.window.estimate import MeanEstimate
 from advisor_profiling.window.window import Window
 

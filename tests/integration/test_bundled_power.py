@@ -114,7 +114,7 @@ def test_newer_measurement_of_a_kernel_replaces_the_older(built: Path, tmp_path:
 
 def test_disturbed_recording_is_refused(built: Path, tmp_path: Path) -> None:
     """And nothing is written."""
-    card = MadeUpCard(looks=lambda second: (["thermal"] if second == 3 else [], 1))
+    card = MadeUpCard(looks=lambda second: (["thermal"] if second == 3 else [], [1]))
     with pytest.raises(InputError, match="was disturbed: the card was throttled"):
         bundle_script().bundle([campaign(tmp_path / "c", card)], tmp_path)
     assert not (tmp_path / "sensors").exists()

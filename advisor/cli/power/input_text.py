@@ -6,10 +6,10 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.errors import AdvisorError
+from advisor.wire.kernel_power import Estimate
 from advisor_profiling.inputs.case import InputCase
 from advisor_profiling.inputs.measuring import Step
 from advisor_profiling.inputs.result import InputPower
-from advisor_profiling.kernels.estimates import Estimate
 
 _NOTES = {
     "non-finite-operands": "matrices hold NaN or infinity: that lowers power",

@@ -10,40 +10,40 @@ from advisor.cli.power.kernel_text import plan_line, plot, report_lines, step_li
 from advisor.cli.power.replayed import ReplayedModel, check_gpu_model, say_power_replay
 from advisor.cli.shared.console import plain_console, show_chart
 from advisor.cli.shared.options import AsJson
-from advisor.core.gpu import percent_for_units
 from advisor.errors import InputError
-from advisor.files.home import open_home
 from advisor.formats.wire import write
 from advisor.settings import Settings, read_settings
-from advisor.validity.safe_splits import check_share
 from advisor.validity.sensor_record import origin_of
 from advisor.wire.kernel_power import KernelReport
 from advisor_data.files.power_records import known_sensors
-from advisor_profiling.campaign.safe_plan import counts_on
 from advisor_profiling.kernels.plan import Plan, check_resolution
 from advisor_profiling.kernels.replay import RecordedKernel, operation_name, recorded_kernel
-from advisor_profiling.kernels.running.live import live_bench
 from advisor_profiling.kernels.running.measure import Step
+from advisor_profiling.kernels.running.opened import open_bench
 from advisor_profiling.kernels.running.operation import (
+    LEAD_S,
     Sensors,
     Wanted,
     measure_operation,
     sensors_of,
 )
 from advisor_profiling.kernels.trace import IDLE
-from advisor_profiling.testbed.live import find_gpu, live_backend
-from advisor_profiling.testbed.phase_lock import HostPhaseLock
-from advisor_profiling.window.clock import LiveClock
+from advisor_profiling.testbed.live import find_gpu
 
-LEAD_S = 0.1
-"""Of the operation before each run: several windows of the sensor."""
+COLLECTIVES = ("all-gather", "all-reduce")
+"""Operations over two GPUs."""
 
 
 def kernel(
-    operation: Annotated[str, typer.Argument(help="gemm, gemv, triad or copy")] = "",
+    operation: Annotated[
+        str, typer.Argument(help="gemm, gemv, triad, copy, all-gather or all-reduce")
+    ] = "",
     m: Annotated[int, typer.Option("--m", min=1, help="Rows, or elements of an array")] = 4096,
     n: Annotated[int, typer.Option("--n", min=1, help="Columns")] = 4096,
     k: Annotated[int, typer.Option("--k", min=1, help="Length of the sums")] = 4096,
+    size: Annotated[
+        str, typer.Option("--bytes", help="Of a collective over two GPUs, such as 64KiB")
+    ] = "512MiB",
     dtype: Annotated[str, typer.Option(help="bf16, fp16, fp32 or tf32")] = "bf16",
     call: Annotated[
         str, typer.Option(metavar="MODULE:FUNCTION", help="Measure this, not a named operation")
@@ -76,7 +76,8 @@ def kernel(
     if bool(operation) == bool(call):
         raise InputError(
             "no operation was named" if not call else f"both {operation} and --call were given",
-            fix="name gemm, gemv, triad or copy, or a function with --call module:function",
+            fix="name gemm, gemv, triad, copy, all-gather or all-reduce, or a function with --call "
+            "module:function",
         )
     if within_w is not None and within_w <= 0:
         raise InputError(f"+-{within_w:g} W is no precision", fix="ask for --within-w 5")
@@ -100,8 +101,14 @@ def kernel(
             "the record of the sensor did not keep what is asked of one: bands may be too narrow",
             soft_wrap=True,
         )
-    sizes = ("--m", str(m), "--n", str(n), "--k", str(k), "--dtype", dtype)
-    what = ("--call", call) if call else (operation, *sizes)
+    together = operation in COLLECTIVES
+    if together and (after or rotate):
+        raise InputError(
+            f"{operation} goes with neither --after nor --rotate",
+            fix="leave them out: a collective runs after idle, with one set of inputs",
+        )
+    sizes = ("--bytes", size) if together else ("--m", str(m), "--n", str(n), "--k", str(k))
+    what = ("--call", call) if call else (operation, *sizes, "--dtype", dtype)
     options = (
         *what,
         *(("--rotate",) if rotate else ()),
@@ -149,29 +156,19 @@ def _measure(
         console.print(plan_line(plan, wanted.resolution_ms), highlight=False, soft_wrap=True)
 
     console.print("  starting, when no window is open here ...", highlight=False)
-    folder = open_home(settings.home, "logs", f"power-kernel-{LiveClock().utc().replace(':', '')}")
-    with (
-        stoppable(console),
-        live_backend(settings, gpu, "mps" if units else "uncapped") as backend,
-        HostPhaseLock(settings.lock_dir).starting(),
-    ):
-        if units:
-            rules = counts_on(backend.gpu, settings.home, allow_unsafe=False)
-            share = percent_for_units(units, backend.gpu.units_total or 0)
-            check_share(share, rules.safety("", backend.gpu, ()))
-        bench = live_bench(
-            backend,
-            settings,
-            sensors.channel,
-            python=python,
-            operation=options,
-            units=units,
-            folder=folder,
+    bench = open_bench(
+        settings,
+        sensors.channel,
+        gpu=gpu,
+        units=units,
+        python=python,
+        operation=options,
+        second_gpu=options[0] in COLLECTIVES,
+    )
+    with stoppable(console), bench as opened:
+        return measure_operation(
+            opened.bench, opened.gpu, sensors, wanted, settings.home, report, planned
         )
-        with bench as live:
-            return measure_operation(
-                live, backend.gpu, sensors, wanted, settings.home, report, planned
-            )
 
 
 def _show(found: KernelReport, as_json: bool) -> None:

@@ -10,8 +10,9 @@ from advisor.core.gpu import percent_for_units
 from advisor.files.home import open_home
 from advisor.settings import Settings
 from advisor.validity.safe_splits import check_share
-from advisor.validity.sensor_record import stored_records
-from advisor.validity.sensor_timing import timing_on
+from advisor.validity.sensor_record import record_for
+from advisor.validity.sensor_timing import power_timing
+from advisor_data.files.power_records import known_sensors
 from advisor_profiling.campaign.safe_plan import counts_on
 from advisor_profiling.inputs.bench import Bench
 from advisor_profiling.inputs.keeping import KeptInputs
@@ -79,7 +80,8 @@ def open_inputs(settings: Settings, where: Where) -> Generator[Open]:
         if units:
             rules = counts_on(gpu, settings.home, allow_unsafe=where.allow_unsafe)
             check_share(percent_for_units(units, gpu.units_total or 0), rules.safety("", gpu, ()))
-        timing = timing_on(gpu, stored_records(settings.home))
+        record = record_for(gpu.uuid, gpu.model, gpu.driver or "", known_sensors(settings.home))
+        timing = record and power_timing(record)
         name = f"power-input-{LiveClock().utc().replace(':', '')}"
         with (
             live_bench(

@@ -1,10 +1,11 @@
 """A window with what is known of its matrices, as a result."""
 
+from advisor.wire.kernel_power import Estimate
 from advisor_profiling.inputs.bench import Measured, RefusedError
 from advisor_profiling.inputs.case import InputCase
 from advisor_profiling.inputs.matrices import Matrices
 from advisor_profiling.inputs.result import Conditions, InputPower
-from advisor_profiling.kernels.estimates import Estimate, around
+from advisor_profiling.kernels.estimates import around
 from advisor_profiling.window.estimate import MeanEstimate
 
 _T_95 = 2.26

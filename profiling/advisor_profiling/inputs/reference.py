@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from advisor.wire.kernel_power import Estimate
 from advisor_profiling.inputs.case import InputCase, Shape, Work
 from advisor_profiling.inputs.result import InputPower
-from advisor_profiling.kernels.estimates import Estimate, around
+from advisor_profiling.kernels.estimates import around
 from advisor_profiling.operands.presets import USUAL
 
 _HALF_WIDTHS = 1.96

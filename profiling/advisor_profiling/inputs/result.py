@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Any
 
 from advisor.formats.wire import to_plain
+from advisor.wire.kernel_power import Estimate
 from advisor_profiling.inputs.case import InputCase
-from advisor_profiling.kernels.estimates import Estimate
 from advisor_profiling.operands.fingerprint import Fingerprint
 
 AT_LIMIT = 0.97

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from advisor.wire.kernel_power import Estimate
 from advisor_profiling.inputs.result import InputPower
-from advisor_profiling.kernels.estimates import Estimate
 
 Pattern: TypeAlias = Literal["rises", "falls", "flat", "peaks"]
 Verdict: TypeAlias = Literal["confirmed", "refuted", "open"]

@@ -1,6 +1,6 @@
 """The process that runs the operation: how it is started, asked, and what it answers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -43,12 +43,24 @@ class Worker:
     ) -> None:
         self._job = AnsweringJob("power-kernel", command, units, backend, base, folder)
         try:
-            said = self._job.answer(START_S, "was not ready")["ready"]
-            self.ready = Ready(**{name: said[name] for name in Ready.__slots__})
+            self.ready = self._ready()
             check_units(units, self.ready.units)
         except BaseException:
             self.close()
             raise
+
+    def prepare(self, operation: Sequence[str]) -> Ready:
+        """From now on run another operation; what PyTorch needs to start is not needed again.
+
+        Args:
+            operation: Its options, as on the command line of the workload.
+
+        Raises:
+            JobError: it failed, was not ready in time, or needs more memory than there is.
+        """
+        self._job.ask({"prepare": list(operation)})
+        self.ready = self._ready()
+        return self.ready
 
     def run(self, request: RunRequest) -> Run:
         """Times of one run in the host's clock; its readings are not known here.
@@ -56,12 +68,14 @@ class Worker:
         Raises:
             JobError: the operation failed, or did not end.
         """
-        asked = {
-            "executions": request.executions,
-            "gap_s": request.gap_s,
-            "lead_s": request.lead_s,
-        }
-        self._job.ask(asked)
+        self._job.ask(
+            {
+                "executions": request.executions,
+                "gap_s": request.gap_s,
+                "lead_s": request.lead_s,
+                "lead_executions": request.lead_executions,
+            }
+        )
         busy_s = request.executions * self.ready.execution_s + request.gap_s + request.lead_s
         return run_of(self._job.answer(2 * busy_s + SPARE_S, "did not end")["run"], request)
 
@@ -69,12 +83,17 @@ class Worker:
         """End the process."""
         self._job.close()
 
+    def _ready(self) -> Ready:
+        said = self._job.answer(START_S, "was not ready")["ready"]
+        return Ready(**{name: said[name] for name in Ready.__slots__ if name in said})
+
 
 def run_of(said: Mapping[str, Any], request: RunRequest) -> Run:
     """A run in the host's clock, from the GPU's times and ping-pongs.
 
     Args:
-        said: `marks_s` between executions and `lead_began_s`, of the GPU's clock; `ping_pongs`.
+        said: `marks_s` between executions and `lead_began_s`, of the GPU's clock; `ping_pongs`;
+            `launched_s` of the host's.
         request: What was asked for.
 
     Raises:
@@ -86,7 +105,8 @@ def run_of(said: Mapping[str, Any], request: RunRequest) -> Run:
     return Run(
         starts_s=tuple(start for start, _ in pairwise(marks)),
         ends_s=tuple(end for _, end in pairwise(marks)),
-        lead_s=marks[0] - began if request.lead_s else request.gap_s,
+        lead_s=marks[0] - began if request.lead_s or request.lead_executions else request.gap_s,
         readings=(),
         sync_error_s=clock.error_s,
+        launched_s=said.get("launched_s"),
     )
