@@ -141,6 +141,7 @@ def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> L
         solo_rate=profile.whole_gpu_rate,
         share_rate=_share_rate(profile, share_percent),
         solo_power_w=profile.whole_gpu_power_w,
+        idle_power_w=None if math.isnan(profile.idle_power_w) else profile.idle_power_w,
         reported=_reported(part.job, profile),
     )
 

@@ -25,7 +25,7 @@ _COMMANDS = {
     "launch": "Run two jobs together on one GPU at a split that is proven, and watch them.",
     "launches": "List, show, stop and clean up the launches of this host.",
     "check": "At which numbers of SMs do the libraries of this host compute right results?",
-    "power": "How a card's power is read, what one operation draws, and where power goes.",
+    "power": "How a card's power is read, what operations and data draw, and where power goes.",
     "doctor": "Check everything that measuring needs; changes nothing. "
     "Exit code 1: something is missing.",
     "jobs": "List the jobs of this folder and the profiles that were measured.",

@@ -19,6 +19,8 @@ from advisor.client.errors import (
     UnreachableError,
 )
 from advisor.launch.records.answers import Launch, LaunchPlan
+from advisor.validity.sensor_record import SensorRecord
+from advisor.wire.kernel_power import KernelReport
 from advisor.wire.lists import (
     AuditEntry,
     Champion,
@@ -51,6 +53,7 @@ __all__ = [
     "ClientError",
     "JobRequest",
     "JobRow",
+    "KernelReport",
     "Launch",
     "LaunchPlan",
     "LaunchRequest",
@@ -64,6 +67,7 @@ __all__ = [
     "QueuedJobs",
     "Recommendation",
     "RecommendationRequest",
+    "SensorRecord",
     "TakenIn",
     "TooSlowError",
     "UnreachableError",

@@ -108,6 +108,8 @@ class Client:
     pair_points = _blocking(recorded.pair_points)
     observe = _blocking(recorded.observe)
     observations = _blocking(recorded.observations)
+    sensors = _blocking(recorded.sensors)
+    kernels = _blocking(recorded.kernels)
 
     launch = _blocking(launching.launch)
     plan_launch = _blocking(launching.plan_launch)
@@ -190,6 +192,8 @@ class AsyncClient:
     pair_points = _awaited(recorded.pair_points)
     observe = _awaited(recorded.observe)
     observations = _awaited(recorded.observations)
+    sensors = _awaited(recorded.sensors)
+    kernels = _awaited(recorded.kernels)
 
     launch = _awaited(launching.launch)
     plan_launch = _awaited(launching.plan_launch)

@@ -1,12 +1,15 @@
 """Jobs, profiles, points and observations: the calls about what was measured."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from advisor.client.exchange import Ask, Flow, exchange, quoted
 from advisor.core.observations import Observation, Record
 from advisor.core.records import Point, SoloPoint
 from advisor.formats.rows import to_row
+from advisor.validity.sensor_list import SensorRecords
+from advisor.validity.sensor_record import SensorRecord
+from advisor.wire.kernel_power import KernelReport, KernelReports
 from advisor.wire.lists import (
     Deleted,
     JobList,
@@ -17,6 +20,8 @@ from advisor.wire.lists import (
     Stored,
     TakenIn,
 )
+
+Paged = TypeVar("Paged", SensorRecords, KernelReports)
 
 _MOST = 1000
 """Entries of one answer."""
@@ -97,6 +102,28 @@ def observations(
     query = {"job": job, "gpu_model": gpu_model, "limit": limit, "before": before}
     ask = Ask(method="GET", path="/v1/observations", query=query)
     return (yield from exchange(ask, Observations)).observations
+
+
+def sensors(*, gpu_model: str | None = None) -> Flow[tuple[SensorRecord, ...]]:
+    """How cards read their power, the newest record first: of the service's host, and bundled."""
+    pages = yield from _pages("/v1/power/sensors", gpu_model, SensorRecords)
+    return tuple(record for page in pages for record in page.sensors)
+
+
+def kernels(*, gpu_model: str | None = None) -> Flow[tuple[KernelReport, ...]]:
+    """What measured kernels draw, the newest first: of the service's host, and bundled."""
+    pages = yield from _pages("/v1/power/kernels", gpu_model, KernelReports)
+    return tuple(report for page in pages for report in page.kernels)
+
+
+def _pages(path: str, gpu_model: str | None, kind: type[Paged]) -> Flow[list[Paged]]:
+    found: list[Paged] = []
+    while True:
+        cursor = found[-1].next if found else None
+        ask = Ask(method="GET", path=path, query={"gpu_model": gpu_model, "cursor": cursor})
+        found.append((yield from exchange(ask, kind)))
+        if found[-1].next is None:
+            return found
 
 
 def _take_in(path: str, name: str, rows: list[dict[str, Any]]) -> Flow[TakenIn]:

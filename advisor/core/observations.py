@@ -48,6 +48,11 @@ class ObservedPart:
         "rate_unit/s",
         default=None,
     )
+    energy_j: float | None = column(
+        "part of the GPU's energy over the overlap that is the job's, by a rule", "J", default=None
+    )
+    energy_low_j: float | None = column("least that it can be", "J", default=None)
+    energy_high_j: float | None = column("most that it can be", "J", default=None)
     ended_first: bool = column(
         "ended by itself before the others, or together with others; of no job: all ran until "
         "they were stopped",

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 REPLAY_SOURCE = "replay"
 """The `source` of points that were replayed, not measured."""

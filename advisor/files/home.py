@@ -6,8 +6,8 @@ from pathlib import Path
 from advisor.files.safe_files import private_folder
 
 _OURS = re.compile(
-    r"advisor\.db.*|points|models|launches|logs|checks|sensors|kernels|jobs|fanout|id|service\.lock"
-    r"|\..*",
+    r"advisor\.db.*|points|models|launches|logs|checks|sensors|kernels|inputs|jobs|fanout|id"
+    r"|service\.lock|\..*",
     re.DOTALL,
 )
 

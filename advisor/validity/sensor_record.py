@@ -139,10 +139,23 @@ def memory_s(response: Response, window_s: float) -> float:
 def record_for(
     gpu_uuid: str, gpu_model: str, driver: str, records: Iterable[SensorRecord]
 ) -> SensorRecord | None:
-    """The record of this card, else the first of its model, each with this driver; else None."""
+    """The record of this card, else the first of its model, each with this driver; else None.
+
+    Args:
+        gpu_uuid: The card.
+        gpu_model: Its model.
+        driver: Its driver: nothing is known of a sensor with another one.
+        records: Those of this host first, then those that come with the package.
+    """
     same = [r for r in records if (r.gpu_model, r.driver) == (gpu_model, driver)]
     own = [record for record in same if record.gpu_uuid == gpu_uuid]
     return next(iter(own + same), None)
+
+
+def origin_of(record: SensorRecord, gpu_uuid: str) -> str:
+    """Of which card a record is, as messages say it."""
+    card = "of this card" if record.gpu_uuid == gpu_uuid else "of another card of this model"
+    return f"{card}, bundled" if record.source == "bundled" else card
 
 
 def sensor_path(home: Path, gpu_uuid: str, driver: str) -> Path:

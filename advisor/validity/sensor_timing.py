@@ -1,10 +1,8 @@
 """How long to wait before reading power, and how long to read it, by what is known of the card."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from advisor.core.gpu import Gpu
-from advisor.validity.sensor_record import PowerChannel, SensorRecord, record_for
+from advisor.validity.sensor_record import PowerChannel, SensorRecord
 
 AVERAGE_SETTLE_S = 1.1
 """For a mean over 1 s whose own window was not found: it rises in 0.92 s at most, after a delay
@@ -38,12 +36,6 @@ def power_timing(record: SensorRecord) -> PowerTiming | None:
     if average is None:
         return None
     return _timing(average, average.settle_s if average.accepted else AVERAGE_SETTLE_S)
-
-
-def timing_on(gpu: Gpu, records: Iterable[SensorRecord]) -> PowerTiming | None:
-    """What is known of a card with its driver, or of another card of its model; else None."""
-    record = record_for(gpu.uuid, gpu.model, gpu.driver or "", records)
-    return None if record is None else power_timing(record)
 
 
 def _timing(channel: PowerChannel, settle_s: float) -> PowerTiming:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from advisor.core.finish import Finish
 from advisor.core.interval import Interval
 from advisor.core.split import Sharing
+from advisor.wire.components import SplitParts
 from advisor.wire.observed import Card, DriftedJob
 
 
@@ -136,6 +137,8 @@ class Recommendation:
         card: What the power was corrected by; None: nothing was seen of the card, or it is not
             known.
         drifts: Of the jobs that were asked for; intervals are wider for them.
+        components: What the power at `choice` goes to; None: not asked for, or not known.
+        components_unknown: Why `components` was asked for in vain; None: it was not.
     """
 
     jobs: tuple[AskedJob, ...]
@@ -152,6 +155,8 @@ class Recommendation:
     coverage: float
     card: Card | None = None
     drifts: tuple[DriftedJob, ...] = ()
+    components: SplitParts | None = None
+    components_unknown: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

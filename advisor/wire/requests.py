@@ -165,10 +165,12 @@ class RecommendationRequest(PairRequest):
     Attributes:
         fine: Every split of the GPU in steps of its quantum, such as two SMs; else the nine splits.
         gpu_uuid: The card that they are to share; None: any.
+        components: Whether to say what the power of the recommended way goes to.
     """
 
     fine: bool = False
     gpu_uuid: GpuUuid | None = None
+    components: bool = False
 
     @property
     def work(self) -> Work | None:

@@ -21,6 +21,7 @@ from advisor_api.routes import (
     observations,
     pages,
     placements,
+    power,
     profiles,
     recommendations,
 )
@@ -68,6 +69,7 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
         profiles,
         models,
         observations,
+        power,
         launches,
         audit,
         health,

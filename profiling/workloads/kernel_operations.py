@@ -2,18 +2,24 @@
 
 `gemm` is `c = a @ b` of m x k and k x n, `gemv` the same with n = 1, `triad` is `a = b + s * c`
 as in STREAM, `copy` a copy of one array to another; the last two move `m` elements of each array.
-A function named with `--call module:function` launches its work each time it is called.
+`all-gather` and `all-reduce` move `--bytes` between two GPUs (collectives.py). A function named
+with `--call module:function` launches its work each time it is called.
 """
 
 import argparse
 import importlib
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-NAMES = ("gemm", "gemv", "triad", "copy")
-DTYPES = ("bf16", "fp16", "fp32", "tf32")
+from collectives import COLLECTIVES, GPUS, gather, reduce, size_bytes
+
+NAMES = ("gemm", "gemv", "triad", "copy", *COLLECTIVES)
+DTYPES = {"bf16": 2, "fp16": 2, "fp32": 4, "tf32": 4}
+"""Names of types and the bytes of one number."""
+
 _CACHES = 4
 """Rotating inputs are so many times as large as the GPU's cache."""
 
@@ -24,19 +30,64 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     options.add_argument("name", choices=NAMES, nargs="?")
     for size in ("m", "n", "k"):
         options.add_argument(f"--{size}", type=int, default=4096)
+    options.add_argument("--bytes", type=size_bytes, default=2**29, help="such as 512MiB")
     options.add_argument("--dtype", choices=DTYPES, default="bf16")
+    options.add_argument("--after", metavar="OPERATION", help='such as "gemm --m 8192"')
     options.add_argument("--call", metavar="MODULE:FUNCTION")
     options.add_argument("--rotate", action="store_true", help="inputs that no cache holds")
     return options
+
+
+def operation_options(words: list[str]) -> argparse.Namespace:
+    """An operation in words of the command line; `before` is the one before each run, or None."""
+    options = parser(None)
+    return completed(options, options.parse_args(words))
+
+
+def completed(options: argparse.ArgumentParser, args: argparse.Namespace) -> argparse.Namespace:
+    """What was given, with `before`; ends the process where options do not go together."""
+    if bool(args.name) == bool(args.call):
+        options.error("name an operation, or a function with --call")
+    args.before = operation_options(shlex.split(args.after)) if args.after else None
+    together = args.name in COLLECTIVES
+    if (together or (args.before and args.before.name in COLLECTIVES)) and (
+        args.before or args.rotate
+    ):
+        options.error("a collective runs after idle, with one set of inputs")
+    if together and args.bytes % (GPUS * DTYPES[args.dtype]):
+        options.error(f"{args.bytes} bytes are not as many whole numbers for each of {GPUS} GPUs")
+    return args
 
 
 def canonical(args: argparse.Namespace) -> str:
     """The operation in words: what runs of one operation are known by."""
     if args.call:
         return str(args.call)
+    if args.name in COLLECTIVES:
+        return f"{args.name} bytes={args.bytes} {args.dtype}"
     sizes = {"gemm": "mnk", "gemv": "mk"}.get(args.name, "m")
     shape = " ".join(f"{size}={getattr(args, size)}" for size in sizes)
     return f"{args.name} {shape} {args.dtype}" + (" rotating" if args.rotate else "")
+
+
+def work(args: argparse.Namespace) -> dict[str, float | None]:
+    """Operations of one launch by its definition, and bytes that its operands hold, each once."""
+    if args.call:
+        return {"launch_flop": None, "launch_bytes": None}
+    width = DTYPES[args.dtype]
+    if args.name in COLLECTIVES:
+        # Each GPU adds the other's numbers to its own, or has half of them before.
+        reduced = args.name == "all-reduce"
+        flop, held = (args.bytes / width, args.bytes) if reduced else (0, 1.5 * args.bytes)
+        return {"launch_flop": float(flop), "launch_bytes": float(held)}
+    m, n, k = args.m, 1 if args.name == "gemv" else args.n, args.k
+    flop, numbers = {
+        "gemm": (2 * m * n * k, m * k + k * n + m * n),
+        "gemv": (2 * m * k, m * k + k + m),
+        "triad": (2 * m, 3 * m),
+        "copy": (0, 2 * m),
+    }[args.name]
+    return {"launch_flop": float(flop), "launch_bytes": float(numbers * width)}
 
 
 def launches(args: argparse.Namespace) -> list[Callable[[], object]]:
@@ -45,8 +96,10 @@ def launches(args: argparse.Namespace) -> list[Callable[[], object]]:
 
     if args.call:
         return [called(args.call)]
-    if args.dtype == "tf32":
-        torch.set_float32_matmul_precision("high")
+    torch.set_float32_matmul_precision("high" if args.dtype == "tf32" else "highest")
+    if args.name in COLLECTIVES:
+        make_one = gather if args.name == "all-gather" else reduce
+        return [make_one(args, _dtype(args.dtype))]
     make = {"gemm": _product, "gemv": _product, "triad": _triad, "copy": _copy}[args.name]
     first, size_bytes = make(args)
     sets = _sets(size_bytes) if args.rotate else 1

@@ -3,8 +3,10 @@
     python3 kernel_power.py gemm --m 4096 --n 4096 --k 4096 --commands FIFO --answers FIFO
 
 The first answer says what it is; then each command, a line of JSON with `executions`, `gap_s` and
-`lead_s`, is answered with the GPU's times of all executions, and with ping-pongs that tell the
-host's clock from the GPU's. Ends when the commands end. docs/kernel-power.md has the protocol.
+`lead_s` (or `lead_executions`), is answered with the GPU's times of all executions, and with
+ping-pongs that tell the host's clock from the GPU's. The command `{"prepare": ["gemv", "--m",
+"8192"]}` makes it another operation, and is answered as at the beginning. Ends when the commands
+end. docs/kernel-power.md has the protocol.
 """
 
 import argparse
@@ -12,14 +14,15 @@ import contextlib
 import itertools
 import json
 import math
-import shlex
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from kernel_operations import canonical, launches, parser
+from collectives import COLLECTIVES, Group, end_with_stdin, lead, words_of
+from kernel_operations import canonical, completed, launches, operation_options, parser, work
 
 SHORTEST_S = 100e-6
 """An execution is as many launches as take this long: shorter ones events do not time well."""
@@ -32,13 +35,19 @@ class Player(Protocol):
     """Runs on a GPU what a command asks for."""
 
     def ready(self) -> dict[str, Any]: ...
-    def run(self, executions: int, gap_s: float, lead_s: float) -> dict[str, Any]: ...
+    def prepare(self, words: list[str]) -> None: ...
+    def run(self, executions: int, gap_s: float, lead_s: float, leads: int) -> dict[str, Any]: ...
 
 
 class Operation:
-    """One operation, ready to be executed: CUDA graphs, or launches where it cannot be captured."""
+    """One operation, ready to be executed: CUDA graphs, or launches where it cannot be captured.
 
-    def __init__(self, args: argparse.Namespace) -> None:
+    Args:
+        args: Its options.
+        agree: Makes a number that was found here the same in all processes that take part.
+    """
+
+    def __init__(self, args: argparse.Namespace, agree: Callable[[int], int] = int) -> None:
         import torch
 
         with torch.device("cuda"):
@@ -47,10 +56,10 @@ class Operation:
             for _ in range(WARM_UP):
                 call()
         torch.cuda.synchronize()
-        self.name = canonical(args)
+        self.name, self.work = canonical(args), work(args)
         alone_s = _seconds(calls[0])
-        self.launches = max(1, math.ceil(SHORTEST_S / alone_s))
-        self.captured, steps = _captured(calls, self.launches)
+        self.launches = agree(max(1, math.ceil(SHORTEST_S / alone_s)))
+        self.captured, steps = captured(calls, self.launches)
         self._turns = itertools.cycle(steps)
         self.execution_s = _seconds(self.execute)
 
@@ -62,9 +71,30 @@ class Operation:
 class GpuPlayer:
     """The operation, and the one before it, on the GPU of this process."""
 
-    def __init__(self, args: argparse.Namespace, before: argparse.Namespace | None) -> None:
-        self._operation = Operation(args)
-        self._before = Operation(before) if before else None
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._made: dict[str, Operation] = {}
+        self._peer_gpu: str = args.peer_gpu
+        self._group: Group | None = None
+        self._choose(args)
+
+    def prepare(self, words: list[str]) -> None:
+        """Run another operation from now on; those that were made are kept."""
+        self._choose(operation_options(words))
+
+    def _choose(self, args: argparse.Namespace) -> None:
+        self._together = args.name in COLLECTIVES
+        self._operation = self._make(args)
+        self._before = self._make(args.before) if args.before else None
+
+    def _make(self, args: argparse.Namespace) -> Operation:
+        name, agree = canonical(args), int
+        if args.name in COLLECTIVES:
+            self._group = self._group or lead(self._peer_gpu)
+            self._group.say({"choose": words_of(args)})
+            agree = self._group.agree
+        if name not in self._made:
+            self._made[name] = Operation(args, agree)
+        return self._made[name]
 
     def ready(self) -> dict[str, Any]:
         import torch
@@ -77,18 +107,22 @@ class GpuPlayer:
             "captured": operation.captured,
             "units": torch.cuda.get_device_properties(0).multi_processor_count,
             "libraries": {"torch": torch.__version__},
+            **operation.work,
         }
 
-    def run(self, executions: int, gap_s: float, lead_s: float) -> dict[str, Any]:
+    def run(self, executions: int, gap_s: float, lead_s: float, leads: int) -> dict[str, Any]:
         """Times of the GPU are since an event at the begin of the run, s."""
         anchor = _recorded()
         anchor.synchronize()
         ping_pongs = [_ping_pong(anchor) for _ in range(PING_PONGS)]
+        if self._together and self._group is not None:
+            self._group.say({"executions": executions})
         time.sleep(gap_s)
-        lead = _recorded()
+        began = _recorded()
         if self._before is not None:
-            for _ in range(math.ceil(lead_s / self._before.execution_s)):
+            for _ in range(leads or math.ceil(lead_s / self._before.execution_s)):
                 self._before.execute()
+        launched_s = time.monotonic()
         marks = [_recorded()]
         for _ in range(executions):
             self._operation.execute()
@@ -96,19 +130,45 @@ class GpuPlayer:
         marks[-1].synchronize()
         ping_pongs += [_ping_pong(anchor) for _ in range(PING_PONGS)]
         return {
-            "lead_began_s": _since(anchor, lead),
+            "lead_began_s": _since(anchor, began),
             "marks_s": [_since(anchor, mark) for mark in marks],
             "ping_pongs": ping_pongs,
+            "launched_s": launched_s,
         }
 
 
 def serve(player: Player, commands: Iterable[str], answers: TextIO) -> None:
     """Answer each command until there are no more."""
-    _say(answers, {"ready": player.ready()})
+    say(answers, {"ready": player.ready()})
     for line in commands:
         command = json.loads(line)
+        if "prepare" in command:
+            player.prepare(command["prepare"])
+            say(answers, {"ready": player.ready()})
+            continue
         asked = command["executions"], command["gap_s"], command["lead_s"]
-        _say(answers, {"run": player.run(*asked)})
+        say(answers, {"run": player.run(*asked, command.get("lead_executions", 0))})
+
+
+def follow(port: int) -> None:
+    """Be the other process of a collective: make and launch what the first one does."""
+    import torch
+
+    end_with_stdin()
+    group = Group(1, port)
+    group.join()
+    made: dict[str, Operation] = {}
+    name = ""
+    while told := group.hear():
+        if "choose" in told:
+            args = operation_options(told["choose"])
+            name = canonical(args)
+            if name not in made:
+                made[name] = Operation(args, group.agree)
+            continue
+        for _ in range(told["executions"]):
+            made[name].execute()
+        torch.cuda.synchronize()
 
 
 def fault_of(error: BaseException) -> dict[str, Any]:
@@ -121,34 +181,34 @@ def fault_of(error: BaseException) -> dict[str, Any]:
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line; `before` is the operation before each run, or None."""
     with_all = parser(__doc__)
-    with_all.add_argument("--after", metavar="OPERATION", help='such as "gemm --m 8192"')
     with_all.add_argument("--commands", type=Path, required=True)
     with_all.add_argument("--answers", type=Path, required=True)
-    args = with_all.parse_args(arguments)
-    if bool(args.name) == bool(args.call):
-        with_all.error("name an operation, or a function with --call")
-    args.before = parser(None).parse_args(shlex.split(args.after)) if args.after else None
-    return args
+    with_all.add_argument("--peer-gpu", default="", help="UUID of a second GPU, for collectives")
+    return completed(with_all, with_all.parse_args(arguments))
 
 
 def main() -> None:
     """The command line."""
+    if sys.argv[1:2] == ["--follow"]:
+        follow(int(sys.argv[2]))
+        return
     args = options()
     with args.answers.open("w") as answers, args.commands.open() as commands:
         try:
-            serve(GpuPlayer(args, args.before), commands, answers)
+            serve(GpuPlayer(args), commands, answers)
         except Exception as error:
             with contextlib.suppress(OSError):
-                _say(answers, fault_of(error))
+                say(answers, fault_of(error))
             raise
 
 
-def _say(answers: TextIO, what: dict[str, Any]) -> None:
+def say(answers: TextIO, what: dict[str, Any]) -> None:
+    """One answer."""
     answers.write(json.dumps(what) + "\n")
     answers.flush()
 
 
-def _captured(
+def captured(
     calls: list[Callable[[], object]], count: int
 ) -> tuple[bool, list[Callable[[], object]]]:
     """A graph of so many launches for each set of inputs, or what launches them one by one."""
@@ -156,6 +216,7 @@ def _captured(
 
     try:
         graphs = [_graph(_turned(calls, first), count) for first in range(len(calls))]
+        steps = [graph.replay for graph in graphs]
     except RuntimeError:
         # The launches themselves worked; what cannot be captured is launched each time.
         torch.cuda.synchronize()
@@ -165,8 +226,12 @@ def _captured(
             for _ in range(count):
                 next(turns)()
 
-        return False, [step]
-    return True, [graph.replay for graph in graphs]
+        graphs, steps = [], [step] * len(calls)
+    # Once each, captured or not: the other process of a collective does the same.
+    for step_once in steps:
+        step_once()
+    torch.cuda.synchronize()
+    return bool(graphs), steps
 
 
 def _turned(calls: list[Callable[[], object]], first: int) -> list[Callable[[], object]]:
@@ -177,11 +242,10 @@ def _graph(calls: list[Callable[[], object]], count: int) -> Any:
     import torch
 
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # Threads of NCCL ask the driver meanwhile: what they do does not end this capture.
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         for call in itertools.islice(itertools.cycle(calls), count):
             call()
-    graph.replay()
-    torch.cuda.synchronize()
     return graph
 
 

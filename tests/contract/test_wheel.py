@@ -64,6 +64,13 @@ def test_wheel_has_the_measurements(wheel: Path) -> None:
     assert {f"advisor_data/bundled/{name}" for name in files} <= set(_names(wheel))
 
 
+def test_wheel_has_all_that_is_bundled(wheel: Path) -> None:
+    """Checks, records of sensors, recordings and kernels, too."""
+    folder = ROOT / "data"
+    files = (file for file in (folder / "advisor_data/bundled").rglob("*") if file.is_file())
+    assert {str(file.relative_to(folder)) for file in files} <= set(_names(wheel))
+
+
 def test_wheel_has_the_library_check(wheel: Path) -> None:
     """`advisor check` finds its program, and all modules of it, where the package was installed."""
     folder = ROOT / "profiling/workloads"
@@ -79,7 +86,13 @@ def test_wheel_has_the_load_of_the_sensor(wheel: Path) -> None:
 
 def test_wheel_has_the_workload_of_power_kernel(wheel: Path) -> None:
     """`advisor power kernel` finds its program where the package was installed."""
-    names = {"kernel_power.py", "kernel_operations.py"}
+    names = {"kernel_power.py", "kernel_operations.py", "collectives.py"}
+    assert {f"advisor_profiling/workloads/{name}" for name in names} <= set(_names(wheel))
+
+
+def test_wheel_has_the_workload_of_power_input(wheel: Path) -> None:
+    """`advisor power input` finds its program where the package was installed."""
+    names = {"input_power.py", "input_outputs.py"}
     assert {f"advisor_profiling/workloads/{name}" for name in names} <= set(_names(wheel))
 
 

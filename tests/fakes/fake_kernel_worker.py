@@ -44,23 +44,34 @@ def main() -> int:
         say(answers, {"fault": {"memory": fault == "memory", "message": message}})
         return 1
     threading.Thread(target=change_power, daemon=True).start()
-    say(
-        answers,
-        {
-            "ready": {
-                "operation": "gemm m=64 n=64 k=64 bf16",
-                "execution_s": EXECUTION_S,
-                "launches": 2,
-                "captured": True,
-                "units": granted_units(),
-                "libraries": {"torch": "2.0.0"},
-            }
-        },
-    )
+    say(answers, ready("gemm m=64 n=64 k=64 bf16"))
     with commands.open() as lines:
         for line in lines:
-            say(answers, {"run": run(json.loads(line))})
+            command = json.loads(line)
+            if "prepare" not in command:
+                say(answers, {"run": run(command)})
+            elif os.environ.get("FAKE_FAILS") in command["prepare"]:
+                fault = {"memory": True, "message": "OutOfMemoryError: 80 GiB"}
+                say(answers, {"fault": fault})
+                return 1
+            else:
+                say(answers, ready(" ".join(command["prepare"])))
     return 0
+
+
+def ready(operation: str) -> dict[str, object]:
+    return {
+        "ready": {
+            "operation": operation,
+            "execution_s": EXECUTION_S,
+            "launches": 2,
+            "captured": True,
+            "units": granted_units(),
+            "libraries": {"torch": "2.0.0"},
+            "launch_flop": 2e9,
+            "launch_bytes": 3e6,
+        }
+    }
 
 
 def run(command: dict[str, float]) -> dict[str, object]:
@@ -73,6 +84,7 @@ def run(command: dict[str, float]) -> dict[str, object]:
     now = time.monotonic()
     return {
         "lead_began_s": 0.0,
+        "launched_s": anchor + start,
         "marks_s": [start + number * EXECUTION_S for number in range(count + 1)],
         "ping_pongs": [[anchor, 0.0, anchor + 1e-5], [now, now - anchor, now + 1e-5]],
     }

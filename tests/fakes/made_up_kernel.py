@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from advisor.core.records import Counters
 from advisor.validity.sensor_record import EnergyCounter, PowerChannel, SensorRecord
 from advisor_profiling.kernels.running.bench import Ready, RunRequest
-from advisor_profiling.kernels.trace import Reading, Run, Tick
+from advisor_profiling.kernels.trace import Reading, Run, Stretch, Tick
 
 INSTANT = PowerChannel(
     name="instant",
@@ -67,6 +68,10 @@ class MadeUpKernel:
     first_slower: tuple[float, ...] = ()
     dropped: dict[int, str] = field(default_factory=dict)
     stuck_counter: bool = False
+    launch_s: float = 0.00002
+    memory_w: float | None = 50.0
+    dram_active_percent: float | None = None
+    power_capped: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -98,11 +103,37 @@ class MadeUpKernel:
         ends = start + np.cumsum(lengths)
         self._draw(self.channel.settle_s, self.idle_w)
         return Run(
+            launched_s=start - self.launch_s,
             starts_s=(start, *map(float, ends[:-1])),
             ends_s=tuple(map(float, ends)),
             lead_s=start - began,
             readings=tuple(r for r in self._readings() if r.at_s >= began),
             dropped=self.dropped.get(number, ""),
+        )
+
+    def stretch(self, seconds: float) -> Stretch:
+        """In steady power, with a mean over a second of the memory's four times a second."""
+        begin = self._now
+        self._draw(seconds, self.power_w)
+        end = self._now
+        times = np.arange(begin + 0.1, end, 0.25)
+        memory_w = self.memory_w
+        drawn = (
+            ()
+            if memory_w is None
+            else tuple(
+                Reading(float(at), memory_w * min(1.0, float(at - begin)) + 0.01 * place)
+                for place, at in enumerate(times)
+            )
+        )
+        return Stretch(
+            begin_s=begin,
+            end_s=end,
+            execution_s=self.execution_s,
+            readings=tuple(r for r in self._readings() if r.at_s >= begin),
+            memory=drawn,
+            counters=Counters(dram_active_percent=self.dram_active_percent),
+            power_capped=self.power_capped,
         )
 
     def tick(self) -> Tick | None:

@@ -5,6 +5,7 @@ from real_gpu import GPU, run_json, the_gpu
 
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import record_for, stored_records
+from advisor_profiling.testbed.live import list_gpus
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
@@ -27,5 +28,22 @@ def test_steady_power_of_a_product_repeats() -> None:
     first, second = (answer["ssp_power_w"]["value"] for answer in (one, other))
     assert first == pytest.approx(second, rel=0.01)
     assert one["before_w"] < first <= 1.05 * (the_gpu().power_limit_w or 1e9)
+    stretch = one["stretch"]
+    if memory := stretch["memory_power_w"]:
+        assert 0 < memory["low"] <= memory["high"] < stretch["power_w"]["value"]
+    else:
+        assert stretch["no_memory_power"]
     if one["difference"] and one["execution_ms"] >= 1:
         assert abs(one["difference"]["differ"]) <= 0.03
+
+
+@pytest.mark.usefixtures("record_is_there")
+def test_collective_is_captured_and_draws_less_than_the_limit() -> None:
+    """The second process does as much as the first, or this would never end."""
+    if len(list_gpus()) < 2:
+        pytest.skip("a collective needs two GPUs")
+    words = ("power", "kernel", "all-reduce", "--bytes", "64MiB", "--gpu", GPU)
+    answer = run_json(*words, "--runs", "40", "--fresh")
+    assert answer["captured"]
+    assert answer["launch_bytes"] == 64 * 2**20
+    assert answer["before_w"] < answer["stretch"]["power_w"]["value"] < the_gpu().power_limit_w

@@ -83,6 +83,9 @@ def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
     with open_store(None, jobs.folder / "home") as store:
         (stored,) = store.observations(jobs=("one", "two"))
     assert (stored.launch_id, stored.energy_j) == (last["launch_id"], seen["energy_j"])
+    # Each job's part of it, by the rule; together they are all of it.
+    assert sum(part.energy_j or 0.0 for part in stored.parts) == pytest.approx(seen["energy_j"])
+    assert all((p.energy_low_j or 0) <= (p.energy_j or -1) for p in stored.parts)
     assert (stored.units_total, stored.gpu_uuid) == (132, UUID)
     assert stored.settled_s is not None
     # A busy host looks late for the first time.

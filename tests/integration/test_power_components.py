@@ -1,17 +1,26 @@
 """`advisor power components`: where the power of a job, or of two, goes."""
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import Advisor, in_this_process
+from in_process import Api, error_of, running
 
+from advisor.advice.power import known
+from advisor.core.records import SoloPoint
+from advisor.formats.rows import to_row
+from advisor.predict.components.weights import ComponentWeights, fit_components
+from advisor_api.engine import power
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
 
 PAIR = ("triad", "matmul-bf16")
+SHARED = ("mobilenet-train-b2", "triad")
+"""A pair that is to share the GPU."""
 
 POWER = {
     "power_w", "power_basis", "headroom_w", "clock_mhz", "components_w", "memory_basis",
@@ -131,3 +140,128 @@ def test_memory_that_was_measured_is_measured(advisor: Advisor, tmp_path: Path) 
     assert whole["components_w"]["memory"] == {"value": 80.0, "low": 80.0, "high": 80.0}
     assert sums(whole)
     assert found[0]["power"]["memory_basis"] == "estimated"
+
+
+def advised(advisor: Advisor, *words: str) -> dict[str, Any]:
+    said = advisor("recommend", *words, "--json")
+    assert said.code == 0, said.err
+    return json.loads(said.out)
+
+
+def test_recommendation_says_the_parts_at_its_choice(advisor: Advisor) -> None:
+    """Those that `advisor power components` predicts of that split, if it was not measured."""
+    answer = advised(advisor, *SHARED, "--components")
+    parts = answer["components"]
+    assert set(parts) == {"split", "power", "clock_loss_mhz", "causes_mhz", "jostling"}
+    assert set(parts["power"]) == POWER
+    assert list(parts["power"]["components_w"]) == PARTS
+    assert parts["split"] == answer["choice"]["split"]
+    assert parts["power"]["power_w"] == answer["choice"]["power_w"]["value"]
+    assert parts["power"]["power_basis"] == "estimated"
+    assert parts["power"]["headroom_w"] == pytest.approx(700 - parts["power"]["power_w"])
+    assert sums(parts["power"])
+    assert answer["components_unknown"] is None
+    every = {one["split"]: one for one in told(advisor, *SHARED, "--splits")["splits"]}
+    there = every[parts["split"]]
+    assert there["power"]["power_basis"] == "measured" or there == parts
+
+
+def test_recommendation_says_no_parts_unless_it_is_asked(
+    advisor: Advisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fitting takes longer than the recommendation."""
+    monkeypatch.setattr(known, "fit_components", None)
+    answer = advised(advisor, *SHARED)
+    assert answer["components"] is answer["components_unknown"] is None
+
+
+def test_parts_that_nobody_knows_have_a_reason(advisor: Advisor, tmp_path: Path) -> None:
+    """One job after the other draws nothing together; a GPU model with two jobs has no weights."""
+    answer = advised(advisor, *PAIR, "--components")
+    assert answer["choice"]["split"] == "exclusive"
+    assert answer["components"] is None
+    assert "one after the other" in answer["components_unknown"]
+    points = [
+        replace(point, gpu_model="NVIDIA H20", run=f"h20-{n}")
+        for n, point in enumerate(bundled_solo_points(SHARED))
+        if point.gpu_model == "NVIDIA H200"
+    ]
+    with open_store(None, tmp_path / "home") as store:
+        store.add(points)
+    answer = advised(advisor, *SHARED, "--components", "--gpu-model", "NVIDIA H20")
+    assert answer["choice"]["sharing"] != "exclusive"
+    assert answer["components"] is None
+    assert answer["components_unknown"].startswith("2 jobs with all counters")
+
+
+def test_parts_are_shown_below_a_recommendation(advisor: Advisor) -> None:
+    said = advisor("recommend", *SHARED, "--components")
+    assert said.code == 0, said.err
+    assert "goes to; ~ estimated, ? extrapolated" in said.out
+    assert said.out.splitlines()[-1].startswith("at ")
+    said = advisor("recommend", *PAIR, "--components")
+    assert "what the power goes to is not known" in said.out
+
+
+@pytest.fixture
+def api(advisor: Advisor, tmp_path: Path) -> Iterator[Api]:
+    """A service with the home of the command line."""
+    del advisor
+    with running(tmp_path / "home") as api:
+        yield api
+
+
+def test_service_says_what_the_command_line_says(advisor: Advisor, api: Api) -> None:
+    """Of a job, of a pair, and of a recommendation."""
+    asked = {"jobs": [{"job": job} for job in SHARED], "components": True}
+    answer = api.post("/v1/recommendations", asked)
+    assert answer == advised(advisor, *SHARED, "--components")
+    assert api.get("/v1/profiles/triad/components") == told(advisor, "triad")
+    for pair in (PAIR, PAIR[::-1]):
+        found = api.get(f"/v1/pairs/{pair[0]}/{pair[1]}/components")
+        assert found == told(advisor, *pair, "--splits")
+    model = "NVIDIA H100 80GB HBM3"
+    found = api.get("/v1/profiles/triad/components", gpu_model=model)
+    assert found == told(advisor, "triad", "--gpu-model", model)
+    status, code, message = error_of(api.ask("GET", "/v1/profiles/triadd/components"))
+    assert (status, code) == (422, "bad-input")
+    assert "did you mean triad" in message
+
+
+def test_service_fits_once_for_each_state_of_the_store(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much is asked; new points change what is said."""
+    fits: list[int] = []
+
+    def counted(points: Sequence[SoloPoint]) -> ComponentWeights:
+        fits.append(len(points))
+        return fit_components(points)
+
+    monkeypatch.setattr(power, "fit_components", counted)
+    for pair in (SHARED, SHARED[::-1], PAIR):
+        asked = {"jobs": [{"job": job} for job in pair], "components": True}
+        api.post("/v1/recommendations", asked)
+    api.get("/v1/profiles/triad/components")
+    before = api.get("/v1/profiles/walsh/components")
+    assert len(fits) == 1
+    (bundled,) = [
+        p
+        for p in bundled_solo_points(["walsh"])
+        if p.share_percent == 100 and p.gpu_model == before["gpu_model"] and not p.flags
+    ]
+    newer = replace(
+        bundled, memory_power_w=80.0, started_at="2026-12-01T00:00:00.000000Z", run="mine"
+    )
+    api.post("/v1/points", {"points": [to_row(newer)]}, api.token("write"))
+    after = api.get("/v1/profiles/walsh/components")
+    assert fits == [fits[0], fits[0] + 1]
+    assert after["shares"][-1]["power"]["memory_basis"] == "measured"
+
+
+def test_service_says_why_there_are_no_parts(api: Api) -> None:
+    """The answer is one, without them."""
+    asked = {"jobs": [{"job": job} for job in PAIR], "components": True}
+    answer = api.post("/v1/recommendations", asked)
+    assert answer["components"] is None
+    assert "one after the other" in answer["components_unknown"]

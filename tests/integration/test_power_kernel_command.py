@@ -31,15 +31,45 @@ FAST = PowerChannel(
 )
 HEAD = {
     "operation", "gpu_model", "gpu_uuid", "driver", "units", "launches", "captured", "before",
+    "launch_flop", "launch_bytes",
     "libraries", "window_ms", "delay_ms", "noise_w", "period_ms", "gpu_busy_s", "seconds",
-    "measured_at", "launch_energy_j",
+    "measured_at", "launch_energy_j", "source",
 }  # fmt: skip
 POWER = {
-    "before_w", "execution_ms", "sse_execution", "sse_power_w", "ssp_execution", "ssp_power_w",
-    "sse_energy_j", "ssp_energy_j", "difference", "no_difference", "histogram", "bin_low_ms",
-    "bin_high_ms", "runs", "golden_runs", "dropped", "resolution_ms", "sigma_w", "curve",
+    "before_w",
+    "execution_ms",
+    "sse_execution",
+    "sse_power_w",
+    "ssp_execution",
+    "ssp_power_w",
+    "sse_energy_j",
+    "ssp_energy_j",
+    "difference",
+    "no_difference",
+    "histogram",
+    "bin_low_ms",
+    "bin_high_ms",
+    "runs",
+    "golden_runs",
+    "dropped",
+    "resolution_ms",
+    "sigma_w",
+    "curve",
     "no_curve",
-}  # fmt: skip
+    "settled_power_w",
+    "stretch",
+    "scatter",
+}
+STRETCH = {
+    "power_w",
+    "memory_power_w",
+    "no_memory_power",
+    "execution_ms",
+    "seconds",
+    "tensor_active_percent",
+    "dram_active_percent",
+    "power_capped",
+}
 POINT = {"begin_ms", "end_ms", "power_w", "low_w", "high_w", "raw_w", "readings"}
 COVERS = EnergyCounter(period_ms=100.0, coverage_spread=0.004, covers_everything=True)
 
@@ -83,6 +113,7 @@ def test_interrupt_then_the_same_command_goes_on(host: FakeHost) -> None:
     assert (answer["operation"], answer["before"]) == ("gemm m=64 n=64 k=64 bf16", "idle")
     assert (answer["runs"], answer["golden_runs"], answer["dropped"]) == (40, 40, {})
     assert answer["execution_ms"] == pytest.approx(2.0)
+    assert set(answer["stretch"]) == STRETCH
     assert all(set(point) == POINT for point in answer["curve"])
     assert set(answer["histogram"]) == {"edges_ms", "counts"}
     assert 300 < answer["ssp_power_w"]["value"] < 450

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import struct
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor_profiling.operands.bits import STORAGE
 from advisor_profiling.operands.fill import fill_pair
-from advisor_profiling.operands.fingerprint import Fingerprint, fingerprint
+from advisor_profiling.operands.fingerprint import Fingerprint, fingerprint, operand_print
 from advisor_profiling.operands.grammar import parse_operands
 from advisor_profiling.operands.words import DTYPES
 
@@ -99,3 +101,50 @@ def test_sums_that_overflow_are_seen() -> None:
 def test_one_line_and_one_step_are_enough() -> None:
     one = np.ones((1, 1), np.float32)
     assert fingerprint(one, one, "fp32").sum_switching == 0
+
+
+def whole_print(matrix: Any, unsigned: Any) -> dict[str, float]:
+    """Weight, switching and zeros of all elements, by definition."""
+    bits = matrix.view(unsigned)
+    width = 8 * bits.itemsize
+    return {
+        "weight": float(np.bitwise_count(bits).mean()) / width,
+        "along": float(np.bitwise_count(bits[:, 1:] ^ bits[:, :-1]).sum())
+        / (width * max(bits.size - len(bits), 1)),
+        "across": float(np.bitwise_count(bits ^ np.roll(bits, -1, axis=0)).mean()) / width,
+        "zeros": float((matrix == 0).mean()),
+    }
+
+
+@given(st.integers(2, 300), st.integers(2, 400), st.sampled_from(["fp32", "bf16", "fp8_e5m2"]))
+def test_of_a_small_matrix_every_element_counts_once(rows: int, columns: int, dtype: str) -> None:
+    number, unsigned = STORAGE[dtype]
+    matrix = np.random.default_rng(rows).integers(-9, 9, (rows, columns)).astype(number)
+    found = dataclasses.asdict(operand_print(matrix, dtype))
+    assert {n: found[n] for n in whole_print(matrix, unsigned)} == pytest.approx(
+        whole_print(matrix, unsigned)
+    )
+
+
+def _blocks(rows: int, columns: int) -> Any:
+    """Nothing but zeros in half of the columns and in a third of the rows."""
+    matrix = np.random.default_rng(1).standard_normal((rows, columns)).astype(np.float32)
+    matrix[:, : columns // 2] = 0
+    matrix[rows // 3 : 2 * rows // 3] = 0
+    return matrix
+
+
+@pytest.mark.parametrize("shape", [(3000, 3000), (1, 2_000_000), (2_000_000, 1), (30, 60_000)])
+def test_the_sample_finds_what_is_alike_in_blocks(shape: tuple[int, int]) -> None:
+    matrix = _blocks(*shape)
+    found = dataclasses.asdict(operand_print(matrix, "fp32"))
+    for name, value in whole_print(matrix, np.uint32).items():
+        assert found[name] == pytest.approx(value, abs=0.012), name
+
+
+def test_the_sample_of_a_product_does_not_hang_on_its_seed() -> None:
+    """Sorted into columns, each stretch of the contraction sees other exponents."""
+    shape = (256, 256, 8192)
+    a, b = fill_pair(parse_operands("normal(0,1)|sort(columns,1)"), shape, "bf16")
+    found = [numbers_of(fingerprint(a.matrix, b.matrix, "bf16", seed=s)) for s in range(5)]
+    assert np.ptp(np.array(found), axis=0).max() < 0.02

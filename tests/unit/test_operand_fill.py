@@ -64,6 +64,14 @@ def test_sparse_sets_its_part_to_zero_and_nothing_else(part: float) -> None:
     assert set(after.ravel()) <= {0, 3}
 
 
+@given(PARTS, st.sampled_from(["nan", "inf"]))
+def test_spoil_makes_its_part_not_finite_and_nothing_else(part: float, to: str) -> None:
+    after = filled(f"constant(3)|spoil({to},{part!r})")
+    assert after.non_finite == round(part * after.matrix.size)
+    assert set(after.matrix[np.isfinite(after.matrix)]) <= {3}
+    assert np.isnan(after.matrix).sum() == (after.non_finite if to == "nan" else 0)
+
+
 @pytest.mark.parametrize(("ratio", "kept", "of"), [("2:4", 2, 4), ("1:8", 1, 8), ("0:2", 0, 2)])
 def test_pruning_keeps_the_largest_of_each_group(ratio: str, kept: int, of: int) -> None:
     before = filled("normal(0,1)").matrix.reshape(-1, of)

@@ -7,15 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InputError
-from advisor_profiling.operands.expression import Argument, Call, Operand, OperandPair
+from advisor_profiling.operands.expression import Argument, Call, Operand, OperandPair, Quoted
 from advisor_profiling.operands.grammar import OPERATIONS_LIMIT, TEXT_LIMIT, parse_operands
 from advisor_profiling.operands.presets import SWEEPS
-from advisor_profiling.operands.words import DTYPES, WORDS, Number, Parameter, Ratio, Stage
+from advisor_profiling.operands.words import DTYPES, WORDS, Number, Parameter, Ratio, Stage, Text
 
 
 def _arguments(parameter: Parameter) -> st.SearchStrategy[Argument]:
     if isinstance(parameter, Ratio):
         return st.integers(2, 99).flatmap(lambda m: st.integers(0, m - 1).map(lambda n: f"{n}:{m}"))
+    if isinstance(parameter, Text):
+        return st.from_regex(parameter.pattern, fullmatch=True).map(Quoted)
     if not isinstance(parameter, Number):
         return st.sampled_from(parameter)
     if parameter.whole:
@@ -23,10 +25,18 @@ def _arguments(parameter: Parameter) -> st.SearchStrategy[Argument]:
     return st.floats(parameter.low, parameter.high).map(lambda x: x + 0.0)
 
 
+def _given(name: str, parameter: Parameter) -> st.SearchStrategy[Argument | None]:
+    if isinstance(parameter, Text) and parameter.named:
+        return st.none() | st.from_regex(parameter.pattern, fullmatch=True).map(
+            lambda text: Quoted(text, name)
+        )
+    return _arguments(parameter)
+
+
 def _calls(stage: Stage) -> st.SearchStrategy[Call]:
     def of(name: str) -> st.SearchStrategy[Call]:
-        return st.tuples(*(_arguments(p) for _, p in WORDS[name].parameters)).map(
-            lambda arguments: Call(name, arguments)
+        return st.tuples(*(_given(*of) for of in WORDS[name].parameters)).map(
+            lambda arguments: Call(name, tuple(a for a in arguments if a is not None))
         )
 
     return st.sampled_from([n for n, word in WORDS.items() if word.stage == stage]).flatmap(of)
@@ -52,6 +62,11 @@ PAIRS = st.builds(
 @given(PAIRS)
 def test_written_text_is_read_as_the_same_pair(pair: OperandPair) -> None:
     assert parse_operands(str(pair)) == pair
+
+
+def test_names_of_parameters_come_in_any_order_and_are_written_in_one() -> None:
+    text = f'file("w", sha256="{"0a" * 32}", tensor="a \\"b\\" é")'
+    assert str(parse_operands(text).a) == f'file("w",tensor="a \\"b\\" é",sha256="{"0a" * 32}")'
 
 
 @pytest.mark.parametrize("same", [
@@ -94,6 +109,19 @@ def test_texts_of_one_meaning_have_one_key(same: str) -> None:
         ("ones é", "line 1, column 6", "'é'"),
         ("normal(nan,1)", "line 1, column 8", "'nan'"),
         ("constant(1e39)", "line 1, column 10", "from -3e+38"),
+        ("file(w.npy)", "line 1, column 6", "in double quotes"),
+        ("file", "line 1, column 5", 'file("path", tensor="...", sha256="...")'),
+        ('file("")', "line 1, column 6", "path of file"),
+        ('file("w)', "line 1, column 6", "path of file"),
+        ('file("\\q")', "line 1, column 6", "path of file"),
+        ('file("\\ud800")', "line 1, column 6", "path of file"),
+        ('file("w", tensr="x")', "line 1, column 11", "did you mean tensor"),
+        ('file("w", tensor)', "line 1, column 17", "'=' was expected"),
+        ('file("w", tensor=x)', "line 1, column 18", "name of a tensor"),
+        ('file("w", tensor="x", tensor="y")', "line 1, column 23", "twice"),
+        ('file("w", sha256="abc")', "line 1, column 18", "64 digits"),
+        ('ones|file("w")', "line 1, column 6", "one source"),
+        ('normal("0",1)', "line 1, column 8", "a number"),
     ],
 )
 def test_bad_text_is_refused_with_its_place(text: str, where: str, what: str) -> None:

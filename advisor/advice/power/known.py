@@ -24,7 +24,7 @@ class KnownPower:
 
     Attributes:
         found: Profiles of the jobs.
-        solos: All solo points of the GPU model, doubtful ones too.
+        solos: Of these jobs on the GPU model, doubtful ones too.
     """
 
     found: ProfileSet
@@ -35,6 +35,11 @@ class KnownPower:
     def power_limit_w(self) -> float | None:
         """Of the GPU; None: not known."""
         return self.found.a.power_limit_w
+
+    @property
+    def pair_names(self) -> tuple[str, ...]:
+        """Of the jobs, as pair points have them."""
+        return tuple(sorted(profile.job for profile in self.found.profiles))
 
     @property
     def fitted_to(self) -> FittedTo:
@@ -80,24 +85,50 @@ def known_power(names: Sequence[str], settings: Settings, gpu_model: str | None)
         InputError: a job has no profile, or too few jobs were measured on the GPU model.
         StoreError: the store cannot be read.
     """
-    found = find_profiles(names, settings, gpu_model)
+    return known_power_of(find_profiles(names, settings, gpu_model), settings)
+
+
+def known_power_of(
+    found: ProfileSet, settings: Settings, more: Iterable[SoloPoint] = ()
+) -> KnownPower:
+    """The same of jobs whose profiles were found.
+
+    Args:
+        found: The profiles.
+        settings: Say where points are kept.
+        more: Points beside those of the store and the bundle.
+
+    Raises:
+        InputError: too few jobs were measured on the GPU model.
+        StoreError: the store cannot be read.
+    """
     model = found.a.gpu_model
-    points = [*_stored_solo(settings, model), *bundled_solo_points()]
-    # What was imported from the bundle is the same measurement: it counts once.
-    once = {p.point_id: p for p in points if p.gpu_model == model}
-    return KnownPower(found, tuple(once.values()), fit_components(once.values()))
+    points = each_once([*more, *_stored_solo(settings, model), *bundled_solo_points()], model)
+    names = {profile.job for profile in found.profiles}
+    mine = tuple(p for p in points if p.job in names)
+    return KnownPower(found, mine, fit_components(points))
+
+
+def each_once(points: Iterable[SoloPoint], gpu_model: str) -> list[SoloPoint]:
+    """Those of a GPU model; what was imported from the bundle is the same measurement."""
+    return list({p.point_id: p for p in points if p.gpu_model == gpu_model}.values())
 
 
 def measured_pairs(known: KnownPower, settings: Settings) -> list[PairPoint]:
-    """Trusted windows of two jobs together, the newest last."""
-    names, model = tuple(sorted(p.job for p in known.found.profiles)), known.found.a.gpu_model
-    stored: list[PairPoint] = []
+    """Trusted windows of two jobs together, from the store and the bundle, the newest last."""
+    names, stored = known.pair_names, list[PairPoint]()
     if is_begun(settings.database_url, settings.home):
         with open_store(settings.database_url, settings.home) as store:
-            stored = store.pair_points(jobs=names, gpu_model=model)
-    mine = [p for p in bundled_pair_points() if p.jobs == names and p.gpu_model == model]
-    points = with_pair_flags([*stored, *mine], with_solo_flags(known.solos))
-    return sorted(filter(_is_together, points), key=lambda p: p.started_at)
+            stored = store.pair_points(jobs=names, gpu_model=known.found.a.gpu_model)
+    return trusted_pairs(known, [*stored, *(p for p in bundled_pair_points() if p.jobs == names)])
+
+
+def trusted_pairs(known: KnownPower, points: Iterable[PairPoint]) -> list[PairPoint]:
+    """Windows of these jobs together that passed every cross-check, the newest last."""
+    model = known.found.a.gpu_model
+    mine = [p for p in points if p.jobs == known.pair_names and p.gpu_model == model]
+    flagged = with_pair_flags(mine, with_solo_flags(known.solos))
+    return sorted(filter(_is_together, flagged), key=lambda p: p.started_at)
 
 
 def _is_together(point: PairPoint) -> bool:

@@ -17,7 +17,16 @@ def components_of_job(
         InputError: the job has no profile with counters, or too few jobs were measured.
         StoreError: the store cannot be read.
     """
-    known = known_power([name], settings, gpu_model)
+    return components_by_share(known_power([name], settings, gpu_model))
+
+
+def components_by_share(known: KnownPower) -> ComponentsOfJob:
+    """The same of the first job of those whose power is known.
+
+    Raises:
+        InputError: it has no window with counters.
+    """
+    name = known.found.a.job
     return ComponentsOfJob(
         job=name,
         gpu_model=known.found.a.gpu_model,

@@ -1,6 +1,6 @@
 """What the power of two jobs together goes to at each split, and who lowers the clock."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -9,7 +9,8 @@ from advisor.advice.power.known import KnownPower, known_power, measured_pairs
 from advisor.core.gpu import WHOLE
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import UNCAPPED, Split
-from advisor.decide.recommendation import Request
+from advisor.decide.recommendation import Recommendation, Request
+from advisor.errors import InputError
 from advisor.predict.components.activity import Activity, activity_of
 from advisor.predict.components.parts import components
 from advisor.predict.components.together import AT_LIMIT, at_once, at_power, at_work, causes
@@ -23,6 +24,9 @@ CLOCK_STEP_MHZ = 15.0
 UNSURE_MHZ = 120.0
 """Four of five estimated clocks at the power limit are off by less, in measured pairs of jobs that
 the weights had not seen (docs/measurements/power/jostling.py)."""
+
+EVERY_SPLIT = Request(default_min_speed=0.0)
+"""Asks for all splits that advice considers, without limits on speeds."""
 
 _Windows = Mapping[float, tuple[SoloPoint, Activity]]
 
@@ -38,13 +42,31 @@ def components_of_pair(
         StoreError: the store cannot be read.
     """
     known = known_power([a, b], settings, gpu_model)
-    windows = (known.windows(a), known.windows(b))
+    given = answer(known.found, EVERY_SPLIT, settings)
+    return components_by_split(known, given.recommendation, measured_pairs(known, settings))
+
+
+def components_by_split(
+    known: KnownPower, given: Recommendation, measured: Iterable[PairPoint]
+) -> ComponentsOfPair:
+    """The parts at each split that was measured, else as it was predicted.
+
+    Args:
+        known: Of both jobs.
+        given: What is predicted of them, best by `EVERY_SPLIT`.
+        measured: Windows of both together that can be trusted, the newest last.
+
+    Raises:
+        InputError: a job has no window with counters.
+    """
+    windows = _windows(known)
+    predicted = (option.prediction for option in given.candidates)
     splits = {
-        **{p.split: _predicted(known, windows, p) for p in _predictions(known, settings)},
-        **dict(_measured(known, windows, measured_pairs(known, settings))),
+        **{p.split: _predicted(known, windows, p) for p in predicted if _is_at_once(p)},
+        **dict(_measured(known, windows, measured)),
     }
     return ComponentsOfPair(
-        jobs=(a, b),
+        jobs=tuple(profile.job for profile in known.found.profiles),
         gpu_model=known.found.a.gpu_model,
         power_limit_w=known.power_limit_w,
         weights=known.fitted_to,
@@ -52,15 +74,31 @@ def components_of_pair(
     )
 
 
+def components_at(known: KnownPower, prediction: Prediction) -> SplitParts:
+    """The parts of the power that is predicted of both jobs together.
+
+    Raises:
+        InputError: they do not run together, or a job has no window with counters.
+    """
+    if not _is_at_once(prediction):
+        raise InputError(
+            f"{' and '.join(p.job for p in known.found.profiles)} run one after the other",
+            why="the parts are of what two jobs draw together",
+            fix="those of each job alone: advisor power components JOB",
+        )
+    return _predicted(known, _windows(known), prediction)
+
+
+def _is_at_once(prediction: Prediction) -> bool:
+    return prediction.split.sharing in ("limited", "uncapped")
+
+
+def _windows(known: KnownPower) -> tuple[_Windows, _Windows]:
+    return known.windows(known.found.a.job), known.windows(known.found.b.job)
+
+
 def _in_order(split: Split) -> tuple[bool, Split]:
     return not split.is_limited, split
-
-
-def _predictions(known: KnownPower, settings: Settings) -> list[Prediction]:
-    """At all splits that advice considers, without limits on speeds."""
-    given = answer(known.found, Request(default_min_speed=0.0), settings).recommendation
-    found = [option.prediction for option in given.candidates]
-    return [p for p in found if p.split.sharing in ("limited", "uncapped")]
 
 
 def _predicted(
@@ -84,7 +122,7 @@ def _predicted(
 
 
 def _measured(
-    known: KnownPower, windows: tuple[_Windows, _Windows], points: list[PairPoint]
+    known: KnownPower, windows: tuple[_Windows, _Windows], points: Iterable[PairPoint]
 ) -> Iterator[tuple[Split, SplitParts]]:
     turned = known.found.a.job > known.found.b.job
     for point in points:

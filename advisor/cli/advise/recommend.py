@@ -48,6 +48,9 @@ def recommend(
     show_all: Annotated[
         bool, typer.Option("--all", help="Show all candidates, and plot them")
     ] = False,
+    components: Annotated[
+        bool, typer.Option("--components", help="What the power of the chosen way goes to")
+    ] = False,
     profiles: ProfilesOption = None,
     as_json: AsJson = False,
 ) -> None:
@@ -74,17 +77,23 @@ def recommend(
         gpu_model=gpu_model,
         fine=fine,
         gpu_uuid=gpu_uuid,
+        components=components,
     )
     found = find_profiles(names, settings, gpu_model, profiles)
     given = answer(found, request_of(asked, settings.min_speed), settings, gpu_uuid)
     if gpu_uuid is not None and given.card is None:
         typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
-    if as_json:
+    if not as_json:
+        recommend_text.show(given, everything=show_all)
+    if components:
+        from advisor.cli.advise import recommend_components
+
+        told = recommend_components.told(given, found, settings, profiles)
+        typer.echo(write(told)) if as_json else recommend_components.show(told)
+    elif as_json:
         from advisor.advice.recommendation_wire import to_wire
 
         typer.echo(write(to_wire(given)))
-    else:
-        recommend_text.show(given, everything=show_all)
 
 
 def _check_installed() -> None:

@@ -43,6 +43,7 @@ def summary(status: LaunchStatus, observed: list[dict[str, Any]]) -> Iterator[st
         known = [_number(value, unit) for value, unit in values if value is not None]
         together = f"{pair['overlap_s']:.1f} s together"
         yield f"{' + '.join(job['job'] for job in pair['jobs'])}: {', '.join([together, *known])}"
+        yield from _whose(pair)
         yield from _saved(pair)
         rates = [(f"rate of {j['job']}", j["rate"], j["predicted_rate"]) for j in pair["jobs"]]
         for name, seen, predicted in (
@@ -57,6 +58,18 @@ def summary(status: LaunchStatus, observed: list[dict[str, Any]]) -> Iterator[st
     for job in status.jobs:
         if job.error:
             yield f"{job.job} {job.outcome}: {job.error}"
+
+
+def _whose(pair: dict[str, Any]) -> Iterator[str]:
+    """The part of the energy that is each job's; older launches know nothing of it."""
+    for job in pair["jobs"]:
+        if (energy_j := job.get("energy_j")) is None or not pair["overlap_s"]:
+            continue
+        low_j, high_j = (_number(job[f"energy_{end}_j"], "") for end in ("low", "high"))
+        yield (
+            f"  of that {job['job']}, by a rule: {_number(energy_j, 'J')} ({low_j} to {high_j}), "
+            f"{_number(energy_j / pair['overlap_s'], 'W')}"
+        )
 
 
 def _saved(pair: dict[str, Any]) -> Iterator[str]:

@@ -22,11 +22,11 @@ from advisor_training.evaluation.disturbed import make_all_data
 from advisor_training.evaluation.evaluate import OnProgress, planned_fits, run_evaluation
 from advisor_training.evaluation.methods import methods
 from advisor_training.evaluation.values import Evaluation, to_json
-from advisor_training.reports.document import make_folder
+from advisor_training.reports.document import TextTable, make_folder
 from advisor_training.reports.evaluation_gpu_tables import gpu_tables
 from advisor_training.reports.evaluation_report import write_evaluation
 from advisor_training.reports.evaluation_sentences import said
-from advisor_training.reports.evaluation_tables import TextTable, printed_tables
+from advisor_training.reports.evaluation_tables import printed_tables
 
 _WIDTH = 140
 

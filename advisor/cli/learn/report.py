@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.cli.learn.measured import read_kind
+from advisor.cli.learn.report_power import power
 from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AsJson, PairPointsOption, SoloPointsOption
 from advisor.core.flags import DOUBTFUL
@@ -29,6 +30,8 @@ from advisor_training.reports import dataset_sentences as sentences
 from advisor_training.reports.dataset_report import write_report
 
 app = typer.Typer(help="Pages made from measurements.", no_args_is_help=True)
+
+app.command("power")(power)
 
 _WIDTH = 120
 _COLUMNS = ("objective", "noise ceiling", "uneven pays", *(f"over {name}" for name in BASELINES))

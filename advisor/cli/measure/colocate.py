@@ -107,7 +107,7 @@ def colocate(
     jobs = _jobs(settings, gpus[0], noise, console)
     chosen = wanted.plan(jobs)
     here = on == "here" and len(gpus) == 1
-    timing = known_timing(settings, gpus[0], source) if here else None
+    timing = known_timing(settings, gpus[0], source, console) if here else None
     with stoppable(console), open_points(settings, gpus[0], into) as store:
         campaign = Campaign(
             plan=chosen,

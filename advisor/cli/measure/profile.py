@@ -133,7 +133,7 @@ def profile(
         job = _named_job(what, settings, replayed=gpu == REPLAY)
     if gpu != REPLAY:
         check_program(job, settings.job_environment())
-    rules = rules_for(window, known_timing(settings, gpu, source))
+    rules = rules_for(window, known_timing(settings, gpu, source, console))
     run = new_run(LiveClock().utc())
     seed = run if noise else None
     with (

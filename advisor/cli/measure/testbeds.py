@@ -14,14 +14,15 @@ from rich.console import Console
 from advisor.core.records import Point
 from advisor.errors import InputError, SourceError, StoreError
 from advisor.settings import Settings
-from advisor.validity.sensor_record import stored_records
-from advisor.validity.sensor_timing import PowerTiming, timing_on
+from advisor.validity.sensor_record import origin_of, record_for
+from advisor.validity.sensor_timing import PowerTiming, power_timing
 from advisor_data import Store, open_store
 from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,
     bundled_solo_points,
 )
+from advisor_data.files.power_records import known_sensors
 from advisor_profiling.campaign.outcome import Reporter
 from advisor_profiling.fanout.shards import ShardReporter
 from advisor_profiling.reports.sweep import ConsoleReporter
@@ -103,20 +104,28 @@ def open_points(settings: Settings, gpu: str, into: Path | None = None) -> Gener
             yield store
 
 
-def known_timing(settings: Settings, gpu: str, source: SourceName | None) -> PowerTiming | None:
+def known_timing(
+    settings: Settings, gpu: str, source: SourceName | None, console: Console
+) -> PowerTiming | None:
     """What `advisor power sensor` found of a card; None where it was not measured.
 
-    A replay has no sensor, and of an exporter nobody knows how old its readings are.
+    A replay has no sensor, and of an exporter nobody knows how old its readings are. Where the
+    record is not of the card itself, a line on the console says so.
 
     Raises:
         InputError: there is no such card.
         StoreError: a record cannot be read.
     """
     live = gpu != REPLAY and source in (None, "nvml")
-    records = stored_records(settings.home) if live else []
+    records = known_sensors(settings.home) if live else []
     # Without a driver the testbed says so, where one is needed at all.
     with suppress(SourceError):
-        return timing_on(find_gpu(gpu), records) if records else None
+        card = find_gpu(gpu) if records else None
+        record = card and record_for(card.uuid, card.model, card.driver or "", records)
+        if card and record:
+            if record.gpu_uuid != card.uuid:
+                console.print(f"record of the power sensor: {origin_of(record, card.uuid)}")
+            return power_timing(record)
     return None
 
 

@@ -1,46 +1,49 @@
 """`advisor power kernel`: the power of one operation over time, and the energy of an execution."""
 
-import json
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from advisor.cli.measure.testbeds import stoppable
+from advisor.cli.measure.testbeds import REPLAY, stoppable
 from advisor.cli.power.kernel_text import plan_line, plot, report_lines, step_line
+from advisor.cli.power.replayed import ReplayedModel, check_gpu_model, say_power_replay
 from advisor.cli.shared.console import plain_console, show_chart
 from advisor.cli.shared.options import AsJson
-from advisor.core.gpu import percent_for_units
 from advisor.errors import InputError
-from advisor.files.home import open_home
+from advisor.formats.wire import write
 from advisor.settings import Settings, read_settings
-from advisor.validity.safe_splits import check_share
-from advisor.validity.sensor_record import stored_records
-from advisor_profiling.campaign.safe_plan import counts_on
+from advisor.validity.sensor_record import origin_of
+from advisor.wire.kernel_power import KernelReport
+from advisor_data.files.power_records import known_sensors
 from advisor_profiling.kernels.plan import Plan, check_resolution
-from advisor_profiling.kernels.running.live import live_bench
+from advisor_profiling.kernels.replay import RecordedKernel, operation_name, recorded_kernel
 from advisor_profiling.kernels.running.measure import Step
+from advisor_profiling.kernels.running.opened import open_bench
 from advisor_profiling.kernels.running.operation import (
+    LEAD_S,
     Sensors,
     Wanted,
     measure_operation,
     sensors_of,
 )
-from advisor_profiling.kernels.running.report import KernelReport
 from advisor_profiling.kernels.trace import IDLE
-from advisor_profiling.testbed.live import find_gpu, live_backend
-from advisor_profiling.testbed.phase_lock import HostPhaseLock
-from advisor_profiling.window.clock import LiveClock
+from advisor_profiling.testbed.live import find_gpu
 
-LEAD_S = 0.1
-"""Of the operation before each run: several windows of the sensor."""
+COLLECTIVES = ("all-gather", "all-reduce")
+"""Operations over two GPUs."""
 
 
 def kernel(
-    operation: Annotated[str, typer.Argument(help="gemm, gemv, triad or copy")] = "",
+    operation: Annotated[
+        str, typer.Argument(help="gemm, gemv, triad, copy, all-gather or all-reduce")
+    ] = "",
     m: Annotated[int, typer.Option("--m", min=1, help="Rows, or elements of an array")] = 4096,
     n: Annotated[int, typer.Option("--n", min=1, help="Columns")] = 4096,
     k: Annotated[int, typer.Option("--k", min=1, help="Length of the sums")] = 4096,
+    size: Annotated[
+        str, typer.Option("--bytes", help="Of a collective over two GPUs, such as 64KiB")
+    ] = "512MiB",
     dtype: Annotated[str, typer.Option(help="bf16, fp16, fp32 or tf32")] = "bf16",
     call: Annotated[
         str, typer.Option(metavar="MODULE:FUNCTION", help="Measure this, not a named operation")
@@ -51,7 +54,8 @@ def kernel(
     after: Annotated[
         str, typer.Option(help='What runs before each run, such as "gemm --m 8192"; else nothing')
     ] = "",
-    gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
+    gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
+    gpu_model: ReplayedModel = None,
     units: Annotated[int | None, typer.Option(help="SMs, under MPS; else the whole GPU")] = None,
     python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
     runs: Annotated[int | None, typer.Option(min=1, help="How many; else as FinGraV says")] = None,
@@ -72,20 +76,39 @@ def kernel(
     if bool(operation) == bool(call):
         raise InputError(
             "no operation was named" if not call else f"both {operation} and --call were given",
-            fix="name gemm, gemv, triad or copy, or a function with --call module:function",
+            fix="name gemm, gemv, triad, copy, all-gather or all-reduce, or a function with --call "
+            "module:function",
         )
     if within_w is not None and within_w <= 0:
         raise InputError(f"+-{within_w:g} W is no precision", fix="ask for --within-w 5")
+    check_gpu_model(gpu, gpu_model)
     settings, console = read_settings(), plain_console(stderr=True)
-    sensors = sensors_of(find_gpu(gpu), stored_records(settings.home))
+    if gpu == REPLAY:
+        name = call or operation_name(operation, {"m": m, "n": n, "k": k}, dtype, rotate=rotate)
+        asked = RecordedKernel(
+            operation=name, before=after or IDLE, units=units, gpu_model=gpu_model
+        )
+        _replay(asked, console, as_json)
+        return
+    card = find_gpu(gpu)
+    sensors = sensors_of(card, known_sensors(settings.home))
     check_resolution(sensors.channel, resolution_ms)
+    if sensors.record.gpu_uuid != card.uuid:
+        origin = origin_of(sensors.record, card.uuid)
+        console.print(f"record of the power sensor: {origin}", soft_wrap=True)
     if not sensors.channel.accepted:
         console.print(
             "the record of the sensor did not keep what is asked of one: bands may be too narrow",
             soft_wrap=True,
         )
-    sizes = ("--m", str(m), "--n", str(n), "--k", str(k), "--dtype", dtype)
-    what = ("--call", call) if call else (operation, *sizes)
+    together = operation in COLLECTIVES
+    if together and (after or rotate):
+        raise InputError(
+            f"{operation} goes with neither --after nor --rotate",
+            fix="leave them out: a collective runs after idle, with one set of inputs",
+        )
+    sizes = ("--bytes", size) if together else ("--m", str(m), "--n", str(n), "--k", str(k))
+    what = ("--call", call) if call else (operation, *sizes, "--dtype", dtype)
     options = (
         *what,
         *(("--rotate",) if rotate else ()),
@@ -101,6 +124,12 @@ def kernel(
         fresh=fresh,
     )
     found = _measure(gpu, units, python, options, sensors, wanted, settings, console)
+    _show(found, as_json)
+
+
+def _replay(asked: RecordedKernel, console: Console, as_json: bool) -> None:
+    found = recorded_kernel(asked)
+    say_power_replay(console, "measurement", found)
     _show(found, as_json)
 
 
@@ -127,36 +156,26 @@ def _measure(
         console.print(plan_line(plan, wanted.resolution_ms), highlight=False, soft_wrap=True)
 
     console.print("  starting, when no window is open here ...", highlight=False)
-    folder = open_home(settings.home, "logs", f"power-kernel-{LiveClock().utc().replace(':', '')}")
-    with (
-        stoppable(console),
-        live_backend(settings, gpu, "mps" if units else "uncapped") as backend,
-        HostPhaseLock(settings.lock_dir).starting(),
-    ):
-        if units:
-            rules = counts_on(backend.gpu, settings.home, allow_unsafe=False)
-            share = percent_for_units(units, backend.gpu.units_total or 0)
-            check_share(share, rules.safety("", backend.gpu, ()))
-        bench = live_bench(
-            backend,
-            settings,
-            sensors.channel,
-            python=python,
-            operation=options,
-            units=units,
-            folder=folder,
+    bench = open_bench(
+        settings,
+        sensors.channel,
+        gpu=gpu,
+        units=units,
+        python=python,
+        operation=options,
+        second_gpu=options[0] in COLLECTIVES,
+    )
+    with stoppable(console), bench as opened:
+        return measure_operation(
+            opened.bench, opened.gpu, sensors, wanted, settings.home, report, planned
         )
-        with bench as live:
-            return measure_operation(
-                live, backend.gpu, sensors, wanted, settings.home, report, planned
-            )
 
 
 def _show(found: KernelReport, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(found.as_json()))
+        typer.echo(write(found))
         return
     for line in report_lines(found):
         typer.echo(line)
-    if found.power.curve:
-        show_chart(plot(found.power))
+    if found.curve:
+        show_chart(plot(found))

@@ -3,12 +3,16 @@
 from collections.abc import Iterator
 from typing import Any
 
-from advisor_profiling.kernels.estimates import Estimate
-from advisor_profiling.kernels.golden import Histogram
+from advisor.wire.kernel_power import (
+    Estimate,
+    Histogram,
+    KernelPower,
+    KernelReport,
+    StretchPower,
+)
 from advisor_profiling.kernels.plan import Plan
-from advisor_profiling.kernels.result import KernelPower
 from advisor_profiling.kernels.running.measure import Step
-from advisor_profiling.kernels.running.report import KernelReport
+from advisor_profiling.kernels.trace import IDLE
 
 _BAR = 30
 """Characters of the longest bar of the histogram."""
@@ -33,7 +37,7 @@ def plan_line(plan: Plan, resolution_ms: float) -> str:
 
 def report_lines(report: KernelReport) -> Iterator[str]:
     """Everything but the charts."""
-    power, launches = report.power, report.launches
+    power, launches = report, report.launches
     yield (
         f"{report.operation} on {report.gpu_model}, {report.units or '?'} SMs, driver "
         f"{report.driver}, after {report.before}"
@@ -47,7 +51,9 @@ def report_lines(report: KernelReport) -> Iterator[str]:
         f"SSE         execution {power.sse_execution}: {_watts(power.sse_power_w)}, "
         f"{_joules(power.sse_energy_j)}"
     )
-    yield _ssp_line(power)
+    yield _ssp_line(power, report.before)
+    if power.stretch:
+        yield from _stretch_lines(power.stretch)
     if launches > 1:
         yield f"a launch    {_joules(report.launch_energy_j)} in steady power"
     yield _difference_line(power)
@@ -91,13 +97,22 @@ def plot(power: KernelPower, width: int = 78, height: int = 18) -> str:
     return str(canvas.uncolorize(canvas.build()))
 
 
-def _ssp_line(power: KernelPower) -> str:
+def _ssp_line(power: KernelPower, before: str) -> str:
+    if before != IDLE:
+        return f"settled     {_watts(power.settled_power_w)} once {before} has left the sensor"
     if power.ssp_execution is None:
         return "SSP         none: power still changed at the end of the longest runs"
     return (
         f"SSP         at the end of {power.ssp_execution} executions: "
         f"{_watts(power.ssp_power_w)}, {_joules(power.ssp_energy_j)}"
     )
+
+
+def _stretch_lines(stretch: StretchPower) -> Iterator[str]:
+    capped = ", at the power limit" if stretch.power_capped else ""
+    yield f"no gap      {_watts(stretch.power_w)} over {stretch.seconds:.1f} s{capped}"
+    memory = _watts(stretch.memory_power_w) if stretch.memory_power_w else stretch.no_memory_power
+    yield f"memory      {memory}"
 
 
 def _difference_line(power: KernelPower) -> str:

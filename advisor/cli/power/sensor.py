@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from advisor.cli.measure.testbeds import REPLAY
+from advisor.cli.power.replayed import ReplayedModel, check_gpu_model, say_power_replay
 from advisor.cli.power.sensor_text import sensor_lines
 from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AsJson
@@ -22,6 +24,7 @@ from advisor.validity.sensor_record import SensorRecord, keep_record
 from advisor.validity.sensor_timing import power_timing
 from advisor_profiling.sensor.analysis import record_of
 from advisor_profiling.sensor.recording import Recording, record
+from advisor_profiling.sensor.replay import recorded_sensor
 from advisor_profiling.sensor.trace import Trace, read_trace
 from advisor_profiling.testbed.live import check_alone, find_gpu
 
@@ -30,7 +33,8 @@ NOT_ACCEPTED = 6
 
 
 def sensor(
-    gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
+    gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
+    gpu_model: ReplayedModel = None,
     python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
     trace: Annotated[
         Path | None, typer.Option(help="Analyse this recording, without a GPU; nothing is kept")
@@ -44,8 +48,11 @@ def sensor(
     sensor needs (docs/power.md). No setting of the card is changed.
     """
     console = plain_console(stderr=True)
+    check_gpu_model(gpu, gpu_model)
     if trace is not None:
         found = record_of(_read(trace), "replay")
+    elif gpu == REPLAY:
+        found = _replay(gpu_model, console)
     else:
         found = _measure(gpu, python, read_settings(), console)
     if as_json:
@@ -55,6 +62,12 @@ def sensor(
             typer.echo(line)
     if not found.accepted:
         raise typer.Exit(NOT_ACCEPTED)
+
+
+def _replay(gpu_model: str | None, console: Console) -> SensorRecord:
+    recorded, trace = recorded_sensor(gpu_model)
+    say_power_replay(console, "recording", recorded)
+    return record_of(trace, REPLAY)
 
 
 def _measure(gpu_name: str, python: str, settings: Settings, console: Console) -> SensorRecord:

@@ -64,6 +64,7 @@ class LaunchPart:
         solo_rate: Rate alone on the whole GPU; None without a profile.
         share_rate: Rate alone at its share.
         solo_power_w: Power of the GPU while it runs alone on all of it.
+        idle_power_w: Power of the GPU before it started.
         reported: First values that the job reported on the whole GPU, as points keep them; its
             results are compared with them. None: not known.
     """
@@ -72,6 +73,7 @@ class LaunchPart:
     solo_rate: float | None = None
     share_rate: float | None = None
     solo_power_w: float | None = None
+    idle_power_w: float | None = None
     reported: str | None = None
 
 

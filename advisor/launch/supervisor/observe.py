@@ -10,6 +10,7 @@ from pathlib import Path
 import advisor
 from advisor.core.flags import LIMIT_BROKEN, TOO_FAST
 from advisor.core.gpu import Gpu
+from advisor.core.job_energy import with_job_energy
 from advisor.core.observations import Observation, ObservedPart
 from advisor.core.results import verdict_flags
 from advisor.files.safe_files import writing_private
@@ -78,6 +79,8 @@ def observe(ran: Ran) -> Observation:
             *verdict_flags(one.results for one in monitor.jobs),
         ),
     )
+    idle = [part.idle_power_w for part in ran.pair.parts if part.idle_power_w is not None]
+    seen = with_job_energy(seen, min(idle, default=None))
     forecast = ran.pair.forecast
     return _with_forecast(seen, forecast, monitor.first_ended) if forecast else seen
 

@@ -8,12 +8,14 @@ earlier state is then dropped at once. So two services on one database agree wit
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 
 from cachetools import LRUCache
 
 from advisor.advice.answer import ModelAdvice, answer_by, request_of
 from advisor.advice.placing import Planned, limits_of, plan_by
+from advisor.advice.power.known import KnownPower
+from advisor.advice.power.of_choice import with_components
 from advisor.advice.recommendation_wire import to_wire
 from advisor.advice.site.conditions import Conditions, Experience
 from advisor.advice.site.known_profiles import (
@@ -30,6 +32,8 @@ from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import PlacementRequest, RecommendationRequest
 from advisor_api.engine import bundled
 from advisor_api.engine.job_rows import Jobs
+from advisor_api.engine.kept import MOST_JOBS, Kept
+from advisor_api.engine.power import Weights
 from advisor_data import Store
 from advisor_data.files.checked import ChecksStamp, checked_counts, checks_stamp
 from advisor_models.manifest import Manifest
@@ -39,43 +43,9 @@ from advisor_models.registry import Registry
 FRESH_S = 1.0
 """How long what is kept is used without a look at the store and the registry."""
 
-MOST_JOBS = 16_384
-"""Profiles kept; one takes a few KiB."""
-
-MOST_CARDS = 1024
-"""Cards of which what was learned is kept."""
-
-MOST_ANSWER_BYTES = 64 * 2**20
-"""All answers kept; one takes about 16 KiB, with steps of two SMs 60 KiB."""
-
 PLACEMENTS_AT_ONCE = 2
 PLACEMENTS_WAITING = 8
 """More would only wait for each other: placing takes seconds of a whole core."""
-
-
-@dataclass(slots=True, eq=False)
-class _Kept:
-    """All that is known of one state of the store, the registry and the checks.
-
-    What a slow reader finds goes into the state that it began with, so nothing read before a
-    change is ever kept after it.
-    """
-
-    change: int
-    observed: int
-    promotions: tuple[int, int, int]
-    checks: ChecksStamp
-    profiles: LRUCache[str, ProfilesOfJob]
-    predictor: OnnxPredictor | None
-    checked: dict[str, CheckedCounts | None] = field(
-        default_factory=dict[str, CheckedCounts | None]
-    )
-    conditions: LRUCache[tuple[str, str | None], Conditions] = field(
-        default_factory=lambda: LRUCache(MOST_CARDS)
-    )
-    answers: LRUCache[RecommendationRequest, bytes] = field(
-        default_factory=lambda: LRUCache(MOST_ANSWER_BYTES, getsizeof=len)
-    )
 
 
 class Engine:
@@ -102,7 +72,8 @@ class Engine:
         self._store, self._registry, self._change_count = store, registry, change_count
         self._home, self._min_speed = settings.home, settings.min_speed
         self.jobs = Jobs(settings.jobs_dir, store)
-        self._kept = _Kept(-1, -1, (-1, -1, -1), (), LRUCache(MOST_JOBS), None)
+        self._weights = Weights(store)
+        self._kept = Kept(-1, -1, (-1, -1, -1), (), LRUCache(MOST_JOBS), None)
         self._experience, self._observed = Experience(), 0
         self._fresh_until = self._looked_at = self._changed_at = float("-inf")
         self._look: asyncio.Task[None] | None = None
@@ -138,13 +109,28 @@ class Engine:
             self.hits += 1
             return text
         self.misses += 1
-        text = write(to_wire(await self._answer(kept, asked))).encode()
+        given = await self._answer(kept, asked)
+        told = to_wire(given)
+        if asked.components:
+            known = await self._power(kept, asked.names, asked.gpu_model)
+            told = await asyncio.to_thread(with_components, told, given.recommendation, known)
+        text = write(told).encode()
         kept.answers[asked] = text
         return text
 
     async def answer(self, asked: RecommendationRequest) -> ModelAdvice:
         """As `recommend`, as values."""
         return await self._answer(await self._current(), asked)
+
+    async def known_power(self, names: Sequence[str], gpu_model: str | None) -> KnownPower:
+        """What is known of the power of jobs; component weights are fitted once for each state.
+
+        Raises:
+            InputError: a job without a profile, or too few jobs were measured on the GPU model.
+            StoreError: the store cannot be read.
+        """
+        known = await self._power(await self._current(), names, gpu_model)
+        return await asyncio.to_thread(known)
 
     async def place(self, asked: PlacementRequest) -> Planned:
         """Who shares with whom in a queue of jobs; worked out next to everything else.
@@ -189,7 +175,7 @@ class Engine:
                 plan_by, predictor, found, asked, limits, checked, conditions
             )
 
-    async def _answer(self, kept: _Kept, asked: RecommendationRequest) -> ModelAdvice:
+    async def _answer(self, kept: Kept, asked: RecommendationRequest) -> ModelAdvice:
         found = await self._found(kept, asked.names, asked.gpu_model)
         predictor = await self._predictor(kept)
         request = request_of(asked, self._min_speed)
@@ -197,7 +183,13 @@ class Engine:
         conditions = await self._conditions(kept, found, asked.gpu_uuid)
         return answer_by(predictor, found, request, checked, conditions)
 
-    async def _found(self, kept: _Kept, names: Sequence[str], gpu_model: str | None) -> ProfileSet:
+    async def _power(
+        self, kept: Kept, names: Sequence[str], gpu_model: str | None
+    ) -> Callable[[], KnownPower]:
+        found = await self._found(kept, names, gpu_model)
+        return partial(self._weights.known_power, kept.change, found)
+
+    async def _found(self, kept: Kept, names: Sequence[str], gpu_model: str | None) -> ProfileSet:
         known = {name: kept.profiles.get(name) for name in names}
         if lacking := [name for name, of_job in known.items() if of_job is None]:
             known |= await self._loaded(kept, lacking)
@@ -207,7 +199,7 @@ class Engine:
                 raise await asyncio.to_thread(self._unknown, kept, name)
         return on_one_gpu(names, whole, gpu_model)
 
-    async def _loaded(self, kept: _Kept, names: Iterable[str]) -> dict[str, ProfilesOfJob]:
+    async def _loaded(self, kept: Kept, names: Iterable[str]) -> dict[str, ProfilesOfJob]:
         """Profiles from the store, of which many requests may want the same ones at once."""
         async with self._loading:
             here = {name: kept.profiles.get(name) for name in names}
@@ -223,24 +215,24 @@ class Engine:
         own = known_profiles(points, names)
         return {n: k.before(bundled.profiles().get(n, ProfilesOfJob({}))) for n, k in own.items()}
 
-    def _unknown(self, kept: _Kept, name: str) -> Exception:
+    def _unknown(self, kept: Kept, name: str) -> Exception:
         return unknown_job(name, self.jobs.names(kept.change, near=name))
 
-    async def _predictor(self, kept: _Kept) -> OnnxPredictor:
+    async def _predictor(self, kept: Kept) -> OnnxPredictor:
         if kept.predictor is None:
             async with self._opening:
                 if kept.predictor is None:
                     kept.predictor = await asyncio.to_thread(self._registry.open_champion)
         return kept.predictor
 
-    async def _checked(self, kept: _Kept, found: ProfileSet) -> CheckedCounts | None:
+    async def _checked(self, kept: Kept, found: ProfileSet) -> CheckedCounts | None:
         """What the check of the profiles' GPU model found."""
         model, total = found.a.gpu_model, found.a.units_total
         if model not in kept.checked:
             kept.checked[model] = await asyncio.to_thread(checked_counts, self._home, model, total)
         return kept.checked[model]
 
-    async def _conditions(self, kept: _Kept, found: ProfileSet, gpu_uuid: str | None) -> Conditions:
+    async def _conditions(self, kept: Kept, found: ProfileSet, gpu_uuid: str | None) -> Conditions:
         """What is known of the card and of drifting jobs."""
         key = found.a.gpu_model, gpu_uuid
         if gpu_uuid is None:
@@ -251,7 +243,7 @@ class Engine:
             kept.conditions[key] = conditions
         return conditions
 
-    async def _current(self) -> _Kept:
+    async def _current(self) -> Kept:
         """What is kept of the present state."""
         while not self._is_fresh():
             # One look for all that wait. One that began before a write does not count after it.
@@ -284,4 +276,4 @@ class Engine:
             return
         profiles = old.profiles if change == old.change else LRUCache[str, ProfilesOfJob](MOST_JOBS)
         predictor = old.predictor if promotions == old.promotions else None
-        self._kept = _Kept(change, observed, promotions, checks, profiles, predictor)
+        self._kept = Kept(change, observed, promotions, checks, profiles, predictor)

@@ -6,13 +6,14 @@ from fastapi import Query
 from fastapi.responses import Response
 
 from advisor.wire.bounds import NAME
+from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
 from advisor.wire.lists import Deleted, JobList, PairPoints, PointsTakenIn, Profile, Stored
 from advisor_api.http.access import Reader, Writer
 from advisor_api.http.routing import v1_router
 from advisor_api.schemas.query import GpuModelInQuery, JobInPath, LimitInQuery, SpanOfPoints
 from advisor_api.schemas.records import PointsRequest, ProfileRequest
 from advisor_api.schemas.sending import answer, long_answer
-from advisor_api.service import profiles
+from advisor_api.service import components, profiles
 from advisor_api.service.audit import Audited
 from advisor_api.service.service import ServiceOf
 
@@ -70,6 +71,22 @@ def import_points(sent: PointsRequest, _: Writer, audited: Audited, service: Ser
     """Bring in solo and pair points; those that are there already are left as they are."""
     with profiles.changing(service, audited, "points.import", f"{len(sent.points)} points"):
         return answer(profiles.take_in_points(service, sent.points))
+
+
+@router.get("/profiles/{job}/components", response_model=ComponentsOfJob)
+async def job_components(
+    job: JobInPath, _: Reader, service: ServiceOf, gpu_model: GpuModelInQuery = None
+) -> Response:
+    """What the power of a job alone goes to, at each share."""
+    return await components.of_job(service, job, gpu_model)
+
+
+@router.get("/pairs/{a}/{b}/components", response_model=ComponentsOfPair)
+async def pair_components(
+    a: JobInPath, b: JobInPath, _: Reader, service: ServiceOf, gpu_model: GpuModelInQuery = None
+) -> Response:
+    """What the power of two jobs together goes to at each split, and who lowers the clock."""
+    return await components.of_pair(service, a, b, gpu_model)
 
 
 @router.get("/pairs/{a}/{b}/points", response_model=PairPoints)

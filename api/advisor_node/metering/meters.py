@@ -1,15 +1,15 @@
 """What each job on a GPU does: its rate, its speed, its part of the energy, its limit."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Generic
 
+from advisor.core.job_energy import Load, divide_energy
 from advisor.core.results import TOLERANCE, Verdict, judge
 from advisor.core.telemetry import TelemetrySource
 from advisor.launch.monitor.account import Energy
 from advisor.launch.monitor.job_monitor import RECENT_S, relative
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.runtime.jobs.libraries import loaded_libraries
-from advisor_node.metering.energy import Load, divide_energy
 from advisor_node.metering.progress_files import Progress
 from advisor_node.metering.proof import GpuUsers, Proof
 from advisor_node.metering.references import Reference
@@ -111,9 +111,14 @@ class GpuMeter:
         self._looked_s = now_s
         if before_j is None or self.total_j is None or before_s is None:
             return
-        idle = [m.reference.idle_power_w for m in meters if m.reference.idle_power_w is not None]
         loads = [meter.load(self._units_total) for meter in meters]
         grown_j = self.total_j - before_j
-        parts = divide_energy(grown_j, now_s - before_s, min(idle, default=None), loads)
-        for meter, part_j in zip(meters, parts, strict=True):
-            meter.energy_j = (meter.energy_j or 0.0) + part_j
+        parts = divide_energy(grown_j, now_s - before_s, idle_power_w(meters), loads)
+        for meter, part in zip(meters, parts, strict=True):
+            meter.energy_j = (meter.energy_j or 0.0) + part.value
+
+
+def idle_power_w(meters: Iterable[TenantMeter[T]]) -> float | None:
+    """Of the GPU that these use, as their profiles know it; the least, since none is below it."""
+    known = [meter.reference.idle_power_w for meter in meters]
+    return min((power_w for power_w in known if power_w is not None), default=None)

@@ -8,6 +8,7 @@ from typing import Generic
 import advisor
 from advisor.core.flags import LIMIT_BROKEN, TOO_FAST
 from advisor.core.gpu import Gpu
+from advisor.core.job_energy import with_job_energy
 from advisor.core.observations import Observation, ObservedPart
 from advisor.core.results import verdict_flags
 from advisor.formats.moments import to_exact_text
@@ -17,7 +18,7 @@ from advisor.launch.monitor.pair_monitor import work_per_joule
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.records.status import State
 from advisor.launch.supervisor.observe import FASTEST
-from advisor_node.metering.meters import TenantMeter
+from advisor_node.metering.meters import TenantMeter, idle_power_w
 from advisor_node.metering.tenants import T
 
 LOG = logging.getLogger("advisor.node")
@@ -97,7 +98,7 @@ class Overlap(Generic[T]):
         parts = tuple(_part(meter, rate) for meter, rate in zip(self.meters, rates, strict=True))
         power_w = self._joules.rate() if self._has_energy else None
         speeds = [relative(part.rate, part.solo_rate) for part in parts]
-        return Observation(
+        seen = Observation(
             launch_id="-".join([scheduler, *(meter.tenant.uid[:8] for meter in self.meters)]),
             parts=parts,
             gpu_model=self._gpu.model,
@@ -118,6 +119,7 @@ class Overlap(Generic[T]):
             tool_version=advisor.__version__,
             flags=self._flags(parts),
         )
+        return with_job_energy(seen, idle_power_w(self.meters))
 
     def _flags(self, parts: Sequence[ObservedPart]) -> tuple[str, ...]:
         not_proven = any(m.limit_broken or m.proof.proven is not True for m in self.meters)

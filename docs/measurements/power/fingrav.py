@@ -1,143 +1,164 @@
-"""Do two of FinGraV's takeaways hold on this card? Measures, goes on, and prints the table.
+"""Do FinGraV's takeaways hold on this card? Measures cell after cell and prints the table.
 
     .venv/bin/python docs/measurements/power/fingrav.py RESULTS --python python3 --minutes 8
+    ... --dry-run                                  what would be measured, and in what time
+    ... --only "132-gemm-8192-stretch|all-"        F7 alone, on a host with two GPUs
+    ... --minutes 0 --recording recording.jsonl    the table of what is there, with F8
 
-measures cells one after the other with `advisor power kernel` and stops beginning new ones in time
-for the limit; the same command goes on. Without a GPU, `--minutes 0` prints what is there. It needs
-the record of `advisor power sensor`. RESULTS is a folder, a file of JSON for each cell.
+Cells are measured in the order of what they decide in a second; the same command goes on where it
+stopped, also after Ctrl-C. It needs the record of `advisor power sensor`. RESULTS is a folder, a
+file of JSON for each cell; F8 is decided by a recording of sensor_campaign.py.
 """
 
 import argparse
 import json
-import subprocess
+import re
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from advisor.formats.wire import read_tolerant
-from advisor_profiling.kernels.result import KernelPower
-from advisor_profiling.kernels.takeaways import (
-    Rise,
-    Shift,
-    equal_times_differ_in_power,
-    light_inherit_heavy_do_not,
-    rise_of,
-    shift_of,
+from fingrav_cells import COUNTS, Cell, cell_s, cells, measured
+from fingrav_table import table
+
+from advisor.errors import AdvisorError, InputError, JobError, SourceError
+from advisor.files.whole_files import replace_file
+from advisor.settings import Settings, read_settings
+from advisor.validity.sensor_record import PowerChannel
+from advisor_data.files.power_records import known_sensors
+from advisor_profiling.kernels.running.opened import OpenBench, open_bench
+from advisor_profiling.kernels.running.operation import Sensors, sensors_of
+from advisor_profiling.testbed.live import find_gpu
+
+START_S = 30.0
+"""A bench: the daemon, the proof of the limit, PyTorch, and the first operation."""
+
+USUAL = PowerChannel(
+    name="instant",
+    period_ms=100.0,
+    window_ms=25.0,
+    delay_ms=40.0,
+    noise_w=2.0,
+    window_spread_ms=0.0,
+    prediction_error=0.0,
+    accepted=False,
+    delay_spread_ms=25.0,
 )
-
-SIZES = (8192, 4096, 2048)
-COUNTS = (66, 132)
-HEAVY = "gemm-8192"
-KERNELS = {f"{name}-{size}": (name, size) for name in ("gemm", "gemv") for size in SIZES}
-AFTER = {HEAVY: "gemv-8192", **{f"gemv-{size}": HEAVY for size in SIZES}, "gemm-2048": HEAVY}
-"""What runs before which kernel: heavy before light, light before heavy."""
-
-CELL_S = 150
-"""Kept free for a cell; the command itself is ended by its own limit."""
+"""About what an H100 SXM has: for estimates where nothing was recorded, never for results."""
 
 
-def words(kernel: str) -> list[str]:
-    """A kernel of the paper's sizes as options."""
-    name, size = KERNELS[kernel]
-    sides = "mnk" if name == "gemm" else "mk"
-    return [name, *(word for side in sides for word in (f"--{side}", str(size)))]
+def say(text: str) -> None:
+    """Progress is no part of the table."""
+    print(text, file=sys.stderr, flush=True)
 
 
-def cells() -> Iterator[tuple[str, list[str]]]:
-    """Name and options of each cell; the whole GPU is measured without MPS."""
-    for units in COUNTS:
-        limit = ["--units", str(units)] if units != COUNTS[-1] else []
-        for kernel in KERNELS:
-            yield f"{units}-{kernel}", [*words(kernel), *limit]
-        for kernel, before in AFTER.items():
-            yield (
-                f"{units}-{kernel}-after",
-                [*words(kernel), *limit, "--after", " ".join(words(before))],
-            )
+def dry_run(missing: list[Cell], channel: PowerChannel) -> None:
+    """Seconds of each cell."""
+    for cell in missing:
+        print(f"{cell_s(cell, channel):6.0f} s  {cell.name}")
+    starts = len({cell.start for cell in missing})
+    whole_s = sum(cell_s(cell, channel) for cell in missing) + starts * START_S
+    print(f"{whole_s:6.0f} s  in all, with {starts} starts of {START_S:.0f} s")
 
 
-def measure(folder: Path, python: str, gpu: str, minutes: float) -> None:
-    """The cells that are missing, as far as time goes."""
-    end_s = time.monotonic() + minutes * 60
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, options in cells():
-        path = folder / f"{name}.json"
-        if path.exists():
-            continue
-        if time.monotonic() + CELL_S > end_s:
-            return
-        command = [sys.executable, "-m", "advisor.cli", "power", "kernel", *options]
-        limits = ["--python", python, "--gpu", gpu, "--minutes", "2", "--json"]
-        print(name, file=sys.stderr)
-        done = subprocess.run([*command, *limits], stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode == 0:
-            path.write_text(done.stdout)
+def measure(folder: Path, missing: list[Cell], gpu: str, python: str, end_s: float) -> None:
+    """Cells one after the other; one that fails is left out, and said."""
+    settings = read_settings()
+    sensors = sensors_of(find_gpu(gpu), known_sensors(settings.home))
+    while missing:
+        together = [cell for cell in missing if cell.start == missing[0].start]
+        if time.monotonic() + START_S + cell_s(together[0], sensors.channel) > end_s:
+            break
+        left = _measure_together(folder, together, settings, sensors, gpu, python, end_s)
+        if len(left) == len(together):
+            break
+        missing = [cell for cell in missing if cell in left or cell not in together]
+    if missing:
+        say(f"{len(missing)} cells to go: the same command goes on")
 
 
-def results(folder: Path) -> dict[str, tuple[dict[str, Any], KernelPower]]:
-    """What was measured, by name of the cell."""
-    found: dict[str, tuple[dict[str, Any], KernelPower]] = {}
-    for name, _ in cells():
-        path = folder / f"{name}.json"
-        if path.exists():
-            found[name] = json.loads(path.read_text()), read_tolerant(KernelPower, path.read_text())
-    return found
+def _measure_together(
+    folder: Path,
+    together: list[Cell],
+    settings: Settings,
+    sensors: Sensors,
+    gpu: str,
+    python: str,
+    end_s: float,
+) -> list[Cell]:
+    """Cells with one number of SMs, by one worker; those that are still to be measured."""
+    left, first = list(together), together[0]
+    units = None if first.units == COUNTS[-1] else first.units
+    try:
+        with open_bench(
+            settings,
+            sensors.channel,
+            gpu=gpu,
+            units=units,
+            python=python,
+            operation=first.options,
+            second_gpu=first.together,
+        ) as opened:
+            for cell in together:
+                if time.monotonic() + cell_s(cell, sensors.channel) > end_s:
+                    return left
+                rest_s = sum(cell_s(c, sensors.channel) for c in left)
+                say(f"{cell.name}  eta {rest_s / 60:.1f} min of {len(left)} cells")
+                left.remove(cell)
+                _measure_one(cell, opened, sensors, folder, settings.home)
+    except JobError as error:  # the worker has ended with it: another one does the rest
+        say(f"failed: {error}")
+    except AdvisorError as error:
+        say(f"cannot be measured at {first.units} SMs: {error}")
+        return []
+    return left
 
 
-def table(found: dict[str, tuple[dict[str, Any], KernelPower]]) -> Iterator[str]:
-    """Rows of Markdown, and a verdict for each number of SMs."""
-    for units in COUNTS:
-        rises: list[Rise] = []
-        shifts: dict[str, Shift] = {}
-        yield from (
-            "",
-            f"| {units} SMs | SSE W | SSP W | J | after another: read | corrected | +- |",
-        )
-        yield "|---|---|---|---|---|---|---|"
-        for kernel in KERNELS:
-            if f"{units}-{kernel}" not in found:
-                continue
-            head, power = found[f"{units}-{kernel}"]
-            rise = rise_of(power)
-            rises += [rise] if rise else []
-            after = found.get(f"{units}-{kernel}-after")
-            own, settle_ms = power.ssp_power_w, head["window_ms"] + head["delay_ms"]
-            shift = shift_of(after[1], own.value, settle_ms) if after and own else None
-            if shift:
-                shifts[kernel] = shift
-            yield row(kernel, power, head["launch_energy_j"], shift)
-        light = {kernel: shift for kernel, shift in shifts.items() if kernel != HEAVY}
-        heavy = {kernel: shift for kernel, shift in shifts.items() if kernel == HEAVY}
-        first = equal_times_differ_in_power(rises)
-        complete = set(shifts) == set(AFTER)
-        fourth = light_inherit_heavy_do_not(light, heavy) if complete else "open"
-        yield f"\nequal times, different power: {first}; light inherit, heavy do not: {fourth}"
-
-
-def row(
-    kernel: str, power: KernelPower, energy: dict[str, float] | None, shift: Shift | None
-) -> str:
-    """One kernel."""
-    watts = ["" if w is None else f"{w.value:.0f}" for w in (power.sse_power_w, power.ssp_power_w)]
-    joules = f"{energy['value']:.4g}" if energy else ""
-    raw = "" if shift is None or shift.raw is None else f"{shift.raw:+.1%}"
-    corrected = ["", ""] if shift is None else [f"{shift.corrected:+.1%}", f"{shift.error:.1%}"]
-    return f"| {' | '.join([kernel, *watts, joules, raw, *corrected])} |"
+def _measure_one(cell: Cell, opened: OpenBench, sensors: Sensors, folder: Path, home: Path) -> None:
+    begun_s = time.monotonic()
+    try:
+        answer = measured(cell, opened, sensors, folder, home)
+    except (InputError, SourceError) as error:
+        say(f"{cell.name} cannot be measured: {error}")
+        return
+    text = json.dumps({**answer, "cell_s": time.monotonic() - begun_s})
+    replace_file(folder / f"{cell.name}.json", text.encode() + b"\n")
 
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("results", type=Path)
     parser.add_argument("--python", default="python3", help="interpreter that has PyTorch")
     parser.add_argument("--gpu", default="0")
     parser.add_argument("--minutes", type=float, default=8)
+    parser.add_argument("--only", default="", help="cells whose name this pattern is found in")
+    parser.add_argument("--recording", type=Path, help="of sensor_campaign.py, for F8")
+    parser.add_argument("--dry-run", action="store_true", help="only say what each cell takes")
     options = parser.parse_args()
-    measure(options.results, options.python, options.gpu, options.minutes)
-    for line in table(results(options.results)):
+    options.results.mkdir(parents=True, exist_ok=True)
+    wanted = [cell for cell in cells() if re.search(options.only, cell.name)]
+    missing = [cell for cell in wanted if not (options.results / f"{cell.name}.json").exists()]
+    if options.dry_run:
+        dry_run(missing, _known_channel())
+        return
+    if options.minutes > 0:
+        end_s = time.monotonic() + options.minutes * 60
+        try:
+            measure(options.results, missing, options.gpu, options.python, end_s)
+        except KeyboardInterrupt:
+            say("interrupted: the same command goes on")
+            raise SystemExit(130) from None
+    for line in table(options.results, options.recording):
         print(line)
+
+
+def _known_channel() -> PowerChannel:
+    """Of any record on this host."""
+    channels: Iterator[PowerChannel | None] = (
+        record.channel("instant") for record in known_sensors(read_settings().home)
+    )
+    return next((channel for channel in channels if channel is not None), USUAL)
 
 
 if __name__ == "__main__":

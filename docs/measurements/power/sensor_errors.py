@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from advisor.validity.sensor_record import parse_record
+from advisor.wire.power_readings import ReadingError
 from advisor_profiling.sensor.analysis import record_of
 from advisor_profiling.sensor.reading_errors import (
     KERNELS_S,
     WAYS,
-    ReadingError,
     measured,
     simulated,
 )

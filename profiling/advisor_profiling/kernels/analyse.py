@@ -7,9 +7,10 @@ import numpy as np
 
 from advisor.errors import SourceError
 from advisor.validity.sensor_record import PowerChannel, SensorRecord
+from advisor.wire.kernel_power import CurvePoint, Difference, Estimate, KernelPower, StretchPower
 from advisor_profiling.kernels.deconvolve import Curve, bin_edges, deconvolve
 from advisor_profiling.kernels.energy import energy_by_difference
-from advisor_profiling.kernels.estimates import Estimate, around, mean_of
+from advisor_profiling.kernels.estimates import around, mean_of
 from advisor_profiling.kernels.executions import duration_s, durations_ms, longest, start_s
 from advisor_profiling.kernels.golden import (
     LEAST_GOLDEN,
@@ -19,10 +20,13 @@ from advisor_profiling.kernels.golden import (
     histogram,
 )
 from advisor_profiling.kernels.plan import sigma_power_w
-from advisor_profiling.kernels.result import CurvePoint, Difference, KernelPower
+from advisor_profiling.kernels.scatter import scatter
 from advisor_profiling.kernels.steady import steady_execution
 from advisor_profiling.kernels.stitch import end_powers, naive_curve, sensor_of, stitch
 from advisor_profiling.kernels.trace import Block, Run
+
+LOOKED_AT_S = 0.05
+"""After what ran before has left the sensor."""
 
 
 def analyse(
@@ -34,6 +38,7 @@ def analyse(
     ssp_execution: int | None,
     resolution_ms: float,
     after_idle: bool = True,
+    stretch: StretchPower | None = None,
 ) -> KernelPower:
     """What blocks of runs say of the operation.
 
@@ -45,6 +50,7 @@ def analyse(
         ssp_execution: Executions of the shortest run that ends in steady power, if there is one.
         resolution_ms: Wanted width of the curve's bins.
         after_idle: Whether nothing was before the runs.
+        stretch: What slow sensors said of it.
 
     Raises:
         SourceError: no run can be used.
@@ -70,6 +76,7 @@ def analyse(
         sse_power_w=sse_w,
         ssp_execution=ssp_execution,
         ssp_power_w=ssp_w,
+        settled_power_w=curve and _settled_power(curve, channel),
         sse_energy_j=sse_w and sse_w.times(duration_s(runs, sse)),
         ssp_energy_j=ssp_w and ssp_w.times(typical_s),
         difference=None if isinstance(difference, str) else difference,
@@ -84,6 +91,8 @@ def analyse(
         sigma_w=_sigma_w(curve, channel),
         curve=_points(curve, runs) if curve else (),
         no_curve=no_curve,
+        stretch=stretch,
+        scatter=scatter(usable, runs, sensor_of(channel)),
     )
 
 
@@ -155,6 +164,12 @@ def _execution_power(curve: Curve, runs: Sequence[Run], execution: int) -> Estim
     begin_s = start_s(runs, execution - 1)
     end_s = min(begin_s + duration_s(runs, execution), float(curve.edges_s[-1]))
     return around(*curve.mean_w(begin_s, end_s))
+
+
+def _settled_power(curve: Curve, channel: PowerChannel) -> Estimate | None:
+    """In `LOOKED_AT_S` from when readings are of the operation alone."""
+    begin_s, end_s = channel.settle_s, channel.settle_s + LOOKED_AT_S
+    return around(*curve.mean_w(begin_s, end_s)) if end_s <= curve.edges_s[-1] else None
 
 
 def _dropped(every: Sequence[Run], chosen: Golden) -> dict[str, int]:

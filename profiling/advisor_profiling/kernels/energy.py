@@ -8,7 +8,8 @@ M runs of b executions and M of a: between two ticks of the counter each block t
 from collections.abc import Sequence
 from itertools import pairwise
 
-from advisor_profiling.kernels.estimates import Estimate, mean_of
+from advisor.wire.kernel_power import Estimate
+from advisor_profiling.kernels.estimates import mean_of
 from advisor_profiling.kernels.trace import Block
 
 

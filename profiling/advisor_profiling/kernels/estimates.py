@@ -1,10 +1,11 @@
-"""A value with the interval that it is in with 95 %."""
+"""Values with the interval that they are in with 95 %."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+
+from advisor.wire.kernel_power import Estimate
 
 _T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 """Student's t for 95 %, by degrees of freedom from 1 on."""
@@ -12,23 +13,33 @@ _T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 _T_MANY = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value and its 95 % interval; without bounds where one value is all there is."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-    def times(self, factor: float) -> "Estimate":
-        """The same of something that is so many times as much."""
-        low, high = (None if bound is None else bound * factor for bound in (self.low, self.high))
-        return Estimate(self.value * factor, low, high)
-
-
 def around(value: float, half: float) -> Estimate:
     """A value with an interval of half this width."""
     return Estimate(value, value - half, value + half)
+
+
+def minus(one: Estimate, other: Estimate) -> Estimate:
+    """The difference of two independent values."""
+    return _combined(one.value - other.value, [(one, 1.0), (other, 1.0)])
+
+
+def ratio(one: Estimate, other: Estimate) -> Estimate:
+    """One of two independent values over the other.
+
+    Raises:
+        ZeroDivisionError: the other is 0.
+    """
+    value = one.value / other.value
+    return _combined(value, [(one, 1 / other.value), (other, value / other.value)])
+
+
+def _combined(value: float, parts: Sequence[tuple[Estimate, float]]) -> Estimate:
+    """Half widths add up as squares, each times how much it counts."""
+    halves = [None if e.low is None or e.high is None else (e.high - e.low) / 2 for e, _ in parts]
+    if None in halves:
+        return Estimate(value, None, None)
+    squares = [(half * by) ** 2 for half, (_, by) in zip(halves, parts, strict=True) if half]
+    return around(value, math.sqrt(sum(squares)))
 
 
 def mean_of(values: Sequence[float]) -> Estimate:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.wire.kernel_power import Histogram
+
 LEAST_GOLDEN = 20
 """With fewer runs a curve would show single runs, not the operation."""
 
@@ -60,14 +62,6 @@ class Golden:
     def enough(self) -> bool:
         """Whether a curve can be made of them."""
         return len(self.runs) >= LEAST_GOLDEN
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """How many runs had which execution time; one more edge than counts."""
-
-    edges_ms: tuple[float, ...]
-    counts: tuple[int, ...]
 
 
 def guidance(execution_ms: float) -> Guidance:

@@ -14,10 +14,6 @@ from advisor.validity.sensor_record import PowerChannel
 FINEST_MS = 0.5
 """The sensor is asked every 0.3 ms, so when a reading changed is not known better than this."""
 
-GAP_MS = (50.0, 150.0)
-"""Idle time before a run, beyond delay and window of the sensor: random, so that readings fall at
-all times of a run."""
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -50,9 +46,18 @@ def readings_needed(window_ms: float, bin_ms: float, noise_w: float, within_w: f
     return max(1, math.ceil((sigma_power_w(window_ms, bin_ms, noise_w, 1) / within_w) ** 2))
 
 
+def least_gap_s(channel: PowerChannel) -> float:
+    """Nothing runs for so long before a run, so that a reading can be of that alone.
+
+    What comes on top is random and up to a period of the sensor, so that readings fall at all times
+    of a run. The readings of the run before have been waited for.
+    """
+    return (channel.window_ms + channel.delay_spread_ms) / 1000
+
+
 def mean_gap_s(channel: PowerChannel) -> float:
-    """Idle time before a run, mean."""
-    return channel.settle_s + sum(GAP_MS) / 2000
+    """From the end of a run to the start of the next, mean."""
+    return channel.longest_delay_s + least_gap_s(channel) + channel.period_ms / 2000
 
 
 def make_plan(

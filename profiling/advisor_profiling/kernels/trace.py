@@ -5,6 +5,8 @@ All times are of the host's monotonic clock, s.
 
 from dataclasses import dataclass
 
+from advisor.core.records import Counters
+
 IDLE = "idle"
 """What was before a run, where no operation was."""
 
@@ -36,6 +38,8 @@ class Run:
         readings: From the beginning of the lead until the last execution can be seen.
         sync_error_s: How far off the times of executions can be.
         dropped: Why it cannot be used; empty where it can.
+        launched_s: When the host launched the first execution: all that is known of its start where
+            nobody asks the GPU for its time; None where that was not noted.
     """
 
     starts_s: tuple[float, ...]
@@ -44,6 +48,7 @@ class Run:
     readings: tuple[Reading, ...]
     sync_error_s: float = 0.0
     dropped: str = ""
+    launched_s: float | None = None
 
     @property
     def executions(self) -> int:
@@ -73,3 +78,28 @@ class Block:
     def executions(self) -> int:
         """Of each run."""
         return self.runs[0].executions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """The operation without a gap for some seconds, which shows it to sensors that are slow.
+
+    Attributes:
+        begin_s: Of the first execution.
+        end_s: Of the last one.
+        execution_s: Median.
+        readings: Of the instant channel, meanwhile.
+        memory: Of the power of the memory, meanwhile; empty where the card does not read it.
+        counters: Of the hardware over the stretch.
+        power_capped: Whether the card's power limit held the clock back at any moment.
+        dropped: Why it cannot be used; empty where it can.
+    """
+
+    begin_s: float
+    end_s: float
+    execution_s: float
+    readings: tuple[Reading, ...]
+    memory: tuple[Reading, ...]
+    counters: Counters
+    power_capped: bool
+    dropped: str = ""

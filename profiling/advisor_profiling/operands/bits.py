@@ -15,9 +15,13 @@ STORAGE: dict[str, tuple[Any, Any]] = {
     "bf16": (ml_dtypes.bfloat16, np.uint16),
     "fp16": (np.float16, np.uint16),
     "fp8": (ml_dtypes.float8_e4m3fn, np.uint8),
+    "fp8_e5m2": (ml_dtypes.float8_e5m2, np.uint8),
     "int8": (np.int8, np.uint8),
 }
-"""The numpy type of a type of the GPU, and the unsigned integers of its bits."""
+"""The numpy type of a type of the GPU, and the unsigned integers of its bits.
+
+fp8_e5m2 is found in files; products here compute in e4m3, `words.DTYPES`.
+"""
 
 
 def width(dtype: str) -> int:

@@ -1,10 +1,24 @@
 """What two matrices of a product are filled with, as values; their text is the key of a result."""
 
+import json
 from dataclasses import dataclass
 from typing import TypeAlias
 
-Argument: TypeAlias = float | str
-"""A number, or one of the words or ratios that a parameter takes."""
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """A text in double quotes; with a name, `name="..."`."""
+
+    text: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        written = json.dumps(self.text, ensure_ascii=False)
+        return f"{self.name}={written}" if self.name else written
+
+
+Argument: TypeAlias = float | str | Quoted
+"""A number, one of the words or ratios that a parameter takes, or a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +72,8 @@ class OperandPair:
 
 def argument_text(argument: Argument) -> str:
     """The shortest text that is read as the same argument."""
-    if isinstance(argument, str):
-        return argument
+    if isinstance(argument, (str, Quoted)):
+        return str(argument)
     number = float(argument)
     whole = number.is_integer() and abs(number) < 1e15
     return str(int(number)) if whole else repr(number)

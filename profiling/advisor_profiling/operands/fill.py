@@ -9,6 +9,7 @@ import numpy as np
 from advisor.errors import InputError
 from advisor_profiling.operands.bits import Matrix, cast, change_bits, random_bits, width
 from advisor_profiling.operands.expression import Call, Operand, OperandPair
+from advisor_profiling.operands.from_file import FILE, from_file
 from advisor_profiling.operands.values import ARRANGED, SOURCES, Shape
 from advisor_profiling.operands.words import WORDS
 
@@ -35,8 +36,8 @@ def fill_pair(pair: OperandPair, shape: tuple[int, int, int], dtype: str) -> tup
     """Both matrices of a product of `shape` (m, n, k): A is m by k, B is k by n.
 
     Raises:
-        InputError: a matrix is too large or has no elements, is cast to another type, or its
-            operations do not fit its shape or type.
+        InputError: a matrix is too large or has no elements, is cast to another type, its
+            operations do not fit its shape or type, or its file is not what the text says.
     """
     m, n, k = shape
     a = fill(pair.a, (m, k), dtype, seed=pair.seed, side="a")
@@ -76,7 +77,10 @@ def _numbers(
     """The matrix as it is cast, and how many values its type could not hold."""
     if source.name == "random_bits":
         return random_bits(first, shape, dtype), 0
-    values = SOURCES[source.name](first, shape, *source.arguments)
+    if source.name == FILE:
+        values = from_file(source, shape)
+    else:
+        values = SOURCES[source.name](first, shape, *source.arguments)
     for call, random in steps:
         if call.name in ARRANGED:
             values = ARRANGED[call.name](random, values, *call.arguments)
@@ -107,7 +111,7 @@ def _check(operand: Operand, shape: Shape, dtype: str) -> None:
 
 
 def _check_call(call: Call, columns: int, dtype: str) -> None:
-    if WORDS[call.name].stage == "bit" and float(call.arguments[-1]) > width(dtype):
+    if WORDS[call.name].stage == "bit" and float(str(call.arguments[-1])) > width(dtype):
         raise InputError(f"{call} changes more bits than {dtype} has", fix=f"it has {width(dtype)}")
     if call.name == "prune":
         of = int(str(call.arguments[0]).partition(":")[2])

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from advisor_profiling.operands.bits import STORAGE, Matrix
 
-LINES = 512
-"""Lines of each operand that are looked at, each with the one beside it."""
-
 STRETCH = 512
 """Neighbouring elements of a line, along the contraction."""
 
-_COUNTED = 64
-"""Lines whose different values are counted: that takes the longest."""
+ELEMENTS = 1 << 18
+"""Elements of each operand that are looked at, each with the one beside it."""
 
-_SIGNIFICANDS = {"fp32": 23, "tf32": 10, "bf16": 7, "fp16": 10, "fp8": 3}
+_COUNTED = 1 << 15
+"""Elements whose different values are counted: that takes the longest."""
+
+_SIGNIFICANDS = {"fp32": 23, "tf32": 10, "bf16": 7, "fp16": 10, "fp8": 3, "fp8_e5m2": 2}
 """Bits behind the leading one."""
 
 _DROPPED = {"tf32": 13}
@@ -39,7 +39,7 @@ class OperandPrint:
         along: Bits that differ between neighbours along the contraction.
         across: Bits that differ between neighbours of two lines.
         zeros: Elements that are 0.
-        distinct: Different values, of the elements of a few lines.
+        distinct: Different values, as a part of 32,768 elements or of all that there are.
     """
 
     weight: float
@@ -78,17 +78,15 @@ def fingerprint(a: Matrix, b: Matrix, dtype: str, *, seed: int = 0) -> Fingerpri
     Args:
         a: m by k, in the numpy type of `dtype`.
         b: k by n.
-        dtype: Of both, one of `words.DTYPES`.
+        dtype: Of both, a key of `bits.STORAGE`.
         seed: Of the sample.
     """
     random = np.random.default_rng(seed)
-    steps: int = a.shape[1]
-    stretch = min(STRETCH, steps)
-    start = int(random.integers(0, steps - stretch + 1))
-    lines_a, beside_a = _sample(a[:, start : start + stretch], random)
-    lines_b, beside_b = _sample(b[start : start + stretch].T, random)
+    starts = _starts(a.shape[1], random)
+    lines_a, beside_a = _sample(a, starts, dtype, random)
+    lines_b, beside_b = _sample(b.T, starts, dtype, random)
     count = min(len(lines_a), len(lines_b))
-    x, y = lines_a[:count], lines_b[random.permutation(len(lines_b))[:count]]
+    x, y = lines_a[:count], lines_b[:count]
     products, product_bits = _products(x, y, dtype)
     sums = _sums(x, y, dtype)
     return Fingerprint(
@@ -102,22 +100,64 @@ def fingerprint(a: Matrix, b: Matrix, dtype: str, *, seed: int = 0) -> Fingerpri
     )
 
 
-def _sample(lines: Matrix, random: np.random.Generator) -> tuple[Matrix, Matrix]:
-    """Lines at random places, and the one behind each; the last one's neighbour is the first."""
-    chosen = random.integers(0, len(lines), min(LINES, len(lines)))
-    beside = (chosen + 1) % len(lines)
-    return np.ascontiguousarray(lines[chosen]), np.ascontiguousarray(lines[beside])
+@np.errstate(invalid="ignore")
+def operand_print(matrix: Matrix, dtype: str, *, seed: int = 0) -> OperandPrint:
+    """One matrix alone; its rows are along the contraction, as in weights of (outputs, inputs).
+
+    Args:
+        matrix: In the numpy type of `dtype`; may be mapped from a file, of which only the sample is
+            read.
+        dtype: A key of `bits.STORAGE`.
+        seed: Of the sample.
+    """
+    random = np.random.default_rng(seed)
+    return _operand(*_sample(matrix, _starts(matrix.shape[1], random), dtype, random), dtype)
+
+
+def _starts(steps: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Where each stretch begins along the contraction, for lines of both operands alike."""
+    if steps <= STRETCH:
+        return np.zeros(ELEMENTS // steps, np.int64)
+    return random.permutation(_spread(ELEMENTS // STRETCH, steps, random))
+
+
+def _spread(count: int, end: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Whole numbers below `end`, one in each of `count` equal parts, at random within it.
+
+    Data is often alike in whole blocks of rows or columns; so no block is missed by bad luck.
+    """
+    return ((np.arange(count) + random.random(count)) * (end / count)).astype(np.int64) % end
+
+
+def _sample(
+    lines: Matrix, starts: NDArray[np.int64], dtype: str, random: np.random.Generator
+) -> tuple[Matrix, Matrix]:
+    """Stretches of lines, and of the line behind each; behind the last comes the first.
+
+    Of what is small enough every line is taken once.
+    """
+    count, steps = lines.shape
+    few = steps <= STRETCH and count <= len(starts)
+    lots = np.arange(count, dtype=np.int64) if few else _spread(len(starts), count, random)
+    chosen = random.permutation(lots)
+    places = (starts[: len(chosen), None] + np.arange(min(STRETCH, steps))) % steps
+    number, unsigned = STORAGE[dtype]
+    # Numbers of a file need not begin at a multiple of their size: bits are copied, then numbers.
+    bits: Matrix = lines.view(unsigned)
+    beside = (chosen + 1) % count
+    return bits[chosen[:, None], places].view(number), bits[beside[:, None], places].view(number)
 
 
 def _operand(lines: Matrix, beside: Matrix, dtype: str) -> OperandPrint:
     bits, others = _bits(lines, dtype), _bits(beside, dtype)
     width = 8 * bits.dtype.itemsize - _DROPPED.get(dtype, 0)
+    counted = bits.ravel()[:_COUNTED]
     return OperandPrint(
         weight=_set_bits(bits, width),
         along=_set_bits(bits[:, 1:] ^ bits[:, :-1], width),
         across=_set_bits(bits ^ others, width),
         zeros=_part(lines == 0),
-        distinct=len(np.unique(bits[:_COUNTED])) / bits[:_COUNTED].size,
+        distinct=len(np.unique(counted)) / counted.size,
     )
 
 

@@ -7,13 +7,14 @@ Without `b` both matrices are filled by the same operand, each with random numbe
 """
 
 import difflib
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from advisor.errors import InputError
-from advisor_profiling.operands.expression import Argument, Call, Operand, OperandPair
-from advisor_profiling.operands.words import WORDS, Number, Parameter, Ratio, Stage
+from advisor_profiling.operands.expression import Argument, Call, Operand, OperandPair, Quoted
+from advisor_profiling.operands.words import WORDS, Number, Parameter, Ratio, Stage, Text
 
 TEXT_LIMIT = 2000
 """Characters of one text."""
@@ -27,6 +28,7 @@ _TOKEN = re.compile(
     r"(?P<ratio>\d{1,3}:\d{1,3})"
     r"|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
     r"|(?P<name>[a-z_][a-z0-9_-]*)"
+    r'|(?P<string>"(?:[^"\\]|\\.)*")'
     r"|(?P<mark>[|(),;=])"
     r"|(?P<odd>\S)"
 )
@@ -145,12 +147,35 @@ class _Reader:
             if self._peek().text == "(":
                 raise self._error(self._peek(), f"{token.text} takes nothing", fix)
             return
+        named: dict[str, Text] = {}
         for i, (name, parameter) in enumerate(parameters):
+            if isinstance(parameter, Text) and parameter.named:
+                named[name] = parameter
+                continue
             self._expect("," if i else "(", fix)
             argument = self._peek()
             self._next += 1
             yield self._argument(argument, f"{name} of {token.text}", parameter)
+        yield from self._named(token, named, fix)
         self._expect(")", fix)
+
+    def _named(self, token: _Token, rules: dict[str, Text], fix: str) -> Iterator[Quoted]:
+        """Those that are there, in the order of the rules, whatever the order of the text."""
+        found: dict[str, Quoted] = {}
+        while rules and self._peek().text == ",":
+            self._next += 1
+            name = self._peek()
+            if name.text not in rules:
+                raise self._unknown(name, tuple(rules), f"parameter of {token.text}")
+            if name.text in found:
+                raise self._error(name, f"{name.text} is there twice", "leave one of them out")
+            self._next += 1
+            self._expect("=", fix)
+            value = self._peek()
+            self._next += 1
+            what = f"{name.text} of {token.text}"
+            found[name.text] = Quoted(self._text_of(value, what, rules[name.text]), name.text)
+        yield from (found[name] for name in rules if name in found)
 
     def _argument(self, token: _Token, name: str, parameter: Parameter) -> Argument:
         if isinstance(parameter, Number):
@@ -160,10 +185,25 @@ class _Reader:
             if token.kind != "ratio" or not int(n) < int(m):
                 raise self._error(token, f"{name} is {token.shown}", f"it is {parameter.text}")
             return f"{int(n)}:{int(m)}"
+        if isinstance(parameter, Text):
+            return Quoted(self._text_of(token, name, parameter))
         if token.text not in parameter:
             known = " or ".join(parameter)
             raise self._error(token, f"{name} is {token.shown}", f"write {known}")
         return token.text
+
+    def _text_of(self, token: _Token, name: str, rule: Text) -> str:
+        wrong = self._error(token, f"{name} is {token.shown}", f"it is {rule.text}")
+        if token.kind != "string":
+            raise wrong
+        try:
+            found: str = json.loads(token.text)
+            found.encode()  # not half of a character
+        except ValueError as error:
+            raise wrong from error
+        if not re.fullmatch(rule.pattern, found):
+            raise wrong
+        return found
 
     def _number(self, token: _Token, name: str, rule: Number) -> float:
         # "-0" and "0" are the same operand, and have the same key.

@@ -42,9 +42,17 @@ def _sort(_: np.random.Generator, values: Floats, order: str, fraction: float) -
 
 
 def _sparse(random: np.random.Generator, values: Floats, fraction: float) -> Floats:
+    return _replaced(random, values, fraction, 0.0)
+
+
+def _spoil(random: np.random.Generator, values: Floats, to: str, fraction: float) -> Floats:
+    return _replaced(random, values, fraction, float(to))
+
+
+def _replaced(random: np.random.Generator, values: Floats, fraction: float, value: float) -> Floats:
     chosen = random.permutation(values.size)[: round(fraction * values.size)]
     flat = values.ravel().copy()
-    flat[chosen] = 0
+    flat[chosen] = value
     return flat.reshape(values.shape)
 
 
@@ -87,6 +95,7 @@ SOURCES: dict[str, Callable[..., Floats]] = {
 ARRANGED: dict[str, Callable[..., Floats]] = {
     "sort": _sort,
     "sparse": _sparse,
+    "spoil": _spoil,
     "prune": _prune,
     "scale": _scale,
     "shift": _shift,

@@ -40,8 +40,23 @@ class Ratio:
     text = "n:m with n below m, such as 2:4"
 
 
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A parameter in double quotes, written as a string of JSON.
+
+    Attributes:
+        text: What it must be, in words.
+        pattern: What all of it matches.
+        named: It is written as `name="..."`, and may be left out.
+    """
+
+    text: str
+    pattern: str = r"(?s).+"
+    named: bool = False
+
+
 Choice: TypeAlias = tuple[str, ...]
-Parameter: TypeAlias = Number | Ratio | Choice
+Parameter: TypeAlias = Number | Ratio | Text | Choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +74,14 @@ class Word:
     @property
     def usage(self) -> str:
         """The names of its parameters, in parentheses."""
-        return f"({', '.join(name for name, _ in self.parameters)})" if self.parameters else ""
+        shown = (_shown(name, parameter) for name, parameter in self.parameters)
+        return f"({', '.join(shown)})" if self.parameters else ""
+
+
+def _shown(name: str, parameter: Parameter) -> str:
+    if not isinstance(parameter, Text):
+        return name
+    return f'{name}="..."' if parameter.named else f'"{name}"'
 
 
 _ANY = Number(-3e38, 3e38)
@@ -79,8 +101,17 @@ WORDS: dict[str, Word] = {
     "zeros": Word("source"),
     "ones": Word("source"),
     "random_bits": Word("source"),
+    "file": Word(
+        "source",
+        (
+            ("path", Text("the path of a file in double quotes")),
+            ("tensor", Text("the name of a tensor in double quotes", named=True)),
+            ("sha256", Text("64 digits of a hash in double quotes", "[0-9a-f]{64}", named=True)),
+        ),
+    ),
     "sort": Word("value", (("order", (*_LINES, "within-rows")), ("fraction", _PART))),
     "sparse": Word("value", (("fraction", _PART),)),
+    "spoil": Word("value", (("with", ("nan", "inf")), ("fraction", _PART))),
     "prune": Word("value", (("ratio", Ratio()),)),
     "scale": Word("value", (("factor", _ANY),)),
     "shift": Word("value", (("by", _ANY),)),

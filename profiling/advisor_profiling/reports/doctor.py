@@ -20,8 +20,9 @@ from advisor.runtime.host.processes import cpu_steal_s
 from advisor.runtime.jobs.launcher import leftovers
 from advisor.settings import LIMIT_VARIABLES, Settings
 from advisor.validity.checks import check_for, stored_checks
-from advisor.validity.sensor_record import record_for, stored_records
+from advisor.validity.sensor_record import origin_of, record_for
 from advisor_data.files.count_checks import known_checks
+from advisor_data.files.power_records import known_sensors
 from advisor_profiling.counts.script import installed_libraries, library_script
 from advisor_profiling.telemetry.dcgm import fetch
 from advisor_profiling.telemetry.dcgm_text import missing_counters
@@ -205,16 +206,18 @@ def _sensor(gpu: Gpu, settings: Settings) -> Finding:
     """Whether it is known how the card's power is read."""
     name = f"gpu {gpu.index} sensor"
     try:
-        records = stored_records(settings.home)
+        records = known_sensors(settings.home)
     except AdvisorError as error:
         return _missing(name, error)
     record = record_for(gpu.uuid, gpu.model, gpu.driver or "", records)
     if record is None:
-        return Finding(name, "ok", "not measured: waits suit all power sensors", _SENSOR)
-    whose = "of this card" if record.gpu_uuid == gpu.uuid else "of another card of this model"
+        others = sorted({other.driver for other in records if other.gpu_model == gpu.model})
+        but = f" (only with driver {listed(others)})" if others else ""
+        return Finding(name, "ok", f"not measured{but}: waits suit all power sensors", _SENSOR)
+    origin = origin_of(record, gpu.uuid)
     known = [channel for channel in record.channels if channel.accepted]
     windows = listed(f"{c.name} {c.window_ms:.0f} ms every {c.period_ms:.0f} ms" for c in known)
-    text = f"{whose}, {record.measured_at[:10]}: {windows or 'nothing accepted'}"
+    text = f"{origin}, {record.measured_at[:10]}: {windows or 'nothing accepted'}"
     return _ok_if(bool(known), name, text, f"{_SENSOR} again, on an idle GPU")
 
 

@@ -22,6 +22,7 @@ from advisor.validity.sensor_timing import (
     PERIODS_IN_WINDOW,
     power_timing,
 )
+from advisor.wire.power_readings import ReadingError
 from advisor_profiling.sensor.levels import level_times, window_parts
 from advisor_profiling.sensor.stimulus import FLAT, Stage
 from advisor_profiling.sensor.trace import AVERAGE, ENERGY, INSTANT, Floats, Series, Span, Trace
@@ -33,23 +34,6 @@ WAYS = ("instant", "average", "counter", "ours")
 _RUNS = "runs "
 _REPEATS, _GAPS_S = 3, (1.05, 1.25)
 _COUNTED_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class ReadingError:
-    """Relative error of one way for kernels of one length.
-
-    Attributes:
-        median: Of the absolute relative errors.
-        p95: Their 95th percentile.
-        readings: How many there were.
-    """
-
-    kernel_s: float
-    way: str
-    median: float
-    p95: float
-    readings: int
 
 
 def run_stages(seed: int) -> tuple[Stage, ...]:

@@ -68,6 +68,15 @@ class Figure:
         return Markup(svg.replace("<svg ", label, 1))
 
 
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """A table of texts; the first column names the row."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
 def signed(percent: float | None) -> str:
     """A gain or a loss; "-" where there is none."""
     return "-" if percent is None else f"{percent:+.1f} %"

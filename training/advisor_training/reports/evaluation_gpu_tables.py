@@ -6,7 +6,8 @@ from advisor.core.objectives import DEFAULT_OBJECTIVE, RAW_OBJECTIVE
 from advisor_training.evaluation.errors import Errors
 from advisor_training.evaluation.outcomes import ChoiceFigures
 from advisor_training.evaluation.values import Evaluation
-from advisor_training.reports.evaluation_tables import TextTable, error_cells
+from advisor_training.reports.document import TextTable
+from advisor_training.reports.evaluation_tables import error_cells
 
 _FIGURES = ("saved", "lose", "oracle", "worst", "oracle, raw", "worst, raw", "rate", "power")
 _HELD = ("speed held", "power held")

@@ -18,10 +18,9 @@ from advisor_training.evaluation.values import (
 )
 from advisor_training.learn.protocols import BY_WORKLOAD, PROTOCOLS, RANDOM_ROWS
 from advisor_training.reports import evaluation_sentences, evaluation_tables
-from advisor_training.reports.document import signed, to_html, to_png, write_files
+from advisor_training.reports.document import TextTable, signed, to_html, to_png, write_files
 from advisor_training.reports.evaluation_figures import figures
 from advisor_training.reports.evaluation_gpu_tables import gpu_tables
-from advisor_training.reports.evaluation_tables import TextTable
 
 HTML_NAME, PNG_NAME, JSON_NAME = "evaluation.html", "evaluation.png", "evaluation.json"
 

@@ -1,7 +1,6 @@
 """The evaluation as tables of texts, for the terminal and for the page."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor_training.evaluation.choices import QUESTIONS
@@ -11,20 +10,12 @@ from advisor_training.evaluation.outcomes import ChoiceFigures
 from advisor_training.evaluation.values import Evaluation, errors_of_all_pairs, figures_of_all_pairs
 from advisor_training.learn.bootstrap import BootstrapEstimate
 from advisor_training.learn.protocols import BY_WORKLOAD, PROTOCOLS
+from advisor_training.reports.document import TextTable
 
 _OTHERS = [name for name in OBJECTIVES if name != DEFAULT_OBJECTIVE]
 
 _ORACLES = ("oracle", "oracle, per watt", "oracle, raw")
 """Headings of the fractions by `HEADLINE`."""
-
-
-@dataclass(frozen=True, slots=True)
-class TextTable:
-    """A table of texts; the first column names the row."""
-
-    title: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
 
 
 def printed_tables(evaluation: Evaluation) -> list[TextTable]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from advisor_profiling.kernels.trace import Run, Tick
+from advisor_profiling.kernels.trace import Run, Stretch, Tick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +17,9 @@ class Ready:
         captured: Whether an execution is one CUDA graph; else each launch is one by itself.
         units: SMs that it sees; None where it has no GPU.
         libraries: Versions by name.
+        launch_flop: Floating point operations of one launch, by its definition; None where the
+            operation is not one of ours.
+        launch_bytes: That its operands hold, the result included, each once; None as above.
     """
 
     operation: str
@@ -25,15 +28,23 @@ class Ready:
     captured: bool
     units: int | None
     libraries: dict[str, str]
+    launch_flop: float | None = None
+    launch_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """One run: after `gap_s` of nothing, `lead_s` of the operation before it, if any, then it."""
+    """One run: after `gap_s` of nothing, the operation before it, if any, then it.
+
+    Attributes:
+        lead_s: Of the operation before it.
+        lead_executions: So many of the operation before it, instead of a time; 0: by the time.
+    """
 
     executions: int
     gap_s: float
     lead_s: float = 0.0
+    lead_executions: int = 0
 
 
 class Bench(Protocol):
@@ -50,6 +61,15 @@ class Bench(Protocol):
         Raises:
             JobError: the operation failed, did not end, or needs more memory than there is.
             SourceError: the sensor does not answer.
+        """
+        ...
+
+    def stretch(self, seconds: float) -> Stretch:
+        """The operation without a gap for so long, with what slow sensors read.
+
+        Raises:
+            JobError: as `run`.
+            SourceError: as `run`.
         """
         ...
 

@@ -1,21 +1,24 @@
 """A real GPU as a bench: a worker that runs the operation, and a poller that reads the power."""
 
+import math
+import statistics
 import time
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.core.telemetry import ENERGY_GPU, TelemetrySource
+from advisor.core.telemetry import COUNTERS, ENERGY_GPU, TelemetrySource, counters_of
 from advisor.errors import SourceError
 from advisor.runtime.backends.backend import Backend
 from advisor.settings import Settings
 from advisor.validity.sensor_record import PowerChannel
 from advisor_profiling.counts.script import library_script
+from advisor_profiling.kernels.executions import durations_ms
 from advisor_profiling.kernels.running.bench import Ready, RunRequest
 from advisor_profiling.kernels.running.polled import Poller
 from advisor_profiling.kernels.running.worker import Worker
-from advisor_profiling.kernels.trace import Run, Tick
+from advisor_profiling.kernels.trace import Run, Stretch, Tick
 from advisor_profiling.telemetry.nvml import NvmlSource, context_pids
 
 _LATE_S = 0.005
@@ -56,9 +59,27 @@ class LiveBench:
         seen_s = end_s + self.channel.longest_delay_s
         time.sleep(max(0.0, seen_s + _LATE_S - time.monotonic()))
         changes = self.poller.read()
-        stranger = "" if self.ours >= frozenset(self.computing()) else STRANGER
-        dropped = stranger or changes.held_back(run.starts_s[0], end_s)
+        dropped = self._stranger() or changes.held_back(run.starts_s[0], end_s)
         return replace(run, readings=changes.between(begin_s, seen_s), dropped=dropped)
+
+    def stretch(self, seconds: float) -> Stretch:
+        """The operation without a gap for so long."""
+        executions = math.ceil(seconds / self.ready.execution_s)
+        self.source.start_window()
+        run = self.worker.run(RunRequest(executions, 0.0))
+        counters = counters_of(self.source.read(COUNTERS))
+        begin_s, end_s = run.starts_s[0], run.ends_s[-1]
+        changes = self.poller.read()
+        return Stretch(
+            begin_s=begin_s,
+            end_s=end_s,
+            execution_s=statistics.median(durations_ms(run)) / 1000,
+            readings=changes.between(begin_s, end_s),
+            memory=changes.memory_between(begin_s, end_s),
+            counters=counters,
+            power_capped=changes.power_capped(begin_s, end_s),
+            dropped=self._stranger() or changes.held_back(begin_s, end_s),
+        )
 
     def tick(self) -> Tick | None:
         """The next change of the energy counter; None where it does not come."""
@@ -69,6 +90,9 @@ class LiveBench:
             if energy_j is not None and energy_j != first:
                 return Tick(now_s, energy_j)
         return None
+
+    def _stranger(self) -> str:
+        return "" if self.ours >= frozenset(self.computing()) else STRANGER
 
     def _energy_j(self) -> float | None:
         return self.source.read([ENERGY_GPU])[ENERGY_GPU]
@@ -84,6 +108,7 @@ def live_bench(
     operation: tuple[str, ...],
     units: int | None,
     folder: Path,
+    peer_gpu: str | None = None,
 ) -> Generator[LiveBench]:
     """The operation on a GPU that is ours alone; all that was started ends at the end.
 
@@ -95,6 +120,7 @@ def live_bench(
         operation: Options of the workload.
         units: SMs under MPS; None: the whole GPU.
         folder: Empty.
+        peer_gpu: UUID of a second GPU, for collectives.
 
     Raises:
         JobError: the operation failed, was not ready in time, or needs more memory than there is.
@@ -106,7 +132,8 @@ def live_bench(
     try:
         if source.name != "nvml":
             raise no_instant(backend.gpu.model)
-        worker = Worker((python, str(script), *operation), units, backend, base, folder)
+        peer = ("--peer-gpu", peer_gpu) if peer_gpu else ()
+        worker = Worker((python, str(script), *operation, *peer), units, backend, base, folder)
         try:
             with Poller(uuid, folder, dict(settings.environment)) as poller:
                 yield LiveBench(

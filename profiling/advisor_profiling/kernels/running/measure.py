@@ -10,7 +10,7 @@ import numpy as np
 
 from advisor.errors import SourceError
 from advisor.validity.sensor_record import PowerChannel
-from advisor_profiling.kernels.plan import GAP_MS
+from advisor_profiling.kernels.plan import least_gap_s
 from advisor_profiling.kernels.running.bench import Bench, RunRequest
 from advisor_profiling.kernels.steady import SspSearch, search_ssp, shortest_run
 from advisor_profiling.kernels.stitch import end_powers, sensor_of
@@ -63,7 +63,7 @@ class Runner:
 
     def run(self, executions: int) -> Run:
         """One run after a random gap."""
-        gap_s = self.channel.settle_s + self.random.uniform(*GAP_MS) / 1000
+        gap_s = least_gap_s(self.channel) + self.random.uniform(0, self.channel.period_ms / 1000)
         return self.bench.run(RunRequest(executions, gap_s, self.lead_s))
 
 
@@ -97,7 +97,7 @@ def find_ssp(runner: Runner, report: Report) -> SspSearch:
 
 def run_blocks(
     runner: Runner,
-    executions: int,
+    executions: tuple[int, int],
     blocks: int,
     kept: Sequence[Block],
     keep: Callable[[Block], object],
@@ -107,7 +107,7 @@ def run_blocks(
 
     Args:
         runner: What runs.
-        executions: Of a long run; short ones have half.
+        executions: Of a long run, and of a short one.
         blocks: How many in all.
         kept: From before an interruption.
         keep: Called with each block when it is complete.
@@ -116,7 +116,7 @@ def run_blocks(
     done, begun, total = list(kept), time.monotonic(), blocks * BLOCK_RUNS
     before = len(done) * BLOCK_RUNS
     for number in range(len(done), blocks):
-        length = executions if number % 2 == 0 else short_run(executions)
+        length = executions[number % 2]
         began, runs = runner.bench.tick(), list[Run]()
         for _ in range(BLOCK_RUNS):
             runs.append(runner.run(length))

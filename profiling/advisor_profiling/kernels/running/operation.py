@@ -1,5 +1,6 @@
 """One operation from the record of the sensor to its report; goes on where it was interrupted."""
 
+import dataclasses
 import math
 import random
 import time
@@ -10,7 +11,8 @@ from pathlib import Path
 from advisor.core.gpu import Gpu
 from advisor.errors import InputError
 from advisor.validity.sensor_record import PowerChannel, SensorRecord, record_for
-from advisor_profiling.kernels.analyse import analyse
+from advisor.wire.kernel_power import KernelPower, KernelReport, StretchPower
+from advisor_profiling.kernels.analyse import LOOKED_AT_S, analyse
 from advisor_profiling.kernels.golden import guidance
 from advisor_profiling.kernels.plan import (
     Plan,
@@ -19,22 +21,27 @@ from advisor_profiling.kernels.plan import (
     make_plan,
     runs_for,
 )
-from advisor_profiling.kernels.running.bench import Bench
+from advisor_profiling.kernels.running.bench import Bench, Ready
 from advisor_profiling.kernels.running.live import no_instant
 from advisor_profiling.kernels.running.measure import (
     BLOCK_RUNS,
     LONGEST_RUN_S,
     Report,
     Runner,
+    Step,
     find_ssp,
     run_blocks,
+    short_run,
 )
-from advisor_profiling.kernels.running.report import KernelReport
 from advisor_profiling.kernels.running.session import Conditions, Found, Session
 from advisor_profiling.kernels.steady import shortest_run
 from advisor_profiling.kernels.stitch import sensor_of
+from advisor_profiling.kernels.stretch import STRETCH_S, memory_settle_s, stretch_power
 from advisor_profiling.kernels.trace import IDLE, Block
 from advisor_profiling.window.clock import LiveClock
+
+LEAD_S = 0.1
+"""Of the operation before each run: several windows of the sensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,7 @@ class Wanted:
         before: Operation before each run, or idle.
         lead_s: How long that runs.
         fresh: Measure again what was measured before.
+        stretch: What slow sensors said of it, where that is known; else it is measured.
     """
 
     resolution_ms: float = 5.0
@@ -67,6 +75,7 @@ class Wanted:
     before: str = IDLE
     lead_s: float = 0.0
     fresh: bool = False
+    stretch: StretchPower | None = None
 
 
 def sensors_of(gpu: Gpu, records: Iterable[SensorRecord]) -> Sensors:
@@ -124,16 +133,17 @@ def measure_operation(
     session = Session(home, _conditions(bench, gpu, sensors, wanted))
     kept = None if wanted.fresh else session.read()
     if kept is None:
-        found, blocks = _found(runner, report), list[Block]()
+        found, blocks = _found(runner, sensors, wanted, report), list[Block]()
         session.begin(found)
     else:
         found, blocks = kept
     plan = _plan(found, channel, wanted)
     check_cost(plan, channel, bin_ms=wanted.resolution_ms, most_s=wanted.most_s)
     planned(plan)
-    blocks = run_blocks(
-        runner, found.executions, plan.runs // BLOCK_RUNS, blocks, session.add, report
-    )
+    # What short runs are for, the energy of single executions, needs idle before the runs.
+    short = short_run(found.executions) if wanted.before == IDLE else found.executions
+    lengths = found.executions, short
+    blocks = run_blocks(runner, lengths, plan.runs // BLOCK_RUNS, blocks, session.add, report)
     power = analyse(
         blocks,
         sensors.record,
@@ -142,38 +152,82 @@ def measure_operation(
         ssp_execution=found.ssp_execution,
         resolution_ms=wanted.resolution_ms,
         after_idle=wanted.before == IDLE,
+        stretch=found.stretch,
     )
     busy_s = sum(run.length_s + wanted.lead_s for block in blocks for run in block.runs)
+    made = _report_of(
+        power, bench.ready, gpu, channel, wanted.before, busy_s, time.monotonic() - begun
+    )
+    session.finish(made)
+    return made
+
+
+def _report_of(
+    power: KernelPower,
+    ready: Ready,
+    gpu: Gpu,
+    channel: PowerChannel,
+    before: str,
+    busy_s: float,
+    seconds: float,
+) -> KernelReport:
     return KernelReport(
-        operation=bench.ready.operation,
+        **{field.name: getattr(power, field.name) for field in dataclasses.fields(KernelPower)},
+        launch_energy_j=power.ssp_energy_j and power.ssp_energy_j.times(1 / ready.launches),
+        operation=ready.operation,
         gpu_model=gpu.model,
         gpu_uuid=gpu.uuid,
         driver=gpu.driver or "",
-        units=bench.ready.units,
-        launches=bench.ready.launches,
-        captured=bench.ready.captured,
-        before=wanted.before,
-        libraries=bench.ready.libraries,
+        units=ready.units,
+        launches=ready.launches,
+        captured=ready.captured,
+        launch_flop=ready.launch_flop,
+        launch_bytes=ready.launch_bytes,
+        before=before,
+        libraries=ready.libraries,
         window_ms=channel.window_ms,
         delay_ms=channel.delay_ms,
         noise_w=channel.noise_w,
         period_ms=channel.period_ms,
         gpu_busy_s=busy_s,
-        seconds=time.monotonic() - begun,
+        seconds=seconds,
         measured_at=LiveClock().utc(),
-        power=power,
     )
 
 
-def _found(runner: Runner, report: Report) -> Found:
+def measure_stretch(bench: Bench, sensors: Sensors) -> StretchPower:
+    """What slow sensors say of the operation in seconds without a gap.
+
+    Raises:
+        JobError: the operation failed or did not end.
+        SourceError: the sensor does not answer.
+    """
+    return stretch_power(bench.stretch(memory_settle_s(sensors.record) + STRETCH_S), sensors.record)
+
+
+def _found(runner: Runner, sensors: Sensors, wanted: Wanted, report: Report) -> Found:
     execution_s = runner.bench.ready.execution_s
+    if wanted.before != IDLE:
+        return _found_after(execution_s, sensors.channel, wanted)
+    report(Step("without a gap, for sensors that are slow", 1))
+    stretch = wanted.stretch or measure_stretch(runner.bench, sensors)
     search = find_ssp(runner, report)
     longest = max(executions for executions, _ in search.tried)
     return Found(
         execution_s=execution_s,
         executions=search.executions or longest,
         ssp_execution=search.executions,
+        stretch=stretch,
     )
+
+
+def _found_after(execution_s: float, channel: PowerChannel, wanted: Wanted) -> Found:
+    """Runs after another operation last until that has left the sensor, and a little longer."""
+    late_s = (2 * wanted.resolution_ms + channel.delay_spread_ms) / 1000
+    run_s = channel.settle_s + LOOKED_AT_S + late_s
+    least = shortest_run(execution_s, sensor_of(channel).smear_s)
+    executions = max(least, math.ceil(run_s / execution_s))
+    return Found(execution_s=execution_s, executions=executions, ssp_execution=None, stretch=None)
 
 
 def _plan(found: Found, channel: PowerChannel, wanted: Wanted) -> Plan:

@@ -22,6 +22,7 @@ class Changes:
     """Lines of the poller, as far as they are read."""
 
     readings: list[Reading] = field(default_factory=list[Reading])
+    memory: list[Reading] = field(default_factory=list[Reading])
     reasons: list[tuple[float, frozenset[str]]] = field(
         default_factory=list[tuple[float, frozenset[str]]]
     )
@@ -31,6 +32,8 @@ class Changes:
         kind, at, *rest = line.split()
         if kind == "p":
             self.readings.append(Reading(float(at), float(rest[0])))
+        elif kind == "m":
+            self.memory.append(Reading(float(at), float(rest[0])))
         else:
             names = rest[0].split(",") if rest else []
             self.reasons.append((float(at), frozenset(names)))
@@ -40,12 +43,23 @@ class Changes:
         self.readings = [r for r in self.readings if r.at_s >= begin_s]
         return tuple(r for r in self.readings if r.at_s <= end_s)
 
+    def memory_between(self, begin_s: float, end_s: float) -> tuple[Reading, ...]:
+        """Readings of the memory of that time."""
+        return tuple(r for r in self.memory if begin_s <= r.at_s <= end_s)
+
     def held_back(self, begin_s: float, end_s: float) -> str:
         """Why the clock was held back at any moment of that time; the power limit is no reason."""
+        found = self._reasons(begin_s, end_s) - {POWER_CAP}
+        return f"clock held back: {', '.join(sorted(found))}" if found else ""
+
+    def power_capped(self, begin_s: float, end_s: float) -> bool:
+        """Whether the power limit held the clock back at any moment of that time."""
+        return POWER_CAP in self._reasons(begin_s, end_s)
+
+    def _reasons(self, begin_s: float, end_s: float) -> frozenset[str]:
         before = [names for at_s, names in self.reasons if at_s <= begin_s][-1:]
         within = [names for at_s, names in self.reasons if begin_s < at_s <= end_s]
-        found = frozenset[str]().union(*before, *within) - {POWER_CAP}
-        return f"clock held back: {', '.join(sorted(found))}" if found else ""
+        return frozenset[str]().union(*before, *within)
 
 
 class Poller:

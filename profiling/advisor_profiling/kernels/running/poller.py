@@ -2,9 +2,9 @@
 
     python -m advisor_profiling.kernels.running.poller UUID FILE
 
-A line is `p TIME WATTS`, or `t TIME NAMES` where what holds the clock back has changed; time is of
-the host's monotonic clock. It is a process of its own so that nothing delays it. It ends with its
-standard input.
+A line is `p TIME WATTS`, `m TIME WATTS` for the power of the memory, or `t TIME NAMES` where what
+holds the clock back has changed; time is of the host's monotonic clock. It is a process of its own
+so that nothing delays it. It ends with its standard input.
 """
 
 import select
@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from advisor.core.telemetry import POWER_GPU, TelemetrySource
+from advisor.core.telemetry import POWER_GPU, POWER_MEMORY, TelemetrySource
 from advisor_profiling.telemetry.nvml import NvmlSource
 
 POLL_S = 0.0003
@@ -23,7 +23,8 @@ LATE_S = 0.003
 """Where the look before was so long ago, nobody knows when a reading changed."""
 
 _REASONS_EVERY = 50
-"""Looks at power for each one at what holds the clock back, and at whether to end."""
+"""Looks at power for each one at the memory's, at what holds the clock back, and at whether to
+end."""
 
 
 def main() -> None:
@@ -40,11 +41,15 @@ def main() -> None:
 
 def changes(source: TelemetrySource) -> Iterator[str]:
     """A line for each change, until standard input ends."""
-    last_w, last_reasons, before_s = -1.0, "", time.monotonic()
+    last_w, last_memory_w, last_reasons, before_s = -1.0, -1.0, "", time.monotonic()
     while not select.select([sys.stdin], [], [], 0)[0]:
         if (reasons := ",".join(source.throttle_reasons() or ())) != last_reasons:
             last_reasons = reasons
             yield f"t {time.monotonic():.6f} {reasons}"
+        memory_w = source.read([POWER_MEMORY])[POWER_MEMORY]
+        if memory_w is not None and memory_w != last_memory_w:
+            last_memory_w = memory_w
+            yield f"m {time.monotonic():.6f} {memory_w:.3f}"
         for _ in range(_REASONS_EVERY):
             now_s = time.monotonic()
             watts = source.read([POWER_GPU])[POWER_GPU]

@@ -12,10 +12,12 @@ from advisor.files.home import open_home
 from advisor.files.safe_files import writing_private
 from advisor.formats.typed_json import parse
 from advisor.formats.wire import to_plain
+from advisor.wire.kernel_power import KernelReport, StretchPower
+from advisor_data.files.power_records import KERNELS_FOLDER, keep_kernel
 from advisor_profiling.kernels.trace import Block
 
-KERNELS_FOLDER = "kernels"
-"""In the advisor's home."""
+_FORM = 2
+"""Of the lines; runs in another form are left where they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +50,15 @@ class Found:
     Attributes:
         execution_s: As timed then.
         executions: Of a long run.
-        ssp_execution: Of the shortest run that ends in steady power; None: none was found.
+        ssp_execution: Of the shortest run that ends in steady power; None: none was found, or
+            looked for.
+        stretch: Without a gap for seconds; None where another operation is before the runs.
     """
 
     execution_s: float
     executions: int
     ssp_execution: int | None
+    stretch: StretchPower | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +71,8 @@ class Session:
     """The file of the runs of one operation under one set of conditions."""
 
     def __init__(self, home: Path, conditions: Conditions) -> None:
-        key = sha256(json.dumps(to_plain(conditions), sort_keys=True).encode()).hexdigest()[:8]
+        known = json.dumps([_FORM, to_plain(conditions)], sort_keys=True)
+        key = sha256(known.encode()).hexdigest()[:8]
         name = re.sub(r"[^a-z0-9]+", "-", conditions.operation.lower()).strip("-")[:80]
         self.path = open_home(home, KERNELS_FOLDER) / f"{name}-{key}.jsonl"
         self._conditions = conditions
@@ -104,6 +110,10 @@ class Session:
         """Keep one block."""
         with self.path.open("ab") as file:
             file.write(_line(block))
+
+    def finish(self, report: KernelReport) -> None:
+        """Keep what the runs say, beside them."""
+        keep_kernel(report, self.path.with_suffix(".json"))
 
     def _broken(self, error: Exception) -> StoreError:
         return StoreError(

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.gpu import Gpu
 from advisor.errors import InputError
 from advisor.validity.sensor_record import PowerChannel, SensorRecord
-from advisor.validity.sensor_timing import PowerTiming, power_timing, timing_on
+from advisor.validity.sensor_timing import PowerTiming, power_timing
 from advisor_profiling.window.rules import WindowRules, rules_for
 
 INSTANT = PowerChannel(
@@ -59,18 +58,6 @@ def test_wait_is_that_of_the_channel_that_is_read(
     """Instant where there is one, else the average; one that was not accepted says nothing."""
     timing = power_timing(record(*channels))
     assert (timing and timing.settle_s) == (settle_s and pytest.approx(settle_s))
-
-
-def test_another_driver_is_another_sensor() -> None:
-    """A record holds for its driver, on its card and others of the model."""
-    card = Gpu(uuid="GPU-1", model="H", driver="1")
-    records = [record(INSTANT)]
-    timing = timing_on(card, records)
-    assert timing is not None
-    assert timing.shortest_window_s == pytest.approx(0.4)
-    assert timing_on(dataclasses.replace(card, uuid="GPU-2"), records) == timing
-    assert timing_on(dataclasses.replace(card, driver="2"), records) is None
-    assert timing_on(dataclasses.replace(card, driver=None), records) is None
 
 
 def test_rules_are_as_ever_where_nothing_is_known() -> None:

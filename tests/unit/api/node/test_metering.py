@@ -1,6 +1,5 @@
 """What the agents of Kubernetes and of Slurm share: meters, energy, overlaps, reports; no GPU."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,6 @@ from advisor.core.records import SoloPoint
 from advisor.launch.monitor.account import SETTLE_S
 from advisor.launch.records.status import OVER, State
 from advisor_node.metering import reports
-from advisor_node.metering.energy import Load, divide_energy
 from advisor_node.metering.meters import UNSEEN_S, TenantMeter
 from advisor_node.metering.overlaps import GONE_S, Overlap
 from advisor_node.metering.progress_files import Progress, parse_progress
@@ -26,44 +24,6 @@ from advisor_node.metering.reports import Reports
 
 UID, OTHER = "11", "12"
 SMALL = st.floats(0, 1e6, allow_nan=False)
-
-
-# Energy
-
-
-@given(
-    energy_j=SMALL,
-    duration_s=st.floats(0.1, 1e4),
-    idle_w=st.none() | st.floats(0, 500),
-    loads=st.lists(
-        st.builds(
-            Load,
-            units=st.floats(1, 132),
-            relative_speed=st.none() | st.floats(0, 2),
-            solo_power_w=st.none() | st.floats(0, 1000),
-        ),
-        min_size=1,
-        max_size=5,
-    ),
-)
-def test_parts_of_the_energy_add_up(
-    energy_j: float, duration_s: float, idle_w: float | None, loads: Sequence[Load]
-) -> None:
-    """Nothing is lost, nothing is counted twice, and nobody gives energy back."""
-    parts = divide_energy(energy_j, duration_s, idle_w, loads)
-    assert math.isclose(sum(parts), energy_j, rel_tol=1e-9, abs_tol=1e-9)
-    assert all(part >= 0 for part in parts)
-
-
-def test_energy_is_divided_by_size_and_by_use() -> None:
-    """80 W for 10 s by SMs, the rest by speed times power above idle."""
-    standing = Load(units=33, relative_speed=0.0, solo_power_w=480)
-    busy = Load(units=99, relative_speed=0.5, solo_power_w=480)
-    assert divide_energy(3000, 10, 80, [standing, busy]) == [200, 2800]
-    assert divide_energy(3000, 10, None, [standing, busy]) == [750, 2250]
-    assert divide_energy(3000, 10, 80, [Load(units=33), busy]) == [750, 2250]
-    assert divide_energy(3000, 10, 80, [busy]) == [3000]
-    assert divide_energy(3000, 10, 80, []) == []
 
 
 # Progress files

@@ -13,13 +13,14 @@ import pytest
 from workload_scripts import load
 
 from advisor.core.gpu import Gpu
-from advisor.core.telemetry import POWER_GPU
+from advisor.core.telemetry import POWER_GPU, POWER_MEMORY
 from advisor.errors import JobError, LimitNotProvenError
 from advisor_profiling.kernels.running import poller, worker
 from advisor_profiling.kernels.running.bench import RunRequest
 from advisor_profiling.kernels.running.polled import Changes
 from advisor_profiling.kernels.running.worker import Worker, run_of
 from advisor_profiling.kernels.trace import Reading
+from advisor_profiling.testbed import answering
 
 PIPES = ["--commands", "c", "--answers", "a"]
 
@@ -35,11 +36,16 @@ def script() -> Any:
 class Player:
     """Answers with what it was asked."""
 
-    def ready(self) -> dict[str, Any]:
-        return {"operation": "x"}
+    operation = "x"
 
-    def run(self, executions: int, gap_s: float, lead_s: float) -> dict[str, Any]:
-        return {"asked": [executions, gap_s, lead_s]}
+    def ready(self) -> dict[str, Any]:
+        return {"operation": self.operation}
+
+    def prepare(self, words: list[str]) -> None:
+        self.operation = " ".join(words)
+
+    def run(self, executions: int, gap_s: float, lead_s: float, leads: int) -> dict[str, Any]:
+        return {"asked": [executions, gap_s, lead_s, leads]}
 
 
 def test_workload_answers_each_command_in_a_line(script: Any) -> None:
@@ -48,7 +54,36 @@ def test_workload_answers_each_command_in_a_line(script: Any) -> None:
     command = json.dumps({"executions": 4, "gap_s": 0.1, "lead_s": 0.0})
     script.serve(Player(), [command], answers)
     said = [json.loads(line) for line in answers.getvalue().splitlines()]
-    assert said == [{"ready": {"operation": "x"}}, {"run": {"asked": [4, 0.1, 0.0]}}]
+    assert said == [{"ready": {"operation": "x"}}, {"run": {"asked": [4, 0.1, 0.0, 0]}}]
+
+
+def test_workload_is_told_the_next_operation(script: Any) -> None:
+    """It answers as at the beginning, and the options are those of a command line."""
+    answers = io.StringIO()
+    script.serve(Player(), [json.dumps({"prepare": ["gemv", "--m", "64"]})], answers)
+    said = [json.loads(line) for line in answers.getvalue().splitlines()]
+    assert said == [{"ready": {"operation": "x"}}, {"ready": {"operation": "gemv --m 64"}}]
+    args = script.operation_options(["gemv", "--m", "64", "--after", "gemm --m 8"])
+    assert script.canonical(args) == "gemv m=64 k=4096 bf16"
+    assert script.canonical(args.before) == "gemm m=8 n=4096 k=4096 bf16"
+
+
+@pytest.mark.parametrize(
+    ("words", "flop", "held"),
+    [
+        (["gemm", "--m", "8", "--n", "4", "--k", "2"], 128.0, 112.0),
+        (["gemv", "--m", "8", "--k", "2"], 32.0, 52.0),
+        (["triad", "--m", "8", "--dtype", "fp32"], 16.0, 96.0),
+        (["copy", "--m", "8"], 0.0, 32.0),
+        (["--call", "a:b"], None, None),
+    ],
+)
+def test_workload_says_what_a_launch_does(
+    script: Any, words: list[str], flop: float | None, held: float | None
+) -> None:
+    """By the definition of the operation; nobody knows it of a function."""
+    done = script.work(script.operation_options(words))
+    assert done == {"launch_flop": flop, "launch_bytes": held}
 
 
 def test_workload_takes_one_operation_and_one_before_it(script: Any) -> None:
@@ -133,9 +168,9 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
     def found(*_: object) -> None:
         return None
 
-    monkeypatch.setattr(worker, "prove", prove)
-    monkeypatch.setattr(worker, "check_program", found)
-    monkeypatch.setattr(worker, "_POLL_S", 0.01)
+    monkeypatch.setattr(answering, "prove", prove)
+    monkeypatch.setattr(answering, "check_program", found)
+    monkeypatch.setattr(answering, "_POLL_S", 0.01)
     return started
 
 
@@ -159,7 +194,7 @@ def test_operation_that_never_ends_is_given_up(
 ) -> None:
     """The watchdog of a run."""
     monkeypatch.setattr(worker, "SPARE_S", 0.05)
-    monkeypatch.setattr(worker, "os", Said())
+    monkeypatch.setattr(answering, "os", Said())
     running = start(tmp_path)
     with pytest.raises(JobError, match="did not end within"):
         running.run(RunRequest(4, 0.0))
@@ -171,7 +206,7 @@ def test_operation_that_is_not_under_its_limit_is_ended(
     job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It says itself how many SMs it sees."""
-    monkeypatch.setattr(worker, "os", Said())
+    monkeypatch.setattr(answering, "os", Said())
     with pytest.raises(LimitNotProvenError, match="sees 132 SMs, and should have 66"):
         start(tmp_path, 66)
     assert job.stopped
@@ -180,7 +215,7 @@ def test_operation_that_is_not_under_its_limit_is_ended(
 def test_interpreter_without_pytorch_is_named() -> None:
     """With the option that names another one."""
     fault = {"memory": False, "message": "ModuleNotFoundError: No module named 'torch'"}
-    said = str(worker._failed(fault, Path("output.log")))  # pyright: ignore[reportPrivateUsage]
+    said = str(answering.failed(fault, Path("output.log")))
     assert "this interpreter has no PyTorch" in said
     assert "--python" in said
 
@@ -208,6 +243,8 @@ class Said:
 class Source:
     """Readings one after the other; throttled from the second look on."""
 
+    memory_w: float | None = None
+
     def __init__(self, watts: list[float | None]) -> None:
         self._watts: Iterator[float | None] = iter(watts)
         self._looks = 0
@@ -217,6 +254,8 @@ class Source:
         return ("sw-thermal",) if self._looks > 1 else ()
 
     def read(self, names: list[str]) -> dict[str, float | None]:
+        if names == [POWER_MEMORY]:
+            return {POWER_MEMORY: self.memory_w}
         return {POWER_GPU: next(self._watts)}
 
 
@@ -242,6 +281,15 @@ def test_poller_writes_changes_only(monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
 
 
+def test_poller_writes_the_power_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the card reads it, once for each change, 0 too: a sensor that reads 0 must show."""
+    monkeypatch.setattr(poller, "select", stdin_that_ends_after(2))
+    source: Any = Source([100.0] * 100)
+    source.memory_w = 0.0
+    lines = [line.split() for line in poller.changes(source)]
+    assert [(kind, rest) for kind, _, *rest in lines if kind == "m"] == [("m", ["0.000"])]
+
+
 def test_late_look_dates_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the host held the poller up, the change could be of any moment meanwhile."""
     monkeypatch.setattr(poller, "LATE_S", -1.0)
@@ -255,6 +303,11 @@ def test_readings_and_reasons_are_found_by_time() -> None:
     changes = Changes()
     for line in ("p 1.0 100", "p 2.0 200", "t 2.5 sw-power-cap,sw-thermal", "p 3.0 300", "t 4.0"):
         changes.add(line)
+    changes.add("m 2.2 51.5")
+    assert changes.memory_between(2.0, 3.0) == (Reading(2.2, 51.5),)
+    assert changes.memory_between(2.3, 3.0) == ()
+    assert changes.power_capped(2.6, 2.7)
+    assert not changes.power_capped(4.5, 5.0)
     assert changes.between(1.5, 2.5) == (Reading(2.0, 200.0),)
     assert changes.held_back(0.0, 2.0) == ""
     assert changes.held_back(3.0, 3.5) == "clock held back: sw-thermal"

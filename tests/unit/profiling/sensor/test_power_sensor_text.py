@@ -137,7 +137,7 @@ def test_doctor_says_what_is_known_of_the_sensor(
     gpu = Gpu(uuid="GPU-0", model="NVIDIA H100 80GB HBM3", vendor="nvidia", driver="580.1")
     found = record_of(read_trace(recording), "live")
 
-    def row(record: SensorRecord | None) -> Finding:
+    def row(record: SensorRecord | None, gpu: Gpu = gpu) -> Finding:
         if record is not None:
             keep_record(record, tmp_path)
         settings = read_settings({"ADVISOR_HOME": str(tmp_path), "HOME": str(tmp_path)})
@@ -148,6 +148,8 @@ def test_doctor_says_what_is_known_of_the_sensor(
     assert row(found).found == (
         "of another card of this model, 2026-11-23: instant 25 ms every 66 ms"
     )
+    other = row(None, dataclasses.replace(gpu, driver="590.0"))
+    assert other.found.startswith("not measured (only with driver 580.1")
     own = dataclasses.replace(found, gpu_uuid="GPU-0")
     assert row(own).found == "of this card, 2026-11-23: instant 25 ms every 66 ms"
     bad = tuple(dataclasses.replace(channel, accepted=False) for channel in own.channels)

@@ -100,6 +100,28 @@ def test_summary_says_how_good_the_prediction_was() -> None:
     ]
 
 
+def test_summary_says_whose_energy_it_was() -> None:
+    """Of each job with its bounds, and as a mean power."""
+    jobs = [
+        {
+            "job": job, "rate": None, "predicted_rate": None, "ended_first": False,
+            "energy_j": energy_j, "energy_low_j": low_j, "energy_high_j": high_j,
+        }
+        for job, energy_j, low_j, high_j in (
+            ("infer", 400.0, 300.0, 500.0), ("train", 5000.0, 4900.0, 5100.0),
+        )
+    ]  # fmt: skip
+    seen: dict[str, Any] = {
+        "jobs": jobs, "overlap_s": 10.0, "energy_j": 5400.0, "power_w": None,
+        "stranded_unit_s": 0.0, "predicted_power_w": None,
+    }  # fmt: skip
+    assert list(summary(FAILED, [seen])) == [
+        "infer + train: 10.0 s together, 5,400 J",
+        "  of that infer, by a rule: 400 J (300 to 500), 40 W",
+        "  of that train, by a rule: 5,000 J (4,900 to 5,100), 500 W",
+    ]
+
+
 def test_summary_says_what_was_saved_and_what_the_end_cost() -> None:
     """For the same work, observed next to predicted, and to the end of the last job."""
     seen: dict[str, Any] = {

@@ -1,0 +1,206 @@
+"""C1 and C2 of CompPow, and two aims of the component model, where the memory has a sensor.
+
+    .venv/bin/python docs/measurements/power/component_claims.py [FILES...]
+
+FILES are points as `advisor data import` takes them (.parquet, .csv, .jsonl); the bundled points
+are always among them. Only windows that passed every cross-check count. One line for each test and
+GPU model says what was found, what confirms it, and the verdict: confirmed, refuted, or open where
+nothing or too little was measured. Intervals are 95 %, from jobs drawn again with all their
+windows.
+
+- C1, copies: R2 of the memory's power over the time in which the memory moves data, for each job
+  that copies, at five shares or more. The least of them counts.
+- C1, work: the memory's power beside products from L2 or registers, by their counters, less that
+  of an idle context.
+- C1, all jobs: Spearman's correlation of the memory's power with the time in which it moves data,
+  the least of what is expected of "rises with bytes" (confirmed from 0.8, refuted up to 0.4), and
+  the slopes for 100 % of that time and for 100 % of the busiest pipe, fitted together.
+- C2: the memory's part of the power of triad over that of matmul-bf16, on the whole GPU.
+- Cards: the parts of one job on the whole of two cards, the largest gap in points of share.
+- Memory: its power by weights fitted without the job (floor, leakage, time in which it moves
+  data), mean error.
+"""
+
+import argparse
+import itertools
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from memory_rises import Readings, Test, Verdict, all_jobs, copies, work
+
+from advisor.core.gpu import WHOLE
+from advisor.core.records import SoloPoint
+from advisor.errors import AdvisorError, InputError
+from advisor.predict.components.activity import activity_of
+from advisor.predict.components.least_squares import non_negative_least_squares
+from advisor.predict.components.parts import components
+from advisor.predict.components.weights import (
+    FEWEST_JOBS,
+    ComponentWeights,
+    fit_components,
+    trusted,
+)
+from advisor.predict.profiles import Floats
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.files.files import read_points
+
+STREAM, PRODUCT = "triad", "matmul-bf16"
+TIMES_AS_LARGE = 2.0
+
+SIGNATURE_POINTS = 3.0
+MEMORY_ERROR = 0.05
+MEMORY_ERROR_W = 5.0
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description="C1 and C2 of CompPow, from points.")
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILES")
+    try:
+        print("\n".join(table(solo_points(parser.parse_args(words).files))))
+    except AdvisorError as error:
+        parser.error(str(error))
+
+
+def solo_points(files: Iterable[Path]) -> list[SoloPoint]:
+    """Trusted windows of jobs alone, of files and bundle; the same window counts once."""
+    read = [p for file in files for p in read_points(file) if isinstance(p, SoloPoint)]
+    return trusted({p.point_id: p for p in (*bundled_solo_points(), *read)}.values())
+
+
+def table(points: Sequence[SoloPoint]) -> Iterator[str]:
+    """Markdown."""
+    yield "| claim | GPU model | windows with the memory's power | found | confirmed if | verdict |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for model in sorted({p.gpu_model for p in points}):
+        mine = [p for p in points if p.gpu_model == model]
+        # What cannot be is no reading: as `components` has it.
+        read = [p for p in mine if p.memory_power_w and 0 < p.memory_power_w < (p.power_w or 0.0)]
+        weights = fitted(mine)
+        of_parts = (classes(mine, read, weights), cards(mine, weights))
+        for t in (copies(read), work(read), all_jobs(read), *of_parts, left_out(read)):
+            yield f"| {t.claim} | {model} | {len(read)} | {t.found} | {t.needs} | {t.verdict} |"
+
+
+def fitted(points: Sequence[SoloPoint]) -> ComponentWeights | None:
+    """Component weights; None: too few jobs were measured on this GPU model."""
+    try:
+        return fit_components(points)
+    except InputError:
+        return None
+
+
+def classes(
+    points: Sequence[SoloPoint], read: Sequence[SoloPoint], weights: ComponentWeights | None
+) -> Test:
+    """C2: every window of triad against every one of matmul-bf16."""
+    shares = {
+        job: [
+            (p.memory_power_w or 0.0) / (p.power_w or 0.0)
+            for p in read
+            if p.job == job and p.share_percent == WHOLE
+        ]
+        for job in (STREAM, PRODUCT)
+    }
+    ratios = [a / b for a, b in itertools.product(shares[STREAM], shares[PRODUCT])]
+    claim = f"C2: the memory's part is larger for {STREAM} than for {PRODUCT}"
+    bar = f"at least {TIMES_AS_LARGE:g} times"
+    if not ratios:
+        return Test(claim, _estimated_shares(points, weights), bar, "open")
+    least, most = min(ratios), max(ratios)
+    verdict: Verdict = "open"
+    if least >= TIMES_AS_LARGE or most < TIMES_AS_LARGE:
+        verdict = "confirmed" if least >= TIMES_AS_LARGE else "refuted"
+    times = f"{statistics.median(ratios):.2f} times ({least:.2f} to {most:.2f} over windows)"
+    parts = ", ".join(f"{job} {statistics.median(found):.1%}" for job, found in shares.items())
+    return Test(claim, f"{times}; {parts}", bar, verdict)
+
+
+def _estimated_shares(points: Sequence[SoloPoint], weights: ComponentWeights | None) -> str:
+    """What weights make of it, which is no test."""
+    found: dict[str, list[float]] = {}
+    for p in points:
+        a = activity_of(p)
+        if weights and a and p.job in (STREAM, PRODUCT) and p.share_percent == WHOLE:
+            share = components(weights, a, p.power_w or 0.0).share("memory")
+            found.setdefault(p.job, []).append(share)
+    if len(found) < 2:
+        return "not measured"
+    return (
+        f"not measured; estimated {statistics.median(found[STREAM]):.1%} and "
+        f"{statistics.median(found[PRODUCT]):.1%}"
+    )
+
+
+def cards(points: Sequence[SoloPoint], weights: ComponentWeights | None) -> Test:
+    """Aim: signatures of two cards; the newest window of a job on the whole of each."""
+    newest = sorted((p for p in points if p.share_percent == WHOLE), key=lambda p: p.started_at)
+    on_card = {(p.job, p.gpu_uuid): p for p in newest if activity_of(p) is not None}
+    gaps = [
+        (_gap(weights, a, b), a.job)
+        for a, b in itertools.combinations(on_card.values(), 2)
+        if a.job == b.job and weights is not None
+    ]
+    claim, bar = "two cards' signatures", f"within {SIGNATURE_POINTS:g} points, all"
+    if not gaps:
+        return Test(claim, "no job on two cards", bar, "open")
+    within, (most, job) = sum(gap <= SIGNATURE_POINTS for gap, _ in gaps), max(gaps)
+    median = statistics.median(gap for gap, _ in gaps)
+    return Test(
+        claim,
+        f"{within} of {len(gaps)} within; median {median:.1f}, most {most:.1f} ({job})",
+        bar,
+        "confirmed" if within == len(gaps) else "refuted",
+    )
+
+
+def _gap(weights: ComponentWeights, a: SoloPoint, b: SoloPoint) -> float:
+    """The largest, in points. A measured memory is only compared with a measured one."""
+    both = a.memory_power_w is not None and b.memory_power_w is not None
+    shares: list[Floats] = []
+    for p in (a, b):
+        found = activity_of(p)
+        assert found is not None  # cards() looks
+        parts = components(weights, found, p.power_w or 0.0, p.memory_power_w if both else None)
+        shares.append(np.array([100 * parts.share(part) for part in parts.parts_w]))
+    return float(np.abs(shares[0] - shares[1]).max())
+
+
+def left_out(read: Sequence[SoloPoint]) -> Test:
+    """Aim: the memory's power of each job by weights that do not know it."""
+    claim = "the memory's power, job left out"
+    bar = f"{MEMORY_ERROR:.0%} or {MEMORY_ERROR_W:g} W on average"
+    rows: dict[str, list[tuple[Floats, float]]] = {}
+    for p in read:
+        if (found := activity_of(p)) is not None:
+            terms = found.terms(found.clock_mhz)[[0, 1, -1]]
+            rows.setdefault(p.job, []).append((terms, p.memory_power_w or 0.0))
+    if len(rows) <= FEWEST_JOBS:
+        return Test(claim, f"{len(rows)} jobs, of {FEWEST_JOBS + 1} needed", bar, "open")
+    errors = [error for job in rows for error in _errors_w(rows, job)]
+    off_w = statistics.fmean(abs(e) for e, _ in errors)
+    relative = statistics.fmean(abs(e) / w for e, w in errors)
+    within = sum(abs(e) <= max(MEMORY_ERROR * w, MEMORY_ERROR_W) for e, w in errors)
+    reached = relative <= MEMORY_ERROR or off_w <= MEMORY_ERROR_W
+    return Test(
+        claim,
+        f"{relative:.1%}, {off_w:.1f} W over {len(rows)} jobs; {within} of {len(errors)} windows "
+        f"within one of both",
+        bar,
+        "confirmed" if reached else "refuted",
+    )
+
+
+def _errors_w(rows: Readings, job: str) -> Iterator[tuple[float, float]]:
+    """Expected less measured, and measured, of each window of a job."""
+    others = [row for name, found in rows.items() if name != job for row in found]
+    matrix, watts = np.array([row for row, _ in others]), np.array([w for _, w in others])
+    values = non_negative_least_squares(matrix / watts[:, None], np.ones(len(watts)))
+    for row, measured_w in rows[job]:
+        yield float(row @ values) - measured_w, measured_w
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""The table of fingrav.py: FinGraV's takeaways, the paper's words, ours, and the verdict."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fingrav_cells import (
+    AFTER,
+    COLLECTIVES,
+    COMPUTE,
+    COUNTS,
+    HEAVY,
+    LARGEST,
+    LATENCY_BOUND,
+    LIGHT,
+    MEMORY,
+    RISING,
+    ROTATING,
+)
+
+from advisor.formats.wire import read_tolerant
+from advisor.wire.kernel_power import KernelPower, StretchPower
+from advisor_profiling.kernels.claims.communication import collectives_draw_little
+from advisor_profiling.kernels.claims.finding import Finding
+from advisor_profiling.kernels.claims.method import steps_reduce_scatter
+from advisor_profiling.kernels.claims.order import light_first_saves
+from advisor_profiling.kernels.claims.readings import naive_readings_mislead
+from advisor_profiling.kernels.claims.takeaways import (
+    Shift,
+    equal_times_differ_in_power,
+    light_inherit_heavy_do_not,
+    rise_of,
+    shift_of,
+)
+from advisor_profiling.kernels.claims.work import (
+    WorkPower,
+    light_and_heavy_draw_alike,
+    power_follows_work,
+)
+from advisor_profiling.sensor.analysis import record_of
+from advisor_profiling.sensor.reading_errors import measured
+from advisor_profiling.sensor.trace import read_trace
+
+PAPER = {
+    "F1": "8K GEMM rises and falls until SSE, SSP slightly above; 2K GEMM rises until its 40th "
+    "execution at equal times",
+    "F2": "all GEMMs above all GEMVs; total falls from 8K to 2K GEMV; HBM alike but for 8K GEMM",
+    "F3": "compute power of 2K GEMM about that of 8K at about half the utilisation",
+    "F4": "2K GEMM far lower after GEMVs, higher after GEMMs, GEMVs likewise; 8K GEMM slightly "
+    "higher after 2K",
+    "F5": "a recommendation without a figure",
+    "F6": "synchronised and binned profiles are tighter; 50 runs show the trend of 200",
+    "F7": "SSE and SSP the same; bandwidth-bound between latency-bound and 8K GEMM in total",
+    "F8": "about 80 % at worst without telling profiles apart",
+}
+"""arXiv 2412.12426, MI300X; the paper shows power in relative units only."""
+
+Answers = Mapping[str, Mapping[str, Any]]
+
+
+def table(folder: Path, recording: Path | None) -> Iterator[str]:
+    """Rows of Markdown, then what decides each."""
+    answers = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+    found = [(units, finding) for units in COUNTS for finding in _of_units(answers, units)]
+    yield "| takeaway | paper | ours | verdict |"
+    yield "|---|---|---|---|"
+    for units, finding in found:
+        yield _row(f"{finding.claim}, {units} SMs", finding)
+    once = [_collectives(answers), _readings(recording)]
+    for finding in once:
+        yield _row(finding.claim, finding)
+    yield ""
+    for name, finding in [(f"{f.claim}, {units} SMs", f) for units, f in found] + [
+        (f.claim, f) for f in once
+    ]:
+        yield f"- {name}: {finding.why}"
+
+
+def _row(name: str, finding: Finding) -> str:
+    return f"| {name} | {PAPER[finding.claim]} | {finding.ours} | {finding.verdict} |"
+
+
+def _of_units(answers: Answers, units: int) -> list[Finding]:
+    works = {
+        kernel: work
+        for kernel in (*COMPUTE, *MEMORY, *ROTATING)
+        if (work := _work(answers.get(f"{units}-{kernel}-stretch")))
+    }
+    powers = {
+        kernel: _power(answer)
+        for kernel in (*COMPUTE, *MEMORY)
+        if (answer := answers.get(f"{units}-{kernel}-runs"))
+    }
+    rises = {kernel: rise for kernel, power in powers.items() if (rise := rise_of(power))}
+    shifts = _shifts(answers, units, powers, works)
+    return [
+        equal_times_differ_in_power(rises),
+        power_follows_work(
+            {kernel: works[kernel] for kernel in COMPUTE if kernel in works},
+            {kernel: works[kernel] for kernel in MEMORY if kernel in works},
+            LARGEST,
+            {kernel: works[kernel] for kernel in ROTATING if kernel in works},
+        ),
+        light_and_heavy_draw_alike(works.get(LIGHT), works.get(HEAVY)),
+        light_inherit_heavy_do_not(
+            {kernel: shift for kernel, shift in shifts.items() if kernel != HEAVY},
+            {kernel: shift for kernel, shift in shifts.items() if kernel == HEAVY},
+        ),
+        _order(answers, units),
+        steps_reduce_scatter([power.scatter for power in powers.values() if power.scatter]),
+    ]
+
+
+def _order(answers: Answers, units: int) -> Finding:
+    pairs = [answer for name, answer in answers.items() if re.match(f"{units}-.*-order-", name)]
+    return light_first_saves(
+        [pair["light_first_j"] for pair in pairs], [pair["heavy_first_j"] for pair in pairs]
+    )
+
+
+def _collectives(answers: Answers) -> Finding:
+    """Beside the product on the same whole GPU."""
+    whole = COUNTS[-1]
+    totals = {
+        kernel: work.stretch.power_w
+        for kernel in (*COLLECTIVES, HEAVY)
+        if (work := _work(answers.get(f"{whole}-{kernel}-stretch"))) and work.stretch.power_w
+    }
+    product_w = totals.pop(HEAVY, None)
+    rises = {
+        kernel: rise
+        for kernel in RISING
+        if (answer := answers.get(f"{whole}-{kernel}-runs")) and (rise := rise_of(_power(answer)))
+    }
+    latency = {kernel: watts for kernel, watts in totals.items() if kernel in LATENCY_BOUND}
+    bandwidth = {kernel: watts for kernel, watts in totals.items() if kernel not in latency}
+    return collectives_draw_little(latency, bandwidth, product_w, rises)
+
+
+def _shifts(
+    answers: Answers,
+    units: int,
+    powers: Mapping[str, KernelPower],
+    works: Mapping[str, WorkPower],
+) -> dict[str, Shift]:
+    """Against the operation's own power at the end of runs, else without a gap."""
+    shifts: dict[str, Shift] = {}
+    for kernel in AFTER:
+        after = answers.get(f"{units}-{kernel}-after")
+        own = powers[kernel].ssp_power_w if kernel in powers else None
+        own = own or (works[kernel].stretch.power_w if kernel in works else None)
+        shift = shift_of(_power(after), own.value) if after and own else None
+        if shift:
+            shifts[kernel] = shift
+    return shifts
+
+
+def _power(answer: Mapping[str, Any]) -> KernelPower:
+    return read_tolerant(KernelPower, json.dumps(answer))
+
+
+def _work(answer: Mapping[str, Any] | None) -> WorkPower | None:
+    if answer is None:
+        return None
+    stretch = read_tolerant(StretchPower, json.dumps(answer["stretch"]))
+    launches = answer["launches"]
+    flop, held = answer["launch_flop"] * launches, answer["launch_bytes"] * launches
+    return WorkPower(flop, held, stretch)
+
+
+def _readings(recording: Path | None) -> Finding:
+    if recording is None:
+        return naive_readings_mislead([])
+    trace = read_trace(recording)
+    return naive_readings_mislead(measured(trace, record_of(trace, "replay")))

@@ -1,0 +1,274 @@
+"""Fifteen takeaways on input-dependent power, and questions beyond them, on one card.
+
+    .venv/bin/python docs/measurements/power/inputs.py --python python3 --minutes 8
+
+measures what is missing, of most value first, keeps each result in the advisor's home at once, and
+prints the table. The same command goes on; `--minutes 0` prints what is there, without a GPU if
+`--gpu` is the UUID of a card that was measured before. `--dtypes bf16` and `--units 66` choose.
+
+Rounds: bf16 at 66 SMs, which stay below the power limit, first and last and one level between, then
+all levels; the types at both numbers of SMs, four levels; then more seeds. N6 computes at 92 SMs on
+purpose, where cuBLAS is wrong. N5 (tensors of real models) is not here. Each point takes 4 to 6 s.
+"""
+
+import argparse
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rich.console import Console
+
+from advisor.cli.measure.testbeds import stoppable
+from advisor.core.gpu import Gpu
+from advisor.settings import read_settings
+from advisor_profiling.inputs.case import InputCase
+from advisor_profiling.inputs.claims import CLAIMS, SQUARE, Claim, with_seed
+from advisor_profiling.inputs.keeping import KeptInputs
+from advisor_profiling.inputs.measuring import Asked, Step, measure_cases
+from advisor_profiling.inputs.opening import Where, open_inputs
+from advisor_profiling.inputs.reference import reference_for, with_ratios
+from advisor_profiling.inputs.result import InputPower
+from advisor_profiling.inputs.verdicts import (
+    Change,
+    Level,
+    Quantity,
+    change_of,
+    highest,
+    level_of,
+    more_than,
+    quantity_of,
+    verdict_of,
+)
+from advisor_profiling.testbed.live import find_gpu
+
+BELOW, WHOLE, WRONG = 66, 132, 92
+"""SMs: below the power limit, all of an H100 or H200, and where its products are wrong."""
+
+DTYPES = ("bf16", "fp16", "fp8", "int8", "tf32", "fp32")
+SEEDS = 3
+FEWER_LEVELS = 4
+START_S = 25.0
+"""A round that cannot do more than start PyTorch is not begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Cases that are measured in one session."""
+
+    units: int
+    cases: tuple[InputCase, ...]
+
+
+def main() -> None:
+    """The command line."""
+    options = _parser().parse_args()
+    settings, console = read_settings(), Console(stderr=True, markup=False, highlight=False)
+    where = Where(gpu=options.gpu, python=options.python)
+    if options.minutes > 0:
+        with stoppable(console):
+            measure(where, rounds(options.dtypes, options.units), options.minutes, console)
+    for line in table(with_ratios(KeptInputs(settings.home, _uuid(options.gpu)).read())):
+        print(line)
+
+
+def measure(where: Where, every: Sequence[Round], minutes: float, console: Console) -> None:
+    """The rounds, as far as time goes."""
+    settings, end_s = read_settings(), time.monotonic() + 60 * minutes
+    gpu = find_gpu(where.gpu)
+
+    def report(step: Step) -> None:
+        left_s = min(step.eta_s, end_s - time.monotonic())
+        console.print(f"  {step.done}/{step.total} {step.case}, {left_s:.0f} s left")
+
+    for one in every:
+        if time.monotonic() + START_S > end_s:
+            return
+        here = replace(
+            where, units=None if one.units == WHOLE else one.units, allow_unsafe=one.units == WRONG
+        )
+        if not missing(gpu, one):
+            continue
+        with open_inputs(settings, here) as run:
+            console.print(f"{one.units} SMs, {len(one.cases)} cases")
+            asked = Asked(cases=one.cases, session=run.name, end_s=end_s)
+            outcome = measure_cases(run.bench, run.filling, asked, run.keep, report)
+        for case, error in outcome.refused.items():
+            console.print(f"not measured: {case}: {error}")
+
+
+def missing(gpu: Gpu, one: Round) -> bool:
+    """Whether a round has anything left, so that no process is started for nothing."""
+    here = (one.units, gpu.driver or "")
+    kept = KeptInputs(read_settings().home, gpu.uuid).read()
+    done = {r.case for r in kept if (r.conditions.units, r.conditions.driver) == here}
+    return not done.issuperset(one.cases)
+
+
+def rounds(dtypes: Sequence[str], units: Sequence[int]) -> Iterator[Round]:
+    """In order of what they tell per second."""
+    first, *others = dtypes
+    if BELOW in units:
+        ends = _shuffled(sweep_cases(first, levels=3, seeds=range(1)))
+        every = _shuffled(sweep_cases(first, seeds=range(1)))
+        yield Round(BELOW, tuple(dict.fromkeys((*ends, *every))))
+        yield Round(WRONG, (reference_for(SQUARE, "bf16", "product"),))
+    if WHOLE in units:
+        yield Round(WHOLE, _shuffled(sweep_cases(first, levels=FEWER_LEVELS, seeds=range(1))))
+    if BELOW in units:
+        for dtype in others:
+            cases = sweep_cases(dtype, levels=FEWER_LEVELS, seeds=range(1))
+            yield Round(BELOW, _shuffled(cases))
+        yield Round(BELOW, _shuffled(sweep_cases(first, seeds=range(1, SEEDS))))
+    for dtype in others:
+        for count in units:
+            cases = sweep_cases(dtype, levels=FEWER_LEVELS, seeds=range(2))
+            yield Round(count, _shuffled(cases))
+
+
+def sweep_cases(dtype: str, *, seeds: Sequence[int], levels: int | None = None) -> list[InputCase]:
+    """The cases of all claims, each once."""
+    found = [reference_for(SQUARE, dtype, "product")]
+    for claim in CLAIMS:
+        if asked_of(claim, dtype):
+            cases = list(claim.cases(dtype).values())
+            found += spread(cases, levels or len(cases))
+    return list(dict.fromkeys(with_seed(case, seed) for case in found for seed in seeds))
+
+
+def asked_of(claim: Claim, dtype: str) -> bool:
+    """Whether a claim is looked at with a type: int8 knows no NaN, and copies are copies."""
+    return {"N2": dtype != "int8", "N3": dtype == "fp16", "N4 copy": dtype == "bf16"}.get(
+        claim.name, True
+    )
+
+
+def spread(cases: Sequence[InputCase], count: int) -> list[InputCase]:
+    """So many of the cases, the first and the last among them."""
+    if count >= len(cases):
+        return list(cases)
+    return [cases[round(place * (len(cases) - 1) / (count - 1))] for place in range(count)]
+
+
+def table(results: Sequence[InputPower]) -> Iterator[str]:
+    """Rows of Markdown for each type and number of SMs that was measured."""
+    counts = sorted({r.conditions.units or 0 for r in results} - {WRONG})
+    for units in counts:
+        of_units = [r for r in results if r.conditions.units == units]
+        newest = max(of_units, key=lambda r: r.moment_s).conditions
+        own = [r for r in of_units if r.conditions == newest]
+        for dtype in DTYPES:
+            if any(r.case.dtype == dtype for r in own):
+                yield from of_type(own, dtype, units)
+        yield f"\nT7, 16-bit products draw the most, {units} SMs: {types_verdict(own)}"
+    yield f"\nN6, wrong at {WRONG} SMs and right elsewhere: {wrong_verdict(results)}"
+
+
+def of_type(own: Sequence[InputPower], dtype: str, units: int) -> Iterator[str]:
+    """One type at one number of SMs."""
+    where = own[0].conditions
+    yield f"\n{where.gpu_model}, {units} SMs, {dtype}, driver {where.driver}, torch {where.torch}\n"
+    yield "| | claim | paper | ours | +- | of | MHz | levels | verdict |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    changes: dict[str, Change | None] = {}
+    for claim in CLAIMS:
+        if asked_of(claim, dtype):
+            levels, quantity, left_out = levels_of(claim, own, dtype)
+            if levels or left_out:
+                changes[claim.name] = change_of(levels, claim.pattern)
+                yield _row(claim, levels, quantity, left_out, changes[claim.name])
+    nine = changes.get("T9")
+    yield f"\nT9 falls more than T8: {more_than(nine, changes.get('T8'))}; "
+    yield f"T11 falls less than T9: {more_than(nine, changes.get('T11'))}"
+
+
+def levels_of(
+    claim: Claim, own: Sequence[InputPower], dtype: str
+) -> tuple[dict[float, Level], Quantity, int]:
+    """Levels that were measured, what of them is compared, and how many have no finite outputs."""
+    by_level: dict[float, list[InputPower]] = {}
+    for x, case in claim.cases(dtype).items():
+        seeds = {with_seed(case, seed) for seed in range(SEEDS)}
+        if found := list({r.case: r for r in own if r.case in seeds}.values()):
+            by_level[x] = found
+    quantity = quantity_of([r for rs in by_level.values() for r in rs], in_watts=claim.in_watts)
+    levels: dict[float, Level] = {}
+    left_out = 0
+    for x, found in by_level.items():
+        usable = [r for r in found if r.outputs.finite or not claim.finite]
+        level = level_of(usable, quantity)
+        left_out += not usable
+        if level is not None:
+            levels[x] = level
+    return levels, quantity, left_out
+
+
+def types_verdict(own: Sequence[InputPower]) -> str:
+    """T7: the reference of each type, in watts."""
+    levels: dict[str, Level] = {}
+    for dtype in DTYPES:
+        case = reference_for(SQUARE, dtype, "product")
+        level = level_of([r for r in own if r.case == case], "watts")
+        if level is not None:
+            levels[dtype] = level
+    said = ", ".join(f"{dtype} {level.value:.0f} W" for dtype, level in levels.items())
+    return f"{highest(levels, ('bf16', 'fp16'))} ({said})"
+
+
+def wrong_verdict(results: Sequence[InputPower]) -> str:
+    """N6: outputs of the same product, and its energy above idle, by number of SMs."""
+    case = reference_for(SQUARE, "bf16", "product")
+    newest = {r.conditions.units: r for r in results if r.case == case}
+    said = ", ".join(
+        f"{units} SMs: {'right' if r.outputs.right else 'wrong'}, {r.outputs.unwritten} unwritten, "
+        f"{r.energy_above_idle_pj or 0:.3f} pJ"
+        for units, r in sorted(newest.items(), key=lambda item: item[0] or 0)
+    )
+    others = [r.outputs.right for units, r in newest.items() if units != WRONG]
+    if WRONG not in newest or not others:
+        return f"open ({said})"
+    wrong = not newest[WRONG].outputs.right
+    return f"{'confirmed' if wrong and all(others) else 'refuted'} ({said})"
+
+
+def _row(
+    claim: Claim,
+    levels: dict[float, Level],
+    quantity: Quantity,
+    left_out: int,
+    change: Change | None,
+) -> str:
+    ours = ("", "") if change is None else (f"{change.value:+.1%}", f"{change.error:.1%}")
+    clocks = [level.clock_mhz for level in levels.values() if level.clock_mhz is not None]
+    clock = f"{min(clocks):.0f}-{max(clocks):.0f}" if clocks else ""
+    count = f"{len(levels)}" + (f", {left_out} not finite" if left_out else "")
+    verdict = verdict_of(change, claim.pattern)
+    cells = (claim.name, claim.says, claim.paper, *ours, quantity, clock, count, verdict)
+    return f"| {' | '.join(cells)} |"
+
+
+def _shuffled(cases: Sequence[InputCase]) -> tuple[InputCase, ...]:
+    """The same order each time, products first, kinds of work together."""
+    mixed = random.Random(1).sample(list(cases), len(cases))
+    return tuple(sorted(mixed, key=lambda case: (case.work != "product", case.work)))
+
+
+def _uuid(gpu: str) -> str:
+    """Of a card, without a driver where it is one already."""
+    return gpu if gpu.startswith("GPU-") else find_gpu(gpu).uuid
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--python", default="python3", help="interpreter that has PyTorch")
+    parser.add_argument("--gpu", default="0")
+    parser.add_argument("--minutes", type=float, default=8)
+    parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=list(DTYPES))
+    parser.add_argument(
+        "--units", nargs="+", type=int, choices=(BELOW, WHOLE), default=[BELOW, WHOLE]
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    main()

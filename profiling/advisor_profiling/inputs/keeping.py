@@ -1,0 +1,73 @@
+"""Results kept on disk, a line of JSON each: what is there is not measured again."""
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from advisor.errors import StoreError
+from advisor.files.home import open_home
+from advisor.formats.typed_json import parse
+from advisor.formats.wire import to_plain
+from advisor_profiling.inputs.case import InputCase
+from advisor_profiling.inputs.result import Conditions, InputPower
+
+INPUTS_FOLDER = "inputs"
+"""In the advisor's home."""
+
+
+class KeptInputs:
+    """The file of one card."""
+
+    def __init__(self, home: Path, gpu_uuid: str) -> None:
+        name = re.sub(r"[^a-z0-9]+", "-", gpu_uuid.lower()).strip("-")
+        self.path = open_home(home, INPUTS_FOLDER) / f"{name}.jsonl"
+
+    def read(self) -> list[InputPower]:
+        """Everything so far, in the order in which it was measured.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        try:
+            *whole, half = self.path.read_bytes().split(b"\n")
+            if half:  # it was being written when the host went down
+                os.truncate(self.path, self.path.stat().st_size - len(half))
+            return [parse(InputPower, line) for line in whole]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"{self.path} does not hold results of `advisor power input`",
+                why=str(error),
+                fix="move it away, and measure again",
+            ) from error
+
+    def add(self, result: InputPower) -> None:
+        """Keep one result.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        try:
+            with self.path.open("ab") as file:
+                file.write(json.dumps(to_plain(result)).encode() + b"\n")
+        except OSError as error:
+            raise StoreError(
+                f"{self.path} cannot be written",
+                why=error.strerror or str(error),
+                fix="make room; results before this one are kept",
+            ) from error
+
+
+def newest_of(
+    kept: Iterable[InputPower], cases: Iterable[InputCase], conditions: Conditions
+) -> dict[InputCase, InputPower]:
+    """The newest result of each case that was measured under the conditions."""
+    wanted = set(cases)
+    return {
+        result.case: result
+        for result in kept
+        if result.case in wanted and result.conditions == conditions
+    }

@@ -1,0 +1,104 @@
+"""Everything that one run needs: a GPU that is ours alone, its worker, and who fills matrices."""
+
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.core.gpu import percent_for_units
+from advisor.files.home import open_home
+from advisor.settings import Settings
+from advisor.validity.safe_splits import check_share
+from advisor.validity.sensor_record import record_for
+from advisor.validity.sensor_timing import power_timing
+from advisor_data.files.power_records import known_sensors
+from advisor_profiling.campaign.safe_plan import counts_on
+from advisor_profiling.inputs.bench import Bench
+from advisor_profiling.inputs.keeping import KeptInputs
+from advisor_profiling.inputs.live import live_bench
+from advisor_profiling.inputs.matrices import Filling, filling
+from advisor_profiling.testbed.live import live_backend
+from advisor_profiling.testbed.phase_lock import HostPhaseLock
+from advisor_profiling.window.clock import LiveClock
+from advisor_profiling.window.rules import rules_for
+
+WINDOW_S = 2.1
+"""Some thirty readings, and twenty ticks of the counter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Where cases are measured.
+
+    Attributes:
+        gpu: Index or UUID.
+        units: SMs under MPS; None: the whole GPU.
+        python: Interpreter that has PyTorch.
+        allow_unsafe: Also at counts of SMs at which results are wrong.
+    """
+
+    gpu: str = "0"
+    units: int | None = None
+    python: str = "python3"
+    window_s: float = WINDOW_S
+    allow_unsafe: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """What `measuring.measure_cases` takes.
+
+    Attributes:
+        name: Of the session.
+        knows_sensor: Whether there is a record of the card's sensor; else waits are long ones.
+    """
+
+    name: str
+    bench: Bench
+    filling: Filling
+    keep: KeptInputs
+    knows_sensor: bool
+
+
+@contextmanager
+def open_inputs(settings: Settings, where: Where) -> Generator[Open]:
+    """A GPU with a worker; what was started for it ends at the end.
+
+    Raises:
+        BusyError: somebody uses the GPU.
+        InputError: there is no such GPU, or its sensor is too slow for the window.
+        JobError: the workload cannot be started.
+        UnsafeCountError: results are wrong at that count of SMs.
+    """
+    mode = "mps" if where.units else "uncapped"
+    with (
+        live_backend(settings, where.gpu, mode) as backend,
+        HostPhaseLock(settings.lock_dir).starting(),
+    ):
+        gpu, units = backend.gpu, where.units
+        if units:
+            rules = counts_on(gpu, settings.home, allow_unsafe=where.allow_unsafe)
+            check_share(percent_for_units(units, gpu.units_total or 0), rules.safety("", gpu, ()))
+        record = record_for(gpu.uuid, gpu.model, gpu.driver or "", known_sensors(settings.home))
+        timing = record and power_timing(record)
+        name = f"power-input-{LiveClock().utc().replace(':', '')}"
+        with (
+            live_bench(
+                backend,
+                settings,
+                rules_for(where.window_s, timing),
+                python=where.python,
+                units=units,
+                folder=open_home(settings.home, "logs", name),
+            ) as bench,
+            tempfile.TemporaryDirectory(prefix="advisor-inputs-") as folder,
+            filling(Path(folder)) as fill,
+        ):
+            yield Open(
+                name=name,
+                bench=bench,
+                filling=fill,
+                keep=KeptInputs(settings.home, gpu.uuid),
+                knows_sensor=timing is not None,
+            )

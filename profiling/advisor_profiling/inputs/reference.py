@@ -1,0 +1,69 @@
+"""Power against that of a reference which is measured again and again between the cases.
+
+A card gets warmer and draws more; between two references its power is taken to move evenly.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from advisor.wire.kernel_power import Estimate
+from advisor_profiling.inputs.case import InputCase, Shape, Work
+from advisor_profiling.inputs.result import InputPower
+from advisor_profiling.kernels.estimates import around
+from advisor_profiling.operands.presets import USUAL
+
+_HALF_WIDTHS = 1.96
+
+
+def reference_for(shape: Shape, dtype: str, work: Work) -> InputCase:
+    """Normal random numbers: what nearly everybody measures with."""
+    operands = str(next(iter(USUAL.pairs(dtype).values())))
+    return InputCase(operands=operands, shape=shape, dtype=dtype, work=work)
+
+
+def with_ratios(results: Iterable[InputPower]) -> list[InputPower]:
+    """Each result with its ratio to the references of its session around it, if there are any."""
+    ordered = sorted(results, key=lambda r: (r.session, r.moment_s))
+    found: list[InputPower] = []
+    for _, group in groupby(ordered, key=lambda r: r.session):
+        of_session = list(group)
+        references = [r for r in of_session if r.is_reference]
+        found += [_with_ratio(result, references) for result in of_session]
+    return sorted(found, key=lambda r: r.moment_s)
+
+
+def _with_ratio(result: InputPower, references: Sequence[InputPower]) -> InputPower:
+    same = [r for r in references if _kind(r) == _kind(result)]
+    # A reference is compared with its neighbours: how far it is off 1 is the noise of ratios.
+    others = [r for r in same if r.measured_at != result.measured_at]
+    if not others:
+        return result
+    reference_w, error_w = _at(result.moment_s, others)
+    ratio = result.power_w.value / reference_w
+    relative = math.hypot(_error_w(result.power_w) / result.power_w.value, error_w / reference_w)
+    return replace(result, reference_ratio=around(ratio, _HALF_WIDTHS * ratio * relative))
+
+
+def _kind(result: InputPower) -> tuple[object, ...]:
+    case = result.case
+    return result.conditions, case.shape, case.dtype, case.work
+
+
+def _at(moment_s: float, references: Sequence[InputPower]) -> tuple[float, float]:
+    """Power of the reference at a moment, and its standard error."""
+    before = [r for r in references if r.moment_s <= moment_s][-1:]
+    after = [r for r in references if r.moment_s > moment_s][:1]
+    if not (before and after):
+        (only,) = before or after
+        return only.power_w.value, _error_w(only.power_w)
+    first, last = before[0], after[0]
+    part = (moment_s - first.moment_s) / (last.moment_s - first.moment_s)
+    watts = (1 - part) * first.power_w.value + part * last.power_w.value
+    errors = (1 - part) * _error_w(first.power_w), part * _error_w(last.power_w)
+    return watts, math.hypot(*errors)
+
+
+def _error_w(power: Estimate) -> float:
+    return 0.0 if power.high is None else (power.high - power.value) / _HALF_WIDTHS

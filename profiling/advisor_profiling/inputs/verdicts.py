@@ -1,0 +1,144 @@
+"""Whether measured levels of a sweep confirm a claim, refute it, or leave it open.
+
+Confirmed: the sign that was claimed, 2 % or more, and over four standard errors. Refuted: less than
+1 %, or the other sign by over four standard errors. Otherwise open.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from advisor.wire.kernel_power import Estimate
+from advisor_profiling.inputs.result import InputPower
+
+Pattern: TypeAlias = Literal["rises", "falls", "flat", "peaks"]
+Verdict: TypeAlias = Literal["confirmed", "refuted", "open"]
+Quantity: TypeAlias = Literal["ratio", "watts", "energy"]
+"""What is compared: power to that of references, watts, or energy for the same work."""
+
+CLEAR, NOTHING, STANDARD_ERRORS = 0.02, 0.01, 4.0
+
+_HALF_WIDTHS = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of a sweep over its seeds.
+
+    Attributes:
+        value: Mean of the quantity that is compared.
+        error: Its standard error: of the windows, or of the scatter of seeds where that is larger.
+        clock_mhz: Mean; None where it was not read.
+    """
+
+    value: float
+    error: float
+    clock_mhz: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Of a sweep, relative.
+
+    Attributes:
+        value: From the first level to the last; of a peak what it is above the higher end; of what
+            should be flat the largest, with its sign.
+        error: Its standard error.
+    """
+
+    value: float
+    error: float
+
+
+def quantity_of(results: Sequence[InputPower], *, in_watts: bool = False) -> Quantity:
+    """Energy where the power limit is reached anywhere, since power is the same there."""
+    if any(result.at_limit for result in results):
+        return "energy"
+    return "watts" if in_watts else "ratio"
+
+
+def level_of(results: Sequence[InputPower], quantity: Quantity) -> Level | None:
+    """The level that results of several seeds make; None where what is compared is not known."""
+    known = [estimate for r in results if (estimate := _quantity(r, quantity)) is not None]
+    if not known:
+        return None
+    values, count = [value for value, _ in known], len(known)
+    within = math.hypot(*(error for _, error in known)) / count
+    between = statistics.stdev(values) / math.sqrt(count) if count > 1 else 0.0
+    clocks = [r.sm_clock_mhz for r in results if r.sm_clock_mhz is not None]
+    clock_mhz = statistics.fmean(clocks) if clocks else None
+    return Level(statistics.fmean(values), max(within, between), clock_mhz)
+
+
+def change_of(levels: Mapping[float, Level], pattern: Pattern) -> Change | None:
+    """How far a sweep goes; None with fewer levels than that takes."""
+    ordered = list(levels.values())
+    if len(ordered) < (3 if pattern == "peaks" else 2):
+        return None
+    first, last = ordered[0], ordered[-1]
+    if pattern == "peaks":
+        peak = max(ordered[1:-1], key=lambda level: level.value)
+        return min((_relative(end, peak) for end in (first, last)), key=lambda c: c.value)
+    if pattern == "flat":
+        return max((_relative(first, level) for level in ordered[1:]), key=lambda c: abs(c.value))
+    return _relative(first, last)
+
+
+def verdict_of(change: Change | None, pattern: Pattern) -> Verdict:
+    """What a change says of a claim."""
+    if change is None:
+        return "open"
+    sure = abs(change.value) > STANDARD_ERRORS * change.error
+    if pattern == "flat":
+        if abs(change.value) < NOTHING:
+            return "confirmed"
+        return "refuted" if sure and abs(change.value) >= CLEAR else "open"
+    claimed = -change.value if pattern == "falls" else change.value
+    if sure and claimed >= CLEAR:
+        return "confirmed"
+    if abs(claimed) < NOTHING or (claimed < 0 and (sure or pattern == "peaks")):
+        return "refuted"
+    return "open"
+
+
+def more_than(change: Change | None, other: Change | None) -> Verdict:
+    """Whether one fall is larger than another one (T9 than T8, and than T11)."""
+    if change is None or other is None:
+        return "open"
+    beyond = Change(other.value - change.value, math.hypot(change.error, other.error))
+    return verdict_of(beyond, "rises")
+
+
+def highest(levels: Mapping[str, Level], names: Sequence[str]) -> Verdict:
+    """Whether one of these types draws the most of all (T7)."""
+    ours = [level for name, level in levels.items() if name in names]
+    others = [level for name, level in levels.items() if name not in names]
+    if not ours or not others:
+        return "open"
+    best, rival = (max(group, key=lambda level: level.value) for group in (ours, others))
+    return verdict_of(_relative(rival, best), "rises")
+
+
+def _relative(first: Level, other: Level) -> Change:
+    ratio = other.value / first.value
+    return Change(
+        ratio - 1, ratio * math.hypot(first.error / first.value, other.error / other.value)
+    )
+
+
+def _quantity(result: InputPower, quantity: Quantity) -> tuple[float, float] | None:
+    """Value and standard error."""
+    power_w = result.power_w
+    if quantity == "watts":
+        return power_w.value, _error(power_w)
+    if quantity == "energy":
+        parts = (_error(part) / part.value for part in (power_w, result.rate))
+        return result.energy_pj, result.energy_pj * math.hypot(*parts)
+    ratio = result.reference_ratio
+    return None if ratio is None else (ratio.value, _error(ratio))
+
+
+def _error(found: Estimate) -> float:
+    return 0.0 if found.high is None else (found.high - found.value) / _HALF_WIDTHS

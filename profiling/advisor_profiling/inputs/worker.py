@@ -1,0 +1,96 @@
+"""The process that multiplies matrices, as the measuring side sees it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from advisor.formats.wire import read_tolerant, write
+from advisor.runtime.backends.backend import Backend
+from advisor_profiling.inputs.bench import Ready, RefusedError
+from advisor_profiling.inputs.case import InputCase
+from advisor_profiling.inputs.matrices import Matrices
+from advisor_profiling.inputs.result import OutputCheck
+from advisor_profiling.testbed.answering import AnsweringJob, check_units, failed
+
+START_S = 180.0
+"""Importing PyTorch and making a context."""
+
+LOAD_S = 300.0
+"""Copying and checking the largest matrices."""
+
+_STOP_S = 60.0
+
+
+class InputWorker:
+    """A workload process that computes one case until it is given another one.
+
+    Args:
+        command: Without the names of the pipes.
+        units: SMs under MPS; None: the whole GPU.
+        backend: What enforces that.
+        base: Environment without limits.
+        folder: Empty, for its pipes and output.
+
+    Raises:
+        JobError: it cannot be started, failed, or was not ready in time.
+        LimitNotProvenError: the limit is not in force.
+    """
+
+    def __init__(
+        self,
+        command: tuple[str, ...],
+        units: int | None,
+        backend: Backend,
+        base: Mapping[str, str],
+        folder: Path,
+    ) -> None:
+        self._job = AnsweringJob("power-input", command, units, backend, base, folder)
+        try:
+            said = self._job.answer(START_S, "was not ready")["ready"]
+            self.ready = read_tolerant(Ready, write(said), name="what the workload says")
+            check_units(units, self.ready.units)
+        except BaseException:
+            self.close()
+            raise
+
+    def load(self, case: InputCase, matrices: Matrices) -> OutputCheck:
+        """Have a case computed from now on; what its outputs are.
+
+        Raises:
+            RefusedError: it cannot be computed.
+            JobError: the process ended or does not answer.
+        """
+        b_path = matrices.b_path
+        asked = {
+            "a": str(matrices.a_path),
+            "b": None if b_path is None else str(b_path),
+            "shape": case.shape,
+            "dtype": case.dtype,
+            "work": case.work,
+        }
+        self._job.ask({"load": asked})
+        said = self._job.answer(LOAD_S, "was not loaded")
+        if refused := said.get("refused"):
+            error = failed(refused, self._job.output)
+            raise RefusedError(f"{case}: {error.what}", why=error.why, fix=error.fix)
+        return read_tolerant(OutputCheck, write(said["loaded"]["outputs"]), name="the outputs")
+
+    def stop(self) -> None:
+        """Compute nothing."""
+        self._job.ask({"stop": True})
+        self._job.answer(_STOP_S, "did not stop")
+
+    def count(self) -> float:
+        """Launches so far."""
+        return self._job.count()
+
+    def check(self) -> None:
+        """Check that the process still runs.
+
+        Raises:
+            JobError: it ended.
+        """
+        self._job.check()
+
+    def close(self) -> None:
+        """End the process."""
+        self._job.close()

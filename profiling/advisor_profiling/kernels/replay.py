@@ -1,0 +1,80 @@
+"""The replay of measured kernels: the table that comes with the package, instead of a GPU."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from advisor.core.wording import listed
+from advisor.errors import InputError
+from advisor.wire.kernel_power import KernelReport
+from advisor_data.files.power_records import bundled_kernels
+
+_SIZES = {"gemm": "mnk", "gemv": "mk"}
+"""Of an operation; others have m alone."""
+
+_NAMED = 12
+"""How many of many measured kernels a message names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedKernel:
+    """Which measured kernel is asked for.
+
+    Attributes:
+        operation: As reports name it.
+        before: What ran before each run.
+        units: SMs; None: as many as there are.
+        gpu_model: None: the first that there is.
+    """
+
+    operation: str
+    before: str
+    units: int | None = None
+    gpu_model: str | None = None
+
+
+def operation_name(name: str, sizes: dict[str, int], dtype: str, *, rotate: bool) -> str:
+    """An operation as profiling/workloads/kernel_operations.py names it in reports."""
+    shape = " ".join(f"{size}={sizes[size]}" for size in _SIZES.get(name, "m"))
+    return f"{name} {shape} {dtype}" + (" rotating" if rotate else "")
+
+
+def recorded_kernel(wanted: RecordedKernel) -> KernelReport:
+    """What was measured of a kernel; its source is replay.
+
+    Raises:
+        InputError: nothing is bundled, or not this kernel.
+        StoreError: the installation is damaged.
+    """
+    table = bundled_kernels()
+    if not table:
+        raise InputError(
+            "no measured kernel comes with this version of advisor",
+            fix="measure it: advisor power kernel, on a GPU",
+        )
+    found = [
+        one
+        for one in table
+        if (one.operation, one.before) == (wanted.operation, wanted.before)
+        and wanted.units in (None, one.units)
+        and wanted.gpu_model in (None, one.gpu_model)
+    ]
+    if not found:
+        raise _not_there(wanted, table)
+    return replace(max(found, key=lambda one: one.units or 0), source="replay")
+
+
+def _not_there(wanted: RecordedKernel, table: Sequence[KernelReport]) -> InputError:
+    there = sorted({_words(one.operation, one.before, one.units) for one in table})
+    more = f", and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
+    of = f" on {wanted.gpu_model}" if wanted.gpu_model else ""
+    return InputError(
+        f"{_words(wanted.operation, wanted.before, wanted.units)} is not among the measured "
+        f"kernels that come with advisor{of}",
+        why="a replay has only what was measured",
+        fix=f"there is {listed(there[:_NAMED])}{more}",
+    )
+
+
+def _words(operation: str, before: str, units: int | None) -> str:
+    limit = f" at {units} SMs" if units else ""
+    return f"{operation} after {before}{limit}"

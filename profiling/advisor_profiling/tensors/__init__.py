@@ -1,0 +1,1 @@
+"""Matrices in files: safetensors and npy, mapped into memory. Never a pickle."""

@@ -1,0 +1,149 @@
+"""A workload process that answers commands, a line of JSON each, over two named pipes."""
+
+import json
+import os
+import select
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+from advisor.core.gpu import WHOLE, Share, percent_for_units
+from advisor.core.job import Job
+from advisor.errors import JobError, LimitNotProvenError
+from advisor.runtime.backends.backend import Backend
+from advisor.runtime.jobs.launcher import check_program, prove
+
+_POLL_S = 0.2
+
+
+class AnsweringJob:
+    """A workload process that is asked, and answers.
+
+    Args:
+        name: Of the job, for its messages.
+        command: Without the names of the pipes.
+        units: SMs under MPS; None: the whole GPU.
+        backend: What enforces that.
+        base: Environment without limits.
+        folder: Empty, for its pipes and output.
+
+    Raises:
+        JobError: it cannot be started.
+        LimitNotProvenError: the limit is not in force.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: tuple[str, ...],
+        units: int | None,
+        backend: Backend,
+        base: Mapping[str, str],
+        folder: Path,
+    ) -> None:
+        pipes = folder / "commands", folder / "answers"
+        for pipe in pipes:
+            os.mkfifo(pipe, 0o600)
+        named = ("--commands", str(pipes[0]), "--answers", str(pipes[1]))
+        job = Job(name=name, command=(*command, *named))
+        check_program(job, base)
+        percent = percent_for_units(units, backend.gpu.units_total or 0) if units else WHOLE
+        # Both ends are opened, so that neither waits for a worker that has not started.
+        self._commands = os.open(pipes[0], os.O_RDWR)
+        self._answers = os.open(pipes[1], os.O_RDWR)
+        self._unread = b""
+        self._job = prove(job, Share(percent), backend, base, folder).start()
+
+    @property
+    def output(self) -> Path:
+        """File with everything it wrote."""
+        return self._job.output
+
+    def count(self) -> float:
+        """Its progress so far."""
+        return self._job.count()
+
+    def check(self) -> None:
+        """Check that it still runs.
+
+        Raises:
+            JobError: it ended.
+        """
+        self._job.check()
+
+    def ask(self, command: Mapping[str, Any]) -> None:
+        """Send a command; its answer is the next one."""
+        os.write(self._commands, json.dumps(command).encode() + b"\n")
+
+    def answer(self, within_s: float, late: str) -> dict[str, Any]:
+        """The next answer.
+
+        Args:
+            within_s: How long that may take.
+            late: What to say where it takes longer, such as "did not end".
+
+        Raises:
+            JobError: the process ended, answered with a fault, or not in time.
+        """
+        end_s = time.monotonic() + within_s
+        while b"\n" not in self._unread:
+            readable, _, _ = select.select([self._answers], [], [], _POLL_S)
+            if readable:
+                self._unread += os.read(self._answers, 65536)
+            elif self._job.exit_code is not None:
+                self._job.check()
+            elif time.monotonic() > end_s:
+                raise JobError(
+                    f"the operation {late} within {within_s:.0f} s",
+                    why="it hangs, or takes far longer than when it was timed",
+                    fix=f"its output is in {self.output}; run it alone first",
+                )
+        line, _, self._unread = self._unread.partition(b"\n")
+        answer = cast("dict[str, Any]", json.loads(line))
+        if fault := answer.get("fault"):
+            raise failed(fault, self.output)
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        try:
+            self._job.stop()
+        finally:
+            for pipe in (self._commands, self._answers):
+                with suppress(OSError):
+                    os.close(pipe)
+
+
+def failed(fault: Mapping[str, Any], output: Path) -> JobError:
+    """What to say of a fault that a workload names."""
+    if fault["memory"]:
+        return JobError(
+            "the operation needs more memory than the GPU has free",
+            why=str(fault["message"]),
+            fix="take smaller sizes, or end what else holds memory on it (`nvidia-smi`)",
+        )
+    if "No module named 'torch'" in fault["message"]:
+        return JobError(
+            "this interpreter has no PyTorch",
+            why=str(fault["message"]),
+            fix="name one that has it with --python /path/to/python",
+        )
+    return JobError(
+        f"the operation failed: {fault['message']}", fix=f"its whole output is in {output}"
+    )
+
+
+def check_units(wanted: int | None, seen: int | None) -> None:
+    """Whether a workload sees as many SMs as it should have.
+
+    Raises:
+        LimitNotProvenError: it does not.
+    """
+    if wanted is not None and seen != wanted:
+        raise LimitNotProvenError(
+            f"the operation sees {seen} SMs, and should have {wanted}",
+            why="its process is not under the limit that was proven before",
+            fix="see whether the interpreter changes CUDA_MPS_* variables",
+        )

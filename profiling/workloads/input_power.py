@@ -1,0 +1,285 @@
+"""Computes the product of two matrices again and again, for one pair of matrices after the other.
+
+    python3 input_power.py --commands FIFO --answers FIFO
+
+The first answer says where it runs. A command is a line of JSON: `load` names files with the bytes
+of both matrices, and is answered when their product was checked and runs in a loop; `stop` ends the
+loop. What one pair cannot do is `refused`, and the next pair may come; a `fault` ends the program.
+`work` is product, half-sums (a product of fp16 summed in fp16), copy (of A) or sum (of A).
+
+B is given as its transpose: the elements along the contraction are neighbours in both matrices,
+whatever the type, as the tensor cores of 8-bit types want them. docs/input-power.md.
+"""
+
+import argparse
+import contextlib
+import gc
+import json
+import math
+import os
+import select
+import statistics
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+# This program often runs under another Python than the advisor: then this checkout serves it.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from input_outputs import checked
+from kernel_power import captured, fault_of, say
+
+from advisor.progress import Progress
+
+STEP_S = 0.02
+"""Launches are put together to a graph that takes about so long."""
+
+MOST_LAUNCHES = 1000
+STEPS_UNDER_WAY = 2
+TIMED = 5
+
+
+class Player:
+    """Matrices on a device, and what is computed from them over and over."""
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self._device, self._progress = device, Progress()
+        self._cuda = device == "cuda"
+        self._step: Callable[[], object] | None = None
+        self._launches = 0
+        self._under_way: deque[Any] = deque()
+        # Sums in fp32 from beginning to end, also where cuBLAS splits them.
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+
+    @property
+    def running(self) -> bool:
+        """Whether there is something to compute."""
+        return self._step is not None
+
+    def ready(self) -> dict[str, Any]:
+        """Where it runs."""
+        import torch
+
+        units = None
+        if self._cuda:
+            torch.zeros(1, device="cuda")  # makes the context
+            units = torch.cuda.get_device_properties(0).multi_processor_count
+        return {"units": units, "libraries": {"torch": torch.__version__}}
+
+    def load(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Take matrices, compute once, check that, and begin the loop."""
+        self.stop()
+        a, b = self._matrices(command)
+        launch, c = work_of(command, a, b)
+        for value in (1, 2):  # what no launch writes differs
+            c.fill_(value)
+            launch()
+            if value == 1:
+                first = c.clone()
+        outputs = checked(command, a, b, c, first)
+        first = None
+        launch_s = self._seconds(launch)
+        count = max(1, min(MOST_LAUNCHES, math.ceil(STEP_S / launch_s))) if self._cuda else 1
+        in_graph = False
+        if self._cuda:
+            in_graph, (step, *_) = captured([launch], count)
+        else:
+            step = launch
+        self._step, self._launches = step, count
+        return {"launch_s": launch_s, "launches": count, "captured": in_graph, "outputs": outputs}
+
+    def step(self) -> None:
+        """Compute a little more, and count what is done."""
+        assert self._step is not None
+        self._step()
+        if not self._cuda:
+            self._progress.add(self._launches)
+            return
+        self._under_way.append(_recorded())
+        while len(self._under_way) > STEPS_UNDER_WAY:
+            self._under_way.popleft().synchronize()
+            self._progress.add(self._launches)
+
+    def stop(self) -> dict[str, Any]:
+        """End the loop, and free the memory."""
+        self._step = None
+        if self._cuda:
+            import torch
+
+            torch.cuda.synchronize()
+            self._under_way.clear()
+            gc.collect()
+            torch.cuda.empty_cache()
+        return {}
+
+    def usable(self) -> bool:
+        """Whether the device still computes after an error."""
+        import torch
+
+        if not self._cuda:
+            return True
+        try:
+            torch.cuda.synchronize()
+            return bool((torch.ones(2, device="cuda") + 1).sum().item() == 4)
+        except RuntimeError:
+            return False
+
+    def _matrices(self, command: dict[str, Any]) -> tuple[Any, Any]:
+        m, n, k = command["shape"]
+        a = matrix(command["a"], command["dtype"], (m, k)).to(self._device)
+        if command["b"] is None:
+            return a, None
+        return a, matrix(command["b"], command["dtype"], (n, k)).to(self._device).t()
+
+    def _seconds(self, launch: Callable[[], object]) -> float:
+        """One launch, median of some; the first ones raise the clock."""
+        for _ in range(TIMED):
+            launch()
+        times: list[float] = []
+        for _ in range(TIMED):
+            self._wait()
+            begun_s = time.perf_counter()
+            launch()
+            self._wait()
+            times.append(time.perf_counter() - begun_s)
+        return max(1e-7, statistics.median(times))
+
+    def _wait(self) -> None:
+        if self._cuda:
+            import torch
+
+            torch.cuda.synchronize()
+
+
+class Commands:
+    """Lines of a pipe, with and without waiting for one."""
+
+    def __init__(self, file: int) -> None:
+        self._file, self._unread = file, b""
+
+    def next(self, *, wait: bool) -> str | None:
+        """The next line, empty at the end; None where there is none yet."""
+        while b"\n" not in self._unread:
+            if not wait and not select.select([self._file], [], [], 0)[0]:
+                return None
+            if not (more := os.read(self._file, 65536)):
+                return ""
+            self._unread += more
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode()
+
+
+def serve(player: Any, commands: Commands, answers: TextIO) -> None:
+    """Compute, and answer each command, until there are no more."""
+    say(answers, {"ready": player.ready()})
+    while True:
+        line = commands.next(wait=not player.running)
+        if line is None:
+            player.step()
+        elif line:
+            say(answers, answer(player, json.loads(line)))
+        else:
+            return
+
+
+def answer(player: Any, command: dict[str, Any]) -> dict[str, Any]:
+    """What one command is answered with."""
+    if command.get("stop"):
+        return {"stopped": player.stop()}
+    try:
+        return {"loaded": player.load(command["load"])}
+    except Exception as error:  # noqa: BLE001 - one pair must not end those behind it
+        refused = fault_of(error)["fault"]
+    # Not while the error is handled: it holds the matrices.
+    if not player.usable():
+        raise RuntimeError(refused["message"])
+    player.stop()
+    return {"refused": refused}
+
+
+def matrix(path: str, dtype: str, shape: tuple[int, int]) -> Any:
+    """A matrix of the file's bytes, row by row."""
+    import torch
+
+    size = Path(path).stat().st_size
+    data = torch.from_file(path, shared=False, size=size, dtype=torch.uint8)
+    return data.view(torch_type(dtype)).view(shape)
+
+
+def torch_type(dtype: str) -> Any:
+    """The type of PyTorch."""
+    import torch
+
+    types = {"bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.int8}
+    return torch.float8_e4m3fn if dtype == "fp8" else types.get(dtype, torch.float32)
+
+
+def work_of(command: dict[str, Any], a: Any, b: Any) -> tuple[Callable[[], object], Any]:
+    """What launches the work once, and where its output is."""
+    import torch
+
+    work, dtype = command["work"], command["dtype"]
+    if work == "copy":
+        c = torch.empty_like(a)
+        return (lambda: c.copy_(a)), c
+    if work == "sum":
+        wide = torch.int64 if dtype == "int8" else torch.float32
+        c = torch.empty((), dtype=wide, device=a.device)
+        return (lambda: torch.sum(a, dim=(0, 1), dtype=wide, out=c)), c
+    return _product(dtype, a, b, half_sums=work == "half-sums")
+
+
+def _product(dtype: str, a: Any, b: Any, *, half_sums: bool) -> tuple[Callable[[], object], Any]:
+    import torch
+
+    torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
+    torch.backends.cuda.matmul.allow_fp16_accumulation = half_sums
+    shape, device = (a.shape[0], b.shape[1]), a.device
+    if dtype == "int8":
+        c = torch.empty(shape, dtype=torch.int32, device=device)
+        return (lambda: torch._int_mm(a, b, out=c)), c
+    if dtype == "fp8":
+        c = torch.empty(shape, dtype=torch.bfloat16, device=device)
+        one = torch.ones((), device=device)
+        slow = {"out_dtype": torch.bfloat16, "use_fast_accum": False, "out": c}
+        return (lambda: torch._scaled_mm(a, b, one, one, **slow)), c
+    if dtype == "fp16" and not half_sums and device.type == "cuda":
+        # In fp16 outputs would overflow that the sum, in fp32, does not.
+        c = torch.empty(shape, dtype=torch.float32, device=device)
+        return (lambda: torch.mm(a, b, out_dtype=torch.float32, out=c)), c
+    c = torch.empty(shape, dtype=a.dtype, device=device)
+    return (lambda: torch.mm(a, b, out=c)), c
+
+
+def _recorded() -> Any:
+    import torch
+
+    event = torch.cuda.Event()
+    event.record()
+    return event
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--commands", type=Path, required=True)
+    parser.add_argument("--answers", type=Path, required=True)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    args = parser.parse_args()
+    with args.answers.open("w") as answers, args.commands.open("rb", buffering=0) as commands:
+        try:
+            serve(Player(args.device), Commands(commands.fileno()), answers)
+        except Exception as error:
+            with contextlib.suppress(OSError):
+                say(answers, fault_of(error))
+            raise
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Stands in for a Python with PyTorch that runs `input_power.py`: `--python` names this file.
+
+Nothing is computed. While a case runs, it counts 500 launches a second, and the fake NVML reads
+200 W and 200 W more for the part of A's bytes that are not 0; before, 100 W. FAKE_REFUSE is a type
+that is refused for lack of memory; FAKE_CRASH_AT is the load at which it dies.
+"""
+
+import ctypes
+import itertools
+import json
+import os
+import struct
+import sys
+import threading
+import time
+from pathlib import Path
+
+RATE = 500
+POWER = Path(os.environ["FAKE_NVML_DIR"]) / "gpu0" / "power_mw"
+state = {"mw": 100_000, "running": False}
+
+
+def live() -> None:
+    """Power with a little noise, and progress."""
+    begun, done = time.monotonic(), 0.0
+    progress = os.open(os.environ["ADVISOR_PROGRESS_FILE"], os.O_RDWR)
+    for number in itertools.count():
+        put(POWER, state["mw"] + number % 7 * 100)
+        time.sleep(0.01)
+        now = time.monotonic()
+        done += RATE * (now - begun) if state["running"] else 0
+        begun = now
+        os.pwrite(progress, struct.pack("<q", int(done)), 0)
+
+
+def put(path: Path, value: int) -> None:
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(f"{value}\n")
+    fresh.replace(path)
+
+
+def main() -> int:
+    arguments = dict(itertools.pairwise(sys.argv))
+    commands, answers = Path(arguments["--commands"]), Path(arguments["--answers"])
+    threading.Thread(target=live, daemon=True).start()
+    say(answers, {"ready": {"units": granted_units(), "libraries": {"torch": "2.0.0"}}})
+    loads = 0
+    with commands.open() as lines:
+        for line in lines:
+            command = json.loads(line)
+            if "stop" in command:
+                state.update(mw=100_000, running=False)
+                say(answers, {"stopped": {}})
+                continue
+            loads += 1
+            if loads == int(os.environ.get("FAKE_CRASH_AT", "0")):
+                print("CUDA error: an illegal memory access was encountered", file=sys.stderr)
+                return 3
+            say(answers, load(command["load"]))
+    return 0
+
+
+def load(asked: dict[str, object]) -> dict[str, object]:
+    state.update(mw=100_000, running=False)
+    if asked["dtype"] == os.environ.get("FAKE_REFUSE"):
+        return {"refused": {"memory": True, "message": "OutOfMemoryError: 80 GiB"}}
+    data = Path(str(asked["a"])).read_bytes()
+    part = 1 - data.count(0) / len(data)
+    state.update(mw=200_000 + int(200_000 * part), running=True)
+    outputs = {
+        "elements": 64, "type": "bfloat16", "nan": 0, "infinite": 0, "saturated": 0,
+        "unwritten": 0, "rows": 8, "compared": 64, "error": 0.001, "allowed": 0.004,
+    }  # fmt: skip
+    return {"loaded": {"launch_s": 1 / RATE, "launches": 1, "captured": True, "outputs": outputs}}
+
+
+def granted_units() -> int:
+    cuda, units = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+    cuda.cuInit(0)
+    cuda.cuDeviceGetAttribute(ctypes.byref(units), 16, 0)
+    return units.value
+
+
+def say(answers: Path, what: dict[str, object]) -> None:
+    with answers.open("a") as file:
+        file.write(json.dumps(what) + "\n")
+
+
+sys.exit(main())

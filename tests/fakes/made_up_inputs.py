@@ -1,0 +1,124 @@
+"""Results of `advisor power input` that are made up, and a bench that makes them."""
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from advisor.core.records import Counters
+from advisor.wire.kernel_power import Estimate
+from advisor_profiling.inputs.bench import Measured, RefusedError
+from advisor_profiling.inputs.case import InputCase, case_of
+from advisor_profiling.inputs.matrices import Matrices
+from advisor_profiling.inputs.result import Conditions, InputPower, OperandState, OutputCheck
+from advisor_profiling.kernels.estimates import around
+from advisor_profiling.window.estimate import MeanEstimate
+from advisor_profiling.window.window import Window
+
+START = datetime(2026, 11, 23, tzinfo=UTC)
+CONDITIONS = Conditions(
+    gpu_model="Fake H200", gpu_uuid="GPU-1", driver="580.00.00", units=66, torch="2.0.0"
+)
+OUTPUTS = OutputCheck(
+    elements=64,
+    type="bfloat16",
+    nan=0,
+    infinite=0,
+    saturated=0,
+    unwritten=0,
+    rows=8,
+    compared=64,
+    error=0.001,
+    allowed=0.004,
+)
+FINE = OperandState(non_finite=0, saturated=0)
+SMALL = (32, 16, 64)
+
+
+def case(operands: str = "zeros", dtype: str = "bf16") -> InputCase:
+    return case_of(operands, SMALL, dtype)
+
+
+def result(
+    of: InputCase,
+    power_w: float = 400.0,
+    *,
+    error_w: float = 0.4,
+    at_s: float = 0.0,
+    is_reference: bool = False,
+    session: str = "one",
+    ratio: float | None = None,
+    ratio_error: float = 0.001,
+    throttle_reasons: tuple[str, ...] = (),
+    rate: float = 1000.0,
+    outputs: OutputCheck = OUTPUTS,
+    conditions: Conditions = CONDITIONS,
+) -> InputPower:
+    """One result; errors are standard errors."""
+    return InputPower(
+        case=of,
+        conditions=conditions,
+        session=session,
+        is_reference=is_reference,
+        measured_at=(START + timedelta(seconds=at_s)).isoformat(),
+        power_w=around(power_w, 1.96 * error_w),
+        rate=Estimate(rate, None, None),
+        counter_power_w=power_w,
+        memory_power_w=None,
+        idle_w=100.0,
+        sm_clock_mhz=1980.0,
+        temperature_c=40.0,
+        power_limit_w=700.0,
+        throttle_reasons=throttle_reasons,
+        settled=True,
+        settle_s=1.0,
+        window_s=2.1,
+        a=FINE,
+        b=FINE,
+        fingerprint=None,
+        outputs=outputs,
+        reference_ratio=None if ratio is None else around(ratio, 1.96 * ratio_error),
+    )
+
+
+@dataclass
+class MadeUpBench:
+    """Each case draws `watts` by the text of its operands, else 400 W; a case takes 4 s."""
+
+    watts: dict[str, float] = field(default_factory=dict[str, float])
+    refuses: frozenset[str] = frozenset()
+    stops_after: int | None = None
+    without_power: bool = False
+    conditions: Conditions = CONDITIONS
+    measured: list[str] = field(default_factory=list[str])
+
+    def idle_w(self) -> float | None:
+        return 100.0
+
+    def measure(self, case: InputCase, matrices: Matrices) -> Measured:
+        assert matrices.a_path.exists()
+        if self.stops_after is not None and len(self.measured) >= self.stops_after:
+            raise KeyboardInterrupt
+        self.measured.append(case.operands)
+        if case.operands in self.refuses:
+            raise RefusedError(f"{case}: the operation needs more memory than the GPU has free")
+        watts = self.watts.get(case.operands, 400.0)
+        window = _window(watts, 4.0 * len(self.measured))
+        return Measured(OUTPUTS, replace(window, power=None) if self.without_power else window)
+
+
+def _window(watts: float, at_s: float) -> Window:
+    return Window(
+        started_at=(START + timedelta(seconds=at_s)).isoformat(),
+        window_s=2.1,
+        settle_s=1.0,
+        settled=True,
+        rates=(MeanEstimate(1000.0, 1.0),),
+        latencies=(),
+        power=MeanEstimate(watts, 0.4),
+        counter_power_w=watts,
+        counters=Counters(),
+        sm_clock_mhz=1980.0,
+        memory_clock_mhz=2619.0,
+        temperature_c=40.0,
+        power_limit_w=700.0,
+        throttle_reasons=(),
+    )

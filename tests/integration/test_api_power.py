@@ -1,0 +1,121 @@
+"""Records of sensors and measured kernels over HTTP: of this host, and those that are bundled."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from in_process import Api, error_of, running
+from made_up_bundle import FOLDER_OF_BUNDLED, kernel_report, made_up_bundle
+from made_up_kernel import record
+from scripted_http import Reply, Scripted, scripted_http
+from serving import serving
+
+from advisor.client import Client
+from advisor.errors import StoreError
+from advisor.formats.wire import read, to_plain, write
+from advisor.validity.sensor_list import SensorRecords
+from advisor.validity.sensor_record import SENSORS_FOLDER, keep_record
+from advisor.wire.kernel_power import KernelReports
+from advisor_data.files.power_records import bundled_kernels, bundled_sensors, stored_kernels
+
+SENSORS, KERNELS = "/v1/power/sensors", "/v1/power/kernels"
+
+
+@pytest.fixture(scope="module")
+def bundled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One made-up card and two kernels."""
+    return made_up_bundle(tmp_path_factory.mktemp("made-up"))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home in which one sensor and one kernel were measured."""
+    keep_record(record(), tmp_path / "home")
+    kernel_report(tmp_path / "home")
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def api(home: Path, bundled: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    """A service on that home."""
+    monkeypatch.setattr(FOLDER_OF_BUNDLED, lambda: bundled)
+    with running(home) as api:
+        yield api
+
+
+def test_own_and_bundled_are_listed(api: Api, home: Path) -> None:
+    """With every digit, as types that a client has."""
+    sensors = read(SensorRecords, write(api.get(SENSORS)))
+    assert set(sensors.sensors) == {record(), *bundled_sensors()}
+    assert {one.source for one in sensors.sensors} == {"live", "bundled"}
+    kernels = read(KernelReports, write(api.get(KERNELS)))
+    (own,) = stored_kernels(home)
+    assert sorted(map(write, kernels.kernels)) == sorted(map(write, [own, *bundled_kernels()]))
+    assert kernels.next is None
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "count"),
+    [(SENSORS, "sensors", 2), (KERNELS, "kernels", 3)],
+)
+def test_pages_have_each_one_once(api: Api, path: str, name: str, count: int) -> None:
+    """The newest first, whatever is measured at the same moment."""
+    page: dict[str, Any] = api.get(path, limit=1)
+    found: list[Any] = page[name]
+    while page["next"]:
+        page = api.get(path, limit=1, cursor=page["next"])
+        found += page[name]
+    assert len(found) == count
+    assert found == api.get(path)[name]
+    moments = [one["measured_at"] for one in found]
+    assert moments == sorted(moments, reverse=True)
+
+
+def test_by_gpu_model_and_moment(api: Api) -> None:
+    """As other lists; what is unknown is refused."""
+    fake = api.get(SENSORS, gpu_model="Fake H200")["sensors"]
+    assert fake == [to_plain(record())]
+    assert api.get(KERNELS, gpu_model="NVIDIA H200") == {"kernels": [], "next": None}
+    assert api.get(KERNELS, before="2020-01-01")["kernels"] == []
+    assert error_of(api.ask("GET", KERNELS, params={"job": "gemm"}))[0] == 422
+    assert error_of(api.ask("GET", SENSORS, params={"cursor": "x"}))[0] == 422
+
+
+def test_damaged_files_are_named(api: Api, home: Path) -> None:
+    """Instead of a list that lacks them, or a moment that is none."""
+    (file,) = (home / SENSORS_FOLDER).glob("*.json")
+    file.write_text("{}")
+    assert error_of(api.ask("GET", SENSORS))[1] == StoreError.code
+    file.unlink()
+    keep_record(replace(record(), measured_at="yesterday"), home)
+    assert error_of(api.ask("GET", SENSORS))[1] == StoreError.code
+
+
+@pytest.fixture
+def scripted() -> Iterator[Scripted]:
+    with scripted_http() as server:
+        yield server
+
+
+def test_client_goes_through_all_pages(scripted: Scripted) -> None:
+    """And leaves out keys that a newer service has."""
+    first, second = record(), replace(record(), gpu_uuid="GPU-2")
+    pages = [
+        {"sensors": [to_plain(first) | {"newer": 1}], "next": "5.0"},
+        {"sensors": [to_plain(second)], "next": None},
+    ]
+    scripted.will(*(Reply(body=page) for page in pages))
+    with Client(scripted.url) as client:
+        assert client.sensors(gpu_model="Fake H200") == (first, second)
+    asked = [seen.path for seen in scripted.seen]
+    assert asked[0] == "/v1/power/sensors?gpu_model=Fake+H200"
+    assert asked[1].endswith("&cursor=5.0")
+
+
+def test_client_speaks_to_the_service(home: Path) -> None:
+    """Both sides agree on the types of a kernel."""
+    with serving(home.parent) as served, Client(served.url) as client:
+        assert client.kernels(gpu_model="Fake H200") == tuple(stored_kernels(home))
+        assert client.sensors(gpu_model="Fake H200") == (record(),)

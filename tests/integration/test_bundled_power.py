@@ -1,0 +1,343 @@
+"""Sensors and kernels that come with the package: bundled, found, replayed."""
+
+import io
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_up_bundle import (
+    BUNDLED,
+    FOLDER_OF_BUNDLED,
+    bundle_script,
+    campaign,
+    kernel_report,
+    made_up_bundle,
+)
+from rich.console import Console
+from synthetic_sensor import HEADER, MadeUpCard
+from typer.testing import CliRunner, Result
+from workload_scripts import load
+
+from advisor.cli.app import app
+from advisor.cli.measure import testbeds
+from advisor.core.gpu import Gpu
+from advisor.errors import AdvisorError, InputError, StoreError
+from advisor.settings import read_settings
+from advisor.validity.sensor_record import keep_record, origin_of, record_for
+from advisor_data.files.power_records import (
+    bundled_kernels,
+    bundled_sensors,
+    known_kernels,
+    known_sensors,
+    stored_kernels,
+)
+from advisor_profiling.kernels.replay import operation_name
+from advisor_profiling.kernels.running.operation import sensors_of
+from advisor_profiling.sensor.analysis import record_of
+from advisor_profiling.sensor.replay import bundled_trace
+
+KERNEL = ("power", "kernel", "gemm", "--m", "400", "--n", "64", "--k", "64", "--gpu", "replay")
+
+
+OTHERS_RECORD = "record of the power sensor: of another card of this model, bundled"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One made-up card and two kernels, bundled by the script."""
+    return made_up_bundle(tmp_path_factory.mktemp("made-up"))
+
+
+@pytest.fixture
+def folder(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same as what comes with the package."""
+    copy = shutil.copytree(built, tmp_path / "bundled")
+    monkeypatch.setattr(FOLDER_OF_BUNDLED, lambda: copy)
+    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
+    return copy
+
+
+@pytest.fixture
+def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package into which nothing has been put yet."""
+    monkeypatch.setattr(FOLDER_OF_BUNDLED, lambda: tmp_path / "empty")
+
+
+def advisor(*words: str) -> Result:
+    """The command in this process."""
+    return CliRunner().invoke(app, words)
+
+
+# what is bundled
+
+
+def test_record_is_what_its_recording_says(folder: Path) -> None:
+    """Everybody can make it again from what comes with it."""
+    (found,) = bundled_sensors()
+    assert found.source == "bundled"
+    assert found.accepted
+    assert record_of(bundled_trace(found), "bundled") == found
+    (file,) = (folder / "sensors").glob("*.gz")
+    assert file.name == "nvidia-h100-80gb-hbm3-1-580.1.jsonl.gz"
+    assert file.stat().st_size < 200 * 1024
+
+
+def test_same_folders_give_the_same_bytes(built: Path, tmp_path: Path) -> None:
+    """Once more over what is there, and the card lists what the folder holds."""
+    again = shutil.copytree(built, tmp_path / "again")
+    work = built.parent
+    bundle_script().bundle([work / "kernels", work / "campaign"], again)
+    for file in (path for path in built.rglob("*") if path.is_file()):
+        assert (again / file.relative_to(built)).read_bytes() == file.read_bytes()
+    card = (built / "README.md").read_text()
+    assert "| NVIDIA H100 80GB HBM3 GPU-1 | 580.1 | 2026-11-23 | instant | 66.0 |" in card
+    assert "| Fake H200 | GPU-1 | 580.00.00 | 2 | gemm m=300" in card
+
+
+def test_newer_measurement_of_a_kernel_replaces_the_older(built: Path, tmp_path: Path) -> None:
+    """Whichever folder it is in."""
+    script, into = bundle_script(), shutil.copytree(built, tmp_path / "into")
+    (older, _) = map(json.loads, (into / "kernels/kernels.jsonl").read_text().splitlines())
+    newer = older | {"measured_at": "2027-01-01T00:00:00Z", "source": "live"}
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/a.json").write_text(json.dumps(newer))
+    script.bundle([tmp_path / "new"], into)
+    table = [*map(json.loads, (into / "kernels/kernels.jsonl").read_text().splitlines())]
+    assert [row["measured_at"][:4] for row in table].count("2027") == 1
+    assert len(table) == 2
+    assert {row["source"] for row in table} == {"bundled"}
+
+
+def test_disturbed_recording_is_refused(built: Path, tmp_path: Path) -> None:
+    """And nothing is written."""
+    card = MadeUpCard(looks=lambda second: (["thermal"] if second == 3 else [], [1]))
+    with pytest.raises(InputError, match="was disturbed: the card was throttled"):
+        bundle_script().bundle([campaign(tmp_path / "c", card)], tmp_path)
+    assert not (tmp_path / "sensors").exists()
+
+
+def test_record_of_another_recording_is_refused(built: Path, tmp_path: Path) -> None:
+    """Two measurements were mixed up."""
+    folder = shutil.copytree(built.parent / "campaign", tmp_path / "c")
+    said = json.loads((folder / "record.json").read_text())
+    (folder / "record.json").write_text(json.dumps(said | {"gpu_uuid": "GPU-2"}))
+    with pytest.raises(InputError, match="is not the record of"):
+        bundle_script().bundle([folder], tmp_path)
+
+
+@pytest.mark.parametrize("text", [None, "{}", '{"error": {"code": "job", "message": "no"}}'])
+def test_folder_without_results_is_refused(text: str | None, tmp_path: Path) -> None:
+    """One that is empty, or whose command failed."""
+    (tmp_path / "f").mkdir()
+    if text is not None:
+        (tmp_path / "f/a.json").write_text(text)
+    with pytest.raises(InputError):
+        bundle_script().bundle([tmp_path / "f"], tmp_path)
+
+
+def test_large_recording_is_refused(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody would download it."""
+    script = bundle_script()
+    monkeypatch.setattr(script, "MOST_BYTES", 1024)
+    with pytest.raises(InputError, match="KiB when packed"):
+        script.bundle([built.parent / "campaign"], tmp_path)
+
+
+def test_what_comes_with_the_package_is_whole() -> None:
+    """Records are what their recordings say, and the data card lists them; nothing is made up."""
+    for found in bundled_sensors():
+        assert record_of(bundled_trace(found), "bundled") == found
+        assert found.gpu_uuid != HEADER.gpu_uuid
+    packed = [file.stat().st_size for file in (BUNDLED / "sensors").glob("*.gz")]
+    assert max(packed, default=0) <= 200 * 1024
+    assert len(packed) == len(bundled_sensors())
+    assert all(one.source == "bundled" for one in bundled_kernels())
+    assert not any("Fake" in one.gpu_model for one in bundled_kernels())
+    card = (BUNDLED / "README.md").read_text("utf-8")
+    assert bundle_script().renewed(card, BUNDLED) == card
+
+
+# which record is used
+
+
+def test_order_of_records(folder: Path, tmp_path: Path) -> None:
+    """This card, this host, the package; another driver never."""
+    home = tmp_path / "home"
+    (bundled,) = bundled_sensors()
+    model, driver = bundled.gpu_model, bundled.driver
+    found = record_for("GPU-9", model, driver, known_sensors(home))
+    assert found == bundled
+    assert origin_of(bundled, "GPU-9") == "of another card of this model, bundled"
+    assert record_for("GPU-9", model, "590.0", known_sensors(home)) is None
+    assert record_for("GPU-9", "NVIDIA H200", driver, known_sensors(home)) is None
+
+    here = replace(bundled, gpu_uuid="GPU-2", source="live")
+    keep_record(here, home)
+    assert record_for("GPU-9", model, driver, known_sensors(home)) == here
+    own = replace(bundled, gpu_uuid="GPU-9", source="live")
+    keep_record(own, home)
+    assert record_for("GPU-9", model, driver, known_sensors(home)) == own
+    assert origin_of(own, "GPU-9") == "of this card"
+
+
+def test_bundled_record_is_enough_for_kernels(folder: Path, tmp_path: Path) -> None:
+    """A card of the same model that nobody measured."""
+    (bundled,) = bundled_sensors()
+    gpu = Gpu(uuid="GPU-9", model=bundled.gpu_model, driver=bundled.driver)
+    assert sensors_of(gpu, known_sensors(tmp_path / "home")).record == bundled
+
+
+@pytest.mark.parametrize(
+    ("uuid", "driver", "gpu", "said"),
+    [
+        (
+            "GPU-9",
+            "580.1",
+            "0",
+            "record of the power sensor: of another card of this model, bundled",
+        ),
+        ("GPU-1", "580.1", "0", ""),
+        ("GPU-9", "590.0", "0", None),
+        ("GPU-9", "580.1", "replay", None),
+    ],
+)
+def test_windows_say_where_the_record_is_of_another_card(
+    uuid: str,
+    driver: str,
+    gpu: str,
+    said: str | None,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another driver has no record, and a replay no sensor."""
+    card = Gpu(uuid=uuid, model=HEADER.gpu_model, driver=driver)
+
+    def the_card(_name: str) -> Gpu:
+        return card
+
+    monkeypatch.setattr(testbeds, "find_gpu", the_card)
+    settings = read_settings({"ADVISOR_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)})
+    console = Console(file=io.StringIO(), width=200)
+    timing = testbeds.known_timing(settings, gpu, None, console)
+    assert (timing is not None) == (said is not None)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().strip() == (said or "")
+
+
+# what this host measured
+
+
+def test_measured_kernels_are_kept(tmp_path: Path) -> None:
+    """A file that is damaged says what to do."""
+    report = kernel_report(tmp_path)
+    assert stored_kernels(tmp_path) == [report]
+    assert report.source == "live"
+    assert known_kernels(tmp_path)[0] == report
+    (file,) = (tmp_path / "kernels").glob("*.json")
+    file.write_text("{}")
+    with pytest.raises(StoreError, match="not a result of `advisor power kernel`"):
+        stored_kernels(tmp_path)
+
+
+# replays
+
+
+def test_sensor_is_replayed(folder: Path) -> None:
+    """The recording is analysed again, and everybody sees that no card was read."""
+    done = advisor("power", "sensor", "--gpu", "replay", "--json")
+    assert done.exit_code == 0, done.output
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert (answer["source"], answer["accepted"]) == ("replay", True)
+    assert re.search(r"^REPLAY of a recording of NVIDIA H100 80GB HBM3, GPU-1", done.stderr)
+    assert "no GPU is used" in done.stderr
+    text = advisor("power", "sensor", "--gpu", "replay", "--gpu-model", HEADER.gpu_model)
+    assert "instant" in text.stdout
+
+
+def test_kernel_is_replayed(folder: Path) -> None:
+    """As the command says it of a measurement, but for its source."""
+    done = advisor(*KERNEL, "--json")
+    assert done.exit_code == 0, done.output
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert (answer["source"], answer["units"]) == ("replay", 132)
+    assert answer["launch_energy_j"]["value"] == pytest.approx(answer["ssp_energy_j"]["value"] / 2)
+    assert done.stderr.startswith("REPLAY of a measurement of Fake H200")
+    text = advisor(*KERNEL)
+    assert "SSP         at the end of" in text.stdout
+    assert "deconvolved" in text.stdout
+
+
+def error_of(done: Result) -> AdvisorError:
+    """What the command ended in."""
+    assert isinstance(done.exception, AdvisorError)
+    return done.exception
+
+
+def test_kernel_that_was_not_measured_is_not_made_up(folder: Path) -> None:
+    """The message names those that were."""
+    for more in (["--m", "401"], ["--units", "66"], ["--after", "gemv"], ["--rotate"]):
+        assert "not among the measured" in str(error_of(advisor(*KERNEL, *more)))
+    said = error_of(advisor(*KERNEL, "--gpu-model", "NVIDIA H100"))
+    assert "on NVIDIA H100" in str(said)
+    assert "gemm m=300 n=64 k=64 bf16 after idle at 66 SMs" in said.fix
+    assert (
+        "give --gpu-model one of"
+        in error_of(advisor("power", "sensor", "--gpu", "replay", "--gpu-model", "NVIDIA X")).fix
+    )
+
+
+@pytest.mark.usefixtures("nothing")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("power", "sensor", "--gpu", "replay"), "no recording of a power sensor comes with"),
+        (KERNEL, "no measured kernel comes with"),
+    ],
+)
+def test_replay_of_nothing_says_so(words: tuple[str, ...], said: str) -> None:
+    """Until a card has been recorded there is nothing to replay."""
+    assert bundled_sensors() == []
+    assert bundled_kernels() == []
+    assert said in str(error_of(advisor(*words)))
+
+
+def test_damaged_package_says_so(folder: Path) -> None:
+    """A recording that is missing or cut, a record that is none."""
+    (recording,) = (folder / "sensors").glob("*.gz")
+    whole = recording.read_bytes()
+    recording.write_bytes(whole[:100])
+    words = ("power", "sensor", "--gpu", "replay")
+    assert "install sm-advisor again" in error_of(advisor(*words)).fix
+    recording.unlink()
+    assert "missing or damaged" in str(error_of(advisor(*words)))
+    (record,) = (folder / "sensors").glob("*.json")
+    record.write_text("{}")
+    with pytest.raises(StoreError, match="missing or damaged"):
+        bundled_sensors()
+    (folder / "kernels/kernels.jsonl").write_text("{}\n")
+    with pytest.raises(StoreError, match=r"kernels\.jsonl"):
+        bundled_kernels()
+
+
+def test_model_is_for_a_replay() -> None:
+    """A card has its own."""
+    said = str(error_of(advisor("power", "sensor", "--gpu-model", "NVIDIA H200")))
+    assert "--gpu-model is for a replay" in said
+
+
+def test_operations_are_named_as_the_workload_names_them() -> None:
+    """Else nothing that was measured would be found."""
+    script = load("kernel_operations")
+    for name in script.NAMES:
+        for rotate in (False, True):
+            words = [name, "--m", "3", "--n", "4", "--k", "5", *(["--rotate"] if rotate else [])]
+            args = script.parser(None).parse_args(words)
+            sizes = {"m": 3, "n": 4, "k": 5}
+            assert operation_name(name, sizes, "bf16", rotate=rotate) == script.canonical(args)

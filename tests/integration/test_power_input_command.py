@@ -1,0 +1,149 @@
+"""`advisor power input` from end to end: real processes, a fake driver, no GPU."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from host import FAKES, UUID, FakeHost
+from made_up_kernel import record
+from typer.testing import CliRunner
+
+from advisor.cli.app import app
+from advisor.errors import InputError
+from advisor.runtime.host.processes import wait_until
+from advisor.runtime.jobs.launcher import leftovers
+from advisor.validity.sensor_record import PowerChannel, keep_record
+
+PYTHON = ("--python", str(FAKES / "fake_input_worker.py"))
+FAST = PowerChannel(
+    name="instant",
+    period_ms=20.0,
+    window_ms=20.0,
+    delay_ms=1.0,
+    noise_w=2.0,
+    window_spread_ms=0.5,
+    prediction_error=0.01,
+    accepted=True,
+)
+SHAPE = ("--shape", "64x32x128", "--window", "0.5")
+HALF = "normal(0,1)|sparse(0.5)"
+KEYS = {
+    "operands", "shape", "dtype", "work", "conditions", "session", "is_reference", "measured_at",
+    "power_w", "rate", "counter_power_w", "memory_power_w", "idle_w", "sm_clock_mhz",
+    "temperature_c", "power_limit_w", "throttle_reasons", "settled", "settle_s", "window_s", "a",
+    "b", "fingerprint", "outputs", "reference_ratio", "unit", "work_per_s", "energy_pj",
+    "energy_above_idle_pj", "at_limit", "flags",
+}  # fmt: skip
+
+
+def lines_kept(host: FakeHost) -> list[dict[str, Any]]:
+    """What is kept of the card."""
+    files = list((host.folder / "home/inputs").glob("*.jsonl"))
+    lines = files[0].read_text().splitlines() if files else []
+    return [json.loads(line) for line in lines]
+
+
+def measured(host: FakeHost, *words: str, code: int = 0, **more: str) -> dict[str, Any]:
+    """The command's JSON."""
+    keep_record(record(FAST, gpu_uuid=UUID), host.folder / "home")
+    done = host.advisor("power", "input", *words, *SHAPE, *PYTHON, "--json", **more)
+    assert done.returncode == code, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_power_follows_the_data_and_is_kept(host: FakeHost) -> None:
+    """Zeros draw 200 W, half of them 300 W; a second time nothing is measured."""
+    found = measured(host, "zeros", HALF)
+    zeros, half = found["inputs"]
+    assert set(zeros) == KEYS
+    assert zeros["power_w"]["value"] == pytest.approx(200, abs=3)
+    assert half["power_w"]["value"] == pytest.approx(300, abs=6)
+    assert zeros["reference_ratio"]["value"] == pytest.approx(0.5, abs=0.02)
+    assert half["operands"] == f"a={HALF}; b={HALF}; align=true; seed=0"
+    assert (zeros["shape"], zeros["unit"]) == ({"m": 64, "n": 32, "k": 128}, "operation")
+    assert half["work_per_s"] == pytest.approx(500 * 2 * 64 * 32 * 128, rel=0.15)
+    assert half["energy_pj"] * half["work_per_s"] == pytest.approx(half["power_w"]["value"] * 1e12)
+    assert (half["outputs"]["right"], half["a"]["non_finite"]) == (True, 0)
+    assert 0.45 < half["fingerprint"]["a"]["zeros"] < 0.55
+    kept = lines_kept(host)
+    assert [line["is_reference"] for line in kept] == [True, False, False, True]
+    again = measured(host, "zeros", HALF)
+    assert again == found
+    assert lines_kept(host) == kept
+
+
+def test_interrupt_then_the_same_command_goes_on(host: FakeHost) -> None:
+    """What is measured is kept, nothing is left behind, and the rest follows."""
+    keep_record(record(FAST, gpu_uuid=UUID), host.folder / "home")
+    command = ("power", "input", "zeros", HALF, "ones", *SHAPE, *PYTHON, "--units", "66")
+    with host.start_advisor(*command) as process:
+        assert wait_until(lambda: len(lines_kept(host)) >= 2 or process.poll() is not None, 60)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "the same command goes on from here" in errors
+    assert leftovers(UUID, Path(host.folder / "run")) == []
+    before = lines_kept(host)
+    assert before[0]["conditions"]["units"] == 66
+    found = measured(host, "zeros", HALF, "ones", "--units", "66")
+    assert len(found["inputs"]) == 3
+    assert lines_kept(host)[: len(before)] == before
+    operands = [line["case"]["operands"] for line in lines_kept(host) if not line["is_reference"]]
+    assert len(operands) == len(set(operands)) == 3
+
+
+def test_case_that_does_not_fit_into_memory_is_named(host: FakeHost) -> None:
+    """The command fails, and says why."""
+    found = measured(host, "zeros", code=5, FAKE_REFUSE="bf16")
+    assert found["inputs"] == []
+    _, zeros = sorted(found["refused"], key=lambda r: r["operands"])
+    assert zeros["operands"].startswith("a=zeros;")
+    assert "needs more memory than the GPU has free" in zeros["message"]
+
+
+def test_workload_that_dies_leaves_what_was_measured(host: FakeHost) -> None:
+    """The reference and the first case."""
+    keep_record(record(FAST, gpu_uuid=UUID), host.folder / "home")
+    command = ("power", "input", "zeros", "ones", *SHAPE, *PYTHON, "--json")
+    done = host.advisor(*command, FAKE_CRASH_AT="3")
+    assert done.returncode == 5
+    assert "illegal memory access" in json.loads(done.stdout)["error"]["message"]
+    assert len(lines_kept(host)) == 2
+    assert leftovers(UUID, Path(host.folder / "run")) == []
+
+
+def test_overflowing_cast_and_saturation_are_flagged(host: FakeHost) -> None:
+    """Of the operands, before anything is computed; the table says what it means."""
+    keep_record(record(FAST, gpu_uuid=UUID), host.folder / "home")
+    for operands, dtype, said in (
+        ("constant(70000)", "fp16", "non-finite-operands: matrices hold NaN or infinity"),
+        ("normal(0,100)", "int8", "saturated-operands: values were beyond the range of int8"),
+    ):
+        done = host.advisor("power", "input", operands, "--dtype", dtype, *SHAPE, *PYTHON)
+        assert done.returncode == 0, done.stderr
+        assert said in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "no operands were given"),
+        (("zeros", "--dtype", "fp4"), "--dtype fp4 is not known"),
+        (("zeros", "--shape", "64x64"), "is no shape"),
+        (("zeros", "--shape", "0x64x64"), "is no shape"),
+        (("zeros", "--preset", "T16"), "--preset T16 is not known"),
+        (("norml(0,1)",), "did you mean normal?"),
+        (("zeros", "--dtype", "fp8", "--shape", "64x64x60"), "in multiples of 16"),
+        (("zeros", "--dtype", "int8", "--shape", "64x60x64"), "in multiples of 8"),
+        (("zeros", "--dtype", "int8", "--shape", "8x64x64"), "from 17 rows on"),
+    ],
+)
+def test_bad_request_is_refused_before_the_gpu_is_looked_for(
+    words: tuple[str, ...], said: str
+) -> None:
+    done = CliRunner().invoke(app, ["power", "input", *words])
+    assert isinstance(done.exception, InputError)
+    assert said in str(done.exception)
