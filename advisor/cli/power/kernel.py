@@ -17,7 +17,12 @@ from advisor.validity.sensor_record import origin_of
 from advisor.wire.kernel_power import KernelReport
 from advisor_data.files.power_records import known_sensors
 from advisor_profiling.kernels.plan import Plan, check_resolution
-from advisor_profiling.kernels.replay import RecordedKernel, operation_name, recorded_kernel
+from advisor_profiling.kernels.replay import (
+    RecordedKernel,
+    bytes_of,
+    operation_name,
+    recorded_kernel,
+)
 from advisor_profiling.kernels.running.measure import Step
 from advisor_profiling.kernels.running.opened import open_bench
 from advisor_profiling.kernels.running.operation import (
@@ -84,7 +89,8 @@ def kernel(
     check_gpu_model(gpu, gpu_model)
     settings, console = read_settings(), plain_console(stderr=True)
     if gpu == REPLAY:
-        name = call or operation_name(operation, {"m": m, "n": n, "k": k}, dtype, rotate=rotate)
+        shape = {"m": m, "n": n, "k": k, "bytes": bytes_of(size)}
+        name = call or operation_name(operation, shape, dtype, rotate=rotate)
         asked = RecordedKernel(
             operation=name, before=after or IDLE, units=units, gpu_model=gpu_model
         )

@@ -23,7 +23,7 @@ from advisor.predict.components import activity as activities
 from advisor.predict.components.activity import SM_POWER_EXPONENT, TERMS, Activity, activity_of
 from advisor.predict.components.least_squares import non_negative_least_squares
 from advisor.predict.components.parts import components
-from advisor.predict.components.weights import ComponentWeights, fit_components, trusted
+from advisor.predict.components.weights import ComponentWeights, fit_components, fitted_to
 from advisor.predict.profiles import Floats
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 
@@ -45,7 +45,7 @@ class Judged:
 
 def main() -> None:
     """Print the tables."""
-    solos = trusted(bundled_solo_points())
+    solos = fitted_to(bundled_solo_points())
     pairs = [p for p in bundled_pair_points() if DOUBTFUL.isdisjoint(p.flags) and p.power_w]
     pairs = [p for p in pairs if p.mode != "time-sliced"]
     gpu_models = sorted({p.gpu_model for p in solos})

@@ -1,5 +1,6 @@
 """The replay of measured kernels: the table that comes with the package, instead of a GPU."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -8,8 +9,10 @@ from advisor.errors import InputError
 from advisor.wire.kernel_power import KernelReport
 from advisor_data.files.power_records import bundled_kernels
 
-_SIZES = {"gemm": "mnk", "gemv": "mk"}
+_SIZES = {"gemm": "mnk", "gemv": "mk", "all-gather": ("bytes",), "all-reduce": ("bytes",)}
 """Of an operation; others have m alone."""
+
+_UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 _NAMED = 12
 """How many of many measured kernels a message names."""
@@ -36,6 +39,18 @@ def operation_name(name: str, sizes: dict[str, int], dtype: str, *, rotate: bool
     """An operation as profiling/workloads/kernel_operations.py names it in reports."""
     shape = " ".join(f"{size}={sizes[size]}" for size in _SIZES.get(name, "m"))
     return f"{name} {shape} {dtype}" + (" rotating" if rotate else "")
+
+
+def bytes_of(text: str) -> int:
+    """A size such as 65536, 64KiB, 512MiB or 1GiB, in bytes.
+
+    Raises:
+        InputError: it is none.
+    """
+    found = re.fullmatch(r"([1-9][0-9]*)(|KiB|MiB|GiB)", text)
+    if found is None:
+        raise InputError(f"{text} is no size", fix="write it as 64KiB, 512MiB or 1GiB")
+    return int(found[1]) * _UNITS[found[2]]
 
 
 def recorded_kernel(wanted: RecordedKernel) -> KernelReport:
