@@ -53,10 +53,11 @@ def divide_energy(
         loads: The jobs that were on it.
 
     Where the use of one of them is not known, or nobody made progress, all is divided by SMs, and
-    the bounds are no more than what must be: idle power by SMs, and all else anybody's.
+    the bounds are no more than what must be: idle power by SMs, and all else anybody's. One alone
+    has all of it.
     """
-    if not loads:
-        return []
+    if len(loads) == 1:
+        return [Interval(energy_j, energy_j, energy_j)]
     by_size = [load.units for load in loads]
     idle_j = min(energy_j, (idle_power_w or 0.0) * duration_s)
     of_idle, rest_j = _in_proportion(idle_j, by_size), energy_j - idle_j
@@ -64,8 +65,7 @@ def divide_energy(
     known_j = [use * duration_s for use in uses_w if use is not None]
     if len(known_j) < len(loads) or not sum(known_j):
         values = _in_proportion(energy_j, by_size)
-        alone = len(loads) == 1
-        ends = [(rest_j if alone else 0.0, rest_j)] * len(loads)
+        ends = [(0.0, rest_j)] * len(loads)
     else:
         of_rest = _in_proportion(rest_j, known_j)
         values = [idle + rest for idle, rest in zip(of_idle, of_rest, strict=True)]
