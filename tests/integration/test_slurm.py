@@ -61,12 +61,12 @@ def test_two_jobs_share_a_gpu_as_advised(cluster: Cluster, service: Served) -> N
 def test_shares_that_overlap_run_together(cluster: Cluster, service: Served) -> None:
     """11 % and 90 % are all SMs of a GPU; Slurm counts them as 10 and 89."""
     cluster.point_at(service.url)
-    a, _ = submit_pair(cluster, "resnet50-infer-b2", "wav2vec2-infer-b2", "--gres=gpu:1")
-    b, _ = submit_pair(cluster, "wav2vec2-infer-b2", "resnet50-infer-b2", "--gres=gpu:1")
+    a, _ = submit_pair(cluster, "resnet50-infer-b2", "whisper-infer-b2", "--gres=gpu:1")
+    b, _ = submit_pair(cluster, "whisper-infer-b2", "resnet50-infer-b2", "--gres=gpu:1")
     ended = [cluster.await_state(number, *ENDED) for number in (a, b)]
     assert [job["ExitCode"] for job in ended] == ["0:0", "0:0"], job_output(cluster, a, b)
     assert [job["TresPerNode"] for job in ended] == ["gres:mps:10", "gres:mps:89"]
-    assert percentages(cluster, "step", "resnet50-infer-b2", "wav2vec2-infer-b2") == ["11", "90"]
+    assert percentages(cluster, "step", "resnet50-infer-b2", "whisper-infer-b2") == ["11", "90"]
 
 
 def test_a_daemon_lives_as_long_as_its_jobs(cluster: Cluster) -> None:
