@@ -108,6 +108,8 @@ class Client:
     pair_points = _blocking(recorded.pair_points)
     observe = _blocking(recorded.observe)
     observations = _blocking(recorded.observations)
+    job_components = _blocking(recorded.job_components)
+    pair_components = _blocking(recorded.pair_components)
     sensors = _blocking(recorded.sensors)
     kernels = _blocking(recorded.kernels)
 
@@ -192,6 +194,8 @@ class AsyncClient:
     pair_points = _awaited(recorded.pair_points)
     observe = _awaited(recorded.observe)
     observations = _awaited(recorded.observations)
+    job_components = _awaited(recorded.job_components)
+    pair_components = _awaited(recorded.pair_components)
     sensors = _awaited(recorded.sensors)
     kernels = _awaited(recorded.kernels)
 

@@ -9,6 +9,7 @@ from advisor.core.records import Point, SoloPoint
 from advisor.formats.rows import to_row
 from advisor.validity.sensor_list import SensorRecords
 from advisor.validity.sensor_record import SensorRecord
+from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
 from advisor.wire.kernel_power import KernelReport, KernelReports
 from advisor.wire.lists import (
     Deleted,
@@ -46,6 +47,20 @@ def profile(job: str, *, gpu_model: str | None = None) -> Flow[Profile]:
     """The points that predictions of a job are made from: the newest thousand."""
     ask = Ask(method="GET", path=_of_job(job), query={"gpu_model": gpu_model, "limit": _MOST})
     return exchange(ask, Profile)
+
+
+def job_components(job: str, *, gpu_model: str | None = None) -> Flow[ComponentsOfJob]:
+    """What the power of a job alone goes to, at each share at which it was measured."""
+    ask = Ask(method="GET", path=f"{_of_job(job)}/components", query={"gpu_model": gpu_model})
+    return exchange(ask, ComponentsOfJob)
+
+
+def pair_components(
+    job_a: str, job_b: str, *, gpu_model: str | None = None
+) -> Flow[ComponentsOfPair]:
+    """What the power of two jobs together goes to, at each split."""
+    path = f"/v1/pairs/{quoted(job_a)}/{quoted(job_b)}/components"
+    return exchange(Ask(method="GET", path=path, query={"gpu_model": gpu_model}), ComponentsOfPair)
 
 
 def put_profile(job: str, points: Iterable[SoloPoint]) -> Flow[int]:

@@ -319,6 +319,8 @@ def _flows() -> list[Flow[Any]]:
         recorded.import_points(own_points()),
         recorded.pair_points("a", "b"),
         recorded.observations(),
+        recorded.job_components("a"),
+        recorded.pair_components("a", "b"),
         recorded.sensors(),
         recorded.kernels(),
         recorded.observe([an_observation()]),
