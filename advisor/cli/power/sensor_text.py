@@ -28,6 +28,12 @@ def sensor_lines(record: SensorRecord) -> Iterator[str]:
             f"{100 * channel.prediction_error:15.2f}  "
             f"{'accepted' if channel.accepted else 'not accepted'}"
         )
+    for channel in record.channels:
+        if channel.response == "exponential":
+            yield (
+                f"{channel.name} is no mean: it fades exponentially, with a time constant of "
+                f"{channel.window_ms / 2:.1f} ms, half of the window"
+            )
     if record.energy is not None:
         yield _energy(record.energy)
     for reason in record.reasons:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,13 @@ def test_what_a_person_reads(recording: Path) -> None:
     assert lines[3].endswith("it integrates everything")
     assert "  memory: the card does not have it, or it reads 0" in lines
     assert lines[-1] == "Power settles in 0.04 s; the shortest window is 0.53 s."
+
+
+def test_response_that_is_no_mean_is_said(tmp_path: Path) -> None:
+    """Else its window would be taken for one."""
+    fading = dataclasses.replace(INSTANT, period_s=0.1, spread_s=0.018, exponential=True)
+    said = sensor("--trace", MadeUpCard({"instant": fading}).write(tmp_path / "r.jsonl")).stdout
+    assert re.search(r"instant is no mean: it fades exponentially, .* of 1[123]\.\d ms", said)
 
 
 def test_recording_that_is_not_accepted_has_another_exit_code(tmp_path: Path) -> None:
