@@ -1,7 +1,7 @@
 """The words of the input language, with what each takes. The one place where they are declared.
 
 Sources and operations are those of Gregersen et al., "Input-Dependent Power Usage in GPUs" (2024),
-section IV, and few more. docs/operands.md describes them.
+section IV, and few more. docs/input-power.md describes them.
 """
 
 import math
