@@ -8,7 +8,7 @@ prints the table. The same command goes on; `--minutes 0` prints what is there, 
 
 Rounds: bf16 at 66 SMs, which stay below the power limit, first and last and one level between, then
 all levels; the types at both numbers of SMs, four levels; then more seeds. N6 computes at 92 SMs on
-purpose, where cuBLAS is wrong. N5 (tensors of real models) is not here. Each point takes 4 to 6 s.
+purpose, where cuBLAS is wrong. N5 is real_tensors.py. Each point takes 4 to 6 s.
 """
 
 import argparse
