@@ -1,5 +1,6 @@
 """The campaign on tensors of a network: its files are made up, the driver is fake."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -10,11 +11,12 @@ import numpy as np
 import pytest
 from host import FAKES, UUID, FakeHost
 from made_up_kernel import record
+from made_up_network import SIDE, make
 
 from advisor.validity.sensor_record import PowerChannel, keep_record
+from advisor_profiling.inputs.case import InputCase
 
 SCRIPTS = Path(__file__).parents[2] / "docs/measurements/power"
-SIDE = 32
 FAST = PowerChannel(
     name="instant",
     period_ms=10.0,
@@ -98,14 +100,11 @@ def test_tensors_are_made_once_and_measured(host: FakeHost) -> None:
 
 def test_whole_list_has_its_files(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each product is one of files that the network's program writes, of sizes that fit."""
-    from made_up_network import make
-
     make(str(host.folder / "tensors"))
     monkeypatch.chdir(host.folder)
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    import real_tensors  # pyright: ignore[reportMissingImports]
-
-    cases = real_tensors.real_cases(host.folder / "tensors")
+    monkeypatch.setattr(sys, "path", [str(SCRIPTS), *sys.path])
+    real_tensors: Any = importlib.import_module("real_tensors")
+    cases: dict[InputCase, str] = real_tensors.real_cases(host.folder / "tensors")
     assert len(cases) == len(list(real_tensors.products())) == 30
     assert {case.dtype for case in cases} == {"bf16", "fp8", "int8"}
     assert all(case.shape == (SIDE, SIDE, SIDE) for case in cases)
