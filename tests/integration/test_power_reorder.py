@@ -72,7 +72,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OrderBench:
 
 
 def test_keys_stay(advisor: Advisor, net: Path) -> None:
-    """Programs read them; docs/tensor-files.md promises them."""
+    """Programs read them; docs/reorder.md promises them."""
     said = advisor("power", "reorder", str(net), "--json")
     assert said.code == 0, said.err
     found = json.loads(said.out)

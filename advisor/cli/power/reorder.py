@@ -45,7 +45,7 @@ def reorder(
 
     Rows of the weight into hidden units, its bias, and columns of the weight out of them move
     together, so that fewer bits switch along the contraction. A new file is written beside the old
-    one, whose outputs were compared. docs/tensor-files.md.
+    one, whose outputs were compared. docs/reorder.md.
     """
     if missing := [n for n in ("numpy", "ml_dtypes") if not importlib.util.find_spec(n)]:
         raise InputError(
