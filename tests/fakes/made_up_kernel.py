@@ -24,6 +24,18 @@ INSTANT = PowerChannel(
     prediction_error=0.01,
     accepted=True,
 )
+FAST = PowerChannel(
+    name="instant",
+    period_ms=10.0,
+    window_ms=10.0,
+    delay_ms=1.0,
+    noise_w=2.0,
+    window_spread_ms=0.5,
+    prediction_error=0.01,
+    accepted=True,
+)
+"""Of a card that lets a campaign hurry."""
+
 COUNTER = EnergyCounter(period_ms=100.0, coverage_spread=0.004, covers_everything=True)
 TICK_S = 0.1
 _STEP_S = 0.001

@@ -10,23 +10,13 @@ from typing import Any
 import pytest
 from host import FAKES, UUID, FakeHost
 from made_up_inputs import CONDITIONS, case, result
-from made_up_kernel import record
+from made_up_kernel import FAST, record
 
-from advisor.validity.sensor_record import PowerChannel, keep_record
+from advisor.validity.sensor_record import keep_record
 from advisor_profiling.inputs.keeping import KeptInputs
 from advisor_profiling.inputs.reference import reference_for
 
 SCRIPT = Path(__file__).parents[2] / "docs/measurements/power/inputs.py"
-FAST = PowerChannel(
-    name="instant",
-    period_ms=10.0,
-    window_ms=10.0,
-    delay_ms=1.0,
-    noise_w=2.0,
-    window_spread_ms=0.5,
-    prediction_error=0.01,
-    accepted=True,
-)
 SMALLER = """
 import functools, runpy, sys
 from advisor_profiling.inputs import claims, opening
