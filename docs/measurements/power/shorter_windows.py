@@ -11,8 +11,8 @@ again it leaves out the jobs that are recorded there. No setting of the card is 
 Each load has a table. A window of each length is settled in four ways:
 
 - constants: as `advisor profile` waits at least where there is no sensor record;
-- profile: as it waits at least where there is one: delay and response, then eight readings in
-  which it looks whether power is flat. It refuses windows of fewer than eight readings;
+- profile: as it waits at least where there is one: as the last way, then eight readings in which
+  it looks whether power is flat. It refuses windows of fewer than eight readings;
 - response: for delay and response of the sensor alone;
 - response + T: and for one period more, since a reading is shown until the next one.
 
@@ -36,7 +36,7 @@ import numpy as np
 from advisor.errors import AdvisorError, InputError
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import SensorRecord, record_for
-from advisor.validity.sensor_timing import PERIODS_IN_WINDOW, PowerTiming, power_timing
+from advisor.validity.sensor_timing import PowerTiming, power_timing
 from advisor_data.files.power_records import bundled_recording, bundled_sensors, known_sensors
 from advisor_profiling.sensor.trace import ENERGY, INSTANT, Floats, Series, Span, Trace, read_trace
 from advisor_profiling.window.rules import WindowRules, rules_for
@@ -211,7 +211,7 @@ def waits(length_s: float, timing: PowerTiming) -> dict[str, float | None]:
         "constants": rules_for(length_s).settle_least_s,
         "profile": None if refused else rules_for(length_s, timing).settle_least_s,
         "response": timing.settle_s,
-        "response + T": timing.settle_s + timing.shortest_window_s / PERIODS_IN_WINDOW,
+        "response + T": timing.shown_s,
     }
 
 

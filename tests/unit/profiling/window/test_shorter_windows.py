@@ -88,7 +88,7 @@ def test_reading_is_shown_until_the_next_one(
     assert float(found["2.1", "constants"][2]) == 0
     waits_s = {way: float(found["1", way][0]) - 1 for _, way in found}
     assert waits_s == pytest.approx(
-        {"constants": 1.0, "profile": 0.84, "response": 0.039, "response + T": 0.139}, abs=0.006
+        {"constants": 1.0, "profile": 0.94, "response": 0.039, "response + T": 0.139}, abs=0.006
     )
     assert found["0.5", "profile"] == ["-"] * 5  # `advisor profile` refuses it
     assert found["5", "constants"] == ["-"] * 5  # 1.5 s and 5 s do not fit into 6 s
