@@ -266,6 +266,19 @@ def test_sensor_that_does_not_change_is_an_error(tmp_path: Path) -> None:
         measured(bench, tmp_path)
 
 
+def test_hot_card_is_named_where_no_run_can_be_used(tmp_path: Path) -> None:
+    """Not the sensor, which answered."""
+
+    class Hot(MadeUpKernel):
+        def run(self, request: RunRequest) -> Run:
+            return replace(super().run(request), dropped="clock held back: hw-thermal")
+
+    with pytest.raises(SourceError, match="60 of 60 runs could not be used") as caught:
+        measured(Hot(rising), tmp_path)
+    assert "hw-thermal" in str(caught.value)
+    assert "card is cool" in str(caught.value)
+
+
 def test_power_that_never_settles_has_no_ssp(tmp_path: Path) -> None:
     """And no energy in steady power."""
     bench = MadeUpKernel(lambda tau_s: 200 + 300 * tau_s, execution_s=0.02)
