@@ -61,6 +61,16 @@ class KeptInputs:
             ) from error
 
 
+def kept_inputs(home: Path) -> list[InputPower]:
+    """Everything that was measured on this host, card by card.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    files = sorted((home / INPUTS_FOLDER).glob("*.jsonl"))
+    return [result for file in files for result in KeptInputs(home, file.stem).read()]
+
+
 def newest_of(
     kept: Iterable[InputPower], cases: Iterable[InputCase], conditions: Conditions
 ) -> dict[InputCase, InputPower]:

@@ -10,13 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from advisor.wire.input_sweeps import Quantity, Verdict
 from advisor.wire.kernel_power import Estimate
 from advisor_profiling.inputs.result import InputPower
 
 Pattern: TypeAlias = Literal["rises", "falls", "flat", "peaks"]
-Verdict: TypeAlias = Literal["confirmed", "refuted", "open"]
-Quantity: TypeAlias = Literal["ratio", "watts", "energy"]
-"""What is compared: power to that of references, watts, or energy for the same work."""
 
 CLEAR, NOTHING, STANDARD_ERRORS = 0.02, 0.01, 4.0
 
