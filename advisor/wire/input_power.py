@@ -64,6 +64,8 @@ class InputPoint(Product):
         reference_w: Power of the same reference product shortly before or after.
         power_limit_w: None: not known.
         at_limit: The power limit held the clock back.
+        throttled: Something else did, such as heat. The clock is then told by the rate: read a few
+            times a second, one that goes up and down is off by some percent.
     """
 
     gpu_uuid: str
@@ -78,6 +80,12 @@ class InputPoint(Product):
     reference_w: float
     power_limit_w: float | None = None
     at_limit: bool = False
+    throttled: bool = False
+
+    @property
+    def held_back(self) -> bool:
+        """Whether the clock was: then data show as speed."""
+        return self.at_limit or self.throttled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +141,7 @@ class InputPrediction:
         energy_j: Of one product.
         usual_ratio: Power over that of normal random numbers.
         at_limit: The power limit is expected to hold the clock back: data show as speed.
+        heat_w: Least power at which heat held back the clock of the measured card; None: never.
         most: None: its fingerprint is that of normal random numbers, or these were not measured.
         unmeasured: What of `shape`, `units` and `fingerprint` is unlike all that was measured. The
             intervals do not count what that adds.
@@ -151,6 +160,7 @@ class InputPrediction:
     clock_mhz: float
     power_limit_w: float | None
     at_limit: bool
+    heat_w: float | None
     most: MostOf | None
     unmeasured: tuple[str, ...]
 

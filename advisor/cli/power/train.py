@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from advisor_training.input_power.held_out import OnGroup
     from advisor_training.input_power.train import TrainedInputs
 
+_KINDS = {
+    "power": "power by the data alone, where nothing held the clock back",
+    "speed": "speed by the data and the power that limit or heat left",
+    "energy": "power at the speed that was measured, everywhere",
+}
+
 # What learns takes seconds to import: `advisor --help` works without it.
 
 
@@ -126,7 +132,7 @@ def _to_json(
     return {
         "version": manifest.version,
         "points": len(trained.points),
-        "at_limit": manifest.dataset.at_limit,
+        "held_back": manifest.dataset.held_back,
         "patterns": list(manifest.dataset.patterns),
         "dtypes": {of.dtype: of.points for of in manifest.types},
         "left_out": {**unused, **trained.left_out},
@@ -141,11 +147,11 @@ def _to_json(
 def _lines(manifest: "InputManifest", unused: dict[str, int]) -> Iterator[str]:
     facts, figures = manifest.dataset, manifest.figures
     types = ", ".join(f"{of.points} of {of.dtype}" for of in manifest.types)
-    yield f"{count_of(facts.points, 'point')}, {facts.at_limit} at the power limit: {types}"
+    yield f"{count_of(facts.points, 'point')}, {facts.held_back} with the clock held back: {types}"
     for why, count in {**unused, **facts.left_out}.items():
         yield f"left out {count}: {why}"
     yield f"For data of a pattern that was left out, of {len(facts.patterns)}:"
-    for kind, word in (("power", "power below the limit"), ("speed_at_limit", "speed at it")):
+    for kind, word in _KINDS.items():
         if f"{kind}_points" in figures:
             yield f"  {word}, {figures[f'{kind}_points']:.0f} points, off by (nine of ten within)"
             yield from _method_lines(figures, kind)

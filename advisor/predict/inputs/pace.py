@@ -25,8 +25,10 @@ class Card:
 
     Attributes:
         idle_w: With a context, without work.
-        clock_mhz: Below the power limit.
+        clock_mhz: Where nothing holds it back.
         power_limit_w: None: not known.
+        heat_w: Least power at which something else than the power limit, such as heat, held the
+            clock back; None: never.
         units: Most SMs that were measured.
     """
 
@@ -34,6 +36,7 @@ class Card:
     idle_w: float
     clock_mhz: float
     power_limit_w: float | None
+    heat_w: float | None
     units: int
 
 
@@ -149,13 +152,14 @@ def known_of(points: Sequence[InputPoint]) -> Known:
 
 
 def _card(name: str, points: Sequence[InputPoint]) -> Card:
-    free = [p.clock_mhz for p in points if not p.at_limit]
+    free = [p.clock_mhz for p in points if not p.held_back]
     limits_w = [p.power_limit_w for p in points if p.power_limit_w is not None]
     return Card(
         gpu_model=name,
         idle_w=float(np.median([p.idle_w for p in points])),
         clock_mhz=float(np.median(free)) if free else max(p.clock_mhz for p in points),
         power_limit_w=float(np.median(limits_w)) if limits_w else None,
+        heat_w=min((p.power_w for p in points if p.throttled and not p.at_limit), default=None),
         units=max(p.units for p in points),
     )
 

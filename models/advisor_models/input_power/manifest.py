@@ -60,6 +60,7 @@ class InputFacts:
 
     Attributes:
         sha256: Of the points, in whatever order.
+        held_back: Points at which power limit or heat held back the clock.
         patterns: Patterns of operands that were left out in their turn.
         cards: UUIDs of the GPUs.
         drivers: Their versions.
@@ -69,7 +70,7 @@ class InputFacts:
 
     sha256: str
     points: int
-    at_limit: int
+    held_back: int
     patterns: tuple[str, ...]
     cards: tuple[str, ...]
     drivers: tuple[str, ...]

@@ -80,6 +80,7 @@ class InputPredictor:
             clock_mhz=middle.product.clock_mhz,
             power_limit_w=None if math.isinf(limit_w) else limit_w,
             at_limit=middle.product.clock_mhz < product.clock_mhz,
+            heat_w=known.card(product.gpu_model).heat_w,
             most=_most(product, of),
             unmeasured=(*unlike, *_outside(product, of)),
         )

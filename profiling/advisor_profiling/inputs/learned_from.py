@@ -1,8 +1,10 @@
 """Which results a model of power by data learns from, as points."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 from advisor.wire.input_power import InputPoint
 from advisor_profiling.inputs.keeping import INPUTS_FOLDER, read_kept
@@ -12,8 +14,8 @@ from advisor_profiling.operands.expression import Call, Operand, OperandPair
 from advisor_profiling.operands.fingerprint import Fingerprint
 from advisor_profiling.operands.from_file import FILE
 
-_BAD = ("wrong-outputs", "throttled", "not-settled")
-"""Flags of results whose power is not that of the product at a steady clock."""
+_BAD = ("wrong-outputs", "not-settled")
+"""Flags of results whose power is not that of the product."""
 
 
 def kept_points(home: Path) -> tuple[tuple[InputPoint, ...], dict[str, int]]:
@@ -37,7 +39,7 @@ def points_of(results: Iterable[InputPower]) -> tuple[tuple[InputPoint, ...], di
             left_out[why] += 1
         else:
             found.append(_point(result))
-    return tuple(found), dict(left_out)
+    return tuple(_with_clocks(found)), dict(left_out)
 
 
 def features_of(found: Fingerprint) -> dict[str, float]:
@@ -106,7 +108,28 @@ def _point(result: InputPower) -> InputPoint:
         reference_w=result.power_w.value / (1.0 if ratio is None else ratio.value),
         power_limit_w=result.power_limit_w,
         at_limit=result.at_limit,
+        throttled="throttled" in result.flags,
     )
+
+
+def _with_clocks(points: Sequence[InputPoint]) -> Iterator[InputPoint]:
+    """Points whose clock was held back with the clock that their rate tells.
+
+    A product takes as many cycles at any clock. So others of the same kind, whose clock stood
+    still, tell it better than few readings of one that went up and down.
+    """
+    per_cycle: dict[tuple[object, ...], list[float]] = {}
+    for p in points:
+        if not p.held_back:
+            per_cycle.setdefault(_kind(p), []).append(p.flop_per_s / p.clock_mhz)
+    for p in points:
+        known = per_cycle.get(_kind(p), ())
+        told = bool(known) and p.held_back
+        yield replace(p, clock_mhz=p.flop_per_s / median(known)) if told else p
+
+
+def _kind(p: InputPoint) -> tuple[object, ...]:
+    return p.gpu_uuid, p.dtype, p.shape, p.units
 
 
 def _pattern(operand: Operand) -> str:

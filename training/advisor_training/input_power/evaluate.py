@@ -47,12 +47,14 @@ class InputErrors:
     """Errors of a method; None: there is no such point.
 
     Attributes:
-        power: Of points below the power limit.
-        speed: Of points at it, where data show as speed.
+        power: Where nothing held the clock back, by the data alone.
+        speed: Where power limit or heat did, by the data and the power that was left.
+        energy: Of power at the speed that was measured, everywhere.
     """
 
     power: Errors | None
     speed: Errors | None
+    energy: Errors
 
 
 def sweep_left_out(points: Points, progress: OnGroup | None = None) -> dict[str, HeldOut]:
@@ -104,28 +106,30 @@ def other_card(points: Points, gpu_uuid: str) -> dict[str, Errors]:
 
 
 def errors_of(found: HeldOut) -> InputErrors:
-    """Of points below the limit by power, of those at it by speed."""
-    at_limit = np.array([p.at_limit for p in found.points], dtype=bool)
+    """Of points where nothing held the clock back by power, of the others by speed."""
+    held_back = np.array([p.held_back for p in found.points], dtype=bool)
     power_w = np.array([p.power_w for p in found.points])
     rates = np.array([p.flop_per_s for p in found.points])
-    free = ~at_limit
+    free = ~held_back
     return InputErrors(
         relative_errors(found.power_w[free], power_w[free]) if free.any() else None,
-        relative_errors(found.flop_per_s[at_limit], rates[at_limit]) if at_limit.any() else None,
+        relative_errors(found.flop_per_s[held_back], rates[held_back]) if held_back.any() else None,
+        relative_errors(found.as_run_w, power_w),
     )
 
 
 def noise_floor(points: Points) -> float | None:
-    """Mean |power / median - 1| of repeated references below the limit: nothing can be better.
+    """Mean |energy / median - 1| of the repeated reference: nothing can be better.
 
-    The median is of one card, type, shape and number of SMs. None: none was measured twice.
+    Energy above idle for each operation; the median is of one card, type, shape and number of SMs.
+    None: none was measured twice.
     """
     found: dict[tuple[object, ...], list[float]] = {}
     for p in points:
-        if p.is_reference and not p.at_limit:
-            found.setdefault(_kind(p), []).append(p.power_w)
-    repeated = [all_w for all_w in found.values() if len(all_w) > 1]
-    off = [abs(w / float(np.median(all_w)) - 1) for all_w in repeated for w in all_w]
+        if p.is_reference:
+            found.setdefault(_kind(p), []).append((p.power_w - p.idle_w) / p.flop_per_s)
+    repeated = [energies for energies in found.values() if len(energies) > 1]
+    off = [abs(e / float(np.median(energies)) - 1) for energies in repeated for e in energies]
     return float(np.mean(off)) if off else None
 
 

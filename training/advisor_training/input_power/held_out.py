@@ -1,8 +1,8 @@
 """What methods expect of points whose group took no part in fitting.
 
 Power of a point is expected as it would be for somebody who knows its data alone: at the rate and
-the clock that other points of the same card, type, shape and SMs had; above the power limit, at the
-clock that the limit allows.
+the clock that other points of the same card, type, shape and SMs had. Where power limit or heat
+held the clock back, how much power was left is taken as measured, and the speed is expected.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ def expected(fitted: Fitted, known: Known, points: Points) -> HeldOut:
         InputError: their card or type was not learned.
     """
     free = [_as_expected(p, known) for p in points]
-    limits_w = np.array([known.limit_w(p.gpu_model) for p in points])
+    limits_w = np.array([p.power_w if p.held_back else known.limit_w(p.gpu_model) for p in points])
     run = held_to(fitted, free, limits_w)
     rates = np.array([p.flop_per_s for p in run])
     return HeldOut(tuple(points), fitted(points), fitted(run), rates)

@@ -122,7 +122,7 @@ def make_input_manifest(trained: TrainedInputs, created_at: datetime) -> InputMa
         dataset=InputFacts(
             sha256=digest,
             points=len(points),
-            at_limit=sum(p.at_limit for p in points),
+            held_back=sum(p.held_back for p in points),
             patterns=tuple(sorted({p.group for p in points})),
             cards=tuple(sorted({p.gpu_uuid for p in points})),
             drivers=tuple(sorted({p.driver for p in points})),
@@ -200,11 +200,12 @@ def _checked_graph(trained: TrainedInputs, manifest: InputManifest) -> bytes:
 
 
 def _figures(points: Sequence[InputPoint], held_out: Mapping[str, HeldOut]) -> dict[str, float]:
-    """Errors of patterns left out, in percent: of power below the limit, of speed at it."""
+    """Errors of patterns left out, in percent, by method and kind (`InputErrors`)."""
     found: dict[str, float] = {}
     for method, of in held_out.items():
         errors = errors_of(of)
-        for kind, its in (("power", errors.power), ("speed_at_limit", errors.speed)):
+        kinds = {"power": errors.power, "speed": errors.speed, "energy": errors.energy}
+        for kind, its in kinds.items():
             if its is not None:
                 found[f"{method}_{kind}_mean_error_percent"] = 100 * its.mean
                 found[f"{method}_{kind}_p90_error_percent"] = 100 * its.p90

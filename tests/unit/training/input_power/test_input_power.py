@@ -169,7 +169,7 @@ def test_noise_of_the_reference_is_the_floor() -> None:
     features = points(switching)[0].features
     drawn = np.exp(0.02 * np.random.default_rng(0).standard_normal(200))
     one = point(dict(features), switching, group="normal", is_reference=True)
-    repeated = [dataclasses.replace(one, power_w=400 * float(s)) for s in drawn]
+    repeated = [dataclasses.replace(one, power_w=one.idle_w + 300 * float(s)) for s in drawn]
     # Of a normal distribution the mean distance is 0.8 of the deviation.
     assert noise_floor(repeated) == pytest.approx(0.016, rel=0.25)
 
