@@ -93,7 +93,5 @@ def points(
             scale = float(np.exp(noise * random.standard_normal()))
             units = all_units[(group + number) % len(all_units)]
             name = f"g{seed}-{group}"
-            found.append(
-                point(features, law, group=name, units=units, scale=scale, **of)
-            )
+            found.append(point(features, law, group=name, units=units, scale=scale, **of))
     return found

@@ -94,13 +94,19 @@ def predicted_lines(found: InputPredictions, manifest: InputManifest) -> Iterato
         f"expected of {first.gpu_model}, {first.units} SMs, not measured; {found.coverage:.0%} "
         f"intervals; {model_line(manifest)}"
     )
-    yield from unlike_lines(found.predictions)
+    yield from notes_of(found.predictions)
 
 
-def unlike_lines(found: Sequence[InputPrediction]) -> Iterator[str]:
-    """What of predictions was never measured, once each."""
+def notes_of(found: Sequence[InputPrediction]) -> Iterator[str]:
+    """What of predictions was never measured, and when heat may make them slower, once each."""
     for name in dict.fromkeys(name for one in found for name in one.unmeasured):
-        yield f"{name}: {_UNLIKE[name]}; how far that is off, the interval does not say"
+        yield f"unlike, {name}: {_UNLIKE[name]}. How far that is off, the interval does not say"
+    hot = [one.heat_w for one in found if one.heat_w and one.power_w.value > one.heat_w]
+    if hot:
+        yield (
+            f"{len(hot)} of these draw more than {min(hot):.0f} W, from which on heat held back "
+            "the clock of the measured card: with cooling like that, power and speed are lower"
+        )
 
 
 def _bounds(found: Interval, form: str) -> str:

@@ -189,6 +189,5 @@ def held_to(
 def _scaled(products: Sequence[P], of_clock: Floats) -> list[P]:
     both = zip(products, map(float, of_clock), strict=True)
     return [
-        replace(p, clock_mhz=part * p.clock_mhz, flop_per_s=part * p.flop_per_s)
-        for p, part in both
+        replace(p, clock_mhz=part * p.clock_mhz, flop_per_s=part * p.flop_per_s) for p, part in both
     ]

@@ -19,7 +19,7 @@ from advisor.predict.inputs.physics import COLUMNS, PARTS
 from advisor.wire.input_power import FEATURES
 from advisor_models.intervals import LogBounds
 from advisor_models.made_from import LearnerSettings
-from advisor_models.manifest import MANIFEST, MODEL, checked_file, check_version, whole_file
+from advisor_models.manifest import MANIFEST, MODEL, check_version, checked_file, whole_file
 from advisor_models.trained_head import Range
 
 SCHEMA = 1

@@ -1,7 +1,7 @@
 """Power and speed of matrix products by their data, from a model and without a GPU."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -62,9 +62,8 @@ class InputPredictor:
         )
         of = self._types[asked.dtype]
         limit_w = known.limit_w(product.gpu_model)
-        middle, low, high = (
-            self._run(product, of, factor, limit_w) for factor in (1.0, *of.bounds.factors)
-        )
+        factors = (1.0, *of.bounds.factors)
+        middle, *_ = runs = [self._run(product, of, factor, limit_w) for factor in factors]
         usual_w = self._usual_w(product, of, limit_w)
         return InputPrediction(
             operands=asked.operands,
@@ -73,9 +72,9 @@ class InputPredictor:
             gpu_model=product.gpu_model,
             units=product.units,
             features=asked.features,
-            power_w=Interval(middle.power_w, low.power_w, high.power_w),
-            work_per_s=_speeds(middle, high, low),
-            energy_j=_energies(middle, low, high),
+            power_w=_interval(run.power_w for run in runs),
+            work_per_s=_interval(run.product.flop_per_s for run in runs),
+            energy_j=_interval(map(_energy_j, runs)),
             usual_ratio=None if usual_w is None else middle.power_w / usual_w,
             clock_mhz=middle.product.clock_mhz,
             power_limit_w=None if math.isinf(limit_w) else limit_w,
@@ -114,15 +113,15 @@ def model_line(manifest: InputManifest) -> str:
     return f"model {manifest.version}, {manifest.dataset.points} measured inputs on {cards}"
 
 
+def _interval(found: Iterable[float]) -> Interval:
+    """Of the expected value and those at both bounds: where power is at its limit, speed moves."""
+    value, *bounds = found
+    return Interval(value, min(value, *bounds), max(value, *bounds))
 
 
-def _speeds(middle: _Run, slow: _Run, fast: _Run) -> Interval:
-    return Interval(*(run.product.flop_per_s for run in (middle, slow, fast)))
-
-
-def _energies(*runs: _Run) -> Interval:
-    m, n, k = runs[0].product.shape
-    return Interval(*(run.power_w * 2.0 * m * n * k / run.product.flop_per_s for run in runs))
+def _energy_j(run: _Run) -> float:
+    m, n, k = run.product.shape
+    return run.power_w * 2.0 * m * n * k / run.product.flop_per_s
 
 
 def _most(product: Product, of: TypeModel) -> MostOf | None:

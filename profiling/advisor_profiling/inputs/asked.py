@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -12,9 +11,8 @@ from advisor.wire.input_power import FEATURES, InputAsked, InputPredictions
 from advisor_models.input_power.predictor import InputPredictor
 from advisor_profiling.inputs.case import case_of
 from advisor_profiling.inputs.learned_from import features_of
-from advisor_profiling.operands.bits import Matrix
 from advisor_profiling.operands.expression import OperandPair
-from advisor_profiling.operands.fill import fill, fill_pair
+from advisor_profiling.operands.fill import fill_pair
 from advisor_profiling.operands.fingerprint import fingerprint
 from advisor_profiling.operands.from_file import FILE
 from advisor_profiling.operands.grammar import parse_operands
@@ -22,9 +20,6 @@ from advisor_profiling.operands.words import DTYPES
 
 SENT_ELEMENTS = 1 << 24
 """Of a matrix that somebody else asks for: 4096 by 4096."""
-
-_ACTIVATIONS = 128
-"""Rows of random numbers that a matrix of a file is multiplied with."""
 
 _one_at_a_time = threading.Lock()
 
@@ -75,37 +70,6 @@ def predictions(model: InputPredictor, asked: Iterable[InputAsked]) -> InputPred
         coverage=model.manifest.coverage,
         predictions=tuple(map(model.predict, asked)),
     )
-
-
-def tensor_asked(matrix: Any, dtype: str, units: int | None, gpu_model: str | None) -> InputAsked:
-    """The product of normal random numbers with a matrix of weights (outputs, inputs).
-
-    The random numbers have a deviation of 1, of int8 32; there are as many rows of them as the
-    matrix has outputs.
-
-    Args:
-        matrix: In the numpy type of `dtype`; may be mapped from a file.
-        dtype: A type that products compute in.
-        units: SMs; None: the most that were measured.
-        gpu_model: None: the one that was measured.
-
-    Raises:
-        InputError: products do not compute in that type.
-    """
-    outputs, inputs = matrix.shape
-    found = fingerprint(_activations(inputs, _known(dtype)), matrix.T, dtype)
-    return InputAsked(
-        features=features_of(found),
-        shape=(outputs, outputs, inputs),
-        dtype=dtype,
-        units=units,
-        gpu_model=gpu_model,
-    )
-
-
-def _activations(inputs: int, dtype: str) -> Matrix:
-    source = parse_operands("normal(0,32)" if dtype == "int8" else "normal(0,1)").a
-    return fill(source, (_ACTIVATIONS, inputs), dtype, seed=0, side="a").matrix
 
 
 def _known(dtype: str) -> str:

@@ -39,10 +39,9 @@ from advisor_training.input_power.model import (
     residuals_of,
     types_of,
 )
-from advisor_training.learn.artefact import check_graph, merged_graph
+from advisor_training.learn.artefact import LIBRARIES, check_graph, merged_graph
 from advisor_training.learn.conformal import COVERAGE, bounds_of, measured_coverage
 from advisor_training.learn.learners import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES
-from advisor_training.train import LIBRARIES
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

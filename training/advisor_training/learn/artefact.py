@@ -27,6 +27,9 @@ from advisor_training.learn.learners import Regressors
 REGRESSORS = "model.joblib"
 """The regressors as scikit-learn has them, to train on and to look into: code, never served."""
 
+LIBRARIES = ("numpy", "scikit-learn", "onnx", "skl2onnx")
+"""What the graph hangs on."""
+
 LARGEST_DIFFERENCE = 1e-5
 """Between the logarithms that the graph and scikit-learn give. The graph adds single-precision
 numbers up, which differs by 1e-6; a row that takes another branch of a tree differs by far more."""
