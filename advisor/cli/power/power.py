@@ -7,6 +7,7 @@ from advisor.cli.power.input import input_power
 from advisor.cli.power.kernel import kernel
 from advisor.cli.power.sensor import sensor
 from advisor.cli.power.tensor import tensor
+from advisor.cli.power.train import train
 
 app = typer.Typer(
     help="How a card's power is read, what operations and data draw, and where power goes.",
@@ -17,3 +18,4 @@ app.command("kernel")(kernel)
 app.command("input")(input_power)
 app.command("components")(components)
 app.command("tensor")(tensor)
+app.command("train")(train)
