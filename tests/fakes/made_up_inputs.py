@@ -1,13 +1,17 @@
 """Results of `advisor power input` that are made up, and a bench that makes them."""
 
+from collections.abc import Generator
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 from advisor.core.records import Counters
 from advisor.wire.kernel_power import Estimate
 from advisor_profiling.inputs.bench import Measured, RefusedError
 from advisor_profiling.inputs.case import InputCase, case_of
-from advisor_profiling.inputs.matrices import Matrices
+from advisor_profiling.inputs.matrices import Matrices, fill_case
 from advisor_profiling.inputs.result import Conditions, InputPower, OperandState, OutputCheck
 from advisor_profiling.kernels.estimates import around
 from advisor_profiling.window.estimate import MeanEstimate
@@ -103,6 +107,19 @@ class MadeUpBench:
         watts = self.watts.get(case.operands, 400.0)
         window = _window(watts, 4.0 * len(self.measured))
         return Measured(OUTPUTS, replace(window, power=None) if self.without_power else window)
+
+
+class HereFilling:
+    """Fills in this process, when it is asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def of(self, cases: Any) -> Generator[tuple[InputCase, Future[Matrices]]]:
+        for number, one in enumerate(cases):
+            future: Future[Matrices] = Future()
+            future.set_result(fill_case(one, self.folder / str(number)))
+            yield one, future
 
 
 def _window(watts: float, at_s: float) -> Window:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import Advisor, in_this_process
+from safetensors_files import write_safetensors
 
 from advisor_profiling.operands import in_file
 
@@ -29,20 +30,7 @@ def model(tmp_path: Path) -> Path:
         "ids": np.zeros((4, 4), np.int64),
         "bias": np.zeros(64, np.float16),
     }
-    names = {"float16": "F16", "int64": "I64"}
-    header, data = {}, b""
-    for name, numbers in tensors.items():
-        end = len(data) + numbers.nbytes
-        header[name] = {
-            "dtype": names[numbers.dtype.name],
-            "shape": numbers.shape,
-            "data_offsets": [len(data), end],
-        }
-        data += numbers.tobytes()
-    text = json.dumps(header).encode()
-    path = tmp_path / "model.safetensors"
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
-    return path
+    return write_safetensors(tmp_path / "model.safetensors", tensors)
 
 
 def test_keys_stay_and_what_switches_most_comes_first(advisor: Advisor, model: Path) -> None:

@@ -38,6 +38,16 @@ real_tensors.products = lambda: [p for p in every() if f"{p[0]} {p[1]} {p[2]}" i
 sys.argv[:3] = ["real_tensors.py"]
 real_tensors.main()
 """
+REORDER = """
+import functools, sys
+from advisor_profiling.inputs import opening
+opening.Where = functools.partial(opening.Where, window_s=0.5)
+sys.path.insert(0, sys.argv[1])
+import reorder
+reorder.LAYERS, reorder.measure_saving.__globals__["ROUNDS"] = (("relu", "after"),), 1
+sys.argv[:2] = ["reorder.py"]
+reorder.main()
+"""
 MAKES = f"""#!{sys.executable}
 import sys
 sys.path[:0] = [{str(FAKES)!r}, {str(Path(__file__).parent)!r}]
@@ -53,13 +63,17 @@ else:
 
 def campaign(host: FakeHost, products: str, *words: str) -> subprocess.CompletedProcess[str]:
     """With so few of the products, each as its type, moment and name."""
+    return script(host, FIRST, str(SCRIPTS), products, str(host.folder / "tensors"), *words)
+
+
+def script(host: FakeHost, code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """With a Python that makes networks up and computes nothing."""
     python = host.folder / "python"
     python.write_text(MAKES)
     python.chmod(0o755)
     keep_record(record(FAST, gpu_uuid=UUID), host.folder / "home")
-    script = [sys.executable, "-c", FIRST, str(SCRIPTS), products]
     return subprocess.run(
-        [*script, str(host.folder / "tensors"), "--python", str(python), *words],
+        [sys.executable, "-c", code, *words, "--python", str(python)],
         env=host.environment(),
         capture_output=True,
         text=True,
@@ -118,6 +132,18 @@ def test_network_that_fails_is_said(host: FakeHost) -> None:
     done = campaign(host, "bf16 after ReLU x weights")
     assert done.returncode != 0
     assert "--python must be a Python with PyTorch" in done.stderr
+
+
+def test_order_of_hidden_units_is_measured_once(host: FakeHost) -> None:
+    """The same numbers in another order draw the same here, which refutes a saving."""
+    make(str(host.folder / "tensors"))
+    words = (REORDER, str(SCRIPTS), str(host.folder / "tensors"))
+    done = script(host, *words)
+    assert done.returncode == 0, done.stderr
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith("| relu after")]
+    assert row.endswith("| ratio | refuted |")
+    again = script(host, *words)
+    assert (again.stdout, again.stderr) == (done.stdout, "")
 
 
 def test_network_learns_and_is_written(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import typer
 from advisor.cli.power.components import components
 from advisor.cli.power.input import input_power
 from advisor.cli.power.kernel import kernel
+from advisor.cli.power.reorder import reorder
 from advisor.cli.power.sensor import sensor
 from advisor.cli.power.tensor import tensor
 from advisor.cli.power.train import train
@@ -19,3 +20,4 @@ app.command("input")(input_power)
 app.command("components")(components)
 app.command("tensor")(tensor)
 app.command("train")(train)
+app.command("reorder")(reorder)

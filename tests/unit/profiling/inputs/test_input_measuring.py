@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from collections.abc import Generator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_inputs import CONDITIONS, SMALL, MadeUpBench, case, result
+from made_up_inputs import CONDITIONS, SMALL, HereFilling, MadeUpBench, case, result
 
 from advisor.errors import InputError, StoreError
 from advisor_profiling.inputs import measuring
@@ -34,19 +33,6 @@ from advisor_profiling.operands.fill import fill_pair
 
 REFERENCE = reference_for(SMALL, "bf16", "product")
 CASES = [case(f"constant({n})") for n in range(20)]
-
-
-class HereFilling:
-    """Fills in this process, when it is asked."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def of(self, cases: Any) -> Generator[tuple[InputCase, Future[Matrices]]]:
-        for number, one in enumerate(cases):
-            future: Future[Matrices] = Future()
-            future.set_result(fill_case(one, self.folder / str(number)))
-            yield one, future
 
 
 def run(

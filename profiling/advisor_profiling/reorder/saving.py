@@ -1,0 +1,176 @@
+"""What another order of hidden units saves, measured: the product of activations and weights."""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.errors import InputError, JobError
+from advisor_profiling.inputs.case import InputCase, case_of
+from advisor_profiling.inputs.keeping import KeptInputs
+from advisor_profiling.inputs.measuring import Asked, Step, measure_cases
+from advisor_profiling.inputs.opening import Open
+from advisor_profiling.inputs.reference import with_ratios
+from advisor_profiling.inputs.result import InputPower
+from advisor_profiling.inputs.verdicts import (
+    STANDARD_ERRORS,
+    Quantity,
+    change_of,
+    level_of,
+    quantity_of,
+)
+from advisor_profiling.operands.bits import Matrix
+from advisor_profiling.operands.words import DTYPES
+from advisor_profiling.reorder.agreement import down_weight, hidden_units
+from advisor_profiling.reorder.layers import HiddenLayer
+from advisor_profiling.reorder.orders import Order
+
+LEAST_SAVING = 0.01
+"""What is claimed is that much or more."""
+
+ROUNDS = 3
+TOKENS = 4096
+_ENDS = {"int8": 127.0, "fp8": 448.0}
+
+Verdict: TypeAlias = Literal["confirmed", "refuted", "open"]
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """The new order against the old one.
+
+    Attributes:
+        value: Part of the power that is saved; of the energy where the power limit was reached.
+        error: Its standard error.
+        quantity: What was compared.
+    """
+
+    layer: str
+    value: float
+    error: float
+    quantity: Quantity
+
+    @property
+    def verdict(self) -> Verdict:
+        """Confirmed from 1 % on and over four standard errors; refuted below 1 %."""
+        if self.value < LEAST_SAVING:
+            return "refuted"
+        return "confirmed" if self.value > STANDARD_ERRORS * self.error else "open"
+
+
+def activations_for(layer: HiddenLayer) -> NDArray[np.float32]:
+    """Hidden units of normal random input, (tokens, hidden units)."""
+    inputs = layer.ups[0].tensor.shape[1 - layer.ups[0].axis]
+    x = np.random.default_rng(0).standard_normal((TOKENS, inputs), dtype=np.float32)
+    return np.asarray(hidden_units(layer, {}, x), np.float32)
+
+
+def check_measurable(layer: HiddenLayer, activations: NDArray[Any] | None) -> None:
+    """Whether a layer can be measured, before anything is done.
+
+    Raises:
+        InputError: its type is none of products here, or activations have other hidden units.
+    """
+    dtype = layer.down.tensor.dtype
+    if dtype not in DTYPES:
+        raise InputError(
+            f"{layer.name} is in {dtype}, in which no product is measured",
+            fix=f"leave --measure out, or cast it to one of {', '.join(DTYPES)}",
+        )
+    if activations is not None and activations.shape[1] != layer.down.size:
+        raise InputError(
+            f"activations have {activations.shape[1]} columns, and {layer.name} has "
+            f"{layer.down.size} hidden units",
+            fix="give what comes into the second layer, (tokens, hidden units)",
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measurable:
+    """A product out of hidden units.
+
+    Attributes:
+        layer: Its name.
+        activations: (tokens, hidden units).
+        down: (outputs, hidden units).
+        dtype: Of both, in the product.
+    """
+
+    layer: str
+    activations: NDArray[Any]
+    down: Matrix
+    dtype: str
+
+
+def measurable(layer: HiddenLayer, activations: NDArray[Any] | None) -> Measurable:
+    """The product of a layer of a file.
+
+    Args:
+        layer: In its old order.
+        activations: Of the user; None: of normal random input.
+
+    Raises:
+        InputError: as `check_measurable`.
+    """
+    check_measurable(layer, activations)
+    found = activations_for(layer) if activations is None else activations
+    return Measurable(layer.name, found, down_weight(layer, {}), layer.down.tensor.dtype)
+
+
+def measure_saving(
+    run: Open, product: Measurable, order: Order, report: Callable[[Step], object]
+) -> Saving:
+    """Measure both orders in turns; results are not kept, since nothing can name their data again.
+
+    Raises:
+        JobError: a case could not be measured, or the workload ended.
+    """
+    with tempfile.TemporaryDirectory(prefix="advisor-reorder-") as name:
+        folder = Path(name)
+        cases = _cases(folder, product, order)
+        keep = KeptInputs(folder / "home", run.bench.conditions.gpu_uuid)
+        for number in range(ROUNDS):
+            turned = cases if number % 2 == 0 else cases[::-1]
+            asked = Asked(cases=turned, session=f"{run.name}-{number}", fresh=True)
+            outcome = measure_cases(run.bench, run.filling, asked, keep, report)
+            for case, error in outcome.refused.items():
+                raise JobError(f"{case} could not be measured", why=str(error))
+        results = with_ratios(keep.read())
+    return saving_of(product.layer, *([r for r in results if r.case == case] for case in cases))
+
+
+def saving_of(layer: str, old: list[InputPower], new: list[InputPower]) -> Saving:
+    """What results of both orders say.
+
+    Raises:
+        JobError: the reference between them was not measured.
+    """
+    quantity = quantity_of([*old, *new])
+    levels = ((0.0, level_of(old, quantity)), (1.0, level_of(new, quantity)))
+    change = change_of({x: level for x, level in levels if level is not None}, "falls")
+    if change is None:
+        raise JobError("there is nothing to compare", fix="measure again")
+    return Saving(layer, -change.value, change.error, quantity)
+
+
+def _cases(folder: Path, product: Measurable, order: Order) -> tuple[InputCase, InputCase]:
+    """In the old and in the new order."""
+    a, b, dtype = product.activations, product.down, product.dtype
+    shape = len(a), len(b), b.shape[1]
+    scale = f"|scale({_ENDS[dtype] / (_largest(a) or 1.0)!r})" if dtype in _ENDS else ""
+
+    def case(name: str, columns: Order) -> InputCase:
+        for side, matrix in (("a", a), ("b", b)):
+            np.save(folder / f"{side}-{name}.npy", matrix[:, columns].astype(np.float32))
+        first, second = (f'file("{folder}/{side}-{name}.npy")' for side in ("a", "b"))
+        return case_of(f"a={first}{scale}; b={second}", shape, dtype)
+
+    return case("old", np.arange(b.shape[1], dtype=np.int64)), case("new", order)
+
+
+def _largest(matrix: NDArray[Any]) -> float:
+    return float(np.abs(matrix).max())
