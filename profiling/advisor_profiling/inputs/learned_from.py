@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from advisor.wire.input_power import InputPoint
-from advisor_profiling.inputs.keeping import INPUTS_FOLDER, read_kept
+from advisor_profiling.inputs.keeping import kept_inputs
 from advisor_profiling.inputs.reference import with_ratios
 from advisor_profiling.inputs.result import InputPower
 from advisor_profiling.operands.expression import Call, Operand, OperandPair
@@ -24,10 +24,7 @@ def kept_points(home: Path) -> tuple[tuple[InputPoint, ...], dict[str, int]]:
     Raises:
         StoreError: a file cannot be read.
     """
-    results: list[InputPower] = []
-    for path in sorted((home / INPUTS_FOLDER).glob("*.jsonl")):
-        results += read_kept(path)
-    return points_of(results)
+    return points_of(kept_inputs(home))
 
 
 def points_of(results: Iterable[InputPower]) -> tuple[tuple[InputPoint, ...], dict[str, int]]:
@@ -108,7 +105,7 @@ def _point(result: InputPower) -> InputPoint:
         reference_w=result.power_w.value / (1.0 if ratio is None else ratio.value),
         power_limit_w=result.power_limit_w,
         at_limit=result.at_limit,
-        throttled="throttled" in result.flags,
+        throttled=result.throttled,
     )
 
 
