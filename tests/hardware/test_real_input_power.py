@@ -12,7 +12,7 @@ from advisor_profiling.operands.words import DTYPES
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
 SIDE = 4096
-UNITS = 66
+UNITS = 34
 """Safe, and below the power limit."""
 
 

@@ -4,9 +4,9 @@
 
 measures what is missing, of most value first, keeps each result in the advisor's home at once, and
 prints the table. The same command goes on; `--minutes 0` prints what is there, without a GPU if
-`--gpu` is the UUID of a card that was measured before. `--dtypes bf16` and `--units 66` choose.
+`--gpu` is the UUID of a card that was measured before. `--dtypes bf16` and `--units 34` choose.
 
-Rounds: bf16 at 66 SMs, which stay below the power limit, first and last and one level between, then
+Rounds: bf16 at 34 SMs, which stay below the power limit, first and last and one level between, then
 all levels; the types at both numbers of SMs, four levels; then more seeds. N6 computes at 92 SMs on
 purpose, where cuBLAS is wrong. N5 is real_tensors.py. Each point takes 4 to 6 s.
 """
@@ -33,8 +33,10 @@ from advisor_profiling.inputs.sweeps import SEEDS, MeasuredSweep, asked_of, meas
 from advisor_profiling.inputs.verdicts import Level, highest, level_of, more_than
 from advisor_profiling.testbed.live import find_gpu
 
-BELOW, WHOLE, WRONG = 66, 132, 92
-"""SMs: below the power limit, all of an H100 or H200, and where its products are wrong."""
+BELOW, WHOLE, WRONG = 34, 132, 92
+"""SMs: below the power limit, all of an H100 or H200, and where its products are wrong. At 66, the
+next count where they are right, random numbers drew 690 W of an H200's 700, and made an H100 too
+hot."""
 
 DTYPES = ("bf16", "fp16", "fp8", "int8", "tf32", "fp32")
 FEWER_LEVELS = 4
