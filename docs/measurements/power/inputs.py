@@ -4,7 +4,8 @@
 
 measures what is missing, of most value first, keeps each result in the advisor's home at once, and
 prints the table. The same command goes on; `--minutes 0` prints what is there, without a GPU if
-`--gpu` is the UUID of a card that was measured before. `--dtypes bf16` and `--units 34` choose.
+`--gpu` is the UUID of a card that was measured before, and `--kept FILE` what is in a file.
+`--dtypes bf16` and `--units 34` choose.
 
 Rounds: bf16 at 34 SMs, which stay below the power limit, first and last and one level between, then
 all levels; the types at both numbers of SMs, four levels; then more seeds. N6 computes at 92 SMs on
@@ -16,15 +17,16 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from rich.console import Console
 
 from advisor.cli.measure.testbeds import stoppable
 from advisor.core.gpu import Gpu
-from advisor.settings import read_settings
+from advisor.settings import Settings, read_settings
 from advisor_profiling.inputs.case import InputCase
 from advisor_profiling.inputs.claims import CLAIMS, SQUARE, with_seed
-from advisor_profiling.inputs.keeping import KeptInputs
+from advisor_profiling.inputs.keeping import KeptInputs, read_kept
 from advisor_profiling.inputs.measuring import Asked, Step, measure_cases
 from advisor_profiling.inputs.opening import Where, open_inputs
 from advisor_profiling.inputs.reference import reference_for, with_ratios
@@ -57,10 +59,11 @@ def main() -> None:
     options = _parser().parse_args()
     settings, console = read_settings(), Console(stderr=True, markup=False, highlight=False)
     where = Where(gpu=options.gpu, python=options.python)
-    if options.minutes > 0:
+    if options.minutes > 0 and not options.kept:
         with stoppable(console):
             measure(where, rounds(options.dtypes, options.units), options.minutes, console)
-    for line in table(with_ratios(KeptInputs(settings.home, _uuid(options.gpu)).read())):
+    kept = read_kept(options.kept) if options.kept else _kept(settings, options.gpu)
+    for line in table(with_ratios(kept)):
         print(line)
 
 
@@ -206,16 +209,18 @@ def _shuffled(cases: Sequence[InputCase]) -> tuple[InputCase, ...]:
     return tuple(sorted(mixed, key=lambda case: (case.work != "product", case.work)))
 
 
-def _uuid(gpu: str) -> str:
-    """Of a card, without a driver where it is one already."""
-    return gpu if gpu.startswith("GPU-") else find_gpu(gpu).uuid
+def _kept(settings: Settings, gpu: str) -> list[InputPower]:
+    """Of a card, without a driver where its UUID is given."""
+    uuid = gpu if gpu.startswith("GPU-") else find_gpu(gpu).uuid
+    return KeptInputs(settings.home, uuid).read()
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--python", default="python3", help="interpreter that has PyTorch")
     parser.add_argument("--gpu", default="0")
     parser.add_argument("--minutes", type=float, default=8)
+    parser.add_argument("--kept", type=Path, help="only print the table of these results")
     parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=list(DTYPES))
     parser.add_argument(
         "--units", nargs="+", type=int, choices=(BELOW, WHOLE), default=[BELOW, WHOLE]
