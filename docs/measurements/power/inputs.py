@@ -15,7 +15,7 @@ purpose, where cuBLAS is wrong. N5 is real_tensors.py. Each point takes 4 to 6 s
 import argparse
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -67,7 +67,7 @@ def main() -> None:
         print(line)
 
 
-def measure(where: Where, every: Sequence[Round], minutes: float, console: Console) -> None:
+def measure(where: Where, every: Iterable[Round], minutes: float, console: Console) -> None:
     """The rounds, as far as time goes."""
     settings, end_s = read_settings(), time.monotonic() + 60 * minutes
     gpu = find_gpu(where.gpu)

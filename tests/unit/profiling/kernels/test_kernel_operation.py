@@ -259,6 +259,15 @@ def test_counter_is_only_used_where_it_covers_everything(
     assert said in power.no_difference
 
 
+def test_fewer_runs_are_made_where_they_are_enough(tmp_path: Path) -> None:
+    """Instead of a refusal."""
+    wanted = Wanted(runs=400, most_s=30, enough=40)
+    with pytest.raises(InputError, match="400 runs take"):
+        measured(MadeUpKernel(rising), tmp_path, replace(wanted, enough=None))
+    power = measured(MadeUpKernel(rising), tmp_path, wanted)
+    assert 40 <= power.runs < 400
+
+
 def test_sensor_that_does_not_change_is_an_error(tmp_path: Path) -> None:
     """Instead of a search without end."""
     bench = MadeUpKernel(rising, channel=replace(INSTANT, period_ms=1e9))
