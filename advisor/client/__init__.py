@@ -20,6 +20,7 @@ from advisor.client.errors import (
 )
 from advisor.launch.records.answers import Launch, LaunchPlan
 from advisor.validity.sensor_record import SensorRecord
+from advisor.wire.input_power import InputAsked, InputPrediction, InputPredictions
 from advisor.wire.kernel_power import KernelReport
 from advisor.wire.lists import (
     AuditEntry,
@@ -51,6 +52,9 @@ __all__ = [
     "Champion",
     "Client",
     "ClientError",
+    "InputAsked",
+    "InputPrediction",
+    "InputPredictions",
     "JobRequest",
     "JobRow",
     "KernelReport",

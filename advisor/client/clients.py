@@ -112,6 +112,7 @@ class Client:
     pair_components = _blocking(recorded.pair_components)
     sensors = _blocking(recorded.sensors)
     kernels = _blocking(recorded.kernels)
+    input_power = _blocking(recommending.input_power)
 
     launch = _blocking(launching.launch)
     plan_launch = _blocking(launching.plan_launch)
@@ -198,6 +199,7 @@ class AsyncClient:
     pair_components = _awaited(recorded.pair_components)
     sensors = _awaited(recorded.sensors)
     kernels = _awaited(recorded.kernels)
+    input_power = _awaited(recommending.input_power)
 
     launch = _awaited(launching.launch)
     plan_launch = _awaited(launching.plan_launch)

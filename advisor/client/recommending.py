@@ -5,12 +5,17 @@ from typing import Any
 
 from advisor.client.exchange import Ask, Flow, exchange
 from advisor.formats.wire import to_plain
+from advisor.wire.input_power import InputAsked, InputPowerRequest, InputPredictions
 from advisor.wire.placement import Placement
 from advisor.wire.recommendation import BatchAnswer, BatchItem, Recommendation
 from advisor.wire.requests import BatchRequest, PlacementRequest, RecommendationRequest
 
 _PREDICTING_S = 30.0
 """What predicting all pairs of a large placement may take on top of the search."""
+
+
+_FILLING_S = 10.0
+"""What filling the largest matrices and counting their bits may take."""
 
 
 def recommend(asked: RecommendationRequest) -> Flow[Recommendation]:
@@ -29,6 +34,16 @@ def place(asked: PlacementRequest) -> Flow[Placement]:
     """Who shares a GPU with whom in a queue of jobs, at what split, when and where."""
     patience_s = asked.time_limit_s + _PREDICTING_S
     return exchange(_ask("/v1/placements", asked, patience_s=patience_s), Placement)
+
+
+def input_power(asked: Sequence[InputAsked]) -> Flow[InputPredictions]:
+    """What matrix products are expected to draw by their data, in order.
+
+    Operands as text are filled by the service, which takes seconds where they are large.
+    """
+    body = InputPowerRequest(inputs=tuple(asked))
+    ask = _ask("/v1/power/input", body, patience_s=_FILLING_S * len(body.inputs))
+    return exchange(ask, InputPredictions)
 
 
 def _ask(path: str, body: Any, *, patience_s: float = 0.0) -> Ask:

@@ -17,12 +17,21 @@ class PowerTiming:
     """What windows must keep to.
 
     Attributes:
-        settle_s: After a change of load, readings are of the new load alone.
+        settle_s: After a change of load, new readings are of the new load alone.
         shortest_window_s: Shorter windows hold too few readings.
     """
 
     settle_s: float
     shortest_window_s: float
+
+    @property
+    def shown_s(self) -> float:
+        """After a change of load, what is shown is of the new load alone.
+
+        A reading is shown until the next one comes, so that one of just before `settle_s` may be
+        seen for a period more.
+        """
+        return self.settle_s + self.shortest_window_s / PERIODS_IN_WINDOW
 
 
 def power_timing(record: SensorRecord) -> PowerTiming | None:

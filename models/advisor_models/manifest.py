@@ -110,7 +110,7 @@ def read_artefact(folder: Path) -> Artefact:
         ModelError: the manifest or a file is missing, damaged, unnamed or of a newer schema.
     """
     manifest = _manifest(folder / MANIFEST)
-    return Artefact(manifest, {n: _content(folder / n, h) for n, h in manifest.files.items()})
+    return Artefact(manifest, {n: checked_file(folder / n, h) for n, h in manifest.files.items()})
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -180,30 +180,45 @@ def figure_word(head: str) -> str:
     return "rate" if head == "speed" else head
 
 
-def _content(path: Path, expected: str) -> bytes:
-    data = _read(path)
+def checked_file(path: Path, expected: str, retrain: str = RETRAIN) -> bytes:
+    """The content of a file of a model.
+
+    Args:
+        path: Of the file.
+        expected: Its SHA-256.
+        retrain: What else to do where it is not that.
+
+    Raises:
+        ModelError: it cannot be read, or has another hash.
+    """
+    data = whole_file(path, retrain)
     if sha256(data) != expected:
         raise ModelError(
             f"{path} is not the file that was written",
             why=f"its SHA-256 differs from that in {MANIFEST}",
-            fix=f"copy the whole folder again, or {RETRAIN}",
+            fix=f"copy the whole folder again, or {retrain}",
         )
     return data
 
 
-def _read(path: Path) -> bytes:
+def whole_file(path: Path, retrain: str = RETRAIN) -> bytes:
+    """As `checked_file`, of a file that has no hash.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
     try:
         return read_whole(path, MOST_BYTES)
     except OSError as error:
         raise ModelError(
             f"{path} cannot be read",
             why=error.strerror or str(error),
-            fix=f"copy the whole folder again, or {RETRAIN}",
+            fix=f"copy the whole folder again, or {retrain}",
         ) from error
 
 
 def _manifest(path: Path) -> Manifest:
-    return _parsed(path, _read(path))
+    return _parsed(path, whole_file(path))
 
 
 def _parsed(path: Path, text: bytes) -> Manifest:

@@ -91,7 +91,8 @@ class Player:
             in_graph, (step, *_) = captured([launch], count)
         else:
             step = launch
-        self._step, self._launches = step, count
+        # The launch is kept with the graph, which only has the addresses of its matrices.
+        self._step, self._kept, self._launches = step, launch, count
         return {"launch_s": launch_s, "launches": count, "captured": in_graph, "outputs": outputs}
 
     def step(self) -> None:
@@ -108,7 +109,7 @@ class Player:
 
     def stop(self) -> dict[str, Any]:
         """End the loop, and free the memory."""
-        self._step = None
+        self._step = self._kept = None
         if self._cuda:
             import torch
 

@@ -51,15 +51,17 @@ class Operation:
         import torch
 
         with torch.device("cuda"):
-            calls = launches(args)
-        for call in calls:
+            # Kept: a graph only has addresses, and what they belong to would be freed when the
+            # next operation is captured.
+            self._calls = launches(args)
+        for call in self._calls:
             for _ in range(WARM_UP):
                 call()
         torch.cuda.synchronize()
         self.name, self.work = canonical(args), work(args)
-        alone_s = _seconds(calls[0])
+        alone_s = _seconds(self._calls[0])
         self.launches = agree(max(1, math.ceil(SHORTEST_S / alone_s)))
-        self.captured, steps = captured(calls, self.launches)
+        self.captured, steps = captured(self._calls, self.launches)
         self._turns = itertools.cycle(steps)
         self.execution_s = _seconds(self.execute)
 

@@ -12,7 +12,7 @@ from advisor_profiling.operands.words import DTYPES
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
 SIDE = 4096
-UNITS = 66
+UNITS = 34
 """Safe, and below the power limit."""
 
 
@@ -37,7 +37,8 @@ def test_zeros_draw_less_than_random_numbers_below_the_limit() -> None:
 def test_every_type_is_computed_right() -> None:
     """One after the other in one process, each within its own rounding."""
     cases = [case_of("normal(0,8)", (SIDE, SIDE, SIDE), dtype) for dtype in DTYPES]
-    cases.append(case_of("normal(0,8)", (SIDE, SIDE, SIDE), "fp16", "half-sums"))
+    # Sums of products of these stay within the range of fp16, so that they can be compared.
+    cases.append(case_of("normal(0,1)", (SIDE, SIDE, SIDE), "fp16", "half-sums"))
     with open_inputs(read_settings(), Where(gpu=GPU, units=UNITS, window_s=1.0)) as run:
         for case, future in run.filling.of(cases):
             found = run.bench.measure(case, filled(case, future))

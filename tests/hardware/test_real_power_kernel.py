@@ -4,7 +4,11 @@ import pytest
 from real_gpu import GPU, run_json, the_gpu
 
 from advisor.settings import read_settings
-from advisor.validity.sensor_record import record_for, stored_records
+from advisor.validity.sensor_record import record_for
+from advisor_data.files.power_records import known_sensors
+from advisor_profiling.kernels.running.bench import RunRequest
+from advisor_profiling.kernels.running.opened import open_bench
+from advisor_profiling.kernels.running.operation import sensors_of
 from advisor_profiling.testbed.live import list_gpus
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
@@ -15,7 +19,7 @@ PRODUCT = ("power", "kernel", "gemm", "--m", "8192", "--n", "8192", "--k", "8192
 @pytest.fixture
 def record_is_there() -> None:
     gpu, home = the_gpu(), read_settings().home
-    if record_for(gpu.uuid, gpu.model, gpu.driver or "", stored_records(home)) is None:
+    if record_for(gpu.uuid, gpu.model, gpu.driver or "", known_sensors(home)) is None:
         pytest.skip("there is no record of this card's sensors: run `advisor power sensor` first")
 
 
@@ -35,6 +39,27 @@ def test_steady_power_of_a_product_repeats() -> None:
         assert stretch["no_memory_power"]
     if one["difference"] and one["execution_ms"] >= 1:
         assert abs(one["difference"]["differ"]) <= 0.03
+
+
+@pytest.mark.usefixtures("record_is_there")
+def test_operation_runs_again_after_others_were_captured() -> None:
+    """Its matrices are still there: a graph alone does not keep them."""
+    settings = read_settings()
+    sensors = sensors_of(the_gpu(), known_sensors(settings.home))
+    small, large = (
+        ("gemm", *(word for side in "mnk" for word in (f"--{side}", size)))
+        for size in ("4096", "8192")
+    )
+    with open_bench(
+        settings, sensors.channel, gpu=GPU, units=None, python="python3", operation=small
+    ) as opened:
+        times_s: list[float] = []
+        for words in (small, large, (*small, "--after", " ".join(large)), small):
+            opened.bench.worker.prepare(words)
+            run = opened.bench.run(RunRequest(20, gap_s=0.05, lead_s=0.05))
+            assert len(run.starts_s) == 20
+            times_s.append(opened.bench.ready.execution_s)
+    assert times_s[3] == pytest.approx(times_s[0], rel=0.1)
 
 
 @pytest.mark.usefixtures("record_is_there")

@@ -27,6 +27,7 @@ from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.dataset.rows import Rows, make_rows
 from advisor_training.evaluation.data import make_data
+from advisor_training.learn.artefact import LIBRARIES
 from advisor_training.learn.calibration import (
     Calibrated,
     ask_blind,
@@ -57,9 +58,6 @@ SCORED = (DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, "raw-throughput-per-watt")
 
 LEAST_JOBS = 3
 """Without one of two jobs, nothing is left but the other one next to itself."""
-
-LIBRARIES = ("numpy", "scikit-learn", "onnx", "skl2onnx")
-"""What the graph hangs on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -8,11 +8,22 @@ import typer
 from rich.console import Console
 
 from advisor.cli.measure.testbeds import stoppable
-from advisor.cli.power.input_text import input_table, note_lines, refused_line, step_line
+from advisor.cli.power.input_text import (
+    input_table,
+    note_lines,
+    predicted_lines,
+    predicted_table,
+    refused_line,
+    step_line,
+)
 from advisor.cli.shared.console import plain_console, print_table
 from advisor.cli.shared.options import AllowUnsafe, AsJson
 from advisor.errors import InputError, JobError
+from advisor.formats.wire import write
 from advisor.settings import read_settings
+from advisor.wire.input_power import InputAsked
+from advisor_models.input_power.find import load_input_model
+from advisor_profiling.inputs.asked import predictions, with_features
 from advisor_profiling.inputs.case import InputCase, case_of, parse_shape
 from advisor_profiling.inputs.keeping import newest_of
 from advisor_profiling.inputs.measuring import Asked, Outcome, Step, measure_cases
@@ -42,6 +53,12 @@ def input_power(
     window: Annotated[float, typer.Option(min=0.5, help="Longest window, s")] = WINDOW_S,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what is kept")] = False,
     allow_unsafe: AllowUnsafe = False,
+    predict: Annotated[
+        bool, typer.Option("--predict", help="Ask the model, without a GPU: advisor power train")
+    ] = False,
+    gpu_model: Annotated[
+        str | None, typer.Option(help="With --predict; such as 'NVIDIA H100 80GB HBM3'")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """What power does a product of matrices draw, filled with these data?
@@ -51,6 +68,9 @@ def input_power(
     the same command goes on. docs/input-power.md.
     """
     cases = cases_of(operands or [], preset or [], shape, dtype)
+    if predict:
+        _predict(cases, units, gpu_model, as_json)
+        return
     where = Where(gpu=gpu, units=units, python=python, window_s=window, allow_unsafe=allow_unsafe)
     console = plain_console(stderr=True)
     with stoppable(console), open_inputs(read_settings(), where) as run:
@@ -98,6 +118,30 @@ def _sweep(name: str, dtype: str) -> list[OperandPair]:
     if sweep is None:
         raise InputError(f"--preset {name} is not known", fix=f"there are T1 to T{len(SWEEPS)}")
     return list(sweep.pairs(dtype).values())
+
+
+def _predict(
+    cases: Sequence[InputCase], units: int | None, gpu_model: str | None, as_json: bool
+) -> None:
+    """What the model in use expects of the cases."""
+    model = load_input_model(read_settings().home)
+    asked = [
+        InputAsked(
+            operands=case.operands,
+            shape=case.shape,
+            dtype=case.dtype,
+            units=units,
+            gpu_model=gpu_model,
+        )
+        for case in cases
+    ]
+    found = predictions(model, map(with_features, asked))
+    if as_json:
+        typer.echo(write(found))
+        return
+    print_table(predicted_table(found.predictions))
+    for line in predicted_lines(found, model.manifest):
+        typer.echo(line)
 
 
 def _measure(run: Open, cases: Sequence[InputCase], fresh: bool, console: Console) -> Outcome:

@@ -8,6 +8,7 @@ from advisor.cli.power.kernel import kernel
 from advisor.cli.power.reorder import reorder
 from advisor.cli.power.sensor import sensor
 from advisor.cli.power.tensor import tensor
+from advisor.cli.power.train import train
 
 app = typer.Typer(
     help="How a card's power is read, what operations and data draw, and where power goes.",
@@ -18,4 +19,5 @@ app.command("kernel")(kernel)
 app.command("input")(input_power)
 app.command("components")(components)
 app.command("tensor")(tensor)
+app.command("train")(train)
 app.command("reorder")(reorder)

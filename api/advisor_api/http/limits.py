@@ -53,6 +53,7 @@ ROWS = Most(1024 * 1024, 100_000)
 
 _LONGER = {
     "/v1/recommendations/batch": BATCH,
+    "/v1/power/input": BATCH,
     "/v1/points": ROWS,
     "/v1/observations": ROWS,
 }

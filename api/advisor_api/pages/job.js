@@ -5,6 +5,7 @@ import { facts, html, link, notice, select, table, tag, address, field } from ".
 import { FLAGS } from "./flags.js";
 import { content, run, setTitle } from "./frame.js";
 import { mean, moment, number, share, withUnit } from "./numbers.js";
+import { partsOfJob, unknownParts } from "./power_parts.js";
 import { get, part } from "./service.js";
 
 const SHARES = [0, 20, 40, 60, 80, 100];
@@ -44,6 +45,7 @@ run(async (query) => {
     const go = (model) => location.assign(address("/job", { name, gpu: model }));
     content.append(html("div", { class: "fields" }, field("GPU model", select(models.map((m) => [m, m]), gpu, go))));
   }
+  const parts = html("div", { id: "parts", "aria-busy": "true" });
   content.append(
     summary(points, gpu, profile.source),
     html("p", {}, link("See it beside another job", "/pair", { a: name, gpu })),
@@ -51,10 +53,18 @@ run(async (query) => {
     html("h2", {}, "At each share of the GPU"),
     html("p", { class: "quiet-text" }, "Marks are measured windows, with their standard errors; the line goes through their means."),
     ...charts(points),
+    html("h2", {}, "What the power goes to"),
+    parts,
     html("h2", {}, "Points"),
     pointTable(points),
   );
+  parts.replaceChildren(await powerParts(name, gpu));
+  parts.removeAttribute("aria-busy");
 });
+
+function powerParts(name, gpu) {
+  return get(address(`/v1/profiles/${part(name)}/components`, { gpu_model: gpu })).then(partsOfJob, unknownParts);
+}
 
 function summary(points, gpu, source) {
   const whole = points.filter((point) => point.share_percent === 100);

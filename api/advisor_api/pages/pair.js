@@ -10,6 +10,7 @@ import { charts } from "./pair_charts.js";
 import { percent } from "./numbers.js";
 import { allOptions, objectives, readout, rules } from "./pair_tables.js";
 import { measuredOptions, pairView } from "./pair_view.js";
+import { partsOfPair, unknownParts } from "./power_parts.js";
 import { get, part, post } from "./service.js";
 
 const results = html("div", { id: "results" });
@@ -46,8 +47,9 @@ async function answer(question, rows) {
       post("/v1/recommendations", question.body, signal),
       measuredPoints(question, signal),
     ]);
-    show(pairView(given, measuredOptions(points, given)), rows);
+    const shown = show(pairView(given, measuredOptions(points, given)), rows);
     live.textContent = `${given.gpu_model}, model ${given.model.version}. Ranges are to hold ${percent(given.coverage)} of what is measured.`;
+    shown.showParts(await powerParts(question, given.gpu_model, signal).catch(refused));
   } catch (error) {
     if (error.name === "AbortError") return;
     live.textContent = "";
@@ -69,13 +71,33 @@ async function measuredPoints({ a, b, gpu }, signal) {
   return known.points;
 }
 
+// Like the points they are of the pair, whatever is asked of it.
+let knownParts = { path: null, found: null };
+
+async function powerParts({ a, b }, gpu, signal) {
+  const path = address(`/v1/pairs/${part(a)}/${part(b)}/components`, { gpu_model: gpu });
+  if (knownParts.path !== path) knownParts = { path, found: await get(path, signal) };
+  return knownParts.found;
+}
+
+// A question that was given up is no answer.
+function refused(error) {
+  if (error.name === "AbortError") throw error;
+  return error;
+}
+
 function show(view, rows) {
   const drawn = charts(view, (option) => choose(option));
   const hand = mover(view, (option) => choose(option));
   const here = html("div", { id: "readout" });
   const copy = html("div", {});
+  const power = html("div", { id: "parts", "aria-busy": "true" });
+  let bars = null;
+  let chosen = null;
   function choose(option) {
     chosenName = option.split;
+    chosen = option;
+    bars?.show(option);
     hand.show(option);
     drawn.show(option);
     here.replaceChildren(readout(view, option));
@@ -94,6 +116,8 @@ function show(view, rows) {
     html("h2", {}, "Over all splits"),
     html("p", { class: "quiet-text" }, drawn.explained),
     drawn.element,
+    html("h2", {}, "What the power goes to"),
+    power,
     html("h2", {}, "Why"),
     sentences(given.reasons),
     html("h2", {}, "What simple rules would do"),
@@ -103,4 +127,12 @@ function show(view, rows) {
     html("details", {}, html("summary", {}, "All numbers as a table"), allOptions(view)),
   );
   choose(view.options.find((option) => option.split === chosenName) ?? view.best);
+  return {
+    showParts: (found) => {
+      bars = found instanceof Error ? null : partsOfPair(found);
+      bars?.show(chosen);
+      power.replaceChildren(bars?.element ?? unknownParts(found));
+      power.removeAttribute("aria-busy");
+    },
+  };
 }

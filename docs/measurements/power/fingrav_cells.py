@@ -42,6 +42,10 @@ RUNS = {"gemm-4096": 200, "after": 80}
 FEWER_RUNS = 120
 """Steady points of the others: power after so many is known to a fraction of the thresholds."""
 
+LONGEST_S, ENOUGH = 75.0, 40
+"""Where power takes a second and more to be steady, so many runs are made as take this long: such
+long runs meet more readings."""
+
 PREPARE_S, AVERAGE_S = 2.0, 1.1
 SEARCH_RUNS, SEARCH_RUN_S = 36, 0.25
 """About what looking for the length of runs takes."""
@@ -175,6 +179,8 @@ def measured(
         }
     wanted = Wanted(
         runs=cell.runs,
+        most_s=LONGEST_S,
+        enough=ENOUGH,
         before=" ".join(words(cell.before)) if cell.before else IDLE,
         lead_s=LEAD_S if cell.before else 0.0,
         stretch=_known_stretch(folder / f"{cell.units}-{cell.kernel}-stretch.json"),

@@ -4,9 +4,10 @@
 
 measures what is missing, of most value first, keeps each result in the advisor's home at once, and
 prints the table. The same command goes on; `--minutes 0` prints what is there, without a GPU if
-`--gpu` is the UUID of a card that was measured before. `--dtypes bf16` and `--units 66` choose.
+`--gpu` is the UUID of a card that was measured before, and `--kept FILE` what is in a file.
+`--dtypes bf16` and `--units 34` choose.
 
-Rounds: bf16 at 66 SMs, which stay below the power limit, first and last and one level between, then
+Rounds: bf16 at 34 SMs, which stay below the power limit, first and last and one level between, then
 all levels; the types at both numbers of SMs, four levels; then more seeds. N6 computes at 92 SMs on
 purpose, where cuBLAS is wrong. N5 is real_tensors.py. Each point takes 4 to 6 s.
 """
@@ -14,39 +15,32 @@ purpose, where cuBLAS is wrong. N5 is real_tensors.py. Each point takes 4 to 6 s
 import argparse
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from rich.console import Console
 
 from advisor.cli.measure.testbeds import stoppable
 from advisor.core.gpu import Gpu
-from advisor.settings import read_settings
+from advisor.settings import Settings, read_settings
 from advisor_profiling.inputs.case import InputCase
-from advisor_profiling.inputs.claims import CLAIMS, SQUARE, Claim, with_seed
-from advisor_profiling.inputs.keeping import KeptInputs
+from advisor_profiling.inputs.claims import CLAIMS, SQUARE, with_seed
+from advisor_profiling.inputs.keeping import KeptInputs, read_kept
 from advisor_profiling.inputs.measuring import Asked, Step, measure_cases
 from advisor_profiling.inputs.opening import Where, open_inputs
 from advisor_profiling.inputs.reference import reference_for, with_ratios
 from advisor_profiling.inputs.result import InputPower
-from advisor_profiling.inputs.verdicts import (
-    Change,
-    Level,
-    Quantity,
-    change_of,
-    highest,
-    level_of,
-    more_than,
-    quantity_of,
-    verdict_of,
-)
+from advisor_profiling.inputs.sweeps import SEEDS, MeasuredSweep, asked_of, measured_sweeps
+from advisor_profiling.inputs.verdicts import Level, highest, level_of, more_than
 from advisor_profiling.testbed.live import find_gpu
 
-BELOW, WHOLE, WRONG = 66, 132, 92
-"""SMs: below the power limit, all of an H100 or H200, and where its products are wrong."""
+BELOW, WHOLE, WRONG = 34, 132, 92
+"""SMs: below the power limit, all of an H100 or H200, and where its products are wrong. At 66, the
+next count where they are right, random numbers drew 690 W of an H200's 700, and made an H100 too
+hot."""
 
 DTYPES = ("bf16", "fp16", "fp8", "int8", "tf32", "fp32")
-SEEDS = 3
 FEWER_LEVELS = 4
 START_S = 25.0
 """A round that cannot do more than start PyTorch is not begun."""
@@ -65,14 +59,15 @@ def main() -> None:
     options = _parser().parse_args()
     settings, console = read_settings(), Console(stderr=True, markup=False, highlight=False)
     where = Where(gpu=options.gpu, python=options.python)
-    if options.minutes > 0:
+    if options.minutes > 0 and not options.kept:
         with stoppable(console):
             measure(where, rounds(options.dtypes, options.units), options.minutes, console)
-    for line in table(with_ratios(KeptInputs(settings.home, _uuid(options.gpu)).read())):
+    kept = read_kept(options.kept) if options.kept else _kept(settings, options.gpu)
+    for line in table(with_ratios(kept)):
         print(line)
 
 
-def measure(where: Where, every: Sequence[Round], minutes: float, console: Console) -> None:
+def measure(where: Where, every: Iterable[Round], minutes: float, console: Console) -> None:
     """The rounds, as far as time goes."""
     settings, end_s = read_settings(), time.monotonic() + 60 * minutes
     gpu = find_gpu(where.gpu)
@@ -136,13 +131,6 @@ def sweep_cases(dtype: str, *, seeds: Sequence[int], levels: int | None = None) 
     return list(dict.fromkeys(with_seed(case, seed) for case in found for seed in seeds))
 
 
-def asked_of(claim: Claim, dtype: str) -> bool:
-    """Whether a claim is looked at with a type: int8 knows no NaN, and copies are copies."""
-    return {"N2": dtype != "int8", "N3": dtype == "fp16", "N4 copy": dtype == "bf16"}.get(
-        claim.name, True
-    )
-
-
 def spread(cases: Sequence[InputCase], count: int) -> list[InputCase]:
     """So many of the cases, the first and the last among them."""
     if count >= len(cases):
@@ -170,37 +158,12 @@ def of_type(own: Sequence[InputPower], dtype: str, units: int) -> Iterator[str]:
     yield f"\n{where.gpu_model}, {units} SMs, {dtype}, driver {where.driver}, torch {where.torch}\n"
     yield "| | claim | paper | ours | +- | of | MHz | levels | verdict |"
     yield "|---|---|---|---|---|---|---|---|---|"
-    changes: dict[str, Change | None] = {}
-    for claim in CLAIMS:
-        if asked_of(claim, dtype):
-            levels, quantity, left_out = levels_of(claim, own, dtype)
-            if levels or left_out:
-                changes[claim.name] = change_of(levels, claim.pattern)
-                yield _row(claim, levels, quantity, left_out, changes[claim.name])
+    sweeps = list(measured_sweeps(own, dtype))
+    changes = {sweep.claim.name: sweep.change for sweep in sweeps}
+    yield from map(_row, sweeps)
     nine = changes.get("T9")
     yield f"\nT9 falls more than T8: {more_than(nine, changes.get('T8'))}; "
     yield f"T11 falls less than T9: {more_than(nine, changes.get('T11'))}"
-
-
-def levels_of(
-    claim: Claim, own: Sequence[InputPower], dtype: str
-) -> tuple[dict[float, Level], Quantity, int]:
-    """Levels that were measured, what of them is compared, and how many have no finite outputs."""
-    by_level: dict[float, list[InputPower]] = {}
-    for x, case in claim.cases(dtype).items():
-        seeds = {with_seed(case, seed) for seed in range(SEEDS)}
-        if found := list({r.case: r for r in own if r.case in seeds}.values()):
-            by_level[x] = found
-    quantity = quantity_of([r for rs in by_level.values() for r in rs], in_watts=claim.in_watts)
-    levels: dict[float, Level] = {}
-    left_out = 0
-    for x, found in by_level.items():
-        usable = [r for r in found if r.outputs.finite or not claim.finite]
-        level = level_of(usable, quantity)
-        left_out += not usable
-        if level is not None:
-            levels[x] = level
-    return levels, quantity, left_out
 
 
 def types_verdict(own: Sequence[InputPower]) -> str:
@@ -231,20 +194,13 @@ def wrong_verdict(results: Sequence[InputPower]) -> str:
     return f"{'confirmed' if wrong and all(others) else 'refuted'} ({said})"
 
 
-def _row(
-    claim: Claim,
-    levels: dict[float, Level],
-    quantity: Quantity,
-    left_out: int,
-    change: Change | None,
-) -> str:
+def _row(sweep: MeasuredSweep) -> str:
+    change, claim, clocks = sweep.change, sweep.claim, sweep.clocks_mhz
     ours = ("", "") if change is None else (f"{change.value:+.1%}", f"{change.error:.1%}")
-    clocks = [level.clock_mhz for level in levels.values() if level.clock_mhz is not None]
-    clock = f"{min(clocks):.0f}-{max(clocks):.0f}" if clocks else ""
-    count = f"{len(levels)}" + (f", {left_out} not finite" if left_out else "")
-    verdict = verdict_of(change, claim.pattern)
-    cells = (claim.name, claim.says, claim.paper, *ours, quantity, clock, count, verdict)
-    return f"| {' | '.join(cells)} |"
+    clock = f"{clocks[0]:.0f}-{clocks[1]:.0f}" if clocks else ""
+    count = f"{len(sweep.levels)}" + (f", {sweep.left_out} not finite" if sweep.left_out else "")
+    cells = (claim.name, claim.says, claim.paper, *ours, sweep.quantity, clock, count)
+    return f"| {' | '.join((*cells, sweep.verdict))} |"
 
 
 def _shuffled(cases: Sequence[InputCase]) -> tuple[InputCase, ...]:
@@ -253,16 +209,18 @@ def _shuffled(cases: Sequence[InputCase]) -> tuple[InputCase, ...]:
     return tuple(sorted(mixed, key=lambda case: (case.work != "product", case.work)))
 
 
-def _uuid(gpu: str) -> str:
-    """Of a card, without a driver where it is one already."""
-    return gpu if gpu.startswith("GPU-") else find_gpu(gpu).uuid
+def _kept(settings: Settings, gpu: str) -> list[InputPower]:
+    """Of a card, without a driver where its UUID is given."""
+    uuid = gpu if gpu.startswith("GPU-") else find_gpu(gpu).uuid
+    return KeptInputs(settings.home, uuid).read()
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--python", default="python3", help="interpreter that has PyTorch")
     parser.add_argument("--gpu", default="0")
     parser.add_argument("--minutes", type=float, default=8)
+    parser.add_argument("--kept", type=Path, help="only print the table of these results")
     parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=list(DTYPES))
     parser.add_argument(
         "--units", nargs="+", type=int, choices=(BELOW, WHOLE), default=[BELOW, WHOLE]

@@ -30,19 +30,10 @@ class KeptInputs:
         Raises:
             StoreError: the file cannot be read.
         """
-        try:
-            *whole, half = self.path.read_bytes().split(b"\n")
-            if half:  # it was being written when the host went down
-                os.truncate(self.path, self.path.stat().st_size - len(half))
-            return [parse(InputPower, line) for line in whole]
-        except FileNotFoundError:
-            return []
-        except (OSError, ValueError) as error:
-            raise StoreError(
-                f"{self.path} does not hold results of `advisor power input`",
-                why=str(error),
-                fix="move it away, and measure again",
-            ) from error
+        found, half = _read(self.path)
+        if half:  # it was being written when the host went down
+            os.truncate(self.path, self.path.stat().st_size - half)
+        return found
 
     def add(self, result: InputPower) -> None:
         """Keep one result.
@@ -61,6 +52,25 @@ class KeptInputs:
             ) from error
 
 
+def kept_inputs(home: Path) -> list[InputPower]:
+    """Everything that was measured on this host, card by card.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    files = sorted((home / INPUTS_FOLDER).glob("*.jsonl"))
+    return [result for file in files for result in read_kept(file)]
+
+
+def read_kept(path: Path) -> list[InputPower]:
+    """The same of any file, which is left as it is: it may be written meanwhile.
+
+    Raises:
+        StoreError: the file cannot be read.
+    """
+    return _read(path)[0]
+
+
 def newest_of(
     kept: Iterable[InputPower], cases: Iterable[InputCase], conditions: Conditions
 ) -> dict[InputCase, InputPower]:
@@ -71,3 +81,18 @@ def newest_of(
         for result in kept
         if result.case in wanted and result.conditions == conditions
     }
+
+
+def _read(path: Path) -> tuple[list[InputPower], int]:
+    """The results of a file, and the length of a line that is not whole."""
+    try:
+        *whole, half = path.read_bytes().split(b"\n")
+        return [parse(InputPower, line) for line in whole], len(half)
+    except FileNotFoundError:
+        return [], 0
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f"{path} does not hold results of `advisor power input`",
+            why=str(error),
+            fix="move it away, and measure again",
+        ) from error

@@ -146,6 +146,11 @@ class InputPower:
         return near or _CAPPED in (self.throttle_reasons or ())
 
     @property
+    def throttled(self) -> bool:
+        """Whether heat, or anything else but the power limit, holds the clock back."""
+        return bool(set(self.throttle_reasons or ()) - {_CAPPED})
+
+    @property
     def moment_s(self) -> float:
         """When it was measured, in seconds."""
         return datetime.fromisoformat(self.measured_at).timestamp()
@@ -154,14 +159,13 @@ class InputPower:
     def flags(self) -> tuple[str, ...]:
         """What one must know to use it."""
         operands = [operand for operand in (self.a, self.b) if operand is not None]
-        other = set(self.throttle_reasons or ()) - {_CAPPED}
         found = {
             "non-finite-operands": any(operand.non_finite for operand in operands),
             "saturated-operands": any(operand.saturated for operand in operands),
             "non-finite-outputs": not self.outputs.finite,
             "wrong-outputs": not self.outputs.right,
             "power-limit": self.at_limit,
-            "throttled": bool(other),
+            "throttled": self.throttled,
             "not-settled": not self.settled,
         }
         return tuple(name for name, is_so in found.items() if is_so)

@@ -1,7 +1,8 @@
 """Whether measured levels of a sweep confirm a claim, refute it, or leave it open.
 
 Confirmed: the sign that was claimed, 2 % or more, and over four standard errors. Refuted: less than
-1 %, or the other sign by over four standard errors. Otherwise open.
+1 %, or the other sign by over four standard errors. Otherwise open, as what a higher clock may have
+done is.
 """
 
 import math
@@ -10,15 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from advisor.wire.input_sweeps import Quantity, Verdict
 from advisor.wire.kernel_power import Estimate
 from advisor_profiling.inputs.result import InputPower
 
 Pattern: TypeAlias = Literal["rises", "falls", "flat", "peaks"]
-Verdict: TypeAlias = Literal["confirmed", "refuted", "open"]
-Quantity: TypeAlias = Literal["ratio", "watts", "energy"]
-"""What is compared: power to that of references, watts, or energy for the same work."""
 
 CLEAR, NOTHING, STANDARD_ERRORS = 0.02, 0.01, 4.0
+
+SAME_CLOCK = 0.01
+"""Clocks that differ by more are not the same: a higher one takes a higher voltage."""
 
 _HALF_WIDTHS = 1.96
 
@@ -46,15 +48,27 @@ class Change:
         value: From the first level to the last; of a peak what it is above the higher end; of what
             should be flat the largest, with its sign.
         error: Its standard error.
+        clock: Of the clock from one level to the other; 0 where it was not read.
     """
 
     value: float
     error: float
+    clock: float = 0.0
+
+    @property
+    def by_clock(self) -> bool:
+        """Whether the clock may be why: more at a higher clock, which takes a higher voltage."""
+        return abs(self.clock) >= SAME_CLOCK and self.clock * self.value > 0
 
 
 def quantity_of(results: Sequence[InputPower], *, in_watts: bool = False) -> Quantity:
-    """Energy where the power limit is reached anywhere, since power is the same there."""
-    if any(result.at_limit for result in results):
+    """Energy where the clock was held back anywhere, by the power limit or by heat.
+
+    Power is not comparable there: what draws more runs slower. Energy is that above the idle card,
+    of which a slow product has more; a lower clock also means a lower voltage, so that what draws
+    more differs by a little more than is seen.
+    """
+    if any(result.at_limit or result.throttled for result in results):
         return "energy"
     return "watts" if in_watts else "ratio"
 
@@ -88,7 +102,7 @@ def change_of(levels: Mapping[float, Level], pattern: Pattern) -> Change | None:
 
 def verdict_of(change: Change | None, pattern: Pattern) -> Verdict:
     """What a change says of a claim."""
-    if change is None:
+    if change is None or (change.by_clock and abs(change.value) >= NOTHING):
         return "open"
     sure = abs(change.value) > STANDARD_ERRORS * change.error
     if pattern == "flat":
@@ -123,9 +137,10 @@ def highest(levels: Mapping[str, Level], names: Sequence[str]) -> Verdict:
 
 def _relative(first: Level, other: Level) -> Change:
     ratio = other.value / first.value
-    return Change(
-        ratio - 1, ratio * math.hypot(first.error / first.value, other.error / other.value)
-    )
+    error = ratio * math.hypot(first.error / first.value, other.error / other.value)
+    if first.clock_mhz is None or other.clock_mhz is None:
+        return Change(ratio - 1, error)
+    return Change(ratio - 1, error, other.clock_mhz / first.clock_mhz - 1)
 
 
 def _quantity(result: InputPower, quantity: Quantity) -> tuple[float, float] | None:
@@ -134,8 +149,12 @@ def _quantity(result: InputPower, quantity: Quantity) -> tuple[float, float] | N
     if quantity == "watts":
         return power_w.value, _error(power_w)
     if quantity == "energy":
-        parts = (_error(part) / part.value for part in (power_w, result.rate))
-        return result.energy_pj, result.energy_pj * math.hypot(*parts)
+        energy_pj = result.energy_above_idle_pj
+        if energy_pj is None or result.idle_w is None:
+            return None
+        of_power = _error(power_w) / (power_w.value - result.idle_w)
+        of_rate = _error(result.rate) / result.rate.value
+        return energy_pj, energy_pj * math.hypot(of_power, of_rate)
     ratio = result.reference_ratio
     return None if ratio is None else (ratio.value, _error(ratio))
 

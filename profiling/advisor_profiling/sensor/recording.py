@@ -61,7 +61,7 @@ def record(wanted: Recording) -> Trace:
         SourceError: the sensors cannot be read.
         OSError: the file cannot be written.
     """
-    begin_trace(wanted.file, _header(wanted.gpu))
+    begin_trace(wanted.file, header_of(wanted.gpu))
     with (
         load(wanted.python, wanted.environment) as child,
         recorders(wanted.gpu.uuid, wanted.file, wanted.environment) as watching,
@@ -102,7 +102,8 @@ def _waves(wanted: Recording) -> tuple[Stage, ...]:
     return waves(period.period_s, wanted.seed)
 
 
-def _header(gpu: Gpu) -> TraceHeader:
+def header_of(gpu: Gpu) -> TraceHeader:
+    """The first line of a recording of a card that begins now."""
     return TraceHeader(
         gpu_model=gpu.model,
         gpu_uuid=gpu.uuid,

@@ -15,8 +15,8 @@ class WindowRules:
         most_s: Longest window; it ends then, whatever the error.
         target: Relative standard error of rate and of power at which a window may end.
         settle_least_s: Shortest time between opening the gate and the window.
-        sensor_lag_s: Readings of power in so long after a change of load are of the time before,
-            too, and not looked at; 0 where that is not known of the card.
+        sensor_lag_s: What is shown of power in so long after a change of load is of the time
+            before, too, and not looked at; 0 where that is not known of the card.
         settle_most_s: The window begins then even if power or rate still moves; it is flagged.
         flat: Largest relative difference of the two halves of the settling view.
         idle_s: Time over which idle power is measured.
@@ -72,12 +72,12 @@ def _timed(rules: WindowRules, timing: PowerTiming) -> WindowRules:
             why="it would hold fewer than eight readings (docs/power.md)",
             fix=f"give --window {timing.shortest_window_s:.1f} or more",
         )
-    settle_least_s = timing.settle_s + timing.shortest_window_s
+    settle_least_s = timing.shown_s + timing.shortest_window_s
     return replace(
         rules,
         least_s=max(rules.least_s, timing.shortest_window_s),
         settle_least_s=settle_least_s,
         settle_most_s=max(rules.settle_most_s, 2 * settle_least_s),
-        sensor_lag_s=timing.settle_s,
+        sensor_lag_s=timing.shown_s,
         idle_s=max(rules.idle_s, timing.shortest_window_s),
     )

@@ -9,8 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from advisor.predict.profiles import Floats
-from advisor_training.input_power.model import Fitted, Learner, Points
-from advisor_training.input_power.points import above_idle_w
+from advisor_training.input_power.model import Fitted, Learner, Points, above_idle_w, types_of
 
 
 def _median(points: Points) -> Floats:
@@ -37,7 +36,7 @@ def _mean(features: Mapping[str, float], name: str) -> float:
 
 def _linear(metrics: Callable[[Points], Floats]) -> Learner:
     def learn(points: Points) -> Fitted:
-        lines = {d: _line(metrics, points, d) for d in {p.dtype for p in points}}
+        lines = {d: _line(metrics, points, d) for d in types_of(points)}
 
         def predict(asked: Points) -> Floats:
             energies = [

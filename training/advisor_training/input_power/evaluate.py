@@ -7,19 +7,19 @@ from types import MappingProxyType
 import numpy as np
 
 from advisor.errors import InputError
+from advisor.predict.inputs.pace import known_of
 from advisor.predict.profiles import Floats
+from advisor.wire.input_power import InputPoint
 from advisor_training.input_power.baselines import BASELINES
+from advisor_training.input_power.held_out import HeldOut, OnGroup, expected, group_left_out
 from advisor_training.input_power.model import (
-    Fitted,
     Learner,
     Points,
     calibration_points,
     carried_over,
-    group_residuals,
     physics,
     physics_and_trees,
 )
-from advisor_training.input_power.points import InputPoint, above_idle_w
 
 METHODS: Mapping[str, Learner] = MappingProxyType(
     {"model": physics_and_trees, "physics": physics, **BASELINES}
@@ -28,8 +28,8 @@ METHODS: Mapping[str, Learner] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class PowerErrors:
-    """|predicted / measured - 1| of power.
+class Errors:
+    """|predicted / measured - 1|.
 
     Attributes:
         mean: Over all points.
@@ -42,17 +42,31 @@ class PowerErrors:
     points: int
 
 
-def sweep_left_out(points: Points) -> dict[str, PowerErrors]:
-    """Each method on drawn operands, each sweep left out in its turn.
+@dataclass(frozen=True, slots=True)
+class InputErrors:
+    """Errors of a method; None: there is no such point.
+
+    Attributes:
+        power: Where nothing held the clock back, by the data alone.
+        speed: Where power limit or heat did, by the data and the power that was left.
+        energy: Of power at the speed that was measured, everywhere.
+    """
+
+    power: Errors | None
+    speed: Errors | None
+    energy: Errors
+
+
+def sweep_left_out(points: Points, progress: OnGroup | None = None) -> dict[str, HeldOut]:
+    """Each method on drawn operands, each pattern of operands left out in its turn.
 
     Raises:
-        InputError: there is one sweep, or a type has too few points.
+        InputError: there is one pattern, or a type has too few points.
     """
-    drawn = [p for p in points if not p.real]
-    return {name: _held_out(drawn, learner) for name, learner in METHODS.items()}
+    return group_left_out([p for p in points if not p.real], METHODS, progress)
 
 
-def real_left_out(points: Points) -> dict[str, PowerErrors]:
+def real_left_out(points: Points) -> dict[str, InputErrors]:
     """Each method, learned from drawn operands, on tensors of networks.
 
     Raises:
@@ -61,11 +75,16 @@ def real_left_out(points: Points) -> dict[str, PowerErrors]:
     drawn, real = [p for p in points if not p.real], [p for p in points if p.real]
     if not drawn or not real:
         raise InputError("drawn operands and tensors of networks are needed, and one is missing")
-    return {name: errors_of(learner(drawn), real) for name, learner in METHODS.items()}
+    known = known_of(drawn)
+    return {
+        name: errors_of(expected(learner(drawn), known, real)) for name, learner in METHODS.items()
+    }
 
 
-def other_card(points: Points, gpu_uuid: str) -> dict[str, PowerErrors]:
+def other_card(points: Points, gpu_uuid: str) -> dict[str, Errors]:
     """Each method, learned from all other cards, on one of which it knows two points of each type.
+
+    At the rate and the clock that were measured there.
 
     Raises:
         InputError: there is no other card, or nothing left to test on.
@@ -78,43 +97,53 @@ def other_card(points: Points, gpu_uuid: str) -> dict[str, PowerErrors]:
     known = calibration_points(physics(elsewhere), there)
     tested = [p for p in there if not any(p is one for one in known)]
     return {
-        name: errors_of(carried_over(learner(elsewhere), known), tested)
+        name: relative_errors(
+            carried_over(learner(elsewhere), known)(tested),
+            np.array([p.power_w for p in tested]),
+        )
         for name, learner in METHODS.items()
     }
 
 
-def noise_floor(points: Points) -> float:
-    """Mean |reference / its median - 1| of the repeated reference: nothing can be better.
+def errors_of(found: HeldOut) -> InputErrors:
+    """Of points where nothing held the clock back by power, of the others by speed."""
+    held_back = np.array([p.held_back for p in found.points], dtype=bool)
+    power_w = np.array([p.power_w for p in found.points])
+    rates = np.array([p.flop_per_s for p in found.points])
+    free = ~held_back
+    return InputErrors(
+        relative_errors(found.power_w[free], power_w[free]) if free.any() else None,
+        relative_errors(found.flop_per_s[held_back], rates[held_back]) if held_back.any() else None,
+        relative_errors(found.as_run_w, power_w),
+    )
 
-    The median is of one card, type, shape and number of SMs.
+
+def noise_floor(points: Points) -> float | None:
+    """Mean |energy / median - 1| of the repeated reference: nothing can be better.
+
+    Energy above idle for each operation; the median is of one card, type, shape and number of SMs.
+    None: none was measured twice.
     """
     found: dict[tuple[object, ...], list[float]] = {}
     for p in points:
-        found.setdefault((p.gpu_uuid, p.dtype, p.shape, p.units), []).append(p.reference_w)
-    off = [abs(w / float(np.median(all_w)) - 1) for all_w in found.values() for w in all_w]
-    return float(np.mean(off))
+        if p.is_reference:
+            found.setdefault(_kind(p), []).append((p.power_w - p.idle_w) / p.flop_per_s)
+    repeated = [energies for energies in found.values() if len(energies) > 1]
+    off = [abs(e / float(np.median(energies)) - 1) for energies in repeated for e in energies]
+    return float(np.mean(off)) if off else None
 
 
-def errors_of(fitted: Fitted, points: Points) -> PowerErrors:
+def relative_errors(predicted: Floats, measured: Floats) -> Errors:
     """Of points that took no part in fitting.
 
     Raises:
         InputError: there are none.
     """
-    if not points:
+    if not len(measured):
         raise InputError("no point is left to test on", fix="measure more")
-    return _errors(fitted(points), np.array([p.power_w for p in points]))
-
-
-def _held_out(points: list[InputPoint], learner: Learner) -> PowerErrors:
-    residuals = group_residuals(points, learner)
-    # In the order of the residuals: by group.
-    ordered = sorted(points, key=lambda p: p.group)
-    above = above_idle_w(ordered) / np.exp(residuals.values)
-    predicted = np.array([p.idle_w for p in ordered]) + above
-    return _errors(predicted, np.array([p.power_w for p in ordered]))
-
-
-def _errors(predicted: Floats, measured: Floats) -> PowerErrors:
     off = np.abs(predicted / measured - 1)
-    return PowerErrors(float(off.mean()), float(np.quantile(off, 0.9)), len(off))
+    return Errors(float(off.mean()), float(np.quantile(off, 0.9)), len(off))
+
+
+def _kind(p: InputPoint) -> tuple[object, ...]:
+    return p.gpu_uuid, p.dtype, p.shape, p.units

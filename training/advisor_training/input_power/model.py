@@ -1,28 +1,20 @@
-"""The predictor of power by data: physics first, Extra Trees on what it leaves, intervals, cards.
+"""The predictor of power by data: physics first, Extra Trees on what it leaves, cards, intervals.
 
-Power above idle is a sum of parts that cannot be negative: one that is always there, one for each
-SM, and for each operation an energy and one for each bit that switches, is set, or is not zero. An
-energy has a constant part and one that grows with the square of the clock, as the voltage does. The
-weights are fitted to relative errors (non-negative least squares). The trees learn the logarithm of
-measured over physical power above idle.
+The physics is that of `advisor.predict.inputs.physics`; its weights are fitted to relative errors
+(non-negative least squares), for each type.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from advisor.errors import InputError
 from advisor.predict.components.least_squares import non_negative_least_squares
+from advisor.predict.inputs.physics import columns, parts
 from advisor.predict.profiles import Floats
-from advisor_models.intervals import LogBounds
-from advisor_training.input_power.points import (
-    FEATURES,
-    InputPoint,
-    above_idle_w,
-    feature_matrix,
-)
-from advisor_training.learn.conformal import bounds_of
+from advisor.wire.input_power import InputPoint
 from advisor_training.learn.learners import extra_trees
 from advisor_training.learn.residuals import Residuals
 
@@ -31,9 +23,6 @@ Fitted: TypeAlias = Callable[[Points], Floats]
 """Expected power of points, W; shape (points,). It looks at no measured power."""
 Learner: TypeAlias = Callable[[Points], Fitted]
 
-SAVING = ("a_zeros", "b_zeros", "zero_products", "sum_non_finite")
-"""Features that lower power: their opposite has a weight, since none can be negative."""
-
 LEAST_POINTS = 8
 """Of a type: fewer say nothing about its features."""
 
@@ -41,18 +30,66 @@ LEAST_SPREAD = 0.05
 """Of calibration points, as a part of their mean: nearer ones tell no offset from a factor."""
 
 
-def physics(points: Points) -> Fitted:
-    """The sum of parts alone, for each type."""
-    return _by_dtype(points, _physics_above_idle)
+@dataclass(frozen=True, slots=True, eq=False)
+class InputModel:
+    """Weights, and the trees behind them, by type.
+
+    Attributes:
+        weights: Of `physics.PARTS`.
+        trees: As scikit-learn has them; none: the physics alone.
+    """
+
+    weights: Mapping[str, Floats]
+    trees: Mapping[str, Any]
+
+    def __call__(self, points: Points) -> Floats:
+        """Expected power, W.
+
+        Raises:
+            InputError: a type was not learned.
+        """
+        if missing := {p.dtype for p in points} - self.weights.keys():
+            raise InputError(
+                f"no point of {', '.join(sorted(missing))} was learned from",
+                fix="measure inputs of that type",
+            )
+        found = np.array([p.idle_w for p in points])
+        for dtype, weights in self.weights.items():
+            which = [i for i, p in enumerate(points) if p.dtype == dtype]
+            if which:
+                found[which] += self._above_idle([points[i] for i in which], dtype, weights)
+        return found
+
+    def _above_idle(self, points: Points, dtype: str, weights: Floats) -> Floats:
+        physical = parts(points) @ weights
+        if (trees := self.trees.get(dtype)) is None:
+            return physical
+        return physical * np.exp(trees.predict(columns(points)))
 
 
-def physics_and_trees(points: Points) -> Fitted:
+def above_idle_w(points: Points) -> Floats:
+    """What the product draws, W; shape (points,)."""
+    return np.array([p.power_w - p.idle_w for p in points])
+
+
+def physics(points: Points) -> InputModel:
+    """The sum of parts alone, for each type.
+
+    Raises:
+        InputError: a type has too few points.
+    """
+    return InputModel({d: _weights(_of_type(points, d)) for d in types_of(points)}, {})
+
+
+def physics_and_trees(points: Points) -> InputModel:
     """The model.
 
     Raises:
-        InputError: a type has too few points; of the result: a type has none.
+        InputError: a type has too few points.
     """
-    return _by_dtype(points, _model_above_idle)
+    weights = physics(points).weights
+    trees = {d: _trees(_of_type(points, d), w) for d, w in weights.items()}
+    return InputModel(weights, trees)
 
 
 def carried_over(fitted: Fitted, known: Points) -> Fitted:
@@ -62,8 +99,8 @@ def carried_over(fitted: Fitted, known: Points) -> Fitted:
     they lie too close, by a factor alone. Types without a point stay as they are.
     """
     by_dtype: dict[str, tuple[float, float]] = {}
-    for dtype in {p.dtype for p in known}:
-        of = [p for p in known if p.dtype == dtype]
+    for dtype in types_of(known):
+        of = _of_type(known, dtype)
         expected = fitted(of) - np.array([p.idle_w for p in of])
         by_dtype[dtype] = _line(expected, above_idle_w(of))
 
@@ -78,95 +115,44 @@ def carried_over(fitted: Fitted, known: Points) -> Fitted:
 def calibration_points(fitted: Fitted, candidates: Points) -> tuple[InputPoint, ...]:
     """Two points of each type: those with the lowest and the highest expected power above idle."""
     chosen: list[InputPoint] = []
-    for dtype in sorted({p.dtype for p in candidates}):
-        of = [p for p in candidates if p.dtype == dtype]
+    for dtype in types_of(candidates):
+        of = _of_type(candidates, dtype)
         above = fitted(of) - np.array([p.idle_w for p in of])
         chosen += [of[i] for i in dict.fromkeys((int(above.argmin()), int(above.argmax())))]
     return tuple(chosen)
 
 
-def group_residuals(points: Points, learner: Learner = physics_and_trees) -> Residuals:
-    """Logarithms of measured over predicted power above idle, each group left out in its turn.
-
-    Raises:
-        InputError: all points are of one group.
-    """
-    groups = sorted({p.group for p in points})
-    if len(groups) < 2:
-        raise InputError("all points are of one group", fix="measure other sweeps, too")
-    tested: list[InputPoint] = []
-    values: list[Floats] = []
-    for group in groups:
-        of = [p for p in points if p.group == group]
-        fitted = learner([p for p in points if p.group != group])
-        idle_w = np.array([p.idle_w for p in of])
-        values.append(np.log(above_idle_w(of) / np.maximum(fitted(of) - idle_w, 1e-9)))
-        tested += of
-    names = np.array([p.group for p in tested])
-    return Residuals(np.concatenate(values), names, names, np.array([p.dtype for p in tested]))
+def residuals_of(points: Points, expected_w: Floats) -> Residuals:
+    """Logarithms of measured over expected power above idle, of points by their groups."""
+    idle_w = np.array([p.idle_w for p in points])
+    values = np.log(above_idle_w(points) / np.maximum(expected_w - idle_w, 1e-9))
+    names = np.array([p.group for p in points])
+    return Residuals(values, names, names, np.array([p.dtype for p in points]))
 
 
-def intervals(points: Points) -> Mapping[str, LogBounds]:
-    """Conformal intervals of power above idle at 90 %, by type, for groups that were not seen.
-
-    Raises:
-        InputError: all points are of one group.
-    """
-    return bounds_of(group_residuals(points))
+def types_of(points: Points) -> list[str]:
+    """The types of points, by name."""
+    return sorted({p.dtype for p in points})
 
 
-def _by_dtype(points: Points, fit: Callable[[Points], Fitted]) -> Fitted:
-    known = {d: fit([p for p in points if p.dtype == d]) for d in {p.dtype for p in points}}
-
-    def predict(asked: Points) -> Floats:
-        if missing := {p.dtype for p in asked} - known.keys():
-            raise InputError(
-                f"no point of {', '.join(sorted(missing))} was learned from",
-                fix="measure inputs of that type",
-            )
-        found = np.array([p.idle_w for p in asked])
-        for dtype, fitted in known.items():
-            which = [i for i, p in enumerate(asked) if p.dtype == dtype]
-            if which:
-                found[which] += fitted([asked[i] for i in which])
-        return found
-
-    return predict
+def _of_type(points: Points, dtype: str) -> list[InputPoint]:
+    return [p for p in points if p.dtype == dtype]
 
 
-def _physics_above_idle(points: Points) -> Fitted:
+def _weights(points: Points) -> Floats:
     if len(points) < LEAST_POINTS:
         raise InputError(
             f"{points[0].dtype} has {len(points)} points",
             fix=f"measure {LEAST_POINTS} or more",
         )
     measured = above_idle_w(points)
-    weights = non_negative_least_squares(_parts(points) / measured[:, None], np.ones(len(points)))
-    return lambda asked: _parts(asked) @ weights
+    return non_negative_least_squares(parts(points) / measured[:, None], np.ones(len(points)))
 
 
-def _model_above_idle(points: Points) -> Fitted:
-    physical = _physics_above_idle(points)
-    trees = extra_trees().fit(_columns(points), np.log(above_idle_w(points) / physical(points)))
-    return lambda asked: physical(asked) * np.exp(trees.predict(_columns(asked)))
-
-
-def _parts(points: Points) -> Floats:
-    """What each weight is multiplied with, W at weight 1; shape (points, parts)."""
-    features = feature_matrix(points)
-    saving = np.isin(FEATURES, SAVING)
-    of_operation = np.column_stack([np.ones(len(points)), np.where(saving, 1 - features, features)])
-    tera_per_s = np.array([p.flop_per_s / 1e12 for p in points])[:, None]
-    voltage = np.array([(p.clock_mhz / 1000) ** 2 for p in points])[:, None]
-    units = np.array([p.units for p in points], dtype=float)
-    by_rate = of_operation * tera_per_s
-    return np.column_stack([np.ones(len(points)), units, by_rate, by_rate * voltage])
-
-
-def _columns(points: Points) -> Floats:
-    """What the trees see."""
-    others = [[*np.log(p.shape), p.units, p.clock_mhz] for p in points]
-    return np.column_stack([feature_matrix(points), np.array(others)])
+def _trees(points: Points, weights: Floats) -> Any:
+    return extra_trees().fit(
+        columns(points), np.log(above_idle_w(points) / (parts(points) @ weights))
+    )
 
 
 def _line(expected: Floats, measured: Floats) -> tuple[float, float]:

@@ -16,6 +16,7 @@ from skl2onnx.common.data_types import FloatTensorType
 
 from advisor.errors import ModelError, StoreError
 from advisor.files.whole_files import PUBLIC_FILE, replace_file
+from advisor.predict.features import Float32s
 from advisor_models.heads import HEADS, Head
 from advisor_models.manifest import MODEL, Manifest, sha256, write_manifest
 from advisor_models.session import Port, Session
@@ -25,6 +26,9 @@ from advisor_training.learn.learners import Regressors
 
 REGRESSORS = "model.joblib"
 """The regressors as scikit-learn has them, to train on and to look into: code, never served."""
+
+LIBRARIES = ("numpy", "scikit-learn", "onnx", "skl2onnx")
+"""What the graph hangs on."""
 
 LARGEST_DIFFERENCE = 1e-5
 """Between the logarithms that the graph and scikit-learn give. The graph adds single-precision
@@ -37,7 +41,12 @@ def onnx_bytes(regressors: Regressors, heads: Sequence[Head] = HEADS) -> bytes:
     An input for each head, with the head's name, shape (rows, features), single precision; an
     output for each head, shape (rows, 1).
     """
-    graphs = [_graph(regressors.by_head[head.name], head) for head in heads]
+    return merged_graph({h.name: (regressors.by_head[h.name], h.output) for h in heads})
+
+
+def merged_graph(regressors: Mapping[str, tuple[Any, str]]) -> bytes:
+    """One graph of regressors, by the names of their inputs, each with the name of its output."""
+    graphs = [_graph(regressor, name, out) for name, (regressor, out) in regressors.items()]
     graph = functools.reduce(
         lambda one, more: compose.merge_models(one, more, io_map=[], producer_name="advisor"),
         graphs,
@@ -58,8 +67,23 @@ def check_same(
         ModelError: it is above `LARGEST_DIFFERENCE`.
     """
     asked = {head.name: flat(rows.heads[head.name].features) for head in heads}
-    found = Session(graph, [Port(h.name, h.output, asked[h.name].shape[1]) for h in heads])(asked)
-    wanted = {name: regressors.by_head[name].predict(features) for name, features in asked.items()}
+    ports = [Port(h.name, h.output, asked[h.name].shape[1]) for h in heads]
+    return check_graph(graph, ports, regressors.by_head, asked)
+
+
+def check_graph(
+    graph: bytes,
+    ports: Sequence[Port],
+    regressors: Mapping[str, Any],
+    asked: Mapping[str, Float32s],
+) -> float:
+    """As `check_same`, of any regressors by the names of their inputs.
+
+    Raises:
+        ModelError: the difference is above `LARGEST_DIFFERENCE`.
+    """
+    found = Session(graph, ports)(asked)
+    wanted = {name: regressors[name].predict(features) for name, features in asked.items()}
     largest = max(float(np.abs(found[name] - wanted[name]).max()) for name in asked)
     if largest > LARGEST_DIFFERENCE:
         raise ModelError(
@@ -120,15 +144,15 @@ def write_artefact(
     return written
 
 
-def _graph(regressor: Any, head: Head) -> ModelProto:
+def _graph(regressor: Any, name: str, output: str) -> ModelProto:
     """The graph of one regressor; what is inside is prefixed, so that several can be one."""
     graph: Any = convert_sklearn(
         regressor,
-        name=head.name,
-        initial_types=[(head.name, FloatTensorType([None, regressor.n_features_in_]))],
-        final_types=[(head.output, FloatTensorType([None, 1]))],
+        name=name,
+        initial_types=[(name, FloatTensorType([None, regressor.n_features_in_]))],
+        final_types=[(output, FloatTensorType([None, 1]))],
     )
-    return compose.add_prefix(graph, f"{head.name}_", rename_inputs=False, rename_outputs=False)
+    return compose.add_prefix(graph, f"{name}_", rename_inputs=False, rename_outputs=False)
 
 
 def _joblib_bytes(regressors: Regressors) -> bytes:

@@ -1,13 +1,14 @@
-"""The report of power: how cards read it, and what was measured of single operations."""
+"""The report of power: how cards read it, what operations, data, jobs and pairs draw."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.validity.sensor_record import SensorRecord
+from advisor.wire.input_sweeps import InputReport
 from advisor.wire.kernel_power import KernelReport
 from advisor.wire.power_readings import ReadingError, SensorCurve
-from advisor_training.reports import power_tables
+from advisor_training.reports import power_inputs, power_parts, power_tables
 from advisor_training.reports.document import Figure, TextTable, to_html, to_png, write_files
 from advisor_training.reports.power_figures import (
     kernel_figures,
@@ -50,35 +51,72 @@ class Section:
     figures: tuple[Figure, ...]
 
 
-def write_report(
-    sensors: Sequence[SensorSection], kernels: Sequence[KernelReport], folder: Path
-) -> tuple[Path, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What the report shows; something of it at least.
+
+    Attributes:
+        sensors: Cards.
+        kernels: Measured operations.
+        inputs: What was measured of the data of operations.
+        parts: What the power of jobs and pairs goes to.
+        unknown: Why it is not known of others.
+    """
+
+    sensors: Sequence[SensorSection] = ()
+    kernels: Sequence[KernelReport] = ()
+    inputs: Sequence[InputReport] = ()
+    parts: Sequence[power_parts.Found] = ()
+    unknown: Sequence[str] = ()
+
+
+def write_report(shown: Shown, folder: Path) -> tuple[Path, ...]:
     """Write the page and, where there is something to draw, the image into the folder.
 
-    The image has all kernels in one figure and the sensors; those of each kernel are in the page.
-
-    Args:
-        sensors: Cards; with the kernels at least one.
-        kernels: Measured operations.
-        folder: Where.
+    The image has one figure of all kernels, one of each type of data, and those of sensors, jobs
+    and pairs; those of each kernel and sweep are in the page alone.
 
     Raises:
         StoreError: the files cannot be written.
     """
-    cards = [_sensor_section(number, one) for number, one in enumerate(sensors)]
-    first = overview(kernels)
+    cards = [_sensor_section(number, one) for number, one in enumerate(shown.sensors)]
+    parts = [_parts_section(number, one) for number, one in enumerate(shown.parts)]
+    inputs = [_input_section(number, one) for number, one in enumerate(shown.inputs)]
+    kernels = [_kernel_section(number, one) for number, one in enumerate(shown.kernels)]
+    first = overview(shown.kernels)
     page = to_html(
         "power.html",
         limits=LIMITS,
         figures=first,
-        kernels=power_tables.kernels(kernels),
-        sections=[*cards, *(_kernel_section(number, one) for number, one in enumerate(kernels))],
+        kernels=power_tables.kernels(shown.kernels),
+        unknown=shown.unknown,
+        sections=[*parts, *cards, *inputs, *kernels],
     )
     files = {HTML_NAME: page.encode()}
-    # Not the figures of each kernel: dozens in one image take long, and cannot be read.
-    if figures := [*first, *(figure for card in cards for figure in card.figures)]:
+    # Not the figures of each kernel and sweep: dozens in one image take long, and cannot be read.
+    changes = [f for n, one in enumerate(shown.inputs) for f in power_inputs.overview_of(n, one)]
+    drawn = [figure for section in (*parts, *cards) for figure in section.figures]
+    if figures := [*first, *drawn, *changes]:
         files[PNG_NAME] = to_png(LIMITS, figures)
     return write_files(files, folder)
+
+
+def _parts_section(number: int, found: power_parts.Found) -> Section:
+    return Section(
+        title=power_parts.title_of(found),
+        notes=tuple(power_parts.notes_of(found)),
+        tables=tuple(power_parts.tables_of(found)),
+        figures=(power_parts.figure_of(number, found),),
+    )
+
+
+def _input_section(number: int, one: InputReport) -> Section:
+    return Section(
+        title=power_inputs.title_of(one),
+        notes=tuple(power_inputs.notes_of(one)),
+        tables=tuple(power_inputs.tables_of(one)),
+        figures=(*power_inputs.overview_of(number, one), *power_inputs.curves_of(number, one)),
+    )
 
 
 def _sensor_section(number: int, one: SensorSection) -> Section:

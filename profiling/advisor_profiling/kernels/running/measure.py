@@ -3,6 +3,7 @@
 import math
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -74,7 +75,7 @@ def find_ssp(runner: Runner, report: Report) -> SspSearch:
         SourceError: hardly any reading falls into the runs.
     """
     sensor, execution_s = sensor_of(runner.channel), runner.bench.ready.execution_s
-    runs_made = 0
+    runs_made, dropped = 0, Counter[str]()
 
     def end_power_w(executions: int) -> float:
         nonlocal runs_made
@@ -83,11 +84,14 @@ def find_ssp(runner: Runner, report: Report) -> SspSearch:
             if made % _RUNS_PER_LOOK == 0 and len(powers) >= _LEAST_READINGS:
                 break
             run = runner.run(executions)
-            powers += [] if run.dropped else end_powers([run], sensor)
+            if run.dropped:
+                dropped[run.dropped] += 1
+            else:
+                powers += end_powers([run], sensor)
             runs_made += 1
             report(Step(f"power after {executions} executions", runs_made))
         if len(powers) < 2:
-            raise _no_readings(runs_made)
+            raise _no_readings(runs_made, dropped)
         return float(np.mean(powers))
 
     least = shortest_run(execution_s, sensor.smear_s)
@@ -135,7 +139,16 @@ def short_run(executions: int) -> int:
     return max(1, executions // 2)
 
 
-def _no_readings(runs: int) -> SourceError:
+def _no_readings(runs: int, dropped: Counter[str]) -> SourceError:
+    if dropped:
+        why, times = dropped.most_common(1)[0]
+        return SourceError(
+            f"{dropped.total()} of {runs} runs could not be used",
+            why=f"of {times} of them: {why}",
+            fix="measure when the card is cool and nobody else computes on it, or another card"
+            if "thermal" in why or "slowdown" in why
+            else "measure when nothing else happens on the card",
+        )
     return SourceError(
         f"hardly any power reading fell into {runs} runs",
         why="the instant reading of this card changes less often than the record of its sensor "

@@ -62,6 +62,7 @@ class Wanted:
             of runs gives.
         runs: How many; None: by Table I and `within_w`.
         most_s: Longest time that it may take.
+        enough: Runs that are made at least, where more would take longer; None: it is refused then.
         before: Operation before each run, or idle.
         lead_s: How long that runs.
         fresh: Measure again what was measured before.
@@ -72,6 +73,7 @@ class Wanted:
     within_w: float | None = None
     runs: int | None = None
     most_s: float = 600.0
+    enough: int | None = None
     before: str = IDLE
     lead_s: float = 0.0
     fresh: bool = False
@@ -138,7 +140,8 @@ def measure_operation(
     else:
         found, blocks = kept
     plan = _plan(found, channel, wanted)
-    check_cost(plan, channel, bin_ms=wanted.resolution_ms, most_s=wanted.most_s)
+    if wanted.enough is None:
+        check_cost(plan, channel, bin_ms=wanted.resolution_ms, most_s=wanted.most_s)
     planned(plan)
     # What short runs are for, the energy of single executions, needs idle before the runs.
     short = short_run(found.executions) if wanted.before == IDLE else found.executions
@@ -236,6 +239,14 @@ def _plan(found: Found, channel: PowerChannel, wanted: Wanted) -> Plan:
     if wanted.within_w is not None and wanted.runs is None:
         needed = runs_for(channel, bin_ms=wanted.resolution_ms, within_w=wanted.within_w)
         runs = max(runs, needed)
+    plan = _plan_of(runs, found, channel, wanted)
+    if wanted.enough is None or plan.seconds <= wanted.most_s:
+        return plan
+    affordable = math.floor(plan.runs * wanted.most_s / plan.seconds)
+    return _plan_of(max(wanted.enough, affordable), found, channel, wanted)
+
+
+def _plan_of(runs: int, found: Found, channel: PowerChannel, wanted: Wanted) -> Plan:
     pairs = math.ceil(runs / (2 * BLOCK_RUNS))
     return make_plan(
         channel,

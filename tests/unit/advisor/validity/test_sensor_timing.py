@@ -78,6 +78,6 @@ def test_rules_keep_to_the_sensor(window_s: float, settle_s: float, shortest_s: 
     assert min(rules.least_s, rules.idle_s) >= shortest_s
     assert rules.least_s <= rules.most_s
     assert rules.settle_least_s - rules.sensor_lag_s == pytest.approx(shortest_s)
-    assert rules.sensor_lag_s == settle_s
+    assert rules.sensor_lag_s == settle_s + shortest_s / 8
     assert rules.settle_most_s > rules.settle_least_s
     assert rules.most_s == window_s

@@ -65,6 +65,16 @@ def test_large_change_with_a_large_error_stays_open(pattern: Pattern) -> None:
     assert said("flat", 1, 1.03, error=0.02) == "open"
 
 
+@pytest.mark.parametrize(
+    ("clock", "verdict"), [(-0.06, "open"), (0.06, "confirmed"), (-0.005, "confirmed")]
+)
+def test_what_the_clock_may_have_done_says_nothing_of_data(clock: float, verdict: str) -> None:
+    """Less energy at a lower clock; at a higher one it is less in spite of that."""
+    assert verdict_of(Change(-0.086, 0.017, clock), "falls") == verdict
+    assert verdict_of(Change(-0.086, 0.017, -0.06), "flat") == "open"
+    assert verdict_of(Change(0.004, 0.001, 0.06), "flat") == "confirmed"
+
+
 @given(st.floats(-0.5, 0.5), st.floats(0, 0.2))
 def test_rise_and_fall_are_mirror_images(value: float, error: float) -> None:
     rise = verdict_of(Change(value, error), "rises")
@@ -94,6 +104,8 @@ def test_at_the_power_limit_energy_is_compared() -> None:
     assert quantity_of([slow, fast]) == "energy"
     assert quantity_of([result(case())]) == "ratio"
     assert quantity_of([result(case())], in_watts=True) == "watts"
+    hot = result(case(), throttle_reasons=("hw-slowdown", "hw-thermal"))
+    assert quantity_of([result(case()), hot]) == "energy"
     first, last = (level_of([one], "energy") for one in (slow, fast))
     assert first is not None
     assert last is not None

@@ -259,11 +259,33 @@ def test_counter_is_only_used_where_it_covers_everything(
     assert said in power.no_difference
 
 
+def test_fewer_runs_are_made_where_they_are_enough(tmp_path: Path) -> None:
+    """Instead of a refusal."""
+    wanted = Wanted(runs=400, most_s=30, enough=40)
+    with pytest.raises(InputError, match="400 runs take"):
+        measured(MadeUpKernel(rising), tmp_path, replace(wanted, enough=None))
+    power = measured(MadeUpKernel(rising), tmp_path, wanted)
+    assert 40 <= power.runs < 400
+
+
 def test_sensor_that_does_not_change_is_an_error(tmp_path: Path) -> None:
     """Instead of a search without end."""
     bench = MadeUpKernel(rising, channel=replace(INSTANT, period_ms=1e9))
     with pytest.raises(SourceError, match="hardly any power reading fell into 60 runs"):
         measured(bench, tmp_path)
+
+
+def test_hot_card_is_named_where_no_run_can_be_used(tmp_path: Path) -> None:
+    """Not the sensor, which answered."""
+
+    class Hot(MadeUpKernel):
+        def run(self, request: RunRequest) -> Run:
+            return replace(super().run(request), dropped="clock held back: hw-thermal")
+
+    with pytest.raises(SourceError, match="60 of 60 runs could not be used") as caught:
+        measured(Hot(rising), tmp_path)
+    assert "hw-thermal" in str(caught.value)
+    assert "card is cool" in str(caught.value)
 
 
 def test_power_that_never_settles_has_no_ssp(tmp_path: Path) -> None:

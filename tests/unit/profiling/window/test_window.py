@@ -48,11 +48,11 @@ def test_window_waits_until_power_is_flat_although_the_rate_is() -> None:
 def test_sensor_that_lags_is_not_taken_for_a_change_of_power() -> None:
     """Readings of the time before the gate opened are left out, and then a short view is enough."""
     lag_s = 1.1
-    rules = rules_for(8.0, PowerTiming(settle_s=lag_s, shortest_window_s=0.5))
+    rules = rules_for(8.0, PowerTiming(settle_s=lag_s - 0.1, shortest_window_s=0.8))
     source = ScriptedSource(VirtualClock(), lambda t: 80.0 if t < lag_s else 300.0)
     window = measure(watch(source), rules)
     assert window.settled
-    assert window.settle_s == pytest.approx(lag_s + 0.5, abs=0.05)
+    assert window.settle_s == pytest.approx(lag_s + 0.8, abs=0.05)
     assert window.power is not None
     assert window.power.mean == pytest.approx(300)
 
@@ -62,6 +62,14 @@ def test_idle_power_is_read_when_the_sensor_has_settled() -> None:
     clock = VirtualClock()
     source = ScriptedSource(clock, lambda t: 500.0 if t < 1.1 else 80.0)
     rules = rules_for(8.0, PowerTiming(settle_s=1.1, shortest_window_s=0.8))
+    assert measure_idle(source, clock, rules) == pytest.approx(80)
+
+
+def test_idle_power_is_not_of_a_reading_that_is_still_shown() -> None:
+    """One of just before the sensor has settled stays until the next one, a period later."""
+    clock = VirtualClock()
+    source = ScriptedSource(clock, lambda t: 500.0 if t < 0.08 + 0.1 else 80.0)
+    rules = rules_for(8.0, PowerTiming(settle_s=0.087, shortest_window_s=0.8))
     assert measure_idle(source, clock, rules) == pytest.approx(80)
 
 

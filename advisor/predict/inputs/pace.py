@@ -1,0 +1,193 @@
+"""How fast a product runs on a card, and at which clock: below the power limit and at it."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from advisor.errors import InputError
+from advisor.predict.profiles import Floats
+from advisor.wire.input_power import InputPoint, Product
+
+P = TypeVar("P", bound=Product)
+
+LEAST_PART = 0.1
+"""Of the clock that a card has below its limit: no limit lowers it further."""
+
+_HALVINGS = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A GPU model as it was measured.
+
+    Attributes:
+        idle_w: With a context, without work.
+        clock_mhz: Where nothing holds it back.
+        power_limit_w: None: not known.
+        heat_w: Least power at which something else than the power limit, such as heat, held the
+            clock back; None: never.
+        units: Most SMs that were measured.
+    """
+
+    gpu_model: str
+    idle_w: float
+    clock_mhz: float
+    power_limit_w: float | None
+    heat_w: float | None
+    units: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast one shape is computed.
+
+    Attributes:
+        work_per_cycle: Operations of one SM in one cycle of its clock.
+    """
+
+    gpu_model: str
+    dtype: str
+    shape: tuple[int, int, int]
+    units: int
+    work_per_cycle: float
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """All cards and paces that were measured."""
+
+    cards: tuple[Card, ...]
+    paces: tuple[Pace, ...]
+
+    def card(self, gpu_model: str | None = None) -> Card:
+        """The card of a GPU model; None: the only one.
+
+        Raises:
+            InputError: it was not measured, or several were and none is named.
+        """
+        names = [card.gpu_model for card in self.cards]
+        if gpu_model is None and len(names) == 1:
+            return self.cards[0]
+        if gpu_model not in names:
+            asked = "no GPU model was named" if gpu_model is None else f"{gpu_model} has no inputs"
+            raise InputError(
+                f"{asked}: there are measured ones of {', '.join(names)}",
+                fix="name one of these as GPU model, or measure: advisor power input",
+            )
+        return next(card for card in self.cards if card.gpu_model == gpu_model)
+
+    def product(
+        self,
+        dtype: str,
+        shape: tuple[int, int, int],
+        features: Mapping[str, float],
+        *,
+        units: int | None = None,
+        gpu_model: str | None = None,
+    ) -> tuple[Product, tuple[str, ...]]:
+        """A product at the clock below the limit; and which of shape and units was not measured.
+
+        Of another shape or number of SMs it runs, cycle by cycle, as the nearest that was measured.
+
+        Raises:
+            InputError: the GPU model or the type was not measured.
+        """
+        card = self.card(gpu_model)
+        of = [p for p in self.paces if p.gpu_model == card.gpu_model and p.dtype == dtype]
+        if not of:
+            raise self._no_type(card, dtype)
+        units = units or card.units
+        nearest = min(of, key=lambda pace: _distance(pace, shape, units))
+        product = Product(
+            gpu_model=card.gpu_model,
+            dtype=dtype,
+            shape=shape,
+            units=units,
+            features=features,
+            idle_w=card.idle_w,
+            flop_per_s=nearest.work_per_cycle * units * card.clock_mhz * 1e6,
+            clock_mhz=card.clock_mhz,
+        )
+        unlike = {
+            "shape": shape not in {p.shape for p in of},
+            "units": units not in {p.units for p in of},
+        }
+        return product, tuple(name for name, is_so in unlike.items() if is_so)
+
+    def limit_w(self, gpu_model: str) -> float:
+        """Power limit of a GPU model; infinite where it is not known."""
+        found = self.card(gpu_model).power_limit_w
+        return math.inf if found is None else found
+
+    def _no_type(self, card: Card, dtype: str) -> InputError:
+        there = sorted({p.dtype for p in self.paces if p.gpu_model == card.gpu_model})
+        return InputError(
+            f"no input of {dtype} was measured on {card.gpu_model}",
+            why=f"each type has units of its own on the GPU; measured are {', '.join(there)}",
+            fix=f"advisor power input --dtype {dtype} --preset T12, then advisor power train",
+        )
+
+
+def _distance(pace: Pace, shape: tuple[int, int, int], units: int) -> tuple[float, float]:
+    sides = zip(pace.shape, shape, strict=True)
+    return sum(abs(math.log(a / b)) for a, b in sides), abs(math.log(pace.units / units))
+
+
+def known_of(points: Sequence[InputPoint]) -> Known:
+    """What measured points say of their cards, and how fast they were computed."""
+    by_pace: dict[tuple[str, str, tuple[int, int, int], int], list[float]] = {}
+    for p in points:
+        per_cycle = p.flop_per_s / (p.units * p.clock_mhz * 1e6)
+        by_pace.setdefault((p.gpu_model, p.dtype, p.shape, p.units), []).append(per_cycle)
+    paces = [
+        Pace(gpu_model=g, dtype=d, shape=s, units=u, work_per_cycle=float(np.median(found)))
+        for (g, d, s, u), found in sorted(by_pace.items())
+    ]
+    models = sorted({p.gpu_model for p in points})
+    cards = [_card(name, [p for p in points if p.gpu_model == name]) for name in models]
+    return Known(tuple(cards), tuple(paces))
+
+
+def _card(name: str, points: Sequence[InputPoint]) -> Card:
+    free = [p.clock_mhz for p in points if not p.held_back]
+    limits_w = [p.power_limit_w for p in points if p.power_limit_w is not None]
+    return Card(
+        gpu_model=name,
+        idle_w=float(np.median([p.idle_w for p in points])),
+        clock_mhz=float(np.median(free)) if free else max(p.clock_mhz for p in points),
+        power_limit_w=float(np.median(limits_w)) if limits_w else None,
+        heat_w=min((p.power_w for p in points if p.throttled and not p.at_limit), default=None),
+        units=max(p.units for p in points),
+    )
+
+
+def held_to(
+    expected_w: Callable[[Sequence[P]], Floats], products: Sequence[P], limits_w: Floats
+) -> list[P]:
+    """The products at the highest clock up to theirs at which they stay within the limit.
+
+    Args:
+        expected_w: Power of products, which grows with their clock; shape (products,).
+        products: At the clock that the card has below its limit.
+        limits_w: Of each.
+    """
+    low, high = np.full(len(products), LEAST_PART), np.ones(len(products))
+    over = expected_w(products) > limits_w
+    if not over.any():
+        return list(products)
+    low[~over] = 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        above = expected_w(_scaled(products, middle)) > limits_w
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return _scaled(products, low)
+
+
+def _scaled(products: Sequence[P], of_clock: Floats) -> list[P]:
+    both = zip(products, map(float, of_clock), strict=True)
+    return [
+        replace(p, clock_mhz=part * p.clock_mhz, flop_per_s=part * p.flop_per_s) for p, part in both
+    ]
