@@ -7,7 +7,7 @@ from advisor.wire.kernel_power import Estimate
 
 Verdict: TypeAlias = Literal["confirmed", "refuted", "open"]
 Quantity: TypeAlias = Literal["ratio", "watts", "energy"]
-"""What is compared: power to that of references, watts, or energy above idle for the same work, pJ."""
+"""What is compared: power to that of references, watts, or energy above idle for equal work, pJ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

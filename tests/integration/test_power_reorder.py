@@ -118,7 +118,7 @@ def test_saving_is_claimed_where_it_is_measured(
     assert said.code == 0, said.err
     found = json.loads(said.out)
     assert found["verdict"] == verdict
-    assert set(found["saving"]) == {"layer", "value", "error", "quantity"}
+    assert set(found["saving"]) == {"layer", "value", "error", "quantity", "by_clock"}
     assert found["saving"]["value"] == pytest.approx(1 - new_w / 400)
     assert found["saving"]["quantity"] == "ratio"
     orders = ["new" if "a-new" in text else "old" for text in bench.measured if "a-" in text]
@@ -188,3 +188,5 @@ def test_stopped_search_writes_nothing(
 def test_claim_takes_one_percent_and_four_errors(value: float, error: float, verdict: str) -> None:
     """Less is no saving."""
     assert Saving("a:b", value, error, "ratio").verdict == verdict
+    slower = Saving("a:b", value, error, "ratio", by_clock=True).verdict
+    assert slower == ("open" if verdict == "confirmed" else verdict)
