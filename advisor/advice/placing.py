@@ -8,8 +8,11 @@ from pathlib import Path
 from advisor.advice.answer import of_check
 from advisor.advice.gpu_warnings import gpu_warnings
 from advisor.advice.idle_power import with_idle_power
+from advisor.advice.power.known import known_power_of
+from advisor.advice.power.signatures import signatures_of, unlike_pairs
 from advisor.advice.site.conditions import NOTHING, Conditions, read_conditions
 from advisor.advice.site.known_profiles import ProfileSet, checked_on, find_profiles
+from advisor.core.records import SoloPoint
 from advisor.core.split import NINE, split_environments
 from advisor.core.units import vendor_of
 from advisor.decide.constraints import (
@@ -27,11 +30,12 @@ from advisor.place.schedule import Schedule
 from advisor.place.solver import QueuePlan, alone
 from advisor.place.solver import place as solve
 from advisor.predict.card_factor import CardFactor
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import Floats, Profile
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.validity.safe_splits import avoided_texts
 from advisor.wire.requests import PlacementRequest
+from advisor_data.files.files import read_points
 from advisor_models.manifest import Manifest
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_models.registry import Registry
@@ -72,11 +76,30 @@ class Planned:
         return {group: counts[group] for group in order}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Preference:
+    """Which pairs are preferred, as `Problem.unlike`, and what must be said of that."""
+
+    unlike: Floats | None = None
+    warnings: tuple[str, ...] = ()
+
+
+NONE = Preference()
+
+NO_GAIN_MEASURED = (
+    "pairs of unlike jobs count as up to 1 % cheaper, as asked for; on 98 measured pairs this said "
+    "nothing of the gain that the predictions do not say (docs/component-power.md, C6)"
+)
+"""What docs/measurements/power/complementary.py found."""
+
+
 def plan(
     asked: PlacementRequest,
     settings: Settings,
     profiles: Path | None = None,
     on_progress: Callable[[int, int], None] = lambda done, pairs: None,
+    *,
+    prefer_complementary: bool = False,
 ) -> Planned:
     """The best plan by the model in use.
 
@@ -85,6 +108,7 @@ def plan(
         settings: Say where points and models are kept, and the least speed of jobs.
         profiles: File of solo points; None: the stored and the bundled ones.
         on_progress: Called after each predicted pair with the pairs done and all pairs.
+        prefer_complementary: Prefer pairs of jobs whose power goes to unlike parts of the GPU.
 
     Raises:
         InputError: a job without a profile, or an objective that is not for queues.
@@ -97,7 +121,19 @@ def plan(
     limits = limits_of(asked, settings.min_speed)
     conditions = read_conditions(settings, predictor, found.a.gpu_model, asked.gpu_uuid)
     checked = checked_on(found, settings)
-    return plan_by(predictor, found, asked, limits, checked, conditions, on_progress)
+    preference = _complementary(found, settings, profiles) if prefer_complementary else NONE
+    return plan_by(predictor, found, asked, limits, checked, conditions, on_progress, preference)
+
+
+def _complementary(found: ProfileSet, settings: Settings, file: Path | None) -> Preference:
+    """Unlike signatures, by weights that are fitted now."""
+    more = [p for p in read_points(file) if isinstance(p, SoloPoint)] if file else []
+    signatures = signatures_of(known_power_of(found, settings, more))
+    names = [p.job for p in found.profiles]
+    told = [NO_GAIN_MEASURED]
+    if missing := [name for name in names if name not in signatures]:
+        told.append(f"not preferred, no window with all counters: {', '.join(missing)}")
+    return Preference(unlike=unlike_pairs(names, signatures), warnings=tuple(told))
 
 
 def limits_of(asked: PlacementRequest, default_min_speed: float) -> Limits:
@@ -122,6 +158,7 @@ def plan_by(
     checked: CheckedCounts | None,
     conditions: Conditions = NOTHING,
     on_progress: Callable[[int, int], None] = lambda done, pairs: None,
+    preference: Preference = NONE,
 ) -> Planned:
     """The best plan by a model.
 
@@ -133,6 +170,7 @@ def plan_by(
         checked: What the check of the GPU model found.
         conditions: What is known of the card, and of jobs that drift.
         on_progress: As for `plan`.
+        preference: Of pairs, in the order of the profiles.
 
     Raises:
         InputError: as for `plan`.
@@ -143,7 +181,7 @@ def plan_by(
     limits = _limits(limits, found.profiles)
     there, profiles = conditions.applied(predictor, found.profiles)
     options = predict_options(profiles, there, checked=checked, on_progress=on_progress)
-    problem = _problem(profiles, options, asked, limits)
+    problem = _problem(profiles, options, asked, limits, preference.unlike)
     warnings = (
         *gpu_warnings(predictor.manifest, found.profiles),
         *of_check(found, checked),
@@ -151,6 +189,7 @@ def plan_by(
         *memory_unknown(found.profiles, limits.memory_mib),
         *assumed,
         *conditions.warnings(found.profiles),
+        *preference.warnings,
     )
     return Planned(
         asked=asked,
@@ -189,7 +228,11 @@ def _limits(limits: Limits, profiles: Sequence[Profile]) -> Limits:
 
 
 def _problem(
-    profiles: Sequence[Profile], options: PairOptions, asked: PlacementRequest, limits: Limits
+    profiles: Sequence[Profile],
+    options: PairOptions,
+    asked: PlacementRequest,
+    limits: Limits,
+    unlike: Floats | None,
 ) -> Problem:
     types = [
         JobType(name=p.job, power_w=p.whole_gpu_power_w, memory_mib=p.memory_used_mib)
@@ -204,6 +247,7 @@ def _problem(
         idle_power_w=mean_idle_power_w(profiles),
         objective=asked.objective,
         limits=limits,
+        unlike=unlike,
     )
 
 

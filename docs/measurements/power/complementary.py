@@ -21,9 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import spearmanr
 
+from advisor.advice.power.signatures import signature, unlikeness
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, SplitResult
-from advisor.predict.components.activity import activity_of
-from advisor.predict.components.parts import components
 from advisor.predict.components.weights import fit_components, trusted
 from advisor.predict.profiles import Floats
 from advisor_data.files.bundled import (
@@ -80,11 +79,8 @@ def signatures() -> Signatures:
         mine = [p for p in solos if p.gpu_model == model]
         weights = fit_components(mine)
         for p in mine:
-            activity = activity_of(p)
-            if p.share_percent == 100 and activity is not None and p.power_w:
-                parts = components(weights, activity, p.power_w).parts_w
-                watts = np.array([v.value for name, v in parts.items() if name != "floor"])
-                found[model, p.job] = watts / np.linalg.norm(watts)
+            if p.share_percent == 100 and (own := signature(weights, p)) is not None:
+                found[model, p.job] = own
     return found
 
 
@@ -113,7 +109,7 @@ def scored(rows: Rows, held_out: HeldOut, known: Signatures) -> Iterator[Scored]
                 frozenset((a, b)),
                 float(np.mean([max(measured[n]) for n in numbers])),
                 float(np.mean(scores)),
-                1 - float(known[model, a] @ known[model, b]),
+                unlikeness(known[model, a], known[model, b]),
             )
 
 
