@@ -8,11 +8,9 @@ from pathlib import Path
 from advisor.advice.answer import of_check
 from advisor.advice.gpu_warnings import gpu_warnings
 from advisor.advice.idle_power import with_idle_power
-from advisor.advice.power.known import known_power_of
-from advisor.advice.power.signatures import signatures_of, unlike_pairs
+from advisor.advice.preference import NONE, Preference, complementary
 from advisor.advice.site.conditions import NOTHING, Conditions, read_conditions
 from advisor.advice.site.known_profiles import ProfileSet, checked_on, find_profiles
-from advisor.core.records import SoloPoint
 from advisor.core.split import NINE, split_environments
 from advisor.core.units import vendor_of
 from advisor.decide.constraints import (
@@ -35,7 +33,6 @@ from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.validity.safe_splits import avoided_texts
 from advisor.wire.requests import PlacementRequest
-from advisor_data.files.files import read_points
 from advisor_models.manifest import Manifest
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_models.registry import Registry
@@ -76,23 +73,6 @@ class Planned:
         return {group: counts[group] for group in order}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Preference:
-    """Which pairs are preferred, as `Problem.unlike`, and what must be said of that."""
-
-    unlike: Floats | None = None
-    warnings: tuple[str, ...] = ()
-
-
-NONE = Preference()
-
-NO_GAIN_MEASURED = (
-    "pairs of unlike jobs count as up to 1 % cheaper, as asked for; on 98 measured pairs this said "
-    "nothing of the gain that the predictions do not say (docs/component-power.md, C6)"
-)
-"""What docs/measurements/power/complementary.py found."""
-
-
 def plan(
     asked: PlacementRequest,
     settings: Settings,
@@ -121,19 +101,8 @@ def plan(
     limits = limits_of(asked, settings.min_speed)
     conditions = read_conditions(settings, predictor, found.a.gpu_model, asked.gpu_uuid)
     checked = checked_on(found, settings)
-    preference = _complementary(found, settings, profiles) if prefer_complementary else NONE
+    preference = complementary(found, settings, profiles) if prefer_complementary else NONE
     return plan_by(predictor, found, asked, limits, checked, conditions, on_progress, preference)
-
-
-def _complementary(found: ProfileSet, settings: Settings, file: Path | None) -> Preference:
-    """Unlike signatures, by weights that are fitted now."""
-    more = [p for p in read_points(file) if isinstance(p, SoloPoint)] if file else []
-    signatures = signatures_of(known_power_of(found, settings, more))
-    names = [p.job for p in found.profiles]
-    told = [NO_GAIN_MEASURED]
-    if missing := [name for name in names if name not in signatures]:
-        told.append(f"not preferred, no window with all counters: {', '.join(missing)}")
-    return Preference(unlike=unlike_pairs(names, signatures), warnings=tuple(told))
 
 
 def limits_of(asked: PlacementRequest, default_min_speed: float) -> Limits:

@@ -15,7 +15,7 @@ the present score's by 0.05 or more. Refuted: it is not higher. Nothing was chos
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,15 +60,24 @@ def main() -> None:
     )
     held_out = leave_one_job_out(data.rows, lambda rows: fit(extra_trees, rows))
     pairs = list(scored(data.rows, held_out, signatures()))
+    both = [expected(p, pairs) for p in pairs]
+    judge("all", pairs, both)
+    for model in sorted({p.gpu_model for p in pairs}):
+        mine = [n for n, p in enumerate(pairs) if p.gpu_model == model]
+        judge(model, [pairs[n] for n in mine], [both[n] for n in mine])
+
+
+def judge(on: str, pairs: Sequence[Scored], both: Sequence[float]) -> None:
+    """Rank correlations with the measured gain, and the verdict."""
     gain = np.array([p.gain for p in pairs])
     present = rank_correlation(np.array([p.present for p in pairs]), gain)
     alone = rank_correlation(np.array([p.unlike for p in pairs]), gain)
-    together = rank_correlation(np.array([expected(p, pairs) for p in pairs]), gain)
-    print(f"{len(pairs)} pairs; rank correlation with the measured gain, jobs left out:")
+    together = rank_correlation(np.array(both), gain)
+    print(f"{on}: {len(pairs)} pairs; rank correlation with the measured gain, jobs left out:")
     print(f"  present score {present:.3f}, unlikeness {alone:.3f}, both {together:.3f}")
     added = together - present
     verdict = "confirmed" if added >= ADDED else "refuted" if added <= 0 else "open"
-    print(f"C6, signatures add {ADDED:g} to the present score: {added:+.3f}: {verdict}")
+    print(f"C6, {on}, signatures add {ADDED:g} to the present score: {added:+.3f}: {verdict}")
 
 
 def signatures() -> Signatures:
