@@ -147,15 +147,32 @@ def test_own_data_seeds_cards_and_types_are_kept_apart(folder: Path) -> None:
     whole = result(case("ones"), 650.0, conditions=replace(CONDITIONS, units=132))
     fp16 = result(case("uniform(0,2)", "fp16"), 360.0)
     seeds = [result(with_seed(ZEROS[0.0], n), 400.0, at_s=3000.0 + n, ratio=1.0) for n in range(3)]
-    keep(folder, [old, own, whole, fp16, *seeds])
+    level = result(ZEROS[0.2], 390.0, at_s=3010.0, ratio=0.98)
+    keep(folder, [old, own, whole, fp16, *seeds, level])
     found = {(one["dtype"], one["units"]): one for one in as_json(folder)["inputs"]}
     assert set(found) == {("bf16", 66), ("bf16", 132), ("fp16", 66)}
     (other,) = found["bf16", 66]["others"]
     assert "uniform(0,1)" in other["case"]
     assert found["fp16", 66]["sweeps"] == []
     page = page_of(folder)
-    assert "No level of a takeaway was measured" in page
+    assert "No takeaway was measured at two levels" in page
     assert "uniform(0,1)" in page
+
+
+def test_the_reference_alone_is_no_sweep(folder: Path) -> None:
+    """Many sweeps begin with it; it stands among the other data. Hashes of files are cut."""
+    digest = "0123456789abcdef" * 4
+    of_file = f'a=file("a.npy",sha256="{digest}"); b=zeros; align=true; seed=0'
+    real = replace(result(case()), case=replace(case(), operands=of_file))
+    keep(folder, [*levels(dict(ZEROS), 400.0), real])
+    (one,) = as_json(folder)["inputs"]
+    assert one["sweeps"] == []
+    assert {other["case"].split(";")[0] for other in one["others"]} == {
+        "a=normal(0,1024)", f'a=file("a.npy",sha256="{digest}")',
+    }  # fmt: skip
+    page = page_of(folder)
+    assert digest not in page
+    assert digest[:8] in page
 
 
 def test_results_that_cannot_be_read_are_an_error(folder: Path) -> None:
