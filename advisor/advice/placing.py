@@ -8,6 +8,7 @@ from pathlib import Path
 from advisor.advice.answer import of_check
 from advisor.advice.gpu_warnings import gpu_warnings
 from advisor.advice.idle_power import with_idle_power
+from advisor.advice.preference import NONE, Preference, complementary
 from advisor.advice.site.conditions import NOTHING, Conditions, read_conditions
 from advisor.advice.site.known_profiles import ProfileSet, checked_on, find_profiles
 from advisor.core.split import NINE, split_environments
@@ -27,7 +28,7 @@ from advisor.place.schedule import Schedule
 from advisor.place.solver import QueuePlan, alone
 from advisor.place.solver import place as solve
 from advisor.predict.card_factor import CardFactor
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import Floats, Profile
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.validity.safe_splits import avoided_texts
@@ -77,6 +78,8 @@ def plan(
     settings: Settings,
     profiles: Path | None = None,
     on_progress: Callable[[int, int], None] = lambda done, pairs: None,
+    *,
+    prefer_complementary: bool = False,
 ) -> Planned:
     """The best plan by the model in use.
 
@@ -85,6 +88,7 @@ def plan(
         settings: Say where points and models are kept, and the least speed of jobs.
         profiles: File of solo points; None: the stored and the bundled ones.
         on_progress: Called after each predicted pair with the pairs done and all pairs.
+        prefer_complementary: Prefer pairs of jobs whose power goes to unlike parts of the GPU.
 
     Raises:
         InputError: a job without a profile, or an objective that is not for queues.
@@ -97,7 +101,8 @@ def plan(
     limits = limits_of(asked, settings.min_speed)
     conditions = read_conditions(settings, predictor, found.a.gpu_model, asked.gpu_uuid)
     checked = checked_on(found, settings)
-    return plan_by(predictor, found, asked, limits, checked, conditions, on_progress)
+    preference = complementary(found, settings, profiles) if prefer_complementary else NONE
+    return plan_by(predictor, found, asked, limits, checked, conditions, on_progress, preference)
 
 
 def limits_of(asked: PlacementRequest, default_min_speed: float) -> Limits:
@@ -122,6 +127,7 @@ def plan_by(
     checked: CheckedCounts | None,
     conditions: Conditions = NOTHING,
     on_progress: Callable[[int, int], None] = lambda done, pairs: None,
+    preference: Preference = NONE,
 ) -> Planned:
     """The best plan by a model.
 
@@ -133,6 +139,7 @@ def plan_by(
         checked: What the check of the GPU model found.
         conditions: What is known of the card, and of jobs that drift.
         on_progress: As for `plan`.
+        preference: Of pairs, in the order of the profiles.
 
     Raises:
         InputError: as for `plan`.
@@ -143,7 +150,7 @@ def plan_by(
     limits = _limits(limits, found.profiles)
     there, profiles = conditions.applied(predictor, found.profiles)
     options = predict_options(profiles, there, checked=checked, on_progress=on_progress)
-    problem = _problem(profiles, options, asked, limits)
+    problem = _problem(profiles, options, asked, limits, preference.unlike)
     warnings = (
         *gpu_warnings(predictor.manifest, found.profiles),
         *of_check(found, checked),
@@ -151,6 +158,7 @@ def plan_by(
         *memory_unknown(found.profiles, limits.memory_mib),
         *assumed,
         *conditions.warnings(found.profiles),
+        *preference.warnings,
     )
     return Planned(
         asked=asked,
@@ -189,7 +197,11 @@ def _limits(limits: Limits, profiles: Sequence[Profile]) -> Limits:
 
 
 def _problem(
-    profiles: Sequence[Profile], options: PairOptions, asked: PlacementRequest, limits: Limits
+    profiles: Sequence[Profile],
+    options: PairOptions,
+    asked: PlacementRequest,
+    limits: Limits,
+    unlike: Floats | None,
 ) -> Problem:
     types = [
         JobType(name=p.job, power_w=p.whole_gpu_power_w, memory_mib=p.memory_used_mib)
@@ -204,6 +216,7 @@ def _problem(
         idle_power_w=mean_idle_power_w(profiles),
         objective=asked.objective,
         limits=limits,
+        unlike=unlike,
     )
 
 

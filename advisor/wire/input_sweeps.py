@@ -73,6 +73,8 @@ class InputReport:
     Attributes:
         units: SMs; None: not known.
         measured_at: The newest window, ISO 8601, UTC.
+        sweeps: Those of two levels or more.
+        others: What is in none of them.
     """
 
     gpu_model: str

@@ -74,7 +74,9 @@ def test_page_says_first_what_cannot_be_known(whole: Whole) -> None:
 def test_json_for_programs(whole: Whole) -> None:
     """Records with the errors of ways of reading, kernels, and where the files are."""
     _, answer = whole
-    assert set(answer) == {"sensors", "kernels", "files"}
+    assert set(answer) == {
+        "sensors", "kernels", "inputs", "components", "components_unknown", "files",
+    }  # fmt: skip
     (sensor,) = answer["sensors"]
     assert {error["way"] for error in sensor["reading_errors"]} == {
         "instant", "average", "counter", "ours",

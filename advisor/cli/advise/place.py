@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 from rich.progress import Progress
@@ -29,6 +29,8 @@ from advisor.settings import read_settings
 from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs
 
 # What needs numpy is imported in the command: `advisor --help` works without it.
+
+Preferred: TypeAlias = Literal["complementary"]
 
 PATIENCE_S = 2.0
 """After this long a person is shown how far it is."""
@@ -58,6 +60,12 @@ def place(
     gpu_model: GpuModelOption = None,
     gpu_uuid: GpuUuidOption = None,
     profiles: ProfilesOption = None,
+    prefer: Annotated[
+        Preferred | None,
+        typer.Option(
+            help="complementary: where pairs look the same, of jobs unlike in what draws power"
+        ),
+    ] = None,
     time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 10.0,
     as_json: AsJson = False,
 ) -> None:
@@ -82,7 +90,8 @@ def place(
         time_limit_s=time_limit,
     )
     with _progress() as on_progress:
-        planned = plan(asked, read_settings(), profiles, on_progress)
+        settings, unlike = read_settings(), prefer == "complementary"
+        planned = plan(asked, settings, profiles, on_progress, prefer_complementary=unlike)
     if gpu_uuid is not None and planned.card is None:
         typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
     if as_json:

@@ -15,15 +15,14 @@ the present score's by 0.05 or more. Refuted: it is not higher. Nothing was chos
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import spearmanr
 
+from advisor.advice.power.signatures import signature, unlikeness
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, SplitResult
-from advisor.predict.components.activity import activity_of
-from advisor.predict.components.parts import components
 from advisor.predict.components.weights import fit_components, trusted
 from advisor.predict.profiles import Floats
 from advisor_data.files.bundled import (
@@ -61,15 +60,24 @@ def main() -> None:
     )
     held_out = leave_one_job_out(data.rows, lambda rows: fit(extra_trees, rows))
     pairs = list(scored(data.rows, held_out, signatures()))
+    both = [expected(p, pairs) for p in pairs]
+    judge("all", pairs, both)
+    for model in sorted({p.gpu_model for p in pairs}):
+        mine = [n for n, p in enumerate(pairs) if p.gpu_model == model]
+        judge(model, [pairs[n] for n in mine], [both[n] for n in mine])
+
+
+def judge(on: str, pairs: Sequence[Scored], both: Sequence[float]) -> None:
+    """Rank correlations with the measured gain, and the verdict."""
     gain = np.array([p.gain for p in pairs])
     present = rank_correlation(np.array([p.present for p in pairs]), gain)
     alone = rank_correlation(np.array([p.unlike for p in pairs]), gain)
-    together = rank_correlation(np.array([expected(p, pairs) for p in pairs]), gain)
-    print(f"{len(pairs)} pairs; rank correlation with the measured gain, jobs left out:")
+    together = rank_correlation(np.array(both), gain)
+    print(f"{on}: {len(pairs)} pairs; rank correlation with the measured gain, jobs left out:")
     print(f"  present score {present:.3f}, unlikeness {alone:.3f}, both {together:.3f}")
     added = together - present
     verdict = "confirmed" if added >= ADDED else "refuted" if added <= 0 else "open"
-    print(f"C6, signatures add {ADDED:g} to the present score: {added:+.3f}: {verdict}")
+    print(f"C6, {on}, signatures add {ADDED:g} to the present score: {added:+.3f}: {verdict}")
 
 
 def signatures() -> Signatures:
@@ -80,11 +88,8 @@ def signatures() -> Signatures:
         mine = [p for p in solos if p.gpu_model == model]
         weights = fit_components(mine)
         for p in mine:
-            activity = activity_of(p)
-            if p.share_percent == 100 and activity is not None and p.power_w:
-                parts = components(weights, activity, p.power_w).parts_w
-                watts = np.array([v.value for name, v in parts.items() if name != "floor"])
-                found[model, p.job] = watts / np.linalg.norm(watts)
+            if p.share_percent == 100 and (own := signature(weights, p)) is not None:
+                found[model, p.job] = own
     return found
 
 
@@ -113,7 +118,7 @@ def scored(rows: Rows, held_out: HeldOut, known: Signatures) -> Iterator[Scored]
                 frozenset((a, b)),
                 float(np.mean([max(measured[n]) for n in numbers])),
                 float(np.mean(scores)),
-                1 - float(known[model, a] @ known[model, b]),
+                unlikeness(known[model, a], known[model, b]),
             )
 
 

@@ -61,8 +61,12 @@ def main() -> None:
     limited = [p for p in pairs if is_at_limit(p.point)]
     print(f"{len(limited)} of {len(pairs)} windows of pairs at {AT_LIMIT:.0%} of the limit or more")
     clocks(limited, solos)
-    slopes([p for p in limited if p.point.mode == "mps"], solos)
-    moving(points, solos)
+    on_mps = [p for p in limited if p.point.mode == "mps"]
+    slopes("all", on_mps, solos)
+    moving("all", points, solos)
+    for model in sorted({p.gpu_model for p in points}):
+        slopes(model, [p for p in on_mps if p.point.gpu_model == model], solos)
+        moving(model, [p for p in points if p.gpu_model == model], solos)
 
 
 def with_jobs_alone(points: Sequence[PairPoint], solos: Sequence[SoloPoint]) -> Iterator[Pair]:
@@ -124,7 +128,7 @@ def from_jobs_alone(weights: ComponentWeights, pair: Pair) -> float:
     return at_power(at_once(doing), weights, pair.point.power_w or 0.0).clock_mhz
 
 
-def slopes(pairs: Sequence[Pair], solos: Sequence[SoloPoint]) -> None:
+def slopes(on: str, pairs: Sequence[Pair], solos: Sequence[SoloPoint]) -> None:
     """C3: the clock against the partner's loads, beside the same tensor job at the same SMs."""
     tensor = {
         (p.gpu_model, p.job)
@@ -144,6 +148,9 @@ def slopes(pairs: Sequence[Pair], solos: Sequence[SoloPoint]) -> None:
                 alike = " ".join(pair.point.jobs)
                 groups.setdefault(key, []).append((loads, pair.point.sm_clock_mhz or 0.0, alike))
     several = [found for found in groups.values() if len(found) > 1]
+    if not several:
+        print(f"\nC3, {on}: no tensor job with several partners at the limit: open")
+        return
     loads = np.concatenate([demeaned(np.array([x for x, _, _ in found])) for found in several])
     clock = np.concatenate([demeaned(np.array([[y] for _, y, _ in found])) for found in several])[
         :, 0
@@ -151,7 +158,10 @@ def slopes(pairs: Sequence[Pair], solos: Sequence[SoloPoint]) -> None:
     names = np.array([alike for found in several for _, _, alike in found])
     slope = np.linalg.lstsq(loads, clock, rcond=None)[0]
     errors = clustered_errors(loads, clock - loads @ slope, names)
-    print(f"\nC3: {len(clock)} windows at the limit beside {len(several)} tensor jobs at given SMs")
+    print(
+        f"\nC3, {on}: {len(clock)} windows at the limit beside {len(several)} tensor jobs at "
+        "given SMs"
+    )
     for name, value, error in zip(("memory", "tensor", "FP32"), slope, errors, strict=True):
         print(f"  partner's {name}: {value:+.1f} MHz for each percent, standard error {error:.1f}")
     verdict = "open"
@@ -175,7 +185,7 @@ def demeaned(values: Floats) -> Floats:
     return values - values.mean(axis=0)
 
 
-def moving(points: Sequence[PairPoint], solos: Sequence[SoloPoint]) -> None:
+def moving(on: str, points: Sequence[PairPoint], solos: Sequence[SoloPoint]) -> None:
     """C5: the best measured split against 50/50."""
     of_class = {
         (p.gpu_model, p.job): (p.dram_active_percent or 0) >= MEMORY_PERCENT
@@ -198,14 +208,17 @@ def moving(points: Sequence[PairPoint], solos: Sequence[SoloPoint]) -> None:
             best = max(found, key=lambda p: speeds(p, rates))
             rise = (best.sm_clock_mhz or 0) - (even[0].sm_clock_mhz or 0)
             gains.append((speeds(best, rates) / speeds(even[0], rates) - 1, rise))
+    if not gains:
+        print(f"\nC5, {on}: no such pair at the limit at 50/50: open")
+        return
     both = sum(gain >= MORE and rise > 0 for gain, rise in gains)
     more = sum(gain >= MORE for gain, _ in gains)
     gain = 100 * statistics.median(gain for gain, _ in gains)
     rise = statistics.median(rise for _, rise in gains)
     print(
-        f"\nC5: {len(gains)} measurements of compute beside memory, at the limit at 50/50, of "
-        f"{FEWEST_SPLITS} splits or more: the best does {gain:.1f} % more in the median, its clock "
-        f"is {rise:+.0f} MHz; {more} do {MORE:.0%} more, {both} of them at a higher clock"
+        f"\nC5, {on}: {len(gains)} measurements of compute beside memory, at the limit at 50/50, "
+        f"of {FEWEST_SPLITS} splits or more: the best does {gain:.1f} % more in the median, "
+        f"its clock is {rise:+.0f} MHz; {more} do {MORE:.0%} more, {both} of them at a higher clock"
     )
     verdict = "open"
     if 2 * both >= len(gains):

@@ -49,13 +49,23 @@ def main() -> None:
     print("\nThe five that save most of all other jobs:")
     for one in most:
         show(one)
+    print()
+    judge("all", found)
+    for model in sorted({one.gpu_model for one in found}):
+        judge(model, [one for one in found if one.gpu_model == model])
+
+
+def judge(on: str, found: Sequence[Saving]) -> None:
+    """The verdict, and the memory-bound job that saves most."""
     jobs = {one.job for one in found if one.job in MEMORY_BOUND}
+    best = max((one for one in found if one.job in jobs), key=lambda one: one.saved)
     reached = {one.job for one in found if one.saved >= SAVED and one.job in jobs}
     verdict = "confirmed" if len(reached) >= CONFIRMED else "open" if reached else "refuted"
     named = f": {', '.join(sorted(reached))}" if reached else ""
     print(
-        f"\nC4, {SAVED:.0%} less energy at {LOST:.0%} less rate: {len(reached)} of {len(jobs)} "
-        f"memory-bound jobs{named}: {verdict} on this grid"
+        f"C4, {on}, {SAVED:.0%} less energy at {LOST:.0%} less rate: {len(reached)} of {len(jobs)} "
+        f"memory-bound jobs{named}; the most {100 * best.saved:.1f} % ({best.job} at {best.units} "
+        f"SMs): {verdict} on this grid"
     )
 
 

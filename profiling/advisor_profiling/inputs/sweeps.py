@@ -121,7 +121,8 @@ def input_reports(results: Iterable[InputPower]) -> Iterator[InputReport]:
 
 def _report(own: Sequence[InputPower], newest: InputPower) -> InputReport:
     where, dtype = newest.conditions, newest.case.dtype
-    sweeps = list(measured_sweeps(own, dtype))
+    # Many sweeps begin with the reference: that alone is none of them.
+    sweeps = [s for s in measured_sweeps(own, dtype) if len(s.levels) + s.left_out > 1]
     in_sweeps = {
         seeded
         for sweep in sweeps
