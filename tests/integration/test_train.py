@@ -23,9 +23,10 @@ from advisor.predict.features import feature_names_of
 from advisor_data.files.files import write_points
 from advisor_models.heads import HEADS
 from advisor_models.manifest import read_artefact, read_manifest
+from advisor_training.described import LIBRARIES
 from advisor_training.learn.artefact import onnx_bytes
 from advisor_training.learn.learners import extra_trees, fit
-from advisor_training.train import LIBRARIES, make_training_set
+from advisor_training.train import make_training_set
 
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLED = Path(advisor_models.__file__).parent / "bundled"
