@@ -13,8 +13,12 @@ import pytest
 import synthetic_pairs as made_up
 from made_up_rows import solo_points
 
+from advisor.advice.answer import ModelAdvice
+from advisor.advice.recommendation_wire import to_wire
+from advisor.cli.advise.recommend_text import show
 from advisor.core.records import PairPoint
 from advisor.core.split import NINE, UNCAPPED
+from advisor.decide.recommend import recommend
 from advisor.predict.profiles import make_profiles
 from advisor_models.heads import KNOWN_HEADS
 from advisor_models.manifest import read_manifest
@@ -171,3 +175,18 @@ def test_script_refuses_points_without_a_reading(
         script.main([])
     assert ended.value.code == 2
     assert "no pair point has the power of the memory" in capsys.readouterr().err
+
+
+def test_answers_have_it_where_the_model_has(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the text, and with bounds in what programs read; one after the other it is not known."""
+    predictor, profiles = OnnxPredictor(folder), make_profiles(solo_points())
+    jobs = [profiles[name, made_up.GPU_MODEL] for name in ("climber", "sitter")]
+    recommendation = recommend(jobs, predictor)
+    given = ModelAdvice(recommendation, predictor.manifest)
+    told = {option.split: option.memory_power_w for option in to_wire(given).candidates}
+    assert told.pop("exclusive") is None
+    assert all(each and each.low < each.value < each.high for each in told.values())
+    show(given, everything=False)
+    assert "of it the memory" in capsys.readouterr().out
