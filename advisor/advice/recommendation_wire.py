@@ -47,6 +47,7 @@ def _option(option: Option, r: Recommendation) -> wire.Option:
         sharing=p.split.sharing,
         jobs=_shares(option, r),
         power_w=p.power_w,
+        memory_power_w=p.memory_power_w,
         energy_saved=p.energy_saved,
         stp=p.stp,
         objectives={name: p.objective_value(OBJECTIVES[name]) for name in r.picks},

@@ -50,10 +50,12 @@ class SplitResult:
     Attributes:
         parts: One for each job.
         power_w: Power of the GPU while all run, above 0.
+        memory_power_w: The part of it that its memory draws; None: not known.
     """
 
     parts: tuple[PartResult, ...]
     power_w: float
+    memory_power_w: float | None = None
 
     def __post_init__(self) -> None:
         if not self.power_w > 0:

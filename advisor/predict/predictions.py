@@ -54,6 +54,7 @@ class Prediction:
     Attributes:
         parts: One for each share of the split.
         power_w: Power of the GPU.
+        memory_power_w: The part of it that its memory draws; None: the model does not say.
         efficiency_factors: What to multiply `energy-efficiency` with for its bounds, where they are
             known by its own errors: a card that draws more draws more for each job alone, too, so
             the bounds of speeds and power together would be too far apart.
@@ -62,6 +63,7 @@ class Prediction:
     split: Split
     parts: tuple[PredictedPart, ...]
     power_w: Interval
+    memory_power_w: Interval | None = None
     efficiency_factors: tuple[float, float] | None = None
 
     @cached_property

@@ -75,6 +75,7 @@ class Option:
         sharing: How the jobs use the GPU: `limited` has a share for each.
         jobs: In the order that was asked.
         power_w: Power of the GPU, W.
+        memory_power_w: The part of it that its memory draws, W; None: the model has not learned it.
         energy_saved: For the same work, against one after the other; 0.1 is a tenth less.
         stp: Sum of relative speeds: how much more is done in an hour than one after the other.
         objectives: Values of objectives, by name.
@@ -89,6 +90,7 @@ class Option:
     stp: Interval
     objectives: Mapping[str, Interval]
     violations: tuple[str, ...]
+    memory_power_w: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,5 +106,20 @@ POWER = Head(
     limit_of=power_limit_w,
 )
 
+MEMORY_POWER = Head(
+    name="memory_power",
+    of="pair",
+    target="power of the memory of the GPU",
+    unit="W",
+    prior="that of the whole GPU: both powers less one idle power, up to the limit",
+    output="log_memory_power_ratio",
+    features_of=power_features,
+    prior_of=lambda sides, _: physical_power_w(sides),
+)
+"""Part of the power; few cards read it, so most models are without it."""
+
 HEADS = (SPEED, POWER)
-"""All heads of this version; every model has these two."""
+"""The heads that every model has."""
+
+KNOWN_HEADS = (*HEADS, MEMORY_POWER)
+"""All heads of this version; a model may be without the later ones."""

@@ -11,7 +11,7 @@ from advisor.errors import InputError, ModelError
 from advisor.predict.features import Side, feature_names_of, side
 from advisor.predict.predictions import Prediction, possible_speed, predicted_part
 from advisor.predict.profiles import COLUMNS, NEEDED, Profile, filled
-from advisor_models.heads import HEADS, POWER, SPEED, Head
+from advisor_models.heads import KNOWN_HEADS, MEMORY_POWER, POWER, SPEED, Head
 from advisor_models.manifest import MODEL, RETRAIN, Manifest, read_artefact
 from advisor_models.served_head import PredictionRequest, ServedHead, Values
 from advisor_models.session import Port, Session
@@ -38,7 +38,7 @@ class OnnxPredictor:
             version's.
     """
 
-    def __init__(self, folder: Path, heads: Sequence[Head] = HEADS) -> None:
+    def __init__(self, folder: Path, heads: Sequence[Head] = KNOWN_HEADS) -> None:
         artefact = read_artefact(folder)
         self.manifest: Manifest = artefact.manifest
         known = {head.name: head for head in heads}
@@ -62,10 +62,12 @@ class OnnxPredictor:
             return []
         values = self.values(profiles, splits)
         efficiency = self._efficiency(profiles)
+        unknown: list[Interval | None] = [None] * len(splits)
+        (memory_power,) = values.get(MEMORY_POWER.name, (unknown,))
         return [
-            _prediction(profiles, split, speeds, power, efficiency)
-            for split, *speeds, power in zip(
-                splits, *values[SPEED.name], *values[POWER.name], strict=True
+            _prediction(profiles, split, speeds, power, memory, efficiency)
+            for split, memory, *speeds, power in zip(
+                splits, memory_power, *values[SPEED.name], *values[POWER.name], strict=True
             )
         ]
 
@@ -178,6 +180,7 @@ def _prediction(
     split: Split,
     speeds: Sequence[Interval],
     power_w: Interval,
+    memory_power_w: Interval | None,
     efficiency: _Factors | None,
 ) -> Prediction:
     return Prediction(
@@ -187,5 +190,6 @@ def _prediction(
             for profile, speed in zip(profiles, speeds, strict=True)
         ),
         power_w=power_w,
+        memory_power_w=memory_power_w,
         efficiency_factors=efficiency if split.is_limited else None,
     )

@@ -6,7 +6,6 @@ Nothing is computed. While a case runs, it counts 500 launches a second, and the
 that is refused for lack of memory; FAKE_CRASH_AT is the load at which it dies.
 """
 
-import ctypes
 import itertools
 import json
 import os
@@ -16,8 +15,9 @@ import threading
 import time
 from pathlib import Path
 
+from answering_fake import draw_mw, granted_units, pipes, say
+
 RATE = 500
-POWER = Path(os.environ["FAKE_NVML_DIR"]) / "gpu0" / "power_mw"
 state = {"mw": 100_000, "running": False}
 
 
@@ -26,7 +26,7 @@ def live() -> None:
     begun, done = time.monotonic(), 0.0
     progress = os.open(os.environ["ADVISOR_PROGRESS_FILE"], os.O_RDWR)
     for number in itertools.count():
-        put(POWER, state["mw"] + number % 7 * 100)
+        draw_mw(state["mw"] + number % 7 * 100)
         time.sleep(0.01)
         now = time.monotonic()
         done += RATE * (now - begun) if state["running"] else 0
@@ -34,15 +34,8 @@ def live() -> None:
         os.pwrite(progress, struct.pack("<q", int(done)), 0)
 
 
-def put(path: Path, value: int) -> None:
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(f"{value}\n")
-    fresh.replace(path)
-
-
 def main() -> int:
-    arguments = dict(itertools.pairwise(sys.argv))
-    commands, answers = Path(arguments["--commands"]), Path(arguments["--answers"])
+    commands, answers = pipes()
     threading.Thread(target=live, daemon=True).start()
     say(answers, {"ready": {"units": granted_units(), "libraries": {"torch": "2.0.0"}}})
     loads = 0
@@ -73,18 +66,6 @@ def load(asked: dict[str, object]) -> dict[str, object]:
         "unwritten": 0, "rows": 8, "compared": 64, "error": 0.001, "allowed": 0.004,
     }  # fmt: skip
     return {"loaded": {"launch_s": 1 / RATE, "launches": 1, "captured": True, "outputs": outputs}}
-
-
-def granted_units() -> int:
-    cuda, units = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
-    cuda.cuInit(0)
-    cuda.cuDeviceGetAttribute(ctypes.byref(units), 16, 0)
-    return units.value
-
-
-def say(answers: Path, what: dict[str, object]) -> None:
-    with answers.open("a") as file:
-        file.write(json.dumps(what) + "\n")
 
 
 sys.exit(main())

@@ -6,35 +6,31 @@ Executions take FAKE_EXECUTION_S of real time and nothing is computed; meanwhile
 crash.
 """
 
-import ctypes
 import itertools
 import json
 import os
 import sys
 import threading
 import time
-from pathlib import Path
+
+from answering_fake import draw_mw, granted_units, pipes, say
 
 GAP_PART = 0.3
 """Gaps are shorter than was asked for: a test takes its time from them."""
 
 EXECUTION_S = float(os.environ.get("FAKE_EXECUTION_S", "0.002"))
-POWER = Path(os.environ["FAKE_NVML_DIR"]) / "gpu0" / "power_mw"
 level_mw = [100_000]
 
 
 def change_power() -> None:
     """Each reading differs from the one before, as those of a sensor with noise do."""
     for number in itertools.count():
-        fresh = POWER.with_name(".power_mw.new")
-        fresh.write_text(f"{level_mw[0] + number % 7 * 100}\n")
-        fresh.replace(POWER)
+        draw_mw(level_mw[0] + number % 7 * 100)
         time.sleep(0.005)
 
 
 def main() -> int:
-    arguments = dict(itertools.pairwise(sys.argv))
-    commands, answers = Path(arguments["--commands"]), Path(arguments["--answers"])
+    commands, answers = pipes()
     fault = os.environ.get("FAKE_FAULT")
     if fault == "crash":
         print("CUDA error: an illegal memory access was encountered", file=sys.stderr)
@@ -88,18 +84,6 @@ def run(command: dict[str, float]) -> dict[str, object]:
         "marks_s": [start + number * EXECUTION_S for number in range(count + 1)],
         "ping_pongs": [[anchor, 0.0, anchor + 1e-5], [now, now - anchor, now + 1e-5]],
     }
-
-
-def granted_units() -> int:
-    cuda, units = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
-    cuda.cuInit(0)
-    cuda.cuDeviceGetAttribute(ctypes.byref(units), 16, 0)
-    return units.value
-
-
-def say(answers: Path, what: dict[str, object]) -> None:
-    with answers.open("a") as file:
-        file.write(json.dumps(what) + "\n")
 
 
 sys.exit(main())

@@ -10,26 +10,20 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
 
-POWER = Path(os.environ["FAKE_NVML_DIR"]) / "gpu0/power_mw"
+from answering_fake import draw_mw
+
 IDLE_MW, LOAD_MW = 80_000, 500_000
 FAILS = os.environ.get("FAKE_LOAD_FAILS", "")
-
-
-def draw(power_mw: int) -> None:
-    fresh = POWER.with_name(f".power-{os.getpid()}")
-    fresh.write_text(f"{power_mw}\n")
-    fresh.replace(POWER)
 
 
 class Load:
     unit_s = 0.001
 
     def run(self, units: int) -> None:
-        draw(LOAD_MW)
+        draw_mw(LOAD_MW)
         time.sleep(units * self.unit_s)
-        draw(IDLE_MW)
+        draw_mw(IDLE_MW)
 
 
 def main() -> None:

@@ -61,6 +61,7 @@ def error(kind: type[AdvisorError], *options: str) -> str:
 
 OPTION_KEYS = {
     "split", "sharing", "jobs", "power_w", "energy_saved", "stp", "objectives", "violations",
+    "memory_power_w",
 }  # fmt: skip
 SHARE_KEYS = {"job", "share_percent", "units", "rate", "speed", "environment"}
 

@@ -5,8 +5,6 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from importlib import metadata
 
 import numpy as np
 
@@ -16,18 +14,14 @@ from advisor.core.wording import listed
 from advisor.decide.recommend import TIE
 from advisor.errors import InputError
 from advisor.formats.rows import to_row
-from advisor.predict.features import Float32s, feature_names_of
 from advisor.predict.profiles import COLUMNS, IDLE, Profile, filled
-from advisor_models.heads import HEADS, Head
-from advisor_models.made_from import DatasetFacts, LearnerSettings
-from advisor_models.manifest import SCHEMA, Manifest, figure_word
+from advisor_models.heads import KNOWN_HEADS, Head
+from advisor_models.made_from import DatasetFacts
+from advisor_models.manifest import figure_word
 from advisor_models.other_gpu import OtherGpu
-from advisor_models.trained_head import Range, TrainedHead
-from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.dataset.rows import Rows, make_rows
 from advisor_training.evaluation.data import make_data
-from advisor_training.learn.artefact import LIBRARIES
 from advisor_training.learn.calibration import (
     Calibrated,
     ask_blind,
@@ -37,22 +31,15 @@ from advisor_training.learn.calibration import (
     without_counters,
 )
 from advisor_training.learn.carrying_over import learn_other_gpu
-from advisor_training.learn.conformal import COVERAGE
-from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
+from advisor_training.learn.head_learners import HeadLearner, learners_for
 from advisor_training.learn.held_out import HeldOut, OnFold, leave_one_job_out
 from advisor_training.learn.learners import (
-    LEAST_IN_LEAF,
-    PART_OF_FEATURES,
-    SEED,
-    TREES,
     Regressors,
     extra_trees,
     fit,
 )
 from advisor_training.learn.protocols import BY_WORKLOAD
 from advisor_training.learn.scoring import fractions, head_errors, speed_errors
-
-LEARNER = "extra-trees"
 
 SCORED = (DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, "raw-throughput-per-watt")
 
@@ -86,6 +73,7 @@ class Trained:
     """A model, and how good it is for jobs that it has not seen.
 
     Attributes:
+        learners: Of its heads.
         held_out: Predictions for each job by a learner that never saw it.
         other_gpu: What to expect for GPU models that it has not seen.
         figures: As the manifest has them.
@@ -93,6 +81,7 @@ class Trained:
         total_s: Time with leaving out one job after the other, to know the errors.
     """
 
+    learners: tuple[HeadLearner, ...]
     regressors: Regressors
     held_out: HeldOut
     calibrated: Calibrated
@@ -107,7 +96,7 @@ def make_training_set(
     profiled: Sequence[SoloPoint],
     references: Sequence[SoloPoint] = (),
     left_out: Sequence[LeftOut] = (),
-    heads: Sequence[Head] = HEADS,
+    heads: Sequence[Head] = KNOWN_HEADS,
 ) -> TrainingSet:
     """Rows of points, in whatever order they come.
 
@@ -116,7 +105,7 @@ def make_training_set(
         profiled: Jobs alone at all shares.
         references: Jobs alone on the whole GPU in the runs of the pairs, if those are others.
         left_out: What was left out before.
-        heads: What is to be learned.
+        heads: What may be learned.
 
     Raises:
         InputError: no measured pair has profiles of both its jobs, or no profile has the idle
@@ -149,7 +138,7 @@ def fit_model(
     rows: Rows,
     progress: OnFold | None = None,
     blind: Rows | None = None,
-    learners: Sequence[HeadLearner] = HEAD_LEARNERS,
+    learners: Sequence[HeadLearner] | None = None,
 ) -> Trained:
     """Fit the model, and know its errors; the same rows give the same trees.
 
@@ -157,12 +146,13 @@ def fit_model(
         rows: Of three jobs at least.
         progress: Called after each fit.
         blind: The same rows for profiles without counters; None: what these cost is not known.
-        learners: Of the heads.
+        learners: Of the heads; None: of all that can be learned from the rows.
 
     Raises:
         InputError: too few jobs, or no pair at enough of the nine splits.
     """
     _check_enough(rows)
+    learners = learners_for(rows) if learners is None else tuple(learners)
     started = time.perf_counter()
 
     def learner(some: Rows) -> Regressors:
@@ -177,6 +167,7 @@ def fit_model(
     regressors = learner(rows)
     done = time.perf_counter()
     return Trained(
+        learners=learners,
         regressors=regressors,
         held_out=held_out,
         calibrated=calibrated,
@@ -202,46 +193,6 @@ def _check_enough(rows: Rows) -> None:
         )
 
 
-def make_manifest(
-    made_from: TrainingSet,
-    trained: Trained,
-    created_at: datetime,
-    heads: Sequence[Head] = HEADS,
-) -> Manifest:
-    """All that is known of the model, but for its files.
-
-    Args:
-        made_from: What it was trained on.
-        trained: The model.
-        created_at: In UTC.
-        heads: What it predicts.
-    """
-    rows = made_from.rows
-    settings = LearnerSettings(TREES, LEAST_IN_LEAF, PART_OF_FEATURES, SEED)
-    names = [feature_names_of(head.features_of) for head in heads]
-    facts = made_from.facts
-    # With other rules of what is left out, the same points make another model.
-    recipe = json.dumps([facts.sha256, facts.pairs, facts.pair_points, repr(settings), *names])
-    return Manifest(
-        schema=SCHEMA,
-        version=f"{created_at:%Y%m%d}-{hashlib.sha256(recipe.encode()).hexdigest()[:6]}",
-        learner=LEARNER,
-        created_at=created_at.isoformat(timespec="seconds"),
-        gpu_models=tuple(sorted(set(rows.gpu_model.tolist()))),
-        fill=made_from.fill,
-        coverage=COVERAGE,
-        heads=tuple(_trained_head(head, rows, trained.calibrated) for head in heads),
-        efficiency=trained.calibrated.efficiency,
-        other_gpu=trained.other_gpu,
-        no_counters=trained.calibrated.no_counters,
-        dataset=made_from.facts,
-        figures=trained.figures,
-        settings=settings,
-        libraries={name: metadata.version(name) for name in LIBRARIES},
-        files={},
-    )
-
-
 def dataset_sha256(points: Iterable[Point]) -> str:
     """A hash of points that does not depend on their order."""
     lines = sorted(json.dumps(to_row(point), sort_keys=True) for point in points)
@@ -259,25 +210,6 @@ def _usual(profiles: Sequence[Profile]) -> dict[str, float]:
             fix="profile one of them on a GPU that nothing else uses: advisor profile JOB",
         )
     return {name: float(np.median(v)) if len(v) else 0.0 for name, v in known.items()}
-
-
-def _trained_head(head: Head, rows: Rows, calibrated: Calibrated) -> TrainedHead:
-    return TrainedHead(
-        name=head.name,
-        of=head.of,
-        target=head.target,
-        unit=head.unit,
-        prior=head.prior,
-        output=head.output,
-        features=feature_names_of(head.features_of),
-        ranges=_ranges(flat(rows.heads[head.name].features)),
-        intervals=calibrated.intervals[head.name],
-    )
-
-
-def _ranges(features: Float32s) -> tuple[Range, ...]:
-    least, most = features.min(axis=0), features.max(axis=0)
-    return tuple((float(low), float(high)) for low, high in zip(least, most, strict=True))
 
 
 def _figures(

@@ -125,6 +125,8 @@ def _first_lines(r: Recommendation) -> Iterator[str]:
             f"{_number(part.rate.value)} {profile.rate_unit}/s"
         )
     yield f"power   {p.power_w.value:.0f} W{_range(p.power_w)}"
+    if memory := p.memory_power_w:
+        yield f"        of it the memory {memory.value:.0f} W{_range(memory)}"
 
 
 def _saved(saved: Interval) -> str:

@@ -25,6 +25,7 @@ from advisor.errors import InputError, ModelError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor_models.manifest import MANIFEST, Manifest, check_intervals
+from advisor_training.described import make_manifest
 from advisor_training.learn import held_out
 from advisor_training.learn.artefact import write_artefact
 from advisor_training.train import (
@@ -32,7 +33,6 @@ from advisor_training.train import (
     Trained,
     TrainingSet,
     fit_model,
-    make_manifest,
     make_training_set,
 )
 

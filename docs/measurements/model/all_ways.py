@@ -29,6 +29,7 @@ from advisor_data.files.bundled import (
 from advisor_data.files.dataset import select
 from advisor_models.heads import POWER, SPEED, Features
 from advisor_training.dataset.rows import Rows, make_rows
+from advisor_training.described import LEARNER
 from advisor_training.evaluation.choices import (
     CandidateScope,
     Choice,
@@ -42,7 +43,6 @@ from advisor_training.learn.bootstrap import Resamples
 from advisor_training.learn.held_out import HeldOut, leave_one_job_out
 from advisor_training.learn.learners import LEARNERS, Fitted, Predicted, extra_trees, fit
 from advisor_training.learn.scoring import speed_errors
-from advisor_training.train import LEARNER
 
 Chooser: TypeAlias = Callable[[Question], list[Choice]]
 

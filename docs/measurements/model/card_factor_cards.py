@@ -21,9 +21,9 @@ from advisor_data.files.bundled import (
 )
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.dataset.rows import Rows, make_rows
+from advisor_training.described import LEARNER
 from advisor_training.learn.held_out import predicted
 from advisor_training.learn.learners import LEARNERS
-from advisor_training.train import LEARNER
 
 
 def main() -> None:

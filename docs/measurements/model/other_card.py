@@ -20,6 +20,7 @@ import numpy as np
 from advisor.cli.learn.measured import read_measured
 from advisor.decide.recommend import TIE
 from advisor.predict.profiles import Floats
+from advisor_training.described import LEARNER
 from advisor_training.evaluation.choices import QUESTIONS, choose
 from advisor_training.evaluation.data import Data, make_data
 from advisor_training.learn.carrying_over import (
@@ -32,7 +33,7 @@ from advisor_training.learn.carrying_over import (
 )
 from advisor_training.learn.held_out import HeldOut, Mask, joined
 from advisor_training.learn.learners import LEARNERS
-from advisor_training.train import LEARNER, SCORED
+from advisor_training.train import SCORED
 
 BOOTSTRAPS = 2000
 

@@ -21,13 +21,14 @@ import numpy as np
 from advisor.core.gpu import WHOLE
 from advisor.core.records import PairPoint, PointPart, SoloPoint
 from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_training.described import make_manifest
 from advisor_training.learn import learners
 from advisor_training.learn.artefact import write_artefact
 from advisor_training.retrain.challenger import training_set
 from advisor_training.retrain.collected import Collected, PointSet, bundled_points
 from advisor_training.retrain.refused import Refused
 from advisor_training.retrain.sifted import sift, usable_points, with_flags
-from advisor_training.train import fit_model, make_manifest
+from advisor_training.train import fit_model
 
 GPU_MODEL = "NVIDIA H200"
 DRAWS, LEFT_OUT, TREES = 3, 6, 20

@@ -26,10 +26,10 @@ from advisor_data.files.bundled import (
 )
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.dataset.rows import SOME, Rows, make_rows
+from advisor_training.described import LEARNER
 from advisor_training.learn.held_out import HeldOut, joined, predicted
 from advisor_training.learn.learners import LEARNERS
 from advisor_training.learn.scoring import fractions, power_errors, speed_errors
-from advisor_training.train import LEARNER
 
 BOOTSTRAPS = 2000
 

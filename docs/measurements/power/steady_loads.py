@@ -76,6 +76,8 @@ def _job(name: str, python: str, settings: Settings) -> Job:
     job = find_job(name, settings.jobs_dir)
     if not job.progress.gate:
         raise InputError(f"{job.name} has no gate", why="nothing tells when its load begins")
+    # Jobs run in a folder of their own, where a path of ours leads elsewhere.
+    python = str(Path(python).absolute()) if "/" in python else python
     program, *words = job.command
     job = replace(job, command=(python if program == "python3" else program, *words))
     check_program(job, settings.job_environment())

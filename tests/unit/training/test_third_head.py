@@ -17,9 +17,10 @@ from advisor.predict.profiles import Floats, make_profiles
 from advisor_models.heads import HEADS, Head
 from advisor_models.manifest import Manifest, read_manifest
 from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_training.described import make_manifest
 from advisor_training.learn.artefact import write_artefact
 from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
-from advisor_training.train import Trained, TrainingSet, fit_model, make_manifest, make_training_set
+from advisor_training.train import Trained, TrainingSet, fit_model, make_training_set
 
 pytestmark = pytest.mark.figures
 
@@ -59,9 +60,9 @@ def trained() -> Trained:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("three")
-    manifest = make_manifest(made_from(), trained(), datetime(2026, 1, 31, tzinfo=UTC), THREE)
+    manifest = make_manifest(made_from(), trained(), datetime(2026, 1, 31, tzinfo=UTC))
     rows, regressors = made_from().rows, trained().regressors
-    write_artefact(folder, regressors, rows, manifest, with_joblib=True, heads=THREE)
+    write_artefact(folder, regressors, rows, manifest, with_joblib=True)
     return folder
 
 

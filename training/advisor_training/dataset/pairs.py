@@ -140,6 +140,7 @@ class _Reading:
     repeat: int
     rates: tuple[float, float]
     power_w: float
+    memory_power_w: float | None
 
 
 def make_pairs(
@@ -256,7 +257,14 @@ def _reading(point: PairPoint, kind: SplitKind) -> _Reading:
     """The reading of a point, with its rates in the order of its split."""
     first, second = in_split_order(point)
     rates = (first.rate or 0.0, second.rate or 0.0)
-    return _Reading(kind, split_of(point), point.repeat, rates, point.power_w or 0.0)
+    power_w = point.power_w or 0.0
+    return _Reading(kind, split_of(point), point.repeat, rates, power_w, _memory_power_w(point))
+
+
+def _memory_power_w(point: PairPoint) -> float | None:
+    """What cannot be is no reading."""
+    memory_w = point.memory_power_w
+    return memory_w if memory_w and 0 < memory_w < (point.power_w or 0.0) else None
 
 
 def _medians(
@@ -271,10 +279,12 @@ def _median(
     readings: Sequence[_Reading], solos: tuple[SoloReference, SoloReference]
 ) -> SplitResult:
     rates = zip(*(reading.rates for reading in readings), strict=True)
+    memory_w = [r.memory_power_w for r in readings if r.memory_power_w is not None]
     return SplitResult(
         parts=tuple(
             PartResult(statistics.median(of_job), solo.rate, solo.power_w)
             for of_job, solo in zip(rates, solos, strict=True)
         ),
         power_w=statistics.median(reading.power_w for reading in readings),
+        memory_power_w=statistics.median(memory_w) if memory_w else None,
     )

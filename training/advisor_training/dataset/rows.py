@@ -52,6 +52,7 @@ class Rows:
             demand: more it would do with more to do. Infinite for a job without a fixed demand.
         speed_a: Measured relative speed of the first job.
         power_w: Measured power, W.
+        memory_power_w: Measured power of the memory, W; NaN where its sensor was not read.
         solo_rate_a: Rate of the first job alone on the whole GPU, same card and run, per second.
         solo_power_a_w: Power of the GPU meanwhile, W.
         profile_power_a_w: The same in the job's profile, on whatever card that was measured.
@@ -75,6 +76,7 @@ class Rows:
     speed_a: Floats
     speed_b: Floats
     power_w: Floats
+    memory_power_w: Floats
     solo_rate_a: Floats
     solo_rate_b: Floats
     solo_power_a_w: Floats
@@ -191,6 +193,7 @@ def _block(
         "speed_a": np.array([result.speeds[0] for result in results]),
         "speed_b": np.array([result.speeds[1] for result in results]),
         "power_w": np.array([result.power_w for result in results]),
+        "memory_power_w": np.array([_or_nan(result.memory_power_w) for result in results]),
         "solo_rate_a": np.array([result.parts[0].solo_rate for result in results]),
         "solo_rate_b": np.array([result.parts[1].solo_rate for result in results]),
         "solo_power_a_w": np.array([result.parts[0].solo_power_w for result in results]),
@@ -200,6 +203,10 @@ def _block(
         "power_limit_w": np.full(n, power_limit_w([own, other])),
         "weight": np.full(n, OBSERVED_WEIGHT if m.observed else 1.0),
     }
+
+
+def _or_nan(value: float | None) -> float:
+    return np.nan if value is None else value
 
 
 def _all_served(profile: Profile) -> float:

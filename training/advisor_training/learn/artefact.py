@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import joblib
 import numpy as np
@@ -20,6 +20,7 @@ from advisor.predict.features import Float32s
 from advisor_models.heads import HEADS, Head
 from advisor_models.manifest import MODEL, Manifest, sha256, write_manifest
 from advisor_models.session import Port, Session
+from advisor_models.trained_head import TrainedHead
 from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.learners import Regressors
@@ -35,7 +36,11 @@ LARGEST_DIFFERENCE = 1e-5
 numbers up, which differs by 1e-6; a row that takes another branch of a tree differs by far more."""
 
 
-def onnx_bytes(regressors: Regressors, heads: Sequence[Head] = HEADS) -> bytes:
+Heads: TypeAlias = Sequence[Head] | Sequence[TrainedHead]
+"""What a graph predicts: names of heads and of their outputs are all that counts."""
+
+
+def onnx_bytes(regressors: Regressors, heads: Heads = HEADS) -> bytes:
     """One graph of all regressors; the same regressors give the same bytes.
 
     An input for each head, with the head's name, shape (rows, features), single precision; an
@@ -58,9 +63,7 @@ def merged_graph(regressors: Mapping[str, tuple[Any, str]]) -> bytes:
     return graph.SerializeToString(deterministic=True)
 
 
-def check_same(
-    graph: bytes, regressors: Regressors, rows: Rows, heads: Sequence[Head] = HEADS
-) -> float:
+def check_same(graph: bytes, regressors: Regressors, rows: Rows, heads: Heads = HEADS) -> float:
     """The largest difference between the graph and the regressors over all rows.
 
     Raises:
@@ -101,7 +104,6 @@ def write_artefact(
     manifest: Manifest,
     *,
     with_joblib: bool,
-    heads: Sequence[Head] = HEADS,
     more: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Manifest:
     """Write a model; the manifest comes last, so that files half written are no model.
@@ -110,9 +112,8 @@ def write_artefact(
         folder: Made when needed; other files in it stay.
         regressors: The model.
         rows: What it was fitted to; the graph is checked on them.
-        manifest: All but `files`.
+        manifest: All but `files`; its heads are what the graph predicts.
         with_joblib: Write the regressors, too.
-        heads: What it predicts.
         more: Other files that belong to the model, by name.
 
     Returns:
@@ -122,8 +123,8 @@ def write_artefact(
         ModelError: the graph is not what scikit-learn says.
         StoreError: the files cannot be written.
     """
-    contents = {MODEL: onnx_bytes(regressors, heads), **more}
-    check_same(contents[MODEL], regressors, rows, heads)
+    contents = {MODEL: onnx_bytes(regressors, manifest.heads), **more}
+    check_same(contents[MODEL], regressors, rows, manifest.heads)
     if with_joblib:
         contents[REGRESSORS] = _joblib_bytes(regressors)
     written = replace(manifest, files={name: sha256(data) for name, data in contents.items()})

@@ -197,13 +197,17 @@ def learn_other_gpu(
         learners: Of the heads.
     """
     names = [name for name in gpu_models(rows) if _is_small(rows, name)]
+    assumed = {x.head.name: x.one_gpu_widening for x in learners}
     if not names:
-        return OtherGpu({x.head.name: x.one_gpu_widening for x in learners}, (), MOST_PAIRS)
-    found = [carry_over(rows, rows.gpu_model == n, n, learner, progress, learners) for n in names]
+        return OtherGpu(assumed, (), MOST_PAIRS)
+    # A head that not every row tells may be known of one GPU model only.
+    every = [x for x in learners if x.is_known(rows).all()]
+    found = [carry_over(rows, rows.gpu_model == n, n, learner, progress, every) for n in names]
     wider = [widenings(carried, rows) for carried in found]
     par = [_pairs_to_par(rows, carried, learner, progress) for carried in found]
     return OtherGpu(
-        widening={x.head.name: round(max(w[x.head.name] for w in wider), 3) for x in learners},
+        widening=assumed
+        | {x.head.name: round(max(w[x.head.name] for w in wider), 3) for x in every},
         left_out=tuple(names),
         pairs_to_par=None if None in par else max(n for n in par if n is not None),
     )

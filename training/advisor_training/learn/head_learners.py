@@ -12,12 +12,19 @@ import numpy.typing as npt
 
 from advisor.predict.card_factor import CARD_SPREAD
 from advisor.predict.profiles import Floats
-from advisor_models.heads import POWER, SPEED, Head
+from advisor_models.heads import MEMORY_POWER, POWER, SPEED, Head
+from advisor_models.intervals import UNCAPPED
 from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.rows import Rows
 
 LEAST_SPEED = 1e-4
 """Relative speeds below are taken as this, so that a starved job has a logarithm."""
+
+
+FEWEST_JOBS = 20
+"""A head that not every window tells is learned from so many jobs at least, with limits of SMs and
+without. Of n jobs left out, the error of a new one is above all of theirs once in n + 1: an
+interval that is to miss 5 % on each side needs 19."""
 
 
 def _never(rows: Rows) -> Floats:
@@ -51,6 +58,11 @@ class HeadLearner:
     card_spread: float = 0.0
     one_gpu_widening: float = 2.0
 
+    def is_known(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """In which rows it was measured; shape (n,)."""
+        known: npt.NDArray[np.bool_] = np.isfinite(self.measured(rows))
+        return np.logical_and.reduce(known, axis=1)
+
     def targets(self, rows: Rows) -> Floats:
         """What a regressor learns, part by part; shape (parts x n,)."""
         values = np.maximum(flat(self.measured(rows)), self.least)
@@ -75,5 +87,30 @@ POWER_LEARNER = HeadLearner(
     one_gpu_widening=1.5,
 )
 
+MEMORY_POWER_LEARNER = HeadLearner(
+    head=MEMORY_POWER,
+    measured=lambda rows: rows.memory_power_w[:, None],
+    card_spread=CARD_SPREAD,
+)
+
 HEAD_LEARNERS = (SPEED_LEARNER, POWER_LEARNER)
-"""Of all heads that a model is trained with."""
+"""Of the heads that every model has."""
+
+OPTIONAL_LEARNERS = (MEMORY_POWER_LEARNER,)
+"""Of heads that not every window tells."""
+
+
+def learners_for(rows: Rows) -> tuple[HeadLearner, ...]:
+    """Of all heads that can be learned from rows: the optional ones, where there are enough."""
+    return (*HEAD_LEARNERS, *(x for x in OPTIONAL_LEARNERS if is_enough(rows, x)))
+
+
+def is_enough(rows: Rows, learner: HeadLearner) -> bool:
+    """Whether an optional head was measured of enough jobs.
+
+    And in two runs, since intervals are made of errors in another run.
+    """
+    known = learner.is_known(rows)
+    kinds = (known & (rows.kind == UNCAPPED), known & (rows.kind != UNCAPPED))
+    jobs = min(len(rows.take(kind).jobs) for kind in kinds)
+    return jobs >= FEWEST_JOBS and len(np.unique(rows.run[known])) > 1

@@ -11,6 +11,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
+from advisor.predict.features import Float32s
 from advisor.predict.profiles import Floats
 from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.rows import Rows
@@ -88,8 +89,19 @@ def fit(
     return Regressors({learner.head.name: _fitted(make(), rows, learner) for learner in learners})
 
 
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """In place of a regressor that nothing was there to learn from: it expects NaN."""
+
+    def predict(self, features: Float32s) -> Floats:
+        """One NaN for each row."""
+        return np.full(len(features), np.nan)
+
+
 def _fitted(regressor: Any, rows: Rows, learner: HeadLearner) -> Any:
     told = learner.is_told(rows)
+    if not told.any():
+        return Untold()
     features = flat(rows.heads[learner.head.name].features)
     weights = flat(np.repeat(rows.weight[:, None], len(told) // len(rows), axis=1))
     step = "ridge__" if hasattr(regressor, "steps") else ""

@@ -53,10 +53,11 @@ def speed_errors(rows: Rows, predicted: HeldOut, kind: str = "nine") -> Floats:
 
 
 def head_errors(rows: Rows, predicted: HeldOut, learner: HeadLearner, kind: str = "nine") -> Floats:
-    """|predicted / measured - 1| of a head at one kind of split, part by part."""
+    """|predicted / measured - 1| of a head at one kind of split, part by part, where known."""
     tests = rows.kind[predicted.row] == kind
     measured = flat(learner.measured(rows)[predicted.row[tests]])
-    return np.abs(flat(predicted.heads[learner.head.name][tests]) / measured - 1)
+    errors = np.abs(flat(predicted.heads[learner.head.name][tests]) / measured - 1)
+    return errors[~np.isnan(errors)]
 
 
 def power_errors(rows: Rows, predicted: HeldOut, kind: str = "nine") -> Floats:

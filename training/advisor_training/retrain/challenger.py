@@ -13,6 +13,7 @@ from advisor.predict.profiles import Floats
 from advisor_models.manifest import Manifest, check_intervals
 from advisor_training.dataset.rows import Rows
 from advisor_training.dataset.solo import job_classes, whole_gpu
+from advisor_training.described import make_manifest
 from advisor_training.learn.artefact import write_artefact
 from advisor_training.learn.held_out import Mask, OnFold
 from advisor_training.learn.learners import Learner, extra_trees, fit
@@ -24,7 +25,6 @@ from advisor_training.train import (
     Trained,
     TrainingSet,
     fit_model,
-    make_manifest,
     make_training_set,
 )
 

@@ -1,6 +1,7 @@
 """How wrong shorter windows are: means of held readings, made-up sensors, and what is refused."""
 
 import importlib
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from made_up_kernel import record
 from synthetic_sensor import HEADER, MadeUpCard, MadeUpSensor
 
+from advisor.settings import read_settings
 from advisor.validity.sensor_record import PowerChannel, keep_record
 from advisor_profiling.sensor.stimulus import Stage
 from advisor_profiling.sensor.trace import Series
@@ -133,3 +135,18 @@ def test_plan_of_a_load(seconds: float) -> None:
     assert edges == sorted(edges)
     assert edges[-1] <= seconds
     assert all(end - begin >= 3 - 1e-9 for begin, end in spans)
+
+
+def test_python_of_a_job_is_found_from_its_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path that begins here, while the job runs elsewhere."""
+    (tmp_path / "venv").mkdir()
+    (tmp_path / "venv/python").symlink_to(sys.executable)
+    fields = {"command": "python3 work.py", "progress": {"kind": "counter", "gate": True}}
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs/load.yaml").write_text(json.dumps(fields))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ADVISOR_JOBS", str(tmp_path / "jobs"))
+    job = importlib.import_module("steady_loads")._job("load", "venv/python", read_settings())
+    assert job.command == (str(tmp_path / "venv/python"), "work.py")

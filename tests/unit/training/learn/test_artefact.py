@@ -20,6 +20,7 @@ from advisor.predict.profiles import make_profiles
 from advisor_models.manifest import Manifest, read_artefact, sha256
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_training.dataset.head_rows import flat
+from advisor_training.described import make_manifest
 from advisor_training.learn.artefact import (
     LARGEST_DIFFERENCE,
     check_same,
@@ -27,7 +28,7 @@ from advisor_training.learn.artefact import (
     write_artefact,
 )
 from advisor_training.learn.learners import Regressors, extra_trees, fit
-from advisor_training.train import Trained, fit_model, make_manifest
+from advisor_training.train import Trained, fit_model
 
 pytestmark = pytest.mark.figures
 

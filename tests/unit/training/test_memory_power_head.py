@@ -1,0 +1,192 @@
+"""The head of the memory's power: learned where enough jobs have it, and left out elsewhere."""
+
+import functools
+import importlib
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+import synthetic_pairs as made_up
+from made_up_rows import solo_points
+
+from advisor.advice.answer import ModelAdvice
+from advisor.advice.recommendation_wire import to_wire
+from advisor.cli.advise.recommend_text import show
+from advisor.core.records import PairPoint
+from advisor.core.split import NINE, UNCAPPED
+from advisor.decide.recommend import recommend
+from advisor.predict.profiles import make_profiles
+from advisor_models.heads import KNOWN_HEADS
+from advisor_models.manifest import read_manifest
+from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_training.dataset.pairs import make_pairs
+from advisor_training.dataset.rows import Rows, make_rows
+from advisor_training.described import make_manifest
+from advisor_training.learn import head_learners
+from advisor_training.learn.artefact import write_artefact
+from advisor_training.learn.head_learners import (
+    HEAD_LEARNERS,
+    MEMORY_POWER_LEARNER,
+    is_enough,
+    learners_for,
+)
+from advisor_training.learn.held_out import leave_one_job_out
+from advisor_training.learn.learners import extra_trees, fit
+from advisor_training.learn.residuals import residuals_of
+from advisor_training.learn.scoring import head_errors
+from advisor_training.train import Trained, TrainingSet, fit_model, make_training_set
+
+pytestmark = pytest.mark.figures
+
+JOBS = {job.name: job for job in made_up.JOBS}
+SPLITS = [*NINE, UNCAPPED]
+SCRIPTS = Path(__file__).parents[3] / "docs/measurements/power"
+
+
+def memory_w(point: PairPoint) -> float:
+    """30 W, and 150 W for all of the bandwidth."""
+    used = sum(JOBS[p.job].bandwidth * (p.rate or 0.0) / JOBS[p.job].rate for p in point.parts)
+    return 30 + 150 * min(used, 1.0)
+
+
+def with_memory(points: Iterable[PairPoint]) -> list[PairPoint]:
+    return [replace(point, memory_power_w=memory_w(point)) for point in points]
+
+
+def two_runs() -> list[PairPoint]:
+    """All pairs in two runs; in the second, three windows of four have the memory's power."""
+    first, second = made_up.pair_points(run="first"), made_up.pair_points(run="second")
+    some = [point for n, point in enumerate(second) if n % 4]
+    return [
+        *with_memory(first),
+        *with_memory(some),
+        *(p for n, p in enumerate(second) if not n % 4),
+    ]
+
+
+def rows_of(points: list[PairPoint]) -> Rows:
+    pairs, _ = make_pairs(points, solo_points(), full=False)
+    return make_rows(pairs, make_profiles(solo_points()), KNOWN_HEADS)
+
+
+@functools.cache
+def made_from() -> TrainingSet:
+    return make_training_set(two_runs(), solo_points())
+
+
+@pytest.fixture(scope="module")
+def trained() -> Trained:
+    """With five jobs, which are too few but for tests."""
+    learners = (*HEAD_LEARNERS, MEMORY_POWER_LEARNER)
+    return fit_model(made_from().rows, blind=made_from().blind, learners=learners)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, trained: Trained) -> Path:
+    folder = tmp_path_factory.mktemp("memory")
+    manifest = make_manifest(made_from(), trained, datetime(2026, 1, 31, tzinfo=UTC))
+    write_artefact(folder, trained.regressors, made_from().rows, manifest, with_joblib=False)
+    return folder
+
+
+def test_the_model_that_learned_it_predicts_it_with_intervals(folder: Path) -> None:
+    """What was measured of known jobs; bounds on both sides of it."""
+    manifest = read_manifest(folder)
+    assert [head.name for head in manifest.heads] == ["speed", "power", "memory_power"]
+    assert manifest.figures["memory_power_coverage_percent"] > 50
+    predictor, profiles = OnnxPredictor(folder), make_profiles(solo_points())
+    a, b = (profiles[name, made_up.GPU_MODEL] for name in ("hog", "slow"))
+    found = [p.memory_power_w for p in predictor.predict([a, b], SPLITS)]
+    rows = made_from().rows
+    rows = rows.take((rows.job_a == "hog") & (rows.job_b == "slow") & (rows.run == "first"))
+    assert all(each and each.low < each.value < each.high for each in found)
+    values = [each.value for each in found if each]
+    np.testing.assert_allclose(values, rows.memory_power_w, rtol=0.15)
+
+
+def test_other_heads_say_the_same_with_and_without_it(trained: Trained) -> None:
+    """A further head changes no figure of a model."""
+    two = fit_model(made_from().rows, blind=made_from().blind)
+    assert [learner.head.name for learner in two.learners] == ["speed", "power"]
+    same = {name: trained.figures[name] for name in two.figures}
+    assert same == two.figures
+    assert not [name for name in two.figures if "memory" in name]
+    of_memory = [name for name in trained.figures if "memory" in name]
+    assert all(np.isfinite(trained.figures[name]) for name in of_memory)
+
+
+def test_too_few_jobs_are_no_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five where twenty are asked for; the same five are enough if five are asked for."""
+    rows = made_from().rows
+    assert learners_for(rows) == HEAD_LEARNERS
+    monkeypatch.setattr(head_learners, "FEWEST_JOBS", 5)
+    assert learners_for(rows) == (*HEAD_LEARNERS, MEMORY_POWER_LEARNER)
+    assert not is_enough(rows.take(rows.run == "first"), MEMORY_POWER_LEARNER)
+    assert not is_enough(rows.take(rows.kind != "uncapped"), MEMORY_POWER_LEARNER)
+    assert not is_enough(rows_of(made_up.pair_points()), MEMORY_POWER_LEARNER)
+
+
+def test_nothing_to_learn_from_expects_nothing() -> None:
+    """Leaving out the only job with a reading is no error, and no figure comes of it."""
+    points = made_up.pair_points()
+    read = [p for p in points if "hog" in p.jobs]
+    rows = rows_of([*with_memory(read), *(p for p in points if "hog" not in p.jobs)])
+    held_out = leave_one_job_out(
+        rows, lambda some: fit(extra_trees, some, [MEMORY_POWER_LEARNER, *HEAD_LEARNERS]), ["hog"]
+    )
+    assert np.isnan(held_out.heads["memory_power"]).all()
+    assert len(residuals_of(rows, held_out, MEMORY_POWER_LEARNER)) == 0
+    assert head_errors(rows, held_out, MEMORY_POWER_LEARNER).size == 0
+
+
+@pytest.mark.parametrize("read_w", [None, 0.0, 1e6])
+def test_what_cannot_be_is_no_reading(read_w: float | None) -> None:
+    """Nothing, and more than the whole GPU."""
+    points = [replace(p, memory_power_w=read_w) for p in made_up.pair_points()]
+    assert np.isnan(rows_of(points).memory_power_w).all()
+
+
+def test_script_compares_ways_by_job_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Power that is a floor and a weight is found by the component fit, and counts are said."""
+    monkeypatch.setattr(sys, "path", [str(SCRIPTS), *sys.path])
+    script = importlib.import_module("memory_head")
+    rows = rows_of(with_memory(made_up.pair_points()))
+    active = script._terms(rows)[:, 1]
+    exact = replace(rows, memory_power_w=30 + 150 * active)
+    *lines, counts = script.table(exact)
+    errors = {line.split(",")[0].strip("| "): line.split(" | ")[3] for line in lines[2:]}
+    assert float(errors["component fit"]) == 0
+    assert float(errors["head"]) < float(errors["mean"])
+    assert "5 jobs with limits, 5 jobs without; the head is not learned: it takes 20" in counts
+
+
+def test_script_refuses_points_without_a_reading(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As all points that were measured before the sensor was read."""
+    monkeypatch.setattr(sys, "path", [str(SCRIPTS), *sys.path])
+    script = importlib.import_module("memory_head")
+    monkeypatch.setattr(script, "bundled_pair_points", made_up.pair_points)
+    with pytest.raises(SystemExit) as ended:
+        script.main([])
+    assert ended.value.code == 2
+    assert "no pair point has the power of the memory" in capsys.readouterr().err
+
+
+def test_answers_have_it_where_the_model_has(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the text, and with bounds in what programs read; one after the other it is not known."""
+    predictor, profiles = OnnxPredictor(folder), make_profiles(solo_points())
+    jobs = [profiles[name, made_up.GPU_MODEL] for name in ("climber", "sitter")]
+    recommendation = recommend(jobs, predictor)
+    given = ModelAdvice(recommendation, predictor.manifest)
+    told = {option.split: option.memory_power_w for option in to_wire(given).candidates}
+    assert told.pop("exclusive") is None
+    assert all(each and each.low < each.value < each.high for each in told.values())
+    show(given, everything=False)
+    assert "of it the memory" in capsys.readouterr().out

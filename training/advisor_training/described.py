@@ -1,0 +1,75 @@
+"""What is known of a model that was trained, as its manifest says it."""
+
+import hashlib
+import json
+from datetime import datetime
+from importlib import metadata
+
+from advisor.predict.features import Float32s, feature_names_of
+from advisor_models.made_from import LearnerSettings
+from advisor_models.manifest import SCHEMA, Manifest
+from advisor_models.trained_head import Range, TrainedHead
+from advisor_training.dataset.head_rows import flat
+from advisor_training.dataset.rows import Rows
+from advisor_training.learn.artefact import LIBRARIES
+from advisor_training.learn.calibration import Calibrated
+from advisor_training.learn.conformal import COVERAGE
+from advisor_training.learn.head_learners import HeadLearner
+from advisor_training.learn.learners import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES
+from advisor_training.train import Trained, TrainingSet
+
+LEARNER = "extra-trees"
+
+
+def make_manifest(made_from: TrainingSet, trained: Trained, created_at: datetime) -> Manifest:
+    """All that is known of a model, but for its files.
+
+    Args:
+        made_from: What it was trained on.
+        trained: The model.
+        created_at: In UTC.
+    """
+    rows = made_from.rows
+    settings = LearnerSettings(TREES, LEAST_IN_LEAF, PART_OF_FEATURES, SEED)
+    names = [feature_names_of(learner.head.features_of) for learner in trained.learners]
+    facts = made_from.facts
+    # With other rules of what is left out, the same points make another model.
+    recipe = json.dumps([facts.sha256, facts.pairs, facts.pair_points, repr(settings), *names])
+    return Manifest(
+        schema=SCHEMA,
+        version=f"{created_at:%Y%m%d}-{hashlib.sha256(recipe.encode()).hexdigest()[:6]}",
+        learner=LEARNER,
+        created_at=created_at.isoformat(timespec="seconds"),
+        gpu_models=tuple(sorted(set(rows.gpu_model.tolist()))),
+        fill=made_from.fill,
+        coverage=COVERAGE,
+        heads=tuple(_trained_head(x, rows, trained.calibrated) for x in trained.learners),
+        efficiency=trained.calibrated.efficiency,
+        other_gpu=trained.other_gpu,
+        no_counters=trained.calibrated.no_counters,
+        dataset=made_from.facts,
+        figures=trained.figures,
+        settings=settings,
+        libraries={name: metadata.version(name) for name in LIBRARIES},
+        files={},
+    )
+
+
+def _trained_head(learner: HeadLearner, rows: Rows, calibrated: Calibrated) -> TrainedHead:
+    head, known = learner.head, rows.take(learner.is_known(rows))
+    return TrainedHead(
+        name=head.name,
+        of=head.of,
+        target=head.target,
+        unit=head.unit,
+        prior=head.prior,
+        output=head.output,
+        features=feature_names_of(head.features_of),
+        ranges=_ranges(flat(known.heads[head.name].features)),
+        intervals=calibrated.intervals[head.name],
+    )
+
+
+def _ranges(features: Float32s) -> tuple[Range, ...]:
+    least, most = features.min(axis=0), features.max(axis=0)
+    return tuple((float(low), float(high)) for low, high in zip(least, most, strict=True))
