@@ -128,8 +128,10 @@ def trained_on(measured: list[InputPoint], trees: int = 4) -> TrainedInputs:
         return fit_inputs(measured)
 
 
-def made_up_model(folder: Path, law: Law = switching, **of: Any) -> InputManifest:
+def made_up_model(
+    folder: Path, law: Law = switching, *, groups: int = GROUPS, **of: Any
+) -> InputManifest:
     """A model in a folder, of products of bf16 of 4096x4096x4096 on 66 and 132 SMs."""
-    trained = trained_on([*points(law, **of), *references(law, **of)])
+    trained = trained_on([*points(law, groups=groups, **of), *references(law, **of)])
     manifest = make_input_manifest(trained, datetime(2026, 11, 23, tzinfo=UTC))
     return write_input_model(folder, trained, manifest)
