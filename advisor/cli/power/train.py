@@ -78,7 +78,7 @@ def _read(
 ) -> tuple[list["InputPoint"], dict[str, int]]:
     """The points of files, else those measured here; and what of them cannot be used, by reason."""
     from advisor_data.files.input_points import bundled_input_points
-    from advisor_profiling.inputs.learned_from import kept_points
+    from advisor_profiling.inputs.predicting.learned_from import kept_points
 
     found: list[InputPoint] = []
     unused: dict[str, int] = {}
@@ -101,7 +101,7 @@ def _of_file(file: Path) -> tuple[tuple["InputPoint", ...], dict[str, int]]:
     """Points, or results as `advisor power input` keeps them, which have a case."""
     from advisor_data.files.input_points import read_input_points
     from advisor_profiling.inputs.keeping import read_kept
-    from advisor_profiling.inputs.learned_from import points_of
+    from advisor_profiling.inputs.predicting.learned_from import points_of
 
     try:
         with file.open("rb") as lines:

@@ -13,7 +13,7 @@ from pathlib import Path
 from advisor.errors import InputError
 from advisor.wire.input_power import InputPoint
 from advisor_profiling.inputs.keeping import read_kept
-from advisor_profiling.inputs.learned_from import points_of
+from advisor_profiling.inputs.predicting.learned_from import points_of
 from advisor_training.input_power.evaluate import (
     Errors,
     errors_of,

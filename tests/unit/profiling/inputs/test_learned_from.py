@@ -10,9 +10,9 @@ from made_up_inputs import OUTPUTS, SMALL, case, result
 from advisor.errors import InputError
 from advisor.wire.input_power import FEATURES, InputAsked
 from advisor_data.files.input_points import input_points_text, read_input_points
-from advisor_profiling.inputs.asked import with_features, with_sent_features
 from advisor_profiling.inputs.keeping import KeptInputs, read_kept
-from advisor_profiling.inputs.learned_from import kept_points, pattern_of, points_of
+from advisor_profiling.inputs.predicting.asked import with_features, with_sent_features
+from advisor_profiling.inputs.predicting.learned_from import kept_points, pattern_of, points_of
 from advisor_profiling.inputs.result import InputPower
 from advisor_profiling.operands.fill import fill_pair
 from advisor_profiling.operands.fingerprint import Fingerprint, fingerprint
