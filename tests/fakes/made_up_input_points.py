@@ -25,9 +25,9 @@ WORK_PER_CYCLE = 3000.0
 GROUPS = 14
 LEVELS = 8
 
-USUAL = dict.fromkeys(FEATURES, 0.4) | dict.fromkeys(
-    ("a_zeros", "b_zeros", "zero_products", "sum_non_finite"), 0.0
-)
+_NONE = ("a_zeros", "b_zeros", "zero_products", "sum_non_finite")
+
+USUAL: dict[str, float] = {name: 0.0 if name in _NONE else 0.4 for name in FEATURES}
 """Of what is taken to be normal random numbers."""
 
 Law = Callable[[dict[str, float]], float]
