@@ -2,17 +2,33 @@
 
 import dataclasses
 from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from advisor.wire.input_power import FEATURES, InputPoint
+from advisor_models.input_power.manifest import InputManifest
+from advisor_training.input_power.train import (
+    TrainedInputs,
+    fit_inputs,
+    make_input_manifest,
+    write_input_model,
+)
+from advisor_training.learn import learners
 
 IDLE_W = 110.0
 CLOCK_MHZ = 1900.0
 WORK_PER_CYCLE = 3000.0
 GROUPS = 14
 LEVELS = 8
+
+_NONE = ("a_zeros", "b_zeros", "zero_products", "sum_non_finite")
+
+USUAL: dict[str, float] = {name: 0.0 if name in _NONE else 0.4 for name in FEATURES}
+"""Of what is taken to be normal random numbers."""
 
 Law = Callable[[dict[str, float]], float]
 """Features to pJ per operation at 1 GHz."""
@@ -95,3 +111,27 @@ def points(
             name = f"g{seed}-{group}"
             found.append(point(features, law, group=name, units=units, scale=scale, **of))
     return found
+
+
+def references(law: Law = switching, **of: Any) -> list[InputPoint]:
+    """The reference, twice on all SMs and twice on half of them."""
+    return [
+        point(USUAL, law, group="normal", units=units, is_reference=True, **of)
+        for units in (66, 66, 132, 132)
+    ]
+
+
+def trained_on(measured: list[InputPoint], trees: int = 4) -> TrainedInputs:
+    """Quickly: with few trees."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learners, "TREES", trees)
+        return fit_inputs(measured)
+
+
+def made_up_model(
+    folder: Path, law: Law = switching, *, groups: int = GROUPS, **of: Any
+) -> InputManifest:
+    """A model in a folder, of products of bf16 of 4096x4096x4096 on 66 and 132 SMs."""
+    trained = trained_on([*points(law, groups=groups, **of), *references(law, **of)])
+    manifest = make_input_manifest(trained, datetime(2026, 11, 23, tzinfo=UTC))
+    return write_input_model(folder, trained, manifest)

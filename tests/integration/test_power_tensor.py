@@ -38,11 +38,12 @@ def test_keys_stay_and_what_switches_most_comes_first(advisor: Advisor, model: P
     said = advisor("power", "tensor", str(model), "--json")
     assert said.code == 0, said.err
     found = json.loads(said.out)
-    assert set(found) == {"file", "matrices", "left_out", "not_reached"}
+    assert set(found) == {"file", "model", "matrices", "left_out", "not_reached"}
     assert [one["tensor"] for one in found["matrices"]] == ["dense", "pruned", "[red]zeros"]
     for one in found["matrices"]:
         assert set(one) == {
-            "tensor", "dtype", "shape", "weight", "along", "across", "zeros", "distinct"
+            "tensor", "dtype", "shape", "weight", "along", "across", "zeros", "distinct",
+            "expected", "why_not",
         }  # fmt: skip
         assert (one["dtype"], one["shape"]) == ("fp16", [64, 32])
     assert [one["zeros"] for one in found["matrices"]] == pytest.approx([0, 0.5, 1], abs=0.05)

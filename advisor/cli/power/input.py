@@ -23,11 +23,11 @@ from advisor.formats.wire import write
 from advisor.settings import read_settings
 from advisor.wire.input_power import InputAsked
 from advisor_models.input_power.find import load_input_model
-from advisor_profiling.inputs.asked import predictions, with_features
 from advisor_profiling.inputs.case import InputCase, case_of, parse_shape
 from advisor_profiling.inputs.keeping import newest_of
 from advisor_profiling.inputs.measuring import Asked, Outcome, Step, measure_cases
 from advisor_profiling.inputs.opening import WINDOW_S, Open, Where, open_inputs
+from advisor_profiling.inputs.predicting.asked import predictions, with_features
 from advisor_profiling.inputs.reference import with_ratios
 from advisor_profiling.inputs.result import InputPower
 from advisor_profiling.operands.expression import OperandPair

@@ -15,7 +15,7 @@ from advisor.settings import read_settings
 
 if TYPE_CHECKING:
     from advisor_models.input_power.predictor import InputPredictor
-    from advisor_profiling.inputs.tensors import Expecting, TensorPower
+    from advisor_profiling.inputs.predicting.tensors import Expecting, TensorPower
     from advisor_profiling.operands.in_file import Chosen
 
 # What needs numpy is imported in the command: `advisor --help` works without it.
@@ -46,7 +46,7 @@ def tensor(
     """
     _check(picture)
     from advisor.cli.power import tensor_text
-    from advisor_profiling.inputs.tensors import Expecting
+    from advisor_profiling.inputs.predicting.tensors import Expecting
     from advisor_profiling.operands.in_file import chosen_in
 
     chosen = chosen_in(file, name or ())

@@ -14,7 +14,7 @@ from advisor.cli.shared.console import print_table
 from advisor.formats.wire import to_plain
 from advisor_models.input_power.find import no_model
 from advisor_models.input_power.predictor import InputPredictor, model_line
-from advisor_profiling.inputs.tensors import ROWS, TensorPower
+from advisor_profiling.inputs.predicting.tensors import ROWS, TensorPower
 from advisor_profiling.operands.in_file import Chosen, MatrixPrint
 from advisor_profiling.tensors.types import shape_text, shown
 

@@ -1,7 +1,7 @@
 """`advisor power train`: measured inputs to a model of power by data."""
 
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +40,9 @@ def train(
         ),
     ] = None,
     with_bundled: WithBundled = False,
+    gpu_model: Annotated[
+        str | None, typer.Option(help="Learn this one; else the one with the most points")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the model; else that of the home: it is used")
     ] = None,
@@ -55,9 +58,9 @@ def train(
 
     settings = read_settings()
     found, unused = _read(points or [], settings.home, with_bundled=with_bundled)
-    with _progress() as tick:
-        trained = training.fit_inputs(found, tick)
     folder = out or own_folder(settings.home)
+    with _progress() as tick:
+        trained = training.fit_inputs(found, tick, gpu_model)
     # One point of each card is enough to tell when: the newest is the time of the model.
     newest = max(datetime.fromisoformat(p.measured_at) for p in trained.points)
     manifest = training.make_input_manifest(trained, newest.astimezone(UTC))
@@ -75,7 +78,7 @@ def _read(
 ) -> tuple[list["InputPoint"], dict[str, int]]:
     """The points of files, else those measured here; and what of them cannot be used, by reason."""
     from advisor_data.files.input_points import bundled_input_points
-    from advisor_profiling.inputs.learned_from import kept_points
+    from advisor_profiling.inputs.predicting.learned_from import kept_points
 
     found: list[InputPoint] = []
     unused: dict[str, int] = {}
@@ -98,7 +101,7 @@ def _of_file(file: Path) -> tuple[tuple["InputPoint", ...], dict[str, int]]:
     """Points, or results as `advisor power input` keeps them, which have a case."""
     from advisor_data.files.input_points import read_input_points
     from advisor_profiling.inputs.keeping import read_kept
-    from advisor_profiling.inputs.learned_from import points_of
+    from advisor_profiling.inputs.predicting.learned_from import points_of
 
     try:
         with file.open("rb") as lines:
@@ -151,10 +154,11 @@ def _lines(manifest: "InputManifest", unused: dict[str, int]) -> Iterator[str]:
     for why, count in {**unused, **facts.left_out}.items():
         yield f"left out {count}: {why}"
     yield f"For data of a pattern that was left out, of {len(facts.patterns)}:"
-    for kind, word in _KINDS.items():
-        if f"{kind}_points" in figures:
-            yield f"  {word}, {figures[f'{kind}_points']:.0f} points, off by (nine of ten within)"
-            yield from _method_lines(figures, kind)
+    yield from _error_lines(figures)
+    real = {n.removeprefix("real_"): v for n, v in figures.items() if n.startswith("real_")}
+    if real:
+        yield "For tensors of files, learned from drawn data alone:"
+        yield from _error_lines(real)
     if (noise := figures.get("reference_noise_percent")) is not None:
         yield f"  the same product, measured again, differs by {noise:.2f} %: nothing can be better"
     yield (
@@ -164,8 +168,16 @@ def _lines(manifest: "InputManifest", unused: dict[str, int]) -> Iterator[str]:
     yield f"model {manifest.version}"
 
 
-def _method_lines(figures: Any, kind: str) -> Iterator[str]:
+def _error_lines(figures: Mapping[str, float]) -> Iterator[str]:
+    for kind, word in _KINDS.items():
+        if f"{kind}_points" in figures:
+            yield f"  {word}, {figures[f'{kind}_points']:.0f} points, off by (nine of ten within)"
+            yield from _method_lines(figures, kind)
+
+
+def _method_lines(figures: Mapping[str, float], kind: str) -> Iterator[str]:
     end = f"_{kind}_mean_error_percent"
-    for method in (key.removesuffix(end) for key in figures if key.endswith(end)):
+    names = (key.removesuffix(end) for key in figures if key.endswith(end))
+    for method in (name for name in names if not name.startswith("real_")):
         mean, p90 = (figures[f"{method}_{kind}_{what}_error_percent"] for what in ("mean", "p90"))
         yield f"    {method:<12} {mean:5.2f} % ({p90:.2f} %)"

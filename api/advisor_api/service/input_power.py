@@ -31,7 +31,7 @@ def predict(asked: InputPowerRequest, home: Path) -> InputPredictions:
             not measured.
         ModelError: there is no model, or it is damaged.
     """
-    from advisor_profiling.inputs.asked import predictions, with_sent_features
+    from advisor_profiling.inputs.predicting.asked import predictions, with_sent_features
 
     model = _model(home)
     filled = sum(

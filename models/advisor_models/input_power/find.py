@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.errors import ModelError
+from advisor.files.home import open_home
 from advisor_models.manifest import MANIFEST
 
 if TYPE_CHECKING:
@@ -16,13 +17,18 @@ BUNDLED = Path(__file__).parent / "bundled"
 
 
 def own_folder(home: Path) -> Path:
-    """Where `advisor power train` writes."""
-    return home / MODEL_FOLDER
+    """Where `advisor power train` writes; it is made.
+
+    Raises:
+        StoreError: it cannot be made.
+        UnsafeFileError: the home belongs to another user, or is open to others.
+    """
+    return open_home(home, MODEL_FOLDER)
 
 
 def find_input_model(home: Path) -> Path | None:
     """The folder of the model in use; None: there is none."""
-    return next((f for f in (own_folder(home), BUNDLED) if (f / MANIFEST).exists()), None)
+    return next((f for f in (home / MODEL_FOLDER, BUNDLED) if (f / MANIFEST).exists()), None)
 
 
 def load_input_model(home: Path, folder: Path | None = None) -> "InputPredictor":

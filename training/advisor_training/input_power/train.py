@@ -30,7 +30,13 @@ from advisor_models.intervals import LogBounds
 from advisor_models.made_from import LearnerSettings
 from advisor_models.manifest import MODEL, sha256
 from advisor_models.session import Port
-from advisor_training.input_power.evaluate import errors_of, noise_floor, sweep_left_out
+from advisor_training.input_power.evaluate import (
+    InputErrors,
+    errors_of,
+    noise_floor,
+    real_left_out,
+    sweep_left_out,
+)
 from advisor_training.input_power.held_out import HeldOut, OnGroup
 from advisor_training.input_power.model import (
     LEAST_POINTS,
@@ -64,13 +70,22 @@ class TrainedInputs:
     figures: Mapping[str, float]
 
 
-def fit_inputs(points: Sequence[InputPoint], progress: OnGroup | None = None) -> TrainedInputs:
+def fit_inputs(
+    points: Sequence[InputPoint],
+    progress: OnGroup | None = None,
+    gpu_model: str | None = None,
+) -> TrainedInputs:
     """Fit the model, and know its errors; the same points in whatever order give the same trees.
+
+    Args:
+        points: Of one GPU model, or of several, of which one is learned.
+        progress: Called after each pattern of data that was left out.
+        gpu_model: Which one; None: the one with the most points.
 
     Raises:
         InputError: no type has points enough.
     """
-    kept, left_out = learnable(points)
+    kept, left_out = learnable(points, gpu_model)
     if not kept:
         raise InputError(
             f"no type has enough of the {len(points)} measured inputs",
@@ -91,16 +106,27 @@ def fit_inputs(points: Sequence[InputPoint], progress: OnGroup | None = None) ->
     )
 
 
-def learnable(points: Sequence[InputPoint]) -> tuple[tuple[InputPoint, ...], dict[str, int]]:
+def learnable(
+    points: Sequence[InputPoint], gpu_model: str | None = None
+) -> tuple[tuple[InputPoint, ...], dict[str, int]]:
     """Points of types that are learned whatever pattern is left out; and the others, by reason.
 
-    In an order of their own, so that trees do not depend on that of the files.
+    Of one GPU model: another one draws other power with the same data. In an order of their own,
+    so that trees do not depend on that of the files.
     """
+    models = Counter(p.gpu_model for p in points)
+    chosen = gpu_model or max(sorted(models), key=lambda name: models[name], default="")
+    others = Counter(
+        f"of {p.gpu_model}, and the model is of {chosen}: --gpu-model"
+        for p in points
+        if p.gpu_model != chosen
+    )
+    points = [p for p in points if p.gpu_model == chosen]
     ordered = sorted(points, key=lambda p: input_points_text([p]))
     few = {d for d in types_of(points) if not _is_enough([p for p in points if p.dtype == d])}
     why = "{} has fewer than {} points beside each of its patterns"
     left_out = Counter(why.format(p.dtype, LEAST_POINTS) for p in points if p.dtype in few)
-    return tuple(p for p in ordered if p.dtype not in few), dict(left_out)
+    return tuple(p for p in ordered if p.dtype not in few), dict(others + left_out)
 
 
 def make_input_manifest(trained: TrainedInputs, created_at: datetime) -> InputManifest:
@@ -199,15 +225,25 @@ def _checked_graph(trained: TrainedInputs, manifest: InputManifest) -> bytes:
 
 
 def _figures(points: Sequence[InputPoint], held_out: Mapping[str, HeldOut]) -> dict[str, float]:
-    """Errors of patterns left out, in percent, by method and kind (`InputErrors`)."""
+    """Errors of patterns left out, in percent, by method and kind (`InputErrors`).
+
+    Of tensors of files, which took no part in what was fitted for it, with `real_` before it.
+    """
+    found = _error_figures({name: errors_of(of) for name, of in held_out.items()})
+    if any(p.real for p in points):
+        of_real = _error_figures(real_left_out(points))
+        found |= {f"real_{name}": value for name, value in of_real.items()}
+    noise = noise_floor(points)
+    return found | ({} if noise is None else {"reference_noise_percent": 100 * noise})
+
+
+def _error_figures(of_methods: Mapping[str, InputErrors]) -> dict[str, float]:
     found: dict[str, float] = {}
-    for method, of in held_out.items():
-        errors = errors_of(of)
+    for method, errors in of_methods.items():
         kinds = {"power": errors.power, "speed": errors.speed, "energy": errors.energy}
         for kind, its in kinds.items():
             if its is not None:
                 found[f"{method}_{kind}_mean_error_percent"] = 100 * its.mean
                 found[f"{method}_{kind}_p90_error_percent"] = 100 * its.p90
                 found[f"{kind}_points"] = its.points
-    noise = noise_floor(points)
-    return found | ({} if noise is None else {"reference_noise_percent": 100 * noise})
+    return found

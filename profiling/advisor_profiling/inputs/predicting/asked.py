@@ -10,7 +10,7 @@ from advisor.errors import InputError
 from advisor.wire.input_power import FEATURES, InputAsked, InputPredictions
 from advisor_models.input_power.predictor import InputPredictor
 from advisor_profiling.inputs.case import case_of
-from advisor_profiling.inputs.learned_from import features_of
+from advisor_profiling.inputs.predicting.learned_from import features_of
 from advisor_profiling.operands.expression import OperandPair
 from advisor_profiling.operands.fill import fill_pair
 from advisor_profiling.operands.fingerprint import fingerprint

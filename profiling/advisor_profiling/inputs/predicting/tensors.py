@@ -7,7 +7,7 @@ from typing import Any
 from advisor.errors import InputError
 from advisor.wire.input_power import InputAsked, InputPrediction
 from advisor_models.input_power.predictor import InputPredictor
-from advisor_profiling.inputs.learned_from import features_of
+from advisor_profiling.inputs.predicting.learned_from import features_of
 from advisor_profiling.operands.bits import Matrix
 from advisor_profiling.operands.fill import fill
 from advisor_profiling.operands.fingerprint import fingerprint

@@ -1,0 +1,71 @@
+"""How good the model of power by data is, on files that `advisor power input` kept.
+
+    .venv/bin/python docs/measurements/power/input_model.py FILE.jsonl [FILE.jsonl ...]
+
+Each pattern of data left out on the first card; then every other card, of which two points of each
+type are known. No GPU is needed.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from advisor.errors import InputError
+from advisor.wire.input_power import InputPoint
+from advisor_profiling.inputs.keeping import read_kept
+from advisor_profiling.inputs.predicting.learned_from import points_of
+from advisor_training.input_power.evaluate import (
+    Errors,
+    errors_of,
+    noise_floor,
+    other_card,
+    sweep_left_out,
+)
+from advisor_training.input_power.train import learnable
+
+
+def main() -> None:
+    """Print both tables."""
+    results = [result for name in sys.argv[1:] for result in read_kept(Path(name))]
+    points, unused = points_of(results)
+    for why, count in unused.items():
+        print(f"left out {count}: {why}")
+    kept, left_out = learnable(points)
+    print(f"{len(kept)} points of {kept[0].gpu_model}, each pattern of data left out; {left_out}")
+    for name, found in sweep_left_out(kept).items():
+        errors = errors_of(found)
+        print(f"  {name:<12} power {_text(errors.power)}  speed {_text(errors.speed)}")
+    print(f"  repeated reference: {100 * (noise_floor(kept) or 0):.2f} %")
+    for gpu_uuid in sorted({p.gpu_uuid for p in points} - {p.gpu_uuid for p in kept}):
+        _other(gpu_uuid, [*kept, *_of_known_types(points, kept, gpu_uuid)])
+
+
+def _of_known_types(
+    points: tuple[InputPoint, ...], kept: tuple[InputPoint, ...], gpu_uuid: str
+) -> list[InputPoint]:
+    known = {p.dtype for p in kept}
+    return [p for p in points if p.gpu_uuid == gpu_uuid and p.dtype in known]
+
+
+def _other(gpu_uuid: str, points: list[InputPoint]) -> None:
+    try:
+        found: Mapping[str, Errors] = other_card(points, gpu_uuid)
+    except InputError as error:
+        print(f"{gpu_uuid}: {error}")
+        return
+    there = [p for p in points if p.gpu_uuid == gpu_uuid]
+    real = sum(p.real for p in there)
+    print(f"{there[0].gpu_model}, {gpu_uuid}: {real} of {len(there)} points are tensors of files;")
+    print("  power at the speed that was measured, two points of each type known:")
+    for name, errors in found.items():
+        print(f"  {name:<12} {_text(errors)}")
+
+
+def _text(errors: Errors | None) -> str:
+    if errors is None:
+        return "-"
+    return f"{100 * errors.mean:.2f} % (p90 {100 * errors.p90:.2f} %, {errors.points} points)"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What a model of power by data is learned from, and what it is asked."""

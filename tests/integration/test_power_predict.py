@@ -1,0 +1,240 @@
+"""Power by data from end to end without a GPU: learned, asked for by text, by tensor, over HTTP."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import Advisor, in_this_process
+from in_process import Api, error_of, running
+from made_up_input_points import USUAL, made_up_model, points, references
+from serving import serving
+
+from advisor.client import Client, InputAsked
+from advisor.errors import ModelError
+from advisor_data.files.input_points import input_points_text
+from advisor_models.input_power.find import load_input_model, own_folder
+from advisor_training.learn import learners
+
+ROUTE = "/v1/power/input"
+SMALL = [64, 32, 128]
+
+FEW = 6
+"""Groups: each is left out once, which takes time."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose home has a model of bf16."""
+    folder = tmp_path_factory.mktemp("made")
+    made_up_model(own_folder(folder / "home"), groups=FEW, limit_w=400.0)
+    return folder
+
+
+@pytest.fixture
+def advisor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, made: Path
+) -> Advisor:
+    return in_this_process(capsys, monkeypatch, made)
+
+
+@pytest.fixture
+def empty(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Advisor:
+    """Without a model."""
+    return in_this_process(capsys, monkeypatch, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def api(made: Path) -> Iterator[Api]:
+    with running(made / "home") as api:
+        yield api
+
+
+def test_points_of_a_file_become_the_model_in_use(
+    empty: Advisor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(learners, "TREES", 3)
+    file = tmp_path / "some.jsonl"
+    file.write_bytes(input_points_text([*points(groups=FEW), *references()]))
+    said = empty("power", "train", "--points", str(file), "--json")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    assert set(found) == {
+        "version", "points", "held_back", "patterns", "dtypes", "left_out", "sha256", "coverage",
+        "bounds", "figures", "files",
+    }  # fmt: skip
+    assert (found["points"], found["dtypes"]) == (52, {"bf16": 52})
+    assert all(Path(name).exists() for name in found["files"])
+    # Again from the points that stand next to it: the same model.
+    kept = own_folder(tmp_path / "home") / "points.jsonl"
+    again = empty("power", "train", "--points", str(kept), "--out", "other")
+    assert f"model {found['version']}" in again.out
+    assert "two-metrics" in again.out
+    answer = empty("power", "input", "zeros", "--predict", "--shape", "64x32x128", "--json")
+    assert json.loads(answer.out)["model"] == found["version"]
+
+
+def test_without_points_or_a_model_it_says_how_to_get_them(empty: Advisor, tmp_path: Path) -> None:
+    said = empty("power", "train")
+    assert (said.code, "there are no measured inputs" in said.err) == (2, True)
+    said = empty("power", "train", "--points", "none.jsonl")
+    assert (said.code, "none.jsonl cannot be read" in said.err) == (2, True)
+    (tmp_path / "odd.jsonl").write_text('{"case": 3}\n')
+    said = empty("power", "train", "--points", "odd.jsonl")
+    assert "does not hold results of `advisor power input`" in said.err
+    said = empty("power", "input", "zeros", "--predict")
+    assert said.code == ModelError.exit_code
+    assert "no model of power by data" in said.err
+    assert "advisor power train" in said.err
+
+
+def test_expected_power_of_operands(advisor: Advisor) -> None:
+    words = ("power", "input", "normal(0,1)", "zeros", "--predict", "--shape", "64x32x128")
+    found = json.loads(advisor(*words, "--json").out)
+    assert set(found) == {"model", "coverage", "predictions"}
+    for one in found["predictions"]:
+        assert set(one) == {
+            "operands", "shape", "dtype", "gpu_model", "units", "features", "power_w",
+            "work_per_s", "energy_j", "usual_ratio", "clock_mhz", "power_limit_w", "at_limit",
+            "heat_w", "most", "unmeasured",
+        }  # fmt: skip
+        assert one["units"] == 132
+        assert "shape" in one["unmeasured"]
+    random, zeros = found["predictions"]
+    assert zeros["power_w"]["value"] < random["power_w"]["value"] <= 400.001
+    out = advisor(*words).out
+    assert "expected of H, 132 SMs, not measured" in out
+    assert "this shape was never measured with this type" in out
+    said = advisor(*words, "--dtype", "fp8")
+    assert said.code == 2
+    assert "no input of fp8 was measured on H" in said.err
+    said = advisor(*words, "--gpu-model", "B200")
+    assert "B200 has no inputs" in said.err
+
+
+@pytest.fixture(scope="module")
+def tensors(made: Path) -> Path:
+    """Two matrices of bf16, and one of a type that no product computes in."""
+    random = np.random.default_rng(0)
+    parts = {
+        "[red]dense": ("BF16", random.integers(0, 1 << 15, (64, 128)).astype(np.uint16)),
+        "zeros": ("BF16", np.zeros((64, 128), np.uint16)),
+        "odd": ("F8_E5M2", np.zeros((64, 128), np.uint8)),
+    }
+    header, data = {}, b""
+    for name, (dtype, numbers) in parts.items():
+        offsets = [len(data), len(data) + numbers.nbytes]
+        header[name] = {"dtype": dtype, "shape": numbers.shape, "data_offsets": offsets}
+        data += numbers.tobytes()
+    text = json.dumps(header).encode()
+    path = made / "m.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return path
+
+
+def test_expected_power_of_tensors(advisor: Advisor, tensors: Path) -> None:
+    found = json.loads(advisor("power", "tensor", str(tensors), "--json").out)
+    assert found["model"] is not None
+    by_name = {one["tensor"]: one for one in found["matrices"]}
+    dense, zeros, odd = (by_name[name] for name in ("[red]dense", "zeros", "odd"))
+    assert zeros["expected"]["power_w"]["value"] < dense["expected"]["power_w"]["value"]
+    assert dense["expected"]["shape"] == [4096, 64, 128]
+    assert dense["expected"]["units"] == 132
+    assert (odd["expected"], odd["why_not"]) == (None, "products do not compute in fp8_e5m2")
+    out = advisor("power", "tensor", str(tensors), "--units", "66").out
+    assert "of reference" in out
+    assert "66 SMs" in out
+    assert "no power of 1: products do not compute in fp8_e5m2" in out
+
+
+def test_without_a_model_tensors_keep_their_fingerprints(empty: Advisor, tensors: Path) -> None:
+    said = empty("power", "tensor", str(tensors))
+    assert said.code == 0
+    assert "no power is expected: measure on a GPU" in said.out
+    assert "advisor power train" in said.out
+    assert "of reference" not in said.out
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".html"])
+def test_a_picture_of_tensors(advisor: Advisor, tensors: Path, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"picture{suffix}"
+    said = advisor("power", "tensor", str(tensors), "--picture", str(path))
+    assert said.code == 0, said.err
+    drawn = path.read_text()
+    assert "<svg" in drawn
+    assert "[red]dense" in drawn
+    assert "expected power, W" in drawn
+    # Nothing is loaded from elsewhere.
+    assert not re.search(r"(src|href)=\"https?:", drawn)
+
+
+def test_a_picture_is_no_other_file(advisor: Advisor, tensors: Path) -> None:
+    said = advisor("power", "tensor", str(tensors), "--picture", "picture.png")
+    assert said.code == 2
+    assert "neither .svg nor .html" in said.err
+
+
+def item(**of: Any) -> dict[str, Any]:
+    return {"operands": "normal(0,1)", "shape": SMALL, "dtype": "bf16", **of}
+
+
+def test_the_service_says_what_the_command_says(api: Api, advisor: Advisor, tensors: Path) -> None:
+    words = ("normal(0,1)", "zeros", "--predict", "--shape", "64x32x128", "--json")
+    told = json.loads(advisor("power", "input", *words).out)
+    assert api.post(ROUTE, {"inputs": [item(), item(operands="zeros")]}) == told
+    # A fingerprint as `advisor power tensor --json` prints it.
+    matrices = json.loads(advisor("power", "tensor", str(tensors), "--json").out)["matrices"]
+    expected = next(one["expected"] for one in matrices if one["tensor"] == "zeros")
+    sent = {name: expected[name] for name in ("features", "shape", "dtype")}
+    assert api.post(ROUTE, {"inputs": [sent]})["predictions"] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        ({"inputs": []}, "inputs"),
+        ({"inputs": [item()] * 65}, "inputs"),
+        ({"inputs": [item(operands="nothing")]}, "nothing"),
+        ({"inputs": [item(operands="x" * 2001)]}, "operands"),
+        ({"inputs": [item(operands='file("/etc/passwd")')]}, "a file cannot be named here"),
+        ({"inputs": [item(shape=[8192, 16, 4096])]}, "too large"),
+        ({"inputs": [item(shape=[0, 1, 1])]}, "shape"),
+        ({"inputs": [item(shape=[4096] * 3)] * 5}, "for one request at most"),
+        ({"inputs": [item(dtype="fp8", shape=[64, 64, 64])]}, "no input of fp8 was measured"),
+        ({"inputs": [item(features=USUAL)]}, "one of them alone"),
+        ({"inputs": [item(operands=None, features={"a_weight": 2})]}, "a_weight"),
+        ({"inputs": [item(path="x")]}, "path"),
+    ],
+)
+def test_what_the_service_refuses(api: Api, body: dict[str, Any], what: str) -> None:
+    status, _, message = error_of(api.ask("POST", ROUTE, json=body))
+    assert status == 422
+    assert what in message
+
+
+def test_a_service_without_a_model_says_so(made: Path, tmp_path: Path) -> None:
+    with running(tmp_path / "home") as api:
+        status, code, message = error_of(api.ask("POST", ROUTE, json={"inputs": [item()]}))
+        assert (status, code) == (503, "model")
+        assert "advisor power train" in message
+        # It need not be started again for the model that is made now.
+        shutil.copytree(
+            made / "home/input-model", own_folder(tmp_path / "home"), dirs_exist_ok=True
+        )
+        assert len(api.post(ROUTE, {"inputs": [item()]})["predictions"]) == 1
+
+
+def test_client_and_service_agree(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "home/input-model", own_folder(tmp_path / "home"), dirs_exist_ok=True)
+    asked = InputAsked(features=USUAL, shape=(4096, 4096, 4096), dtype="bf16", units=66)
+    with serving(tmp_path) as served, Client(served.url) as client:
+        found = client.input_power([asked])
+    (one,) = found.predictions
+    assert one == load_input_model(made / "home").predict(asked)
+    assert one.unmeasured == ()
