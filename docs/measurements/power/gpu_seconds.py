@@ -1,13 +1,13 @@
 """How many seconds of a GPU the commands of power took, from what they left behind.
 
-    .venv/bin/python docs/measurements/power/gpu_seconds.py [--inputs FILES...]
+    .venv/bin/python docs/measurements/power/gpu_seconds.py
 
 Of sensors the seconds that the record says; of profiles and inputs from the start of the command,
 which its run or session is named after, to the end of its last window: PyTorch's start counts.
-FILES are results that `advisor power input` keeps in `inputs/` of its home.
+Inputs are the results beside this script, in `inputs/`.
 """
 
-import argparse
+import json
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -20,17 +20,16 @@ from advisor_data.files.files import read_points
 from advisor_data.files.power_records import bundled_sensors
 from advisor_profiling.inputs.result import InputPower
 
-PROFILES = Path(__file__).parent / "components-h200.jsonl"
+HERE = Path(__file__).parent
+PROFILES = HERE / "components-h200.jsonl"
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--inputs", nargs="*", type=Path, default=[], metavar="FILES")
     print("| command | GPU model | what | seconds |\n| --- | --- | --- | --- |")
     for record in bundled_sensors():
         print(f"| advisor power sensor | {record.gpu_model} | a record | {record.seconds:.0f} |")
-    for line in (*profiles(), *inputs(parser.parse_args().inputs)):
+    for line in (*profiles(), *kernels(), *inputs(sorted((HERE / "inputs").glob("*.jsonl")))):
         print(line)
 
 
@@ -42,6 +41,14 @@ def profiles() -> Iterator[str]:
         took_s = max(_end_s(p.started_at, p.window_s) for p in own) - _begin_s(run)
         what = f"{own[0].job}, {len(own)} shares"
         yield f"| advisor profile | {own[0].gpu_model} | {what} | {took_s:.0f} |"
+
+
+def kernels() -> Iterator[str]:
+    """Each kernel of FinGraV's campaign that was measured in runs."""
+    for file in sorted((HERE / "fingrav").glob("*/*-runs.json")):
+        found = json.loads(file.read_text())
+        what = f"{found['operation']}, {found['units']} SMs, {found['runs']} runs"
+        yield f"| advisor power kernel | {found['gpu_model']} | {what} | {found['seconds']:.0f} |"
 
 
 def inputs(files: Iterable[Path]) -> Iterator[str]:
