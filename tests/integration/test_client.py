@@ -48,6 +48,7 @@ from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import read_tolerant, to_plain, write
 from advisor.launch.records.status import LaunchStatus
+from advisor.wire.input_power import InputAsked
 from advisor.wire.recommendation import BatchItem, Option
 from advisor.wire.requests import JobRequest
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
@@ -312,6 +313,7 @@ def _flows() -> list[Flow[Any]]:
         recommending.recommend(ASKED),
         recommending.recommend_batch([ASKED]),
         recommending.place(PlacementRequest(jobs=(QueuedJobs(job="a"),), gpus=1)),
+        recommending.input_power([InputAsked(operands="zeros", shape=(8, 8, 8), dtype="bf16")]),
         recorded.jobs(),
         recorded.profile("a"),
         recorded.put_profile("a", own_points()),

@@ -221,7 +221,7 @@ def test_what_the_service_refuses(api: Api, body: dict[str, Any], what: str) -> 
 def test_a_service_without_a_model_says_so(made: Path, tmp_path: Path) -> None:
     with running(tmp_path / "home") as api:
         status, code, message = error_of(api.ask("POST", ROUTE, json={"inputs": [item()]}))
-        assert (status, code) == (503, "model")
+        assert (status, code) == (404, "not-found")
         assert "advisor power train" in message
         # It need not be started again for the model that is made now.
         shutil.copytree(

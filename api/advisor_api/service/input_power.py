@@ -8,6 +8,7 @@ from cachetools import LRUCache
 
 from advisor.errors import InputError
 from advisor.wire.input_power import InputPowerRequest, InputPredictions
+from advisor_api.service.profiles import not_found
 from advisor_models.input_power.find import find_input_model, load_input_model, no_model
 from advisor_models.manifest import MANIFEST
 
@@ -29,7 +30,8 @@ def predict(asked: InputPowerRequest, home: Path) -> InputPredictions:
     Raises:
         InputError: operands cannot be, name a file, or are too large; or a GPU model or a type was
             not measured.
-        ModelError: there is no model, or it is damaged.
+        HTTPException: 404, there is no model.
+        ModelError: it is damaged.
     """
     from advisor_profiling.inputs.predicting.asked import predictions, with_sent_features
 
@@ -50,7 +52,9 @@ def _model(home: Path) -> "InputPredictor":
     """The model in use, read again where another one was made since."""
     folder = find_input_model(home)
     if folder is None:
-        raise no_model()
+        missing = no_model()
+        # No fault of the service: it answers all else, and a model may be made at any time.
+        raise not_found(f"{missing.what}: {missing.why}", missing.fix)
     with _loading:
         key = folder, (folder / MANIFEST).stat().st_mtime_ns
         if key not in _loaded:
