@@ -78,14 +78,7 @@ def kernel(
     together (FinGraV). It needs the record of `advisor power sensor`. After Ctrl-C the same command
     goes on.
     """
-    if bool(operation) == bool(call):
-        raise InputError(
-            "no operation was named" if not call else f"both {operation} and --call were given",
-            fix="name gemm, gemv, triad, copy, all-gather or all-reduce, or a function with --call "
-            "module:function",
-        )
-    if within_w is not None and within_w <= 0:
-        raise InputError(f"+-{within_w:g} W is no precision", fix="ask for --within-w 5")
+    _check(operation, call, within_w)
     check_gpu_model(gpu, gpu_model)
     settings, console = read_settings(), plain_console(stderr=True)
     if gpu == REPLAY:
@@ -96,30 +89,13 @@ def kernel(
         )
         _replay(asked, console, as_json)
         return
-    card = find_gpu(gpu)
-    sensors = sensors_of(card, known_sensors(settings.home))
-    check_resolution(sensors.channel, resolution_ms)
-    if sensors.record.gpu_uuid != card.uuid:
-        origin = origin_of(sensors.record, card.uuid)
-        console.print(f"record of the power sensor: {origin}", soft_wrap=True)
-    if not sensors.channel.accepted:
-        console.print(
-            "the record of the sensor did not keep what is asked of one: bands may be too narrow",
-            soft_wrap=True,
-        )
-    together = operation in COLLECTIVES
-    if together and (after or rotate):
-        raise InputError(
-            f"{operation} goes with neither --after nor --rotate",
-            fix="leave them out: a collective runs after idle, with one set of inputs",
-        )
-    sizes = ("--bytes", size) if together else ("--m", str(m), "--n", str(n), "--k", str(k))
+    sensors = _known_sensors(gpu, resolution_ms, settings, console)
+    sizes = ("--m", str(m), "--n", str(n), "--k", str(k))
+    if operation in COLLECTIVES:
+        _check_together(operation, alone=not after and not rotate)
+        sizes = ("--bytes", size)
     what = ("--call", call) if call else (operation, *sizes, "--dtype", dtype)
-    options = (
-        *what,
-        *(("--rotate",) if rotate else ()),
-        *(("--after", after) if after else ()),
-    )
+    options = (*what, *(("--rotate",) if rotate else ()), *(("--after", after) if after else ()))
     wanted = Wanted(
         resolution_ms=resolution_ms,
         within_w=within_w,
@@ -131,6 +107,41 @@ def kernel(
     )
     found = _measure(gpu, units, python, options, sensors, wanted, settings, console)
     _show(found, as_json)
+
+
+def _check(operation: str, call: str, within_w: float | None) -> None:
+    if bool(operation) == bool(call):
+        raise InputError(
+            "no operation was named" if not call else f"both {operation} and --call were given",
+            fix="name gemm, gemv, triad, copy, all-gather or all-reduce, or a function with --call "
+            "module:function",
+        )
+    if within_w is not None and within_w <= 0:
+        raise InputError(f"+-{within_w:g} W is no precision", fix="ask for --within-w 5")
+
+
+def _check_together(operation: str, *, alone: bool) -> None:
+    if not alone:
+        raise InputError(
+            f"{operation} goes with neither --after nor --rotate",
+            fix="leave them out: a collective runs after idle, with one set of inputs",
+        )
+
+
+def _known_sensors(gpu: str, resolution_ms: float, settings: Settings, console: Console) -> Sensors:
+    """What is known of the card's sensors, and what of that must be said."""
+    card = find_gpu(gpu)
+    sensors = sensors_of(card, known_sensors(settings.home))
+    check_resolution(sensors.channel, resolution_ms)
+    if sensors.record.gpu_uuid != card.uuid:
+        origin = origin_of(sensors.record, card.uuid)
+        console.print(f"record of the power sensor: {origin}", soft_wrap=True)
+    if not sensors.channel.accepted:
+        console.print(
+            "the record of the sensor did not keep what is asked of one: bands may be too narrow",
+            soft_wrap=True,
+        )
+    return sensors
 
 
 def _replay(asked: RecordedKernel, console: Console, as_json: bool) -> None:
