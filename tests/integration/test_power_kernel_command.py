@@ -1,5 +1,6 @@
 """`advisor power kernel` from end to end: real processes, a fake driver, no GPU."""
 
+import gzip
 import json
 import signal
 from pathlib import Path
@@ -81,8 +82,8 @@ def know_sensor(host: FakeHost) -> None:
 
 def lines_kept(host: FakeHost) -> list[str]:
     """Lines of the file of runs: what was found, then a line for each block."""
-    files = list((host.folder / "home/kernels").glob("*.jsonl"))
-    return files[0].read_text().splitlines() if files else []
+    files = list((host.folder / "home/kernels").glob("*.jsonl.gz"))
+    return gzip.decompress(files[0].read_bytes()).decode().splitlines() if files else []
 
 
 def refused(host: FakeHost, *options: str, code: int, **more: str) -> str:

@@ -1,8 +1,13 @@
-"""Runs of one operation kept on disk: what is done survives Ctrl-C, and is not done again."""
+"""Runs of one operation kept on disk: what is done survives Ctrl-C, and is not done again.
 
+A line of JSON for each block, which is packed by itself, so that one can be added.
+"""
+
+import gzip
 import json
 import os
 import re
+import zlib
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +21,7 @@ from advisor.wire.kernel_power import KernelReport, StretchPower
 from advisor_data.files.power_records import KERNELS_FOLDER, keep_kernel
 from advisor_profiling.kernels.trace import Block
 
-_FORM = 2
+_FORM = 3
 """Of the lines; runs in another form are left where they are."""
 
 
@@ -74,7 +79,9 @@ class Session:
         known = json.dumps([_FORM, to_plain(conditions)], sort_keys=True)
         key = sha256(known.encode()).hexdigest()[:8]
         name = re.sub(r"[^a-z0-9]+", "-", conditions.operation.lower()).strip("-")[:80]
-        self.path = open_home(home, KERNELS_FOLDER) / f"{name}-{key}.jsonl"
+        folder = open_home(home, KERNELS_FOLDER)
+        self.path = folder / f"{name}-{key}.jsonl.gz"
+        self._report = folder / f"{name}-{key}.json"
         self._conditions = conditions
 
     def read(self) -> tuple[Found, list[Block]] | None:
@@ -84,18 +91,18 @@ class Session:
             StoreError: the file cannot be read.
         """
         try:
-            lines = self.path.read_bytes().split(b"\n")
+            content = self.path.read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise self._broken(error) from error
-        *whole, half = lines
-        if half:  # it was being written when the host went down
-            os.truncate(self.path, self.path.stat().st_size - len(half))
-        if not whole:
-            return None
-        first, *rest = whole
         try:
+            whole, length = _unpacked(content)
+            if length < len(content):  # it was being written when the host went down
+                os.truncate(self.path, length)
+            if not whole:
+                return None
+            first, *rest = whole
             return parse(_Head, first).found, [parse(Block, line) for line in rest]
         except ValueError as error:
             raise self._broken(error) from error
@@ -104,16 +111,16 @@ class Session:
         """Forget what was there, and write what was found."""
         head = _Head(conditions=self._conditions, found=found)
         with writing_private(self.path) as file:
-            file.write(_line(head))
+            file.write(_packed(head))
 
     def add(self, block: Block) -> None:
         """Keep one block."""
         with self.path.open("ab") as file:
-            file.write(_line(block))
+            file.write(_packed(block))
 
     def finish(self, report: KernelReport) -> None:
         """Keep what the runs say, beside them."""
-        keep_kernel(report, self.path.with_suffix(".json"))
+        keep_kernel(report, self._report)
 
     def _broken(self, error: Exception) -> StoreError:
         return StoreError(
@@ -123,5 +130,26 @@ class Session:
         )
 
 
-def _line(what: object) -> bytes:
-    return json.dumps(to_plain(what)).encode() + b"\n"
+def _packed(what: object) -> bytes:
+    return gzip.compress(json.dumps(to_plain(what)).encode() + b"\n", mtime=0)
+
+
+def _unpacked(content: bytes) -> tuple[list[bytes], int]:
+    """What was packed whole, and the length of that.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found: list[bytes] = []
+    rest = content
+    while rest:
+        member = zlib.decompressobj(wbits=31)
+        try:
+            line = member.decompress(rest)
+        except zlib.error as error:
+            raise ValueError(str(error)) from error
+        if not member.eof:
+            break
+        found.append(line)
+        rest = member.unused_data
+    return found, len(content) - len(rest)

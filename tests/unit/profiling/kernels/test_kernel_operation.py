@@ -1,5 +1,6 @@
 """One operation from the first run to the report, on a GPU whose power is known exactly."""
 
+import gzip
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -335,10 +336,10 @@ def test_interrupted_measurement_goes_on(tmp_path: Path) -> None:
     """The finished block is kept, the search is not made again, half a line does no harm."""
     with pytest.raises(KeyboardInterrupt):
         measured(Interrupted(rising), tmp_path)
-    (file,) = (tmp_path / "kernels").glob("*.jsonl")
-    assert len(file.read_text().splitlines()) == 2
-    with file.open("a") as half:
-        half.write('{"runs": [{"starts_s"')
+    (file,) = (tmp_path / "kernels").glob("*.jsonl.gz")
+    assert len(gzip.decompress(file.read_bytes()).splitlines()) == 2
+    with file.open("ab") as half:
+        half.write(gzip.compress(b'{"runs": [{"starts_s": [0.1')[:20])
     steps: list[Step] = []
     again = MadeUpKernel(rising, seed=3)
     power = measured(again, tmp_path, steps=steps)
@@ -362,13 +363,13 @@ def test_runs_under_other_conditions_are_kept_apart(tmp_path: Path) -> None:
     other = MadeUpKernel(rising)
     measured(other, tmp_path, Wanted(runs=40, before="triad", lead_s=0.1))
     assert other.runs == 40
-    assert len(list((tmp_path / "kernels").glob("*.jsonl"))) == 2
+    assert len(list((tmp_path / "kernels").glob("*.jsonl.gz"))) == 2
 
 
 def test_broken_file_of_runs_says_what_to_do(tmp_path: Path) -> None:
     """Nothing is taken from it."""
     measured(MadeUpKernel(rising), tmp_path, Wanted(runs=40))
-    (file,) = (tmp_path / "kernels").glob("*.jsonl")
+    (file,) = (tmp_path / "kernels").glob("*.jsonl.gz")
     file.write_text("{}\n")
     with pytest.raises(StoreError, match=r"does not hold runs.*--fresh"):
         measured(MadeUpKernel(rising), tmp_path, Wanted(runs=40))
