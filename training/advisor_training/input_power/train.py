@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from advisor.errors import InputError, StoreError
-from advisor.files.whole_files import PUBLIC_FILE, replace_file
+from advisor.errors import InputError
 from advisor.predict.features import Float32s
 from advisor.predict.inputs.pace import known_of
 from advisor.predict.inputs.physics import COLUMNS, PARTS, columns, feature_matrix
@@ -45,7 +44,7 @@ from advisor_training.input_power.model import (
     residuals_of,
     types_of,
 )
-from advisor_training.learn.artefact import LIBRARIES, check_graph, merged_graph
+from advisor_training.learn.artefact import LIBRARIES, check_graph, merged_graph, write_files
 from advisor_training.learn.conformal import COVERAGE, bounds_of, measured_coverage
 from advisor_training.learn.learners import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES
 
@@ -173,17 +172,7 @@ def write_input_model(
     graph = _checked_graph(trained, manifest)
     contents = {MODEL: graph, POINTS: input_points_text(trained.points)}
     written = replace(manifest, files={name: sha256(data) for name, data in contents.items()})
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, data in contents.items():
-            replace_file(folder / name, data, PUBLIC_FILE)
-        write_input_manifest(folder, written)
-    except OSError as error:
-        raise StoreError(
-            f"the model cannot be written to {folder}",
-            why=error.strerror or str(error),
-            fix="give another folder with --out",
-        ) from error
+    write_files(folder, contents, lambda: write_input_manifest(folder, written))
     return written
 
 

@@ -2,7 +2,7 @@
 
 import functools
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -128,21 +128,35 @@ def write_artefact(
     if with_joblib:
         contents[REGRESSORS] = _joblib_bytes(regressors)
     written = replace(manifest, files={name: sha256(data) for name, data in contents.items()})
+    write_files(folder, contents, lambda: write_manifest(folder, written))
+    if not with_joblib:
+        # One of an older model would stand next to a manifest that does not know it.
+        (folder / REGRESSORS).unlink(missing_ok=True)
+    return written
+
+
+def write_files(folder: Path, contents: Mapping[str, bytes], finish: Callable[[], None]) -> None:
+    """Write the files of a model, then what makes them one.
+
+    Args:
+        folder: Made when needed; other files in it stay.
+        contents: By name.
+        finish: Writes the manifest.
+
+    Raises:
+        StoreError: they cannot be written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in contents.items():
             replace_file(folder / name, data, PUBLIC_FILE)
-        write_manifest(folder, written)
+        finish()
     except OSError as error:
         raise StoreError(
             f"the model cannot be written to {folder}",
             why=error.strerror or str(error),
             fix="give another folder with --out",
         ) from error
-    if not with_joblib:
-        # One of an older model would stand next to a manifest that does not know it.
-        (folder / REGRESSORS).unlink(missing_ok=True)
-    return written
 
 
 def _graph(regressor: Any, name: str, output: str) -> ModelProto:
