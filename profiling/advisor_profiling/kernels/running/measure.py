@@ -13,7 +13,7 @@ from advisor.errors import SourceError
 from advisor.validity.sensor_record import PowerChannel
 from advisor_profiling.kernels.plan import least_gap_s
 from advisor_profiling.kernels.running.bench import Bench, RunRequest
-from advisor_profiling.kernels.steady import SspSearch, search_ssp, shortest_run
+from advisor_profiling.kernels.steady import STEADY_WITHIN, SspSearch, search_ssp, shortest_run
 from advisor_profiling.kernels.stitch import end_powers, sensor_of
 from advisor_profiling.kernels.trace import Block, Run
 
@@ -24,7 +24,13 @@ LONGEST_RUN_S = 2.0
 """An operation whose power still changes after so long has no steady power to speak of."""
 
 _LEAST_READINGS = 6
+_CERTAIN_WITHIN = STEADY_WITHIN / 3
+"""Standard error of a mean, as a part of it, beside which two lengths can be told to agree."""
+
 _MOST_SEARCH_RUNS = 60
+"""For `_LEAST_READINGS`; for a mean that is certain, no more than `_MOST_CERTAIN_RUNS`."""
+
+_MOST_CERTAIN_RUNS = 20
 _RUNS_PER_LOOK = 4
 
 
@@ -81,7 +87,7 @@ def find_ssp(runner: Runner, report: Report) -> SspSearch:
         nonlocal runs_made
         powers: list[float] = []
         for made in range(_MOST_SEARCH_RUNS):
-            if made % _RUNS_PER_LOOK == 0 and len(powers) >= _LEAST_READINGS:
+            if made % _RUNS_PER_LOOK == 0 and _enough(powers, made):
                 break
             run = runner.run(executions)
             if run.dropped:
@@ -97,6 +103,13 @@ def find_ssp(runner: Runner, report: Report) -> SspSearch:
     least = shortest_run(execution_s, sensor.smear_s)
     most = max(4 * least, math.floor(LONGEST_RUN_S / execution_s))
     return search_ssp(end_power_w, 2 * least, least, most)
+
+
+def _enough(powers_w: Sequence[float], runs: int) -> bool:
+    if len(powers_w) < _LEAST_READINGS:
+        return False
+    error_w = float(np.std(powers_w, ddof=1)) / math.sqrt(len(powers_w))
+    return error_w <= _CERTAIN_WITHIN * float(np.mean(powers_w)) or runs >= _MOST_CERTAIN_RUNS
 
 
 def run_blocks(
