@@ -44,7 +44,8 @@ class PowerChannel:
         delay_ms: d, from the end of that window to the reading, mean.
         delay_spread_ms: Between the shortest and the longest delay; all between are as likely.
         noise_w: Standard deviation of readings of a steady load.
-        window_spread_ms: How far W differs between the halves of the data it was fitted to.
+        window_spread_ms: How far W would differ between halves of the data: twice its standard
+            error.
         prediction_error: Root mean square of predicted less read, over the mean read, where a load
             that the fit did not see was switched on and off, each reading at the delay within the
             spread that suits it best and without the worst 2 %; 1 where there was none.

@@ -18,7 +18,8 @@ windows.
 - C2: the memory's part of the power of triad over that of matmul-bf16, on the whole GPU.
 - Cards: the parts of one job on the whole of two cards, the largest gap in points of share.
 - Memory: its power by weights fitted without the job (floor, leakage, time in which it moves
-  data), mean error.
+  data), mean error. Beside it how far the same job at the same share is off on another card, which
+  no weights of counters can tell.
 """
 
 import argparse
@@ -80,7 +81,14 @@ def table(points: Sequence[SoloPoint]) -> Iterator[str]:
         read = [p for p in mine if p.memory_power_w and 0 < p.memory_power_w < (p.power_w or 0.0)]
         weights = fitted(mine)
         of_parts = (classes(mine, read, weights), cards(mine, weights))
-        for t in (copies(read), work(read), all_jobs(read), *of_parts, left_out(read)):
+        for t in (
+            copies(read),
+            work(read),
+            all_jobs(read),
+            *of_parts,
+            left_out(read),
+            other_card(read),
+        ):
             yield f"| {t.claim} | {model} | {len(read)} | {t.found} | {t.needs} | {t.verdict} |"
 
 
@@ -191,6 +199,25 @@ def left_out(read: Sequence[SoloPoint]) -> Test:
         bar,
         "confirmed" if reached else "refuted",
     )
+
+
+def other_card(read: Sequence[SoloPoint]) -> Test:
+    """What the memory of another card draws for the same job."""
+    gaps = [
+        abs(a.memory_power_w - b.memory_power_w) / max(a.memory_power_w, b.memory_power_w)
+        for a, b in itertools.combinations(read, 2)
+        if (a.job, a.share_percent) == (b.job, b.share_percent)
+        and a.gpu_uuid != b.gpu_uuid
+        and a.memory_power_w
+        and b.memory_power_w
+    ]
+    claim, bar = "the memory's power, the same job on another card", "none: a ceiling"
+    if not gaps:
+        return Test(claim, "no job on two cards", bar, "open")
+    middle, most = statistics.median(gaps), max(gaps)
+    mean = statistics.fmean(gaps)
+    found = f"{mean:.1%} apart on average, {middle:.1%} in the median, {most:.1%} at most"
+    return Test(claim, f"{found}; {len(gaps)} pairs of cards", bar, "open")
 
 
 def _errors_w(rows: Readings, job: str) -> Iterator[tuple[float, float]]:

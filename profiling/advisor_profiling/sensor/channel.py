@@ -1,7 +1,12 @@
 """What one power channel of a recording does, and whether that is to be believed."""
 
+import math
+
+import numpy as np
+
 from advisor.validity.sensor_record import PowerChannel
 from advisor_profiling.sensor.fit import (
+    COARSE_S,
     WindowFit,
     fit_window,
     noise_w,
@@ -11,8 +16,9 @@ from advisor_profiling.sensor.fit import (
 from advisor_profiling.sensor.levels import LevelTimes, training_levels, wave_levels
 from advisor_profiling.sensor.period import MOST_DRIFT, Period, drift_of, period_of
 from advisor_profiling.sensor.stimulus import BURSTS, FLAT, LOCKED_WAVE, WAVE
-from advisor_profiling.sensor.trace import Series, Trace
+from advisor_profiling.sensor.trace import Series, Trace, joined
 
+TENTHS = 10
 MOST_SPREAD_MS = 2.0
 MOST_RELATIVE_SPREAD = 0.02
 """For windows of a second, in which a burst of 9 ms hardly shows."""
@@ -33,8 +39,7 @@ def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
     first = period_of(readings.between(bursts.begun_s, bursts.ended_s).times_s)
     if first is None or not first.regular:
         return None, _no_period(readings.between(bursts.begun_s, bursts.ended_s), first)
-    levels = training_levels(trace)
-    fit = fit_window(_training(trace, readings), levels)
+    levels, fit = training_levels(trace), _fit(trace, readings)
     noise = noise_w(_settled_flat(trace, readings, fit))
     if noise is None:
         return None, "too few readings of the flat load for its noise"
@@ -63,8 +68,26 @@ def _no_period(readings: Series, period: Period | None) -> str:
     return f"only {100 * period.regular_share:.0f} % of its changes keep one period"
 
 
-def _training(trace: Trace, readings: Series) -> Series:
+def _fit(trace: Trace, readings: Series) -> WindowFit:
+    """By the bursts, then by the locked waves, too: few readings meet a burst.
+
+    Of bursts alone W is uncertain by 2.5 ms, or 10 % of a window of a second. The other waves are
+    kept to check it with.
+    """
+    fit = fit_window(_bursts(trace, readings), training_levels(trace))
+    return refine(_training(trace, readings), training_levels(trace), fit.place, COARSE_S)
+
+
+def _bursts(trace: Trace, readings: Series) -> Series:
     return readings.between(trace.stages[0].begun_s, trace.named(BURSTS)[0].ended_s)
+
+
+def _training(trace: Trace, readings: Series) -> Series:
+    """Readings of all stages that the fit is made of."""
+    bursts, waves = _bursts(trace, readings), trace.named(LOCKED_WAVE)
+    if not waves:
+        return bursts
+    return joined((bursts, readings.between(waves[0].begun_s, waves[-1].ended_s)))
 
 
 def _settled_flat(trace: Trace, readings: Series, fit: WindowFit) -> Series:
@@ -74,24 +97,29 @@ def _settled_flat(trace: Trace, readings: Series, fit: WindowFit) -> Series:
 
 
 def _spread_ms(trace: Trace, readings: Series, levels: list[LevelTimes], fit: WindowFit) -> float:
-    """How far W differs between the halves of the bursts; both halves see the flat step."""
-    (bursts,) = trace.named(BURSTS)
-    middle_s = (bursts.begun_s + bursts.ended_s) / 2
+    """How far W would differ between halves of the data: twice its standard error.
+
+    By tenths of the time that are left out in turn (jackknife): two halves themselves differ by
+    anything from nothing to twice as much. The flat step is never left out.
+    """
     used = _training(trace, readings)
-    late = used.times_s >= middle_s
-    step = used.times_s < bursts.begun_s
-    halves = [Series(used.times_s[half], used.values[half]) for half in (step | ~late, step | late)]
-    step_s = fit.place.window_s / 8
-    windows = [refine(half, levels, fit.place, step_s).place.window_s for half in halves]
-    return 1000 * abs(windows[0] - windows[1])
+    (bursts,) = trace.named(BURSTS)
+    later = used.times_s >= bursts.begun_s
+    tenths = np.where(later, (np.cumsum(later) - 1) * TENTHS // np.count_nonzero(later), -1)
+    coarse_s = fit.place.window_s / 8
+    fine_s = min(COARSE_S, fit.place.window_s / 200)
+    windows_s = []
+    for tenth in range(TENTHS):
+        rest = Series(used.times_s[tenths != tenth], used.values[tenths != tenth])
+        windows_s.append(refine(rest, levels, fit.place, coarse_s, fine_s).place.window_s)
+    return 2 * 1000 * float(np.std(windows_s)) * math.sqrt(TENTHS - 1)
 
 
 def _prediction_error(trace: Trace, readings: Series, fit: WindowFit) -> float | None:
-    waves = trace.named(WAVE, LOCKED_WAVE)
+    waves = trace.named(WAVE)
     if not any(wave.on for wave in waves):
         return None
-    begun_s = waves[0].begun_s + fit.place.settled_s
-    seen = readings.between(begun_s, waves[-1].ended_s)
+    seen = readings.between(waves[0].begun_s + fit.place.settled_s, waves[-1].ended_s)
     if len(seen.values) < 30:
         return None
     return prediction_error(seen, wave_levels(waves), fit.place)
@@ -115,7 +143,7 @@ def _why_not(
             f"period of {1000 * first.period_s:.0f} ms"
         )
     if spread_ms > max(MOST_SPREAD_MS, MOST_RELATIVE_SPREAD * 1000 * fit.place.window_s):
-        return f"the halves of the bursts give windows that differ by {spread_ms:.1f} ms"
+        return f"halves of the data give windows that differ by {spread_ms:.1f} ms"
     if error is None:
         return "no square waves were recorded to check it with"
     if error > MOST_PREDICTION_ERROR:

@@ -47,7 +47,7 @@ _SPREADS = (0.0, 0.7)
 _LONGEST_WITH_SPREAD_S = 0.3
 """In a mean over a longer time some milliseconds more or less of delay do not show."""
 
-_COARSE_S, _FINEST_S = 1e-3, 5e-5
+COARSE_S, _FINEST_S = 1e-3, 5e-5
 _MOVES = (
     *itertools.chain.from_iterable(((i, 0, 0), (0, i, 0), (0, 0, i)) for i in (-1, 1)),
     (1, -1, 0), (-1, 1, 0), (0, 1, 1), (0, -1, -1),
@@ -85,9 +85,9 @@ def fit_window(readings: Series, levels: Sequence[LevelTimes]) -> WindowFit:
         for response in get_args(Response)
         for part in _SPREADS
     ]
-    found = [refine(readings, levels, s, window_s / 8, _COARSE_S) for s in starts if _possible(s)]
+    found = [refine(readings, levels, s, window_s / 8, COARSE_S) for s in starts if _possible(s)]
     best = min(found, key=lambda fit: fit.cost)
-    return refine(readings, levels, best.place, _COARSE_S)
+    return refine(readings, levels, best.place, COARSE_S)
 
 
 def refine(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.validity.sensor_record import Response
-from advisor_profiling.sensor.stimulus import BURSTS, FLAT
+from advisor_profiling.sensor.stimulus import BURSTS, FLAT, LOCKED_WAVE, WAVE
 from advisor_profiling.sensor.trace import Floats, RecordedStage, Span, Trace
 
 
@@ -68,19 +68,22 @@ def window_parts(
 
 
 def training_levels(trace: Trace) -> list[LevelTimes]:
-    """Levels of the stages that windows are fitted to: idle, flat load, between bursts, bursts.
+    """Levels of all stages: idle, flat load, between bursts, bursts, off and on in waves.
 
     A burst does not reach the power of a long load, and a GPU between bursts draws more than an
-    idle one: clocks follow the load. So each has a level of its own.
+    idle one: clocks follow the load. So each has a level of its own. A recording without waves has
+    none of theirs.
     """
     (flat,), (bursts,) = trace.named(FLAT), trace.named(BURSTS)
-    begun_s = trace.stages[0].begun_s
-    split_s = flat.on[-1][1]
+    begun_s, split_s = trace.stages[0].begun_s, flat.on[-1][1]
+    waves = [wave for wave in trace.named(WAVE, LOCKED_WAVE) if wave.on]
+    ended_s = waves[0].begun_s if waves else bursts.ended_s + 10
     return [
         level_times(_outside(flat.on, begun_s - 10, split_s)),
         level_times(flat.on),
-        level_times(_outside(bursts.on, split_s, bursts.ended_s + 10)),
+        level_times(_outside(bursts.on, split_s, ended_s)),
         level_times(bursts.on),
+        *(wave_levels(waves) if waves else ()),
     ]
 
 

@@ -76,7 +76,8 @@ def _curve(
 
 
 def _parts(levels: Sequence[LevelTimes], times_s: Floats, channel: PowerChannel) -> Floats:
-    return window_parts(levels, times_s - channel.delay_ms / 1000, channel.window_ms / 1000)
+    ends_s = times_s - channel.delay_ms / 1000
+    return window_parts(levels, ends_s, channel.window_ms / 1000, channel.response)
 
 
 def _plain(values: Floats) -> tuple[float, ...]:

@@ -16,7 +16,7 @@ Times are those of the host's monotonic clock; `epoch_s` of the first line makes
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -60,6 +60,14 @@ class Series:
         """The changes of a stretch of time."""
         inside = (self.times_s >= begun_s) & (self.times_s < ended_s)
         return Series(self.times_s[inside], self.values[inside])
+
+
+def joined(parts: Sequence[Series]) -> Series:
+    """Stretches of one channel, one after the other."""
+    return Series(
+        np.concatenate([part.times_s for part in parts]),
+        np.concatenate([part.values for part in parts]),
+    )
 
 
 @dataclass(frozen=True, slots=True)

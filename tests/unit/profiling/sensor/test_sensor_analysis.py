@@ -213,7 +213,8 @@ def test_sensor_that_is_no_window_is_refused(analyse: Analyse, tmp_path: Path) -
     path = card.write(tmp_path / "other.jsonl")
     trace = read_trace(path)
     series = trace.series["instant"]
-    late = series.times_s > trace.named("wave")[0].begun_s
+    begun_s, ended_s = trace.named("wave")[0].begun_s, trace.named("wave")[-1].ended_s
+    late = (series.times_s > begun_s) & (series.times_s < ended_s)
     shifted = dataclasses.replace(series, times_s=series.times_s + 0.01 * late)
     record = record_of(dataclasses.replace(trace, series={"instant": shifted}), "replay")
     assert not record.accepted
