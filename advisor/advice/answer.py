@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from advisor.advice.gpu_warnings import gpu_warnings
 from advisor.advice.idle_power import with_idle_power
+from advisor.advice.power.other_data import NO_OTHER, OtherData
 from advisor.advice.site.conditions import NOTHING, Conditions, read_conditions
 from advisor.advice.site.known_profiles import ProfileSet, checked_on
 from advisor.core.wording import listed
@@ -54,16 +55,22 @@ class ModelAdvice:
         manifest: Of the model.
         card: The factor by which power was corrected for the card; None: it was not.
         drifts: Of the jobs, which made intervals wider.
+        other: Data of the jobs that were told.
     """
 
     recommendation: Recommendation
     manifest: Manifest
     card: CardFactor | None = None
     drifts: tuple[Drift, ...] = ()
+    other: OtherData = NO_OTHER
 
 
 def answer(
-    found: ProfileSet, request: Request, settings: Settings, gpu_uuid: str | None = None
+    found: ProfileSet,
+    request: Request,
+    settings: Settings,
+    gpu_uuid: str | None = None,
+    other: OtherData = NO_OTHER,
 ) -> ModelAdvice:
     """What the model in use recommends for two jobs.
 
@@ -72,6 +79,7 @@ def answer(
         request: Objective and limits.
         settings: Say where models and points are kept.
         gpu_uuid: The card that they are to share; None: not known.
+        other: Data that will run in place of those that were profiled.
 
     Raises:
         InputError: the request does not fit the jobs.
@@ -81,7 +89,7 @@ def answer(
     """
     predictor = Registry(settings.home / "models").open_champion()
     conditions = read_conditions(settings, predictor, found.a.gpu_model, gpu_uuid)
-    return answer_by(predictor, found, request, checked_on(found, settings), conditions)
+    return answer_by(predictor, found, request, checked_on(found, settings), conditions, other)
 
 
 def answer_by(
@@ -90,6 +98,7 @@ def answer_by(
     request: Request,
     checked: CheckedCounts | None,
     conditions: Conditions = NOTHING,
+    other: OtherData = NO_OTHER,
 ) -> ModelAdvice:
     """What a model recommends for two jobs.
 
@@ -99,20 +108,22 @@ def answer_by(
         request: Objective and limits.
         checked: What the check of this GPU model found.
         conditions: What is known of the card, and of jobs that drift.
+        other: Data that will run in place of those that were profiled.
 
     Raises:
         InputError: the request does not fit the jobs.
         NoSplitError: nothing keeps every limit.
     """
     found, assumed = with_idle_power(found, predictor.manifest.fill)
-    there, profiles = conditions.applied(predictor, found.profiles)
+    there, profiles = other.applied(*conditions.applied(predictor, found.profiles))
     given = recommend(profiles, there, request, checked)
     more = (
         *_of_model(predictor, given),
         *of_check(found, checked),
-        *_of_input(found),
+        *_of_input(found, other),
         *assumed,
         *conditions.warnings(found.profiles),
+        *other.warnings,
     )
     given = dataclasses.replace(given, warnings=(*given.warnings, *more))
     return ModelAdvice(
@@ -120,6 +131,7 @@ def answer_by(
         predictor.manifest,
         conditions.card_of(found.profiles),
         conditions.drifts_of(found.profiles),
+        other,
     )
 
 
@@ -142,13 +154,12 @@ def of_check(found: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:
         )
 
 
-def _of_input(found: ProfileSet) -> Iterator[str]:
+def _of_input(found: ProfileSet, other: OtherData) -> Iterator[str]:
     """The data card of the bundled points says so of all of them."""
     if found.other_models:
         yield (
             f"both were profiled on {listed(found.other_models)}, too: --gpu-model, or `gpu` in a "
             "request"
         )
-    if found.bundled:
-        names = " and ".join(found.bundled)
+    if names := " and ".join(other.not_told(found.bundled)):
         yield f"bundled, so measured with random input, on which power depends: {names}"

@@ -48,11 +48,13 @@ class InputData:
     Attributes:
         dtype: Such as "bf16".
         sparsity: Part of zeros, 0..1.
+        data: What its matrices hold, in the input language (docs/input-power.md); None: not told.
     """
 
     source: InputSource = "random"
     dtype: str | None = None
     sparsity: float | None = None
+    data: str | None = None
     note: str = ""
 
 
@@ -113,6 +115,9 @@ class Job:
         fields = _as_declared(self)
         for free in _NOT_RUN:
             del fields[free]
+        if self.input.data is None:
+            # Jobs that do not tell it keep the hash that they had before it could be told.
+            del fields["input"]["data"]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 

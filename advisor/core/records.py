@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 REPLAY_SOURCE = "replay"
 """The `source` of points that were replayed, not measured."""
@@ -111,6 +111,10 @@ class SoloPoint(Measured):
     )
     reported: str | None = column(
         "first values that the job reported, each after its count: 48=10.93 96=10.68", default=None
+    )
+    input_fingerprint: str | None = column(
+        "type and bits of what its matrices held, JSON: advisor.wire.input_power.InputFingerprint",
+        default=None,
     )
     offered_rate: float | None = column(
         "requests that arrived per second, for a job that serves a demand",

@@ -248,6 +248,7 @@ _INPUT: Mapping[str, read.FieldReader] = {
     "source": read.one_of(*get_args(InputSource)),
     "dtype": read.word,
     "sparsity": read.number(0, 1),
+    "data": read.text,
     "note": read.text,
 }
 

@@ -6,6 +6,7 @@ from typing import Annotated, TypeAlias
 
 from advisor.core.interval import Interval
 from advisor.wire.bounds import Bounds, GpuModel
+from advisor.wire.requests import MOST_OPERANDS
 
 FEATURES = (
     "a_weight", "a_along", "a_across", "a_zeros", "a_distinct",
@@ -17,11 +18,23 @@ FEATURES = (
 MOST_INPUTS = 64
 """Products of one request."""
 
-MOST_OPERANDS = 2000
-"""Characters of operands."""
-
 Side: TypeAlias = Annotated[int, Bounds(ge=1, le=2**31 - 1)]
 Part: TypeAlias = Annotated[float, Bounds(ge=0, le=1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputFingerprint:
+    """What the matrices of a job hold.
+
+    Attributes:
+        dtype: What it computes in.
+        operands: Canonical text of the input language.
+        features: By the names of `FEATURES`.
+    """
+
+    dtype: str
+    operands: str
+    features: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

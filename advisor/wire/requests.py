@@ -22,6 +22,9 @@ from advisor.wire.bounds import (
     WorkSeconds,
 )
 
+MOST_OPERANDS = 2000
+"""Characters of operands."""
+
 MOST_TYPES = 200
 """Jobs with a name of their own in a placement: 20,100 pairs, which take some ten seconds."""
 
@@ -51,10 +54,24 @@ _DAY_S = 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobData:
+    """What the matrices of a job hold.
+
+    Attributes:
+        dtype: What it computes in, such as bf16.
+        operands: In the input language (docs/input-power.md).
+    """
+
+    dtype: Annotated[str, Bounds(pattern=r"^[a-z0-9_]{1,20}$")]
+    operands: Annotated[str, Bounds(min_length=1, max_length=MOST_OPERANDS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
     """One job of a pair, and what it must keep.
 
     Attributes:
+        data: What will run; None: what was profiled.
         min_speed: Minimum relative speed; None: that of the request.
         max_p99_ms: Longest p99 latency; None: that of the request, if the job answers requests.
         work_s: What it has to do, in seconds that it takes alone; None: it runs on and on.
@@ -64,6 +81,7 @@ class JobRequest:
     min_speed: Speed | None = None
     max_p99_ms: Milliseconds | None = None
     work_s: WorkSeconds | None = None
+    data: JobData | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +166,11 @@ class PairRequest(AdviceRequest):
     def names(self) -> tuple[str, ...]:
         """Of the jobs."""
         return tuple(job.job for job in self.jobs)
+
+    @property
+    def has_data(self) -> bool:
+        """Whether a job says what will run in place of what was profiled."""
+        return any(job.data for job in self.jobs)
 
     @property
     def p99_by_job_ms(self) -> dict[str, float]:

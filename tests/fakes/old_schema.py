@@ -16,7 +16,7 @@ from advisor.formats.flat_rows import nested
 from advisor.formats.rows import record_from_row, to_row
 from advisor_data.store.pages import position
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011")
 
 FILES = Path(__file__).parents[1] / "fixtures/schema-5"
 """Measured points and observed launches, as version 5 wrote them."""

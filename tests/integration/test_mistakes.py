@@ -213,6 +213,18 @@ def test_program_that_does_not_exist(
     assert len(done.err.splitlines()) == 1
 
 
+def test_data_of_a_job_that_cannot_be_meant(
+    advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is started for it."""
+    write_jobs(tmp_path, monkeypatch)
+    text = "command: touch started\ninput: {dtype: bf16, data: 'nonsense(1)'}\n"
+    (tmp_path / "jobs" / "odd.yaml").write_text(text)
+    done = advisor("profile", "odd", "--shares", "50,100")
+    assert (done.code, "nonsense" in done.err) == (2, True)
+    assert not (tmp_path / "started").exists()
+
+
 def test_first_migration_says_that_it_did_something(advisor: Advisor) -> None:
     """The second one has nothing to do."""
     assert advisor("data", "migrate").out == (

@@ -1,11 +1,11 @@
 """`advisor recommend`: which split of one GPU does the most for two jobs."""
 
 import importlib.util
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.advise.job_requests import job_requests, longest_p99_ms
+from advisor.cli.advise.job_requests import job_requests, longest_p99_ms, read_data
 from advisor.cli.advise.queue import read_works
 from advisor.cli.shared.options import (
     AsJson,
@@ -21,8 +21,12 @@ from advisor.cli.shared.options import (
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.errors import InputError
 from advisor.formats.wire import write
-from advisor.settings import read_settings
+from advisor.settings import Settings, read_settings
 from advisor.wire.requests import RecommendationRequest
+
+if TYPE_CHECKING:
+    from advisor.advice.power.other_data import OtherData
+    from advisor.advice.site.known_profiles import ProfileSet
 
 # What needs numpy is imported in the command: `advisor --help` works without it.
 
@@ -41,6 +45,10 @@ def recommend(
     work: Annotated[
         list[str] | None,
         typer.Option(help="What is to be done, JOB=3h or 3h for both: time that it takes alone"),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="What a job's matrices hold, 'JOB=bf16 normal(0,1)|sparse(0.5)'"),
     ] = None,
     gpu_model: GpuModelOption = None,
     gpu_uuid: GpuUuidOption = None,
@@ -69,7 +77,9 @@ def recommend(
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
     works_s = read_works(work or (), names)
     asked = RecommendationRequest(
-        jobs=job_requests(names, names, min_speed or (), by_job_ms, works_s),
+        jobs=job_requests(
+            names, names, min_speed or (), by_job_ms, works_s, read_data(data or (), names)
+        ),
         objective=objective,
         max_p99_ms=for_all_ms,
         max_power_w=max_power,
@@ -80,7 +90,8 @@ def recommend(
         components=components,
     )
     found = find_profiles(names, settings, gpu_model, profiles)
-    given = answer(found, request_of(asked, settings.min_speed), settings, gpu_uuid)
+    other = _other_data(found, asked, settings)
+    given = answer(found, request_of(asked, settings.min_speed), settings, gpu_uuid, other)
     if gpu_uuid is not None and given.card is None:
         typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
     if not as_json:
@@ -94,6 +105,20 @@ def recommend(
         from advisor.advice.recommendation_wire import to_wire
 
         typer.echo(write(to_wire(given)))
+
+
+def _other_data(
+    found: "ProfileSet", asked: RecommendationRequest, settings: Settings
+) -> "OtherData":
+    """What data that were told change; nothing where none were."""
+    from advisor.advice.power.other_data import NO_OTHER, other_data
+
+    if not asked.has_data:
+        return NO_OTHER
+    from advisor_models.input_power.find import load_input_model
+    from advisor_profiling.operands.of_job import told_data
+
+    return other_data(found, told_data(asked.jobs), load_input_model(settings.home))
 
 
 def _check_installed() -> None:

@@ -50,6 +50,7 @@ from advisor_profiling.campaign.sweep import (
     sweep,
     unfinished_run,
 )
+from advisor_profiling.operands.of_job import input_fingerprint
 from advisor_profiling.reports import sweep as report
 from advisor_profiling.testbed.live import Mode
 from advisor_profiling.testbed.replay import ReplayTestbed
@@ -133,6 +134,7 @@ def profile(
         job = _named_job(what, settings, replayed=gpu == REPLAY)
     if gpu != REPLAY:
         check_program(job, settings.job_environment())
+        input_fingerprint(job.input)
     rules = rules_for(window, known_timing(settings, gpu, source, console))
     run = new_run(LiveClock().utc())
     seed = run if noise else None

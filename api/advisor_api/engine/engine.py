@@ -16,6 +16,7 @@ from advisor.advice.answer import ModelAdvice, answer_by, request_of
 from advisor.advice.placing import Planned, limits_of, plan_by
 from advisor.advice.power.known import KnownPower
 from advisor.advice.power.of_choice import with_components
+from advisor.advice.power.other_data import NO_OTHER, OtherData, other_data
 from advisor.advice.recommendation_wire import to_wire
 from advisor.advice.site.conditions import Conditions, Experience
 from advisor.advice.site.known_profiles import (
@@ -31,11 +32,13 @@ from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import PlacementRequest, RecommendationRequest
 from advisor_api.engine import bundled
+from advisor_api.engine.input_model import input_model
 from advisor_api.engine.job_rows import Jobs
 from advisor_api.engine.kept import MOST_JOBS, Kept
 from advisor_api.engine.power import Weights
 from advisor_data import Store
 from advisor_data.files.checked import ChecksStamp, checked_counts, checks_stamp
+from advisor_models.input_power.find import no_model
 from advisor_models.manifest import Manifest
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_models.registry import Registry
@@ -181,7 +184,17 @@ class Engine:
         request = request_of(asked, self._min_speed)
         checked = await self._checked(kept, found)
         conditions = await self._conditions(kept, found, asked.gpu_uuid)
-        return answer_by(predictor, found, request, checked, conditions)
+        other = await asyncio.to_thread(self._other, found, asked) if asked.has_data else NO_OTHER
+        return answer_by(predictor, found, request, checked, conditions, other)
+
+    def _other(self, found: ProfileSet, asked: RecommendationRequest) -> OtherData:
+        """What data that were told change; those who tell none do not wait for the imports."""
+        from advisor_profiling.operands.of_job import sent_data
+
+        model = input_model(self._home)
+        if model is None:
+            raise no_model()
+        return other_data(found, sent_data(asked.jobs), model)
 
     async def _power(
         self, kept: Kept, names: Sequence[str], gpu_model: str | None

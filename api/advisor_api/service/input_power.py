@@ -1,16 +1,13 @@
 """Power by data, as the service tells it: everything may block."""
 
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cachetools import LRUCache
-
 from advisor.errors import InputError
 from advisor.wire.input_power import InputPowerRequest, InputPredictions
+from advisor_api.engine.input_model import input_model
 from advisor_api.service.profiles import not_found
-from advisor_models.input_power.find import find_input_model, load_input_model, no_model
-from advisor_models.manifest import MANIFEST
+from advisor_models.input_power.find import no_model
 
 if TYPE_CHECKING:
     from advisor_models.input_power.predictor import InputPredictor
@@ -19,9 +16,6 @@ if TYPE_CHECKING:
 
 MOST_FILLED = 1 << 27
 """Elements of all matrices of one request that are filled: four products of 4096x4096x4096."""
-
-_loading = threading.Lock()
-_loaded: "LRUCache[tuple[Path, int], InputPredictor]" = LRUCache(1)
 
 
 def predict(asked: InputPowerRequest, home: Path) -> InputPredictions:
@@ -49,14 +43,9 @@ def predict(asked: InputPowerRequest, home: Path) -> InputPredictions:
 
 
 def _model(home: Path) -> "InputPredictor":
-    """The model in use, read again where another one was made since."""
-    folder = find_input_model(home)
-    if folder is None:
+    found = input_model(home)
+    if found is None:
         missing = no_model()
         # No fault of the service: it answers all else, and a model may be made at any time.
         raise not_found(f"{missing.what}: {missing.why}", missing.fix)
-    with _loading:
-        key = folder, (folder / MANIFEST).stat().st_mtime_ns
-        if key not in _loaded:
-            _loaded[key] = load_input_model(home, folder)
-        return _loaded[key]
+    return found

@@ -148,6 +148,18 @@ def _sample(
     return bits[chosen[:, None], places].view(number), bits[beside[:, None], places].view(number)
 
 
+def features_of(found: Fingerprint) -> dict[str, float]:
+    """A fingerprint as a model takes it: numbers of operands with their letter."""
+    sides = {
+        f"{side}_{name}": getattr(operand, name)
+        for side, operand in (("a", found.a), ("b", found.b))
+        for name in ("weight", "along", "across", "zeros", "distinct")
+    }
+    names = ("product_weight", "product_switching", "zero_products", "sum_switching")
+    products = {name: getattr(found, name) for name in (*names, "sum_non_finite")}
+    return sides | products
+
+
 def _operand(lines: Matrix, beside: Matrix, dtype: str) -> OperandPrint:
     bits, others = _bits(lines, dtype), _bits(beside, dtype)
     width = 8 * bits.dtype.itemsize - _DROPPED.get(dtype, 0)

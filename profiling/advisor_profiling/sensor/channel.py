@@ -108,7 +108,7 @@ def _spread_ms(trace: Trace, readings: Series, levels: list[LevelTimes], fit: Wi
     tenths = np.where(later, (np.cumsum(later) - 1) * TENTHS // np.count_nonzero(later), -1)
     coarse_s = fit.place.window_s / 8
     fine_s = min(COARSE_S, fit.place.window_s / 200)
-    windows_s = []
+    windows_s: list[float] = []
     for tenth in range(TENTHS):
         rest = Series(used.times_s[tenths != tenth], used.values[tenths != tenth])
         windows_s.append(refine(rest, levels, fit.place, coarse_s, fine_s).place.window_s)

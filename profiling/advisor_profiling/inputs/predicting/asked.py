@@ -10,12 +10,11 @@ from advisor.errors import InputError
 from advisor.wire.input_power import FEATURES, InputAsked, InputPredictions
 from advisor_models.input_power.predictor import InputPredictor
 from advisor_profiling.inputs.case import case_of
-from advisor_profiling.inputs.predicting.learned_from import features_of
 from advisor_profiling.operands.expression import OperandPair
 from advisor_profiling.operands.fill import fill_pair
-from advisor_profiling.operands.fingerprint import fingerprint
-from advisor_profiling.operands.from_file import FILE
+from advisor_profiling.operands.fingerprint import features_of, fingerprint
 from advisor_profiling.operands.grammar import parse_operands
+from advisor_profiling.operands.of_job import check_no_file
 from advisor_profiling.operands.words import DTYPES
 
 SENT_ELEMENTS = 1 << 24
@@ -93,12 +92,7 @@ def _checked(asked: InputAsked) -> InputAsked:
 
 
 def _check_sent(pair: OperandPair, shape: tuple[int, int, int]) -> None:
-    if FILE in (pair.a.source.name, pair.b.source.name):
-        raise InputError(
-            "a file cannot be named here",
-            why="it would be one of the service's own host",
-            fix="send its fingerprint: features of advisor power tensor FILE --json",
-        )
+    check_no_file(pair)
     m, n, k = shape
     if max(m * k, k * n) > SENT_ELEMENTS:
         raise InputError(

@@ -11,7 +11,7 @@ from advisor_profiling.inputs.keeping import kept_inputs
 from advisor_profiling.inputs.reference import with_ratios
 from advisor_profiling.inputs.result import InputPower
 from advisor_profiling.operands.expression import Call, Operand, OperandPair
-from advisor_profiling.operands.fingerprint import Fingerprint
+from advisor_profiling.operands.fingerprint import features_of
 from advisor_profiling.operands.from_file import FILE
 
 _BAD = ("wrong-outputs", "not-settled")
@@ -37,18 +37,6 @@ def points_of(results: Iterable[InputPower]) -> tuple[tuple[InputPoint, ...], di
         else:
             found.append(_point(result))
     return tuple(_with_clocks(found)), dict(left_out)
-
-
-def features_of(found: Fingerprint) -> dict[str, float]:
-    """A fingerprint as a model takes it: numbers of operands with their letter."""
-    sides = {
-        f"{side}_{name}": getattr(operand, name)
-        for side, operand in (("a", found.a), ("b", found.b))
-        for name in ("weight", "along", "across", "zeros", "distinct")
-    }
-    names = ("product_weight", "product_switching", "zero_products", "sum_switching")
-    products = {name: getattr(found, name) for name in (*names, "sum_non_finite")}
-    return sides | products
 
 
 def pattern_of(pair: OperandPair) -> str:

@@ -7,10 +7,9 @@ from typing import Any
 from advisor.errors import InputError
 from advisor.wire.input_power import InputAsked, InputPrediction
 from advisor_models.input_power.predictor import InputPredictor
-from advisor_profiling.inputs.predicting.learned_from import features_of
 from advisor_profiling.operands.bits import Matrix
 from advisor_profiling.operands.fill import fill
-from advisor_profiling.operands.fingerprint import fingerprint
+from advisor_profiling.operands.fingerprint import features_of, fingerprint
 from advisor_profiling.operands.grammar import parse_operands
 from advisor_profiling.operands.in_file import Chosen, MatrixPrint
 from advisor_profiling.operands.words import DTYPES

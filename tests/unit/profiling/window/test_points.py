@@ -1,4 +1,5 @@
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ from scripted import GPU
 
 from advisor.core.flags import FLAGS
 from advisor.core.gpu import Share
-from advisor.core.job import Job
+from advisor.core.job import InputData, Job
 from advisor.core.records import Counters, PairPoint, SoloPoint
 from advisor.formats.rows import from_row, to_row
 from advisor.runtime.backends.backend import Granted
@@ -20,7 +21,7 @@ from advisor_profiling.window.points import (
     to_point,
 )
 from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.targets import pair, solo
+from advisor_profiling.window.targets import Target, pair, solo
 from advisor_profiling.window.window import Latency, Window
 
 COUNTERS = Counters(
@@ -126,6 +127,18 @@ def test_point_carries_what_was_read_back() -> None:
     assert point.throttled is None
     assert point.memory_used_mib == 500
     assert point.job_hash == JOB.job_hash
+    assert point.input_fingerprint is None
+
+
+def test_point_of_a_job_that_tells_its_data_has_their_fingerprint() -> None:
+    (spec,) = TAKEN.target.specs
+    telling = dataclasses.replace(JOB, input=InputData(dtype="bf16", data="zeros"))
+    target = Target((dataclasses.replace(spec, job=telling),))
+    point = to_point(dataclasses.replace(TAKEN, target=target), CONDITIONS)
+    assert isinstance(point, SoloPoint)
+    assert point.input_fingerprint is not None
+    found = json.loads(point.input_fingerprint)
+    assert (found["dtype"], found["features"]["zero_products"]) == ("bf16", 1.0)
 
 
 def test_pair_point_keeps_its_two_jobs_apart() -> None:

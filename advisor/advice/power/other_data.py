@@ -1,0 +1,139 @@
+"""What data that were not profiled change in the power of jobs, by the model of power by data."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from advisor.advice.site.known_profiles import ProfileSet
+from advisor.core.interval import Interval
+from advisor.core.wording import listed
+from advisor.errors import InputError
+from advisor.formats.wire import read_tolerant
+from advisor.predict.inputs.other_data import (
+    DataChange,
+    DataPredictor,
+    operations_per_s,
+    unknown_change,
+)
+from advisor.predict.predictions import Predictor
+from advisor.predict.profiles import Profile
+from advisor.wire.input_power import FEATURES, InputFingerprint
+from advisor_models.input_power.predictor import InputPredictor
+
+SAME = 0.01
+"""Fingerprints that differ by no more in any number are of the same data, drawn again."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherData:
+    """Data of jobs that advice takes in; by default those that were profiled.
+
+    Attributes:
+        changes: One for each job whose data are told.
+    """
+
+    changes: tuple[DataChange, ...] = ()
+
+    def applied(
+        self, predictor: Predictor, profiles: Sequence[Profile]
+    ) -> tuple[Predictor, tuple[Profile, ...]]:
+        """Predictor and profiles for these data; both as they are where none are told."""
+        if not self.changes:
+            return predictor, tuple(profiles)
+        there = DataPredictor(predictor, profiles, {c.job: c for c in self.changes})
+        return there, there.changed(profiles)
+
+    def not_told(self, jobs: Sequence[str]) -> tuple[str, ...]:
+        """Those of the jobs whose data may be any."""
+        told = {change.job for change in self.changes}
+        return tuple(job for job in jobs if job not in told)
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """What was done for each job, in words."""
+        for change in self.changes:
+            watts = change.whole_gpu_w
+            if change.why_unknown:
+                yield (
+                    f"what the data of {change.job} change is not known ({change.why_unknown}): "
+                    f"power is {watts.low:.0f} to +{watts.high:.0f} W wider"
+                )
+            else:
+                yield (
+                    f"power is corrected for the data of {change.job}: {watts.value:+.0f} W "
+                    f"({watts.low:+.0f} to {watts.high:+.0f}) alone on the whole GPU"
+                )
+
+
+NO_OTHER = OtherData()
+
+
+def other_data(
+    found: ProfileSet, data: Mapping[str, InputFingerprint], model: InputPredictor
+) -> OtherData:
+    """What the data of some of the jobs change.
+
+    Args:
+        found: Profiles of the jobs.
+        data: What will run, by job.
+        model: Of power by data.
+
+    Raises:
+        InputError: a job is none of these.
+    """
+    names = [profile.job for profile in found.profiles]
+    if strange := sorted(data.keys() - set(names)):
+        raise InputError(
+            f"there are data of {listed(strange)}", fix=f"the jobs are {' and '.join(names)}"
+        )
+    profiles = {profile.job: profile for profile in found.profiles if profile.job in data}
+    return OtherData(
+        tuple(
+            _change(profile, data[job], model, bundled=job in found.bundled)
+            for job, profile in profiles.items()
+        )
+    )
+
+
+def _change(
+    profile: Profile, real: InputFingerprint, model: InputPredictor, *, bundled: bool
+) -> DataChange:
+    profiled = _profiled(profile, real.dtype, model, bundled=bundled)
+    if isinstance(profiled, str):
+        return unknown_change(profile, profiled)
+    per_s = operations_per_s(profile, real.dtype)
+    if per_s is None:
+        return unknown_change(profile, "its profile does not say how busy the tensor cores were")
+    if _alike(profiled, real.features):
+        return DataChange(job=profile.job, whole_gpu_w=Interval(0.0, 0.0, 0.0))
+    try:
+        before, after = (
+            model.energy_above_idle_j(features, real.dtype, profile.gpu_model)
+            for features in (profiled, real.features)
+        )
+    except InputError as error:
+        return unknown_change(profile, error.what)
+    return DataChange(job=profile.job, whole_gpu_w=_difference(before, after).times(per_s))
+
+
+def _profiled(
+    profile: Profile, dtype: str, model: InputPredictor, *, bundled: bool
+) -> Mapping[str, float] | str:
+    """Fingerprint of the data of a profile, or why there is none."""
+    if profile.input_fingerprint is not None:
+        known = read_tolerant(InputFingerprint, profile.input_fingerprint)
+        if known.dtype == dtype:
+            return known.features
+        return f"it was profiled in {known.dtype}, not in {dtype}"
+    if not bundled:
+        return "its profile does not say what data it was measured with"
+    # The data card of the bundled points: normal random numbers, all of them.
+    return model.usual(dtype) or f"no input of {dtype} was measured"
+
+
+def _difference(before: Interval, after: Interval) -> Interval:
+    """What comes after less what was before, which was measured: the bounds are of the former."""
+    return Interval(*(joules - before.value for joules in (after.value, after.low, after.high)))
+
+
+def _alike(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    return all(abs(one[name] - other[name]) <= SAME for name in FEATURES)

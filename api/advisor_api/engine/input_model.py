@@ -1,0 +1,32 @@
+"""The model of power by data that is in use, loaded once for each that is made."""
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cachetools import LRUCache
+
+from advisor_models.input_power.find import find_input_model, load_input_model
+from advisor_models.manifest import MANIFEST
+
+if TYPE_CHECKING:
+    from advisor_models.input_power.predictor import InputPredictor
+
+_loading = threading.Lock()
+_loaded: "LRUCache[tuple[Path, int], InputPredictor]" = LRUCache(1)
+
+
+def input_model(home: Path) -> "InputPredictor | None":
+    """The model in use, read again where another one was made since; None: there is none.
+
+    Raises:
+        ModelError: it is damaged.
+    """
+    folder = find_input_model(home)
+    if folder is None:
+        return None
+    with _loading:
+        key = folder, (folder / MANIFEST).stat().st_mtime_ns
+        if key not in _loaded:
+            _loaded[key] = load_input_model(home, folder)
+        return _loaded[key]
