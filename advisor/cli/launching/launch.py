@@ -44,7 +44,7 @@ from advisor.launch.records.status import LaunchStatus
 from advisor.launch.start.spawn import spawn_supervisor
 from advisor.launch.start.starting import check_memory
 from advisor.settings import Settings, read_settings
-from advisor.wire.requests import HANG_S, LaunchRequest, NextPair, WhenOneEnds
+from advisor.wire.launch_request import HANG_S, LaunchRequest, NextPair, WhenOneEnds
 from advisor_profiling import SUPERVISOR
 from advisor_profiling.testbed.live import find_gpu, with_units
 

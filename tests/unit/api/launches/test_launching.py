@@ -25,7 +25,7 @@ from advisor.launch.records.folder import create_folder, list_folders
 from advisor.launch.records.spec import Forecast, JobForecast, LaunchPair, LaunchPart, LaunchSpec
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.supervisor.observe import append_observation
-from advisor.wire.requests import LaunchRequest, check_launch
+from advisor.wire.launch_request import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.launching import request_hash
