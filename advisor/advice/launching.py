@@ -18,7 +18,8 @@ from advisor.formats.job_file import find_job
 from advisor.launch.records.folder import new_launch_id
 from advisor.launch.records.spec import LaunchPair, LaunchPart, LaunchSpec
 from advisor.settings import Settings
-from advisor.wire.requests import JobRequest, LaunchRequest
+from advisor.wire.launch_request import LaunchRequest
+from advisor.wire.requests import JobRequest
 
 
 def make_spec(wanted: ResolvedLaunch, settings: Settings) -> LaunchSpec:

@@ -22,6 +22,7 @@ from advisor.launch.records.answers import Launch, LaunchPlan
 from advisor.validity.sensor_record import SensorRecord
 from advisor.wire.input_power import InputAsked, InputPrediction, InputPredictions
 from advisor.wire.kernel_power import KernelReport
+from advisor.wire.launch_request import LaunchRequest, NextPair
 from advisor.wire.lists import (
     AuditEntry,
     Champion,
@@ -34,14 +35,7 @@ from advisor.wire.lists import (
 )
 from advisor.wire.placement import Placement
 from advisor.wire.recommendation import BatchItem, Recommendation
-from advisor.wire.requests import (
-    JobRequest,
-    LaunchRequest,
-    NextPair,
-    PlacementRequest,
-    QueuedJobs,
-    RecommendationRequest,
-)
+from advisor.wire.requests import JobRequest, PlacementRequest, QueuedJobs, RecommendationRequest
 
 __all__ = [
     "AnswerError",

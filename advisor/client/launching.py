@@ -9,7 +9,7 @@ from advisor.client.errors import TooSlowError
 from advisor.client.exchange import Ask, Flow, Pause, exchange, quoted
 from advisor.launch.records.answers import Launch, LaunchList, LaunchPlan
 from advisor.launch.records.status import LaunchStatus
-from advisor.wire.requests import LaunchRequest
+from advisor.wire.launch_request import LaunchRequest
 
 PATH = "/v1/launches"
 

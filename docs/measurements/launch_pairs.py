@@ -24,7 +24,7 @@ from typing import Any
 
 from advisor.client import Client
 from advisor.formats.rows import to_row
-from advisor.wire.requests import LaunchRequest
+from advisor.wire.launch_request import LaunchRequest
 
 PAIRS = (
     ("fft", "resnet50-train"),

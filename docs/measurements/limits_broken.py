@@ -26,40 +26,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from limits_subject import PERCENTAGE, PIPE, SCRIPT, command_of
+
 CONTROL = "nvidia-cuda-mps-control"
-PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 PER_CONTEXT = "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING"
 SHARE = "30"
 LOOK_S = 1.5
-MAX_SMS = 1024
-
-PTX = b"""
-.version 6.0
-.target sm_60
-.address_size 64
-.visible .entry note(.param .u64 seen)
-{
-    .reg .pred %p<2>;
-    .reg .b32 %r<3>;
-    .reg .b64 %rd<7>;
-    ld.param.u64 %rd1, [seen];
-    cvta.to.global.u64 %rd1, %rd1;
-    mov.u32 %r1, %smid;
-    mul.wide.u32 %rd2, %r1, 4;
-    add.s64 %rd3, %rd1, %rd2;
-    mov.u32 %r2, 1;
-    st.global.u32 [%rd3], %r2;
-    mov.u64 %rd4, %globaltimer;
-SPIN:
-    mov.u64 %rd5, %globaltimer;
-    sub.s64 %rd6, %rd5, %rd4;
-    setp.lt.u64 %p1, %rd6, 200000;
-    @%p1 bra SPIN;
-    ret;
-}
-\0"""
-
 # way: what to do inside before the first CUDA call, or how the subject is started.
 WAYS = {
     "good client": "nothing",
@@ -74,93 +46,6 @@ WAYS = {
     "set to 100 inside, server at 30 %": "server-100",
     "set to 100 inside, server at 70 %": "server-70",
 }
-
-
-# --- inside the subject ---------------------------------------------------------------------------
-
-
-def subject(way: str, libcuda: str, report: Path, seconds: float) -> None:
-    """Become what `way` says, compute, and write what this process saw."""
-    if way in ("set-100", "server-100", "server-70"):
-        os.environ[PERCENTAGE] = "100"
-    if way in ("remove", "server"):
-        os.environ.pop(PERCENTAGE, None)
-    if way == "nowhere":
-        os.environ[PIPE] = "/nonexistent"
-    if way == "children":
-        breed(libcuda, report, seconds)
-        return
-    cuda = ctypes.CDLL(libcuda)
-    seen: dict[str, Any] = {"pid": os.getpid(), "init": cuda.cuInit(0)}
-    if way == "remove-after-init":
-        os.environ.pop(PERCENTAGE, None)
-    device, value = ctypes.c_int(), ctypes.c_int()
-    cuda.cuDeviceGet(ctypes.byref(device), 0)
-    for name, attribute in (("attribute", 16), ("mps", 133)):
-        code = cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
-        seen[name] = value.value if code == 0 else None
-    seen["context"] = open_context(cuda, device, affine=way == "per-context")
-    seen["context_at"] = time.time()
-    cuda.cuDeviceGetAttribute(ctypes.byref(value), 16, device)
-    seen["attribute_in_context"] = value.value
-    compute(cuda, seen, report, seconds)
-
-
-def breed(libcuda: str, report: Path, seconds: float) -> None:
-    """Stay a good client, and start children of a second each without the variables."""
-    ctypes.CDLL(libcuda).cuInit(0)
-    bare = {k: v for k, v in os.environ.items() if not k.startswith("CUDA_MPS_")}
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        subprocess.run(me("nothing", libcuda, report, 1.0), env=bare, check=False)
-        time.sleep(0.3)
-
-
-def open_context(cuda: ctypes.CDLL, device: ctypes.c_int, affine: bool) -> int:
-    """Code of making a context; `affine` asks for all SMs by execution affinity."""
-    context = ctypes.c_void_p()
-    if affine:
-        param = (ctypes.c_uint * 2)(0, 132)  # CU_EXEC_AFFINITY_TYPE_SM_COUNT, 132 SMs
-        code = cuda.cuCtxCreate_v3(ctypes.byref(context), param, 1, 0, device)
-        if code == 0:
-            return 0
-        print(f"affinity of 132 SMs refused: {code}", flush=True)
-    code = cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
-    return code or cuda.cuCtxSetCurrent(context)
-
-
-def compute(cuda: ctypes.CDLL, seen: dict[str, Any], report: Path, seconds: float) -> None:
-    """Run the kernel again and again; the report comes after the first run."""
-    module, function, memory = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64()
-    codes = [
-        cuda.cuModuleLoadData(ctypes.byref(module), PTX),
-        cuda.cuModuleGetFunction(ctypes.byref(function), module, b"note"),
-        cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(4 * MAX_SMS)),
-        cuda.cuMemsetD8_v2(memory, ctypes.c_ubyte(0), ctypes.c_size_t(4 * MAX_SMS)),
-    ]
-    params = (ctypes.c_void_p * 1)(ctypes.addressof(memory))
-    host = (ctypes.c_uint32 * MAX_SMS)()
-    end, first = time.monotonic() + seconds, True
-    while first or time.monotonic() < end:
-        launched = cuda.cuLaunchKernel(function, 2048, 1, 1, 1024, 1, 1, 0, None, params, None)
-        codes += [launched, cuda.cuCtxSynchronize()]
-        if first:
-            cuda.cuMemcpyDtoH_v2(host, memory, ctypes.c_size_t(4 * MAX_SMS))
-            seen |= {"ran_on": sum(host), "codes": codes[:6]}
-            (fresh := report.with_suffix(f".{os.getpid()}")).write_text(json.dumps(seen))
-            fresh.replace(report)
-        first = False
-        if any(codes):
-            sys.exit(f"CUDA codes {codes}")
-
-
-# --- outside --------------------------------------------------------------------------------------
-
-
-def me(way: str, libcuda: str, report: Path, seconds: float) -> list[str]:
-    """Command of a subject."""
-    script = str(Path(__file__).resolve())
-    return [sys.executable, script, "--subject", way, libcuda, str(report), str(seconds)]
 
 
 class Host:
@@ -209,12 +94,12 @@ class Host:
         """Start a subject as a launcher would: variables by exec, a session of its own."""
         env = {**os.environ, PIPE: str(self.pipe), PERCENTAGE: SHARE}
         env["CUDA_VISIBLE_DEVICES"] = self.uuid
-        command = me(way, self.libcuda, report, seconds)
+        command = command_of(way, self.libcuda, report, seconds)
         if way == "escape":
             # The real program needs the driver's folder on some hosts, so that alone is kept.
             path = os.environ.get("LD_LIBRARY_PATH", "")
             bare = ["env", "-i", f"LD_LIBRARY_PATH={path}", f"CUDA_VISIBLE_DEVICES={self.uuid}"]
-            command = [*bare, "setsid", "-f", *me("nothing", self.libcuda, report, seconds)]
+            command = [*bare, "setsid", "-f", *command_of("nothing", self.libcuda, report, seconds)]
         if way == "per-context":
             env[PER_CONTEXT] = "1"
         process = subprocess.Popen(command, env=env, start_new_session=True)
@@ -338,9 +223,9 @@ def end(host: Host, server: int, process: subprocess.Popen[bytes], pid: int) -> 
         host.ask(f"terminate_client {server} {one}")
     process.kill()
     process.wait()
-    # Only what was just seen to compute for us, and still runs this script.
+    # Only what was just seen to compute for us, and still runs the script of subjects.
     try:
-        if Path(__file__).name in Path(f"/proc/{pid}/cmdline").read_text():
+        if SCRIPT.name in Path(f"/proc/{pid}/cmdline").read_text():
             os.kill(pid, signal.SIGKILL)
     except OSError:
         pass
@@ -374,12 +259,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--gpu", type=int, default=0)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--subject", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.subject:
-        way, libcuda, report, seconds = options.subject
-        subject(way, libcuda, Path(report), float(seconds))
-        return
     folder = Path(tempfile.mkdtemp(prefix="limits"))
     host = Host(folder, options.gpu)
     print(f"{host.name}, driver {host.nvml.nvmlSystemGetDriverVersion()}", flush=True)

@@ -15,7 +15,8 @@ from advisor.core.gpu import Gpu
 from advisor.settings import read_settings
 from advisor_data import open_store
 from advisor_profiling.reports import doctor as checks
-from advisor_profiling.reports.doctor import Finding, examine
+from advisor_profiling.reports.doctor import examine
+from advisor_profiling.reports.finding import Finding
 
 GPU = Gpu(uuid=UUID, model="Fake H200", driver="580", compute_mode="default", mig=False)
 NOWHERE = "http://127.0.0.1:9/metrics"

@@ -11,7 +11,7 @@ from advisor.core.job import Job
 from advisor.core.split import EQUAL
 from advisor.launch.records.spec import LaunchPair, LaunchPart
 from advisor.settings import Settings, read_settings
-from advisor.wire.requests import LaunchRequest
+from advisor.wire.launch_request import LaunchRequest
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import write_points
 

@@ -3,6 +3,7 @@
 import getpass
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -44,7 +45,7 @@ from advisor.launch.records.status import LaunchStatus
 from advisor.launch.start.spawn import spawn_supervisor
 from advisor.launch.start.starting import check_memory
 from advisor.settings import Settings, read_settings
-from advisor.wire.requests import HANG_S, LaunchRequest, NextPair, WhenOneEnds
+from advisor.wire.launch_request import HANG_S, LaunchRequest, NextPair, WhenOneEnds
 from advisor_profiling import SUPERVISOR
 from advisor_profiling.testbed.live import find_gpu, with_units
 
@@ -102,15 +103,10 @@ def launch(
     """
     settings = read_settings()
     pairs = [(job_a, job_b), *map(_pair, then or ())]
-    names = [name for pair in pairs for name in pair]
-    by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
-    jobs = [job_requests(pair, names, min_speed or (), by_job_ms) for pair in pairs]
-    asked = LaunchRequest(
-        jobs=jobs[0],
-        then=tuple(NextPair(jobs=pair) for pair in jobs[1:]),
+    asked = replace(
+        _of_jobs(pairs, min_speed or (), max_p99 or ()),
         split=split,
         objective=objective,
-        max_p99_ms=for_all_ms,
         max_power_w=max_power,
         memory_mib=memory,
         gpu_model=gpu_model,
@@ -122,13 +118,22 @@ def launch(
     )
     seen = _see_gpu(gpu, settings, needed=not dry_run)
     wanted = ResolvedLaunch(asked=asked, gpu=gpu, seen=seen, profiles=profiles, asked_by=_user())
-    spec = make_spec(wanted, settings)
     if dry_run:
-        _show_plan(spec, seen, settings, as_json=as_json)
+        _show_plan(wanted, settings, as_json=as_json)
         return
-    _check_memory(spec, seen)
-    folder = create_folder(settings.home / "launches", spec)
-    raise typer.Exit(_run(folder, spec, settings, detach=detach, as_json=as_json))
+    raise typer.Exit(_launch(wanted, settings, detach=detach, as_json=as_json))
+
+
+def _of_jobs(
+    pairs: Sequence[tuple[str, str]], min_speed: Sequence[str], max_p99: Sequence[str]
+) -> LaunchRequest:
+    """The pairs, and what each of their jobs must keep."""
+    names = [name for pair in pairs for name in pair]
+    by_job_ms, for_all_ms = longest_p99_ms(max_p99, names)
+    first, *rest = (job_requests(pair, names, min_speed, by_job_ms) for pair in pairs)
+    return LaunchRequest(
+        jobs=first, then=tuple(NextPair(jobs=pair) for pair in rest), max_p99_ms=for_all_ms
+    )
 
 
 def _user() -> str:
@@ -162,10 +167,18 @@ def _check_memory(spec: LaunchSpec, gpu: Gpu | None) -> None:
         check_memory(pair, gpu)
 
 
-def _show_plan(spec: LaunchSpec, gpu: Gpu | None, settings: Settings, *, as_json: bool) -> None:
-    plan = whole_plan(spec, gpu, settings)
+def _show_plan(wanted: ResolvedLaunch, settings: Settings, *, as_json: bool) -> None:
+    plan = whole_plan(make_spec(wanted, settings), wanted.seen, settings)
     for text in [write(plan)] if as_json else plan_lines(plan):
         typer.echo(text)
+
+
+def _launch(wanted: ResolvedLaunch, settings: Settings, *, detach: bool, as_json: bool) -> int:
+    """Start the jobs and follow them; the exit code of the command."""
+    spec = make_spec(wanted, settings)
+    _check_memory(spec, wanted.seen)
+    folder = create_folder(settings.home / "launches", spec)
+    return _run(folder, spec, settings, detach=detach, as_json=as_json)
 
 
 def _run(

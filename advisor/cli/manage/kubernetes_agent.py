@@ -1,13 +1,11 @@
 """`advisor kubernetes agent`: the DaemonSet's part of pods that share GPUs."""
 
 import logging
-import signal
-import threading
-from types import FrameType
 from typing import Annotated
 
 import typer
 
+from advisor.cli.manage.node_agent import client_of, ended_by_signals
 from advisor.cli.shared.options import ServiceAddress, ServiceCa
 from advisor.errors import InputError
 from advisor.settings import read_settings
@@ -26,7 +24,6 @@ def agent(
     """
     # The client of Kubernetes takes a second that no other command should wait.
     try:
-        from advisor.client import Client
         from advisor_kubernetes.agent.agent import AgentOptions, run_agent
         from advisor_kubernetes.agent.node_api import NodeApi
         from advisor_kubernetes.cluster import connect
@@ -38,16 +35,8 @@ def agent(
         ) from error
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     settings = read_settings()
-    stop = threading.Event()
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
-    token = settings.secrets().get("ADVISOR_TOKEN")
-    trusted = True if service_ca is None else service_ca
-    with Client(service, token, timeout_s=5, verify=trusted) as client:
+    stop = ended_by_signals()
+    with client_of(service, service_ca, settings) as client:
         run_agent(
             AgentOptions(node=node, host=host, port=port),
             settings,

@@ -1,6 +1,7 @@
 """`advisor serve`: recommendations, launches and profiles over HTTP."""
 
 import grp
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -54,16 +55,11 @@ def serve(
     log_level: Annotated[_Level, typer.Option(help="Requests are logged at info")] = "info",
 ) -> None:
     """Serve HTTP; by default only this host can connect, and nothing is launched."""
+    _check_installed()
     # FastAPI and what it needs take a second that no other command should wait.
-    try:
-        from advisor_api.http.options import ServeOptions
-        from advisor_api.server import serve as serve_http
-    except ImportError as error:
-        raise InputError(
-            "serving needs FastAPI, uvicorn and what they use",
-            why=str(error),
-            fix="pip install 'sm-advisor[serve]'",
-        ) from error
+    from advisor_api.http.options import ServeOptions
+    from advisor_api.server import serve as serve_http
+
     options = ServeOptions(
         host=host,
         port=port,
@@ -81,6 +77,17 @@ def serve(
         log_level=log_level,
     )
     serve_http(read_settings(), options, _say_started)
+
+
+def _check_installed() -> None:
+    try:
+        import_module("advisor_api.server")
+    except ImportError as error:
+        raise InputError(
+            "serving needs FastAPI, uvicorn and what they use",
+            why=str(error),
+            fix="pip install 'sm-advisor[serve]'",
+        ) from error
 
 
 def _group(name: str) -> int:

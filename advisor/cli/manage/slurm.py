@@ -1,15 +1,13 @@
 """`advisor slurm`: batch jobs that share a GPU."""
 
 import logging
-import signal
-import threading
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 
+from advisor.cli.manage.node_agent import client_of, ended_by_signals
 from advisor.cli.shared.options import ServiceAddress, ServiceCa
 from advisor.settings import read_settings
 
@@ -39,7 +37,6 @@ def agent(
     Ends by itself when there was no job for ten minutes. It owns nothing that a job needs. Writes
     agent.log in the folder. docs/slurm.md says what is reported.
     """
-    from advisor.client import Client
     from advisor_node.slurm.agent import run_agent
 
     log = RotatingFileHandler(folder / "agent.log", maxBytes=_LOG_BYTES, backupCount=1)
@@ -47,14 +44,6 @@ def agent(
     logging.basicConfig(level=logging.INFO, format=form, handlers=[log])
     logging.getLogger("httpx").setLevel(logging.WARNING)  # else each request is a line
     settings = read_settings()
-    stop = threading.Event()
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
-    token = settings.secrets().get("ADVISOR_TOKEN")
-    trusted = True if service_ca is None else service_ca
-    with Client(service, token, timeout_s=5, verify=trusted) as client:
+    stop = ended_by_signals()
+    with client_of(service, service_ca, settings) as client:
         run_agent(folder, settings, client, stop)

@@ -1,18 +1,18 @@
 """`advisor colocate`: measure pairs of jobs on one GPU at splits."""
 
-import json
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from advisor.cli.measure.colocate_request import ColocateRequest, check_anything
+from advisor.cli.measure.colocate_request import ColocateRequest, ColocateWhere, check_anything
+from advisor.cli.measure.colocate_text import ReportJson, measured_pairs, show_campaign
 from advisor.cli.measure.on_nodes import Into, NodesRequest, On, run_on_nodes
 from advisor.cli.measure.several_gpus import run_on_each
 from advisor.cli.measure.testbeds import (
@@ -33,28 +33,19 @@ from advisor.cli.measure.testbeds import (
 from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AllowUnsafe, AsJson
 from advisor.core.job import Job
-from advisor.core.records import PairPoint, SoloPoint
-from advisor.errors import InputError
 from advisor.formats.job_file import sound_jobs
-from advisor.formats.rows import to_row
 from advisor.settings import Settings, read_settings
-from advisor.validity.degenerate import with_pair_flags, with_solo_flags
-from advisor_data import Store
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_profiling.campaign.colocation import Campaign, Report, carry_out
 from advisor_profiling.campaign.outcome import Cost
 from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS
 from advisor_profiling.campaign.safe_plan import counts_on
 from advisor_profiling.campaign.sweep import new_run
-from advisor_profiling.reports import campaign as pair_report
 from advisor_profiling.testbed.live import Mode, SourceName
 from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.testbed.testbed import Testbed
 from advisor_profiling.window.clock import LiveClock
 from advisor_profiling.window.rules import rules_for
-
-ReportJson = dict[str, Any]
-"""A report as JSON."""
 
 
 def colocate(
@@ -99,49 +90,80 @@ def colocate(
 
     Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
     """
-    settings, console = read_settings(), plain_console(stderr=True)
-    wanted = ColocateRequest(plan, among, pairs, splits, sample, repeats, run)
-    gpus, part = _gpus(gpu), part_of(shard)
-    check_replay(gpus, noise, source)
-    names = [] if into else _shard_names(on, shards, shard)
-    jobs = _jobs(settings, gpus[0], noise, console)
-    chosen = wanted.plan(jobs)
-    here = on == "here" and len(gpus) == 1
-    timing = known_timing(settings, gpus[0], source, console) if here else None
-    with stoppable(console), open_points(settings, gpus[0], into) as store:
+    what = ColocateRequest(plan, among, pairs, splits, sample, repeats, run)
+    where = ColocateWhere(
+        gpu=gpu,
+        shard=shard,
+        on=on,
+        shards=shards,
+        into=into,
+        window_s=window,
+        source=source,
+        noise=noise,
+        dry_run=dry_run,
+        allow_unsafe=allow_unsafe,
+        as_json=as_json,
+    )
+    if code := _colocate(what, where, read_settings(), plain_console(stderr=True)):
+        raise typer.Exit(code)
+
+
+def _colocate(
+    what: ColocateRequest, where: ColocateWhere, settings: Settings, console: Console
+) -> int:
+    """Measure and show; the exit code of the command."""
+    gpus, part = where.gpus(), part_of(where.shard)
+    check_replay(gpus, where.noise, where.source)
+    names = where.shard_names()
+    jobs = _jobs(settings, gpus[0], where.noise, console)
+    chosen = what.plan(jobs)
+    here = where.on == "here" and len(gpus) == 1
+    timing = known_timing(settings, gpus[0], where.source, console) if here else None
+    with stoppable(console), open_points(settings, gpus[0], where.into) as store:
         campaign = Campaign(
             plan=chosen,
             part=part,
             jobs=jobs,
             known=bundled_points(),
             store=store,
-            reporter=reporter_for(console, into),
-            rules=rules_for(window, timing),
-            dry_run=dry_run,
+            reporter=reporter_for(console, where.into),
+            rules=rules_for(where.window_s, timing),
+            dry_run=where.dry_run,
             # A replay computes nothing.
             counts=partial(
-                counts_on, home=settings.home, allow_unsafe=allow_unsafe or gpus[0] == REPLAY
+                counts_on, home=settings.home, allow_unsafe=where.allow_unsafe or gpus[0] == REPLAY
             ),
         )
-        before = _measured_pairs(campaign)
-        if on != "here":
-            request = NodesRequest(on=on, run=chosen.name, gpu=gpu)
-            answers, code = run_on_nodes(request, names, settings, store, console)
-            answer = _total(answers)
-            for skipped in answer["skipped"]:
-                reporter_for(console, None).phase(
-                    f"skipping {' + '.join(skipped['pair'])}: {skipped['reason']}"
-                )
-        elif len(gpus) > 1:
-            answers, code = run_on_each(gpus, part, sys.argv[1:], console)
-            answer = _total(answers)
-        else:
-            answer, code = _on_one(campaign, settings, gpus[0], source, noise)
-        if into is None:
-            check_anything(answer, campaign.plan.name)
-        _show(answer, campaign, before, as_json)
-    if code:
-        raise typer.Exit(code)
+        before = measured_pairs(campaign)
+        answer, code = _answer(campaign, where, names, settings, console)
+        if where.into is None:
+            check_anything(answer, chosen.name)
+        show_campaign(answer, campaign, before, as_json=where.as_json)
+    return code
+
+
+def _answer(
+    campaign: Campaign,
+    where: ColocateWhere,
+    names: list[str],
+    settings: Settings,
+    console: Console,
+) -> tuple[ReportJson, int]:
+    """What came of the campaign, of all GPUs together, and the exit code."""
+    gpus = where.gpus()
+    if where.on != "here":
+        request = NodesRequest(on=where.on, run=campaign.plan.name, gpu=where.gpu)
+        answers, code = run_on_nodes(request, names, settings, campaign.store, console)
+        answer = _total(answers)
+        for skipped in answer["skipped"]:
+            reporter_for(console, None).phase(
+                f"skipping {' + '.join(skipped['pair'])}: {skipped['reason']}"
+            )
+        return answer, code
+    if len(gpus) > 1:
+        answers, code = run_on_each(gpus, campaign.part, sys.argv[1:], console)
+        return _total(answers), code
+    return _on_one(campaign, settings, gpus[0], where.source, where.noise)
 
 
 def _on_one(
@@ -162,24 +184,6 @@ def _on_one(
 
     report = carry_out(campaign, open_gpu)
     return _as_json(report, replay=gpu == REPLAY), 5 if report.failures else 0
-
-
-def _gpus(text: str) -> list[str]:
-    gpus = [word.strip() for word in text.split(",") if word.strip()]
-    if not gpus:
-        raise InputError(f"--gpu {text!r} names no GPU", fix="write --gpu 0, or --gpu 0,1")
-    return gpus
-
-
-def _shard_names(on: str, shards: int | None, shard: str) -> list[str]:
-    """What the parts are called that an engine places; none on this host."""
-    if (on == "here") != (shards is None):
-        raise InputError(
-            "--on and --shards belong together", fix="write --on slurm --shards 8, or neither"
-        )
-    if on != "here" and shard != "1/1":
-        raise InputError("--shard cannot be combined with --on", fix="give --shards alone")
-    return [f"shard-{number}-of-{shards}" for number in range(1, (shards or 0) + 1)]
 
 
 def _jobs(settings: Settings, gpu: str, noise: bool, console: Console) -> dict[str, Job]:
@@ -217,56 +221,3 @@ def _total(answers: Sequence[ReportJson]) -> ReportJson:
     total["failures"] = [failure for answer in answers for failure in answer["failures"]]
     # Each GPU leaves out the same pairs, for the same reasons.
     return total
-
-
-def _show(answer: ReportJson, campaign: Campaign, before: int, as_json: bool) -> None:
-    run, store = campaign.plan.name, campaign.store
-    points = with_pair_flags(store.pair_points(run=run), with_solo_flags(_profiles(answer, store)))
-    if as_json:
-        rows = [to_row(point) for point in points]
-        typer.echo(json.dumps({"run": run, **answer, "points": rows}))
-        return
-    console = plain_console()
-    console.width = max(console.width, pair_report.WIDTH)
-    note = " (replay of recorded points)" if answer["replay"] else ""
-    solo = _solo_points(answer, run, store)
-    console.print(f"run {run} on {answer['gpu_model']}{note}")
-    console.print(pair_report.table(pair_report.summarise(points, solo)))
-    new = _measured_pairs(campaign) - before
-    for line in (
-        *pair_report.unknown_alone_text(points, solo),
-        _what_it_took(answer, new, campaign.dry_run),
-        pair_report.left_out_text(points),
-    ):
-        if line:
-            console.print(line, highlight=False)
-
-
-def _solo_points(answer: ReportJson, run: str, store: Store) -> list[SoloPoint]:
-    """Of the run; for jobs without a rate there, of other runs on such GPUs."""
-    return pair_report.references(store.solo_points(run=run), _profiles(answer, store))
-
-
-def _profiles(answer: ReportJson, store: Store) -> list[SoloPoint]:
-    """All jobs alone on such GPUs."""
-    model = answer["gpu_model"]
-    stored = store.solo_points(gpu_model=model)
-    if not answer["replay"]:
-        return stored
-    return stored + [point for point in _bundled_solo() if point.gpu_model == model]
-
-
-def _bundled_solo() -> list[SoloPoint]:
-    return [point for point in bundled_points() if isinstance(point, SoloPoint)]
-
-
-def _measured_pairs(campaign: Campaign) -> int:
-    """How many windows of pairs the run has; marked points of jobs that failed are none."""
-    points: list[PairPoint] = campaign.store.pair_points(run=campaign.plan.name)
-    return sum("failed" not in point.flags for point in points)
-
-
-def _what_it_took(answer: ReportJson, pair_points: int, dry_run: bool) -> str:
-    windows, left = answer["windows"], answer["to_measure"]
-    nothing = pair_report.nothing_to_do_text(windows, left, dry_run=dry_run)
-    return nothing or pair_report.cost_text(Cost(**answer["cost"]), pair_points)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from advisor.cli.measure.on_nodes import Place
 from advisor.cli.measure.testbeds import bundled_points
 from advisor.core.job import Job
 from advisor.core.records import PairPoint
@@ -17,6 +18,7 @@ from advisor_profiling.campaign.plan_file import (
     plan_from_options,
     run_name,
 )
+from advisor_profiling.testbed.live import SourceName
 
 _NAMED = 3
 """How many things of a long list a message names."""
@@ -61,6 +63,60 @@ class ColocateRequest:
         """Those of these options that were given."""
         given = [name for name in names if getattr(self, name) not in (None, "")]
         return ", ".join("a plan file" if name == "file" else f"--{name}" for name in given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColocateWhere:
+    """Where and how a plan is measured.
+
+    Attributes:
+        gpu: Index, UUID, several of them or `replay`.
+        shard: Part of the plan, such as 2/8.
+        on: This host, or an engine that places the parts on GPUs of nodes.
+        shards: How many parts; None: on this host.
+        into: Folder of the shard that this is; None: it is none.
+        window_s: Longest window.
+        source: Telemetry; None: the vendor's.
+    """
+
+    gpu: str
+    shard: str
+    on: Place
+    shards: int | None
+    into: Path | None
+    window_s: float
+    source: SourceName | None
+    noise: bool
+    dry_run: bool
+    allow_unsafe: bool
+    as_json: bool
+
+    def gpus(self) -> list[str]:
+        """Each by its index or UUID.
+
+        Raises:
+            InputError: there is none.
+        """
+        gpus = [word.strip() for word in self.gpu.split(",") if word.strip()]
+        if not gpus:
+            raise InputError(f"--gpu {self.gpu!r} names no GPU", fix="write --gpu 0, or --gpu 0,1")
+        return gpus
+
+    def shard_names(self) -> list[str]:
+        """What the parts are called that an engine places; none on this host.
+
+        Raises:
+            InputError: the options do not go together.
+        """
+        if self.into:
+            return []
+        if (self.on == "here") != (self.shards is None):
+            raise InputError(
+                "--on and --shards belong together", fix="write --on slurm --shards 8, or neither"
+            )
+        if self.on != "here" and self.shard != "1/1":
+            raise InputError("--shard cannot be combined with --on", fix="give --shards alone")
+        return [f"shard-{number}-of-{self.shards}" for number in range(1, (self.shards or 0) + 1)]
 
 
 def check_anything(answer: Mapping[str, Any], plan: str) -> None:

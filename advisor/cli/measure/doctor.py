@@ -10,7 +10,8 @@ from rich.text import Text
 from advisor.cli.shared.console import print_table
 from advisor.cli.shared.options import AsJson
 from advisor.settings import read_settings
-from advisor_profiling.reports.doctor import Finding, examine
+from advisor_profiling.reports.doctor import examine
+from advisor_profiling.reports.finding import Finding
 from advisor_profiling.testbed.live import list_gpus
 
 _STYLES = {"ok": "green", "warning": "yellow", "missing": "red"}

@@ -1,5 +1,7 @@
 """`advisor power kernel`: the power of one operation over time, and the energy of an execution."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -78,41 +80,103 @@ def kernel(
     together (FinGraV). It needs the record of `advisor power sensor`. After Ctrl-C the same command
     goes on.
     """
-    _check(operation, call, within_w)
-    check_gpu_model(gpu, gpu_model)
-    settings, console = read_settings(), plain_console(stderr=True)
-    if gpu == REPLAY:
-        shape = {"m": m, "n": n, "k": k, "bytes": bytes_of(size)}
-        name = call or operation_name(operation, shape, dtype, rotate=rotate)
-        asked = RecordedKernel(
-            operation=name, before=after or IDLE, units=units, gpu_model=gpu_model
-        )
-        _replay(asked, console, as_json)
-        return
-    sensors = _known_sensors(gpu, resolution_ms, settings, console)
-    sizes = ("--m", str(m), "--n", str(n), "--k", str(k))
-    if operation in COLLECTIVES:
-        _check_together(operation, alone=not after and not rotate)
-        sizes = ("--bytes", size)
-    what = ("--call", call) if call else (operation, *sizes, "--dtype", dtype)
-    options = (*what, *(("--rotate",) if rotate else ()), *(("--after", after) if after else ()))
+    what = Operation(
+        name=operation,
+        m=m,
+        n=n,
+        k=k,
+        size=size,
+        dtype=dtype,
+        call=call,
+        rotate=rotate,
+        after=after,
+    )
     wanted = Wanted(
         resolution_ms=resolution_ms,
         within_w=within_w,
         runs=runs,
         most_s=minutes * 60,
-        before=after or IDLE,
+        before=what.before,
         lead_s=LEAD_S if after else 0.0,
         fresh=fresh,
     )
-    found = _measure(gpu, units, python, options, sensors, wanted, settings, console)
+    _check(what, within_w)
+    check_gpu_model(gpu, gpu_model)
+    settings, console = read_settings(), plain_console(stderr=True)
+    if gpu == REPLAY:
+        found = _replay(what, units, gpu_model, console)
+    else:
+        found = _measure(what, Where(gpu, units, python), wanted, settings, console)
     _show(found, as_json)
 
 
-def _check(operation: str, call: str, within_w: float | None) -> None:
-    if bool(operation) == bool(call):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """The operation that is meant.
+
+    Attributes:
+        name: Of one of ours; empty where `call` is given.
+        m: Rows, or elements of an array.
+        n: Columns.
+        k: Length of the sums.
+        size: Of a collective, such as 64KiB.
+        call: Function that runs another operation, as module:function.
+        rotate: Whether it takes turns with inputs.
+        after: What runs before each run; empty: nothing.
+    """
+
+    name: str
+    m: int
+    n: int
+    k: int
+    size: str
+    dtype: str
+    call: str
+    rotate: bool
+    after: str
+
+    @property
+    def before(self) -> str:
+        """What runs before each run, idle included."""
+        return self.after or IDLE
+
+    @property
+    def together(self) -> bool:
+        """Whether it is one over two GPUs."""
+        return self.name in COLLECTIVES
+
+    def recorded_name(self) -> str:
+        """As reports call it.
+
+        Raises:
+            InputError: `size` is none.
+        """
+        sizes = {"m": self.m, "n": self.n, "k": self.k, "bytes": bytes_of(self.size)}
+        return self.call or operation_name(self.name, sizes, self.dtype, rotate=self.rotate)
+
+    def options(self) -> tuple[str, ...]:
+        """As the workload takes it."""
+        sizes = ("--m", str(self.m), "--n", str(self.n), "--k", str(self.k))
+        if self.together:
+            sizes = ("--bytes", self.size)
+        what = ("--call", self.call) if self.call else (self.name, *sizes, "--dtype", self.dtype)
+        rotate = ("--rotate",) if self.rotate else ()
+        return (*what, *rotate, *(("--after", self.after) if self.after else ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where it is measured: the GPU, how many of its SMs, and an interpreter with PyTorch."""
+
+    gpu: str
+    units: int | None
+    python: str
+
+
+def _check(what: Operation, within_w: float | None) -> None:
+    if bool(what.name) == bool(what.call):
         raise InputError(
-            "no operation was named" if not call else f"both {operation} and --call were given",
+            f"both {what.name} and --call were given" if what.call else "no operation was named",
             fix="name gemm, gemv, triad, copy, all-gather or all-reduce, or a function with --call "
             "module:function",
         )
@@ -120,12 +184,56 @@ def _check(operation: str, call: str, within_w: float | None) -> None:
         raise InputError(f"+-{within_w:g} W is no precision", fix="ask for --within-w 5")
 
 
-def _check_together(operation: str, *, alone: bool) -> None:
-    if not alone:
-        raise InputError(
-            f"{operation} goes with neither --after nor --rotate",
-            fix="leave them out: a collective runs after idle, with one set of inputs",
+def _replay(
+    what: Operation, units: int | None, gpu_model: str | None, console: Console
+) -> KernelReport:
+    asked = RecordedKernel(
+        operation=what.recorded_name(), before=what.before, units=units, gpu_model=gpu_model
+    )
+    found = recorded_kernel(asked)
+    say_power_replay(console, "measurement", found)
+    return found
+
+
+def _measure(
+    what: Operation, where: Where, wanted: Wanted, settings: Settings, console: Console
+) -> KernelReport:
+    sensors = _known_sensors(where.gpu, wanted.resolution_ms, settings, console)
+    _check_together(what)
+    console.print("  starting, when no window is open here ...", highlight=False)
+    bench = open_bench(
+        settings,
+        sensors.channel,
+        gpu=where.gpu,
+        units=where.units,
+        python=where.python,
+        operation=what.options(),
+        second_gpu=what.together,
+    )
+    report, planned = _progress(console, wanted.resolution_ms)
+    with stoppable(console), bench as opened:
+        return measure_operation(
+            opened.bench, opened.gpu, sensors, wanted, settings.home, report, planned
         )
+
+
+def _progress(
+    console: Console, resolution_ms: float
+) -> tuple[Callable[[Step], None], Callable[[Plan], None]]:
+    """What is said of steps, each once, and of the plan."""
+    said = ""
+
+    def report(step: Step) -> None:
+        nonlocal said
+        if step.what == said:
+            return
+        said = step.what
+        console.print(f"  {step_line(step)}", highlight=False, soft_wrap=True)
+
+    def planned(plan: Plan) -> None:
+        console.print(plan_line(plan, resolution_ms), highlight=False, soft_wrap=True)
+
+    return report, planned
 
 
 def _known_sensors(gpu: str, resolution_ms: float, settings: Settings, console: Console) -> Sensors:
@@ -144,47 +252,11 @@ def _known_sensors(gpu: str, resolution_ms: float, settings: Settings, console: 
     return sensors
 
 
-def _replay(asked: RecordedKernel, console: Console, as_json: bool) -> None:
-    found = recorded_kernel(asked)
-    say_power_replay(console, "measurement", found)
-    _show(found, as_json)
-
-
-def _measure(
-    gpu: str,
-    units: int | None,
-    python: str,
-    options: tuple[str, ...],
-    sensors: Sensors,
-    wanted: Wanted,
-    settings: Settings,
-    console: Console,
-) -> KernelReport:
-    said = ""
-
-    def report(step: Step) -> None:
-        nonlocal said
-        if step.what == said:
-            return
-        said = step.what
-        console.print(f"  {step_line(step)}", highlight=False, soft_wrap=True)
-
-    def planned(plan: Plan) -> None:
-        console.print(plan_line(plan, wanted.resolution_ms), highlight=False, soft_wrap=True)
-
-    console.print("  starting, when no window is open here ...", highlight=False)
-    bench = open_bench(
-        settings,
-        sensors.channel,
-        gpu=gpu,
-        units=units,
-        python=python,
-        operation=options,
-        second_gpu=options[0] in COLLECTIVES,
-    )
-    with stoppable(console), bench as opened:
-        return measure_operation(
-            opened.bench, opened.gpu, sensors, wanted, settings.home, report, planned
+def _check_together(what: Operation) -> None:
+    if what.together and (what.after or what.rotate):
+        raise InputError(
+            f"{what.name} goes with neither --after nor --rotate",
+            fix="leave them out: a collective runs after idle, with one set of inputs",
         )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.split import Split
-from advisor.wire.requests import HANG_S, WhenOneEnds
+from advisor.wire.launch_request import HANG_S, WhenOneEnds
 
 __all__ = [
     "HANG_S",

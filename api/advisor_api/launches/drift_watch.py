@@ -1,6 +1,5 @@
 """Looks once a minute whether jobs drift: for advice, the audit log and `/metrics`."""
 
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -11,6 +10,7 @@ from advisor.errors import AdvisorError
 from advisor.formats.moments import now
 from advisor.validity.drift import Drift
 from advisor_api.http.errors import LOG
+from advisor_api.launches.looking import looking
 from advisor_api.service.service import Service
 from advisor_data.service.state import AuditEntry
 from advisor_data.store.pages import Span
@@ -24,8 +24,6 @@ BEGUN, ENDED = "begun", "done"
 
 _MOST_ENTRIES = 1000
 """Of the audit log, looked at for drifts that were begun before this service was."""
-
-_STOP_S = 5.0
 
 _QUANTITIES = ("rate", "power")
 
@@ -42,12 +40,6 @@ class DriftWatch:
         self._service, self._gauge = service, gauge
         self._seen: object = None
         self._open: set[str] | None = None
-
-    def run(self, ended: threading.Event) -> None:
-        """Look again and again until the event."""
-        self._try()
-        while not ended.wait(LOOK_S):
-            self._try()
 
     def look(self) -> None:
         """One look; nothing is worked out where there is no new observation and no new model.
@@ -73,7 +65,8 @@ class DriftWatch:
         self._record(found.drifts)
         self._seen = state
 
-    def _try(self) -> None:
+    def look_safely(self) -> None:
+        """One look; what goes wrong is written into the log."""
         try:
             self.look()
         except AdvisorError as error:
@@ -119,14 +112,11 @@ def watching_drift(service: Service) -> Generator[DriftWatch]:
     )
     for quantity in _QUANTITIES:
         gauge.labels(quantity).set(0)
-    ended, watch = threading.Event(), DriftWatch(service, gauge)
-    thread = threading.Thread(target=watch.run, args=(ended,), daemon=True, name="drift")
-    thread.start()
+    watch = DriftWatch(service, gauge)
     try:
-        yield watch
+        with looking("drift", watch.look_safely, LOOK_S):
+            yield watch
     finally:
-        ended.set()
-        thread.join(_STOP_S)
         service.metrics.registry.unregister(gauge)
 
 

@@ -15,7 +15,7 @@ from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import OVER, LaunchStatus
 from advisor.launch.start.plan import plan_of
 from advisor.launch.start.starting import check_memory
-from advisor.wire.requests import LaunchRequest, check_launch
+from advisor.wire.launch_request import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
 from advisor_api.launches.steps import (
     HOST,

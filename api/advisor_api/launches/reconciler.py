@@ -4,7 +4,6 @@ A thread of the service, which looks about once a second. Everything it does is 
 it is done, so the next service of the home goes on where one was killed.
 """
 
-import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from advisor.launch.records.folder import LaunchFolder, dumps, list_folders
 from advisor_api.http.errors import LOG
 from advisor_api.launches.housekeeping import Housekeeping
 from advisor_api.launches.launch_metrics import LaunchMetrics
+from advisor_api.launches.looking import looking
 from advisor_api.launches.observations import ObservationImporter
 from advisor_api.launches.steps import (
     HOST,
@@ -41,8 +41,6 @@ TRIES = 5
 """Supervisors that are started for a launch before it is given up; each gets longer to begin."""
 
 _MOST_ACTIVE = 10_000
-
-_STOP_S = 5.0
 
 
 class Reconciler:
@@ -69,12 +67,6 @@ class Reconciler:
         self._said = dict[str, str]()
         self._lost = False
 
-    def run(self, ended: threading.Event) -> None:
-        """Look again and again until the event."""
-        self._try()
-        while not ended.wait(LOOK_S):
-            self._try()
-
     def look(self) -> None:
         """One look at everything.
 
@@ -95,7 +87,8 @@ class Reconciler:
         for launch_id in self._rows.keys() - folders.keys():
             self._guarded(launch_id, None)
 
-    def _try(self) -> None:
+    def look_safely(self) -> None:
+        """One look; what goes wrong is written into the log."""
         try:
             self.look()
             self._housekeeping.look()
@@ -207,17 +200,13 @@ class Reconciler:
 @contextmanager
 def reconciling(service: Service) -> Generator[Reconciler]:
     """Look after the launches of this host until the end of the block."""
-    ended, launch_metrics = threading.Event(), LaunchMetrics()
+    launch_metrics = LaunchMetrics()
     reconciler = Reconciler(service, launch_metrics)
-    thread = threading.Thread(target=reconciler.run, args=(ended,), daemon=True, name="launches")
     service.metrics.registry.register(launch_metrics)
-    thread.start()
     try:
-        yield reconciler
+        with looking("launches", reconciler.look_safely, LOOK_S):
+            yield reconciler
     finally:
-        ended.set()
-        # A look that waits for a database may take longer; nothing is lost with it.
-        thread.join(_STOP_S)
         service.metrics.registry.unregister(launch_metrics)
 
 

@@ -6,7 +6,7 @@ from fastapi import Depends
 from fastapi.responses import Response
 
 from advisor.launch.records.answers import Launch, LaunchList, LaunchPlan
-from advisor.wire.requests import LaunchRequest
+from advisor.wire.launch_request import LaunchRequest
 from advisor_api.http.access import Launcher, Reader
 from advisor_api.http.routing import v1_router
 from advisor_api.launches import launching

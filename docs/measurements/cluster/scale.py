@@ -26,7 +26,7 @@ from advisor.settings import read_settings
 from advisor.wire.requests import PlacementRequest, QueuedJobs
 from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points
 
-BIG_STORE = Path(__file__).parents[1] / "big_store.py"
+FILLED_STORE = Path(__file__).parents[1] / "filled_store.py"
 LOAD = 0.9
 JOBS_OF_A_GPU = 3
 """Queue of a plan."""
@@ -89,12 +89,12 @@ def place(options: Any) -> None:
 
 def store(options: Any) -> None:
     """Bytes of a row in SQLite, indexes and parts included, between two sizes."""
-    big = runpy.run_path(str(BIG_STORE))
+    big = runpy.run_path(str(FILLED_STORE))
     sizes: list[tuple[float, int]] = []
     for scale in options.scales:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "advisor.db"
-            big["_fill"](f"sqlite:///{file}", scale, _say_nothing)
+            big["fill"](f"sqlite:///{file}", scale, _say_nothing)
             sizes.append((scale, sum(path.stat().st_size for path in Path(folder).iterdir())))
     rows = {word: big[word] for word in ("SOLO_POINTS", "PAIR_POINTS", "OBSERVATIONS")}
     print(f"at scale 1: {rows}")

@@ -15,6 +15,7 @@ from advisor_profiling.inputs.matrices import Matrices
 from advisor_profiling.inputs.result import Conditions
 from advisor_profiling.inputs.worker import InputWorker
 from advisor_profiling.telemetry.nvml import NvmlSource, context_pids
+from advisor_profiling.testbed.answering import Workload
 from advisor_profiling.testbed.workloads import workload_path
 from advisor_profiling.window.clock import Clock, LiveClock
 from advisor_profiling.window.rules import WindowRules
@@ -87,10 +88,16 @@ def live_bench(
         LimitNotProvenError: the limit is not in force.
     """
     gpu = backend.gpu
-    command = (python, str(workload_path("input_power.py")))
+    workload = Workload(
+        command=(python, str(workload_path("input_power.py"))),
+        units=units,
+        backend=backend,
+        base=settings.job_environment(),
+        folder=folder,
+    )
     source = NvmlSource(gpu.uuid)
     try:
-        worker = InputWorker(command, units, backend, settings.job_environment(), folder)
+        worker = InputWorker(workload)
         try:
             yield LiveBench(
                 worker=worker,

@@ -1,18 +1,11 @@
 """The process that multiplies matrices, as the measuring side sees it."""
 
-from collections.abc import Mapping
-from pathlib import Path
-
 from advisor.formats.wire import read_tolerant, write
-from advisor.runtime.backends.backend import Backend
 from advisor_profiling.inputs.bench import Ready, RefusedError
 from advisor_profiling.inputs.case import InputCase
 from advisor_profiling.inputs.matrices import Matrices
 from advisor_profiling.inputs.result import OutputCheck
-from advisor_profiling.testbed.answering import AnsweringJob, check_units, failed
-
-START_S = 180.0
-"""Importing PyTorch and making a context."""
+from advisor_profiling.testbed.answering import Workload, failed, started
 
 LOAD_S = 300.0
 """Copying and checking the largest matrices."""
@@ -24,33 +17,15 @@ class InputWorker:
     """A workload process that computes one case until it is given another one.
 
     Args:
-        command: Without the names of the pipes.
-        units: SMs under MPS; None: the whole GPU.
-        backend: What enforces that.
-        base: Environment without limits.
-        folder: Empty, for its pipes and output.
+        workload: What to start.
 
     Raises:
         JobError: it cannot be started, failed, or was not ready in time.
         LimitNotProvenError: the limit is not in force.
     """
 
-    def __init__(
-        self,
-        command: tuple[str, ...],
-        units: int | None,
-        backend: Backend,
-        base: Mapping[str, str],
-        folder: Path,
-    ) -> None:
-        self._job = AnsweringJob("power-input", command, units, backend, base, folder)
-        try:
-            said = self._job.answer(START_S, "was not ready")["ready"]
-            self.ready = read_tolerant(Ready, write(said), name="what the workload says")
-            check_units(units, self.ready.units)
-        except BaseException:
-            self.close()
-            raise
+    def __init__(self, workload: Workload) -> None:
+        self._job, self.ready = started("power-input", workload, Ready)
 
     def load(self, case: InputCase, matrices: Matrices) -> OutputCheck:
         """Have a case computed from now on; what its outputs are.

@@ -6,16 +6,74 @@ import select
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from advisor.core.gpu import WHOLE, Share, percent_for_units
 from advisor.core.job import Job
 from advisor.errors import JobError, LimitNotProvenError
+from advisor.formats.wire import read_tolerant, write
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.jobs.launcher import check_program, prove
 
+START_S = 180.0
+"""Importing PyTorch, making inputs and capturing graphs take tens of seconds at most."""
+
 _POLL_S = 0.2
+
+
+class _Ready(Protocol):
+    @property
+    def units(self) -> int | None:
+        """SMs that it sees; None where it has no GPU."""
+        ...
+
+
+_SaidReady = TypeVar("_SaidReady", bound=_Ready)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A workload process that is to be started.
+
+    Attributes:
+        command: Without the names of the pipes.
+        units: SMs under MPS; None: the whole GPU.
+        backend: What enforces that.
+        base: Environment without limits.
+        folder: Empty, for its pipes and output.
+    """
+
+    command: tuple[str, ...]
+    units: int | None
+    backend: Backend
+    base: Mapping[str, str]
+    folder: Path
+
+
+def started(
+    name: str, workload: Workload, kind: type[_SaidReady]
+) -> "tuple[AnsweringJob, _SaidReady]":
+    """A workload process that is ready and under its limit, and what it says of itself.
+
+    Args:
+        name: Of the job, for its messages.
+        workload: What to start.
+        kind: What it says when it is ready.
+
+    Raises:
+        JobError: it cannot be started, failed, or was not ready in time.
+        LimitNotProvenError: the limit is not in force.
+    """
+    job = AnsweringJob(name, workload)
+    try:
+        ready = job.ready(kind)
+        check_units(workload.units, ready.units)
+    except BaseException:
+        job.close()
+        raise
+    return job, ready
 
 
 class AnsweringJob:
@@ -23,33 +81,23 @@ class AnsweringJob:
 
     Args:
         name: Of the job, for its messages.
-        command: Without the names of the pipes.
-        units: SMs under MPS; None: the whole GPU.
-        backend: What enforces that.
-        base: Environment without limits.
-        folder: Empty, for its pipes and output.
+        workload: What to start.
 
     Raises:
         JobError: it cannot be started.
         LimitNotProvenError: the limit is not in force.
     """
 
-    def __init__(
-        self,
-        name: str,
-        command: tuple[str, ...],
-        units: int | None,
-        backend: Backend,
-        base: Mapping[str, str],
-        folder: Path,
-    ) -> None:
+    def __init__(self, name: str, workload: Workload) -> None:
+        folder, backend, base = workload.folder, workload.backend, workload.base
         pipes = folder / "commands", folder / "answers"
         for pipe in pipes:
             os.mkfifo(pipe, 0o600)
         named = ("--commands", str(pipes[0]), "--answers", str(pipes[1]))
-        job = Job(name=name, command=(*command, *named))
+        job = Job(name=name, command=(*workload.command, *named))
         check_program(job, base)
-        percent = percent_for_units(units, backend.gpu.units_total or 0) if units else WHOLE
+        units, units_total = workload.units, backend.gpu.units_total or 0
+        percent = percent_for_units(units, units_total) if units else WHOLE
         # Both ends are opened, so that neither waits for a worker that has not started.
         self._commands = os.open(pipes[0], os.O_RDWR)
         self._answers = os.open(pipes[1], os.O_RDWR)
@@ -72,6 +120,16 @@ class AnsweringJob:
             JobError: it ended.
         """
         self._job.check()
+
+    def ready(self, kind: type[_SaidReady]) -> _SaidReady:
+        """What it says of itself when it is ready for commands.
+
+        Raises:
+            JobError: it failed, or was not ready in time.
+            WireError: it says something else.
+        """
+        said = self.answer(START_S, "was not ready")["ready"]
+        return read_tolerant(kind, write(said), name="what the workload says")
 
     def ask(self, command: Mapping[str, Any]) -> None:
         """Send a command; its answer is the next one."""

@@ -13,13 +13,14 @@ from advisor.errors import SourceError
 from advisor.runtime.backends.backend import Backend
 from advisor.settings import Settings
 from advisor.validity.sensor_record import PowerChannel
-from advisor_profiling.counts.script import library_script
 from advisor_profiling.kernels.executions import durations_ms
 from advisor_profiling.kernels.running.bench import Ready, RunRequest
 from advisor_profiling.kernels.running.polled import Poller
 from advisor_profiling.kernels.running.worker import Worker
 from advisor_profiling.kernels.trace import Run, Stretch, Tick
 from advisor_profiling.telemetry.nvml import NvmlSource, context_pids
+from advisor_profiling.testbed.answering import Workload
+from advisor_profiling.testbed.workloads import workload_path
 
 _LATE_S = 0.005
 """Beyond the delay of the sensor: until a reading is in the file of the poller."""
@@ -126,14 +127,20 @@ def live_bench(
         JobError: the operation failed, was not ready in time, or needs more memory than there is.
         SourceError: the card has no instant power reading.
     """
-    uuid, base = backend.gpu.uuid, settings.job_environment()
-    script = library_script(python).path.with_name("kernel_power.py")
+    uuid = backend.gpu.uuid
+    peer = ("--peer-gpu", peer_gpu) if peer_gpu else ()
+    workload = Workload(
+        command=(python, str(workload_path("kernel_power.py")), *operation, *peer),
+        units=units,
+        backend=backend,
+        base=settings.job_environment(),
+        folder=folder,
+    )
     source = NvmlSource(uuid)
     try:
         if source.name != "nvml":
             raise no_instant(backend.gpu.model)
-        peer = ("--peer-gpu", peer_gpu) if peer_gpu else ()
-        worker = Worker((python, str(script), *operation, *peer), units, backend, base, folder)
+        worker = Worker(workload)
         try:
             with Poller(uuid, folder, dict(settings.environment)) as poller:
                 yield LiveBench(

@@ -2,17 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from advisor.runtime.backends.backend import Backend
 from advisor_profiling.kernels.running.bench import Ready, RunRequest
 from advisor_profiling.kernels.timesync import PingPong, fit_clock
 from advisor_profiling.kernels.trace import Run
-from advisor_profiling.testbed.answering import AnsweringJob, check_units
-
-START_S = 180.0
-"""Importing PyTorch, making inputs and capturing graphs take tens of seconds at most."""
+from advisor_profiling.testbed.answering import Workload, started
 
 SPARE_S = 30.0
 """A run that takes so much longer than its executions never ends."""
@@ -22,32 +17,15 @@ class Worker:
     """A workload process that answers commands.
 
     Args:
-        command: Without the names of the pipes.
-        units: SMs under MPS; None: the whole GPU.
-        backend: What enforces that.
-        base: Environment without limits.
-        folder: Empty, for its pipes and output.
+        workload: What to start.
 
     Raises:
         JobError: it cannot be started, failed, or was not ready in time.
         LimitNotProvenError: the limit is not in force.
     """
 
-    def __init__(
-        self,
-        command: tuple[str, ...],
-        units: int | None,
-        backend: Backend,
-        base: Mapping[str, str],
-        folder: Path,
-    ) -> None:
-        self._job = AnsweringJob("power-kernel", command, units, backend, base, folder)
-        try:
-            self.ready = self._ready()
-            check_units(units, self.ready.units)
-        except BaseException:
-            self.close()
-            raise
+    def __init__(self, workload: Workload) -> None:
+        self._job, self.ready = started("power-kernel", workload, Ready)
 
     def prepare(self, operation: Sequence[str]) -> Ready:
         """From now on run another operation; what PyTorch needs to start is not needed again.
@@ -59,7 +37,7 @@ class Worker:
             JobError: it failed, was not ready in time, or needs more memory than there is.
         """
         self._job.ask({"prepare": list(operation)})
-        self.ready = self._ready()
+        self.ready = self._job.ready(Ready)
         return self.ready
 
     def run(self, request: RunRequest) -> Run:
@@ -82,10 +60,6 @@ class Worker:
     def close(self) -> None:
         """End the process."""
         self._job.close()
-
-    def _ready(self) -> Ready:
-        said = self._job.answer(START_S, "was not ready")["ready"]
-        return Ready(**{name: said[name] for name in Ready.__slots__ if name in said})
 
 
 def run_of(said: Mapping[str, Any], request: RunRequest) -> Run:

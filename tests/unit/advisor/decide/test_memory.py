@@ -118,6 +118,7 @@ def test_the_smallest_and_the_largest_card() -> None:
 
 
 def test_every_known_card_has_a_memory_that_can_be_given() -> None:
-    """So no declaration is in the wrong unit."""
+    """So no declaration is in the wrong unit: cards have from 8 GB to 1 TB."""
     for memory_mib in MEMORY_MIB.values():
+        assert 7_000 < memory_mib < 2**20
         check_card_memory(memory_mib)

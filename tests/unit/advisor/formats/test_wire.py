@@ -1,3 +1,4 @@
+import json
 import math
 import subprocess
 import sys
@@ -30,7 +31,16 @@ class Whole:
 
 def test_nested_dataclasses_come_back() -> None:
     whole = Whole(jobs=(Part(job="a", min_speed=0.5), Part(job="b", by_name={"a": 1.0})), count=2)
-    assert read(Whole, write(whole)) == whole
+    text = write(whole)
+    assert json.loads(text) == {
+        "jobs": [
+            {"job": "a", "min_speed": 0.5, "by_name": None},
+            {"job": "b", "min_speed": None, "by_name": {"a": 1.0}},
+        ],
+        "count": 2,
+        "names": None,
+    }
+    assert read(Whole, text) == whole
 
 
 def test_keys_of_mappings_may_be_numbers() -> None:

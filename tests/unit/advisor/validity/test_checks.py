@@ -51,6 +51,22 @@ def checks(draw: st.DrawFn) -> CountCheck:
     return replace(CHECK, checked=tuple(checked), wrong=wrong)
 
 
+def test_what_is_written() -> None:
+    """Files of it come with advisor, and other versions read them."""
+    assert json.loads(check_text(CHECK)) == {
+        "gpu_model": "Test GPU 80GB",
+        "gpu_uuid": "GPU-1",
+        "units_total": 132,
+        "driver": "580.1",
+        "libraries": {"torch": "2.11.0", "cublas": "130100"},
+        "checked": [132, 8, 92, 66],
+        "wrong": {"92": ["matmul", "sort"], "66": ["matmul"]},
+        "operations": ["matmul", "convolution", "sort"],
+        "checked_at": "2026-11-22T01:02:03.000000Z",
+        "seconds": 12.5,
+    }
+
+
 @given(checks())
 def test_what_is_written_is_read(check: CountCheck) -> None:
     """Nothing is lost on the way through a file, and safe and unsafe are all there is."""

@@ -48,8 +48,8 @@ def test_what_is_beyond_its_bound_goes_and_is_in_both_logs(
     service.state.audit(OLD)
     reconciler = Reconciler(service, LaunchMetrics())
     with caplog.at_level(logging.INFO):
-        reconciler._try()  # pyright: ignore[reportPrivateUsage]
-        reconciler._try()  # pyright: ignore[reportPrivateUsage]
+        reconciler.look_safely()
+        reconciler.look_safely()
     left = {folder.launch_id for folder in list_folders(home / "launches")}
     actions = [entry.action for entry in service.state.audit_log()]
     assert len(service.store.observations()) == 2

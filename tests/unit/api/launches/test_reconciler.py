@@ -28,7 +28,7 @@ from advisor.settings import Settings, read_settings
 from advisor_api.http.options import ServeOptions
 from advisor_api.launches import reconciler as launch_reconciler
 from advisor_api.launches.launch_metrics import LaunchMetrics
-from advisor_api.launches.reconciler import TRIES, Reconciler
+from advisor_api.launches.reconciler import TRIES, Reconciler, reconciling
 from advisor_api.launches.steps import new_row, release_gpus, start_supervisor
 from advisor_api.service.metrics import Metrics
 from advisor_api.service.service import Service, open_service
@@ -332,7 +332,7 @@ def test_nothing_ends_the_looking(
 ) -> None:
     """A database that is away is told once for each time, an internal error always; it goes on."""
     looks = iter([StoreError("away"), StoreError("away"), None, StoreError("away"), KeyError("x")])
-    ended, seen = threading.Event(), list[object]()
+    seen = list[object]()
 
     def look(_: Reconciler) -> None:
         error = next(looks, None)
@@ -342,14 +342,9 @@ def test_nothing_ends_the_looking(
 
     monkeypatch.setattr(Reconciler, "look", look)
     monkeypatch.setattr(launch_reconciler, "LOOK_S", 0.001)
-    reconciler = Reconciler(service, LaunchMetrics())
-    thread = threading.Thread(target=reconciler.run, args=(ended,))
-    with caplog.at_level(logging.ERROR):
-        thread.start()
+    with caplog.at_level(logging.ERROR), reconciling(service):
         assert wait_until(lambda: len(seen) > 10, 20)
-        ended.set()
-        thread.join(20)
-    assert not thread.is_alive()
+    assert "launches" not in {thread.name for thread in threading.enumerate()}
     said = [one.getMessage() for one in caplog.records]
     assert len([text for text in said if "launches go on" in text]) == 2
     assert len([text for text in said if "a look at the launches failed" in text]) == 1

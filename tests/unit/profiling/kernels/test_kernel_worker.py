@@ -21,6 +21,7 @@ from advisor_profiling.kernels.running.polled import Changes
 from advisor_profiling.kernels.running.worker import Worker, run_of
 from advisor_profiling.kernels.trace import Reading
 from advisor_profiling.testbed import answering
+from advisor_profiling.testbed.answering import Workload
 
 PIPES = ["--commands", "c", "--answers", "a"]
 
@@ -176,14 +177,15 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
 
 def start(folder: Path, units: int | None = None) -> Worker:
     backend: Any = SimpleNamespace(gpu=Gpu(uuid="GPU-1", model="Fake", units_total=132))
-    return Worker(("python3", "x.py"), units, backend, {}, folder)
+    command = ("python3", "x.py")
+    return Worker(Workload(command=command, units=units, backend=backend, base={}, folder=folder))
 
 
 def test_operation_that_is_never_ready_is_ended(
     job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The watchdog of the start."""
-    monkeypatch.setattr(worker, "START_S", 0.05)
+    monkeypatch.setattr(answering, "START_S", 0.05)
     with pytest.raises(JobError, match="was not ready within"):
         start(tmp_path)
     assert job.stopped

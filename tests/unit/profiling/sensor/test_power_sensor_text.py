@@ -16,7 +16,8 @@ from advisor.errors import InputError
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import SensorRecord, keep_record
 from advisor_profiling.reports import doctor as checks
-from advisor_profiling.reports.doctor import Finding, examine
+from advisor_profiling.reports.doctor import examine
+from advisor_profiling.reports.finding import Finding
 from advisor_profiling.sensor.analysis import record_of
 from advisor_profiling.sensor.trace import read_trace
 

@@ -104,8 +104,23 @@ def test_documents_are_read_as_they_were_written(split: Split) -> None:
     """For any number of jobs."""
     parts = tuple(LaunchPart(job=A) for _ in split.shares)
     spec = LaunchSpec(launch_id="x", gpu="0", pairs=(LaunchPair(split=split, parts=parts),))
-    assert parse_spec(dumps(spec)) == spec
-    assert parse_status(dumps(STATUS)) == STATUS
+    text = dumps(spec)
+    (pair,) = json.loads(text)["pairs"]
+    assert pair["split"] == {"shares": list(split.shares), "sharing": split.sharing}
+    assert [part["job"]["command"] for part in pair["jobs"]] == [["a"]] * len(split.shares)
+    assert parse_spec(text) == spec
+
+
+def test_status_is_read_as_it_was_written() -> None:
+    """What other versions look for stands where they look for it."""
+    text = dumps(STATUS)
+    said = json.loads(text)
+    assert (said["launch_id"], said["state"], said["sharing"]) == ("x", "running", "limited")
+    (job,) = said["jobs"]
+    assert (job["job"], job["rate_unit"], job["share_percent"]) == ("a", "steps", 30.0)
+    assert said["forecast"]["power_w"] == {"value": 400, "low": 380, "high": 420}
+    assert said["forecast"]["jobs"][0]["rest_energy_saved"] == -0.1
+    assert parse_status(text) == STATUS
 
 
 @pytest.mark.parametrize(

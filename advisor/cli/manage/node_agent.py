@@ -1,0 +1,37 @@
+"""What the agents of nodes have in common: what ends them, and the service they report to."""
+
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from advisor.settings import Settings
+
+if TYPE_CHECKING:
+    from advisor.client import Client
+
+
+def ended_by_signals() -> threading.Event:
+    """Set by SIGTERM and SIGINT, which then end nothing by themselves."""
+    stop = threading.Event()
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    return stop
+
+
+def client_of(service: str, service_ca: Path | None, settings: Settings) -> "Client":
+    """The service at an address, with the token of the environment.
+
+    Raises:
+        InputError: one of these cannot be used.
+    """
+    # It takes a second that no other command should wait.
+    from advisor.client import Client
+
+    trusted = True if service_ca is None else service_ca
+    return Client(service, settings.secrets().get("ADVISOR_TOKEN"), timeout_s=5, verify=trusted)

@@ -1,0 +1,88 @@
+"""What launches can be asked for: by the command line, a request to the service, or the client."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.core.split import parse_split
+from advisor.errors import InputError
+from advisor.wire.bounds import Bounds
+from advisor.wire.requests import JobRequest, PairOfJobs, PairRequest
+
+MOST_PAIRS = 100
+"""Pairs that wait behind the first one."""
+
+HANG_S = 120.0
+"""A job that made progress and then none for this long is taken to hang."""
+
+WhenOneEnds = Literal["keep", "stop"]
+"""The other job goes on under its limit, or is stopped. Nothing is started in its place; the next
+pair of the queue starts when both are over."""
+
+_DAY_S = 86400.0
+
+_SPLIT = r"^(uncapped|time-sliced|[0-9]{1,3}(\.[0-9]{1,3})?/[0-9]{1,3}(\.[0-9]{1,3})?)$"
+"""What OpenAPI says; the words and the numbers are checked where splits are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextPair:
+    """Two jobs that follow on the same GPU."""
+
+    jobs: PairOfJobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest(PairRequest):
+    """Two jobs to run together on one GPU, and pairs that follow them.
+
+    Attributes:
+        gpu: Index or UUID of a GPU of the host.
+        split: `30/70`, `uncapped` or `time-sliced`, of all pairs; None: the recommended one of
+            each, for which objective and limits are.
+        allow_unsafe: Launch `split` also at counts of SMs at which results are wrong.
+        stop_on_wrong_results: Stop a pair when a job reports a wrong result; None: where the split
+            is a recommended one.
+        duration_s: Each pair is stopped after this time, s.
+        hang_s: A job that makes no progress for so long hangs, s.
+        then: Pairs that run afterwards, one after the other.
+        dry_run: Say what would run, and start nothing.
+    """
+
+    gpu: (
+        Annotated[int, Bounds(ge=0, le=4095)]
+        | Annotated[str, Bounds(pattern=r"^[0-9A-Za-z-]{1,64}$")]
+    ) = 0
+    split: Annotated[str, Bounds(max_length=40, pattern=_SPLIT, check=parse_split)] | None = None
+    allow_unsafe: bool = False
+    stop_on_wrong_results: bool | None = None
+    when_one_ends: WhenOneEnds = "keep"
+    duration_s: Annotated[float, Bounds(gt=0, le=400 * _DAY_S)] | None = None
+    hang_s: Annotated[float, Bounds(gt=0, le=30 * _DAY_S)] = HANG_S
+    then: Annotated[tuple[NextPair, ...], Bounds(max_length=MOST_PAIRS)] = ()
+    dry_run: bool = False
+
+    @property
+    def pairs(self) -> tuple[PairOfJobs, ...]:
+        """The jobs of all pairs, in their order."""
+        return (self.jobs, *(pair.jobs for pair in self.then))
+
+    def _every_job(self) -> Iterable[JobRequest]:
+        return (job for pair in self.pairs for job in pair)
+
+
+def check_launch(asked: LaunchRequest) -> None:
+    """Refuse limits that are for a recommended split where a split is given.
+
+    Raises:
+        InputError: there are both.
+    """
+    of_jobs = (limit for job in asked.jobs for limit in (job.min_speed, job.max_p99_ms))
+    limits = (asked.min_speed, asked.max_p99_ms, asked.max_power_w, asked.memory_mib, *of_jobs)
+    advised = asked.objective != DEFAULT_OBJECTIVE or any(limit is not None for limit in limits)
+    if asked.split is not None and advised:
+        raise InputError(
+            "a split is given or recommended, not both",
+            fix="leave out split, or the objective and the limits that a recommended one keeps",
+        )
