@@ -11,6 +11,7 @@ import fake_nvml
 import host as fake_host
 import postgres
 import pytest
+from analysed_once import analysed_once
 from hypothesis import settings
 
 from advisor_data import migrate
@@ -51,6 +52,13 @@ def host(fake_libraries: Path) -> Iterator[fake_host.FakeHost]:
 def nvml(fake_libraries: Path, tmp_path: Path) -> fake_nvml.FakeNvml:
     """A fake NVML of its own state, all defaults."""
     return fake_nvml.FakeNvml(fake_libraries, tmp_path / "nvml")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def channels() -> Iterator[None]:
+    """A fit takes seconds, and many tests look at the same readings."""
+    with analysed_once():
+        yield
 
 
 # databases
