@@ -9,6 +9,7 @@ from pathlib import Path
 
 import fake_nvml
 import host as fake_host
+import new_database
 import postgres
 import pytest
 from analysed_once import analysed_once
@@ -62,6 +63,13 @@ def channels() -> Iterator[None]:
 
 
 # databases
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tables() -> Iterator[None]:
+    """Eleven migrations take a tenth of a second, and hundreds of tests begin without a file."""
+    with new_database.tables_made_once():
+        yield
 
 
 @pytest.fixture(scope="module")

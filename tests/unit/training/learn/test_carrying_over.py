@@ -11,6 +11,7 @@ import two_cards
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_rows import spy
+from retraining import few_trees
 
 from advisor.errors import InputError
 from advisor_models.intervals import LogBounds
@@ -67,8 +68,9 @@ def ticks() -> list[None]:
 @pytest.fixture(scope="module")
 def evaluation(both: Data, ticks: list[None]) -> Evaluation:
     """The quick one, and what another GPU adds to it."""
-    quick = run_evaluation(both, quick=True, watch=lambda protocol, method: None)
-    found = list(leave_gpus_out(both, lambda: ticks.append(None)))
+    with few_trees():
+        quick = run_evaluation(both, quick=True, watch=lambda protocol, method: None)
+        found = list(leave_gpus_out(both, lambda: ticks.append(None)))
     return dataclasses.replace(
         quick,
         gpus=tuple(figures for figures, _ in found),
