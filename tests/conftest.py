@@ -9,8 +9,10 @@ from pathlib import Path
 
 import fake_nvml
 import host as fake_host
+import new_database
 import postgres
 import pytest
+from analysed_once import analysed_once
 from hypothesis import settings
 
 from advisor_data import migrate
@@ -53,7 +55,21 @@ def nvml(fake_libraries: Path, tmp_path: Path) -> fake_nvml.FakeNvml:
     return fake_nvml.FakeNvml(fake_libraries, tmp_path / "nvml")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def channels() -> Iterator[None]:
+    """A fit takes seconds, and many tests look at the same readings."""
+    with analysed_once():
+        yield
+
+
 # databases
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tables() -> Iterator[None]:
+    """Eleven migrations take a tenth of a second, and hundreds of tests begin without a file."""
+    with new_database.tables_made_once():
+        yield
 
 
 @pytest.fixture(scope="module")

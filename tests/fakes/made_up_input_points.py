@@ -65,8 +65,8 @@ def point(
     **of: Any,
 ) -> InputPoint:
     """At the highest clock up to `CLOCK_MHZ` at which it stays within the limit."""
-    clocks = np.linspace(0.2, 1, 4001) * CLOCK_MHZ
-    clock_mhz = float(max(c for c in clocks if power_w(law, features, units, c) <= limit_w))
+    clocks = np.linspace(0.2, 1, 4001)[::-1] * CLOCK_MHZ
+    clock_mhz = float(next(c for c in clocks if power_w(law, features, units, c) <= limit_w))
     above_w = power_w(law, features, units, clock_mhz) - IDLE_W
     made = InputPoint(
         gpu_model="H",

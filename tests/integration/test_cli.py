@@ -3,10 +3,10 @@
 import dataclasses
 import json
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
+from command_line import Advisor, Said, in_this_process
 from flat_records import from_flat
 from host import FakeHost
 from store_points import observation
@@ -62,19 +62,28 @@ PAIRS = [
 ]
 
 
-def error_of(done: CompletedProcess[str]) -> dict[str, str]:
+@pytest.fixture
+def here(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Advisor:
+    """The command line in this process, in a folder of its own."""
+    monkeypatch.setenv("COLUMNS", "200")
+    return in_this_process(capsys, monkeypatch, tmp_path)
+
+
+def error_of(done: Said) -> dict[str, str]:
     """The error as a program gets it, after checks that hold for each."""
-    answer = json.loads(done.stdout)
+    answer = json.loads(done.out)
     assert set(answer) == {"error"}
     assert set(answer["error"]) == {"code", "message"}
-    assert done.stderr.endswith(f"advisor: {answer['error']['message']}\n")
-    assert "Traceback" not in done.stderr
+    assert done.err.endswith(f"advisor: {answer['error']['message']}\n")
+    assert "Traceback" not in done.err
     return answer["error"]
 
 
-def stored(host: FakeHost) -> list[str]:
+def stored(folder: Path) -> list[str]:
     """Everything under the user's own folder."""
-    home = host.folder / "home"
+    home = folder / "home"
     return [path.name for path in home.rglob("*")] if home.exists() else []
 
 
@@ -86,55 +95,55 @@ def test_help_and_version(host: FakeHost) -> None:
     assert host.advisor("--version").stdout == f"advisor {advisor.__version__}\n"
 
 
-def test_points_go_in_and_out_unchanged(host: FakeHost) -> None:
+def test_points_go_in_and_out_unchanged(here: Advisor, tmp_path: Path) -> None:
     """What was measured elsewhere is the same after import, export and another import."""
-    given, back = host.folder / "given.csv", host.folder / "back.parquet"
+    given, back = tmp_path / "given.csv", tmp_path / "back.parquet"
     write_points(given, POINTS)
-    first = host.advisor("data", "import", str(given), "--json")
+    first = here("data", "import", str(given), "--json")
     nothing = {"read": 0, "new": 0}
     counts = {"solo": {"read": 3, "new": 3}, "pairs": nothing, "observations": nothing}
     _check_taken_in(first, {"read": 3, "new": 3, **counts})
-    out = host.advisor("data", "export", str(back), "--job", "gemm")
-    assert (out.returncode, out.stdout) == (0, f"3 points written to {back}\n")
+    out = here("data", "export", str(back), "--job", "gemm")
+    assert (out.code, out.out) == (0, f"3 points written to {back}\n")
     assert read_points(back) == POINTS
-    again = host.advisor("data", "import", str(back), str(given))
-    assert again.stdout == (
+    again = here("data", "import", str(back), str(given))
+    assert again.out == (
         "6 points read, 0 new "
         "(solo 6 read, 0 new; pairs 0 read, 0 new; observations 0 read, 0 new)\n"
     )
 
 
-def _check_taken_in(done: CompletedProcess[str], counts: dict[str, Any]) -> None:
+def _check_taken_in(done: Said, counts: dict[str, Any]) -> None:
     """How many points came, and what the profile of the only job lacks."""
-    answer = json.loads(done.stdout)
-    assert done.returncode == 0
+    answer = json.loads(done.out)
+    assert done.code == 0
     assert "gemm on NVIDIA H200: idle_power_w is missing" in "\n".join(answer.pop("notes"))
     assert answer == counts
 
 
-def test_pairs_go_in_and_out_unchanged(host: FakeHost) -> None:
+def test_pairs_go_in_and_out_unchanged(here: Advisor, tmp_path: Path) -> None:
     """Import takes both kinds by itself; export gives the kind, job and run that were asked for."""
-    solo, pairs = host.folder / "solo.parquet", host.folder / "pairs.csv"
+    solo, pairs = tmp_path / "solo.parquet", tmp_path / "pairs.csv"
     write_points(solo, POINTS)
     write_points(pairs, [*PAIRS, dataclasses.replace(PAIRS[0], run="r2")])
-    first = host.advisor("data", "import", str(pairs), str(solo), "--json")
+    first = here("data", "import", str(pairs), str(solo), "--json")
     counts = {
         "solo": {"read": 3, "new": 3},
         "pairs": {"read": 5, "new": 5},
         "observations": {"read": 0, "new": 0},
     }
     _check_taken_in(first, {"read": 8, "new": 8, **counts})
-    back = host.folder / "back.jsonl"
+    back = tmp_path / "back.jsonl"
     chosen = ("--kind", "pairs", "--job", "gemm", "--run", "r1")
-    out = host.advisor("data", "export", str(back), *chosen, "--json")
-    assert (out.returncode, json.loads(out.stdout)) == (0, {"written": 3})
+    out = here("data", "export", str(back), *chosen, "--json")
+    assert (out.code, json.loads(out.out)) == (0, {"written": 3})
     assert read_points(back) == [PAIRS[0], PAIRS[1], PAIRS[3]]
-    again = host.advisor("data", "import", str(back), str(solo))
-    assert again.stdout == (
+    again = here("data", "import", str(back), str(solo))
+    assert again.out == (
         "6 points read, 0 new "
         "(solo 3 read, 0 new; pairs 3 read, 0 new; observations 0 read, 0 new)\n"
     )
-    assert host.advisor("data", "export", str(back)).stdout == f"3 points written to {back}\n"
+    assert here("data", "export", str(back)).out == f"3 points written to {back}\n"
     assert read_points(back) == POINTS
 
 
@@ -157,21 +166,21 @@ def test_observations_go_in_and_out_unchanged(tmp_path: Path) -> None:
     assert read_points(back) == seen
 
 
-def test_bad_row_stores_nothing(host: FakeHost) -> None:
+def test_bad_row_stores_nothing(here: Advisor, tmp_path: Path) -> None:
     """Half an import would be hard to undo; the row and the value are named."""
-    good, bad = host.folder / "good.csv", host.folder / "bad.csv"
+    good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
     write_points(good, POINTS)
     write_points(bad, [dataclasses.replace(p, run="r2") for p in POINTS])
     lines = bad.read_text().splitlines()
     bad.write_text("\n".join([*lines[:2], lines[2].replace("10.0", "-10.0", 1), lines[3]]) + "\n")
-    done = host.advisor("data", "import", str(good), str(bad), "--json")
-    assert done.returncode == 2
+    done = here("data", "import", str(good), str(bad), "--json")
+    assert done.code == 2
     failure = error_of(done)
     assert failure["code"] == "bad-input"
     assert "bad.csv" in failure["message"]
     assert "share_percent is -10" in failure["message"]
     assert any(where in failure["message"] for where in ("line 3", "row 2")), failure["message"]
-    assert stored(host) == []
+    assert stored(tmp_path) == []
 
 
 def test_jobs_lists_definitions_and_profiles(host: FakeHost) -> None:
@@ -237,45 +246,45 @@ def test_replay_as_json(host: FakeHost) -> None:
         assert row["power_w"] == pytest.approx(point.power_w, rel=0.01)
         assert row["units_granted"] == point.units_granted
         assert row["source"] == "replay"
-    assert stored(host) == []
+    assert stored(host.folder) == []
 
 
-def test_replay_for_a_person(host: FakeHost) -> None:
+def test_replay_for_a_person(here: Advisor, tmp_path: Path) -> None:
     """Exact counts are found by the share that grants them; table and plot say replay."""
-    done = host.advisor("profile", "triad", "--gpu", "replay", "--units", "12,132")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("triad on NVIDIA H200")
-    assert "replay" in done.stdout.splitlines()[0]
-    assert "share of the GPU, %" in done.stdout
-    assert "2 points" in done.stdout
-    assert stored(host) == []
+    done = here("profile", "triad", "--gpu", "replay", "--units", "12,132")
+    assert done.code == 0, done.err
+    assert done.out.startswith("triad on NVIDIA H200")
+    assert "replay" in done.out.splitlines()[0]
+    assert "share of the GPU, %" in done.out
+    assert "2 points" in done.out
+    assert stored(tmp_path) == []
 
 
-def test_replay_with_noise(host: FakeHost) -> None:
+def test_replay_with_noise(here: Advisor) -> None:
     """The rates differ from the means by more than rounding, and it is said."""
     command = ("profile", "triad", "--gpu", "replay", "--json")
-    done = [host.advisor(*command, *noise) for noise in (["--noise"], [])]
-    assert ["come back with noise" in d.stderr for d in done] == [True, False]
+    done = [here(*command, *noise) for noise in (["--noise"], [])]
+    assert ["come back with noise" in d.err for d in done] == [True, False]
     recorded = newest("triad")
     noisy, plain = (
         max(
             abs(point["rate"] / recorded[point["share_percent"]].rate - 1)
-            for point in json.loads(d.stdout)["points"]
+            for point in json.loads(d.out)["points"]
         )
         for d in done
     )
     assert plain < 1e-9 < 1e-5 < noisy
-    live = host.advisor("profile", "triad", "--noise", "--json")
+    live = here("profile", "triad", "--noise", "--json")
     assert "--noise is for a replay" in error_of(live)["message"]
 
 
-def test_replay_of_what_was_not_recorded(host: FakeHost) -> None:
+def test_replay_of_what_was_not_recorded(here: Advisor) -> None:
     """Nothing is made up: the message lists what there is."""
-    job = host.advisor("profile", "nosuch", "--gpu", "replay", "--json")
-    assert job.returncode == 2
+    job = here("profile", "nosuch", "--gpu", "replay", "--json")
+    assert job.code == 2
     assert "no recorded job nosuch. recorded are: albert-train," in error_of(job)["message"]
-    share = host.advisor("profile", "triad", "--gpu", "replay", "--shares", "15", "--json")
-    assert share.returncode == 2
+    share = here("profile", "triad", "--gpu", "replay", "--shares", "15", "--json")
+    assert share.code == 2
     assert error_of(share) == {
         "code": "bad-input",
         "message": "no recorded point of triad at 15 %. recorded are: "
@@ -301,10 +310,11 @@ def test_options_that_cannot_be_meant_are_refused(options: tuple[str, ...], mess
     assert message in str(done.exception)
 
 
-def test_each_kind_of_error_has_its_code(host: FakeHost) -> None:
+def test_each_kind_of_error_has_its_code(here: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scripts tell errors apart by the exit code, programs by the name."""
-    done = host.advisor("jobs", "--json", ADVISOR_DATABASE_URL="sqlite:////dev/null/x.db")
-    assert (error_of(done)["code"], done.returncode) == ("store", 7)
+    monkeypatch.setenv("ADVISOR_DATABASE_URL", "sqlite:////dev/null/x.db")
+    done = here("jobs", "--json")
+    assert (error_of(done)["code"], done.code) == ("store", 7)
 
 
 def test_reader_that_goes_away_is_no_stack_trace(host: FakeHost) -> None:

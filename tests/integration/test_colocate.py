@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import in_this_process
 from host import OTHER_UUID, UUID, FakeHost
 
 from advisor.formats.flat_rows import flat
@@ -285,13 +286,15 @@ def test_shards_of_a_plan_merge_by_import(jobs: FakeHost, two_gpus: dict[str, st
     assert {row["gpu_uuid"] for row in merged} == {UUID, OTHER_UUID}
 
 
-def test_unclear_or_faulty_wishes_are_refused_before_anything_starts(jobs: FakeHost) -> None:
+def test_unclear_or_faulty_wishes_are_refused_before_anything_starts(
+    jobs: FakeHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Each with what to write instead."""
     plan = write_plan(jobs)
+    here = in_this_process(capsys, monkeypatch, jobs.folder)
+    monkeypatch.setenv("ADVISOR_JOBS", str(jobs.folder / "jobs"))
     for options, message in (
         ((), "give a plan file, or --among, or --pairs"),
-        (("--among", "one,tow"), "two"),
-        (("--among", "one", "--splits", "60+70 units"), "132"),
         (("--among", "one", "--shard", "3/2"), "--shard 2/8"),
         (("--among", "one", "--noise"), "--gpu replay"),
         (("--among", "one", "--gpu", ","), "names no GPU"),
@@ -301,6 +304,14 @@ def test_unclear_or_faulty_wishes_are_refused_before_anything_starts(jobs: FakeH
         ((plan, "--repeats", "1"), "--repeats cannot be combined with a plan file"),
         ((plan, "--splits", "nine"), "--splits cannot be combined with a plan file"),
         ((plan, "--sample", "2"), "--sample cannot be combined with a plan file"),
+    ):
+        said = here("colocate", *options)
+        assert said.code == 2, (options, said.err)
+        assert message in said.err
+    # These come to light once the card is known.
+    for options, message in (
+        (("--among", "one,tow"), "two"),
+        (("--among", "one", "--splits", "60+70 units"), "132"),
     ):
         done = jobs.advisor("colocate", *options)
         assert done.returncode == 2, (options, done.stderr)

@@ -1,8 +1,8 @@
 """Points whose power betrays wrong results, through the commands that show, keep and learn."""
 
+import contextlib
 import dataclasses
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from typer.testing import CliRunner
 
+from advisor.cli.app import app
 from advisor.cli.learn.measured import read_measured
 from advisor.core.flags import DEGENERATE, UNREAD
 from advisor.core.records import PairPoint, SoloPoint
@@ -48,18 +50,11 @@ def pairs() -> list[PairPoint]:
 
 
 def advisor(folder: Path, *arguments: str) -> str:
-    """What the command prints."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "ADVISOR_"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "advisor.cli", *arguments],
-        cwd=folder,
-        env={**kept, "ADVISOR_HOME": str(folder / "home")},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    """What the command prints, in this process."""
+    home = {"ADVISOR_HOME": str(folder / "home"), "ADVISOR_DATABASE_URL": None, "COLUMNS": "80"}
+    with contextlib.chdir(folder):
+        done = CliRunner().invoke(app, arguments, env=home)
+    assert done.exit_code == 0, done.output
     return done.stdout
 
 

@@ -12,8 +12,10 @@ from advisor_profiling.sensor.fit import (
     noise_w,
     prediction_error,
     refine,
+    refine_each,
+    sample_of,
 )
-from advisor_profiling.sensor.levels import LevelTimes, training_levels, wave_levels
+from advisor_profiling.sensor.levels import training_levels, wave_levels
 from advisor_profiling.sensor.period import MOST_DRIFT, Period, drift_of, period_of
 from advisor_profiling.sensor.stimulus import BURSTS, FLAT, LOCKED_WAVE, WAVE
 from advisor_profiling.sensor.trace import Series, Trace, joined
@@ -39,12 +41,12 @@ def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
     first = period_of(readings.between(bursts.begun_s, bursts.ended_s).times_s)
     if first is None or not first.regular:
         return None, _no_period(readings.between(bursts.begun_s, bursts.ended_s), first)
-    levels, fit = training_levels(trace), _fit(trace, readings)
+    fit = _fit(trace, readings)
     noise = noise_w(_settled_flat(trace, readings, fit))
     if noise is None:
         return None, "too few readings of the flat load for its noise"
     later = period_of(readings.times_s[readings.times_s > waves[0].begun_s]) if waves else None
-    spread_ms = _spread_ms(trace, readings, levels, fit)
+    spread_ms = _spread_ms(trace, readings, fit)
     error = _prediction_error(trace, readings, fit)
     why = _why_not(first, later, spread_ms, fit, error)
     channel = PowerChannel(
@@ -74,8 +76,9 @@ def _fit(trace: Trace, readings: Series) -> WindowFit:
     Of bursts alone W is uncertain by 2.5 ms, or 10 % of a window of a second. The other waves are
     kept to check it with.
     """
-    fit = fit_window(_bursts(trace, readings), training_levels(trace))
-    return refine(_training(trace, readings), training_levels(trace), fit.place, COARSE_S)
+    levels = training_levels(trace)
+    fit = fit_window(sample_of(_bursts(trace, readings), levels))
+    return refine(sample_of(_training(trace, readings), levels), fit.place, COARSE_S)
 
 
 def _bursts(trace: Trace, readings: Series) -> Series:
@@ -96,7 +99,7 @@ def _settled_flat(trace: Trace, readings: Series, fit: WindowFit) -> Series:
     return readings.between(begun_s + fit.place.settled_s, ended_s)
 
 
-def _spread_ms(trace: Trace, readings: Series, levels: list[LevelTimes], fit: WindowFit) -> float:
+def _spread_ms(trace: Trace, readings: Series, fit: WindowFit) -> float:
     """How far W would differ between halves of the data: twice its standard error.
 
     By tenths of the time that are left out in turn (jackknife): two halves themselves differ by
@@ -108,10 +111,10 @@ def _spread_ms(trace: Trace, readings: Series, levels: list[LevelTimes], fit: Wi
     tenths = np.where(later, (np.cumsum(later) - 1) * TENTHS // np.count_nonzero(later), -1)
     coarse_s = fit.place.window_s / 8
     fine_s = min(COARSE_S, fit.place.window_s / 200)
-    windows_s: list[float] = []
-    for tenth in range(TENTHS):
-        rest = Series(used.times_s[tenths != tenth], used.values[tenths != tenth])
-        windows_s.append(refine(rest, levels, fit.place, coarse_s, fine_s).place.window_s)
+    whole = sample_of(used, training_levels(trace))
+    rests = [whole.part(tenths != tenth) for tenth in range(TENTHS)]
+    fits = refine_each(rests, fit.place, coarse_s, fine_s)
+    windows_s = [found.place.window_s for found in fits]
     return 2 * 1000 * float(np.std(windows_s)) * math.sqrt(TENTHS - 1)
 
 
@@ -122,7 +125,7 @@ def _prediction_error(trace: Trace, readings: Series, fit: WindowFit) -> float |
     seen = readings.between(waves[0].begun_s + fit.place.settled_s, waves[-1].ended_s)
     if len(seen.values) < 30:
         return None
-    return prediction_error(seen, wave_levels(waves), fit.place)
+    return prediction_error(sample_of(seen, wave_levels(waves)), fit.place)
 
 
 def _why_not(

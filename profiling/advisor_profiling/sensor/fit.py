@@ -10,11 +10,13 @@ best.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, get_args
+from functools import lru_cache, partial
+from typing import NamedTuple, TypeAlias, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.validity.sensor_record import Response, memory_s
 from advisor_profiling.sensor.levels import LevelTimes, window_parts
@@ -34,6 +36,8 @@ class Place(NamedTuple):
         """After a change of load a reading is of the new load alone."""
         return memory_s(self.response, self.window_s) + self.delay_s + self.spread_s / 2
 
+
+Parts: TypeAlias = Callable[[Place], Floats]
 
 DELAYS = 9
 """Of those within the spread, how many are looked at."""
@@ -66,6 +70,9 @@ _CERTAIN_W = 1.0
 
 _LEAST_CERTAIN = 20
 
+_PLACES_KEPT = 32
+"""A search looks at the ten neighbours of a place, most of them again after a step."""
+
 
 @dataclass(frozen=True, slots=True)
 class WindowFit:
@@ -76,44 +83,72 @@ class WindowFit:
     cost: float
 
 
-def fit_window(readings: Series, levels: Sequence[LevelTimes]) -> WindowFit:
-    """How a channel reads, from readings (n,) of a load of these levels."""
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Values read (n,), and the parts of their windows in each level (`parts_of`) at any place."""
+
+    values: Floats
+    parts: Parts
+
+    def part(self, kept: npt.NDArray[np.bool_]) -> "Sample":
+        """Some of the readings; each part is worked out once for all of them."""
+        return Sample(self.values[kept], lambda place: self.parts(place).compress(kept, axis=1))
+
+
+def sample_of(readings: Series, levels: Sequence[LevelTimes]) -> Sample:
+    """Readings of a load of these levels."""
+    known = lru_cache(_PLACES_KEPT)(partial(parts_of, readings.times_s, levels))
+    return Sample(readings.values, known)
+
+
+def fit_window(sample: Sample) -> WindowFit:
+    """How a channel reads, from readings of a load that is known."""
     places = [Place("mean", w, d) for w in _WINDOWS_S for d in _delays(w)]
-    _, window_s, delay_s, _ = min(places, key=lambda place: _squares(readings, levels, place))
+    _, window_s, delay_s, _ = min(places, key=lambda place: _squares(sample, place))
     starts = [
         Place(response, window_s, max(delay_s, part * window_s / 2), part * window_s)
         for response in get_args(Response)
         for part in _SPREADS
     ]
-    found = [refine(readings, levels, s, window_s / 8, COARSE_S) for s in starts if _possible(s)]
+    found = [refine(sample, s, window_s / 8, COARSE_S) for s in starts if _possible(s)]
     best = min(found, key=lambda fit: fit.cost)
-    return refine(readings, levels, best.place, COARSE_S)
+    return refine(sample, best.place, COARSE_S)
 
 
-def refine(
-    readings: Series,
-    levels: Sequence[LevelTimes],
-    start: Place,
-    step_s: float,
-    finest_s: float = _FINEST_S,
-) -> WindowFit:
+def refine(sample: Sample, start: Place, step_s: float, finest_s: float = _FINEST_S) -> WindowFit:
     """The minimum near a start: by steps that are halved where none leads down."""
-    best = at(readings, levels, start)
-    while step_s >= finest_s:
-        places = [_moved(best.place, move, step_s) for move in _MOVES]
-        tried = [at(readings, levels, place) for place in places if _possible(place)]
-        found = min(tried, key=lambda fit: fit.cost, default=best)
-        if found.cost < best.cost:
-            best = found
-        else:
-            step_s /= 2
+    (best,) = refine_each([sample], start, step_s, finest_s)
     return best
 
 
-def at(readings: Series, levels: Sequence[LevelTimes], place: Place) -> WindowFit:
+def refine_each(
+    samples: Sequence[Sample], start: Place, step_s: float, finest_s: float
+) -> list[WindowFit]:
+    """As `refine` of each sample; step by step, since parts of the same readings look alike."""
+    fits = [at(sample, start) for sample in samples]
+    while step_s >= finest_s:
+        fits = [_down(sample, fit, step_s) for sample, fit in zip(samples, fits, strict=True)]
+        step_s /= 2
+    return fits
+
+
+def _down(sample: Sample, best: WindowFit, step_s: float) -> WindowFit:
+    """From a place down by steps of one length, until none leads down."""
+    while (found := _lowest_beside(sample, best, step_s)).cost < best.cost:
+        best = found
+    return best
+
+
+def _lowest_beside(sample: Sample, fit: WindowFit, step_s: float) -> WindowFit:
+    places = [_moved(fit.place, move, step_s) for move in _MOVES]
+    tried = [at(sample, place) for place in places if _possible(place)]
+    return min(tried, key=lambda fit: fit.cost, default=fit)
+
+
+def at(sample: Sample, place: Place) -> WindowFit:
     """The best powers of the levels for a window, a delay and its spread."""
-    parts = parts_of(readings.times_s, levels, place)
-    mean, values = parts.mean(axis=0), readings.values
+    parts, values = sample.parts(place), sample.values
+    mean = parts.mean(axis=0)
     variance = np.ones(len(values))
     powers = _solve(mean, values, variance)
     for _ in range(2):
@@ -145,7 +180,7 @@ def noise_w(flat: Series) -> float | None:
     return float(np.std(flat.values - line(flat.times_s), ddof=2))
 
 
-def prediction_error(readings: Series, levels: Sequence[LevelTimes], place: Place) -> float:
+def prediction_error(sample: Sample, place: Place) -> float:
     """Root mean square of predicted less read, over the mean read, of a load not fitted to.
 
     Each reading is compared at the delay within the spread that suits it best: what lies between
@@ -153,16 +188,16 @@ def prediction_error(readings: Series, levels: Sequence[LevelTimes], place: Plac
     was seen late. The two powers are those that suit the waves best, since bursts and waves do not
     draw the same; how readings move between them is predicted.
     """
-    powers = np.array(at(readings, levels, place).levels_w)
-    seen = parts_of(readings.times_s, levels, place) @ powers
-    off = np.abs(readings.values - np.clip(readings.values, seen.min(axis=0), seen.max(axis=0)))
+    values = sample.values
+    seen = sample.parts(place) @ np.array(at(sample, place).levels_w)
+    off = np.abs(values - np.clip(values, seen.min(axis=0), seen.max(axis=0)))
     kept = np.sort(off)[: int(np.ceil((1 - _SEEN_LATE) * len(off)))]
-    return float(np.sqrt(np.mean(kept**2)) / readings.values.mean())
+    return float(np.sqrt(np.mean(kept**2)) / values.mean())
 
 
-def _squares(readings: Series, levels: Sequence[LevelTimes], place: Place) -> float:
-    (parts,) = parts_of(readings.times_s, levels, place)
-    left = readings.values - parts @ _solve(parts, readings.values, np.ones(len(parts)))
+def _squares(sample: Sample, place: Place) -> float:
+    (parts,) = sample.parts(place)
+    left = sample.values - parts @ _solve(parts, sample.values, np.ones(len(parts)))
     return float(left @ left)
 
 

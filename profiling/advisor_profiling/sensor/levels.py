@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from advisor_profiling.sensor.stimulus import BURSTS, FLAT, LOCKED_WAVE, WAVE
 from advisor_profiling.sensor.trace import Floats, RecordedStage, Span, Trace
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LevelTimes:
     """The stretches of time in which one level of power holds, as time spent in it so far.
 
@@ -32,16 +33,22 @@ class LevelTimes:
 
     def remembered(self, ends_s: Floats, constant_s: float) -> Floats:
         """Part of an exponential response at each end that is of this level."""
-        at_edges = np.zeros(len(self.times_s) + 1)
-        kept = np.exp(-np.diff(self.times_s, prepend=self.times_s[0]) / constant_s)
-        for place, share in enumerate(kept.tolist()):
-            # Between an even edge and the next one the level holds.
-            level = float(place % 2 == 1)
-            at_edges[place + 1] = level + (at_edges[place] - level) * share
+        at_edges = _remembered_at_edges(self, constant_s)
         last = np.searchsorted(self.times_s, ends_s, side="right")
         since_s = ends_s - self.times_s[np.maximum(last - 1, 0)]
         levels = (last % 2 == 1).astype(np.float64)
         return levels + (at_edges[last] - levels) * np.exp(-np.maximum(since_s, 0) / constant_s)
+
+
+@lru_cache(64)  # neighbours in a search differ in their delay alone
+def _remembered_at_edges(level: LevelTimes, constant_s: float) -> Floats:
+    """Part of an exponential response that is of a level: before all, and at each edge."""
+    shares = np.exp(-np.diff(level.times_s, prepend=level.times_s[0]) / constant_s).tolist()
+    found = [0.0]
+    for off, on in zip(shares[::2], shares[1::2], strict=True):
+        before = found[-1] * off
+        found += before, 1 + (before - 1) * on
+    return np.array(found)
 
 
 def level_times(spans: Sequence[Span]) -> LevelTimes:

@@ -96,7 +96,7 @@ def held(residuals: Residuals, bounds: Mapping[str, LogBounds]) -> float:
         InputError: none of them has bounds.
     """
     reach, weights = _reach(residuals, bounds)
-    return float(weights[reach <= 1].sum())
+    return min(float(weights[reach <= 1].sum()), 1.0)  # weights are rounded
 
 
 def widening(

@@ -100,8 +100,14 @@ def data() -> Data:
 
 
 @pytest.fixture(scope="module")
-def evaluation(data: Data) -> Evaluation:
-    return run_evaluation(data, quick=True, watch=lambda protocol, method: None)
+def fits_made() -> list[tuple[str, str]]:
+    """Protocol and method of each fit of the evaluation."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def evaluation(data: Data, fits_made: list[tuple[str, str]]) -> Evaluation:
+    return run_evaluation(data, quick=True, watch=lambda p, m: fits_made.append((p, m)))
 
 
 def knows_all(rows: Rows) -> Fitted:
@@ -292,12 +298,13 @@ def test_the_paper_answers_sums_only(data: Data) -> None:
     assert results.speeds is not results.rates
 
 
-def test_planned_fits_are_the_fits_that_happen(data: Data) -> None:
-    done: list[tuple[str, str]] = []
-    run_evaluation(data, quick=True, watch=lambda p, m: done.append((p, m)))
+@pytest.mark.usefixtures("evaluation")
+def test_planned_fits_are_the_fits_that_happen(
+    data: Data, fits_made: list[tuple[str, str]]
+) -> None:
     planned = planned_fits(data, quick=True)
-    assert {step: done.count(step) for step in planned} == planned
-    assert len(done) == sum(planned.values()) == 10
+    assert {step: fits_made.count(step) for step in planned} == planned
+    assert len(fits_made) == sum(planned.values()) == 10
 
 
 def test_the_curve_takes_its_fits_and_is_drawn(

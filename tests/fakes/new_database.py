@@ -1,0 +1,33 @@
+"""New SQLite databases of tests: the migrations run in the first of a process."""
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import Connection, inspect
+
+from advisor_data.store import sql_engine
+from advisor_data.store.schema import upgrade
+
+
+@contextmanager
+def tables_made_once() -> Generator[None]:
+    """Meanwhile a file without tables gets those that the migrations made in the first one."""
+    made: list[str] = []
+
+    def upgrade_or_copy(connection: Connection) -> None:
+        if connection.dialect.name != "sqlite" or inspect(connection).get_table_names():
+            upgrade(connection)
+        elif made:
+            for statement in made:
+                connection.exec_driver_sql(statement)
+        else:
+            upgrade(connection)
+            file = connection.connection.driver_connection
+            assert isinstance(file, sqlite3.Connection)
+            made.extend(s for s in file.iterdump() if s not in {"BEGIN TRANSACTION;", "COMMIT;"})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sql_engine, "upgrade", upgrade_or_copy)
+        yield
