@@ -81,9 +81,9 @@ def points(memory_w: Callable[[SoloPoint], float | None], card: str = "GPU-1") -
 
 
 def verdicts(script: Any, *sweeps: list[SoloPoint]) -> list[tuple[str, str]]:
-    """What was found and what follows, line by line."""
+    """What was found and what follows, line by line; the last line is no claim."""
     lines = list(script.table([p for sweep in sweeps for p in sweep]))
-    cells = [[cell.strip() for cell in line.split("|")] for line in lines[2:]]
+    cells = [[cell.strip() for cell in line.split("|")] for line in lines[2:-1]]
     return [(row[4], row[6]) for row in cells]
 
 
@@ -106,6 +106,15 @@ def test_memory_that_follows_work_refutes_them(script: Any) -> None:
     assert work == ("component-tensor-bf16 +66.5 W", "refuted")
     assert copies[1] == rises[1] == classes[1] == left_out[1] == "refuted"
     assert cards == ("no job on two cards", "open")
+
+
+def test_what_another_card_draws_is_told_beside_it(script: Any) -> None:
+    """A quarter more is a fifth less."""
+    there = points(lambda p: 1.25 * by_bytes(p), "GPU-2")
+    *_, last = script.table([*points(by_bytes), *there])
+    assert "20.0% apart on average, 20.0% in the median, 20.0% at most; 60 pairs of cards" in last
+    *_, last = script.table(points(by_bytes))
+    assert "no job on two cards" in last
 
 
 def test_memory_that_never_changes_refutes_that_it_rises(script: Any) -> None:

@@ -15,6 +15,7 @@ from synthetic_sensor import HEADER, MadeUpCard, MadeUpSensor
 
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import PowerChannel, keep_record
+from advisor_data.files.power_records import bundled_sensors
 from advisor_profiling.sensor.stimulus import Stage
 from advisor_profiling.sensor.trace import Series
 
@@ -118,10 +119,12 @@ def test_unknown_sensor_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_recordings_of_the_repository_can_be_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
-    """The flat load of a sensor recording, and what a meter read of a job at its limit."""
+    """The flat load of each sensor recording, and what a meter read of a job at its limit."""
     script().main([])
-    flat, job = capsys.readouterr().out.strip().split("\n\n")[1::2]
-    assert abs(float(rows(flat)["2.1", "constants"][2])) < 1
+    *flats, job = capsys.readouterr().out.strip().split("\n\n")[1::2]
+    assert len(flats) == len(bundled_sensors())
+    for flat in flats:
+        assert abs(float(rows(flat)["2.1", "constants"][2])) < 1
     assert rows(job)["0.1", "response"][2] == "-"
     assert float(rows(job)["0.1", "response"][3]) > float(rows(job)["2.1", "response"][3])
 
