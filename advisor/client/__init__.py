@@ -35,7 +35,13 @@ from advisor.wire.lists import (
 )
 from advisor.wire.placement import Placement
 from advisor.wire.recommendation import BatchItem, Recommendation
-from advisor.wire.requests import JobRequest, PlacementRequest, QueuedJobs, RecommendationRequest
+from advisor.wire.requests import (
+    JobData,
+    JobRequest,
+    PlacementRequest,
+    QueuedJobs,
+    RecommendationRequest,
+)
 
 __all__ = [
     "AnswerError",
@@ -49,6 +55,7 @@ __all__ = [
     "InputAsked",
     "InputPrediction",
     "InputPredictions",
+    "JobData",
     "JobRequest",
     "JobRow",
     "KernelReport",

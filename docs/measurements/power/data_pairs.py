@@ -1,0 +1,231 @@
+"""How far off is the power of pairs whose data are not those of the profile, before and after?
+
+    .venv/bin/python docs/measurements/power/data_pairs.py FOLDER --model MODEL --tensors TENSORS
+    ... --evaluate                 only the table of what FOLDER has, without a GPU
+
+TENSORS is a folder of real_tensors.py. FOLDER gets the elements of matrices, a job for each
+product, fingerprints, and a home. Profiles are of the product of normal random numbers and of its
+partners; each product of other data is measured together with each partner, and so is that of
+random numbers. The table compares what was measured with
+
+- profile: the power measured of the same pair with random numbers, as it is, and corrected;
+- model: what the model of pairs predicts of the profiles, as it is, and with `--data`.
+
+It needs a model of power by data of this GPU model: a folder of `advisor power train --out`. The
+same command goes on.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from advisor.advice.power.other_data import OtherData, other_data
+from advisor.advice.site.known_profiles import ProfileSet, find_profiles
+from advisor.core.interval import Interval
+from advisor.core.records import PairPoint
+from advisor.core.split import Split
+from advisor.formats.wire import read_tolerant, to_plain
+from advisor.predict.inputs.other_data import moved_power
+from advisor.settings import Settings, read_settings
+from advisor.wire.input_power import InputFingerprint
+from advisor_data import open_store
+from advisor_models.input_power.predictor import InputPredictor
+from advisor_models.registry import Registry
+from advisor_profiling.operands.fill import fill_pair
+from advisor_profiling.operands.from_file import pinned
+from advisor_profiling.operands.grammar import parse_operands
+from advisor_profiling.operands.of_job import SIDE, fingerprint_of
+
+ROOT = Path(__file__).resolve().parents[3]
+WORKLOADS = ROOT / "profiling/workloads"
+RANDOM = "product-random"
+PRINTS = "fingerprints.json"
+DTYPE = "bf16"
+OPERANDS = {
+    RANDOM: "normal(0,1)",
+    "product-relu": 'a=file("relu-after.npy"); b=file("weight-relu-after.npy")',
+    "product-layernorm": 'a=file("layernorm-after.npy"); b=file("weight-up-after.npy")',
+    "product-softmax": 'a=file("softmax-after.npy"); b=file("values-transposed-after.npy")',
+    "product-half-zeros": "normal(0,1)|sparse(0.5)",
+}
+"""What is multiplied; those of a network first, so that what is not reached is made up."""
+
+PARTNERS = ("triad", "reduction")
+SPLITS = ("26/50", "50/26", "26/26")
+"""34 and 66 SMs, at which libraries compute right results, and never all of the GPU: at the power
+limit data show as speed."""
+
+SHARES = "26,50,100"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A pair at a split; errors are relative."""
+
+    pair: tuple[str, str]
+    split: str
+    measured_w: float
+    profile: tuple[float, float]
+    model: tuple[float, float]
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--model", type=Path, required=True, help="of power by data, a folder")
+    parser.add_argument("--tensors", type=Path, help="folder of real_tensors.py")
+    parser.add_argument("--python", default="python3", help="interpreter that has PyTorch")
+    parser.add_argument("--gpu", default="0")
+    parser.add_argument("--evaluate", action="store_true", help="measure nothing")
+    options = parser.parse_args()
+    folder = options.folder.absolute()
+    os.environ |= {"ADVISOR_HOME": str(folder / "home"), "ADVISOR_JOBS": str(folder / "jobs")}
+    if not options.evaluate:
+        prepare(folder, options.tensors.absolute(), options.python)
+        measure(folder, options.gpu)
+    settings = read_settings()
+    for line in table(rows(settings, InputPredictor(options.model), fingerprints(folder))):
+        print(line)
+
+
+def prepare(folder: Path, tensors: Path, python: str) -> None:
+    """Elements of the matrices, a job for each product, and the plan."""
+    (folder / "jobs").mkdir(parents=True, exist_ok=True)
+    os.chdir(tensors)
+    for name, operands in OPERANDS.items():
+        pair = pinned(parse_operands(operands))
+        files = [folder / f"{name}-{side}.bin" for side in "ab"]
+        a, b = fill_pair(pair, (SIDE, SIDE, SIDE), DTYPE)
+        for file, matrix in zip(files, (a.matrix, b.matrix.T), strict=True):
+            np.ascontiguousarray(matrix).view(np.uint8).tofile(file)
+        command = [python, "tensor_ops.py", "matmul", "--size", str(SIDE), "--inner", "40"]
+        command += ["--dtype", DTYPE, "--operands", *map(str, files)]
+        job = {
+            "name": name,
+            "command": shlex.join(command),
+            "workdir": str(WORKLOADS),
+            "progress": {"kind": "counter", "unit": "matrices", "gate": True},
+            "memory_mib": 800,
+            "results": {"tolerance": 0.05},
+            # Of others the file's folder would have to be the working one.
+            "input": {"dtype": DTYPE} | ({"data": operands} if name == RANDOM else {}),
+        }
+        (folder / f"jobs/{name}.yaml").write_text(yaml.safe_dump(job))
+    known = {name: fingerprint_of(DTYPE, operands) for name, operands in OPERANDS.items()}
+    (folder / PRINTS).write_text(json.dumps(to_plain(known)))
+    for partner in PARTNERS:
+        job = yaml.safe_load((ROOT / f"jobs/{partner}.yaml").read_text())
+        job["workdir"] = str(WORKLOADS)
+        (folder / f"jobs/{partner}.yaml").write_text(yaml.safe_dump(job))
+    pairs = [[product, partner] for product in OPERANDS for partner in PARTNERS]
+    plan = {"name": "data-pairs", "measure": [{"pairs": pairs, "splits": list(SPLITS)}]}
+    (folder / "plan.yaml").write_text(yaml.safe_dump(plan))
+
+
+def measure(folder: Path, gpu: str) -> None:
+    """Profiles first, then pairs; what is there is not measured again."""
+    for job in (RANDOM, *PARTNERS):
+        _advisor("profile", str(folder / f"jobs/{job}.yaml"), "--shares", SHARES, "--gpu", gpu)
+    _advisor("colocate", str(folder / "plan.yaml"), "--gpu", gpu)
+
+
+def _advisor(*words: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "advisor.cli", *words], check=False)
+    if done.returncode:
+        print(f"advisor {shlex.join(words)} ended with {done.returncode}", file=sys.stderr)
+
+
+def fingerprints(folder: Path) -> dict[str, InputFingerprint]:
+    """What each product multiplies."""
+    known = json.loads((folder / PRINTS).read_text())
+    return {name: read_tolerant(InputFingerprint, json.dumps(of)) for name, of in known.items()}
+
+
+def rows(
+    settings: Settings, model: InputPredictor, data: Mapping[str, InputFingerprint]
+) -> list[Row]:
+    """Every pair of other data that was measured at a split at which random numbers were, too."""
+    with open_store(settings.database_url, settings.home) as store:
+        points = [p for p in store.pair_points() if p.power_w and "failed" not in p.flags]
+    usual = {(_partner(p), _split(p)): p for p in points if RANDOM in p.jobs}
+    found: list[Row] = []
+    for point in points:
+        product, partner, split = _product(point), _partner(point), _split(point)
+        if product == RANDOM or (partner, split) not in usual:
+            continue
+        profiles = find_profiles((RANDOM, partner), settings)
+        other = other_data(profiles, {RANDOM: data[product]}, model)
+        found.append(_row(point, usual[partner, split], profiles, other))
+    return found
+
+
+def _row(point: PairPoint, usual: PairPoint, profiles: ProfileSet, other: OtherData) -> Row:
+    assert point.power_w
+    assert usual.power_w
+    (change,) = other.changes
+    part = next(part for part in usual.parts if part.job == RANDOM)
+    speed = (part.rate or 0.0) / profiles.a.whole_gpu_rate
+    as_it_is = Interval(usual.power_w, usual.power_w, usual.power_w)
+    limit_w = point.power_limit_w or float("inf")
+    corrected = moved_power(as_it_is, change.whole_gpu_w.times(speed), limit_w).value
+    product, partner, split = _product(point), _partner(point), _split(point)
+    shares = Split(tuple(map(float, split.split("/"))))
+    predictor = Registry(read_settings().home / "models").open_champion()
+    (before,) = predictor.predict(profiles.profiles, [shares])
+    there, changed = other.applied(predictor, profiles.profiles)
+    (after,) = there.predict(changed, [shares])
+    return Row(
+        pair=(product, partner),
+        split=split,
+        measured_w=point.power_w,
+        profile=(usual.power_w / point.power_w - 1, corrected / point.power_w - 1),
+        model=(
+            before.power_w.value / point.power_w - 1,
+            after.power_w.value / point.power_w - 1,
+        ),
+    )
+
+
+def table(found: Sequence[Row]) -> Iterator[str]:
+    """Markdown, with means of the errors' sizes."""
+    yield "| pair | split | W | profile, % | corrected, % | model, % | with data, % |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for row in sorted(found, key=lambda row: (row.pair, row.split)):
+        errors = " | ".join(f"{100 * e:+.1f}" for e in (*row.profile, *row.model))
+        yield f"| {' + '.join(row.pair)} | {row.split} | {row.measured_w:.0f} | {errors} |"
+    if found:
+        sizes = [
+            statistics.fmean(abs((*row.profile, *row.model)[place]) for row in found)
+            for place in range(4)
+        ]
+        means = " | ".join(f"{100 * size:.1f}" for size in sizes)
+        yield f"| mean size, {len({row.pair for row in found})} pairs | | | {means} |"
+
+
+def _product(point: PairPoint) -> str:
+    return next(job for job in point.jobs if job in OPERANDS)
+
+
+def _partner(point: PairPoint) -> str:
+    return next(job for job in point.jobs if job not in OPERANDS)
+
+
+def _split(point: PairPoint) -> str:
+    """The product's share first."""
+    shares = dict(zip(point.jobs, point.shares_percent, strict=True))
+    return f"{shares[_product(point)]:g}/{shares[_partner(point)]:g}"
+
+
+if __name__ == "__main__":
+    main()
