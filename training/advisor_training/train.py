@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -193,10 +194,21 @@ def _check_enough(rows: Rows) -> None:
         )
 
 
+_LATER = "input_fingerprint"
+
+
 def dataset_sha256(points: Iterable[Point]) -> str:
     """A hash of points that does not depend on their order."""
-    lines = sorted(json.dumps(to_row(point), sort_keys=True) for point in points)
+    lines = sorted(json.dumps(_as_first_hashed(point), sort_keys=True) for point in points)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _as_first_hashed(point: Point) -> dict[str, Any]:
+    """The row without a column that came later and is empty, or models would be of other points."""
+    row = to_row(point)
+    if row.get(_LATER) is None:
+        row.pop(_LATER, None)
+    return row
 
 
 def _usual(profiles: Sequence[Profile]) -> dict[str, float]:
