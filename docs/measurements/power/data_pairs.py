@@ -116,7 +116,7 @@ def prepare(folder: Path, tensors: Path, python: str) -> None:
             "command": shlex.join(command),
             "workdir": str(WORKLOADS),
             "progress": {"kind": "counter", "unit": "matrices", "gate": True},
-            "memory_mib": 800,
+            "memory_mib": 1000,
             "results": {"tolerance": 0.05},
             # Of others the file's folder would have to be the working one.
             "input": {"dtype": DTYPE} | ({"data": operands} if name == RANDOM else {}),
