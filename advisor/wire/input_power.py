@@ -74,7 +74,8 @@ class InputPoint(Product):
         real: Its operands are from a file, not drawn.
         is_reference: It is the reference: normal random numbers, measured again and again.
         power_w: Of the GPU.
-        reference_w: Power of the same reference product shortly before or after.
+        reference_w: Power of the same reference product shortly before or after; None: there was
+            none, or its clock was held back.
         power_limit_w: None: not known.
         at_limit: The power limit held the clock back.
         throttled: Something else did, such as heat. The clock is then told by the rate: read a few
@@ -90,7 +91,7 @@ class InputPoint(Product):
     real: bool = False
     is_reference: bool = False
     power_w: float
-    reference_w: float
+    reference_w: float | None = None
     power_limit_w: float | None = None
     at_limit: bool = False
     throttled: bool = False

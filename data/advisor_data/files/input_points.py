@@ -66,7 +66,8 @@ def _point(line: bytes, name: str) -> InputPoint:
     if not 0 < point.idle_w < point.power_w:
         outside.append(f"power_w is {point.power_w:g} and idle_w {point.idle_w:g}")
     positive = ("flop_per_s", "clock_mhz", "reference_w", "units")
-    outside += [f"{n} is {getattr(point, n):g}" for n in positive if getattr(point, n) <= 0]
+    numbers = {n: getattr(point, n) for n in positive}
+    outside += [f"{n} is {x:g}" for n, x in numbers.items() if x is not None and x <= 0]
     if min(point.shape) < 1:
         outside.append(f"shape is {point.shape}")
     if outside:

@@ -179,12 +179,11 @@ def types_verdict(own: Sequence[InputPower]) -> str:
 
 
 def wrong_verdict(results: Sequence[InputPower]) -> str:
-    """N6: outputs of the same product, and its energy above idle, by number of SMs."""
+    """N6: outputs of the same product, by number of SMs."""
     case = reference_for(SQUARE, "bf16", "product")
     newest = {r.conditions.units: r for r in results if r.case == case}
     said = ", ".join(
-        f"{units} SMs: {'right' if r.outputs.right else 'wrong'}, {r.outputs.unwritten} unwritten, "
-        f"{r.energy_above_idle_pj or 0:.3f} pJ"
+        f"{units} SMs: {'right' if r.outputs.right else 'wrong'}, {r.outputs.unwritten} unwritten"
         for units, r in sorted(newest.items(), key=lambda item: item[0] or 0)
     )
     others = [r.outputs.right for units, r in newest.items() if units != WRONG]

@@ -1,9 +1,12 @@
 """Power against that of a reference which is measured again and again between the cases.
 
-A card gets warmer and draws more; between two references its power is taken to move evenly.
+A card gets warmer and draws more; between two references its power is taken to move evenly. A
+reference whose clock was held back draws less than its data let it, and everything beside it would
+seem to draw more: it is none.
 """
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -15,6 +18,9 @@ from advisor_profiling.kernels.estimates import around
 from advisor_profiling.operands.presets import USUAL
 
 _HALF_WIDTHS = 1.96
+
+_FEWEST = 3
+"""References whose scatter says anything."""
 
 
 def reference_for(shape: Shape, dtype: str, work: Work) -> InputCase:
@@ -29,7 +35,7 @@ def with_ratios(results: Iterable[InputPower]) -> list[InputPower]:
     found: list[InputPower] = []
     for _, group in groupby(ordered, key=lambda r: r.session):
         of_session = list(group)
-        references = [r for r in of_session if r.is_reference]
+        references = [r for r in of_session if r.is_reference and not r.held_back]
         found += [_with_ratio(result, references) for result in of_session]
     return sorted(found, key=lambda r: r.moment_s)
 
@@ -42,8 +48,23 @@ def _with_ratio(result: InputPower, references: Sequence[InputPower]) -> InputPo
         return result
     reference_w, error_w = _at(result.moment_s, others)
     ratio = result.power_w.value / reference_w
-    relative = math.hypot(_error_w(result.power_w) / result.power_w.value, error_w / reference_w)
+    of_windows = _error_w(result.power_w) / result.power_w.value, error_w / reference_w
+    relative = math.hypot(*of_windows, _scatter(same))
     return replace(result, reference_ratio=around(ratio, _HALF_WIDTHS * ratio * relative))
+
+
+def _scatter(references: Sequence[InputPower]) -> float:
+    """How far a reference is off what its neighbours let expect, root mean square, as a part.
+
+    A window is read to a thousandth, but a card that was cool a moment ago draws less.
+    """
+    if len(references) < _FEWEST:
+        return 0.0
+    off = (
+        one.power_w.value / _at(one.moment_s, [r for r in references if r is not one])[0] - 1
+        for one in references
+    )
+    return math.sqrt(statistics.fmean(x * x for x in off))
 
 
 def _kind(result: InputPower) -> tuple[object, ...]:

@@ -98,7 +98,8 @@ class InputPower:
         settled: Whether power and rate were flat before the window.
         b: None where the work has no second matrix.
         fingerprint: None there, too.
-        reference_ratio: Power over that of the reference at the same time, by interpolation.
+        reference_ratio: Power over that of the reference at the same time, by interpolation
+            between those whose clock nothing held back; None where there is none.
     """
 
     case: InputCase
@@ -149,6 +150,11 @@ class InputPower:
     def throttled(self) -> bool:
         """Whether heat, or anything else but the power limit, holds the clock back."""
         return bool(set(self.throttle_reasons or ()) - {_CAPPED})
+
+    @property
+    def held_back(self) -> bool:
+        """Whether the clock was: then data show as speed, and power is no measure of them."""
+        return self.at_limit or self.throttled
 
     @property
     def moment_s(self) -> float:

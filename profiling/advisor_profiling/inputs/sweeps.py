@@ -90,7 +90,7 @@ def measured_sweep(claim: Claim, own: Sequence[InputPower], dtype: str) -> Measu
     by_level: dict[float, list[InputPower]] = {}
     for x, case in claim.cases(dtype).items():
         seeds = _seeds_of(case)
-        if found := list({r.case: r for r in own if r.case in seeds}.values()):
+        if found := _newest([r for r in own if r.case in seeds]):
             by_level[x] = found
     quantity = quantity_of([r for rs in by_level.values() for r in rs], in_watts=claim.in_watts)
     levels: dict[float, Level] = {}
@@ -141,6 +141,12 @@ def _report(own: Sequence[InputPower], newest: InputPower) -> InputReport:
         sweeps=tuple(map(_told, sweeps)),
         others=tuple(map(_told_case, others.values())),
     )
+
+
+def _newest(results: Sequence[InputPower]) -> list[InputPower]:
+    """One of each case: the newest of those whose clock nothing held back, if there is any."""
+    ordered = sorted(results, key=lambda r: (not r.held_back, r.moment_s))
+    return list({r.case: r for r in ordered}.values())
 
 
 def _seeds_of(case: InputCase) -> set[InputCase]:

@@ -66,11 +66,15 @@ def quantity_of(results: Sequence[InputPower], *, in_watts: bool = False) -> Qua
 
     Power is not comparable there: what draws more runs slower. Energy is that above the idle card,
     of which a slow product has more; a lower clock also means a lower voltage, so that what draws
-    more differs by a little more than is seen.
+    more differs by a little more than is seen. Where every reference was held back, nothing has a
+    ratio, and energy is what is left.
     """
-    if any(result.at_limit or result.throttled for result in results):
+    if any(result.held_back for result in results):
         return "energy"
-    return "watts" if in_watts else "ratio"
+    if in_watts:
+        return "watts"
+    ratios = [result.reference_ratio for result in results]
+    return "energy" if ratios and not any(ratios) else "ratio"
 
 
 def level_of(results: Sequence[InputPower], quantity: Quantity) -> Level | None:

@@ -90,7 +90,7 @@ def _point(result: InputPower) -> InputPoint:
         idle_w=idle_w,
         flop_per_s=result.rate.value * case.launch_work,
         clock_mhz=clock_mhz,
-        reference_w=result.power_w.value / (1.0 if ratio is None else ratio.value),
+        reference_w=None if ratio is None else result.power_w.value / ratio.value,
         power_limit_w=result.power_limit_w,
         at_limit=result.at_limit,
         throttled=result.throttled,

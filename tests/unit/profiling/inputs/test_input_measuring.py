@@ -197,6 +197,29 @@ def test_without_a_reference_of_its_session_and_type_there_is_no_ratio() -> None
     assert with_ratios(results)[-1].reference_ratio is None
 
 
+def test_reference_that_heat_held_back_is_none() -> None:
+    """It draws less than its data let it, so that what is beside it would seem to draw more."""
+    free = result(REFERENCE, 400, at_s=0, is_reference=True)
+    hot = result(REFERENCE, 360, at_s=10, is_reference=True, throttle_reasons=("sw-thermal",))
+    own = result(case(), 200, at_s=9)
+    assert with_ratios([hot, own])[0].reference_ratio is None
+    ratio = with_ratios([free, own, hot])[1].reference_ratio
+    assert ratio is not None
+    assert ratio.value == pytest.approx(0.5)
+
+
+def test_scatter_of_references_is_a_part_of_the_error() -> None:
+    """Windows are read to a thousandth, and the same product draws 2 % more or less."""
+    watts = (400, 408, 400, 408, 400)
+    references = [
+        result(REFERENCE, w, at_s=10 * place, is_reference=True) for place, w in enumerate(watts)
+    ]
+    *_, last = with_ratios([*references, result(case(), 200, at_s=41)])
+    assert last.reference_ratio is not None
+    assert last.reference_ratio.high is not None
+    assert (last.reference_ratio.high - 0.5) / 1.96 == pytest.approx(0.5 * 0.02, rel=0.1)
+
+
 # cases
 
 

@@ -9,6 +9,7 @@ from made_up_inputs import case, result
 
 from advisor_profiling.inputs.case import InputCase
 from advisor_profiling.inputs.claims import CLAIMS, with_seed
+from advisor_profiling.inputs.sweeps import measured_sweep
 from advisor_profiling.inputs.verdicts import (
     Change,
     Level,
@@ -102,7 +103,8 @@ def test_at_the_power_limit_energy_is_compared() -> None:
     """There the same power does more work, or less."""
     slow, fast = (result(case(), 700, rate=rate) for rate in (1000, 1250))
     assert quantity_of([slow, fast]) == "energy"
-    assert quantity_of([result(case())]) == "ratio"
+    assert quantity_of([result(case(), ratio=1)]) == "ratio"
+    assert quantity_of([result(case())]) == "energy"  # no reference was free
     assert quantity_of([result(case())], in_watts=True) == "watts"
     hot = result(case(), throttle_reasons=("hw-slowdown", "hw-thermal"))
     assert quantity_of([result(case()), hot]) == "energy"
@@ -112,6 +114,22 @@ def test_at_the_power_limit_energy_is_compared() -> None:
     change = change_of({0: first, 1: last}, "falls")
     assert change is not None
     assert change.value == pytest.approx(-0.2)
+
+
+def test_level_is_of_results_whose_clock_nothing_held_back() -> None:
+    """Though one that was held back is newer; where there is no other, it counts."""
+    claim = next(claim for claim in CLAIMS if claim.name == "T12")
+    first, *_, last = claim.cases("bf16").values()
+    own = [
+        result(first, 500, ratio=1.0),
+        result(first, 450, at_s=9, throttle_reasons=("sw-thermal",)),
+        result(last, 250, ratio=0.5),
+    ]
+    sweep = measured_sweep(claim, own, "bf16")
+    assert (sweep.quantity, sweep.verdict) == ("ratio", "confirmed")
+    assert sweep.change is not None
+    assert sweep.change.value == pytest.approx(-0.5)
+    assert measured_sweep(claim, own[1:], "bf16").quantity == "energy"
 
 
 def test_one_fall_is_compared_with_another() -> None:
