@@ -9,9 +9,10 @@ from advisor.wire.bounds import Bounds, GpuModel
 from advisor.wire.requests import MOST_OPERANDS
 
 FEATURES = (
-    "a_weight", "a_along", "a_across", "a_zeros", "a_distinct",
-    "b_weight", "b_along", "b_across", "b_zeros", "b_distinct",
-    "product_weight", "product_switching", "zero_products", "sum_switching", "sum_non_finite",
+    "a_weight", "a_along", "a_across", "a_signs", "a_zeros", "a_distinct",
+    "b_weight", "b_along", "b_across", "b_signs", "b_zeros", "b_distinct",
+    "product_weight", "product_switching", "product_signs", "zero_products",
+    "sum_switching", "sum_non_finite",
 )  # fmt: skip
 """The numbers of a fingerprint, those of both operands with their letter; each from 0 to 1."""
 

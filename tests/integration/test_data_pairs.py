@@ -67,4 +67,4 @@ def test_correction_that_is_right_leaves_no_error(script: Any, model: InputPredi
     assert row.profile[0] > 0.05
     assert row.profile[1] == pytest.approx(0, abs=1e-6)
     assert row.model[1] < row.model[0]
-    assert "| mean size, 1 pairs |" in list(script.table([row]))[-1]
+    assert "held the clock back, 1 pairs, 1 splits |" in list(script.table([row]))[-1]

@@ -62,6 +62,10 @@ def test_float32_is_counted_as_by_hand(x: list[int], y: list[int]) -> None:
     assert found.a.weight == pytest.approx(sum(map(int.bit_count, words)) / 32 / k)
     assert found.a.along == pytest.approx(_switching(words) / 32)
     assert found.a.across == 0
+    assert found.a.signs == pytest.approx(_switching([int(value < 0) for value in x[:k]]))
+    assert found.b.signs == pytest.approx(_switching([int(value < 0) for value in y[:k]]))
+    signs = [int(p * q < 0) for p, q in zip(x, y, strict=False)]
+    assert found.product_signs == pytest.approx(_switching(signs))
     sums = [sum(p * q for p, q in zip(x[: i + 1], y[: i + 1], strict=False)) for i in range(k)]
     assert found.sum_switching == pytest.approx(_switching([_word(s) for s in sums]) / 32)
     products = [_significand(p) * _significand(q) for p, q in zip(x, y, strict=False)]

@@ -70,11 +70,16 @@ SHARES = "26,50,100"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A pair at a split; errors are relative."""
+    """A pair at a split; errors are relative.
+
+    Attributes:
+        held_back: The limit held the clock back, so that data show as speed.
+    """
 
     pair: tuple[str, str]
     split: str
     measured_w: float
+    held_back: bool
     profile: tuple[float, float]
     model: tuple[float, float]
 
@@ -189,6 +194,7 @@ def _row(point: PairPoint, usual: PairPoint, profiles: ProfileSet, other: OtherD
         pair=(product, partner),
         split=split,
         measured_w=point.power_w,
+        held_back="throttled" in point.flags,
         profile=(usual.power_w / point.power_w - 1, corrected / point.power_w - 1),
         model=(
             before.power_w.value / point.power_w - 1,
@@ -201,16 +207,24 @@ def table(found: Sequence[Row]) -> Iterator[str]:
     """Markdown, with means of the errors' sizes."""
     yield "| pair | split | W | profile, % | corrected, % | model, % | with data, % |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
-    for row in sorted(found, key=lambda row: (row.pair, row.split)):
+    for row in sorted(found, key=lambda row: (row.held_back, row.pair, row.split)):
         errors = " | ".join(f"{100 * e:+.1f}" for e in (*row.profile, *row.model))
-        yield f"| {' + '.join(row.pair)} | {row.split} | {row.measured_w:.0f} | {errors} |"
-    if found:
+        at_limit = ", at the limit" if row.held_back else ""
+        name = f"{' + '.join(row.pair)}{at_limit}"
+        yield f"| {name} | {row.split} | {row.measured_w:.0f} | {errors} |"
+    yield from _means("nothing held the clock back", [row for row in found if not row.held_back])
+    yield from _means("at the limit", [row for row in found if row.held_back])
+
+
+def _means(name: str, rows: Sequence[Row]) -> Iterator[str]:
+    if rows:
         sizes = [
-            statistics.fmean(abs((*row.profile, *row.model)[place]) for row in found)
+            statistics.fmean(abs((*row.profile, *row.model)[place]) for row in rows)
             for place in range(4)
         ]
         means = " | ".join(f"{100 * size:.1f}" for size in sizes)
-        yield f"| mean size, {len({row.pair for row in found})} pairs | | | {means} |"
+        count = len({row.pair for row in rows})
+        yield f"| mean size, {name}, {count} pairs, {len(rows)} splits | | | {means} |"
 
 
 def _product(point: PairPoint) -> str:

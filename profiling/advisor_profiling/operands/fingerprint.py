@@ -2,8 +2,9 @@
 
 Power of a product follows the bits that change from one step to the next in operands, in the
 products of significands and in the running sum (Gregersen et al., "Input-Dependent Power Usage in
-GPUs" (2024), section V, names Hamming weight and alignment of bits). All are means over a sample,
-as a part of the bits that there are, so that they compare between types.
+GPUs" (2024), section V, names Hamming weight and alignment of bits). Signs count by themselves: to
+add a negative product all of its bits are inverted. All are means over a sample, as a part of the
+bits that there are, so that they compare between types.
 """
 
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ class OperandPrint:
         weight: Bits that are set.
         along: Bits that differ between neighbours along the contraction.
         across: Bits that differ between neighbours of two lines.
+        signs: Neighbours along the contraction of which one is negative and the other is not.
         zeros: Elements that are 0.
         distinct: Different values, as a part of 32,768 elements or of all that there are.
     """
@@ -45,6 +47,7 @@ class OperandPrint:
     weight: float
     along: float
     across: float
+    signs: float
     zeros: float
     distinct: float
 
@@ -56,6 +59,7 @@ class Fingerprint:
     Attributes:
         product_weight: Bits that are set in products of significands; of int8 in products.
         product_switching: Bits of them that differ from one step of the contraction to the next.
+        product_signs: Products of which the next one has the other sign; 0 is positive.
         zero_products: Products that are 0.
         sum_switching: Bits of the running sum, float32 or of int8 int32, that differ from step to
             step.
@@ -66,6 +70,7 @@ class Fingerprint:
     b: OperandPrint
     product_weight: float
     product_switching: float
+    product_signs: float
     zero_products: float
     sum_switching: float
     sum_non_finite: float
@@ -88,13 +93,15 @@ def fingerprint(a: Matrix, b: Matrix, dtype: str, *, seed: int = 0) -> Fingerpri
     count = min(len(lines_a), len(lines_b))
     x, y = lines_a[:count], lines_b[:count]
     products, product_bits = _products(x, y, dtype)
+    zero = np.logical_or(x == 0, y == 0)
     sums = _sums(x, y, dtype)
     return Fingerprint(
         a=_operand(lines_a, beside_a, dtype),
         b=_operand(lines_b, beside_b, dtype),
         product_weight=_set_bits(products, product_bits),
         product_switching=_set_bits(products[:, 1:] ^ products[:, :-1], product_bits),
-        zero_products=_part(np.logical_or(x == 0, y == 0)),
+        product_signs=_switching_signs((_negative(x) ^ _negative(y)) & ~zero),
+        zero_products=_part(zero),
         sum_switching=_set_bits(sums.view(np.uint32)[:, 1:] ^ sums.view(np.uint32)[:, :-1], 32),
         sum_non_finite=_part(~np.isfinite(sums)),
     )
@@ -153,10 +160,13 @@ def features_of(found: Fingerprint) -> dict[str, float]:
     sides = {
         f"{side}_{name}": getattr(operand, name)
         for side, operand in (("a", found.a), ("b", found.b))
-        for name in ("weight", "along", "across", "zeros", "distinct")
+        for name in ("weight", "along", "across", "signs", "zeros", "distinct")
     }
-    names = ("product_weight", "product_switching", "zero_products", "sum_switching")
-    products = {name: getattr(found, name) for name in (*names, "sum_non_finite")}
+    names = (
+        *("product_weight", "product_switching", "product_signs"),
+        *("zero_products", "sum_switching", "sum_non_finite"),
+    )
+    products = {name: getattr(found, name) for name in names}
     return sides | products
 
 
@@ -168,9 +178,20 @@ def _operand(lines: Matrix, beside: Matrix, dtype: str) -> OperandPrint:
         weight=_set_bits(bits, width),
         along=_set_bits(bits[:, 1:] ^ bits[:, :-1], width),
         across=_set_bits(bits ^ others, width),
+        signs=_switching_signs(_negative(lines)),
         zeros=_part(lines == 0),
         distinct=len(np.unique(counted)) / counted.size,
     )
+
+
+def _negative(lines: Matrix) -> NDArray[np.bool_]:
+    """By the highest bit, which NaN and -0 have as well."""
+    bits = lines.view(f"u{lines.dtype.itemsize}")
+    return (bits >> (8 * bits.dtype.itemsize - 1)).astype(np.bool_)
+
+
+def _switching_signs(negative: NDArray[np.bool_]) -> float:
+    return _part(negative[:, 1:] ^ negative[:, :-1])
 
 
 def _bits(lines: Matrix, dtype: str) -> Matrix:
@@ -206,7 +227,7 @@ def _sums(x: Matrix, y: Matrix, dtype: str) -> NDArray[Any]:
 
 
 def _part(holds: Any) -> float:
-    return int(np.count_nonzero(holds)) / holds.size
+    return int(np.count_nonzero(holds)) / max(holds.size, 1)
 
 
 def _set_bits(bits: NDArray[Any], width: int) -> float:

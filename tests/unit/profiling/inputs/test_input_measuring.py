@@ -4,6 +4,7 @@ import dataclasses
 import json
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +31,7 @@ from advisor_profiling.inputs.measuring import (
 from advisor_profiling.inputs.reference import reference_for, with_ratios
 from advisor_profiling.operands.bits import STORAGE
 from advisor_profiling.operands.fill import fill_pair
+from advisor_profiling.operands.fingerprint import fingerprint
 
 REFERENCE = reference_for(SMALL, "bf16", "product")
 CASES = [case(f"constant({n})") for n in range(20)]
@@ -151,6 +153,17 @@ def test_files_hold_the_bytes_of_the_matrices(tmp_path: Path) -> None:
         assert (np.ascontiguousarray(b.matrix).view(dtype) == read_b.T).all()
         made.remove()
         assert not list(tmp_path.iterdir())
+
+
+def test_fingerprint_of_before_signs_were_counted_is_none(tmp_path: Path) -> None:
+    """The power that was measured is as good as it was."""
+    keep = KeptInputs(tmp_path, "GPU-1")
+    matrix = np.ones((8, 64), np.float32)
+    found = replace(result(case(), 321.0), fingerprint=fingerprint(matrix, matrix.T, "fp32"))
+    keep.add(found)
+    assert keep.read() == [found]
+    keep.path.write_text(keep.path.read_text().replace('"product_signs"', '"product_sins"'))
+    assert keep.read() == [replace(found, fingerprint=None)]
 
 
 def test_half_written_line_is_dropped_and_a_foreign_one_named(tmp_path: Path) -> None:
