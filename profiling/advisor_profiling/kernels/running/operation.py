@@ -4,7 +4,7 @@ import dataclasses
 import math
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,36 +133,54 @@ def measure_operation(
     _check_fits(bench.ready.execution_s, channel, wanted)
     runner = Runner(bench, channel, wanted.lead_s, random.Random(seed))
     session = Session(home, _conditions(bench, gpu, sensors, wanted))
-    kept = None if wanted.fresh else session.read()
-    if kept is None:
-        found, blocks = _found(runner, sensors, wanted, report), list[Block]()
-        session.begin(found)
-    else:
-        found, blocks = kept
+    found, blocks = _begun(session, runner, sensors, wanted, report)
     plan = _plan(found, channel, wanted)
     if wanted.enough is None:
         check_cost(plan, channel, bin_ms=wanted.resolution_ms, most_s=wanted.most_s)
     planned(plan)
-    # What short runs are for, the energy of single executions, needs idle before the runs.
-    short = short_run(found.executions) if wanted.before == IDLE else found.executions
-    lengths = found.executions, short
+    lengths = _lengths(found, wanted)
     blocks = run_blocks(runner, lengths, plan.runs // BLOCK_RUNS, blocks, session.add, report)
-    power = analyse(
-        blocks,
-        sensors.record,
-        channel,
-        execution_ms=found.execution_s * 1000,
-        ssp_execution=found.ssp_execution,
-        resolution_ms=wanted.resolution_ms,
-        after_idle=wanted.before == IDLE,
-        stretch=found.stretch,
-    )
+    power = _power_of(blocks, found, sensors, wanted)
     busy_s = sum(run.length_s + wanted.lead_s for block in blocks for run in block.runs)
     made = _report_of(
         power, bench.ready, gpu, channel, wanted.before, busy_s, time.monotonic() - begun
     )
     session.finish(made)
     return made
+
+
+def _begun(
+    session: Session, runner: Runner, sensors: Sensors, wanted: Wanted, report: Report
+) -> tuple[Found, list[Block]]:
+    """How long runs must be, and the blocks that are kept; found out now where nothing is."""
+    kept = None if wanted.fresh else session.read()
+    if kept is not None:
+        return kept
+    found = _found(runner, sensors, wanted, report)
+    session.begin(found)
+    return found, []
+
+
+def _lengths(found: Found, wanted: Wanted) -> tuple[int, int]:
+    """Executions of a long run and of a short one."""
+    # What short runs are for, the energy of single executions, needs idle before the runs.
+    short = short_run(found.executions) if wanted.before == IDLE else found.executions
+    return found.executions, short
+
+
+def _power_of(
+    blocks: Sequence[Block], found: Found, sensors: Sensors, wanted: Wanted
+) -> KernelPower:
+    return analyse(
+        blocks,
+        sensors.record,
+        sensors.channel,
+        execution_ms=found.execution_s * 1000,
+        ssp_execution=found.ssp_execution,
+        resolution_ms=wanted.resolution_ms,
+        after_idle=wanted.before == IDLE,
+        stretch=found.stretch,
+    )
 
 
 def _report_of(
