@@ -79,8 +79,8 @@ def worker_backend(settings: Settings, gpu_name: str, units: int | None) -> Gene
     """As `live_backend`, for a worker that is measured by itself, on `units` SMs or all of them.
 
     It counts as a start on this host until it is closed: what runs beside such a worker (a poller
-    that never sleeps, processes that fill matrices) disturbs windows as starting jobs do. So
-    profiles on other GPUs of the host wait for it, and other workers do not.
+    that never rests, processes that fill matrices) takes cores and the driver's locks as jobs that
+    start do. So windows on other GPUs of the host wait for it, and other workers do not.
     """
     with (
         live_backend(settings, gpu_name, "mps" if units else "uncapped") as backend,
