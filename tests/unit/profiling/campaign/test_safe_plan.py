@@ -12,6 +12,7 @@ from advisor.core.job import Job
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import UnsafeCountError
 from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
+from advisor.validity.safe_counts import CheckedCounts
 from advisor_profiling.campaign import safe_plan
 from advisor_profiling.campaign.plan import Plan, PlanEntry, PlannedWindows, expand
 from advisor_profiling.campaign.safe_plan import CountRules, check_asked_shares, check_safe_count
@@ -112,7 +113,11 @@ def test_on_amd_the_masks_of_a_window_do_not_overlap() -> None:
 
 def test_one_worker_gets_no_unsafe_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Unless that is allowed; the whole GPU is no count."""
-    monkeypatch.setattr(safe_plan, "checked_counts", lambda *_: checked_132())
+
+    def found(*_: object) -> CheckedCounts:
+        return checked_132()
+
+    monkeypatch.setattr(safe_plan, "checked_counts", found)
     check_safe_count(66, H200, tmp_path)
     check_safe_count(None, H200, tmp_path)
     with pytest.raises(UnsafeCountError, match="92"):

@@ -59,7 +59,11 @@ def test_a_process_that_leaves_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
 def test_newcomers_are_those_that_were_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker and its helpers are there when it is asked first; one that ends is none."""
     there = [7, 8]
-    monkeypatch.setattr(live.nvml, "context_pids", lambda _: list(there))
+
+    def context_pids(_: str) -> list[int]:
+        return list(there)
+
+    monkeypatch.setattr(live.nvml, "context_pids", context_pids)
     newcomers = live.newcomers("GPU-1")
     assert newcomers() == frozenset()
     there[:] = [8, 9]
