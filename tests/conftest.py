@@ -16,6 +16,7 @@ from analysed_once import analysed_once
 from hypothesis import settings
 
 from advisor_data import migrate
+from advisor_models.input_power.find import own_folder
 
 # A loaded machine is slow; that is no fault of what is tested. `make nightly` tries more examples.
 settings.register_profile("advisor", deadline=None, max_examples=50)
@@ -60,6 +61,28 @@ def channels() -> Iterator[None]:
     """A fit takes seconds, and many tests look at the same readings."""
     with analysed_once():
         yield
+
+
+# power by data
+
+
+@pytest.fixture(scope="session")
+def input_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a model of bf16 on H200 with a limit of 400 W; nobody writes into it."""
+    # scikit-learn takes a second that tests of other things should not wait.
+    from made_up_input_points import made_up_model
+
+    folder = tmp_path_factory.mktemp("input-model")
+    made_up_model(folder, groups=6, gpu_model="NVIDIA H200", limit_w=400.0)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def with_input_model(tmp_path_factory: pytest.TempPathFactory, input_model: Path) -> Path:
+    """A folder whose home has that model."""
+    folder = tmp_path_factory.mktemp("made")
+    shutil.copytree(input_model, own_folder(folder / "home"), dirs_exist_ok=True)
+    return folder
 
 
 # databases

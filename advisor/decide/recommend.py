@@ -5,6 +5,7 @@ where mirror images are the same, the smaller share comes first.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Sequence
 
 from advisor.core.interval import Interval
@@ -85,14 +86,8 @@ def recommend(
     objective = find_objective(request.objective)
     _check(profiles, request)
     splits = candidate_splits(profiles, checked, fine=request.fine)
-
-    def pick(predictions: Sequence[Prediction], by: Objective = objective) -> Prediction:
-        def value(p: Prediction) -> float:
-            return _gain(p, profiles, by, request)(p.result)
-
-        return choose(predictions, value, request.tie, mirrored=are_mirrored(profiles))
-
-    rules = rule_choices(profiles, splits, pick, checked)
+    pick = functools.partial(_pick, profiles, request)
+    rules = rule_choices(profiles, splits, functools.partial(pick, objective), checked)
     # With steps of units what a rule chooses may be no candidate.
     limited = {split for split in (*splits, *rules.values()) if split and split.is_limited}
     options = _options(profiles, predictor, request, limited)
@@ -100,7 +95,9 @@ def recommend(
     feasible = [o.prediction for o in candidates if not o.violations]
     if not feasible:
         raise no_way(candidates, profiles, request)
-    choice = options[pick(feasible).split]
+    shown = dict.fromkeys((objective.name, *SHOWN))
+    picks = {name: options[pick(OBJECTIVES[name], feasible).split] for name in shown}
+    choice = picks[objective.name]
     if saves_nothing(choice, profiles, request):
         raise no_gain(choice, profiles)
     answer = Recommendation(
@@ -110,17 +107,9 @@ def recommend(
         choice=choice,
         candidates=tuple(candidates),
         rules={name: options[split] if split else None for name, split in rules.items()},
-        picks={
-            name: options[pick(feasible, OBJECTIVES[name]).split]
-            for name in dict.fromkeys((objective.name, *SHOWN))
-        },
+        picks=picks,
     )
-    wanted = _wanted_splits(profiles, fine=request.fine)
-    return dataclasses.replace(
-        answer,
-        reasons=(*reasons(answer), *why_avoided(profiles, wanted, checked)),
-        warnings=(*warnings(answer), *why_unsure(answer, checked)),
-    )
+    return _explained(answer, checked)
 
 
 def candidate_splits(
@@ -136,6 +125,27 @@ def candidate_splits(
     splits = safe_splits_of(profiles, _wanted_splits(profiles, fine=fine), checked)
     reached = (split for split in splits if split and is_within(split, profiles))
     return tuple(sorted(dict.fromkeys(reached), key=lambda s: (s.shares[0], -s.shares[1])))
+
+
+def _pick(
+    profiles: Sequence[Profile], request: Request, by: Objective, of: Sequence[Prediction]
+) -> Prediction:
+    """The prediction that is worth most by an objective."""
+
+    def value(p: Prediction) -> float:
+        return _gain(p, profiles, by, request)(p.result)
+
+    return choose(of, value, request.tie, mirrored=are_mirrored(profiles))
+
+
+def _explained(answer: Recommendation, checked: CheckedCounts | None) -> Recommendation:
+    """The same with its reasons and warnings."""
+    wanted = _wanted_splits(answer.profiles, fine=answer.request.fine)
+    return dataclasses.replace(
+        answer,
+        reasons=(*reasons(answer), *why_avoided(answer.profiles, wanted, checked)),
+        warnings=(*warnings(answer), *why_unsure(answer, checked)),
+    )
 
 
 def _wanted_splits(profiles: Sequence[Profile], *, fine: bool) -> tuple[Split, ...]:

@@ -31,6 +31,20 @@ from advisor_api.service.service import open_service
 
 OPENAPI = "/v1/openapi.json"
 
+_ROUTES = (
+    recommendations,
+    placements,
+    profiles,
+    models,
+    observations,
+    power,
+    launches,
+    audit,
+    health,
+    pages,
+)
+"""In the order of the pages of the API."""
+
 
 def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
     """The application; its lifespan opens the database, and raises what `open_service` raises."""
@@ -63,18 +77,6 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
     app.state.metrics = metrics
     app.add_middleware(Gate, options=options, metrics=metrics)
     answer_errors(app)
-    modules = (
-        recommendations,
-        placements,
-        profiles,
-        models,
-        observations,
-        power,
-        launches,
-        audit,
-        health,
-        pages,
-    )
-    add_routes(app, (module.router for module in modules))
+    add_routes(app, (module.router for module in _ROUTES))
     describe(app)
     return app

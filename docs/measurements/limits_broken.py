@@ -111,7 +111,8 @@ class Host:
         ask = getattr(self.nvml, f"nvmlDeviceGet{kind}RunningProcesses")
         try:
             return {p.pid: p.usedGpuMemory for p in ask(self.device)}
-        except Exception as error:  # noqa: BLE001 - what one driver lacks must not end the rest
+        except self.nvml.NVMLError as error:
+            # What one driver lacks must not end the rest.
             print(f"{kind}: {error}", flush=True)
             return {}
 
@@ -120,7 +121,7 @@ class Host:
         try:
             samples = self.nvml.nvmlDeviceGetProcessUtilization(self.device, 0)
             return [[s.pid, s.smUtil] for s in samples]
-        except Exception as error:  # noqa: BLE001
+        except self.nvml.NVMLError as error:
             print(f"process utilization: {error}", flush=True)
             return []
 

@@ -17,15 +17,12 @@ the smallest and largest.
 """
 
 import argparse
-import contextlib
 import functools
 import itertools
 import json
 import os
 import re
 import shutil
-import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -33,30 +30,17 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
+
+from service_processes import cpu_s, memory_mib, running_endpoint, running_service
 
 from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points
-
-HERE = Path(__file__).resolve().parents[2]
-COMPONENTS = (".", "profiling", "training", "models", "data", "api")
 
 CONNECTIONS = (1, 16, 64)
 OBJECTIVES = ("throughput-per-watt", "raw-throughput-per-watt", "max-min")
 PATH = "/v1/recommendations"
 MIDDLE = 16
-
-EMPTY = """
-import sys, uvicorn
-from fastapi import FastAPI
-app = FastAPI()
-@app.get("/")
-async def empty() -> dict[str, str]:
-    return {}
-uvicorn.run(app, port=int(sys.argv[1]), loop="uvloop", http="httptools", access_log=False,
-            log_level="warning")
-"""
 
 WARM = """
 local bodies = {}
@@ -113,8 +97,8 @@ def _compare(folder: Path, options: argparse.Namespace) -> None:
     for name in ("other", "this"):
         (folder / name).mkdir()
     with (
-        _service(folder / "other", None, options.beside.resolve()) as other,
-        _service(folder / "this", None) as this,
+        running_service(folder / "other", None, options.beside.resolve()) as other,
+        running_service(folder / "this", None) as this,
     ):
         services = {one: _scripts(folder / str(one[1]), one[0]) for one in (other, this)}
         print("| | other, 1/s | this, 1/s | ratio | other, µs | this, µs | ratio |")
@@ -141,17 +125,12 @@ def _rate_and_cost(
     lua: Path, connections: int, seconds: int, script: str, url: str, pid: int
 ) -> tuple[float, float]:
     """Requests a second, and microseconds of the service's CPU time for each."""
-    begun_s = _cpu_s(pid)
+    begun_s = cpu_s(pid)
     lines = _lines(lua, url, script, connections, seconds)
-    took_s = _cpu_s(pid) - begun_s
+    took_s = cpu_s(pid) - begun_s
     [per_s] = [line.split()[1] for line in lines if line.startswith("Requests/sec")]
     [count] = [found[1] for line in lines if (found := re.search(r"(\d+) requests, 0 err", line))]
     return float(per_s), 1e6 * took_s / int(count)
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _scripts(kept: Path, url: str) -> tuple[str, str]:
@@ -168,21 +147,21 @@ def _scripts(kept: Path, url: str) -> tuple[str, str]:
 
 def _measure(folder: Path, options: argparse.Namespace) -> None:
     bodies = _bodies()
-    with _empty() as empty, _service(folder, options.database) as (url, service):
+    with running_endpoint() as empty, running_service(folder, options.database) as (url, pid):
         warm, cold = _scripts(folder / "bodies", url)
         size = len(_ask(url, bodies[0]))
         where = "PostgreSQL" if options.database else "SQLite"
         print(f"{os.cpu_count()} cores, {where}, {len(bodies)} bodies, answers of {size} bytes")
-        print(f"memory before: {_rss_mib(service):.0f} MiB")
+        print(f"memory before: {memory_mib(pid):.0f} MiB")
         load = functools.partial(_load, folder / "load.lua")
         for n in CONNECTIONS:
             load(f"empty endpoint, {n} connections", empty, DONE, n, options.seconds)
             load(f"recommendations, {n} connections", url, warm, n, options.seconds)
         load(f"not kept, {MIDDLE} connections", url, cold, MIDDLE, options.seconds)
-        print(f"memory after: {_rss_mib(service):.0f} MiB")
+        print(f"memory after: {memory_mib(pid):.0f} MiB")
         for quarter in range(1, 5 if options.minutes else 1):
             load(f"soak, quarter {quarter}", url, warm, MIDDLE, options.minutes * 15)
-            print(f"memory: {_rss_mib(service):.0f} MiB")
+            print(f"memory: {memory_mib(pid):.0f} MiB")
 
 
 def _options() -> argparse.Namespace:
@@ -235,70 +214,6 @@ def _lines(lua: Path, url: str, script: str, connections: int, seconds: int) -> 
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(lua), url]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
-
-
-@contextlib.contextmanager
-def _service(home: Path, database: str | None, checkout: Path = HERE) -> Generator[tuple[str, int]]:
-    more = {"ADVISOR_HOME": str(home / "home")}
-    more["PYTHONPATH"] = os.pathsep.join(str(checkout / folder) for folder in COMPONENTS)
-    more |= {"ADVISOR_DATABASE_URL": database} if database else {}
-    if database:
-        subprocess.run(_advisor("data", "migrate"), env=os.environ | more, check=True)
-    # One line for each request goes to a file, as where it runs as a service.
-    with (home / "log").open("wb") as log:
-        command = _advisor("serve", "--port", "0", "--requests-per-s", "1000000")
-        with _running(command, os.environ | more, log, checkout) as process:
-            yield _address(process), process.pid
-
-
-def _advisor(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "advisor.cli", *arguments]
-
-
-def _address(process: "subprocess.Popen[bytes]") -> str:
-    assert process.stdout is not None
-    for line in process.stdout:
-        if found := re.search(rb"https?://\S+:\d+", line):
-            return found[0].decode()
-    raise SystemExit("advisor serve did not start")
-
-
-@contextlib.contextmanager
-def _empty() -> Generator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-c", EMPTY, str(port)]
-    with _running(command, os.environ, None):
-        for _ in range(100):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/"
-
-
-@contextlib.contextmanager
-def _running(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    log: IO[bytes] | None,
-    folder: Path | None = None,
-) -> Generator[subprocess.Popen[bytes]]:
-    """A process that is ended after the block; its errors go to `log`, else where ours go."""
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=log, cwd=folder
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(30)
-
-
-def _rss_mib(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(r"VmRSS:\s+(\d+) kB", status)
-    return int(found[1]) / 1024 if found else float("nan")
 
 
 if __name__ == "__main__":

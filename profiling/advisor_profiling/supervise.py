@@ -88,7 +88,7 @@ def _open_backend(sharing: Sharing, gpu: Gpu, settings: Settings) -> Backend:
     try:
         end_leftovers(backend, settings.runtime_dir)
         check_alone(gpu)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: nobody else has the back-end to close it
         backend.close()
         raise
     return backend

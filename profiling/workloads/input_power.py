@@ -276,7 +276,7 @@ def main() -> None:
     with args.answers.open("w") as answers, args.commands.open("rb", buffering=0) as commands:
         try:
             serve(Player(args.device), Commands(commands.fileno()), answers)
-        except Exception as error:
+        except Exception as error:  # whatever it is, the one who waits for an answer is told
             with contextlib.suppress(OSError):
                 say(answers, fault_of(error))
             raise

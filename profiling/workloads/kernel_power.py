@@ -198,7 +198,7 @@ def main() -> None:
     with args.answers.open("w") as answers, args.commands.open() as commands:
         try:
             serve(GpuPlayer(args), commands, answers)
-        except Exception as error:
+        except Exception as error:  # whatever it is, the one who waits for an answer is told
             with contextlib.suppress(OSError):
                 say(answers, fault_of(error))
             raise

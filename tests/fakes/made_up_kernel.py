@@ -1,7 +1,7 @@
 """A GPU that runs one operation in a time of its own, with a power that is known exactly.
 
 Its instant channel is the mean over a window that ended a delay ago, with noise; its energy counter
-ticks ten times a second. What it says is what `LiveBench` says of a real one.
+ticks ten times a second. What it says is what `KernelBench` says of a real one.
 """
 
 from collections.abc import Callable

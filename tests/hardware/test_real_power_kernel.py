@@ -8,7 +8,7 @@ from advisor.validity.sensor_record import record_for
 from advisor_data.files.power_records import known_sensors
 from advisor_profiling.kernels.running.bench import RunRequest
 from advisor_profiling.kernels.running.opened import open_bench
-from advisor_profiling.kernels.running.operation import sensors_of
+from advisor_profiling.kernels.running.wanted import sensors_of
 from advisor_profiling.testbed.live import list_gpus
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]

@@ -36,7 +36,7 @@ from advisor_data.files.power_records import (
     stored_kernels,
 )
 from advisor_profiling.kernels.replay import bytes_of, operation_name
-from advisor_profiling.kernels.running.operation import sensors_of
+from advisor_profiling.kernels.running.wanted import sensors_of
 from advisor_profiling.sensor.analysis import record_of
 from advisor_profiling.sensor.replay import bundled_trace
 

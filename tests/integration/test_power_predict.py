@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from command_line import Advisor, in_this_process
 from in_process import Api, error_of, running
-from made_up_input_points import USUAL, made_up_model, points, references
+from made_up_input_points import USUAL, points, references
 from serving import serving
 
 from advisor.client import Client, InputAsked
@@ -27,19 +27,11 @@ FEW = 6
 """Groups: each is left out once, which takes time."""
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder whose home has a model of bf16."""
-    folder = tmp_path_factory.mktemp("made")
-    made_up_model(own_folder(folder / "home"), groups=FEW, limit_w=400.0)
-    return folder
-
-
 @pytest.fixture
 def advisor(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, made: Path
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, with_input_model: Path
 ) -> Advisor:
-    return in_this_process(capsys, monkeypatch, made)
+    return in_this_process(capsys, monkeypatch, with_input_model)
 
 
 @pytest.fixture
@@ -51,8 +43,8 @@ def empty(
 
 
 @pytest.fixture(scope="module")
-def api(made: Path) -> Iterator[Api]:
-    with running(made / "home") as api:
+def api(with_input_model: Path) -> Iterator[Api]:
+    with running(with_input_model / "home") as api:
         yield api
 
 
@@ -109,17 +101,17 @@ def test_expected_power_of_operands(advisor: Advisor) -> None:
     random, zeros = found["predictions"]
     assert zeros["power_w"]["value"] < random["power_w"]["value"] <= 400.001
     out = advisor(*words).out
-    assert "expected of H, 132 SMs, not measured" in out
+    assert "expected of NVIDIA H200, 132 SMs, not measured" in out
     assert "this shape was never measured with this type" in out
     said = advisor(*words, "--dtype", "fp8")
     assert said.code == 2
-    assert "no input of fp8 was measured on H" in said.err
+    assert "no input of fp8 was measured on NVIDIA H200" in said.err
     said = advisor(*words, "--gpu-model", "B200")
     assert "B200 has no inputs" in said.err
 
 
 @pytest.fixture(scope="module")
-def tensors(made: Path) -> Path:
+def tensors(with_input_model: Path) -> Path:
     """Two matrices of bf16, and one of a type that no product computes in."""
     random = np.random.default_rng(0)
     parts = {
@@ -133,7 +125,7 @@ def tensors(made: Path) -> Path:
         header[name] = {"dtype": dtype, "shape": numbers.shape, "data_offsets": offsets}
         data += numbers.tobytes()
     text = json.dumps(header).encode()
-    path = made / "m.safetensors"
+    path = with_input_model / "m.safetensors"
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
     return path
 
@@ -218,23 +210,25 @@ def test_what_the_service_refuses(api: Api, body: dict[str, Any], what: str) -> 
     assert what in message
 
 
-def test_a_service_without_a_model_says_so(made: Path, tmp_path: Path) -> None:
+def test_a_service_without_a_model_says_so(with_input_model: Path, tmp_path: Path) -> None:
     with running(tmp_path / "home") as api:
         status, code, message = error_of(api.ask("POST", ROUTE, json={"inputs": [item()]}))
         assert (status, code) == (404, "not-found")
         assert "advisor power train" in message
         # It need not be started again for the model that is made now.
         shutil.copytree(
-            made / "home/input-model", own_folder(tmp_path / "home"), dirs_exist_ok=True
+            with_input_model / "home/input-model", own_folder(tmp_path / "home"), dirs_exist_ok=True
         )
         assert len(api.post(ROUTE, {"inputs": [item()]})["predictions"]) == 1
 
 
-def test_client_and_service_agree(made: Path, tmp_path: Path) -> None:
-    shutil.copytree(made / "home/input-model", own_folder(tmp_path / "home"), dirs_exist_ok=True)
+def test_client_and_service_agree(with_input_model: Path, tmp_path: Path) -> None:
+    shutil.copytree(
+        with_input_model / "home/input-model", own_folder(tmp_path / "home"), dirs_exist_ok=True
+    )
     asked = InputAsked(features=USUAL, shape=(4096, 4096, 4096), dtype="bf16", units=66)
     with serving(tmp_path) as served, Client(served.url) as client:
         found = client.input_power([asked])
     (one,) = found.predictions
-    assert one == load_input_model(made / "home").predict(asked)
+    assert one == load_input_model(with_input_model / "home").predict(asked)
     assert one.unmeasured == ()

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from command_line import Advisor, in_this_process
 from in_process import Api, error_of, running
-from made_up_input_points import made_up_model
 
 from advisor.core.job import InputData, Job
 from advisor.errors import InputError, ModelError
@@ -17,7 +16,6 @@ from advisor.formats.wire import read_tolerant, write
 from advisor.wire.input_power import FEATURES, InputFingerprint
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
-from advisor_models.input_power.find import own_folder
 from advisor_profiling.operands.of_job import input_fingerprint
 
 PAIR = ("resnet50-infer", "triad")
@@ -26,24 +24,16 @@ RANDOM_WARNING = "measured with random input"
 ROUTE = "/v1/recommendations"
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder whose home has a model of bf16 on H200."""
-    folder = tmp_path_factory.mktemp("made")
-    made_up_model(own_folder(folder / "home"), groups=6, gpu_model="NVIDIA H200")
-    return folder
-
-
 @pytest.fixture
 def advisor(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, made: Path
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, with_input_model: Path
 ) -> Advisor:
-    return in_this_process(capsys, monkeypatch, made)
+    return in_this_process(capsys, monkeypatch, with_input_model)
 
 
 @pytest.fixture(scope="module")
-def api(made: Path) -> Iterator[Api]:
-    with running(made / "home") as api:
+def api(with_input_model: Path) -> Iterator[Api]:
+    with running(with_input_model / "home") as api:
         yield api
 
 
@@ -93,7 +83,9 @@ def test_what_is_not_known_widens_and_says_why(advisor: Advisor) -> None:
     assert wider_w["low"] < power_w["low"]
 
 
-def test_profile_that_says_its_data_is_compared_with_them(advisor: Advisor, made: Path) -> None:
+def test_profile_that_says_its_data_is_compared_with_them(
+    advisor: Advisor, with_input_model: Path
+) -> None:
     """Zeros were profiled, and zeros will run."""
     data = InputData(dtype="bf16", data="zeros")
     kept = input_fingerprint(data)
@@ -103,7 +95,7 @@ def test_profile_that_says_its_data_is_compared_with_them(advisor: Advisor, made
         for p in bundled_solo_points({"resnet50-infer"})
         if p.gpu_model == "NVIDIA H200"
     ]
-    with open_store(None, made / "home") as store:
+    with open_store(None, with_input_model / "home") as store:
         store.add(points)
     said = advisor("recommend", "mine", "triad", "--data", "mine=bf16 zeros", "--json")
     (change,) = json.loads(said.out)["data"]

@@ -1,6 +1,7 @@
 """`advisor recommend`: which split of one GPU does the most for two jobs."""
 
 import importlib.util
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -68,18 +69,11 @@ def recommend(
     nothing keeps every limit.
     """
     _check_installed()
-    from advisor.advice.answer import answer, request_of
-    from advisor.advice.site.known_profiles import find_profiles
-    from advisor.cli.advise import recommend_text
-
-    settings = read_settings()
     names = (job_a, job_b)
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
-    works_s = read_works(work or (), names)
+    works_s, told = read_works(work or (), names), read_data(data or (), names)
     asked = RecommendationRequest(
-        jobs=job_requests(
-            names, names, min_speed or (), by_job_ms, works_s, read_data(data or (), names)
-        ),
+        jobs=job_requests(names, names, min_speed or (), by_job_ms, works_s, told),
         objective=objective,
         max_p99_ms=for_all_ms,
         max_power_w=max_power,
@@ -89,21 +83,38 @@ def recommend(
         gpu_uuid=gpu_uuid,
         components=components,
     )
-    found = find_profiles(names, settings, gpu_model, profiles)
+    _answer(asked, read_settings(), profiles, everything=show_all, as_json=as_json)
+
+
+def _answer(
+    asked: RecommendationRequest,
+    settings: Settings,
+    file: Path | None,
+    *,
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """Find the way that is worth most, and tell it."""
+    from advisor.advice.answer import answer, request_of
+    from advisor.advice.recommendation_wire import to_wire
+    from advisor.advice.site.known_profiles import find_profiles
+    from advisor.cli.advise import recommend_text
+
+    found = find_profiles([job.job for job in asked.jobs], settings, asked.gpu_model, file)
     other = _other_data(found, asked, settings)
-    given = answer(found, request_of(asked, settings.min_speed), settings, gpu_uuid, other)
-    if gpu_uuid is not None and given.card is None:
-        typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
+    given = answer(found, request_of(asked, settings.min_speed), settings, asked.gpu_uuid, other)
+    if asked.gpu_uuid is not None and given.card is None:
+        typer.echo(
+            f"nothing is known of what the card {asked.gpu_uuid} draws beside others", err=True
+        )
     if not as_json:
-        recommend_text.show(given, everything=show_all)
-    if components:
+        recommend_text.show(given, everything=everything)
+    if asked.components:
         from advisor.cli.advise import recommend_components
 
-        told = recommend_components.told(given, found, settings, profiles)
+        told = recommend_components.told(given, found, settings, file)
         typer.echo(write(told)) if as_json else recommend_components.show(told)
     elif as_json:
-        from advisor.advice.recommendation_wire import to_wire
-
         typer.echo(write(to_wire(given)))
 
 

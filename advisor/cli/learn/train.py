@@ -1,7 +1,7 @@
 """`advisor train`: measured pairs, launches and profiles to a model."""
 
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,10 +64,7 @@ def train(
 
     Each job is left out once, to know how good the model is for jobs that it has not seen.
     """
-    measured = _read(pairs, solo, with_bundled=with_bundled)
-    # Files are what is asked for, and nothing else.
-    if launches and not (pairs or solo):
-        measured = with_launches(measured, read_settings())
+    measured = _read(pairs, solo, with_bundled=with_bundled, launches=launches)
     if not as_json:
         for line in _source_lines(measured):
             typer.echo(line)
@@ -77,12 +74,9 @@ def train(
     moment = _moment(made_from.newest if created_at == NEWEST else created_at)
     with _progress() as tick:
         trained = fit_model(made_from.rows, tick, made_from.blind)
+    described = make_manifest(made_from, trained, moment)
     manifest = write_artefact(
-        out,
-        trained.regressors,
-        made_from.rows,
-        make_manifest(made_from, trained, moment),
-        with_joblib=with_joblib,
+        out, trained.regressors, made_from.rows, described, with_joblib=with_joblib
     )
     files = [str(out / name) for name in (*manifest.files, MANIFEST)]
     if as_json:
@@ -91,17 +85,26 @@ def train(
         more = {"sources": sources, "files": files, "fault": _fault(manifest)}
         typer.echo(json.dumps(figures | more))
         return
-    for line in _lines(made_from, trained, manifest):
+    for line in (*_lines(made_from, trained, manifest), *_written_lines(files, manifest)):
         typer.echo(line)
-    typer.echo(f"written: {', '.join(files)}")
+
+
+def _read(
+    pairs: Path | None, solo: Path | None, *, with_bundled: bool, launches: bool
+) -> CheckedPoints:
+    """The points of the files and nothing else; without any, our own or else the bundled ones."""
+    if pairs or solo:
+        return read_measured(pairs, solo, with_bundled=with_bundled)
+    settings = read_settings()
+    own = read_own(settings, with_bundled=with_bundled)
+    measured = own or read_measured(None, None, with_bundled=with_bundled)
+    return with_launches(measured, settings) if launches else measured
+
+
+def _written_lines(files: Sequence[str], manifest: Manifest) -> Iterator[str]:
+    yield f"written: {', '.join(files)}"
     if fault := _fault(manifest):
-        typer.echo(f"it will not be promoted: {fault}")
-
-
-def _read(pairs: Path | None, solo: Path | None, *, with_bundled: bool) -> CheckedPoints:
-    """The points of the files; without any, those measured here, else the bundled ones."""
-    own = None if pairs or solo else read_own(read_settings(), with_bundled=with_bundled)
-    return own or read_measured(pairs, solo, with_bundled=with_bundled)
+        yield f"it will not be promoted: {fault}"
 
 
 def _source_lines(measured: CheckedPoints) -> Iterator[str]:

@@ -46,7 +46,7 @@ def run_on_each(
         for options, cores in zip(_options(gpus, shard), _cores(len(gpus)), strict=True):
             children.append(_start([*arguments, *options], cores))
         found = _listen(gpus, children, console)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: nobody measures on for a command that is gone
         _end(children)
         raise
     codes = [_code(child.wait()) for child in children]

@@ -27,13 +27,8 @@ from advisor_profiling.kernels.replay import (
 )
 from advisor_profiling.kernels.running.measure import Step
 from advisor_profiling.kernels.running.opened import open_bench
-from advisor_profiling.kernels.running.operation import (
-    LEAD_S,
-    Sensors,
-    Wanted,
-    measure_operation,
-    sensors_of,
-)
+from advisor_profiling.kernels.running.operation import measure_operation
+from advisor_profiling.kernels.running.wanted import LEAD_S, Sensors, Wanted, sensors_of
 from advisor_profiling.kernels.trace import IDLE
 from advisor_profiling.testbed.live import find_gpu
 

@@ -89,7 +89,7 @@ def start_pair(
             time.sleep(POLL_S)
         for job in jobs:
             job.check_limit()
-    except BaseException as error:
+    except BaseException as error:  # Ctrl-C too: no job runs on that nobody watches
         end_jobs(jobs, error)
         raise
     return tuple(jobs)

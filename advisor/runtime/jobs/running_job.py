@@ -152,7 +152,7 @@ class RunningJob:
             if ended:
                 self.check()
             raise
-        except BaseException:
+        except BaseException:  # Ctrl-C too: a job whose limit is not proven does not run on
             self.stop()
             raise
 

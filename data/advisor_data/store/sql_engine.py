@@ -76,7 +76,7 @@ def open_engine(url: str) -> Engine:
             _upgrade(engine)
         else:
             refuse_other(state, engine.url)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: nobody else has the engine to close it
         engine.dispose()
         raise
     return engine

@@ -15,13 +15,8 @@ from advisor.wire.kernel_power import StretchPower
 from advisor_profiling.kernels.plan import make_plan, mean_gap_s
 from advisor_profiling.kernels.running.measure import Step
 from advisor_profiling.kernels.running.opened import OpenBench
-from advisor_profiling.kernels.running.operation import (
-    LEAD_S,
-    Sensors,
-    Wanted,
-    measure_operation,
-    measure_stretch,
-)
+from advisor_profiling.kernels.running.operation import measure_operation, measure_stretch
+from advisor_profiling.kernels.running.wanted import LEAD_S, Sensors, Wanted
 from advisor_profiling.kernels.stretch import STRETCH_S
 from advisor_profiling.kernels.trace import IDLE
 

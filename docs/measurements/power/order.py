@@ -12,7 +12,7 @@ from typing import Any
 
 from advisor.errors import SourceError
 from advisor_profiling.kernels.running.bench import RunRequest
-from advisor_profiling.kernels.running.live import LiveBench
+from advisor_profiling.kernels.running.live import KernelBench
 from advisor_profiling.kernels.trace import Tick
 
 BLOCK_S = 20.0
@@ -29,7 +29,7 @@ PAIR_S = 2 * BLOCK_S + IDLE_S
 
 
 def measure_pair(
-    bench: LiveBench, light: list[str], heavy: list[str], number: int
+    bench: KernelBench, light: list[str], heavy: list[str], number: int
 ) -> dict[str, Any]:
     """Energy of a block of each order.
 
@@ -56,7 +56,7 @@ def measure_pair(
 
 
 def _block_j(
-    bench: LiveBench,
+    bench: KernelBench,
     first: list[str],
     second: list[str],
     executions: dict[str, int],
@@ -75,14 +75,14 @@ def _block_j(
     return ended.energy_j - began.energy_j - idle_w * (ended.at_s - began.at_s - busy_s)
 
 
-def _idle_w(bench: LiveBench) -> float:
+def _idle_w(bench: KernelBench) -> float:
     began = _tick(bench)
     time.sleep(IDLE_S)
     ended = _tick(bench)
     return (ended.energy_j - began.energy_j) / (ended.at_s - began.at_s)
 
 
-def _tick(bench: LiveBench) -> Tick:
+def _tick(bench: KernelBench) -> Tick:
     found = bench.tick()
     if found is None:
         raise SourceError(

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.core.gpu import Gpu, Share
+from advisor.core.gpu import Gpu, Share, percent_for_units
 from advisor.core.job import Job
 from advisor.core.records import SoloPoint
 from advisor.core.split import NINE, Split
@@ -62,6 +62,26 @@ def counts_on(gpu: Gpu, home: Path, *, allow_unsafe: bool) -> CountRules:
     if allow_unsafe:
         return ANY_COUNT
     return CountRules(host=checked_counts(home, gpu.model, gpu.units_total))
+
+
+def check_safe_count(
+    units: int | None, gpu: Gpu, home: Path, *, allow_unsafe: bool = False
+) -> None:
+    """Refuse a number of units at which results of this host's libraries are wrong.
+
+    Args:
+        units: Of one worker; None: the whole GPU.
+        gpu: Where it is measured.
+        home: Of the user.
+        allow_unsafe: Refuse nothing.
+
+    Raises:
+        UnsafeCountError: they are wrong there.
+        StoreError: what its check found cannot be read.
+    """
+    if units:
+        safety = counts_on(gpu, home, allow_unsafe=allow_unsafe).safety("", gpu, ())
+        check_share(percent_for_units(units, gpu.units_total or 0), safety)
 
 
 def reports_results(job: Job) -> bool:

@@ -56,7 +56,7 @@ def carry_out(
         try:
             engine.submit(open_)
             ended = _wait(open_, engine, say)
-        except BaseException:
+        except BaseException:  # Ctrl-C too: shards are not measured for a command that is gone
             engine.stop()
             raise
         finally:

@@ -70,7 +70,7 @@ def _wait(child: subprocess.Popen[bytes]) -> int:
         while (code := child.poll()) is None:
             time.sleep(_POLL_S)
         return code
-    except BaseException:
+    except BaseException:  # the engine's interrupt, and whatever else ends this process
         with suppress(ProcessLookupError):
             child.terminate()
         child.wait()

@@ -1,7 +1,7 @@
 """A real GPU as a bench."""
 
 from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,30 +14,28 @@ from advisor_profiling.inputs.case import InputCase
 from advisor_profiling.inputs.matrices import Matrices
 from advisor_profiling.inputs.result import Conditions
 from advisor_profiling.inputs.worker import InputWorker
-from advisor_profiling.telemetry.nvml import NvmlSource, context_pids
-from advisor_profiling.testbed.answering import Workload
-from advisor_profiling.testbed.workloads import workload_path
+from advisor_profiling.telemetry.nvml import NvmlSource
+from advisor_profiling.testbed.answering import script_workload
+from advisor_profiling.testbed.live import newcomers
 from advisor_profiling.window.clock import Clock, LiveClock
 from advisor_profiling.window.rules import WindowRules
 from advisor_profiling.window.window import WindowInputs, measure, measure_idle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveBench:
+class InputBench:
     """One worker on one GPU.
 
     Attributes:
         rules: Of windows, by what is known of the card's sensor.
-        computing: Lists the processes on the GPU.
-        ours: Those that were there when the worker was ready.
+        newcomers: Lists processes that have come to the GPU since the worker was ready.
     """
 
     worker: InputWorker
     source: TelemetrySource
     rules: WindowRules
     conditions: Conditions
-    computing: Callable[[], Collection[int]]
-    ours: frozenset[int]
+    newcomers: Callable[[], Collection[int]]
     clock: Clock
 
     def idle_w(self) -> float | None:
@@ -55,7 +53,7 @@ class LiveBench:
 
     def _check(self) -> None:
         self.worker.check()
-        if others := frozenset(self.computing()) - self.ours:
+        if others := self.newcomers():
             raise BusyError(
                 f"processes {sorted(others)} have come to the GPU",
                 why="power would be of both",
@@ -64,7 +62,7 @@ class LiveBench:
 
 
 @contextmanager
-def live_bench(
+def input_bench(
     backend: Backend,
     settings: Settings,
     rules: WindowRules,
@@ -72,7 +70,7 @@ def live_bench(
     python: str,
     units: int | None,
     folder: Path,
-) -> Generator[LiveBench]:
+) -> Generator[InputBench]:
     """A worker on a GPU that is ours alone; it ends at the end.
 
     Args:
@@ -88,33 +86,22 @@ def live_bench(
         LimitNotProvenError: the limit is not in force.
     """
     gpu = backend.gpu
-    workload = Workload(
-        command=(python, str(workload_path("input_power.py"))),
-        units=units,
-        backend=backend,
-        base=settings.job_environment(),
-        folder=folder,
+    workload = script_workload(
+        backend, settings, "input_power.py", python=python, units=units, folder=folder
     )
-    source = NvmlSource(gpu.uuid)
-    try:
-        worker = InputWorker(workload)
-        try:
-            yield LiveBench(
-                worker=worker,
-                source=source,
-                rules=rules,
-                conditions=Conditions(
-                    gpu_model=gpu.model,
-                    gpu_uuid=gpu.uuid,
-                    driver=gpu.driver or "",
-                    units=worker.ready.units,
-                    torch=worker.ready.libraries.get("torch", ""),
-                ),
-                computing=lambda: context_pids(gpu.uuid),
-                ours=frozenset(context_pids(gpu.uuid)),
-                clock=LiveClock(),
-            )
-        finally:
-            worker.close()
-    finally:
-        source.close()
+    with closing(NvmlSource(gpu.uuid)) as source, closing(InputWorker(workload)) as worker:
+        conditions = Conditions(
+            gpu_model=gpu.model,
+            gpu_uuid=gpu.uuid,
+            driver=gpu.driver or "",
+            units=worker.ready.units,
+            torch=worker.ready.libraries.get("torch", ""),
+        )
+        yield InputBench(
+            worker=worker,
+            source=source,
+            rules=rules,
+            conditions=conditions,
+            newcomers=newcomers(gpu.uuid),
+            clock=LiveClock(),
+        )

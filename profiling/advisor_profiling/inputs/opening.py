@@ -6,20 +6,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.core.gpu import percent_for_units
 from advisor.files.home import open_home
 from advisor.settings import Settings
-from advisor.validity.safe_splits import check_share
 from advisor.validity.sensor_record import record_for
 from advisor.validity.sensor_timing import power_timing
 from advisor_data.files.power_records import known_sensors
-from advisor_profiling.campaign.safe_plan import counts_on
+from advisor_profiling.campaign.safe_plan import check_safe_count
 from advisor_profiling.inputs.bench import Bench
 from advisor_profiling.inputs.keeping import KeptInputs
-from advisor_profiling.inputs.live import live_bench
+from advisor_profiling.inputs.live import input_bench
 from advisor_profiling.inputs.matrices import Filling, filling
-from advisor_profiling.testbed.live import live_backend
-from advisor_profiling.testbed.phase_lock import HostPhaseLock
+from advisor_profiling.testbed.live import worker_backend
 from advisor_profiling.window.clock import LiveClock
 from advisor_profiling.window.rules import rules_for
 
@@ -71,25 +68,19 @@ def open_inputs(settings: Settings, where: Where) -> Generator[Open]:
         JobError: the workload cannot be started.
         UnsafeCountError: results are wrong at that count of SMs.
     """
-    mode = "mps" if where.units else "uncapped"
-    with (
-        live_backend(settings, where.gpu, mode) as backend,
-        HostPhaseLock(settings.lock_dir).starting(),
-    ):
-        gpu, units = backend.gpu, where.units
-        if units:
-            rules = counts_on(gpu, settings.home, allow_unsafe=where.allow_unsafe)
-            check_share(percent_for_units(units, gpu.units_total or 0), rules.safety("", gpu, ()))
+    with worker_backend(settings, where.gpu, where.units) as backend:
+        gpu = backend.gpu
+        check_safe_count(where.units, gpu, settings.home, allow_unsafe=where.allow_unsafe)
         record = record_for(gpu.uuid, gpu.model, gpu.driver or "", known_sensors(settings.home))
         timing = record and power_timing(record)
         name = f"power-input-{LiveClock().utc().replace(':', '')}"
         with (
-            live_bench(
+            input_bench(
                 backend,
                 settings,
                 rules_for(where.window_s, timing),
                 python=where.python,
-                units=units,
+                units=where.units,
                 folder=open_home(settings.home, "logs", name),
             ) as bench,
             tempfile.TemporaryDirectory(prefix="advisor-inputs-") as folder,

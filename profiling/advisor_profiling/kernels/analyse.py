@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -59,34 +60,30 @@ def analyse(
     usable = [run for run in every if not run.dropped]
     if not usable:
         raise _all_dropped(every)
-    margin = guidance(execution_ms).margin
-    sse = steady_execution([durations_ms(run) for run in usable], margin)
-    times_ms = [float(np.median(durations_ms(run)[sse - 1 :])) for run in usable]
-    chosen = golden(times_ms, margin)
-    runs = [usable[place] for place in chosen.runs]
-    typical_s = float(np.median([times_ms[place] for place in chosen.runs])) / 1000
-    curve, before_w, no_curve = _curve(runs, chosen, channel, typical_s, resolution_ms / 1000)
+    typical = _typical(usable, guidance(execution_ms).margin)
+    runs, sse = typical.runs, typical.sse
+    curve, before_w, no_curve = _curve(typical, channel, resolution_ms / 1000)
     ssp_w = _ssp_power(runs, channel, ssp_execution)
     sse_w = curve and _execution_power(curve, runs, sse)
     difference = _difference(blocks, record, curve, runs, before_w, after_idle)
     return KernelPower(
         before_w=before_w,
-        execution_ms=typical_s * 1000,
+        execution_ms=typical.execution_s * 1000,
         sse_execution=sse,
         sse_power_w=sse_w,
         ssp_execution=ssp_execution,
         ssp_power_w=ssp_w,
         settled_power_w=curve and _settled_power(curve, channel),
         sse_energy_j=sse_w and sse_w.times(duration_s(runs, sse)),
-        ssp_energy_j=ssp_w and ssp_w.times(typical_s),
+        ssp_energy_j=ssp_w and ssp_w.times(typical.execution_s),
         difference=None if isinstance(difference, str) else difference,
         no_difference=difference if isinstance(difference, str) else "",
-        histogram=histogram(times_ms),
-        bin_low_ms=chosen.low_ms,
-        bin_high_ms=chosen.high_ms,
+        histogram=histogram(typical.times_ms),
+        bin_low_ms=typical.golden.low_ms,
+        bin_high_ms=typical.golden.high_ms,
         runs=len(every),
         golden_runs=len(runs),
-        dropped=_dropped(every, chosen),
+        dropped=_dropped(every, typical.golden),
         resolution_ms=_width_ms(curve) if curve else resolution_ms,
         sigma_w=_sigma_w(curve, channel),
         curve=_points(curve, runs) if curve else (),
@@ -96,23 +93,51 @@ def analyse(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Typical:
+    """Runs whose executions take as long as those of most.
+
+    Attributes:
+        sse: First execution after which times fall no further, counted from 1.
+        times_ms: Of an execution from there on, of every usable run.
+        golden: Which of these are golden.
+        runs: The golden ones.
+        execution_s: Their median.
+    """
+
+    sse: int
+    times_ms: list[float]
+    golden: Golden
+    runs: list[Run]
+    execution_s: float
+
+
+def _typical(usable: Sequence[Run], margin: float) -> _Typical:
+    sse = steady_execution([durations_ms(run) for run in usable], margin)
+    times_ms = [float(np.median(durations_ms(run)[sse - 1 :])) for run in usable]
+    chosen = golden(times_ms, margin)
+    return _Typical(
+        sse=sse,
+        times_ms=times_ms,
+        golden=chosen,
+        runs=[usable[place] for place in chosen.runs],
+        execution_s=float(np.median([times_ms[place] for place in chosen.runs])) / 1000,
+    )
+
+
 def _curve(
-    runs: Sequence[Run],
-    chosen: Golden,
-    channel: PowerChannel,
-    execution_s: float,
-    resolution_s: float,
+    typical: _Typical, channel: PowerChannel, resolution_s: float
 ) -> tuple[Curve | None, float | None, str]:
     """The curve, power before the runs, and why there is no curve."""
-    sensor = sensor_of(channel)
+    runs, sensor = typical.runs, sensor_of(channel)
     stitched = stitch(runs, sensor)
     if stitched is None:
         return None, None, "no reading fell before a run, so it is not known what was drawn then"
-    if not chosen.enough:
+    if not typical.golden.enough:
         why = f"only {len(runs)} golden runs: it takes {LEAST_GOLDEN} (more with --runs)"
         return None, stitched.base_w, why
     length_s = float(np.median([run.length_s for run in longest(runs)]))
-    edges_s = bin_edges(length_s, execution_s, resolution_s)
+    edges_s = bin_edges(length_s, typical.execution_s, resolution_s)
     if len(stitched.tau_s) < len(edges_s):
         why = f"{len(stitched.tau_s)} readings are too few for {len(edges_s) - 1} bins"
         return None, stitched.base_w, f"{why}: more with --runs, or a longer --resolution-ms"

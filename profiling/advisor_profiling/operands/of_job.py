@@ -2,25 +2,17 @@
 
 import functools
 import importlib.util
-import threading
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from advisor.core.job import InputData
 from advisor.errors import InputError
 from advisor.wire.input_power import InputFingerprint
 from advisor.wire.requests import JobRequest
 
-if TYPE_CHECKING:
-    from advisor_profiling.operands.expression import OperandPair
-
 # A node that profiles jobs without data needs no numpy: what does is imported where it is used.
 
 SIDE = 4096
 """Of the matrices that are filled: measured inputs have it."""
-
-_one_at_a_time = threading.Lock()
-"""Matrices take memory, however many ask."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -32,20 +24,11 @@ def fingerprint_of(dtype: str, operands: str) -> InputFingerprint:
             file of it cannot be read.
     """
     _check_installed()
-    from advisor_profiling.operands.fill import fill_pair
-    from advisor_profiling.operands.fingerprint import features_of, fingerprint
     from advisor_profiling.operands.from_file import pinned
     from advisor_profiling.operands.grammar import parse_operands
-    from advisor_profiling.operands.words import DTYPES
+    from advisor_profiling.operands.of_product import product_fingerprint
 
-    if dtype not in DTYPES:
-        raise InputError(
-            f"products do not compute in {dtype}", fix=f"there are {', '.join(DTYPES)}"
-        )
-    pair = pinned(parse_operands(operands))
-    a, b = fill_pair(pair, (SIDE, SIDE, SIDE), dtype)
-    features = features_of(fingerprint(a.matrix, b.matrix, dtype))
-    return InputFingerprint(dtype=dtype, operands=str(pair), features=features)
+    return product_fingerprint(pinned(parse_operands(operands)), (SIDE, SIDE, SIDE), dtype)
 
 
 def input_fingerprint(data: InputData) -> InputFingerprint | None:
@@ -76,35 +59,19 @@ def told_data(jobs: Iterable[JobRequest]) -> dict[str, InputFingerprint]:
 
 
 def sent_data(jobs: Sequence[JobRequest]) -> dict[str, InputFingerprint]:
-    """As `told_data`, for what somebody else sent: no files, and one request after the other.
+    """As `told_data`, for what somebody else sent: no files, and one after the other.
 
     Raises:
         InputError: as `fingerprint_of`, or data name a file.
     """
     from advisor_profiling.operands.grammar import parse_operands
+    from advisor_profiling.operands.of_product import ONE_AT_A_TIME, check_no_file
 
     for job in jobs:
         if job.data:
             check_no_file(parse_operands(job.data.operands))
-    with _one_at_a_time:
+    with ONE_AT_A_TIME:
         return told_data(jobs)
-
-
-def check_no_file(pair: "OperandPair") -> None:
-    """Refuse a file that somebody else names.
-
-    Raises:
-        InputError: an operand is from a file.
-    """
-    from advisor_profiling.operands.from_file import FILE
-
-    if FILE in (pair.a.source.name, pair.b.source.name):
-        raise InputError(
-            "a file cannot be named here",
-            why="it would be one of the service's own host",
-            fix="send its fingerprint to /v1/power/input: features of advisor power tensor FILE "
-            "--json",
-        )
 
 
 def _check_installed() -> None:

@@ -13,13 +13,13 @@ from typing import Any, cast
 
 from advisor.errors import JobError, SourceError
 from advisor_profiling.sensor.stimulus import Stage
+from advisor_profiling.telemetry import polling
 from advisor_profiling.testbed.workloads import workload_path
 
 READY_S = 120.0
 """PyTorch takes long to load from a cold or shared disk."""
 
 _LATE_S = 30.0
-_END_S = 10.0
 _COMPLAINT_S = 2.0
 
 
@@ -83,14 +83,7 @@ class Child:
 
     def end(self) -> None:
         """Close its input and wait; one that does not end is killed."""
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        polling.end(self._process)
         for thread in self._threads:
             thread.join()
 

@@ -8,7 +8,6 @@ card. Each is a process of its own, so that neither waits for the other. It writ
 records. A reading of 0 is none: no running GPU draws it.
 """
 
-import select
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from advisor_profiling.sensor.trace import AVERAGE, ENERGY, INSTANT, MEMORY, app
 from advisor_profiling.telemetry import nvml_fields
 from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.telemetry.nvml_errors import call, nvml_session, reading
+from advisor_profiling.telemetry.polling import POLL_S, is_over
 from advisor_profiling.testbed.live import strangers
 
 MOST_LINES = 200_000
@@ -36,7 +36,7 @@ FIELDS = {
 Poll = Callable[[float], list[list[Any]]]
 """Given the time, s: the new lines."""
 
-_POWER_INTERVAL_S, _STATE_INTERVAL_S = 0.0003, 0.001
+_STATE_INTERVAL_S = 0.001
 _LOOK_INTERVAL_S = 1.0
 _FLUSH_S = 0.25
 
@@ -68,7 +68,7 @@ def main() -> None:
         poll, interval_s = _power(uuid) if role == "power" else _state(uuid)
         print("ready", flush=True)
         try:
-            record(poll, interval_s, Path(file), _closed)
+            record(poll, interval_s, Path(file), is_over)
         except SourceError as error:
             sys.exit(str(error))
         except KeyboardInterrupt:
@@ -103,7 +103,7 @@ def _power(uuid: str) -> tuple[Poll, float]:
             found += changes.lines(name, time_s, power_w, answer.timestamp or None)
         return found
 
-    return poll, _POWER_INTERVAL_S
+    return poll, POLL_S
 
 
 def _state(uuid: str) -> tuple[Poll, float]:
@@ -121,11 +121,6 @@ def _state(uuid: str) -> tuple[Poll, float]:
         return found
 
     return poll, _STATE_INTERVAL_S
-
-
-def _closed() -> bool:
-    """Whether the process that started this one is gone or has closed its pipe."""
-    return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
 if __name__ == "__main__":

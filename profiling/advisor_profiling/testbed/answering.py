@@ -16,6 +16,8 @@ from advisor.errors import JobError, LimitNotProvenError
 from advisor.formats.wire import read_tolerant, write
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.jobs.launcher import check_program, prove
+from advisor.settings import Settings
+from advisor_profiling.testbed.workloads import workload_path
 
 START_S = 180.0
 """Importing PyTorch, making inputs and capturing graphs take tens of seconds at most."""
@@ -52,6 +54,35 @@ class Workload:
     folder: Path
 
 
+def script_workload(
+    backend: Backend,
+    settings: Settings,
+    script: str,
+    *options: str,
+    python: str,
+    units: int | None,
+    folder: Path,
+) -> Workload:
+    """One of our workloads under an interpreter, with the user's environment for jobs.
+
+    Args:
+        backend: Of the GPU.
+        settings: Of the user.
+        script: Its file name.
+        options: Of its command line.
+        python: Interpreter that has PyTorch.
+        units: SMs under MPS; None: the whole GPU.
+        folder: Empty.
+    """
+    return Workload(
+        command=(python, str(workload_path(script)), *options),
+        units=units,
+        backend=backend,
+        base=settings.job_environment(),
+        folder=folder,
+    )
+
+
 def started(
     name: str, workload: Workload, kind: type[_SaidReady]
 ) -> "tuple[AnsweringJob, _SaidReady]":
@@ -70,7 +101,7 @@ def started(
     try:
         ready = job.ready(kind)
         check_units(workload.units, ready.units)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: nobody else has the job to end it
         job.close()
         raise
     return job, ready

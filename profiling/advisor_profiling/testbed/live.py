@@ -1,7 +1,7 @@
 """Opens a live testbed: the GPU, its telemetry, its back-end, and the lock that makes it ours."""
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal
@@ -72,6 +72,27 @@ def live_backend(settings: Settings, gpu_name: str, mode: Mode | None) -> Genera
             yield backend
         finally:
             backend.close()
+
+
+@contextmanager
+def worker_backend(settings: Settings, gpu_name: str, units: int | None) -> Generator[Backend]:
+    """As `live_backend`, for a worker that is measured by itself, on `units` SMs or all of them.
+
+    It counts as a start on this host until it is closed: what runs beside such a worker (a poller
+    that never rests, processes that fill matrices) takes cores and the driver's locks as jobs that
+    start do. So windows on other GPUs of the host wait for it, and other workers do not.
+    """
+    with (
+        live_backend(settings, gpu_name, "mps" if units else "uncapped") as backend,
+        HostPhaseLock(settings.lock_dir).starting(),
+    ):
+        yield backend
+
+
+def newcomers(gpu_uuid: str) -> Callable[[], frozenset[int]]:
+    """Lists the processes that have come to a GPU since this was called."""
+    there = frozenset(nvml.context_pids(gpu_uuid))
+    return lambda: frozenset(nvml.context_pids(gpu_uuid)) - there
 
 
 def list_gpus() -> list[Gpu]:

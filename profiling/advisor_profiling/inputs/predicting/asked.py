@@ -1,6 +1,5 @@
 """Fingerprints of products whose power is asked for, made without a GPU."""
 
-import threading
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -11,16 +10,12 @@ from advisor.wire.input_power import FEATURES, InputAsked, InputPredictions
 from advisor_models.input_power.predictor import InputPredictor
 from advisor_profiling.inputs.case import case_of
 from advisor_profiling.operands.expression import OperandPair
-from advisor_profiling.operands.fill import fill_pair
-from advisor_profiling.operands.fingerprint import features_of, fingerprint
 from advisor_profiling.operands.grammar import parse_operands
-from advisor_profiling.operands.of_job import check_no_file
-from advisor_profiling.operands.words import DTYPES
+from advisor_profiling.operands.of_job import SIDE
+from advisor_profiling.operands.of_product import ONE_AT_A_TIME, check_no_file, product_fingerprint
 
-SENT_ELEMENTS = 1 << 24
-"""Of a matrix that somebody else asks for: 4096 by 4096."""
-
-_one_at_a_time = threading.Lock()
+SENT_ELEMENTS = SIDE * SIDE
+"""Of a matrix that somebody else asks for."""
 
 
 def with_features(asked: InputAsked) -> InputAsked:
@@ -37,16 +32,15 @@ def with_features(asked: InputAsked) -> InputAsked:
     if asked.features is not None:
         return _checked(asked)
     assert asked.operands is not None
-    case = case_of(asked.operands, asked.shape, _known(asked.dtype))
-    a, b = fill_pair(case.pair, case.shape, case.dtype)
-    found = fingerprint(a.matrix, b.matrix, case.dtype)
-    return replace(asked, operands=case.operands, features=features_of(found))
+    case = case_of(asked.operands, asked.shape, asked.dtype)
+    found = product_fingerprint(case.pair, case.shape, case.dtype)
+    return replace(asked, operands=found.operands, features=found.features)
 
 
 def with_sent_features(asked: InputAsked) -> InputAsked:
     """As `with_features`, for what somebody else sent: no files, and no large matrices.
 
-    One after the other, however many ask: matrices take memory.
+    One after the other, however many ask.
 
     Raises:
         InputError: as `with_features`; it names a file, or its matrices are too large.
@@ -54,7 +48,7 @@ def with_sent_features(asked: InputAsked) -> InputAsked:
     if asked.operands is None:
         return with_features(asked)
     _check_sent(parse_operands(asked.operands), asked.shape)
-    with _one_at_a_time:
+    with ONE_AT_A_TIME:
         return with_features(asked)
 
 
@@ -69,14 +63,6 @@ def predictions(model: InputPredictor, asked: Iterable[InputAsked]) -> InputPred
         coverage=model.manifest.coverage,
         predictions=tuple(map(model.predict, asked)),
     )
-
-
-def _known(dtype: str) -> str:
-    if dtype not in DTYPES:
-        raise InputError(
-            f"products do not compute in {dtype}", fix=f"there are {', '.join(DTYPES)}"
-        )
-    return dtype
 
 
 def _checked(asked: InputAsked) -> InputAsked:
@@ -98,5 +84,5 @@ def _check_sent(pair: OperandPair, shape: tuple[int, int, int]) -> None:
         raise InputError(
             f"matrices of {m}x{n}x{k} are too large to be filled here",
             why=f"one has {SENT_ELEMENTS} elements at most",
-            fix="ask for 4096x4096x4096, or send the fingerprint",
+            fix=f"ask for {SIDE}x{SIDE}x{SIDE}, or send the fingerprint",
         )

@@ -4,7 +4,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,9 +18,9 @@ from advisor_profiling.kernels.running.bench import Ready, RunRequest
 from advisor_profiling.kernels.running.polled import Poller
 from advisor_profiling.kernels.running.worker import Worker
 from advisor_profiling.kernels.trace import Run, Stretch, Tick
-from advisor_profiling.telemetry.nvml import NvmlSource, context_pids
-from advisor_profiling.testbed.answering import Workload
-from advisor_profiling.testbed.workloads import workload_path
+from advisor_profiling.telemetry.nvml import NvmlSource
+from advisor_profiling.testbed.answering import script_workload
+from advisor_profiling.testbed.live import newcomers
 
 _LATE_S = 0.005
 """Beyond the delay of the sensor: until a reading is in the file of the poller."""
@@ -32,21 +32,19 @@ STRANGER = "another process on the GPU"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveBench:
+class KernelBench:
     """One operation on one GPU.
 
     Attributes:
         source: For the energy counter.
-        computing: Lists the processes on the GPU.
-        ours: Those that were there when the worker was ready.
+        newcomers: Lists processes that have come to the GPU since the worker was ready.
     """
 
     worker: Worker
     poller: Poller
     source: TelemetrySource
     channel: PowerChannel
-    computing: Callable[[], Collection[int]]
-    ours: frozenset[int]
+    newcomers: Callable[[], Collection[int]]
 
     @property
     def ready(self) -> Ready:
@@ -93,14 +91,14 @@ class LiveBench:
         return None
 
     def _stranger(self) -> str:
-        return "" if self.ours >= frozenset(self.computing()) else STRANGER
+        return STRANGER if self.newcomers() else ""
 
     def _energy_j(self) -> float | None:
         return self.source.read([ENERGY_GPU])[ENERGY_GPU]
 
 
 @contextmanager
-def live_bench(
+def kernel_bench(
     backend: Backend,
     settings: Settings,
     channel: PowerChannel,
@@ -110,7 +108,7 @@ def live_bench(
     units: int | None,
     folder: Path,
     peer_gpu: str | None = None,
-) -> Generator[LiveBench]:
+) -> Generator[KernelBench]:
     """The operation on a GPU that is ours alone; all that was started ends at the end.
 
     Args:
@@ -129,32 +127,24 @@ def live_bench(
     """
     uuid = backend.gpu.uuid
     peer = ("--peer-gpu", peer_gpu) if peer_gpu else ()
-    workload = Workload(
-        command=(python, str(workload_path("kernel_power.py")), *operation, *peer),
-        units=units,
-        backend=backend,
-        base=settings.job_environment(),
-        folder=folder,
+    options = (*operation, *peer)
+    workload = script_workload(
+        backend, settings, "kernel_power.py", *options, python=python, units=units, folder=folder
     )
-    source = NvmlSource(uuid)
-    try:
+    with closing(NvmlSource(uuid)) as source:
         if source.name != "nvml":
             raise no_instant(backend.gpu.model)
-        worker = Worker(workload)
-        try:
-            with Poller(uuid, folder, dict(settings.environment)) as poller:
-                yield LiveBench(
-                    worker=worker,
-                    poller=poller,
-                    source=source,
-                    channel=channel,
-                    computing=lambda: context_pids(uuid),
-                    ours=frozenset(context_pids(uuid)),
-                )
-        finally:
-            worker.close()
-    finally:
-        source.close()
+        with (
+            closing(Worker(workload)) as worker,
+            Poller(uuid, folder, dict(settings.environment)) as poller,
+        ):
+            yield KernelBench(
+                worker=worker,
+                poller=poller,
+                source=source,
+                channel=channel,
+                newcomers=newcomers(uuid),
+            )
 
 
 def no_instant(model: str) -> SourceError:

@@ -4,17 +4,15 @@ from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from advisor.core.gpu import Gpu, percent_for_units
+from advisor.core.gpu import Gpu
 from advisor.errors import InputError
 from advisor.files.home import open_home
 from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import Settings
-from advisor.validity.safe_splits import check_share
 from advisor.validity.sensor_record import PowerChannel
-from advisor_profiling.campaign.safe_plan import counts_on
-from advisor_profiling.kernels.running.live import LiveBench, live_bench
-from advisor_profiling.testbed.live import check_alone, find_gpu, list_gpus, live_backend
-from advisor_profiling.testbed.phase_lock import HostPhaseLock
+from advisor_profiling.campaign.safe_plan import check_safe_count
+from advisor_profiling.kernels.running.live import KernelBench, kernel_bench
+from advisor_profiling.testbed.live import check_alone, find_gpu, list_gpus, worker_backend
 from advisor_profiling.window.clock import LiveClock
 
 
@@ -22,7 +20,7 @@ from advisor_profiling.window.clock import LiveClock
 class OpenBench:
     """A bench, and the GPU that it is on, with its number of SMs."""
 
-    bench: LiveBench
+    bench: KernelBench
     gpu: Gpu
 
 
@@ -64,14 +62,10 @@ def open_bench(
         )
     with (
         _second_gpu(settings, gpu) if second_gpu else nullcontext() as peer_gpu,
-        live_backend(settings, gpu, "mps" if units else "uncapped") as backend,
-        HostPhaseLock(settings.lock_dir).starting(),
+        worker_backend(settings, gpu, units) as backend,
     ):
-        if units:
-            rules = counts_on(backend.gpu, settings.home, allow_unsafe=False)
-            share = percent_for_units(units, backend.gpu.units_total or 0)
-            check_share(share, rules.safety("", backend.gpu, ()))
-        with live_bench(
+        check_safe_count(units, backend.gpu, settings.home)
+        with kernel_bench(
             backend,
             settings,
             channel,

@@ -4,13 +4,12 @@ import dataclasses
 import math
 import random
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from advisor.core.gpu import Gpu
 from advisor.errors import InputError
-from advisor.validity.sensor_record import PowerChannel, SensorRecord, record_for
+from advisor.validity.sensor_record import PowerChannel
 from advisor.wire.kernel_power import KernelPower, KernelReport, StretchPower
 from advisor_profiling.kernels.analyse import LOOKED_AT_S, analyse
 from advisor_profiling.kernels.golden import guidance
@@ -22,7 +21,6 @@ from advisor_profiling.kernels.plan import (
     runs_for,
 )
 from advisor_profiling.kernels.running.bench import Bench, Ready
-from advisor_profiling.kernels.running.live import no_instant
 from advisor_profiling.kernels.running.measure import (
     BLOCK_RUNS,
     LONGEST_RUN_S,
@@ -34,70 +32,12 @@ from advisor_profiling.kernels.running.measure import (
     short_run,
 )
 from advisor_profiling.kernels.running.session import Conditions, Found, Session
+from advisor_profiling.kernels.running.wanted import Sensors, Wanted
 from advisor_profiling.kernels.steady import shortest_run
 from advisor_profiling.kernels.stitch import sensor_of
 from advisor_profiling.kernels.stretch import STRETCH_S, memory_settle_s, stretch_power
 from advisor_profiling.kernels.trace import IDLE, Block
 from advisor_profiling.window.clock import LiveClock
-
-LEAD_S = 0.1
-"""Of the operation before each run: several windows of the sensor."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sensors:
-    """What is known of the sensors of a card, and its instant channel."""
-
-    record: SensorRecord
-    channel: PowerChannel
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What is asked of the measurement.
-
-    Attributes:
-        resolution_ms: Width of the curve's bins.
-        within_w: Standard error of a bin in the first window of a run; None: what Table I's number
-            of runs gives.
-        runs: How many; None: by Table I and `within_w`.
-        most_s: Longest time that it may take.
-        enough: Runs that are made at least, where more would take longer; None: it is refused then.
-        before: Operation before each run, or idle.
-        lead_s: How long that runs.
-        fresh: Measure again what was measured before.
-        stretch: What slow sensors said of it, where that is known; else it is measured.
-    """
-
-    resolution_ms: float = 5.0
-    within_w: float | None = None
-    runs: int | None = None
-    most_s: float = 600.0
-    enough: int | None = None
-    before: str = IDLE
-    lead_s: float = 0.0
-    fresh: bool = False
-    stretch: StretchPower | None = None
-
-
-def sensors_of(gpu: Gpu, records: Iterable[SensorRecord]) -> Sensors:
-    """What is known of this card's sensors.
-
-    Raises:
-        InputError: nothing is.
-        SourceError: the card has no instant channel.
-    """
-    record = record_for(gpu.uuid, gpu.model, gpu.driver or "", records)
-    if record is None:
-        raise InputError(
-            f"there is no record of the power sensors of {gpu.model} with driver {gpu.driver}",
-            why="without window, delay and noise of a reading nobody knows which time it is of",
-            fix="run `advisor power sensor` first: a few minutes, once for a card and driver",
-        )
-    channel = record.channel("instant")
-    if channel is None:
-        raise no_instant(gpu.model)
-    return Sensors(record, channel)
 
 
 def measure_operation(
@@ -133,36 +73,54 @@ def measure_operation(
     _check_fits(bench.ready.execution_s, channel, wanted)
     runner = Runner(bench, channel, wanted.lead_s, random.Random(seed))
     session = Session(home, _conditions(bench, gpu, sensors, wanted))
-    kept = None if wanted.fresh else session.read()
-    if kept is None:
-        found, blocks = _found(runner, sensors, wanted, report), list[Block]()
-        session.begin(found)
-    else:
-        found, blocks = kept
+    found, blocks = _begun(session, runner, sensors, wanted, report)
     plan = _plan(found, channel, wanted)
     if wanted.enough is None:
         check_cost(plan, channel, bin_ms=wanted.resolution_ms, most_s=wanted.most_s)
     planned(plan)
-    # What short runs are for, the energy of single executions, needs idle before the runs.
-    short = short_run(found.executions) if wanted.before == IDLE else found.executions
-    lengths = found.executions, short
+    lengths = _lengths(found, wanted)
     blocks = run_blocks(runner, lengths, plan.runs // BLOCK_RUNS, blocks, session.add, report)
-    power = analyse(
-        blocks,
-        sensors.record,
-        channel,
-        execution_ms=found.execution_s * 1000,
-        ssp_execution=found.ssp_execution,
-        resolution_ms=wanted.resolution_ms,
-        after_idle=wanted.before == IDLE,
-        stretch=found.stretch,
-    )
+    power = _power_of(blocks, found, sensors, wanted)
     busy_s = sum(run.length_s + wanted.lead_s for block in blocks for run in block.runs)
     made = _report_of(
         power, bench.ready, gpu, channel, wanted.before, busy_s, time.monotonic() - begun
     )
     session.finish(made)
     return made
+
+
+def _begun(
+    session: Session, runner: Runner, sensors: Sensors, wanted: Wanted, report: Report
+) -> tuple[Found, list[Block]]:
+    """How long runs must be, and the blocks that are kept; found out now where nothing is."""
+    kept = None if wanted.fresh else session.read()
+    if kept is not None:
+        return kept
+    found = _found(runner, sensors, wanted, report)
+    session.begin(found)
+    return found, []
+
+
+def _lengths(found: Found, wanted: Wanted) -> tuple[int, int]:
+    """Executions of a long run and of a short one."""
+    # What short runs are for, the energy of single executions, needs idle before the runs.
+    short = short_run(found.executions) if wanted.before == IDLE else found.executions
+    return found.executions, short
+
+
+def _power_of(
+    blocks: Sequence[Block], found: Found, sensors: Sensors, wanted: Wanted
+) -> KernelPower:
+    return analyse(
+        blocks,
+        sensors.record,
+        sensors.channel,
+        execution_ms=found.execution_s * 1000,
+        ssp_execution=found.ssp_execution,
+        resolution_ms=wanted.resolution_ms,
+        after_idle=wanted.before == IDLE,
+        stretch=found.stretch,
+    )
 
 
 def _report_of(

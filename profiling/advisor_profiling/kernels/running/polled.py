@@ -8,13 +8,12 @@ from types import TracebackType
 from advisor.errors import SourceError
 from advisor.settings import python
 from advisor_profiling.kernels.trace import Reading
+from advisor_profiling.telemetry import polling
 
 _MODULE = "advisor_profiling.kernels.running.poller"
 
 POWER_CAP = "sw-power-cap"
 """The card's own power manager: with a heavy operation that is the normal state, not a fault."""
-
-_END_S = 5.0
 
 
 @dataclass
@@ -90,13 +89,7 @@ class Poller:
         at: TracebackType | None,
     ) -> None:
         """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        polling.end(self._process)
         self._file.close()
 
     def read(self) -> Changes:

@@ -7,7 +7,6 @@ holds the clock back has changed; time is of the host's monotonic clock. It is a
 so that nothing delays it. It ends with its standard input.
 """
 
-import select
 import sys
 import time
 from collections.abc import Iterator
@@ -15,9 +14,7 @@ from pathlib import Path
 
 from advisor.core.telemetry import POWER_GPU, POWER_MEMORY, TelemetrySource
 from advisor_profiling.telemetry.nvml import NvmlSource
-
-POLL_S = 0.0003
-"""Asking takes some tens of microseconds; readings change every tens of milliseconds."""
+from advisor_profiling.telemetry.polling import POLL_S, is_over
 
 LATE_S = 0.003
 """Where the look before was so long ago, nobody knows when a reading changed."""
@@ -42,7 +39,7 @@ def main() -> None:
 def changes(source: TelemetrySource) -> Iterator[str]:
     """A line for each change, until standard input ends."""
     last_w, last_memory_w, last_reasons, before_s = -1.0, -1.0, "", time.monotonic()
-    while not select.select([sys.stdin], [], [], 0)[0]:
+    while not is_over():
         if (reasons := ",".join(source.throttle_reasons() or ())) != last_reasons:
             last_reasons = reasons
             yield f"t {time.monotonic():.6f} {reasons}"

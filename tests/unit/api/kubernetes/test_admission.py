@@ -355,8 +355,13 @@ def test_forged_pods_are_answered_or_refused_and_never_break(value: Any, key: st
     homes["env"] = pod["spec"]["containers"][0]
     homes.get(key, pod)[key] = value
     response = review(asked, None)["response"]
-    if "patch" in response:
-        jsonpatch.apply_patch(pod, json.loads(base64.b64decode(response["patch"])))
+    assert response["uid"] == asked["request"]["uid"]
+    if not response["allowed"]:
+        assert response["status"]["message"]
+        assert "patch" not in response
+    elif "patch" in response:
+        changed = jsonpatch.apply_patch(pod, json.loads(base64.b64decode(response["patch"])))
+        assert changed["spec"]["schedulingGates"]
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'"x"', b"1" * 5000])

@@ -51,7 +51,12 @@ def decided() -> dict[str, Any]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_changed_pods_are_valid(version: str) -> None:
     """The recorded pod as admitted, and one of a pair as written; no field is unknown."""
-    for pod in (admitted(recorded()), decided()):
+    held, placed = admitted(recorded()), decided()
+    assert held["spec"]["schedulingGates"]
+    assert held != recorded()
+    assert not placed["spec"].get("schedulingGates")
+    assert placed["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "n"}
+    for pod in (held, placed):
         validator.validate(pod, version, strict=True)
 
 
@@ -60,7 +65,10 @@ def test_pod_with_a_claim_is_valid() -> None:
     pod = pod_of("a", "fft")
     pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "shared"}]
     pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
-    validator.validate(admitted(pod), VERSIONS[-1], strict=True)
+    changed = admitted(pod)
+    assert changed["spec"]["resourceClaims"] == [{"name": "gpu", "resourceClaimName": "shared"}]
+    assert changed["spec"]["schedulingGates"]
+    validator.validate(changed, VERSIONS[-1], strict=True)
 
 
 def test_validation_notices_a_wrong_pod() -> None:

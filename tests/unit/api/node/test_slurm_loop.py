@@ -26,8 +26,17 @@ def test_it_ends_when_there_was_nothing_to_do(
     """The next Prolog starts another one, which reads its settings again."""
     monkeypatch.setattr(agent, "LOOK_S", 0.001)
     monkeypatch.setattr(agent, "IDLE_S", 0.01)
+    looks, look_at_node, stop = list[Agent](), Agent.look, threading.Event()
+
+    def look(one: Agent) -> None:
+        look_at_node(one)
+        looks.append(one)  # only where nothing went wrong
+
+    monkeypatch.setattr(Agent, "look", look)
     with Client("http://127.0.0.1:9") as service:
-        run_agent(tmp_path, read_settings({}), service, threading.Event())
+        run_agent(tmp_path, read_settings({}), service, stop)
+    assert looks
+    assert not stop.is_set()
 
 
 def test_a_gpu_that_the_driver_does_not_count_is_left_out(

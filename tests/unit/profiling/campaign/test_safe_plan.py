@@ -1,5 +1,6 @@
 """At which splits pairs are measured where some counts are unsafe."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from advisor.core.job import Job
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import UnsafeCountError
 from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
+from advisor.validity.safe_counts import CheckedCounts
 from advisor_profiling.campaign import safe_plan
 from advisor_profiling.campaign.plan import Plan, PlanEntry, PlannedWindows, expand
-from advisor_profiling.campaign.safe_plan import CountRules, check_asked_shares
+from advisor_profiling.campaign.safe_plan import CountRules, check_asked_shares, check_safe_count
 from advisor_profiling.campaign.splits import AroundBest, UnitSplit
 
 JOBS = jobs(["bert", "triad"])
@@ -107,3 +109,17 @@ def test_on_amd_the_masks_of_a_window_do_not_overlap() -> None:
             assert masks[0] & masks[1] == 0
             assert masks[0] | masks[1] == (1 << 304) - 1
             assert target.specs[0] != target.specs[1]
+
+
+def test_one_worker_gets_no_unsafe_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Unless that is allowed; the whole GPU is no count."""
+
+    def found(*_: object) -> CheckedCounts:
+        return checked_132()
+
+    monkeypatch.setattr(safe_plan, "checked_counts", found)
+    check_safe_count(66, H200, tmp_path)
+    check_safe_count(None, H200, tmp_path)
+    with pytest.raises(UnsafeCountError, match="92"):
+        check_safe_count(92, H200, tmp_path)
+    check_safe_count(92, H200, tmp_path, allow_unsafe=True)

@@ -18,12 +18,8 @@ from advisor_data.files.power_records import stored_kernels
 from advisor_profiling.kernels.plan import Plan
 from advisor_profiling.kernels.running.bench import RunRequest
 from advisor_profiling.kernels.running.measure import BLOCK_RUNS, Step
-from advisor_profiling.kernels.running.operation import (
-    Sensors,
-    Wanted,
-    measure_operation,
-    sensors_of,
-)
+from advisor_profiling.kernels.running.operation import measure_operation
+from advisor_profiling.kernels.running.wanted import Sensors, Wanted, sensors_of
 from advisor_profiling.kernels.trace import Run, Tick
 
 GPU = Gpu(uuid="GPU-1", model="Fake H200", driver="580.00.00", units_total=132)

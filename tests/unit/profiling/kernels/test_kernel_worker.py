@@ -20,6 +20,7 @@ from advisor_profiling.kernels.running.bench import RunRequest
 from advisor_profiling.kernels.running.polled import Changes
 from advisor_profiling.kernels.running.worker import Worker, run_of
 from advisor_profiling.kernels.trace import Reading
+from advisor_profiling.telemetry import polling
 from advisor_profiling.testbed import answering
 from advisor_profiling.testbed.answering import Workload
 
@@ -274,7 +275,7 @@ def stdin_that_ends_after(looks: int) -> SimpleNamespace:
 def test_poller_writes_changes_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first reading is none, since nobody knows how old it is; nor is a missing one."""
     monkeypatch.setattr(poller, "LATE_S", 1e9)
-    monkeypatch.setattr(poller, "select", stdin_that_ends_after(2))
+    monkeypatch.setattr(polling, "select", stdin_that_ends_after(2))
     watts: list[float | None] = [100.0, 100.0, 200.0, None, 200.0, 300.0] + [300.0] * 94
     source: Any = Source(watts)
     lines = [line.split() for line in poller.changes(source)]
@@ -285,7 +286,7 @@ def test_poller_writes_changes_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_poller_writes_the_power_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the card reads it, once for each change, 0 too: a sensor that reads 0 must show."""
-    monkeypatch.setattr(poller, "select", stdin_that_ends_after(2))
+    monkeypatch.setattr(polling, "select", stdin_that_ends_after(2))
     source: Any = Source([100.0] * 100)
     source.memory_w = 0.0
     lines = [line.split() for line in poller.changes(source)]
@@ -295,7 +296,7 @@ def test_poller_writes_the_power_of_the_memory(monkeypatch: pytest.MonkeyPatch) 
 def test_late_look_dates_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the host held the poller up, the change could be of any moment meanwhile."""
     monkeypatch.setattr(poller, "LATE_S", -1.0)
-    monkeypatch.setattr(poller, "select", stdin_that_ends_after(1))
+    monkeypatch.setattr(polling, "select", stdin_that_ends_after(1))
     source: Any = Source([100.0, *[200.0] * 49])
     assert list(poller.changes(source)) == []
 

@@ -22,7 +22,8 @@ from advisor_profiling.kernels.claims.takeaways import (
     rise_of,
     shift_of,
 )
-from advisor_profiling.kernels.running.operation import Sensors, Wanted, measure_operation
+from advisor_profiling.kernels.running.operation import measure_operation
+from advisor_profiling.kernels.running.wanted import Sensors, Wanted
 
 SAME, LESS, MORE = Shift(0.01, 0.002, 0.4), Shift(-0.04, 0.005, -0.3), Shift(0.04, 0.005, 0.3)
 
