@@ -16,6 +16,7 @@ from analysed_once import analysed_once
 from hypothesis import settings
 
 from advisor_data import migrate
+from advisor_models.input_power import find
 from advisor_models.input_power.find import own_folder
 
 # A loaded machine is slow; that is no fault of what is tested. `make nightly` tries more examples.
@@ -83,6 +84,12 @@ def with_input_model(tmp_path_factory: pytest.TempPathFactory, input_model: Path
     folder = tmp_path_factory.mktemp("made")
     shutil.copytree(input_model, own_folder(folder / "home"), dirs_exist_ok=True)
     return folder
+
+
+@pytest.fixture
+def no_bundled_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No model of power by data comes with the package."""
+    monkeypatch.setattr(find, "BUNDLED", tmp_path / "not-bundled")
 
 
 # databases

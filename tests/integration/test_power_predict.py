@@ -72,6 +72,7 @@ def test_points_of_a_file_become_the_model_in_use(
     assert json.loads(answer.out)["model"] == found["version"]
 
 
+@pytest.mark.usefixtures("no_bundled_model")
 def test_without_points_or_a_model_it_says_how_to_get_them(empty: Advisor, tmp_path: Path) -> None:
     said = empty("power", "train")
     assert (said.code, "there are no measured inputs" in said.err) == (2, True)
@@ -145,6 +146,7 @@ def test_expected_power_of_tensors(advisor: Advisor, tensors: Path) -> None:
     assert "no power of 1: products do not compute in fp8_e5m2" in out
 
 
+@pytest.mark.usefixtures("no_bundled_model")
 def test_without_a_model_tensors_keep_their_fingerprints(empty: Advisor, tensors: Path) -> None:
     said = empty("power", "tensor", str(tensors))
     assert said.code == 0
@@ -210,6 +212,7 @@ def test_what_the_service_refuses(api: Api, body: dict[str, Any], what: str) -> 
     assert what in message
 
 
+@pytest.mark.usefixtures("no_bundled_model")
 def test_a_service_without_a_model_says_so(with_input_model: Path, tmp_path: Path) -> None:
     with running(tmp_path / "home") as api:
         status, code, message = error_of(api.ask("POST", ROUTE, json={"inputs": [item()]}))

@@ -42,7 +42,7 @@ def test_keys_stay_and_what_switches_most_comes_first(advisor: Advisor, model: P
     assert [one["tensor"] for one in found["matrices"]] == ["dense", "pruned", "[red]zeros"]
     for one in found["matrices"]:
         assert set(one) == {
-            "tensor", "dtype", "shape", "weight", "along", "across", "zeros", "distinct",
+            "tensor", "dtype", "shape", "weight", "along", "across", "signs", "zeros", "distinct",
             "expected", "why_not",
         }  # fmt: skip
         assert (one["dtype"], one["shape"]) == ("fp16", [64, 32])

@@ -126,6 +126,7 @@ def test_data_that_cannot_be_meant(advisor: Advisor, data: str, said: str) -> No
     assert said in found.err
 
 
+@pytest.mark.usefixtures("no_bundled_model")
 def test_without_a_model_it_says_how_to_get_one(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -129,7 +129,9 @@ def _other_data(
     from advisor_models.input_power.find import load_input_model
     from advisor_profiling.operands.of_job import told_data
 
-    return other_data(found, told_data(asked.jobs), load_input_model(settings.home))
+    return other_data(
+        found, told_data(asked.jobs), load_input_model(settings.home, found.a.gpu_model)
+    )
 
 
 def _check_installed() -> None:

@@ -124,7 +124,7 @@ def _predict(
     cases: Sequence[InputCase], units: int | None, gpu_model: str | None, as_json: bool
 ) -> None:
     """What the model in use expects of the cases."""
-    model = load_input_model(read_settings().home)
+    model = load_input_model(read_settings().home, gpu_model)
     asked = [
         InputAsked(
             operands=case.operands,

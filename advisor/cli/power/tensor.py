@@ -50,7 +50,7 @@ def tensor(
     from advisor_profiling.operands.in_file import chosen_in
 
     chosen = chosen_in(file, name or ())
-    model = _model()
+    model = _model(gpu_model)
     found, stopped = _looked_at(chosen, Expecting(model, units, gpu_model))
     found.sort(key=lambda one: (-one.matrix.found.along, one.matrix.tensor))
     not_reached = len(chosen.matrices) - len(found)
@@ -78,12 +78,12 @@ def _check(picture: Path | None) -> None:
         check_picture(picture)
 
 
-def _model() -> "InputPredictor | None":
-    """The model in use; None where there is none."""
+def _model(gpu_model: str | None) -> "InputPredictor | None":
+    """The model in use for a GPU model; None where there is none."""
     from advisor_models.input_power.find import find_input_model, load_input_model
 
     home = read_settings().home
-    return load_input_model(home) if find_input_model(home) else None
+    return load_input_model(home, gpu_model) if find_input_model(home, gpu_model) else None
 
 
 def _looked_at(chosen: "Chosen", expecting: "Expecting") -> tuple["list[TensorPower]", bool]:

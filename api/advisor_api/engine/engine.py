@@ -191,7 +191,7 @@ class Engine:
         """What data that were told change; those who tell none do not wait for the imports."""
         from advisor_profiling.operands.of_job import sent_data
 
-        model = input_model(self._home)
+        model = input_model(self._home, found.a.gpu_model)
         if model is None:
             raise no_model()
         return other_data(found, sent_data(asked.jobs), model)

@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from advisor_models.input_power.predictor import InputPredictor
 
 _loading = threading.Lock()
-_loaded: "LRUCache[tuple[Path, int], InputPredictor]" = LRUCache(1)
+_loaded: "LRUCache[tuple[Path, int], InputPredictor]" = LRUCache(4)
 
 
-def input_model(home: Path) -> "InputPredictor | None":
-    """The model in use, read again where another one was made since; None: there is none.
+def input_model(home: Path, gpu_model: str | None = None) -> "InputPredictor | None":
+    """The model in use for a GPU model, read again where another one was made; None: there is none.
 
     Raises:
         ModelError: it is damaged.
     """
-    folder = find_input_model(home)
+    folder = find_input_model(home, gpu_model)
     if folder is None:
         return None
     with _loading:
         key = folder, (folder / MANIFEST).stat().st_mtime_ns
         if key not in _loaded:
-            _loaded[key] = load_input_model(home, folder)
+            _loaded[key] = load_input_model(home, folder=folder)
         return _loaded[key]

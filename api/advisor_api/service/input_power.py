@@ -29,7 +29,7 @@ def predict(asked: InputPowerRequest, home: Path) -> InputPredictions:
     """
     from advisor_profiling.inputs.predicting.asked import predictions, with_sent_features
 
-    model = _model(home)
+    model = _model(home, {one.gpu_model for one in asked.inputs})
     filled = sum(
         m * k + k * n for m, n, k in (one.shape for one in asked.inputs if one.operands is not None)
     )
@@ -42,8 +42,9 @@ def predict(asked: InputPowerRequest, home: Path) -> InputPredictions:
     return predictions(model, map(with_sent_features, asked.inputs))
 
 
-def _model(home: Path) -> "InputPredictor":
-    found = input_model(home)
+def _model(home: Path, gpu_models: set[str | None]) -> "InputPredictor":
+    """One answers all of a request: that of the GPU model that they name, if it is one."""
+    found = input_model(home, gpu_models.pop() if len(gpu_models) == 1 else None)
     if found is None:
         missing = no_model()
         # No fault of the service: it answers all else, and a model may be made at any time.

@@ -1,5 +1,6 @@
 """Which model of power by data is in use: that of this host, else one that comes with advisor."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ MODEL_FOLDER = "input-model"
 """In the advisor's home."""
 
 BUNDLED = Path(__file__).parent / "bundled"
+"""A folder for each GPU model."""
 
 
 def own_folder(home: Path) -> Path:
@@ -26,12 +28,25 @@ def own_folder(home: Path) -> Path:
     return open_home(home, MODEL_FOLDER)
 
 
-def find_input_model(home: Path) -> Path | None:
-    """The folder of the model in use; None: there is none."""
-    return next((f for f in (home / MODEL_FOLDER, BUNDLED) if (f / MANIFEST).exists()), None)
+def bundled_folder(gpu_model: str) -> Path:
+    """Where the model of a GPU model is, if one comes with advisor."""
+    return BUNDLED / re.sub(r"[^a-z0-9]+", "-", gpu_model.lower())
 
 
-def load_input_model(home: Path, folder: Path | None = None) -> "InputPredictor":
+def find_input_model(home: Path, gpu_model: str | None = None) -> Path | None:
+    """The folder of the model in use; None: there is none.
+
+    What was measured on this host goes first, then what comes with advisor: that of the GPU model,
+    or the first one.
+    """
+    named = [bundled_folder(gpu_model)] if gpu_model else []
+    folders = (home / MODEL_FOLDER, *named, *sorted(BUNDLED.glob("*")))
+    return next((folder for folder in folders if (folder / MANIFEST).exists()), None)
+
+
+def load_input_model(
+    home: Path, gpu_model: str | None = None, *, folder: Path | None = None
+) -> "InputPredictor":
     """The model in use, or that of a folder.
 
     Raises:
@@ -39,7 +54,7 @@ def load_input_model(home: Path, folder: Path | None = None) -> "InputPredictor"
     """
     from advisor_models.input_power.predictor import InputPredictor
 
-    found = folder or find_input_model(home)
+    found = folder or find_input_model(home, gpu_model)
     if found is None:
         raise no_model()
     return InputPredictor(found)

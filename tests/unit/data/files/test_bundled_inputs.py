@@ -50,7 +50,23 @@ def test_the_model_of_the_host_goes_before_the_bundled_one(
 ) -> None:
     monkeypatch.setattr(find, "BUNDLED", tmp_path / "bundled")
     assert find.find_input_model(tmp_path / "home") is None
-    for folder in ("bundled", "home/input-model"):
+    for folder in ("bundled/nvidia-z", "bundled/nvidia-b", "home/input-model"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "manifest.json").touch()
         assert find.find_input_model(tmp_path / "home") == tmp_path / folder
+        named = "home/input-model" if folder.startswith("home") else "bundled/nvidia-z"
+        assert find.find_input_model(tmp_path / "home", "NVIDIA Z") == tmp_path / named
+
+
+@pytest.mark.parametrize("gpu_model", ["NVIDIA H100 80GB HBM3", "NVIDIA H200"])
+def test_bundled_models_are_of_their_gpu_and_better_than_what_is_simple(gpu_model: str) -> None:
+    """Expected of data whose pattern was left out; their points are among those bundled."""
+    folder = find.bundled_folder(gpu_model)
+    manifest, _ = read_input_model(folder)
+    assert [card.gpu_model for card in manifest.known.cards] == [gpu_model]
+    bundled = input_points.input_points_text(bundled_input_points()).splitlines()
+    assert set((folder / POINTS).read_bytes().splitlines()) <= set(bundled)
+    names = ("model", "median", "two-metrics", "zeros")
+    off = {name: manifest.figures[f"{name}_power_mean_error_percent"] for name in names}
+    assert off["model"] <= 3
+    assert off["model"] < 0.7 * min(off[name] for name in names[1:])

@@ -1,0 +1,64 @@
+"""Makes the models of power by data that come with advisor, and their points, of published results.
+
+    .venv/bin/python docs/measurements/power/bundle_inputs.py
+
+The same results give the same points and trees; a version has the day in it.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from advisor.wire.input_power import InputPoint
+from advisor_data.files.input_points import input_points_text
+from advisor_models.input_power.find import bundled_folder
+from advisor_profiling.inputs.keeping import read_kept
+from advisor_profiling.inputs.predicting.learned_from import points_of
+from advisor_training.input_power.train import fit_inputs, make_input_manifest, write_input_model
+
+ROOT = Path(__file__).resolve().parents[3]
+INPUTS = Path(__file__).with_name("inputs")
+POINTS = ROOT / "data/advisor_data/bundled/inputs.jsonl"
+OF = {
+    "NVIDIA H100 80GB HBM3": ("h100-34.jsonl", "h100-66.jsonl"),
+    "NVIDIA H200": ("h200-34.jsonl",),
+}
+"""Results that each model learns from. On the H200 of h200-66-network.jsonl the power limit held
+back what little was not of a file."""
+
+
+def main() -> None:
+    """Write both models, then the points of both."""
+    every: list[InputPoint] = []
+    for gpu_model, names in OF.items():
+        results = [result for name in names for result in read_kept(INPUTS / name)]
+        points, _ = points_of(results)
+        trained = fit_inputs(points, gpu_model=gpu_model)
+        manifest = make_input_manifest(trained, datetime.now(UTC))
+        write_input_model(bundled_folder(gpu_model), trained, manifest)
+        every += trained.points
+        print(f"{gpu_model}: {len(trained.points)} points, version {manifest.version}")
+    POINTS.write_bytes(input_points_text(every))
+    for line in table(every):
+        print(line)
+
+
+def table(points: list[InputPoint]) -> Iterator[str]:
+    """What there is, in Markdown, as the data card has it."""
+    yield "| GPU model | card | type | SMs | points | patterns | clock held back | power, W |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    kinds = sorted({(p.gpu_model, p.gpu_uuid, p.dtype, p.units) for p in points})
+    for kind in kinds:
+        of = [p for p in points if (p.gpu_model, p.gpu_uuid, p.dtype, p.units) == kind]
+        gpu_model, gpu_uuid, dtype, units = kind
+        watts = [p.power_w for p in of]
+        cells = (gpu_model, gpu_uuid[:12], dtype, units, len(of), len({p.group for p in of}))
+        held_back = sum(p.held_back for p in of)
+        yield (
+            f"| {' | '.join(map(str, cells))} | {held_back} | "
+            f"{min(watts):.0f} to {max(watts):.0f} |"
+        )
+
+
+if __name__ == "__main__":
+    main()
