@@ -66,10 +66,10 @@ NAMES = {
 
 def main() -> None:
     """Print all tables."""
-    bf16 = {path.stem for path in JOBS.glob("*.yaml") if _is_bf16(path)}
-    solos = with_solo_flags(_unflagged(bundled_solo_points()))
-    pairs = with_pair_flags(_unflagged(bundled_pair_points()), solos)
-    print_bounds(solos, lambda point: _truth(point, bf16))
+    bf16 = {path.stem for path in JOBS.glob("*.yaml") if is_bf16(path)}
+    solos = with_solo_flags(unflagged(bundled_solo_points()))
+    pairs = with_pair_flags(unflagged(bundled_pair_points()), solos)
+    print_bounds(solos, lambda point: truth_of(point, bf16))
     print_flagged(solos)
     print_pairs(pairs)
     print_gains(pairs, [*solos, *bundled_reference_points()])
@@ -77,45 +77,45 @@ def main() -> None:
 
 def print_bounds(solos: Sequence[SoloPoint], truth: Callable[[SoloPoint], str]) -> None:
     """What each bound finds among points that nothing else speaks against."""
-    sweeps = _sweeps(solos)
+    sweeps = sweeps_of(solos)
     clean = [p for p in solos if not (DOUBTFUL - {DEGENERATE, UNREAD}).intersection(p.flags)]
     groups = {name: [p for p in clean if truth(p) == name] for name in NAMES}
     columns = [f"{NAMES[name]} ({len(found)})" for name, found in groups.items()]
     last = f"not flagged, {ACCEPTED_DROP:.0%} or more below the whole GPU"
-    _row("energy per unit of work may be lower by", *columns, last)
-    _row(*["---"] * (len(columns) + 2))
+    row("energy per unit of work may be lower by", *columns, last)
+    row(*["---"] * (len(columns) + 2))
     for bound in BOUNDS:
         counts = [
-            sum(is_degenerate(p, sweeps[_sweep(p)], bound) for p in found)
+            sum(is_degenerate(p, sweeps[sweep_of(p)], bound) for p in found)
             for found in groups.values()
         ]
         left = sum(
             _part_of_whole(p, sweeps) <= 1 - ACCEPTED_DROP
-            and not is_degenerate(p, sweeps[_sweep(p)], bound)
+            and not is_degenerate(p, sweeps[sweep_of(p)], bound)
             for p in clean
         )
-        _row(f"{bound:.0%}", *map(str, counts), str(left))
+        row(f"{bound:.0%}", *map(str, counts), str(left))
     print()
 
 
 def print_flagged(solos: Sequence[SoloPoint]) -> None:
     """At which counts each job is flagged, and its energy there against the whole GPU."""
-    sweeps = _sweeps(solos)
+    sweeps = sweeps_of(solos)
     found: defaultdict[str, list[str]] = defaultdict(list)
     for p in sorted(solos, key=lambda p: (p.job, p.run, p.units_granted or 0)):
         if DEGENERATE in p.flags:
             found[p.job].append(f"{p.units_granted} ({_part_of_whole(p, sweeps):.0%})")
-    _row("job", "flagged at SMs (energy above idle per unit of work, of that at 132)")
-    _row("---", "---")
+    row("job", "flagged at SMs (energy above idle per unit of work, of that at 132)")
+    row("---", "---")
     for job, counts in found.items():
-        _row(job, ", ".join(counts))
+        row(job, ", ".join(counts))
     print(f"\n{sum(map(len, found.values()))} of {len(solos)} solo points of {len(found)} jobs.\n")
 
 
 def print_pairs(pairs: Sequence[PairPoint]) -> None:
     """How many pair points and pairs are flagged, and how many others nobody can vouch for."""
-    _row("pair points", *(f"{short}: points, pairs" for short in GPU_MODELS.values()))
-    _row(*["---"] * (1 + len(GPU_MODELS)))
+    row("pair points", *(f"{short}: points, pairs" for short in GPU_MODELS.values()))
+    row(*["---"] * (1 + len(GPU_MODELS)))
     kinds = {
         "all": pairs,
         f"flagged `{DEGENERATE}`": [p for p in pairs if DEGENERATE in p.flags],
@@ -125,7 +125,7 @@ def print_pairs(pairs: Sequence[PairPoint]) -> None:
     }
     for name, found in kinds.items():
         of_models = ([p for p in found if p.gpu_model == model] for model in GPU_MODELS)
-        _row(name, *(f"{len(points)}, {_names(points)}" for points in of_models))
+        row(name, *(f"{len(points)}, {_names(points)}" for points in of_models))
     print()
 
 
@@ -143,14 +143,14 @@ def print_gains(pairs: Sequence[PairPoint], solos: Sequence[SoloPoint]) -> None:
         f"H100: nor `{UNREAD}`": [pair for pair in left if pair.gpu_model == h100],
         f"both: nor `{UNREAD}`": left,
     }
-    _row("points", "best split over", "pairs", "mean", "median", "most", "least")
-    _row(*["---"] * 7)
+    row("points", "best split over", "pairs", "mean", "median", "most", "least")
+    row(*["---"] * 7)
     for name, found in kinds.items():
         for baseline in BASELINES:
             g = gain(found, OBJECTIVES[DEFAULT_OBJECTIVE], baseline, 0.0)
             values = (g.mean_percent, g.median_percent, g.most_percent, g.least_percent)
             cells = ["-" if value is None else f"{value:+.1f} %" for value in values]
-            _row(name, WORDS[baseline], str(g.pairs), *cells)
+            row(name, WORDS[baseline], str(g.pairs), *cells)
 
 
 def _pairs(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[MeasuredPair]:
@@ -168,51 +168,57 @@ def _measured_safely(found: Measurement) -> Measurement:
     return replace(found, splits={**found.splits, "nine": nine})
 
 
-def _is_bf16(job_file: Path) -> bool:
+def is_bf16(job_file: Path) -> bool:
+    """Whether a job says that it computes in bf16."""
     return yaml.safe_load(job_file.read_text("utf-8")).get("input", {}).get("dtype") == "bf16"
 
 
-def _truth(point: SoloPoint, bf16: set[str]) -> str:
+def truth_of(point: SoloPoint, bf16: set[str]) -> str:
+    """What is known of a point by its job and its count of SMs: a key of `NAMES`."""
     if point.units_granted in SAFE_UNITS or point.job not in bf16:
         return "right"
     return "wrong" if "-train" in point.job or point.job == "dit-step" else "not known"
 
 
-def _sweep(point: SoloPoint) -> tuple[str, str, str]:
+def sweep_of(point: SoloPoint) -> tuple[str, str, str]:
+    """What points of one sweep have in common."""
     return point.job, point.gpu_uuid, point.run
 
 
-def _sweeps(solos: Iterable[SoloPoint]) -> dict[tuple[str, str, str], list[SoloPoint]]:
+def sweeps_of(solos: Iterable[SoloPoint]) -> dict[tuple[str, str, str], list[SoloPoint]]:
+    """The points of each sweep."""
     found: defaultdict[tuple[str, str, str], list[SoloPoint]] = defaultdict(list)
     for point in solos:
-        found[_sweep(point)].append(point)
+        found[sweep_of(point)].append(point)
     return found
 
 
 def _part_of_whole(point: SoloPoint, sweeps: dict[tuple[str, str, str], list[SoloPoint]]) -> float:
     """Energy above idle per unit of work, of that on the whole GPU."""
-    whole = next(p for p in sweeps[_sweep(point)] if p.share_percent == 100)
+    whole = next(p for p in sweeps[sweep_of(point)] if p.share_percent == 100)
     return (energy_above_idle_j(point) or 0) / (energy_above_idle_j(whole) or 1)
 
 
-def _unflagged(points: Iterable[_Point], flags: Collection[str] = (DEGENERATE,)) -> list[_Point]:
+def unflagged(points: Iterable[_Point], flags: Collection[str] = (DEGENERATE,)) -> list[_Point]:
+    """The points without these flags."""
     return [replace(p, flags=tuple(f for f in p.flags if f not in flags)) for p in points]
 
 
 def _without(points: Iterable[_Point]) -> list[_Point]:
-    return _unflagged(points, (DEGENERATE, UNREAD))
+    return unflagged(points, (DEGENERATE, UNREAD))
 
 
 def _read(points: Iterable[_Point]) -> list[_Point]:
     """As if the results of all of them had been read."""
-    return _unflagged(points, (UNREAD,))
+    return unflagged(points, (UNREAD,))
 
 
 def _names(pairs: Iterable[PairPoint]) -> str:
     return str(len(Counter(point.jobs for point in pairs)))
 
 
-def _row(*cells: str) -> None:
+def row(*cells: str) -> None:
+    """Print a row of a table in Markdown."""
     print(f"| {' | '.join(cells)} |")
 
 

@@ -56,6 +56,15 @@ def test_less_energy_for_the_same_work_is_flagged() -> None:
     assert [p.share_percent for p in with_solo_flags(points)] == [100, 10, 80, 50]
 
 
+def test_job_of_zeros_is_not_judged_by_a_run_with_other_data() -> None:
+    """Zeros honestly draw less: only shares of the same run, so of the same data, are compared."""
+    zeros = [at(share, 0.9, run="zeros", input_fingerprint="zeros") for share in (10, 50, 100)]
+    random = [at(share, 2.0, run="random", input_fingerprint="random") for share in (10, 50, 100)]
+    assert flagged([*zeros, *random]) == []
+    unwritten = at(80, 0.7, run="zeros", input_fingerprint="zeros")
+    assert flagged([*random, *zeros, unwritten]) == [80]
+
+
 def test_more_energy_at_a_smaller_share_is_honest() -> None:
     """The GPU waits for longer: that is how it is, not a fault of the larger shares."""
     assert flagged([at(10, 5.0), at(50, 2.4), at(100, 2.0)]) == []
