@@ -42,9 +42,13 @@ def fake_libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def host(fake_libraries: Path) -> Iterator[fake_host.FakeHost]:
-    """A host with one fake GPU; its folder has a short name, since socket paths must be short."""
+    """A host with one fake GPU, and a database without points.
+
+    Its folder has a short name, since socket paths must be short.
+    """
     with tempfile.TemporaryDirectory(prefix="adv") as folder:
         (Path(folder) / "nvml" / "gpu0").mkdir(parents=True)
+        new_database.make_home(Path(folder) / "home")
         yield fake_host.FakeHost(Path(folder), fake_libraries)
 
 

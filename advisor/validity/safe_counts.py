@@ -111,7 +111,7 @@ def safe_counts(
 # The same few splits are asked for with every pair of jobs.
 @functools.lru_cache(maxsize=4096)
 def _nearest(
-    wanted: Counts, units_total: int, allowed: tuple[tuple[int, ...], ...], mirrored: bool
+    wanted: Counts, units_total: int, allowed: tuple[Counts, ...], mirrored: bool
 ) -> Counts | None:
     def apart(counts: Counts) -> int:
         return sum(map(abs, map(operator.sub, counts, wanted)))
@@ -120,9 +120,24 @@ def _nearest(
         gap = max(counts) - min(counts)
         return -sum(counts), gap, _turned(counts, wanted), counts[::-1] if mirrored else counts
 
-    fitting = [c for c in itertools.product(*allowed) if sum(c) <= units_total]
+    near = _near(wanted, units_total, allowed)
+    fitting = [c for c in itertools.product(*near) if sum(c) <= units_total]
     nearest = min(map(apart, fitting), default=0)
     return min((c for c in fitting if apart(c) == nearest), key=order, default=None)
+
+
+def _near(wanted: Counts, units_total: int, allowed: tuple[Counts, ...]) -> tuple[Counts, ...]:
+    """Of each job the allowed counts that can be among the nearest: pairs of all are thousands.
+
+    Where the wanted counts fit, so do the allowed ones next below them; a count that is farther off
+    than these are together is not among the nearest.
+    """
+    jobs = tuple(zip(allowed, wanted, strict=True))
+    below = [[count for count in counts if count <= units] for counts, units in jobs]
+    if sum(wanted) > units_total or not all(below):
+        return allowed
+    most = sum(wanted) - sum(map(max, below))
+    return tuple(tuple(n for n in counts if abs(n - units) <= most) for counts, units in jobs)
 
 
 def _turned(counts: Counts, wanted: Counts) -> int:

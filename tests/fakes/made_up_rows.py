@@ -1,6 +1,7 @@
 """Rows of made-up pairs, as learners take them."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -18,8 +19,9 @@ def solo_points() -> list[SoloPoint]:
     return [dataclasses.replace(p, idle_power_w=idle_w) for p in made_up.solo_points()]
 
 
+@functools.cache
 def training_set() -> TrainingSet:
-    """Every made-up pair once."""
+    """Every made-up pair once; all tests of a process have the same one."""
     return make_training_set(made_up.pair_points(), solo_points())
 
 

@@ -3,10 +3,12 @@
 import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, inspect
 
+from advisor_data import open_store
 from advisor_data.store import sql_engine
 from advisor_data.store.schema import upgrade
 
@@ -31,3 +33,9 @@ def tables_made_once() -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sql_engine, "upgrade", upgrade_or_copy)
         yield
+
+
+def make_home(home: Path) -> Path:
+    """A home as commands leave it: with a database, whose migrations each new process runs anew."""
+    open_store(None, home).close()
+    return home

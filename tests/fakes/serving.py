@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from new_database import make_home
+
 from advisor_data.service.state import open_service_state
 
 
@@ -44,7 +46,7 @@ def serving(folder: Path, options: Sequence[str] = (), **more: str) -> Generator
         options: Of the command line.
         **more: Variables of its environment.
     """
-    home, log = folder / "home", folder / "serve.log"
+    home, log = make_home(folder / "home"), folder / "serve.log"
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "CUDA_"))}
     environment = {**kept, "ADVISOR_HOME": str(home), "ADVISOR_RUNTIME_DIR": str(folder / "run")}
     command = [sys.executable, "-m", "advisor.cli", "serve", "--port", "0", *options]

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -208,9 +209,12 @@ def test_the_card_counts_what_is_bundled(tmp_path: Path) -> None:
         assert read_points(tmp_path / name) == read_points(BUNDLED / name), remedy
 
 
-@pytest.mark.parametrize("points", [bundled_pair_points(), bundled_reference_points()])
-def test_bundled_points_name_no_machine(points: list[PairPoint] | list[SoloPoint]) -> None:
+@pytest.mark.parametrize("bundled", [bundled_pair_points, bundled_reference_points])
+def test_bundled_points_name_no_machine(
+    bundled: Callable[[], list[PairPoint] | list[SoloPoint]],
+) -> None:
     """No column tells where the host stands: no address, path or name of a domain."""
+    points = bundled()
     texts = {value for p in points for value in to_row(p).values() if isinstance(value, str)}
     assert not [text for text in texts if re.search(r"[/\\@]|\d+\.\d+\.\d+\.\d+|\.[a-z]{2,}", text)]
     assert {p.host for p in points} <= {None, "vm"}

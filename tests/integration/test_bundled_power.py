@@ -18,7 +18,7 @@ from made_up_bundle import (
     made_up_bundle,
 )
 from rich.console import Console
-from synthetic_sensor import HEADER, MadeUpCard
+from synthetic_sensor import HEADER, INSTANT, MadeUpCard
 from typer.testing import CliRunner, Result
 from workload_scripts import load
 
@@ -114,7 +114,9 @@ def test_newer_measurement_of_a_kernel_replaces_the_older(built: Path, tmp_path:
 
 def test_disturbed_recording_is_refused(built: Path, tmp_path: Path) -> None:
     """And nothing is written."""
-    card = MadeUpCard(looks=lambda second: (["thermal"] if second == 3 else [], [1]))
+    card = MadeUpCard(
+        {"instant": INSTANT}, looks=lambda second: (["thermal"] if second == 3 else [], [1])
+    )
     with pytest.raises(InputError, match="was disturbed: the card was throttled"):
         bundle_script().bundle([campaign(tmp_path / "c", card)], tmp_path)
     assert not (tmp_path / "sensors").exists()

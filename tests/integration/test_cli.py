@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,7 @@ def newest(job: str) -> dict[float, SoloPoint]:
 
 def test_replay_as_json(host: FakeHost) -> None:
     """A replay works anywhere, is marked as one, and leaves nothing; the keys are promised."""
+    shutil.rmtree(host.folder / "home")
     done = host.advisor("profile", "triad", "--gpu", "replay", "--json", FAKE_NVML_DIR="/nowhere")
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith("REPLAY of recorded points of NVIDIA H200: no GPU is used")

@@ -236,7 +236,7 @@ def test_disk_that_is_full_by_the_end_loses_no_result(jobs: FakeHost) -> None:
 @contextmanager
 def small_disk(place: Path) -> Generator[None]:
     """A disk of a few megabytes."""
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     options = ["-t", "tmpfs", "-o", "size=4m,mode=0700", "advisor-test", str(place)]
     if subprocess.run(["mount", *options], check=False, capture_output=True).returncode:
         pytest.skip("needs the right to mount a small disk")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -223,6 +224,7 @@ def test_a_daemon_that_does_not_end_is_an_error(
 
 
 def test_a_home_of_another_user_is_refused(two_users: FakeHost) -> None:
+    shutil.rmtree(two_users.folder / "home")
     mallory_does("mkdir", "-m", "0777", two_users.folder / "home")
     code, said = error(two_users, "one", "two", *RUNS)
     assert (code, "belongs to another user" in said) == (13, True)

@@ -32,7 +32,11 @@ def profile(host: FakeHost, job: str, *options: str, **more: str) -> dict[str, A
 
 
 def test_profile_of_a_gated_job(host: FakeHost) -> None:
-    """Rate and power follow the share, and each point has the SMs that were read back."""
+    """Rate and power follow the share, and each point has the SMs that were read back.
+
+    The first command of a host makes its home and its database.
+    """
+    shutil.rmtree(host.folder / "home")
     host.write_job("steady")
     answer = profile(host, "steady")
     rows = answer["points"]
@@ -255,7 +259,6 @@ def test_full_disk_loses_the_open_window_only(host: FakeHost) -> None:
     if os.getuid() != 0 or shutil.which("mount") is None:
         pytest.skip("needs root, to mount a small file system")
     home = host.folder / "home"
-    home.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=64k,mode=0700", "none", home], check=False
     )

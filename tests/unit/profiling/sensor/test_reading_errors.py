@@ -86,6 +86,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return card.write(tmp_path_factory.mktemp("made") / "recording.jsonl")
 
 
+@pytest.mark.figures
 def test_errors_of_a_recording_are_those_of_its_sensor(recording: Path) -> None:
     """Read from a recording and simulated from its record, the same errors come out."""
     trace = read_trace(recording)

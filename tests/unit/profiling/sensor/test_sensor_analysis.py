@@ -13,6 +13,8 @@ from advisor_profiling.sensor.analysis import record_of
 from advisor_profiling.sensor.stimulus import steps_and_bursts
 from advisor_profiling.sensor.trace import read_trace
 
+pytestmark = pytest.mark.figures
+
 Analyse = Callable[[MadeUpCard], SensorRecord]
 
 
