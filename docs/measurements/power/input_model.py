@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from advisor.errors import InputError
 from advisor.wire.input_power import InputPoint
 from advisor_profiling.inputs.keeping import read_kept
@@ -21,7 +23,10 @@ from advisor_training.input_power.evaluate import (
     other_card,
     sweep_left_out,
 )
+from advisor_training.input_power.held_out import HeldOut
 from advisor_training.input_power.train import learnable
+
+DRAWS = 4000
 
 
 def main() -> None:
@@ -34,10 +39,31 @@ def main() -> None:
     print(f"{len(kept)} points of {kept[0].gpu_model}, each pattern of data left out; {left_out}")
     for name, found in sweep_left_out(kept).items():
         errors = errors_of(found)
-        print(f"  {name:<12} power {_text(errors.power)}  speed {_text(errors.speed)}")
+        low, high = interval_of(found)
+        print(
+            f"  {name:<12} power {_text(errors.power)}, mean within {low:.2f} to {high:.2f}"
+            f"  speed {_text(errors.speed)}"
+        )
     print(f"  repeated reference: {100 * (noise_floor(kept) or 0):.2f} %")
     for gpu_uuid in sorted({p.gpu_uuid for p in points} - {p.gpu_uuid for p in kept}):
         _other(gpu_uuid, [*kept, *_of_known_types(points, kept, gpu_uuid)])
+
+
+def interval_of(found: HeldOut) -> tuple[float, float]:
+    """95 % of the mean error of power, in percent, were other patterns of data measured.
+
+    A bootstrap of patterns, where nothing held the clock back: points of one are off alike.
+    """
+    by_group: dict[str, list[float]] = {}
+    for point, power_w in zip(found.points, found.power_w.tolist(), strict=True):
+        if not point.held_back:
+            off = 100 * abs(power_w / point.power_w - 1)
+            by_group.setdefault(point.group, []).append(off)
+    sums = np.array([[sum(off), len(off)] for off in by_group.values()])
+    random = np.random.default_rng(0)
+    drawn = sums[random.integers(0, len(sums), (DRAWS, len(sums)))].sum(axis=1)
+    low, high = np.quantile(drawn[:, 0] / drawn[:, 1], (0.025, 0.975))
+    return float(low), float(high)
 
 
 def _of_known_types(
