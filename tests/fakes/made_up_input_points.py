@@ -102,7 +102,8 @@ def points(
     random = np.random.default_rng(seed)
     found: list[InputPoint] = []
     for group in range(groups):
-        begin, end = random.random((2, len(FEATURES)))
+        # None of them near 1, so that there is something that was never measured.
+        begin, end = 0.9 * random.random((2, len(FEATURES)))
         for number, level in enumerate(np.linspace(0, 1, LEVELS)):
             values = begin + level * (end - begin)
             features: dict[str, float] = dict(zip(FEATURES, map(float, values), strict=True))
