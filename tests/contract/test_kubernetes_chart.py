@@ -329,7 +329,7 @@ def test_the_scheduler_goes_on_without_the_extender() -> None:
 
 
 def probed(url: str, headers: dict[str, str]) -> httpx.Response:
-    """The first answer but 503, or the last: a kubelet asks again where the model takes its time."""
+    """The first answer but 503, or the last: a kubelet asks again while the model loads."""
     for _ in range(60):
         if (answer := httpx.get(url, headers=headers, timeout=30)).status_code != 503:
             return answer
