@@ -108,6 +108,27 @@ def test_profile_that_says_its_data_is_compared_with_them(
     assert change["why_unknown"] == "it was profiled in bf16, not in fp8"
 
 
+def test_profile_with_a_fingerprint_of_before_is_not_known(
+    advisor: Advisor, with_input_model: Path
+) -> None:
+    """It lacks what is counted now, and is no fault of who asks."""
+    kept = input_fingerprint(InputData(dtype="bf16", data="zeros"))
+    assert kept is not None
+    fewer = {name: x for name, x in kept.features.items() if not name.endswith("signs")}
+    older = write(dataclasses.replace(kept, features=fewer))
+    points = [
+        dataclasses.replace(p, job="older", run="r", input_fingerprint=older)
+        for p in bundled_solo_points({"resnet50-infer"})
+        if p.gpu_model == "NVIDIA H200"
+    ]
+    with open_store(None, with_input_model / "home") as store:
+        store.add(points)
+    said = advisor("recommend", "older", "triad", "--data", "older=bf16 normal(0,1)", "--json")
+    assert said.code == 0, said.err
+    (change,) = json.loads(said.out)["data"]
+    assert "fingerprint of an older version" in change["why_unknown"]
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [

@@ -121,9 +121,11 @@ def _profiled(
     """Fingerprint of the data of a profile, or why there is none."""
     if profile.input_fingerprint is not None:
         known = read_tolerant(InputFingerprint, profile.input_fingerprint)
-        if known.dtype == dtype:
-            return known.features
-        return f"it was profiled in {known.dtype}, not in {dtype}"
+        if known.dtype != dtype:
+            return f"it was profiled in {known.dtype}, not in {dtype}"
+        if set(FEATURES) - known.features.keys():
+            return "its profile has a fingerprint of an older version: profile it again"
+        return known.features
     if not bundled:
         return "its profile does not say what data it was measured with"
     # The data card of the bundled points: normal random numbers, all of them.

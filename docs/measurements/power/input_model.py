@@ -1,26 +1,30 @@
 """How good the model of power by data is, on files that `advisor power input` kept.
 
-    .venv/bin/python docs/measurements/power/input_model.py FILE.jsonl [FILE.jsonl ...]
+    .venv/bin/python docs/measurements/power/input_model.py FILE.jsonl [..] [--without-signs]
 
 Each pattern of data left out on the first card; then every other card, of which two points of each
 type are known. No GPU is needed.
 """
 
-import sys
+import argparse
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from advisor.errors import InputError
+from advisor.formats.typed_json import parse
 from advisor.wire.input_power import InputPoint
 from advisor_profiling.inputs.keeping import read_kept
 from advisor_profiling.inputs.predicting.learned_from import points_of
+from advisor_profiling.inputs.result import InputPower
 from advisor_training.input_power.evaluate import (
     Errors,
     errors_of,
     noise_floor,
     other_card,
+    real_left_out,
     sweep_left_out,
 )
 from advisor_training.input_power.held_out import HeldOut
@@ -31,7 +35,12 @@ DRAWS = 4000
 
 def main() -> None:
     """Print both tables."""
-    results = [result for name in sys.argv[1:] for result in read_kept(Path(name))]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    parser.add_argument("--without-signs", action="store_true", help="as before they were counted")
+    options = parser.parse_args()
+    read = without_signs if options.without_signs else read_kept
+    results = [result for file in options.files for result in read(file)]
     points, unused = points_of(results)
     for why, count in unused.items():
         print(f"left out {count}: {why}")
@@ -45,8 +54,25 @@ def main() -> None:
             f"  speed {_text(errors.speed)}"
         )
     print(f"  repeated reference: {100 * (noise_floor(kept) or 0):.2f} %")
+    if any(p.real for p in kept):
+        print("  tensors of files, learned from drawn numbers:")
+        for name, errors in real_left_out(kept).items():
+            print(f"  {name:<12} power {_text(errors.power)}")
     for gpu_uuid in sorted({p.gpu_uuid for p in points} - {p.gpu_uuid for p in kept}):
         _other(gpu_uuid, [*kept, *_of_known_types(points, kept, gpu_uuid)])
+
+
+def without_signs(file: Path) -> list[InputPower]:
+    """Results with no sign in any fingerprint: also those of before, of tensors that are gone."""
+    found: list[InputPower] = []
+    for line in file.read_text().splitlines():
+        plain = json.loads(line)
+        if prints := plain["fingerprint"]:
+            plain["fingerprint"] = prints | {"product_signs": 0.0}
+            for side in ("a", "b"):
+                plain["fingerprint"][side] = prints[side] | {"signs": 0.0}
+        found.append(parse(InputPower, json.dumps(plain).encode()))
+    return found
 
 
 def interval_of(found: HeldOut) -> tuple[float, float]:

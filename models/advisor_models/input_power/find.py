@@ -64,7 +64,7 @@ def no_model() -> ModelError:
     """That nothing can be predicted, and what to do."""
     return ModelError(
         "there is no model of power by data",
-        why="none comes with this version, and none was made here",
+        why="none was made here, and those that come with advisor are missing",
         fix="measure on a GPU (advisor power input --preset T12, and others), then advisor power "
         "train",
     )
