@@ -29,6 +29,9 @@ pytestmark = pytest.mark.timeout(300)
 
 A, B = "11111111-aaaa-4aaa-8aaa-111111111111", "22222222-bbbb-4bbb-8bbb-222222222222"
 
+# Files beside the daemon's pipe: it does not start, it is in a fault, it gives clients less.
+FAULTS = ("refuse", "status", "default")
+
 
 @dataclass
 class Node:
@@ -42,6 +45,11 @@ class Node:
     @property
     def pipe(self) -> Path:
         return self.host.folder / "mps" / UUID / "pipe"
+
+    @property
+    def every_query(self) -> Path:
+        """Holds the error that every query of NVML ends with, while it is there."""
+        return self.host.folder / "nvml" / "gpu0" / "every"
 
     def run_pod(self, uid: str, job: str, share: str, **variables: str) -> subprocess.Popen[bytes]:
         """Bind a pod; its container starts when its progress file is there."""
@@ -68,7 +76,9 @@ class Node:
         return started
 
     def clear(self) -> None:
-        """End all pods."""
+        """End all pods, and the faults that a test that failed has left."""
+        for fault in (*(self.pipe / name for name in FAULTS), self.every_query):
+            fault.unlink(missing_ok=True)
         for job in self.jobs:
             job.kill()
             job.wait()
@@ -251,8 +261,8 @@ def test_a_daemon_that_is_lost_is_started_again_and_pods_are_told(node: Node) ->
     losses = node.metric("advisor_gpu_daemon_losses_total") or 0
     (node.pipe / "refuse").touch()
     os.kill(int((node.pipe / "nvidia-cuda-mps-control.pid").read_text()), signal.SIGKILL)
-    until(lambda: not node.ready())
-    assert "permission denied" in node.why()
+    # First that it is gone, then why it does not start again.
+    until(lambda: not node.ready() and "permission denied" in node.why())
     until(lambda: node.metric("advisor_pod_limit_proven", "alpha") == 0)
     [event] = [event for event in node.api.events if event["reason"] == "MpsDaemonLost"]
     assert event["involvedObject"]["uid"] == A
@@ -278,11 +288,10 @@ def test_a_gpu_is_not_ready_while_its_daemon_is_not_well(node: Node) -> None:
 def test_a_gpu_that_nobody_can_see_is_not_ready(node: Node) -> None:
     """NVML fails for a while; the daemon is well."""
     until(node.ready)
-    broken = node.host.folder / "nvml" / "gpu0" / "every"
-    broken.write_text("error 15")
+    node.every_query.write_text("error 15")
     until(lambda: not node.ready())
     assert node.get("/healthz").status_code == 200
-    broken.unlink()
+    node.every_query.unlink()
     until(node.ready)
 
 
