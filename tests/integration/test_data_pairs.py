@@ -53,8 +53,8 @@ def test_correction_that_is_right_leaves_no_error(script: Any, model: InputPredi
     saved_w = 0.5 * per_s * (energies[0] - energies[1])
     pair = {"job_2": "triad", "power_limit_w": 700.0, "rate_1": 0.5 * profile.whole_gpu_rate}
     points = [
-        pair_point(50, 26, job_1=script.RANDOM, power_w=600.0, **pair),
-        pair_point(50, 26, job_1="product-half-zeros", power_w=600.0 - saved_w, **pair),
+        pair_point(10, 26, job_1=script.RANDOM, power_w=600.0, **pair),
+        pair_point(10, 26, job_1="product-half-zeros", power_w=600.0 - saved_w, **pair),
         pair_point(26, 26, job_1="product-half-zeros", power_w=300.0, **pair),
     ]
     settings = read_settings()
@@ -62,7 +62,7 @@ def test_correction_that_is_right_leaves_no_error(script: Any, model: InputPredi
         store.add(alone)
         store.add(points)
     (row,) = script.rows(settings, model, {"product-half-zeros": zeros})
-    assert (row.pair, row.split) == (("product-half-zeros", "triad"), "50/26")
+    assert (row.pair, row.split) == (("product-half-zeros", "triad"), "10/26")
     assert row.profile[0] == pytest.approx(600 / (600 - saved_w) - 1)
     assert row.profile[0] > 0.05
     assert row.profile[1] == pytest.approx(0, abs=1e-6)

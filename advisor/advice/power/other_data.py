@@ -8,9 +8,10 @@ from advisor.core.interval import Interval
 from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor.formats.wire import read_tolerant
+from advisor.predict.inputs.data_predictor import DataPredictor
 from advisor.predict.inputs.other_data import (
     DataChange,
-    DataPredictor,
+    data_change,
     operations_per_s,
     unknown_change,
 )
@@ -21,6 +22,9 @@ from advisor_models.input_power.predictor import InputPredictor
 
 SAME = 0.01
 """Fingerprints that differ by no more in any number are of the same data, drawn again."""
+
+_FELT = 0.005
+"""Part of the speed from which on a change of it is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +54,24 @@ class OtherData:
     @property
     def warnings(self) -> Iterator[str]:
         """What was done for each job, in words."""
-        for change in self.changes:
-            watts = change.whole_gpu_w
-            if change.why_unknown:
-                yield (
-                    f"what the data of {change.job} change is not known ({change.why_unknown}): "
-                    f"power is {watts.low:.0f} to +{watts.high:.0f} W wider"
-                )
-            else:
-                yield (
-                    f"power is corrected for the data of {change.job}: {watts.value:+.0f} W "
-                    f"({watts.low:+.0f} to {watts.high:+.0f}) alone on the whole GPU"
-                )
+        return map(_in_words, self.changes)
+
+
+def _in_words(change: DataChange) -> str:
+    watts, speed = change.whole_gpu_w, change.whole_gpu_speed
+    if change.why_unknown:
+        return (
+            f"what the data of {change.job} change is not known ({change.why_unknown}): "
+            f"alone on the whole GPU power is {watts.low:+.0f} to {watts.high:+.0f} W, "
+            f"and speed {100 * speed.low - 100:+.0f} to {100 * speed.high - 100:+.0f} %"
+        )
+    moved = f"{watts.value:+.0f} W ({watts.low:+.0f} to {watts.high:+.0f})"
+    if abs(speed.value - 1) < _FELT:
+        what, faster = "power is", ""
+    else:
+        what, faster = "power and speed are", f" and {100 * speed.value - 100:+.0f} % speed"
+    told = f"{moved}{faster} alone on the whole GPU"
+    return f"{what} corrected for the data of {change.job}: {told}"
 
 
 NO_OTHER = OtherData()
@@ -104,7 +114,7 @@ def _change(
     if per_s is None:
         return unknown_change(profile, "its profile does not say how busy the tensor cores were")
     if _alike(profiled, real.features):
-        return DataChange(job=profile.job, whole_gpu_w=Interval(0.0, 0.0, 0.0))
+        return data_change(profile, Interval(0.0, 0.0, 0.0))
     try:
         before, after = (
             model.energy_above_idle_j(features, real.dtype, profile.gpu_model)
@@ -112,7 +122,7 @@ def _change(
         )
     except InputError as error:
         return unknown_change(profile, error.what)
-    return DataChange(job=profile.job, whole_gpu_w=_difference(before, after).times(per_s))
+    return data_change(profile, _difference(before, after).times(per_s))
 
 
 def _profiled(

@@ -28,14 +28,13 @@ from pathlib import Path
 
 import numpy as np
 import yaml
+from measured_pair import MeasuredPair
 
 from advisor.advice.power.other_data import OtherData, other_data
 from advisor.advice.site.known_profiles import ProfileSet, find_profiles
-from advisor.core.interval import Interval
 from advisor.core.records import PairPoint
 from advisor.core.split import Split
 from advisor.formats.wire import read_tolerant, to_plain
-from advisor.predict.inputs.other_data import moved_power
 from advisor.settings import Settings, read_settings
 from advisor.wire.input_power import InputFingerprint
 from advisor_data import open_store
@@ -180,12 +179,10 @@ def rows(
 def _row(point: PairPoint, usual: PairPoint, profiles: ProfileSet, other: OtherData) -> Row:
     assert point.power_w
     assert usual.power_w
-    (change,) = other.changes
-    part = next(part for part in usual.parts if part.job == RANDOM)
-    speed = (part.rate or 0.0) / profiles.a.whole_gpu_rate
-    as_it_is = Interval(usual.power_w, usual.power_w, usual.power_w)
-    limit_w = point.power_limit_w or float("inf")
-    corrected = moved_power(as_it_is, change.whole_gpu_w.times(speed), limit_w).value
+    own = {profile.job: profile for profile in profiles.profiles}
+    measured = MeasuredPair(usual, tuple(own[job] for job in usual.jobs))
+    there, changed = other.applied(measured, measured.profiles)
+    (moved,) = there.predict(changed, [measured.split])
     product, partner, split = _product(point), _partner(point), _split(point)
     shares = Split(tuple(map(float, split.split("/"))))
     predictor = Registry(read_settings().home / "models").open_champion()
@@ -197,7 +194,7 @@ def _row(point: PairPoint, usual: PairPoint, profiles: ProfileSet, other: OtherD
         split=split,
         measured_w=point.power_w,
         held_back="throttled" in point.flags,
-        profile=(usual.power_w / point.power_w - 1, corrected / point.power_w - 1),
+        profile=(usual.power_w / point.power_w - 1, moved.power_w.value / point.power_w - 1),
         model=(
             before.power_w.value / point.power_w - 1,
             after.power_w.value / point.power_w - 1,
