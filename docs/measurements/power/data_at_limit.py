@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from data_pairs import OPERANDS, RANDOM
 from measured_pair import MeasuredPair
+from product_points import OPERANDS, RANDOM, partner_of, product_of, split_of
 
 from advisor.core.interval import Interval
 from advisor.core.records import PairPoint, SoloPoint
@@ -101,7 +101,7 @@ def rows(points: Sequence[PairPoint], solos: Sequence[SoloPoint]) -> Iterator[Ro
     usual = {_place(p): p for p in points if RANDOM in p.jobs}
     works_w = _works_w(points, usual, profiles[RANDOM].whole_gpu_rate)
     for point in sorted(points, key=lambda p: (p.jobs, p.shares_percent)):
-        before, product = usual.get(_place(point)), _product(point)
+        before, product = usual.get(_place(point)), product_of(point)
         if product in works_w and before and "throttled" in before.flags:
             own = [profiles[RANDOM if job in OPERANDS else job] for job in before.jobs]
             yield _row(point, MeasuredPair(before, tuple(own)), works_w)
@@ -113,7 +113,7 @@ def _works_w(
     """By product, what its data change at the rate of the whole GPU, by splits below the limit."""
     found: dict[str, list[float]] = {}
     for point in points:
-        before, product = usual.get(_place(point)), _product(point)
+        before, product = usual.get(_place(point)), product_of(point)
         if product == RANDOM or not before or "throttled" in (*before.flags, *point.flags):
             continue
         more_w = (point.power_w or 0.0) - (before.power_w or 0.0)
@@ -123,7 +123,7 @@ def _works_w(
 
 def _row(point: PairPoint, before: MeasuredPair, works_w: dict[str, float]) -> Row:
     profile = next(p for p in before.profiles if p.job == RANDOM)
-    work_w = works_w[_product(point)]
+    work_w = works_w[product_of(point)]
     expected = _with_data(before, profile, work_w)
     place = before.point.jobs.index(RANDOM)
     share_w = work_w * before.seen.parts[place].speed.value
@@ -131,7 +131,7 @@ def _row(point: PairPoint, before: MeasuredPair, works_w: dict[str, float]) -> R
     powers_w = (was_w, was_w + min(share_w, 0.0) / 2, expected.power_w.value)
     now = expected.parts[place].rate
     return Row(
-        name=f"{_product(point)} + {' at '.join(_place(point))}",
+        name=f"{product_of(point)} + {' at '.join(_place(point))}",
         clock=(point.sm_clock_mhz or np.nan) / (before.point.sm_clock_mhz or np.nan),
         rate=_rate(point) / _rate(before.point),
         expected_rate=now.times(1 / _rate(before.point)),
@@ -152,14 +152,7 @@ def _rate_within(row: Row) -> bool:
 
 
 def _place(point: PairPoint) -> tuple[str, str]:
-    """The partner, and the split with the product's share first."""
-    shares = dict(zip(point.jobs, point.shares_percent, strict=True))
-    partner = next(job for job in point.jobs if job not in OPERANDS)
-    return partner, f"{shares[_product(point)]:g}/{shares[partner]:g}"
-
-
-def _product(point: PairPoint) -> str:
-    return next(job for job in point.jobs if job in OPERANDS)
+    return partner_of(point), split_of(point)
 
 
 def _rate(point: PairPoint) -> float:
