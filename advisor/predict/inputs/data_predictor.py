@@ -19,7 +19,13 @@ from advisor.predict.inputs.held_back import (
     mean_idle_w,
 )
 from advisor.predict.inputs.other_data import DataChange, with_data
-from advisor.predict.predictions import PredictedPart, Prediction, Predictor
+from advisor.predict.predictions import (
+    PredictedPart,
+    Prediction,
+    Predictor,
+    possible_speed,
+    predicted_part,
+)
 from advisor.predict.profiles import Profile
 
 CLOCK_ERROR = 0.065
@@ -142,9 +148,7 @@ def _part(
         part.speed.low * min(1.0, faster.low**follows) / alone,
         part.speed.high * max(1.0, faster.high**follows) / alone,
     )
-    return PredictedPart(
-        speed=speed, solo_rate=profile.whole_gpu_rate, solo_power_w=profile.whole_gpu_power_w
-    )
+    return predicted_part(profile, possible_speed(profile, speed))
 
 
 def _sum(parts: Iterable[Interval]) -> Interval:
