@@ -97,6 +97,14 @@ def test_what_is_not_known_widens_and_says_why(advisor: Advisor) -> None:
     assert wider_w["low"] < power_w["low"]
 
 
+def test_data_of_a_job_without_tensor_cores_are_not_known(advisor: Advisor) -> None:
+    """What other units draw for data was not measured, and is not nothing."""
+    after = answer(advisor, "--data", "triad=bf16 zeros")
+    (change,) = after["data"]
+    assert change["why_unknown"] == "no tensor core computes its products, in bf16"
+    assert change["whole_gpu_w"]["low"] < -100
+
+
 def test_profile_that_says_its_data_is_compared_with_them(
     advisor: Advisor, with_input_model: Path
 ) -> None:

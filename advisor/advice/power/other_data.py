@@ -14,6 +14,7 @@ from advisor.predict.inputs.other_data import (
     data_change,
     operations_per_s,
     unknown_change,
+    uses_tensor_cores,
 )
 from advisor.predict.predictions import Predictor
 from advisor.predict.profiles import Profile
@@ -113,6 +114,8 @@ def _change(
     per_s = operations_per_s(profile, real.dtype)
     if per_s is None:
         return unknown_change(profile, "its profile does not say how busy the tensor cores were")
+    if not uses_tensor_cores(profile):
+        return unknown_change(profile, f"no tensor core computes its products, in {real.dtype}")
     if _alike(profiled, real.features):
         return data_change(profile, Interval(0.0, 0.0, 0.0))
     try:

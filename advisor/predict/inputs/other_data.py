@@ -20,6 +20,7 @@ from advisor.predict.inputs.held_back import (
     elasticities,
 )
 from advisor.predict.profiles import Floats, Profile
+from advisor.validity.degenerate import LEAST_ACTIVE_PERCENT
 
 OPERATIONS_PER_CYCLE = {"tf32": 2048, "bf16": 4096, "fp16": 4096, "fp8": 8192, "int8": 8192}
 """Of the tensor cores of one SM, dense: 989.4 TFLOP/s of bf16 on 132 SMs at 1830 MHz, twice that in
@@ -61,6 +62,11 @@ def data_change(profile: Profile, work_w: Interval) -> DataChange:
         whole_gpu_w=Interval(*powers_w),
         whole_gpu_speed=Interval(speeds[0], speeds[2], speeds[1]),
     )
+
+
+def uses_tensor_cores(profile: Profile) -> bool:
+    """Whether they are busy while the job runs alone on the whole GPU, as far as is known."""
+    return not profile.values["tensor_active_percent"][-1] < LEAST_ACTIVE_PERCENT
 
 
 def operations_per_s(profile: Profile, dtype: str) -> float | None:
