@@ -63,16 +63,20 @@ def _in_words(change: DataChange) -> str:
     if change.why_unknown:
         return (
             f"what the data of {change.job} change is not known ({change.why_unknown}): "
-            f"alone on the whole GPU power is {watts.low:+.0f} to {watts.high:+.0f} W, "
-            f"and speed {100 * speed.low - 100:+.0f} to {100 * speed.high - 100:+.0f} %"
+            f"alone on the whole GPU power is {round(watts.low):+d} to {round(watts.high):+d} W, "
+            f"and speed {_percent(speed.low)} to {_percent(speed.high)} %"
         )
-    moved = f"{watts.value:+.0f} W ({watts.low:+.0f} to {watts.high:+.0f})"
+    moved = f"{round(watts.value):+d} W ({round(watts.low):+d} to {round(watts.high):+d})"
     if abs(speed.value - 1) < _FELT:
         what, faster = "power is", ""
     else:
-        what, faster = "power and speed are", f" and {100 * speed.value - 100:+.0f} % speed"
+        what, faster = "power and speed are", f" and {_percent(speed.value)} % speed"
     told = f"{moved}{faster} alone on the whole GPU"
     return f"{what} corrected for the data of {change.job}: {told}"
+
+
+def _percent(ratio: float) -> str:
+    return f"{round(100 * ratio - 100):+d}"
 
 
 NO_OTHER = OtherData()
