@@ -7,9 +7,9 @@ prints the table. The same command goes on; `--minutes 0` prints what is there, 
 `--gpu` is the UUID of a card that was measured before, and `--kept FILE` what is in a file.
 `--dtypes bf16` and `--units 34` choose.
 
-Rounds: bf16 at 34 SMs, which stay below the power limit, first and last and one level between, then
-all levels; the types at both numbers of SMs, four levels; then more seeds. N6 computes at 92 SMs on
-purpose, where cuBLAS is wrong. N5 is real_tensors.py. Each point takes 4 to 6 s.
+Rounds: each type at 34 SMs, which stay below the power limit, first and last and one level between;
+all levels of the first type; all types on the whole GPU, four levels; then more seeds. N6 computes
+at 92 SMs on purpose, where cuBLAS is wrong. N5 is real_tensors.py. Each point takes 4 to 6 s.
 """
 
 import argparse
@@ -102,23 +102,20 @@ def missing(gpu: Gpu, one: Round) -> bool:
 
 def rounds(dtypes: Sequence[str], units: Sequence[int]) -> Iterator[Round]:
     """In order of what they tell per second."""
-    first, *others = dtypes
+    first = dtypes[0]
     if BELOW in units:
-        ends = _shuffled(sweep_cases(first, levels=3, seeds=range(1)))
-        every = _shuffled(sweep_cases(first, seeds=range(1)))
-        yield Round(BELOW, tuple(dict.fromkeys((*ends, *every))))
+        for dtype in dtypes:
+            yield Round(BELOW, _shuffled(sweep_cases(dtype, levels=3, seeds=range(1))))
+        yield Round(BELOW, _shuffled(sweep_cases(first, seeds=range(1))))
         yield Round(WRONG, (reference_for(SQUARE, "bf16", "product"),))
     if WHOLE in units:
-        yield Round(WHOLE, _shuffled(sweep_cases(first, levels=FEWER_LEVELS, seeds=range(1))))
+        for dtype in dtypes:
+            yield Round(WHOLE, _shuffled(sweep_cases(dtype, levels=FEWER_LEVELS, seeds=range(1))))
     if BELOW in units:
-        for dtype in others:
-            cases = sweep_cases(dtype, levels=FEWER_LEVELS, seeds=range(1))
-            yield Round(BELOW, _shuffled(cases))
         yield Round(BELOW, _shuffled(sweep_cases(first, seeds=range(1, SEEDS))))
-    for dtype in others:
+    for dtype in dtypes:
         for count in units:
-            cases = sweep_cases(dtype, levels=FEWER_LEVELS, seeds=range(2))
-            yield Round(count, _shuffled(cases))
+            yield Round(count, _shuffled(sweep_cases(dtype, levels=FEWER_LEVELS, seeds=range(2))))
 
 
 def sweep_cases(dtype: str, *, seeds: Sequence[int], levels: int | None = None) -> list[InputCase]:
