@@ -10,11 +10,12 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 from rich.progress import Progress
 
-from advisor.cli.advise.job_requests import min_speeds
-from advisor.cli.advise.queue import read_entries, read_works
+from advisor.cli.advise.job_requests import min_speeds, read_data
+from advisor.cli.advise.queue import Entry, read_entries, read_works
 from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import (
     AsJson,
+    DataOption,
     GpuModelOption,
     GpuUuidOption,
     MaxPower,
@@ -27,6 +28,7 @@ from advisor.errors import InputError
 from advisor.formats.wire import write
 from advisor.settings import read_settings
 from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs
+from advisor_profiling.operands.of_job import told_data
 
 # What needs numpy is imported in the command: `advisor --help` works without it.
 
@@ -51,6 +53,7 @@ def place(
         list[str] | None,
         typer.Option(help="Time that a job takes alone, JOB=3h or 3h for all; 1h if not given"),
     ] = None,
+    data: DataOption = None,
     objective: Annotated[
         str, typer.Option(help="energy-efficiency: least energy; throughput: done soonest")
     ] = DEFAULT_OBJECTIVE,
@@ -77,10 +80,11 @@ def place(
     _check_installed()
     from advisor.advice.placement_wire import to_wire
     from advisor.advice.placing import plan
+    from advisor.advice.power.other_data import told_here
     from advisor.cli.advise import place_text
 
     asked = PlacementRequest(
-        jobs=_queue(jobs or (), file, work or (), min_speed or ()),
+        jobs=_queue(read_entries(jobs or (), file), work or (), min_speed or (), data or ()),
         gpus=gpus,
         objective=objective,
         max_power_w=max_power,
@@ -89,9 +93,12 @@ def place(
         gpu_uuid=gpu_uuid,
         time_limit_s=time_limit,
     )
+    settings, unlike = read_settings(), prefer == "complementary"
+    told = told_here(told_data(asked.data_by_job), settings.home)
     with _progress() as on_progress:
-        settings, unlike = read_settings(), prefer == "complementary"
-        planned = plan(asked, settings, profiles, on_progress, prefer_complementary=unlike)
+        planned = plan(
+            asked, settings, profiles, on_progress, prefer_complementary=unlike, told=told
+        )
     if gpu_uuid is not None and planned.card is None:
         typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
     if as_json:
@@ -101,18 +108,18 @@ def place(
 
 
 def _queue(
-    texts: Sequence[str], file: Path | None, work: Sequence[str], least: Sequence[str]
+    entries: Sequence[Entry], work: Sequence[str], least: Sequence[str], data: Sequence[str]
 ) -> tuple[QueuedJobs, ...]:
     """Every job with its work: what its line says, else --work, else an hour."""
-    entries = read_entries(texts, file)
-    names = [entry.name for entry in entries]
-    works, speeds = read_works(work, names), min_speeds(least, list(dict.fromkeys(names)))
+    names = list(dict.fromkeys(entry.name for entry in entries))
+    works, speeds, told = read_works(work, names), min_speeds(least, names), read_data(data, names)
     return tuple(
         QueuedJobs(
             job=entry.name,
             count=entry.count,
             work_s=entry.work_s or works.get(entry.name, WORK_S),
             min_speed=speeds.get(entry.name),
+            data=told.get(entry.name),
         )
         for entry in entries
     )
