@@ -55,6 +55,12 @@ class OtherData:
         )
         return replace(found, profiles=tuple(profiles))
 
+    @property
+    def as_profiled(self) -> frozenset[str]:
+        """Jobs whose data that were told are those that were profiled."""
+        nothing = Interval(0.0, 0.0, 0.0)
+        return frozenset(c.job for c in self.changes if c.whole_gpu_w == nothing)
+
     def not_told(self, jobs: Sequence[str]) -> tuple[str, ...]:
         """Those of the jobs whose data may be any."""
         told = {change.job for change in self.changes}
