@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 from command_line import Advisor, in_this_process
+from hypothesis import given
+from hypothesis import strategies as st
 from in_process import Api, error_of, running
 
+from advisor.cli.advise.job_requests import read_data
 from advisor.errors import InputError, ModelError
+from advisor.wire.requests import JobData
 from advisor_data.files.bundled import bundled_solo_points
-from advisor_profiling.operands.of_job import MOST_SENT
+from advisor_profiling.operands.of_job import MOST_SENT, told_data
 
 H200 = ("--gpu-model", "NVIDIA H200")
 QUEUE = ("bert-infer-b2:2", "vit-train:2", "--gpus", "1", *H200)
@@ -174,3 +178,22 @@ def test_one_name_has_one_kind_of_data(api: Api) -> None:
     crowd = {"jobs": jobs, "gpus": 1, "gpu_model": "NVIDIA H200"}
     status, _, message = error_of(api.ask("POST", ROUTE, json=crowd))
     assert (status, f"these are {MOST_SENT + 1} kinds of data" in message) == (422, True)
+
+
+def test_filling_says_how_far_it_is() -> None:
+    """A bar of `advisor place` moves with each kind; a text that is seen again takes no time."""
+    seen: list[tuple[int, int]] = []
+    data = {name: JobData(dtype="bf16", operands="zeros") for name in ("a", "b")}
+    found = told_data(data, lambda done, kinds: seen.append((done, kinds)))
+    assert seen == [(1, 2), (2, 2)]
+    assert found["a"] is found["b"]
+
+
+@given(st.text(max_size=40))
+def test_an_option_is_read_or_refused(text: str) -> None:
+    """Whatever is written behind the name, job, type and operands come out, or an error."""
+    try:
+        (found,) = read_data([f"a={text}"], ["a"]).values()
+    except InputError:
+        return
+    assert str(found).split() == text.split()

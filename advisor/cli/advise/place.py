@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 from rich.progress import Progress
@@ -29,6 +29,9 @@ from advisor.formats.wire import write
 from advisor.settings import read_settings
 from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs
 from advisor_profiling.operands.of_job import told_data
+
+if TYPE_CHECKING:
+    from advisor.advice.placing import Planned
 
 # What needs numpy is imported in the command: `advisor --help` works without it.
 
@@ -79,8 +82,6 @@ def place(
     """
     _check_installed()
     from advisor.advice.placement_wire import to_wire
-    from advisor.advice.placing import plan
-    from advisor.advice.power.other_data import told_here
     from advisor.cli.advise import place_text
 
     asked = PlacementRequest(
@@ -93,18 +94,24 @@ def place(
         gpu_uuid=gpu_uuid,
         time_limit_s=time_limit,
     )
-    settings, unlike = read_settings(), prefer == "complementary"
-    told = told_here(told_data(asked.data_by_job), settings.home)
-    with _progress() as on_progress:
-        planned = plan(
-            asked, settings, profiles, on_progress, prefer_complementary=unlike, told=told
-        )
+    planned = _planned(asked, profiles, prefer)
     if gpu_uuid is not None and planned.card is None:
         typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
     if as_json:
         typer.echo(write(to_wire(planned)))
     else:
         place_text.show(planned)
+
+
+def _planned(asked: PlacementRequest, profiles: Path | None, prefer: Preferred | None) -> "Planned":
+    from advisor.advice.placing import plan
+    from advisor.advice.power.other_data import told_here
+
+    settings, unlike = read_settings(), prefer == "complementary"
+    with _progress("filling data") as on_progress:
+        told = told_here(told_data(asked.data_by_job, on_progress), settings.home)
+    with _progress("predicting pairs") as on_progress:
+        return plan(asked, settings, profiles, on_progress, prefer_complementary=unlike, told=told)
 
 
 def _queue(
@@ -135,14 +142,14 @@ def _check_installed() -> None:
 
 
 @contextmanager
-def _progress() -> Generator[Callable[[int, int], None]]:
-    """A bar on a terminal where predicting takes long, nothing elsewhere."""
+def _progress(what: str) -> Generator[Callable[[int, int], None]]:
+    """A bar on a terminal where something takes long, nothing elsewhere."""
     console = plain_console(stderr=True)
     shown_at = time.monotonic() + PATIENCE_S
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("predicting pairs", visible=False)
+        task = bar.add_task(what, visible=False)
 
-        def on_progress(done: int, pairs: int) -> None:
-            bar.update(task, completed=done, total=pairs, visible=time.monotonic() > shown_at)
+        def on_progress(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, visible=time.monotonic() > shown_at)
 
         yield on_progress

@@ -2,7 +2,7 @@
 
 import functools
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from advisor.core.job import InputData
 from advisor.errors import InputError
@@ -51,13 +51,23 @@ def input_fingerprint(data: InputData) -> InputFingerprint | None:
     return fingerprint_of(data.dtype, data.data)
 
 
-def told_data(data: Mapping[str, JobData]) -> dict[str, InputFingerprint]:
+def told_data(
+    data: Mapping[str, JobData], on_progress: Callable[[int, int], None] = lambda done, kinds: None
+) -> dict[str, InputFingerprint]:
     """By name of job, the fingerprint of what will run.
+
+    Args:
+        data: Of the jobs that say so.
+        on_progress: Called after each one with those done and all.
 
     Raises:
         InputError: as `fingerprint_of`.
     """
-    return {name: fingerprint_of(told.dtype, told.operands) for name, told in data.items()}
+    found: dict[str, InputFingerprint] = {}
+    for name, told in data.items():
+        found[name] = fingerprint_of(told.dtype, told.operands)
+        on_progress(len(found), len(data))
+    return found
 
 
 def sent_data(data: Mapping[str, JobData]) -> dict[str, InputFingerprint]:
