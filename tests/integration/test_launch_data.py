@@ -127,6 +127,15 @@ def test_data_that_were_profiled_are_no_other_data(settings: Settings, tmp_path:
     assert [part.data for part in pair.parts] == [None, None]
 
 
+def test_job_without_a_profile_keeps_what_was_told(settings: Settings) -> None:
+    """There is no forecast to correct, but what ran with other data stays marked."""
+    wanted = asked(ZEROS)
+    there = replace(wanted, asked=replace(wanted.asked, gpu_model="NVIDIA A100"))
+    pair, (note, *_) = at_equal(there, settings)
+    assert note.startswith("no forecast: no profile on NVIDIA A100")
+    assert [part.data for part in pair.parts] == [ZEROS, None]
+
+
 # the command
 
 
