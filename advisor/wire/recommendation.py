@@ -130,11 +130,14 @@ class ChangedData:
 
     Attributes:
         whole_gpu_w: In the power of the GPU while the job runs alone on all of it, W.
-        why_unknown: Why only the bounds of that are known; "": it is known.
+        whole_gpu_speed: The job's rate there, for each one with the data that were profiled: not 1
+            where the power limit or heat holds the clock back.
+        why_unknown: Why only bounds are known; "": it is known.
     """
 
     job: str
     whole_gpu_w: Interval
+    whole_gpu_speed: Interval
     why_unknown: str
 
 

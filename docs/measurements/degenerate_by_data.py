@@ -20,6 +20,7 @@ from advisor.core.records import SoloPoint
 from advisor.predict.inputs.other_data import OPERATIONS_PER_CYCLE
 from advisor.validity.degenerate import (
     COUNTER_BOUND,
+    LEAST_ACTIVE_PERCENT,
     energy_above_idle_j,
     expected_energy_j,
     with_solo_flags,
@@ -32,9 +33,6 @@ from advisor_profiling.inputs.result import InputPower
 from advisor_training.input_power.train import TrainedInputs, fit_inputs
 
 DTYPE = "bf16"
-
-LEAST_ACTIVE_PERCENT = 1.0
-"""Of the tensor cores: below it nothing follows from what they take."""
 
 ALL_NAN = "normal(0,1)|spoil(nan,1)"
 

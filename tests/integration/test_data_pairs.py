@@ -53,18 +53,26 @@ def test_correction_that_is_right_leaves_no_error(script: Any, model: InputPredi
     saved_w = 0.5 * per_s * (energies[0] - energies[1])
     pair = {"job_2": "triad", "power_limit_w": 700.0, "rate_1": 0.5 * profile.whole_gpu_rate}
     points = [
-        pair_point(50, 26, job_1=script.RANDOM, power_w=600.0, **pair),
-        pair_point(50, 26, job_1="product-half-zeros", power_w=600.0 - saved_w, **pair),
+        pair_point(10, 26, job_1=script.RANDOM, power_w=600.0, **pair),
+        pair_point(10, 26, job_1="product-half-zeros", power_w=600.0 - saved_w, **pair),
         pair_point(26, 26, job_1="product-half-zeros", power_w=300.0, **pair),
     ]
+    whole = next(p for p in alone if p.share_percent == 100)
     settings = read_settings()
     with open_store(settings.database_url, settings.home) as store:
-        store.add(alone)
+        store.add([*alone, dataclasses.replace(whole, job="product-half-zeros", run="other")])
         store.add(points)
     (row,) = script.rows(settings, model, {"product-half-zeros": zeros})
-    assert (row.pair, row.split) == (("product-half-zeros", "triad"), "50/26")
+    assert (row.pair, row.split) == (("product-half-zeros", "triad"), "10/26")
     assert row.profile[0] == pytest.approx(600 / (600 - saved_w) - 1)
     assert row.profile[0] > 0.05
     assert row.profile[1] == pytest.approx(0, abs=1e-6)
     assert row.model[1] < row.model[0]
     assert "held the clock back, 1 pairs, 1 splits |" in list(script.table([row]))[-1]
+    *_, line = script.alone_table(settings, model, {"product-half-zeros": zeros})
+    _, job, measured_w, expected_w, rate, expected_rate, _ = line.split("|")
+    # One of the repeats that the profile is the middle of.
+    assert (job.strip(), float(rate)) == ("product-half-zeros", pytest.approx(1, abs=0.01))
+    assert float(measured_w) == round(whole.power_w or 0)
+    # Zeros save at the limit as much as the clock cannot rise for.
+    assert float(expected_w) < float(measured_w) or float(expected_rate) > 1

@@ -10,11 +10,13 @@ from advisor.core.interval import Interval
 from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor.formats.wire import read_tolerant
+from advisor.predict.inputs.data_predictor import DataPredictor
 from advisor.predict.inputs.other_data import (
     DataChange,
-    DataPredictor,
+    data_change,
     operations_per_s,
     unknown_change,
+    uses_tensor_cores,
     with_data,
 )
 from advisor.predict.predictions import Predictor
@@ -26,6 +28,9 @@ from advisor_models.input_power.predictor import InputPredictor
 
 SAME = 0.01
 """Fingerprints that differ by no more in any number are of the same data, drawn again."""
+
+_FELT = 0.005
+"""Part of the speed from which on a change of it is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ class OtherData:
     def as_profiled(self) -> frozenset[str]:
         """Jobs whose data that were told are those that were profiled."""
         nothing = Interval(0.0, 0.0, 0.0)
-        return frozenset(c.job for c in self.changes if c.whole_gpu_w == nothing)
+        return frozenset(change.job for change in self.changes if change.work_w == nothing)
 
     def not_told(self, jobs: Sequence[str]) -> tuple[str, ...]:
         """Those of the jobs whose data may be any."""
@@ -69,25 +74,40 @@ class OtherData:
     def to_wire(self) -> tuple[ChangedData, ...]:
         """As command line, service and client tell it."""
         return tuple(
-            ChangedData(job=one.job, whole_gpu_w=one.whole_gpu_w, why_unknown=one.why_unknown)
+            ChangedData(
+                job=one.job,
+                whole_gpu_w=one.whole_gpu_w,
+                whole_gpu_speed=one.whole_gpu_speed,
+                why_unknown=one.why_unknown,
+            )
             for one in self.changes
         )
 
     @property
     def warnings(self) -> Iterator[str]:
         """What was done for each job, in words."""
-        for change in self.changes:
-            watts = change.whole_gpu_w
-            if change.why_unknown:
-                yield (
-                    f"what the data of {change.job} change is not known ({change.why_unknown}): "
-                    f"power is {watts.low:.0f} to +{watts.high:.0f} W wider"
-                )
-            else:
-                yield (
-                    f"power is corrected for the data of {change.job}: {watts.value:+.0f} W "
-                    f"({watts.low:+.0f} to {watts.high:+.0f}) alone on the whole GPU"
-                )
+        return map(_in_words, self.changes)
+
+
+def _in_words(change: DataChange) -> str:
+    watts, speed = change.whole_gpu_w, change.whole_gpu_speed
+    if change.why_unknown:
+        return (
+            f"what the data of {change.job} change is not known ({change.why_unknown}): "
+            f"alone on the whole GPU power is {round(watts.low):+d} to {round(watts.high):+d} W, "
+            f"and speed {_percent(speed.low)} to {_percent(speed.high)} %"
+        )
+    moved = f"{round(watts.value):+d} W ({round(watts.low):+d} to {round(watts.high):+d})"
+    if abs(speed.value - 1) < _FELT:
+        what, faster = "power is", ""
+    else:
+        what, faster = "power and speed are", f" and {_percent(speed.value)} % speed"
+    told = f"{moved}{faster} alone on the whole GPU"
+    return f"{what} corrected for the data of {change.job}: {told}"
+
+
+def _percent(ratio: float) -> str:
+    return f"{round(100 * ratio - 100):+d}"
 
 
 NO_OTHER = OtherData()
@@ -154,8 +174,10 @@ def _change(
     per_s = operations_per_s(profile, real.dtype)
     if per_s is None:
         return unknown_change(profile, "its profile does not say how busy the tensor cores were")
+    if not uses_tensor_cores(profile):
+        return unknown_change(profile, f"no tensor core computes its products, in {real.dtype}")
     if _alike(profiled, real.features):
-        return DataChange(job=profile.job, whole_gpu_w=Interval(0.0, 0.0, 0.0))
+        return data_change(profile, Interval(0.0, 0.0, 0.0))
     try:
         before, after = (
             model.energy_above_idle_j(features, real.dtype, profile.gpu_model)
@@ -163,7 +185,7 @@ def _change(
         )
     except InputError as error:
         return unknown_change(profile, error.what)
-    return DataChange(job=profile.job, whole_gpu_w=_difference(before, after).times(per_s))
+    return data_change(profile, _difference(before, after).times(per_s))
 
 
 def _profiled(

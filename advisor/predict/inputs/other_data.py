@@ -1,21 +1,26 @@
-"""Power of jobs that run with other data than they were profiled with.
+"""Power and speed of jobs that run with other data than they were profiled with.
 
 A job computes as many operations for each step of its progress whatever its data hold. So what its
 data change in the energy of an operation, times its operations per second, is what they change in
-the power of the GPU, alone and beside another job.
+the power of the GPU, alone and beside another job. Where a limit holds the clock back, the clock
+moves first, and the speed with it: `advisor.predict.inputs.held_back`.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.core.interval import Interval
-from advisor.core.split import Split
-from advisor.predict.card_factor import NEAR_LIMIT
-from advisor.predict.predictions import Prediction, Predictor
-from advisor.predict.profiles import Profile
+from advisor.predict.inputs.held_back import (
+    HELD_BACK,
+    WORK_EXPONENT,
+    Drawn,
+    clocks,
+    elasticities,
+)
+from advisor.predict.profiles import Floats, Profile
+from advisor.validity.degenerate import LEAST_ACTIVE_PERCENT
 
 OPERATIONS_PER_CYCLE = {"tf32": 2048, "bf16": 4096, "fp16": 4096, "fp8": 8192, "int8": 8192}
 """Of the tensor cores of one SM, dense: 989.4 TFLOP/s of bf16 on 132 SMs at 1830 MHz, twice that in
@@ -31,13 +36,37 @@ class DataChange:
     """What other data of a job change.
 
     Attributes:
+        work_w: In the power of the GPU at the job's rate alone on all of it, if the clock were the
+            highest one, W.
         whole_gpu_w: In the power of the GPU while the job runs alone on all of it, W.
+        whole_gpu_speed: The job's rate there, for each one with the data that were profiled: above
+            1 where a limit held the clock back and the data draw less.
         why_unknown: Why it is not known, so that only its bounds are; "": it is.
     """
 
     job: str
+    work_w: Interval
     whole_gpu_w: Interval
+    whole_gpu_speed: Interval
     why_unknown: str = ""
+
+
+def data_change(profile: Profile, work_w: Interval) -> DataChange:
+    """What data change that draw this much more at the highest clock, W."""
+    alone = [_alone(profile, watts) for watts in (work_w.value, work_w.low, work_w.high)]
+    powers_w = [float(power_w[-1]) - profile.whole_gpu_power_w for power_w, _ in alone]
+    speeds = [float(rate[-1]) / profile.whole_gpu_rate for _, rate in alone]
+    return DataChange(
+        job=profile.job,
+        work_w=work_w,
+        whole_gpu_w=Interval(*powers_w),
+        whole_gpu_speed=Interval(speeds[0], speeds[2], speeds[1]),
+    )
+
+
+def uses_tensor_cores(profile: Profile) -> bool:
+    """Whether they are busy while the job runs alone on the whole GPU, as far as is known."""
+    return not profile.values["tensor_active_percent"][-1] < LEAST_ACTIVE_PERCENT
 
 
 def operations_per_s(profile: Profile, dtype: str) -> float | None:
@@ -57,93 +86,34 @@ def operations_per_s(profile: Profile, dtype: str) -> float | None:
 def unknown_change(profile: Profile, why: str) -> DataChange:
     """Anywhere between the data that draw least and those that draw most."""
     above_w = profile.whole_gpu_power_w - profile.idle_power_w
-    bounds_w = Interval(0.0, LEAST_PART * above_w, MOST_PART * above_w)
-    return DataChange(job=profile.job, whole_gpu_w=bounds_w, why_unknown=why)
+    at_top_w = above_w / float(clocks(profile)[-1]) ** WORK_EXPONENT
+    bounds_w = Interval(0.0, LEAST_PART * at_top_w, MOST_PART * at_top_w)
+    return replace(data_change(profile, bounds_w), why_unknown=why)
 
 
 def with_data(profile: Profile, change: DataChange) -> Profile:
-    """The profile as it would have been measured with the other data: power by `moved_power`.
+    """The profile as it would have been measured with the other data.
 
     A change of which only bounds are known is not taken in.
     """
     if change.why_unknown:
         return profile
-    limit_w = profile.power_limit_w or math.inf
-    speeds = profile.values["rate"] / profile.whole_gpu_rate
-    moved_w = [
-        moved_power(Interval(watts, watts, watts), change.whole_gpu_w.times(speed), limit_w).value
-        for watts, speed in zip(profile.values["power_w"].tolist(), speeds.tolist(), strict=True)
-    ]
-    power_w = np.maximum(moved_w, min(profile.idle_power_w, float(profile.values["power_w"].min())))
-    return replace(profile, values={**profile.values, "power_w": power_w})
+    power_w, rates = _alone(profile, change.work_w.value)
+    return replace(profile, values={**profile.values, "power_w": power_w, "rate": rates})
 
 
-class DataPredictor:
-    """Predicts for profiles with other data: speeds as they were, power as it is then.
-
-    Args:
-        predictor: Of the data that were profiled.
-        profiles: As the predictor takes them.
-        changes: By job.
-    """
-
-    def __init__(
-        self, predictor: Predictor, profiles: Iterable[Profile], changes: Mapping[str, DataChange]
-    ) -> None:
-        self._predictor, self._changes = predictor, changes
-        self._changed = {p: with_data(p, c) if (c := changes.get(p.job)) else p for p in profiles}
-        self._measured = {changed: profile for profile, changed in self._changed.items()}
-
-    def changed(self, profiles: Iterable[Profile]) -> tuple[Profile, ...]:
-        """The profiles as they would have been measured with the other data."""
-        return tuple(self._changed[profile] for profile in profiles)
-
-    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-        """One prediction for each split, in their order; profiles are `changed` ones.
-
-        Raises:
-            InputError: as the predictor does.
-        """
-        usual = self._predictor.predict([self._measured[p] for p in profiles], splits)
-        return [self._moved(found, profiles) for found in usual]
-
-    def _moved(self, found: Prediction, profiles: Sequence[Profile]) -> Prediction:
-        parts = [
-            (change.whole_gpu_w, part.speed.value)
-            for profile, part in zip(profiles, found.parts, strict=True)
-            if (change := self._changes.get(profile.job))
-        ]
-        if not parts:
-            return found
-        value_w, low_w, high_w = (
-            sum(getattr(watts, name) * speed for watts, speed in parts)
-            for name in ("value", "low", "high")
-        )
-        limit_w = min((p.power_limit_w for p in profiles if p.power_limit_w), default=math.inf)
-        alone = tuple(
-            replace(part, solo_power_w=profile.whole_gpu_power_w)
-            for part, profile in zip(found.parts, profiles, strict=True)
-        )
-        power_w = moved_power(found.power_w, Interval(value_w, low_w, high_w), limit_w)
-        # Errors of the quotient are known of the data that were profiled.
-        return replace(found, parts=alone, power_w=power_w, efficiency_factors=None)
-
-
-def moved_power(power_w: Interval, change_w: Interval, limit_w: float) -> Interval:
-    """Power after a change, within the limit.
-
-    At the limit more would be drawn if it could be. Data that draw less then partly raise the
-    clock, and power is anywhere between the limit and the whole change below it: half of the change
-    is expected, of a job alone as of a pair, or one of both would seem to save what it does not.
-    """
-    if power_w.value >= NEAR_LIMIT * limit_w and change_w.value < 0:
-        change_w = Interval(change_w.value / 2, change_w.low, max(change_w.high, 0.0))
-    value_w = min(power_w.value + change_w.value, limit_w)
-    low_w = value_w - _both(power_w.value - power_w.low, change_w.value - change_w.low)
-    high_w = value_w + _both(power_w.high - power_w.value, change_w.high - change_w.value)
-    return Interval(value_w, low_w, max(value_w, min(high_w, limit_w)))
-
-
-def _both(one_w: float, other_w: float) -> float:
-    """Two errors that know nothing of each other."""
-    return math.hypot(max(one_w, 0.0), max(other_w, 0.0))
+def _alone(profile: Profile, work_w: float) -> tuple[Floats, Floats]:
+    """Power and rate at each share; shape (shares,)."""
+    values, at = profile.values, clocks(profile)
+    most_w = (profile.power_limit_w or math.inf) - profile.idle_power_w
+    power_w, rates = values["power_w"].copy(), values["rate"].copy()
+    for place, follows in enumerate(elasticities(profile)):
+        clock = float(at[place])
+        now = Drawn(float(power_w[place]) - profile.idle_power_w, clock)
+        more_w = work_w * rates[place] / profile.whole_gpu_rate * clock**WORK_EXPONENT
+        # Heat holds a clock back below the power limit.
+        cap_w = now.above_w if clock < HELD_BACK else max(now.above_w, most_w)
+        then = now.with_work(float(more_w), cap_w, WORK_EXPONENT + float(follows))
+        power_w[place] = then.above_w + profile.idle_power_w
+        rates[place] *= (then.clock / clock) ** float(follows)
+    return power_w, np.maximum.accumulate(rates)

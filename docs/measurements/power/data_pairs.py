@@ -6,7 +6,8 @@
 TENSORS is a folder of real_tensors.py. FOLDER gets the elements of matrices, a job for each
 product, fingerprints, and a home. Profiles are of the product of normal random numbers and of its
 partners; each product of other data is measured together with each partner, and so is that of
-random numbers. The table compares what was measured with
+random numbers. One table has each product alone on the whole GPU, the other compares pairs as they
+were measured with
 
 - profile: the power measured of the same pair with random numbers, as it is, and corrected;
 - model: what the model of pairs predicts of the profiles, as it is, and with `--data`.
@@ -28,14 +29,15 @@ from pathlib import Path
 
 import numpy as np
 import yaml
+from measured_pair import MeasuredPair
+from product_points import OPERANDS, RANDOM, partner_of, product_of, split_of
 
 from advisor.advice.power.other_data import OtherData, other_data
 from advisor.advice.site.known_profiles import ProfileSet, find_profiles
-from advisor.core.interval import Interval
+from advisor.core.gpu import WHOLE
 from advisor.core.records import PairPoint
 from advisor.core.split import Split
 from advisor.formats.wire import read_tolerant, to_plain
-from advisor.predict.inputs.other_data import moved_power
 from advisor.settings import Settings, read_settings
 from advisor.wire.input_power import InputFingerprint
 from advisor_data import open_store
@@ -48,18 +50,8 @@ from advisor_profiling.operands.of_job import SIDE, fingerprint_of
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKLOADS = ROOT / "profiling/workloads"
-RANDOM = "product-random"
 PRINTS = "fingerprints.json"
 DTYPE = "bf16"
-OPERANDS = {
-    RANDOM: "normal(0,1)",
-    "product-relu": 'a=file("relu-after.npy"); b=file("weight-relu-after.npy")',
-    "product-layernorm": 'a=file("layernorm-after.npy"); b=file("weight-up-after.npy")',
-    "product-softmax": 'a=file("softmax-after.npy"); b=file("values-transposed-after.npy")',
-    "product-half-zeros": "normal(0,1)|sparse(0.5)",
-}
-"""What is multiplied; those of a network first, so that what is not reached is made up."""
-
 PARTNERS = ("sorting", "gemm", "resnet50-train-b32")
 """They leave room below the power limit, at which data show as speed: beside triad and reduction 15
 of 24 splits were at the limit of an H100."""
@@ -68,6 +60,9 @@ SPLITS = ("26/26", "26/50")
 """34 and 66 SMs, at which libraries compute right results."""
 
 SHARES = "26,50,100"
+
+WHOLE_GPU = "100"
+"""Of products with other data, which no profile is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +97,8 @@ def main() -> None:
         prepare(folder, options.tensors.absolute(), options.python)
         measure(folder, options.gpu)
     settings = read_settings()
-    for line in table(rows(settings, InputPredictor(options.model), fingerprints(folder))):
+    model, data = InputPredictor(options.model), fingerprints(folder)
+    for line in (*alone_table(settings, model, data), "", *table(rows(settings, model, data))):
         print(line)
 
 
@@ -142,8 +138,9 @@ def prepare(folder: Path, tensors: Path, python: str) -> None:
 
 def measure(folder: Path, gpu: str) -> None:
     """Profiles first, then pairs; what is there is not measured again."""
-    for job in (RANDOM, *PARTNERS):
-        _advisor("profile", str(folder / f"jobs/{job}.yaml"), "--shares", SHARES, "--gpu", gpu)
+    for job in (RANDOM, *PARTNERS, *OPERANDS):
+        shares = SHARES if job in (RANDOM, *PARTNERS) else WHOLE_GPU
+        _advisor("profile", str(folder / f"jobs/{job}.yaml"), "--shares", shares, "--gpu", gpu)
     _advisor("colocate", str(folder / "plan.yaml"), "--gpu", gpu)
 
 
@@ -159,16 +156,36 @@ def fingerprints(folder: Path) -> dict[str, InputFingerprint]:
     return {name: read_tolerant(InputFingerprint, json.dumps(of)) for name, of in known.items()}
 
 
+def alone_table(
+    settings: Settings, model: InputPredictor, data: Mapping[str, InputFingerprint]
+) -> Iterator[str]:
+    """Markdown: each product alone on the whole GPU, from the profile of random numbers."""
+    with open_store(settings.database_url, settings.home) as store:
+        points = [p for p in store.solo_points() if p.share_percent == WHOLE and p.power_w]
+    usual = find_profiles((RANDOM,), settings)
+    yield "| alone | W | expected | rate | expected |"
+    yield "| --- | --- | --- | --- | --- |"
+    for point in points:
+        if point.job not in data or point.job == RANDOM:
+            continue
+        (change,) = other_data(usual, {RANDOM: data[point.job]}, model).changes
+        watts, rate = usual.a.whole_gpu_power_w, point.rate / usual.a.whole_gpu_rate
+        yield (
+            f"| {point.job} | {point.power_w:.0f} | {watts + change.whole_gpu_w.value:.0f} | "
+            f"{rate:.3f} | {change.whole_gpu_speed.value:.3f} |"
+        )
+
+
 def rows(
     settings: Settings, model: InputPredictor, data: Mapping[str, InputFingerprint]
 ) -> list[Row]:
     """Every pair of other data that was measured at a split at which random numbers were, too."""
     with open_store(settings.database_url, settings.home) as store:
         points = [p for p in store.pair_points() if p.power_w and "failed" not in p.flags]
-    usual = {(_partner(p), _split(p)): p for p in points if RANDOM in p.jobs}
+    usual = {(partner_of(p), split_of(p)): p for p in points if RANDOM in p.jobs}
     found: list[Row] = []
     for point in points:
-        product, partner, split = _product(point), _partner(point), _split(point)
+        product, partner, split = product_of(point), partner_of(point), split_of(point)
         if product == RANDOM or (partner, split) not in usual:
             continue
         profiles = find_profiles((RANDOM, partner), settings)
@@ -180,13 +197,11 @@ def rows(
 def _row(point: PairPoint, usual: PairPoint, profiles: ProfileSet, other: OtherData) -> Row:
     assert point.power_w
     assert usual.power_w
-    (change,) = other.changes
-    part = next(part for part in usual.parts if part.job == RANDOM)
-    speed = (part.rate or 0.0) / profiles.a.whole_gpu_rate
-    as_it_is = Interval(usual.power_w, usual.power_w, usual.power_w)
-    limit_w = point.power_limit_w or float("inf")
-    corrected = moved_power(as_it_is, change.whole_gpu_w.times(speed), limit_w).value
-    product, partner, split = _product(point), _partner(point), _split(point)
+    own = {profile.job: profile for profile in profiles.profiles}
+    measured = MeasuredPair(usual, tuple(own[job] for job in usual.jobs))
+    there, changed = other.applied(measured, measured.profiles)
+    (moved,) = there.predict(changed, [measured.split])
+    product, partner, split = product_of(point), partner_of(point), split_of(point)
     shares = Split(tuple(map(float, split.split("/"))))
     predictor = Registry(read_settings().home / "models").open_champion()
     (before,) = predictor.predict(profiles.profiles, [shares])
@@ -197,7 +212,7 @@ def _row(point: PairPoint, usual: PairPoint, profiles: ProfileSet, other: OtherD
         split=split,
         measured_w=point.power_w,
         held_back="throttled" in point.flags,
-        profile=(usual.power_w / point.power_w - 1, corrected / point.power_w - 1),
+        profile=(usual.power_w / point.power_w - 1, moved.power_w.value / point.power_w - 1),
         model=(
             before.power_w.value / point.power_w - 1,
             after.power_w.value / point.power_w - 1,
@@ -227,20 +242,6 @@ def _means(name: str, rows: Sequence[Row]) -> Iterator[str]:
         means = " | ".join(f"{100 * size:.1f}" for size in sizes)
         count = len({row.pair for row in rows})
         yield f"| mean size, {name}, {count} pairs, {len(rows)} splits | | | {means} |"
-
-
-def _product(point: PairPoint) -> str:
-    return next(job for job in point.jobs if job in OPERANDS)
-
-
-def _partner(point: PairPoint) -> str:
-    return next(job for job in point.jobs if job not in OPERANDS)
-
-
-def _split(point: PairPoint) -> str:
-    """The product's share first."""
-    shares = dict(zip(point.jobs, point.shares_percent, strict=True))
-    return f"{shares[_product(point)]:g}/{shares[_partner(point)]:g}"
 
 
 if __name__ == "__main__":

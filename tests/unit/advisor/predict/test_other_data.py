@@ -1,32 +1,46 @@
-"""Power of jobs with other data than they were profiled with."""
+"""Power and speed of jobs with other data than they were profiled with."""
 
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_profiles import Physics, profile
+from made_up_profiles import Physics, Scripted, profile
 
 from advisor.core.interval import Interval
 from advisor.core.split import Split
+from advisor.predict.inputs.data_predictor import DataPredictor
 from advisor.predict.inputs.other_data import (
     LEAST_PART,
     MOST_PART,
     DataChange,
-    DataPredictor,
-    moved_power,
+    data_change,
     operations_per_s,
     unknown_change,
     with_data,
 )
+from advisor.predict.predictions import Prediction
+from advisor.predict.profiles import Profile
 
 A, B = profile("a"), profile("b")
-SPLIT = Split((30, 70))
+SPLIT, HALVES = Split((30, 70)), Split((50, 50))
+
+SHARES = (25, 50, 100)
+HELD = profile(
+    "held",
+    shares=SHARES,
+    rates=[25.0, 50.0, 90.0],
+    power_limit_w=600.0,
+    columns={"power_w": [300.0, 500.0, 600.0], "sm_clock_mhz": [2000.0, 2000.0, 1800.0]},
+)
+"""Computes, and the limit takes a tenth of its clock on the whole GPU."""
 
 
 def change(job: str, watts: float, off: float = 0.0) -> DataChange:
-    return DataChange(job=job, whole_gpu_w=Interval(watts, watts - off, watts + off))
+    work_w = Interval(watts, watts - off, watts + off)
+    return replace(data_change({"a": A, "b": B, "held": HELD}[job], work_w), job=job)
 
 
 def predicted(*changes: DataChange, limit_w: float = 700.0) -> tuple[float, float, float]:
@@ -34,6 +48,16 @@ def predicted(*changes: DataChange, limit_w: float = 700.0) -> tuple[float, floa
     there = DataPredictor(Physics(), profiles, {c.job: c for c in changes})
     (found,) = there.predict(there.changed(profiles), [SPLIT])
     return found.power_w.low, found.power_w.value, found.power_w.high
+
+
+def together(by: Interval, seen_w: float, off: float = 0.02) -> tuple[Prediction, Prediction]:
+    """Two jobs that the limit of 600 W may hold back, before and after."""
+    profiles = [HELD, replace(B, power_limit_w=600.0)]
+    predictor = Scripted({HALVES: (0.6, 0.5, seen_w)}, off)
+    there = DataPredictor(predictor, profiles, {"held": data_change(HELD, by)})
+    (before,) = predictor.predict(profiles, [HALVES])
+    (after,) = there.predict(there.changed(profiles), [HALVES])
+    return before, after
 
 
 def test_tensor_cores_compute_what_their_activity_says() -> None:
@@ -75,7 +99,8 @@ def test_power_alone_moves_with_it() -> None:
 def test_unknown_change_widens_and_moves_nothing() -> None:
     unknown = unknown_change(A, "nobody measured it")
     above_w = A.whole_gpu_power_w - A.idle_power_w
-    assert unknown.whole_gpu_w == Interval(0.0, LEAST_PART * above_w, MOST_PART * above_w)
+    assert unknown.work_w == Interval(0.0, LEAST_PART * above_w, MOST_PART * above_w)
+    assert unknown.whole_gpu_w.low == pytest.approx(LEAST_PART * above_w)
     assert with_data(A, unknown) is A
     before, after = predicted(), predicted(unknown)
     assert after[1] == before[1]
@@ -98,31 +123,105 @@ def test_job_next_to_itself_changes_twice() -> None:
     assert usual.power_w.value - found.power_w.value == pytest.approx(40 * speeds)
 
 
-watts = st.floats(100, 700)
+def test_at_the_limit_less_work_raises_the_clock_before_power_falls() -> None:
+    """A rate that follows the clock follows it up, to the highest clock; then power falls."""
+    some, much = change("held", -50.0), change("held", -300.0)
+    assert some.whole_gpu_w.value == pytest.approx(0.0, abs=1e-9)
+    # 520 W above idle at 0.9 of the clock, less 50 W at the energy of that clock.
+    faster = (520 / (520 - 50 * 0.9**1.5)) ** (1 / 2.5)
+    assert some.whole_gpu_speed.value == pytest.approx(faster)
+    assert much.whole_gpu_speed.value == pytest.approx(1 / 0.9)
+    assert much.whole_gpu_w.value == pytest.approx((520 - 300 * 0.9**1.5) / 0.9**2.5 - 520)
+    moved = with_data(HELD, some)
+    assert moved.whole_gpu_rate == pytest.approx(90 * faster)
+    assert moved.values["power_w"].tolist() == pytest.approx(
+        [300 - 50 * 25 / 90, 500 - 50 * 50 / 90, 600]
+    )
+    assert moved.values["rate"][:2].tolist() == [25, 50]
+
+
+def test_data_that_draw_more_slow_a_job_at_the_limit() -> None:
+    more = change("held", +60.0)
+    assert more.whole_gpu_w.value == pytest.approx(0.0, abs=1e-9)
+    assert more.whole_gpu_speed.value < 0.97
+
+
+def test_a_clock_that_heat_holds_back_is_no_room_for_power() -> None:
+    """At 500 W of 600, below its clock: what is saved raises the clock, and power stays."""
+    hot = replace(HELD, values={**HELD.values, "power_w": np.array([300.0, 420.0, 500.0])})
+    assert with_data(hot, data_change(hot, Interval(-50.0, -50.0, -50.0))).whole_gpu_power_w == 500
+
+
+def test_job_that_does_not_follow_the_clock_gets_no_faster() -> None:
+    bound = replace(HELD, values={**HELD.values, "rate": np.array([80.0, 90.0, 90.0])})
+    found = data_change(bound, Interval(-50.0, -60.0, -40.0))
+    assert found.whole_gpu_speed == Interval(1.0, 1.0, 1.0)
+
+
+def test_pair_at_the_limit_keeps_its_power_and_may_be_faster() -> None:
+    """By nothing to all of what its jobs follow of the clock; relative to a faster job alone."""
+    before, after = together(Interval(-60.0, -70.0, -50.0), 600.0)
+    assert after.power_w.value == 600
+    assert after.power_w.low < before.power_w.low
+    alone = after.parts[0].solo_rate / before.parts[0].solo_rate
+    assert alone > 1.01
+    gained = after.parts[0].rate.value / before.parts[0].rate.value
+    assert 1 < gained < after.parts[0].rate.high / before.parts[0].rate.high
+    assert after.parts[0].rate.low == pytest.approx(before.parts[0].rate.low)
+
+
+def test_pair_just_at_the_limit_draws_less() -> None:
+    """Jobs that would draw little more if they could leave no room for a higher clock."""
+    _, after = together(Interval(-300.0, -300.0, -300.0), 590.0)
+    assert after.power_w.value < 550
+
+
 bounds = st.floats(0, 300)
 
 
-@given(watts, bounds, bounds, st.floats(-400, 400), bounds, bounds)
-def test_moved_power_is_in_order_and_within_the_limit(
-    power: float, below: float, above: float, by: float, less: float, more: float
+@given(st.floats(100, 600), st.floats(0, 0.3), st.floats(-400, 400), bounds, bounds)
+def test_what_is_expected_of_a_pair_is_in_order_and_within_the_limit(
+    power: float, off: float, by: float, less: float, more: float
 ) -> None:
-    before = Interval(power, power - below, min(power + above, 700.0))
-    found = moved_power(before, Interval(by, by - less, by + more), 700.0)
-    assert found.low <= found.value <= found.high <= 700.0
+    before, found = together(Interval(by, by - less, by + more), power, off)
+    watts = found.power_w
+    assert watts.low <= watts.value + 1e-9
+    assert watts.value <= watts.high + 1e-9
+    assert watts.high <= 600 + 1e-9
+    for part, usual in zip(found.parts, before.parts, strict=True):
+        assert 0 < part.speed.low <= part.speed.value + 1e-9
+        assert part.speed.value <= part.speed.high + 1e-9
+        if by <= 0:
+            assert part.rate.value >= usual.rate.value - 1e-9
     if by <= 0:
-        assert power + by - 1e-9 <= found.value <= power + 1e-9
+        assert watts.value <= power + 1e-9
 
 
-@given(watts, bounds)
+@given(st.floats(100, 600), st.floats(0, 0.3))
 def test_no_change_is_no_change(power: float, off: float) -> None:
-    before = Interval(power, power - off, min(power + off, 700.0))
-    found = moved_power(before, Interval(0.0, 0.0, 0.0), 700.0)
-    assert (found.value, found.low, found.high) == pytest.approx(
-        (before.value, before.low, before.high)
-    )
+    before, found = together(Interval(0.0, 0.0, 0.0), power, off)
+    assert found.power_w.value == pytest.approx(before.power_w.value)
+    assert found.power_w.low == pytest.approx(before.power_w.low)
+    assert found.power_w.high == pytest.approx(min(before.power_w.high, 600.0))
+    for part, usual in zip(found.parts, before.parts, strict=True):
+        for name in ("value", "low", "high"):
+            assert getattr(part.speed, name) == pytest.approx(getattr(usual.speed, name))
 
 
-def test_at_the_limit_half_of_a_saving_is_expected_and_all_of_it_possible() -> None:
-    found = moved_power(Interval(695.0, 695.0, 700.0), Interval(-100.0, -100.0, -100.0), 700.0)
-    assert (found.value, found.low) == (645.0, 595.0)
-    assert found.high > 690
+@given(
+    st.lists(st.floats(100, 600), min_size=3, max_size=3),
+    st.lists(st.floats(0.4, 1), min_size=3, max_size=3),
+    st.floats(-500, 500),
+)
+def test_profile_with_other_data_is_a_profile(
+    watts: list[float], clocks: list[float], by: float
+) -> None:
+    """Rates do not fall with the share, and nothing draws less than the idle card."""
+    columns = {"power_w": watts, "sm_clock_mhz": [2000 * clock for clock in clocks]}
+    found = with_data_of(profile("x", [10.0, 20.0, 40.0], SHARES, columns=columns), by)
+    assert (np.diff(found.values["rate"]) >= 0).all()
+    assert found.values["power_w"].min() >= min(found.idle_power_w, *watts) - 1e-9
+
+
+def with_data_of(one: Profile, watts: float) -> Profile:
+    return with_data(one, data_change(one, Interval(watts, watts, watts)))

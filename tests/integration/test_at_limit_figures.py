@@ -1,0 +1,54 @@
+"""What is expected at the power limit, held against the points that were measured."""
+
+import importlib
+import statistics
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+POWER = Path(__file__).parents[2] / "docs/measurements/power"
+
+pytestmark = pytest.mark.figures
+
+
+@pytest.fixture(scope="module", autouse=True)
+def scripts() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(POWER), *sys.path])
+        yield
+
+
+def script(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+def test_other_data_hardly_move_power_at_the_limit() -> None:
+    """Nearer than the power with random numbers, and than half of the change taken off."""
+    at_limit = script("data_at_limit")
+    rows = list(at_limit.rows(*at_limit.points_of(POWER / "data-pairs", "h100")))
+    as_it_is, less_half, expected = (
+        statistics.fmean(abs(row.power[place]) for row in rows) for place in range(3)
+    )
+    assert len(rows) == 20
+    assert expected < 0.01 < as_it_is < less_half
+    assert sum(row.within for row in rows) >= 15
+
+
+def test_clock_of_a_pair_is_told_by_both_jobs_alone() -> None:
+    pair_clock = script("pair_clock")
+    found = list(pair_clock.at_limit())
+    off_mhz = [pair_clock.expected_mhz(one) - one.point.sm_clock_mhz for one in found]
+    assert len(off_mhz) > 800
+    assert np.abs(off_mhz).mean() < 60
+    assert np.percentile(np.abs(off_mhz), 90) < 130
+
+
+def test_products_that_heat_holds_back_follow_the_energy_of_their_work(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    script("held_back_products").main()
+    assert "22 products: median 2.7" in capsys.readouterr().out
