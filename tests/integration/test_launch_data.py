@@ -62,7 +62,7 @@ def forecast(pair: LaunchPair) -> Forecast:
 
 
 def test_given_split_is_forecast_for_the_data_that_were_told(settings: Settings) -> None:
-    """Together, alone, and in the rest; the rates are those of the profile."""
+    """Together, alone, and in the rest; below the power limit rates are those of the profile."""
     before, _ = at_equal(asked(None), settings)
     after, notes = at_equal(asked(ZEROS), settings)
     assert forecast(after).power_w.value < forecast(before).power_w.value - 10
