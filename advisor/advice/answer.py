@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from advisor.advice.gpu_warnings import gpu_warnings
 from advisor.advice.idle_power import with_idle_power
-from advisor.advice.power.other_data import NO_OTHER, OtherData
+from advisor.advice.power.other_data import NO_OTHER, OtherData, Told, nothing_told
 from advisor.advice.site.conditions import NOTHING, Conditions, read_conditions
 from advisor.advice.site.known_profiles import ProfileSet, checked_on
 from advisor.core.wording import listed
@@ -70,7 +70,7 @@ def answer(
     request: Request,
     settings: Settings,
     gpu_uuid: str | None = None,
-    other: OtherData = NO_OTHER,
+    told: Told = nothing_told,
 ) -> ModelAdvice:
     """What the model in use recommends for two jobs.
 
@@ -79,7 +79,7 @@ def answer(
         request: Objective and limits.
         settings: Say where models and points are kept.
         gpu_uuid: The card that they are to share; None: not known.
-        other: Data that will run in place of those that were profiled.
+        told: Data that will run in place of those that were profiled.
 
     Raises:
         InputError: the request does not fit the jobs.
@@ -89,7 +89,7 @@ def answer(
     """
     predictor = Registry(settings.home / "models").open_champion()
     conditions = read_conditions(settings, predictor, found.a.gpu_model, gpu_uuid)
-    return answer_by(predictor, found, request, checked_on(found, settings), conditions, other)
+    return answer_by(predictor, found, request, checked_on(found, settings), conditions, told)
 
 
 def answer_by(
@@ -98,7 +98,7 @@ def answer_by(
     request: Request,
     checked: CheckedCounts | None,
     conditions: Conditions = NOTHING,
-    other: OtherData = NO_OTHER,
+    told: Told = nothing_told,
 ) -> ModelAdvice:
     """What a model recommends for two jobs.
 
@@ -108,13 +108,14 @@ def answer_by(
         request: Objective and limits.
         checked: What the check of this GPU model found.
         conditions: What is known of the card, and of jobs that drift.
-        other: Data that will run in place of those that were profiled.
+        told: Data that will run in place of those that were profiled.
 
     Raises:
         InputError: the request does not fit the jobs.
         NoSplitError: nothing keeps every limit.
     """
     found, assumed = with_idle_power(found, predictor.manifest.fill)
+    other = told(found)
     there, profiles = other.applied(*conditions.applied(predictor, found.profiles))
     given = recommend(profiles, there, request, checked)
     more = (

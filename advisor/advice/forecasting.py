@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from advisor.advice.answer import answer
 from advisor.advice.gpu_warnings import gpu_warnings
+from advisor.advice.idle_power import with_idle_power
 from advisor.advice.launch_counts import count_notes, host_safety
+from advisor.advice.power.other_data import NO_OTHER, OtherData, Told, told_here
 from advisor.advice.resolved_launch import ResolvedLaunch
 from advisor.advice.site.conditions import read_conditions
 from advisor.advice.site.known_profiles import ProfileSet, checked_on, find_profiles
@@ -47,13 +49,15 @@ def recommended(
         max_power_w=asked.max_power_w,
         memory_mib=wanted.memory_mib,
     )
-    given = answer(found, request, settings, wanted.gpu_uuid)
+    told = _told(names, wanted, settings)
+    given = answer(found, request, settings, wanted.gpu_uuid, told)
     choice = given.recommendation.choice.prediction
     if choice.split.sharing == "exclusive":
         raise _better_apart(given.recommendation)
-    pair = LaunchPair(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
-    known = _with_profiles(pair, found)
-    return _with_forecast(known, choice, given.manifest, found), given.recommendation.warnings
+    pair = LaunchPair(split=choice.split, parts=tuple(map(wanted.part, jobs)))
+    there = _changed(found, given.other, given.manifest)
+    known = _with_profiles(pair, there, given.other)
+    return _with_forecast(known, choice, given.manifest, there), given.recommendation.warnings
 
 
 def with_forecast(
@@ -76,31 +80,50 @@ def with_forecast(
     checked = checked_on(found, settings)
     safeties = [profile.safety(checked) for profile in found.profiles]
     notes = count_notes(pair, safeties, allow_unsafe=allow)
-    known, why_not = _expected(_with_profiles(pair, found), found, wanted, settings)
-    return known, (*why_not, *notes)
+    known, said = _expected(pair, found, wanted, settings)
+    return known, (*said, *notes)
 
 
 def _expected(
     pair: LaunchPair, found: ProfileSet, wanted: ResolvedLaunch, settings: Settings
 ) -> tuple[LaunchPair, tuple[str, ...]]:
-    """The pair with its forecast, or why there is none."""
+    """The pair with its forecast and what is to be said of it, or why there is none."""
+    without = _with_profiles(pair, found)
     if pair.split.sharing == "time-sliced":
-        return pair, ("no forecast: models do not predict jobs that take turns",)
+        return without, ("no forecast: models do not predict jobs that take turns",)
     try:
         predictor = Registry(settings.home / "models").open_champion()
         driver = wanted.seen.driver if wanted.seen else None
         conditions = read_conditions(
             settings, predictor, found.a.gpu_model, wanted.gpu_uuid, driver
         )
-        there, profiles = conditions.applied(predictor, found.profiles)
-        (expected,) = there.predict(profiles, [pair.split])
+        filled, assumed = with_idle_power(found, predictor.manifest.fill)
+        other = _told([job.name for job in pair.jobs], wanted, settings)(filled)
+        model, profiles = other.applied(*conditions.applied(predictor, filled.profiles))
+        (expected,) = model.predict(profiles, [pair.split])
     except (InputError, ModelError, StoreError) as error:
-        return pair, (f"no forecast: {error}",)
+        return without, (f"no forecast: {error}",)
     warnings = (
         *gpu_warnings(predictor.manifest, found.profiles),
+        *assumed,
         *conditions.warnings(found.profiles),
+        *other.warnings,
     )
-    return _with_forecast(pair, expected, predictor.manifest, found), warnings
+    there = _changed(found, other, predictor.manifest)
+    known = _with_profiles(pair, there, other)
+    return _with_forecast(known, expected, predictor.manifest, there), warnings
+
+
+def _told(names: Sequence[str], wanted: ResolvedLaunch, settings: Settings) -> Told:
+    """What the data that were told of these jobs change."""
+    return told_here({n: wanted.data[n] for n in names if n in wanted.data}, settings.home)
+
+
+def _changed(found: ProfileSet, other: OtherData, manifest: Manifest) -> ProfileSet:
+    """The profiles as they would have been measured with the data that were told."""
+    if not other.changes:
+        return found
+    return other.changed(with_idle_power(found, manifest.fill)[0])
 
 
 def _default_p99_ms(wanted: ResolvedLaunch, found: ProfileSet) -> float | None:
@@ -129,15 +152,18 @@ def _better_apart(r: Recommendation) -> NoSplitError:
     )
 
 
-def _with_profiles(pair: LaunchPair, found: ProfileSet) -> LaunchPair:
+def _with_profiles(pair: LaunchPair, found: ProfileSet, other: OtherData = NO_OTHER) -> LaunchPair:
     """The pair with what its profiles know: rates alone, and memory that its files do not tell."""
     of_jobs = zip(pair.parts, found.profiles, pair.split.shares, strict=True)
-    return replace(pair, parts=tuple(_with_profile(*known) for known in of_jobs))
+    return replace(pair, parts=tuple(_with_profile(*known, other) for known in of_jobs))
 
 
-def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> LaunchPart:
+def _with_profile(
+    part: LaunchPart, profile: Profile, share_percent: float, other: OtherData
+) -> LaunchPart:
     return LaunchPart(
         job=_with_memory(part.job, profile.memory_used_mib),
+        data=None if profile.job in other.as_profiled else part.data,
         solo_rate=profile.whole_gpu_rate,
         share_rate=_share_rate(profile, share_percent),
         solo_power_w=profile.whole_gpu_power_w,

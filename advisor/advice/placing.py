@@ -8,6 +8,7 @@ from pathlib import Path
 from advisor.advice.answer import of_check
 from advisor.advice.gpu_warnings import gpu_warnings
 from advisor.advice.idle_power import with_idle_power
+from advisor.advice.power.other_data import NO_OTHER, OtherData, Told, nothing_told
 from advisor.advice.preference import NONE, Preference, complementary
 from advisor.advice.site.conditions import NOTHING, Conditions, read_conditions
 from advisor.advice.site.known_profiles import ProfileSet, checked_on, find_profiles
@@ -48,6 +49,7 @@ class Planned:
         bundled: Names of the jobs whose profile came with advisor.
         warnings: What may be less certain than it looks, which counts are not used and why.
         card: The factor by which power was corrected for the card; None: it was not.
+        other: Data of the jobs that were told.
     """
 
     asked: PlacementRequest
@@ -60,6 +62,7 @@ class Planned:
     bundled: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     card: CardFactor | None = None
+    other: OtherData = NO_OTHER
 
     @property
     def groups(self) -> dict[Group, int]:
@@ -80,6 +83,7 @@ def plan(
     on_progress: Callable[[int, int], None] = lambda done, pairs: None,
     *,
     prefer_complementary: bool = False,
+    told: Told = nothing_told,
 ) -> Planned:
     """The best plan by the model in use.
 
@@ -89,6 +93,7 @@ def plan(
         profiles: File of solo points; None: the stored and the bundled ones.
         on_progress: Called after each predicted pair with the pairs done and all pairs.
         prefer_complementary: Prefer pairs of jobs whose power goes to unlike parts of the GPU.
+        told: Data that will run in place of those that were profiled.
 
     Raises:
         InputError: a job without a profile, or an objective that is not for queues.
@@ -102,7 +107,9 @@ def plan(
     conditions = read_conditions(settings, predictor, found.a.gpu_model, asked.gpu_uuid)
     checked = checked_on(found, settings)
     preference = complementary(found, settings, profiles) if prefer_complementary else NONE
-    return plan_by(predictor, found, asked, limits, checked, conditions, on_progress, preference)
+    return plan_by(
+        predictor, found, asked, limits, checked, conditions, told, on_progress, preference
+    )
 
 
 def limits_of(asked: PlacementRequest, default_min_speed: float) -> Limits:
@@ -126,6 +133,7 @@ def plan_by(
     limits: Limits,
     checked: CheckedCounts | None,
     conditions: Conditions = NOTHING,
+    told: Told = nothing_told,
     on_progress: Callable[[int, int], None] = lambda done, pairs: None,
     preference: Preference = NONE,
 ) -> Planned:
@@ -138,6 +146,7 @@ def plan_by(
         limits: See `limits_of`.
         checked: What the check of the GPU model found.
         conditions: What is known of the card, and of jobs that drift.
+        told: As for `plan`.
         on_progress: As for `plan`.
         preference: Of pairs, in the order of the profiles.
 
@@ -148,7 +157,8 @@ def plan_by(
     _check_card(asked)
     found, assumed = with_idle_power(found, predictor.manifest.fill)
     limits = _limits(limits, found.profiles)
-    there, profiles = conditions.applied(predictor, found.profiles)
+    other = told(found)
+    there, profiles = other.applied(*conditions.applied(predictor, found.profiles))
     options = predict_options(profiles, there, checked=checked, on_progress=on_progress)
     problem = _problem(profiles, options, asked, limits, preference.unlike)
     warnings = (
@@ -158,6 +168,7 @@ def plan_by(
         *memory_unknown(found.profiles, limits.memory_mib),
         *assumed,
         *conditions.warnings(found.profiles),
+        *other.warnings,
         *preference.warnings,
     )
     return Planned(
@@ -171,6 +182,7 @@ def plan_by(
         bundled=found.bundled,
         warnings=tuple(dict.fromkeys(warnings)),
         card=conditions.card_of(found.profiles),
+        other=other,
     )
 
 

@@ -37,15 +37,7 @@ def to_wire(given: ModelAdvice) -> wire.Recommendation:
         coverage=model.coverage,
         card=given.card and card_to_wire(given.card),
         drifts=tuple(map(drift_to_wire, given.drifts)),
-        data=tuple(
-            wire.ChangedData(
-                job=change.job,
-                whole_gpu_w=change.whole_gpu_w,
-                whole_gpu_speed=change.whole_gpu_speed,
-                why_unknown=change.why_unknown,
-            )
-            for change in given.other.changes
-        ),
+        data=given.other.to_wire(),
     )
 
 

@@ -3,10 +3,12 @@
 import math
 import secrets
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 from advisor.client.errors import TooSlowError
 from advisor.client.exchange import Ask, Flow, Pause, exchange, quoted
+from advisor.client.recommending import filling_s
 from advisor.launch.records.answers import Launch, LaunchList, LaunchPlan
 from advisor.launch.records.status import LaunchStatus
 from advisor.wire.launch_request import LaunchRequest
@@ -27,13 +29,12 @@ def launch(asked: LaunchRequest, *, idempotency_key: str | None = None) -> Flow[
             goes wrong on the way never starts the jobs twice.
     """
     headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(24)}
-    return exchange(Ask(method="POST", path=PATH, body=asked, headers=headers), Launch)
+    return exchange(_start(asked, headers), Launch)
 
 
 def plan_launch(asked: LaunchRequest) -> Flow[LaunchPlan]:
     """What `launch` would start; nothing is started."""
-    body = replace(asked, dry_run=True)
-    return exchange(Ask(method="POST", path=PATH, body=body), LaunchPlan)
+    return exchange(_start(replace(asked, dry_run=True), {}), LaunchPlan)
 
 
 def launches(
@@ -82,6 +83,11 @@ def wait(
                 fix="wait longer; stop_launch ends it",
             )
         yield Pause(min(every_s, left_s))
+
+
+def _start(asked: LaunchRequest, headers: Mapping[str, str]) -> Ask:
+    patience_s = filling_s(asked)
+    return Ask(method="POST", path=PATH, body=asked, headers=headers, patience_s=patience_s)
 
 
 def _of(launch: LaunchStatus | str) -> str:

@@ -13,6 +13,8 @@ LIMIT_BROKEN = "limit-broken"
 
 TOO_FAST = "too-fast"
 
+OTHER_DATA = "other-data"
+
 FLAGS: dict[str, str] = {
     "noisy-rate": "standard error of a rate above the target when the window's time was up",
     "noisy-power": "standard error of the power above the target when the window's time was up",
@@ -24,6 +26,7 @@ FLAGS: dict[str, str] = {
     "cpu-steal": "other guests of the host took over 1 % of the CPU time",
     LIMIT_BROKEN: "a process computed on the GPU that was not under its limit, or of no job",
     TOO_FAST: "a job of a launch made far more progress than its profile says of its share alone",
+    OTHER_DATA: "a job of a launch was told to compute with other data than those of its profile",
     "wrong-results": "a job reported a result that is not finite",
     "results-differ": "a job's results are further from those at the full GPU than it tolerates",
     "results-only": "too short for rates: measured to read the job's results",
@@ -46,10 +49,12 @@ DOUBTFUL = WRONG | {
     UNREAD,
     LIMIT_BROKEN,
     TOO_FAST,
+    OTHER_DATA,
     "not-settled",
     "counter-mismatch",
     "cpu-steal",
     "failed",
 }
-"""Flags of points that failed a cross-check: they stay in the data, and are left out of what is
-learned or reported unless asked for. The other flags describe the job or the size of its error."""
+"""Flags of points that failed a cross-check, or are not of what was profiled: they stay in the
+data, and are left out of what is learned or reported unless asked for. The other flags describe the
+job or the size of its error."""

@@ -13,6 +13,7 @@ from launched_pairs import CARD, GPU_MODEL, PAIR, expectation, launched
 
 from advisor.advice.site.expected import compared, expected_of
 from advisor.advice.site.outdated_checks import outdated_check
+from advisor.core.flags import OTHER_DATA
 from advisor.core.observations import Observation
 from advisor.core.split import Split
 from advisor.predict.predictions import Prediction
@@ -110,6 +111,17 @@ def test_drift_on_one_card_is_not_of_another(advisor: Advisor, tmp_path: Path) -
     keep(tmp_path, DRIFTED)
     there = told(advisor, "recommend", *PAIR, "--gpu-model", GPU_MODEL, "--gpu-uuid", "GPU-other")
     assert there["drifts"] == []
+
+
+def test_launches_with_other_data_are_no_drift(advisor: Advisor, tmp_path: Path) -> None:
+    """They were expected to draw less, so their power says nothing of the job or of the card."""
+    usual, lower = (found := launched(powers=[1.0] * 20 + [0.8] * 8))[:20], found[20:]
+    keep(tmp_path, (*usual, *(replace(seen, flags=(OTHER_DATA,)) for seen in lower)))
+    report = told(advisor, "drift")
+    assert (report["observations"], report["drifts"]) == (20, [])
+    keep(tmp_path, (replace(seen, launch_id=f"{seen.launch_id}-profiled") for seen in lower))
+    drifts = told(advisor, "drift")["drifts"]
+    assert {drift["quantity"] for drift in drifts} == {"power"}
 
 
 def test_launches_as_expected_change_nothing(advisor: Advisor, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from advisor.formats.wire import read_tolerant, write
 from advisor.wire.input_power import FEATURES, InputFingerprint
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.files.files import write_points
 from advisor_profiling.operands.of_job import input_fingerprint
 
 PAIR = ("resnet50-infer", "triad")
@@ -149,6 +150,24 @@ def test_profile_with_a_fingerprint_of_before_is_not_known(
     assert said.code == 0, said.err
     (change,) = json.loads(said.out)["data"]
     assert "fingerprint of an older version" in change["why_unknown"]
+
+
+def test_bounds_are_numbers_where_the_idle_power_is_not_known(
+    advisor: Advisor, with_input_model: Path
+) -> None:
+    """What other data change at most is a part of what is above the idle card."""
+    points = [
+        dataclasses.replace(p, idle_power_w=None) if p.job == PAIR[0] else p
+        for p in bundled_solo_points(set(PAIR))
+        if p.gpu_model == "NVIDIA H200"
+    ]
+    write_points(with_input_model / "solo.csv", points)
+    told = ("--profiles", "solo.csv", "--data")
+    for data in ("resnet50-infer=fp16 zeros", ZEROS):
+        (change,) = (found := answer(advisor, *told, data))["data"]
+        assert change["whole_gpu_w"]["low"] < 0
+        power_w = option(found)["power_w"]
+        assert power_w["low"] < power_w["value"] <= power_w["high"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """What data that were not profiled change in the power of jobs, by the model of power by data."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
 
 from advisor.advice.site.known_profiles import ProfileSet
 from advisor.core.interval import Interval
@@ -15,10 +17,13 @@ from advisor.predict.inputs.other_data import (
     operations_per_s,
     unknown_change,
     uses_tensor_cores,
+    with_data,
 )
 from advisor.predict.predictions import Predictor
 from advisor.predict.profiles import Profile
 from advisor.wire.input_power import FEATURES, InputFingerprint
+from advisor.wire.recommendation import ChangedData
+from advisor_models.input_power.find import load_input_model
 from advisor_models.input_power.predictor import InputPredictor
 
 SAME = 0.01
@@ -47,10 +52,36 @@ class OtherData:
         there = DataPredictor(predictor, profiles, {c.job: c for c in self.changes})
         return there, there.changed(profiles)
 
+    def changed(self, found: ProfileSet) -> ProfileSet:
+        """Profiles as they would have been measured with these data."""
+        by_job = {change.job: change for change in self.changes}
+        profiles = (
+            with_data(p, change) if (change := by_job.get(p.job)) else p for p in found.profiles
+        )
+        return replace(found, profiles=tuple(profiles))
+
+    @property
+    def as_profiled(self) -> frozenset[str]:
+        """Jobs whose data that were told are those that were profiled."""
+        nothing = Interval(0.0, 0.0, 0.0)
+        return frozenset(change.job for change in self.changes if change.work_w == nothing)
+
     def not_told(self, jobs: Sequence[str]) -> tuple[str, ...]:
         """Those of the jobs whose data may be any."""
         told = {change.job for change in self.changes}
         return tuple(job for job in jobs if job not in told)
+
+    def to_wire(self) -> tuple[ChangedData, ...]:
+        """As command line, service and client tell it."""
+        return tuple(
+            ChangedData(
+                job=one.job,
+                whole_gpu_w=one.whole_gpu_w,
+                whole_gpu_speed=one.whole_gpu_speed,
+                why_unknown=one.why_unknown,
+            )
+            for one in self.changes
+        )
 
     @property
     def warnings(self) -> Iterator[str]:
@@ -80,6 +111,31 @@ def _percent(ratio: float) -> str:
 
 
 NO_OTHER = OtherData()
+
+Told: TypeAlias = Callable[[ProfileSet], OtherData]
+"""What data that were told change, for profiles with their idle power."""
+
+
+def nothing_told(found: ProfileSet) -> OtherData:
+    """No data were told: what was profiled will run."""
+    return NO_OTHER
+
+
+def told_here(data: Mapping[str, InputFingerprint], home: Path) -> Told:
+    """By the model of power by data in use, which is loaded only where there are data.
+
+    Args:
+        data: What will run, by job.
+        home: Where models are kept.
+
+    Raises:
+        ModelError: on the first profiles, there is no model, or it is damaged.
+    """
+
+    def changes(found: ProfileSet) -> OtherData:
+        return other_data(found, data, load_input_model(home, found.a.gpu_model))
+
+    return changes if data else nothing_told
 
 
 def other_data(

@@ -5,16 +5,17 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 from rich.progress import Progress
 
-from advisor.cli.advise.job_requests import min_speeds
-from advisor.cli.advise.queue import read_entries, read_works
+from advisor.cli.advise.job_requests import min_speeds, read_data
+from advisor.cli.advise.queue import Entry, read_entries, read_works
 from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import (
     AsJson,
+    DataOption,
     GpuModelOption,
     GpuUuidOption,
     MaxPower,
@@ -27,6 +28,10 @@ from advisor.errors import InputError
 from advisor.formats.wire import write
 from advisor.settings import read_settings
 from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs
+from advisor_profiling.operands.of_job import told_data
+
+if TYPE_CHECKING:
+    from advisor.advice.placing import Planned
 
 # What needs numpy is imported in the command: `advisor --help` works without it.
 
@@ -51,6 +56,7 @@ def place(
         list[str] | None,
         typer.Option(help="Time that a job takes alone, JOB=3h or 3h for all; 1h if not given"),
     ] = None,
+    data: DataOption = None,
     objective: Annotated[
         str, typer.Option(help="energy-efficiency: least energy; throughput: done soonest")
     ] = DEFAULT_OBJECTIVE,
@@ -76,11 +82,10 @@ def place(
     """
     _check_installed()
     from advisor.advice.placement_wire import to_wire
-    from advisor.advice.placing import plan
     from advisor.cli.advise import place_text
 
     asked = PlacementRequest(
-        jobs=_queue(jobs or (), file, work or (), min_speed or ()),
+        jobs=_queue(read_entries(jobs or (), file), work or (), min_speed or (), data or ()),
         gpus=gpus,
         objective=objective,
         max_power_w=max_power,
@@ -89,9 +94,7 @@ def place(
         gpu_uuid=gpu_uuid,
         time_limit_s=time_limit,
     )
-    with _progress() as on_progress:
-        settings, unlike = read_settings(), prefer == "complementary"
-        planned = plan(asked, settings, profiles, on_progress, prefer_complementary=unlike)
+    planned = _planned(asked, profiles, prefer)
     if gpu_uuid is not None and planned.card is None:
         typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
     if as_json:
@@ -100,19 +103,30 @@ def place(
         place_text.show(planned)
 
 
+def _planned(asked: PlacementRequest, profiles: Path | None, prefer: Preferred | None) -> "Planned":
+    from advisor.advice.placing import plan
+    from advisor.advice.power.other_data import told_here
+
+    settings, unlike = read_settings(), prefer == "complementary"
+    with _progress("filling data") as on_progress:
+        told = told_here(told_data(asked.data_by_job, on_progress), settings.home)
+    with _progress("predicting pairs") as on_progress:
+        return plan(asked, settings, profiles, on_progress, prefer_complementary=unlike, told=told)
+
+
 def _queue(
-    texts: Sequence[str], file: Path | None, work: Sequence[str], least: Sequence[str]
+    entries: Sequence[Entry], work: Sequence[str], least: Sequence[str], data: Sequence[str]
 ) -> tuple[QueuedJobs, ...]:
     """Every job with its work: what its line says, else --work, else an hour."""
-    entries = read_entries(texts, file)
-    names = [entry.name for entry in entries]
-    works, speeds = read_works(work, names), min_speeds(least, list(dict.fromkeys(names)))
+    names = list(dict.fromkeys(entry.name for entry in entries))
+    works, speeds, told = read_works(work, names), min_speeds(least, names), read_data(data, names)
     return tuple(
         QueuedJobs(
             job=entry.name,
             count=entry.count,
             work_s=entry.work_s or works.get(entry.name, WORK_S),
             min_speed=speeds.get(entry.name),
+            data=told.get(entry.name),
         )
         for entry in entries
     )
@@ -128,14 +142,14 @@ def _check_installed() -> None:
 
 
 @contextmanager
-def _progress() -> Generator[Callable[[int, int], None]]:
-    """A bar on a terminal where predicting takes long, nothing elsewhere."""
+def _progress(what: str) -> Generator[Callable[[int, int], None]]:
+    """A bar on a terminal where something takes long, nothing elsewhere."""
     console = plain_console(stderr=True)
     shown_at = time.monotonic() + PATIENCE_S
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("predicting pairs", visible=False)
+        task = bar.add_task(what, visible=False)
 
-        def on_progress(done: int, pairs: int) -> None:
-            bar.update(task, completed=done, total=pairs, visible=time.monotonic() > shown_at)
+        def on_progress(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, visible=time.monotonic() > shown_at)
 
         yield on_progress

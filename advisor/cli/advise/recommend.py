@@ -2,7 +2,7 @@
 
 import importlib.util
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,6 +10,7 @@ from advisor.cli.advise.job_requests import job_requests, longest_p99_ms, read_d
 from advisor.cli.advise.queue import read_works
 from advisor.cli.shared.options import (
     AsJson,
+    DataOption,
     GpuModelOption,
     GpuUuidOption,
     MaxP99,
@@ -24,10 +25,7 @@ from advisor.errors import InputError
 from advisor.formats.wire import write
 from advisor.settings import Settings, read_settings
 from advisor.wire.requests import RecommendationRequest
-
-if TYPE_CHECKING:
-    from advisor.advice.power.other_data import OtherData
-    from advisor.advice.site.known_profiles import ProfileSet
+from advisor_profiling.operands.of_job import told_data
 
 # What needs numpy is imported in the command: `advisor --help` works without it.
 
@@ -47,10 +45,7 @@ def recommend(
         list[str] | None,
         typer.Option(help="What is to be done, JOB=3h or 3h for both: time that it takes alone"),
     ] = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(help="What a job's matrices hold, 'JOB=bf16 normal(0,1)|sparse(0.5)'"),
-    ] = None,
+    data: DataOption = None,
     gpu_model: GpuModelOption = None,
     gpu_uuid: GpuUuidOption = None,
     fine: Annotated[bool, typer.Option("--fine", help="Every split in steps of two SMs")] = False,
@@ -96,13 +91,14 @@ def _answer(
 ) -> None:
     """Find the way that is worth most, and tell it."""
     from advisor.advice.answer import answer, request_of
+    from advisor.advice.power.other_data import told_here
     from advisor.advice.recommendation_wire import to_wire
     from advisor.advice.site.known_profiles import find_profiles
     from advisor.cli.advise import recommend_text
 
     found = find_profiles([job.job for job in asked.jobs], settings, asked.gpu_model, file)
-    other = _other_data(found, asked, settings)
-    given = answer(found, request_of(asked, settings.min_speed), settings, asked.gpu_uuid, other)
+    told = told_here(told_data(asked.data_by_job), settings.home)
+    given = answer(found, request_of(asked, settings.min_speed), settings, asked.gpu_uuid, told)
     if asked.gpu_uuid is not None and given.card is None:
         typer.echo(
             f"nothing is known of what the card {asked.gpu_uuid} draws beside others", err=True
@@ -112,26 +108,10 @@ def _answer(
     if asked.components:
         from advisor.cli.advise import recommend_components
 
-        told = recommend_components.told(given, found, settings, file)
-        typer.echo(write(told)) if as_json else recommend_components.show(told)
+        whole = recommend_components.told(given, found, settings, file)
+        typer.echo(write(whole)) if as_json else recommend_components.show(whole)
     elif as_json:
         typer.echo(write(to_wire(given)))
-
-
-def _other_data(
-    found: "ProfileSet", asked: RecommendationRequest, settings: Settings
-) -> "OtherData":
-    """What data that were told change; nothing where none were."""
-    from advisor.advice.power.other_data import NO_OTHER, other_data
-
-    if not asked.has_data:
-        return NO_OTHER
-    from advisor_models.input_power.find import load_input_model
-    from advisor_profiling.operands.of_job import told_data
-
-    return other_data(
-        found, told_data(asked.jobs), load_input_model(settings.home, found.a.gpu_model)
-    )
 
 
 def _check_installed() -> None:

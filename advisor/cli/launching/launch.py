@@ -10,7 +10,7 @@ import typer
 
 from advisor.advice.launching import make_spec
 from advisor.advice.resolved_launch import ResolvedLaunch
-from advisor.cli.advise.job_requests import job_requests, longest_p99_ms
+from advisor.cli.advise.job_requests import job_requests, longest_p99_ms, read_data
 from advisor.cli.launching.live import (
     exit_code,
     final_json,
@@ -27,6 +27,7 @@ from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import (
     AllowUnsafe,
     AsJson,
+    DataOption,
     GpuModelOption,
     MaxP99,
     MaxPower,
@@ -47,6 +48,7 @@ from advisor.launch.start.starting import check_memory
 from advisor.settings import Settings, read_settings
 from advisor.wire.launch_request import HANG_S, LaunchRequest, NextPair, WhenOneEnds
 from advisor_profiling import SUPERVISOR
+from advisor_profiling.operands.of_job import told_data
 from advisor_profiling.testbed.live import find_gpu, with_units
 
 
@@ -69,6 +71,7 @@ def launch(
     max_p99: MaxP99 = None,
     max_power: MaxPower = None,
     memory: Memory = None,
+    data: DataOption = None,
     gpu_model: GpuModelOption = None,
     profiles: ProfilesOption = None,
     allow_unsafe: AllowUnsafe = False,
@@ -104,7 +107,7 @@ def launch(
     settings = read_settings()
     pairs = [(job_a, job_b), *map(_pair, then or ())]
     asked = replace(
-        _of_jobs(pairs, min_speed or (), max_p99 or ()),
+        _of_jobs(pairs, min_speed or (), max_p99 or (), data or ()),
         split=split,
         objective=objective,
         max_power_w=max_power,
@@ -117,7 +120,14 @@ def launch(
         hang_s=hang_after,
     )
     seen = _see_gpu(gpu, settings, needed=not dry_run)
-    wanted = ResolvedLaunch(asked=asked, gpu=gpu, seen=seen, profiles=profiles, asked_by=_user())
+    wanted = ResolvedLaunch(
+        asked=asked,
+        gpu=gpu,
+        seen=seen,
+        profiles=profiles,
+        asked_by=_user(),
+        data=told_data(asked.data_by_job),
+    )
     if dry_run:
         _show_plan(wanted, settings, as_json=as_json)
         return
@@ -125,12 +135,16 @@ def launch(
 
 
 def _of_jobs(
-    pairs: Sequence[tuple[str, str]], min_speed: Sequence[str], max_p99: Sequence[str]
+    pairs: Sequence[tuple[str, str]],
+    min_speed: Sequence[str],
+    max_p99: Sequence[str],
+    data: Sequence[str],
 ) -> LaunchRequest:
-    """The pairs, and what each of their jobs must keep."""
+    """The pairs, what each of their jobs must keep, and what it computes with."""
     names = [name for pair in pairs for name in pair]
     by_job_ms, for_all_ms = longest_p99_ms(max_p99, names)
-    first, *rest = (job_requests(pair, names, min_speed, by_job_ms) for pair in pairs)
+    told = read_data(data, names)
+    first, *rest = (job_requests(pair, names, min_speed, by_job_ms, data=told) for pair in pairs)
     return LaunchRequest(
         jobs=first, then=tuple(NextPair(jobs=pair) for pair in rest), max_p99_ms=for_all_ms
     )

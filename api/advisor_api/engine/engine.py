@@ -16,7 +16,7 @@ from advisor.advice.answer import ModelAdvice, answer_by, request_of
 from advisor.advice.placing import Planned, limits_of, plan_by
 from advisor.advice.power.known import KnownPower
 from advisor.advice.power.of_choice import with_components
-from advisor.advice.power.other_data import NO_OTHER, OtherData, other_data
+from advisor.advice.power.other_data import Told, nothing_told
 from advisor.advice.recommendation_wire import to_wire
 from advisor.advice.site.conditions import Conditions, Experience
 from advisor.advice.site.known_profiles import (
@@ -30,15 +30,14 @@ from advisor.errors import BusyError
 from advisor.formats.wire import write
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.requests import PlacementRequest, RecommendationRequest
+from advisor.wire.requests import AdviceRequest, PlacementRequest, RecommendationRequest
 from advisor_api.engine import bundled
-from advisor_api.engine.input_model import input_model
+from advisor_api.engine.input_model import told_by_model
 from advisor_api.engine.job_rows import Jobs
 from advisor_api.engine.kept import MOST_JOBS, Kept
 from advisor_api.engine.power import Weights
 from advisor_data import Store
 from advisor_data.files.checked import ChecksStamp, checked_counts, checks_stamp
-from advisor_models.input_power.find import no_model
 from advisor_models.manifest import Manifest
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_models.registry import Registry
@@ -174,8 +173,9 @@ class Engine:
         limits = limits_of(asked, self._min_speed)
         conditions = await self._conditions(kept, found, asked.gpu_uuid)
         async with self._placing:
+            told = await self._told(found, asked)
             return await asyncio.to_thread(
-                plan_by, predictor, found, asked, limits, checked, conditions
+                plan_by, predictor, found, asked, limits, checked, conditions, told
             )
 
     async def _answer(self, kept: Kept, asked: RecommendationRequest) -> ModelAdvice:
@@ -184,17 +184,14 @@ class Engine:
         request = request_of(asked, self._min_speed)
         checked = await self._checked(kept, found)
         conditions = await self._conditions(kept, found, asked.gpu_uuid)
-        other = await asyncio.to_thread(self._other, found, asked) if asked.has_data else NO_OTHER
-        return answer_by(predictor, found, request, checked, conditions, other)
+        told = await self._told(found, asked)
+        return answer_by(predictor, found, request, checked, conditions, told)
 
-    def _other(self, found: ProfileSet, asked: RecommendationRequest) -> OtherData:
-        """What data that were told change; those who tell none do not wait for the imports."""
-        from advisor_profiling.operands.of_job import sent_data
-
-        model = input_model(self._home, found.a.gpu_model)
-        if model is None:
-            raise no_model()
-        return other_data(found, sent_data(asked.jobs), model)
+    async def _told(self, found: ProfileSet, asked: AdviceRequest) -> Told:
+        """What data of jobs change; those who tell none do not wait for a thread."""
+        if not (data := asked.data_by_job):
+            return nothing_told
+        return await asyncio.to_thread(told_by_model, self._home, found.a.gpu_model, data)
 
     async def _power(
         self, kept: Kept, names: Sequence[str], gpu_model: str | None

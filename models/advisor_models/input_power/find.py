@@ -1,4 +1,7 @@
-"""Which model of power by data is in use: that of this host, else one that comes with advisor."""
+"""Which model of power by data is in use: that of this host, else one that comes with advisor.
+
+Of a GPU model that the host's is not of, the one that comes with advisor goes first.
+"""
 
 import re
 from pathlib import Path
@@ -36,12 +39,26 @@ def bundled_folder(gpu_model: str) -> Path:
 def find_input_model(home: Path, gpu_model: str | None = None) -> Path | None:
     """The folder of the model in use; None: there is none.
 
-    What was measured on this host goes first, then what comes with advisor: that of the GPU model,
-    or the first one.
+    What was measured on this host goes first, unless it is of other GPU models than the one that is
+    asked for and one of that comes with advisor; then what comes with advisor, the first one where
+    none is of the GPU model.
     """
-    named = [bundled_folder(gpu_model)] if gpu_model else []
-    folders = (home / MODEL_FOLDER, *named, *sorted(BUNDLED.glob("*")))
+    own, named = home / MODEL_FOLDER, [bundled_folder(gpu_model)] if gpu_model else []
+    first = [own, *named] if gpu_model is None or _may_be_of(own, gpu_model) else [*named, own]
+    folders = (*first, *sorted(BUNDLED.glob("*")))
     return next((folder for folder in folders if (folder / MANIFEST).exists()), None)
+
+
+def _may_be_of(folder: Path, gpu_model: str) -> bool:
+    """Whether inputs of a GPU model were measured for a model; of a damaged one nobody knows."""
+    from advisor_models.input_power.manifest import read_input_manifest
+
+    try:
+        cards = read_input_manifest(folder).known.cards
+    except ModelError:
+        # It is not passed over: whoever loads it is told what is wrong with it.
+        return True
+    return gpu_model in {card.gpu_model for card in cards}
 
 
 def load_input_model(

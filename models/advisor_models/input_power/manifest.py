@@ -116,9 +116,18 @@ def read_input_model(folder: Path) -> tuple[InputManifest, bytes]:
     Raises:
         ModelError: the manifest or a file is missing, damaged, or of another version.
     """
-    manifest = _parsed(folder / MANIFEST, whole_file(folder / MANIFEST, RETRAIN))
+    manifest = read_input_manifest(folder)
     contents = {n: checked_file(folder / n, h, RETRAIN) for n, h in manifest.files.items()}
     return manifest, contents[MODEL]
+
+
+def read_input_manifest(folder: Path) -> InputManifest:
+    """The manifest of a folder alone.
+
+    Raises:
+        ModelError: it is missing, damaged, or of another version.
+    """
+    return _parsed(folder / MANIFEST, whole_file(folder / MANIFEST, RETRAIN))
 
 
 def write_input_manifest(folder: Path, manifest: InputManifest) -> None:

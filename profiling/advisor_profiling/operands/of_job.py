@@ -2,17 +2,20 @@
 
 import functools
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping
 
 from advisor.core.job import InputData
 from advisor.errors import InputError
 from advisor.wire.input_power import InputFingerprint
-from advisor.wire.requests import JobRequest
+from advisor.wire.requests import JobData
 
 # A node that profiles jobs without data needs no numpy: what does is imported where it is used.
 
 SIDE = 4096
 """Of the matrices that are filled: measured inputs have it."""
+
+MOST_SENT = 8
+"""Kinds of data in one request of somebody else."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -48,30 +51,46 @@ def input_fingerprint(data: InputData) -> InputFingerprint | None:
     return fingerprint_of(data.dtype, data.data)
 
 
-def told_data(jobs: Iterable[JobRequest]) -> dict[str, InputFingerprint]:
-    """By name, the data of jobs that say what will run.
+def told_data(
+    data: Mapping[str, JobData], on_progress: Callable[[int, int], None] = lambda done, kinds: None
+) -> dict[str, InputFingerprint]:
+    """By name of job, the fingerprint of what will run.
+
+    Args:
+        data: Of the jobs that say so.
+        on_progress: Called after each one with those done and all.
 
     Raises:
         InputError: as `fingerprint_of`.
     """
-    told = ((job.job, job.data) for job in jobs if job.data)
-    return {name: fingerprint_of(data.dtype, data.operands) for name, data in told}
+    found: dict[str, InputFingerprint] = {}
+    for name, told in data.items():
+        found[name] = fingerprint_of(told.dtype, told.operands)
+        on_progress(len(found), len(data))
+    return found
 
 
-def sent_data(jobs: Sequence[JobRequest]) -> dict[str, InputFingerprint]:
-    """As `told_data`, for what somebody else sent: no files, and one after the other.
+def sent_data(data: Mapping[str, JobData]) -> dict[str, InputFingerprint]:
+    """As `told_data`, for what somebody else sent: few of them, no files, one after the other.
 
     Raises:
-        InputError: as `fingerprint_of`, or data name a file.
+        InputError: as `fingerprint_of`, or these are too many, or data name a file.
     """
+    if not data:
+        return {}
     from advisor_profiling.operands.grammar import parse_operands
     from advisor_profiling.operands.of_product import ONE_AT_A_TIME, check_no_file
 
-    for job in jobs:
-        if job.data:
-            check_no_file(parse_operands(job.data.operands))
+    if (count := len(set(data.values()))) > MOST_SENT:
+        raise InputError(
+            f"these are {count} kinds of data",
+            why=f"filling one takes seconds, so at most {MOST_SENT} are taken",
+            fix="tell the data of fewer jobs, or ask at the command line",
+        )
+    for told in data.values():
+        check_no_file(parse_operands(told.operands))
     with ONE_AT_A_TIME:
-        return told_data(jobs)
+        return told_data(data)
 
 
 def _check_installed() -> None:

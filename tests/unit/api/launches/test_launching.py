@@ -361,3 +361,18 @@ def test_allowing_unsafe_counts_is_asked_for_and_handed_on() -> None:
         ask = next(flow(asked))
         assert isinstance(ask, Ask)
         assert read(LaunchRequest, write(ask.body)).allow_unsafe
+
+
+def test_client_waits_until_the_data_of_jobs_are_filled() -> None:
+    """Longer for each kind of data that is told, whatever else is asked for."""
+    data = {"dtype": "bf16", "operands": "zeros"}
+    jobs = [{"job": name, "data": data} for name in ("zed", "abe")]
+    other = {"job": "c", "data": {**data, "operands": "normal(0,1)"}}
+    for flow in (plan_launch, start_launch):
+        patience_s = [
+            ask.patience_s
+            for asked in (request(), request(jobs=jobs), request(jobs=[jobs[0], other]))
+            if isinstance(ask := next(flow(asked)), Ask)
+        ]
+        assert patience_s[0] == 0
+        assert patience_s[2] == 2 * patience_s[1] > 0
