@@ -180,6 +180,7 @@ def test_dry_run_shows_the_power_with_the_data(advisor: Advisor, way: tuple[str,
             ("--data", "triad=bf16 zeros", "--split", "time-sliced"),
             "data of triad would change nothing",
         ),
+        (("--split", "50/50", "--max-power", "400"), "a split is given or recommended, not both"),
     ],
 )
 def test_data_that_cannot_be_meant(advisor: Advisor, words: tuple[str, ...], said: str) -> None:

@@ -46,7 +46,13 @@ from advisor.launch.records.status import LaunchStatus
 from advisor.launch.start.spawn import spawn_supervisor
 from advisor.launch.start.starting import check_memory
 from advisor.settings import Settings, read_settings
-from advisor.wire.launch_request import HANG_S, LaunchRequest, NextPair, WhenOneEnds
+from advisor.wire.launch_request import (
+    HANG_S,
+    LaunchRequest,
+    NextPair,
+    WhenOneEnds,
+    check_launch,
+)
 from advisor_profiling import SUPERVISOR
 from advisor_profiling.operands.of_job import told_data
 from advisor_profiling.testbed.live import find_gpu, with_units
@@ -119,6 +125,7 @@ def launch(
         duration_s=duration,
         hang_s=hang_after,
     )
+    check_launch(asked)
     seen = _see_gpu(gpu, settings, needed=not dry_run)
     wanted = ResolvedLaunch(
         asked=asked,
