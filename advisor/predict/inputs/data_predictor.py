@@ -19,7 +19,12 @@ from advisor.predict.inputs.held_back import (
     mean_idle_w,
 )
 from advisor.predict.inputs.other_data import DataChange, with_data
-from advisor.predict.predictions import PredictedPart, Prediction, Predictor
+from advisor.predict.predictions import (
+    PredictedPart,
+    Prediction,
+    Predictor,
+    possible_speed,
+)
 from advisor.predict.profiles import Profile
 
 CLOCK_ERROR = 0.065
@@ -167,7 +172,9 @@ def _part(
         part.speed.high * max(1.0, faster.high**follows) / alone,
     )
     return PredictedPart(
-        speed=speed, solo_rate=profile.whole_gpu_rate, solo_power_w=profile.whole_gpu_power_w
+        speed=possible_speed(profile, speed),
+        solo_rate=profile.whole_gpu_rate,
+        solo_power_w=profile.whole_gpu_power_w,
     )
 
 

@@ -23,6 +23,7 @@ from advisor.predict.inputs.other_data import (
 )
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
+from advisor.validity.slow_alone import FASTEST
 
 A, B = profile("a"), profile("b")
 SPLIT, HALVES = Split((30, 70)), Split((50, 50))
@@ -197,6 +198,17 @@ def test_what_is_expected_of_a_pair_is_in_order_and_within_the_limit(
             assert part.rate.value >= usual.rate.value - 1e-9
     if by <= 0:
         assert watts.value <= power + 1e-9
+
+
+def test_no_bound_is_faster_than_alone_repeats() -> None:
+    """A clock that data leave is left to the job alone as well."""
+    predictor = Scripted({HALVES: (0.95, 0.5, 600.0)}, 0.15)
+    changes = {"held": data_change(HELD, Interval(-20.0, -300.0, 0.0))}
+    there = DataPredictor(predictor, [HELD], changes)
+    (found,) = there.predict([*there.changed([HELD])] * 2, [HALVES])
+    (before,) = predictor.predict([HELD, HELD], [HALVES])
+    assert before.parts[0].speed.high < FASTEST
+    assert found.parts[0].speed.high == FASTEST
 
 
 @given(st.floats(540, 600), st.floats(0.05, 0.3), st.floats(-300, -50))
