@@ -87,6 +87,24 @@ def test_without_points_or_a_model_it_says_how_to_get_them(empty: Advisor, tmp_p
     assert "advisor power train" in said.err
 
 
+@pytest.mark.parametrize("units", ["0", "-1", "133", "100000000000"])
+def test_more_sms_than_the_card_has_are_refused(advisor: Advisor, units: str) -> None:
+    """They would draw any power."""
+    for words in (("input", "zeros", "--predict"), ("kernel", "gemm", "--gpu", "replay")):
+        said = advisor("power", *words, "--units", units)
+        assert said.code == 2
+        assert "Traceback" not in said.err
+    if int(units) > 0:
+        said = advisor("power", "input", "zeros", "--predict", "--units", units)
+        assert "NVIDIA H200 has 1 to 132" in said.err
+
+
+def test_data_that_are_no_numbers_are_told(advisor: Advisor) -> None:
+    words = ("power", "input", "--predict", "--shape", "64x32x128")
+    assert "NaN or infinity" not in advisor(*words, "normal(0,1)").out
+    assert "1 of these have NaN or infinity" in advisor(*words, "normal(0,1)|spoil(nan,0.5)").out
+
+
 def test_expected_power_of_operands(advisor: Advisor) -> None:
     words = ("power", "input", "normal(0,1)", "zeros", "--predict", "--shape", "64x32x128")
     found = json.loads(advisor(*words, "--json").out)

@@ -47,7 +47,9 @@ def input_power(
     preset: Annotated[
         list[str] | None, typer.Option(help="A sweep of the paper, T1 to T15; may be repeated")
     ] = None,
-    units: Annotated[int | None, typer.Option(help="SMs, under MPS; else the whole GPU")] = None,
+    units: Annotated[
+        int | None, typer.Option(min=1, help="SMs, under MPS; else the whole GPU")
+    ] = None,
     gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
     python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
     window: Annotated[float, typer.Option(min=0.5, help="Longest window, s")] = WINDOW_S,

@@ -101,6 +101,11 @@ def notes_of(found: Sequence[InputPrediction]) -> Iterator[str]:
     """What of predictions was never measured, and when heat may make them slower, once each."""
     for name in dict.fromkeys(name for one in found for name in one.unmeasured):
         yield f"unlike, {name}: {_UNLIKE[name]}. How far that is off, the interval does not say"
+    if odd := sum(one.features["sum_non_finite"] > 0 for one in found):
+        yield (
+            f"{odd} of these have NaN or infinity in their sums, so their results are no numbers, "
+            "and they draw less for it: look at the data, or scale them"
+        )
     hot = [one.heat_w for one in found if one.heat_w and one.power_w.value > one.heat_w]
     if hot:
         yield (
