@@ -16,7 +16,7 @@ from advisor.cli.power.input_text import (
     refused_line,
     step_line,
 )
-from advisor.cli.shared.console import plain_console, print_table
+from advisor.cli.shared.console import counted, plain_console, print_table
 from advisor.cli.shared.options import AllowUnsafe, AsJson
 from advisor.errors import InputError, JobError
 from advisor.formats.wire import write
@@ -137,11 +137,12 @@ def _predict(
         )
         for case in cases
     ]
-    found = predictions(model, map(with_features, asked))
+    filled = counted(map(with_features, asked), len(asked), "inputs")
+    found = predictions(model, filled)
     if as_json:
         typer.echo(write(found))
         return
-    print_table(predicted_table(found.predictions))
+    print_table(predicted_table(found.predictions), width=140)
     for line in predicted_lines(found, model.manifest):
         typer.echo(line)
 

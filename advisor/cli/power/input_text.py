@@ -70,7 +70,10 @@ def predicted_table(found: Sequence[InputPrediction]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("operands", "W", "of reference", "T/s", "J", "MHz", "most by", "unlike"):
         left = name in ("operands", "most by", "unlike")
-        table.add_column(name, justify="left" if left else "right")
+        wraps = name in ("operands", "unlike")
+        table.add_column(
+            name, justify="left" if left else "right", no_wrap=not wraps, overflow="fold"
+        )
     for one in found:
         table.add_row(*map(Text, (one.operands or "fingerprint", *predicted_cells(one))))
     return table
