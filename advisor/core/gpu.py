@@ -49,6 +49,12 @@ H100 and H200 read with driver 580. A100 and L40S from
 https://github.com/modal-labs/modal-client/pull/2797, which lists what `nvidia-smi` prints.
 """
 
+CARD_UNITS: Mapping[str, int] = MappingProxyType({"NVIDIA H100 80GB HBM3": 132, "NVIDIA H200": 132})
+"""SMs of GPU models under the names that their driver gives them, as read with driver 580."""
+
+MOST_UNITS = 1024
+"""No GPU has more SMs or CUs than this."""
+
 LEAST_MIB, MOST_MIB = 1024.0, 1024.0 * 1024
 """No GPU that runs MPS has less or more memory than this; 141 was meant in GB."""
 
@@ -133,6 +139,23 @@ def percent_for_units(units: int, units_total: int) -> int:
         why=f"MPS grants even counts from {SM_FLOOR} to {units_total} SMs",
         fix=f"ask for {' or '.join(map(str, nearest))}",
     )
+
+
+def check_card_units(units: int, gpu_model: str) -> None:
+    """Refuse more compute units than a card of that model has, or none.
+
+    Raises:
+        InputError: there are not so many.
+    """
+    most = CARD_UNITS.get(gpu_model, MOST_UNITS)
+    if not 1 <= units <= most:
+        raise InputError(
+            f"{units} SMs are asked for",
+            why=f"{gpu_model} has 1 to {most}"
+            if gpu_model in CARD_UNITS
+            else f"no GPU has more than {most}",
+            fix="ask for a number that it has, or leave it out",
+        )
 
 
 def card_memory_mib(gpu_model: str) -> int | None:

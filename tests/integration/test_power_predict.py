@@ -1,5 +1,6 @@
 """Power by data from end to end without a GPU: learned, asked for by text, by tensor, over HTTP."""
 
+import io
 import json
 import re
 import shutil
@@ -12,12 +13,16 @@ import pytest
 from command_line import Advisor, in_this_process
 from in_process import Api, error_of, running
 from made_up_input_points import USUAL, points, references
+from rich.console import Console
 from serving import serving
 
+from advisor.cli.power.input_text import predicted_cells, predicted_table
+from advisor.cli.shared import console
 from advisor.client import Client, InputAsked
 from advisor.errors import ModelError
 from advisor_data.files.input_points import input_points_text
 from advisor_models.input_power.find import load_input_model, own_folder
+from advisor_profiling.inputs.predicting.asked import predictions, with_features
 from advisor_training.learn import learners
 
 ROUTE = "/v1/power/input"
@@ -85,6 +90,52 @@ def test_without_points_or_a_model_it_says_how_to_get_them(empty: Advisor, tmp_p
     assert said.code == ModelError.exit_code
     assert "no model of power by data" in said.err
     assert "advisor power train" in said.err
+
+
+@pytest.mark.parametrize("units", ["0", "-1", "133", "100000000000"])
+def test_more_sms_than_the_card_has_are_refused(advisor: Advisor, units: str) -> None:
+    """They would draw any power."""
+    for words in (("input", "zeros", "--predict"), ("kernel", "gemm", "--gpu", "replay")):
+        said = advisor("power", *words, "--units", units)
+        assert said.code == 2
+        assert "Traceback" not in said.err
+    if int(units) > 0:
+        said = advisor("power", "input", "zeros", "--predict", "--units", units)
+        assert "NVIDIA H200 has 1 to 132" in said.err
+
+
+def test_a_terminal_cuts_no_number(with_input_model: Path) -> None:
+    """Power, speed and energy with bounds need more than 80 columns."""
+    text = "normal(0,1)|sparse(0.5)|scale(1024)"
+    asked = InputAsked(operands=text, shape=(64, 32, 128), dtype="bf16")
+    model = load_input_model(with_input_model / "home")
+    found = predictions(model, [with_features(asked)]).predictions
+    drawn = io.StringIO()
+    Console(width=140, file=drawn).print(predicted_table(found))
+    assert "…" not in drawn.getvalue()
+    for cell in list(predicted_cells(found[0]))[:-1]:
+        assert cell in drawn.getvalue()
+
+
+def test_a_terminal_shows_how_many_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matrices take seconds to fill."""
+    drawn = io.StringIO()
+    terminal = Console(file=drawn, force_terminal=True, width=100)
+
+    def on_terminal(*, stderr: bool) -> Console:
+        assert stderr
+        return terminal
+
+    monkeypatch.setattr(console, "plain_console", on_terminal)
+    assert list(console.counted(iter("abc"), 3, "inputs")) == ["a", "b", "c"]
+    assert "3/3" in drawn.getvalue()
+    assert "inputs, left" in drawn.getvalue()
+
+
+def test_data_that_are_no_numbers_are_told(advisor: Advisor) -> None:
+    words = ("power", "input", "--predict", "--shape", "64x32x128")
+    assert "NaN or infinity" not in advisor(*words, "normal(0,1)").out
+    assert "1 of these have NaN or infinity" in advisor(*words, "normal(0,1)|spoil(nan,0.5)").out
 
 
 def test_expected_power_of_operands(advisor: Advisor) -> None:

@@ -89,7 +89,7 @@ def test_texts_of_one_meaning_have_one_key(same: str) -> None:
         ("normal(0,1", "line 1, column 11", "the end of the text"),
         ("normal(0)", "line 1, column 9", "normal(mean, sd)"),
         ("unique(1.5,0,1)", "line 1, column 8", "whole number"),
-        ("unique(9999999,0,1)", "line 1, column 8", "1.04858e+06"),
+        ("unique(9999999,0,1)", "line 1, column 8", "from 1 to 1048576"),
         ("zeros(1)", "line 1, column 6", "takes nothing"),
         ("sparse(0.5)", "line 1, column 1", "is no source"),
         ("ones|normal(0,1)", "line 1, column 6", "one source"),

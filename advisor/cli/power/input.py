@@ -16,7 +16,7 @@ from advisor.cli.power.input_text import (
     refused_line,
     step_line,
 )
-from advisor.cli.shared.console import plain_console, print_table
+from advisor.cli.shared.console import counted, plain_console, print_table
 from advisor.cli.shared.options import AllowUnsafe, AsJson
 from advisor.errors import InputError, JobError
 from advisor.formats.wire import write
@@ -47,7 +47,9 @@ def input_power(
     preset: Annotated[
         list[str] | None, typer.Option(help="A sweep of the paper, T1 to T15; may be repeated")
     ] = None,
-    units: Annotated[int | None, typer.Option(help="SMs, under MPS; else the whole GPU")] = None,
+    units: Annotated[
+        int | None, typer.Option(min=1, help="SMs, under MPS; else the whole GPU")
+    ] = None,
     gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
     python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
     window: Annotated[float, typer.Option(min=0.5, help="Longest window, s")] = WINDOW_S,
@@ -135,11 +137,12 @@ def _predict(
         )
         for case in cases
     ]
-    found = predictions(model, map(with_features, asked))
+    filled = counted(map(with_features, asked), len(asked), "inputs")
+    found = predictions(model, filled)
     if as_json:
         typer.echo(write(found))
         return
-    print_table(predicted_table(found.predictions))
+    print_table(predicted_table(found.predictions), width=140)
     for line in predicted_lines(found, model.manifest):
         typer.echo(line)
 

@@ -70,7 +70,10 @@ def predicted_table(found: Sequence[InputPrediction]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("operands", "W", "of reference", "T/s", "J", "MHz", "most by", "unlike"):
         left = name in ("operands", "most by", "unlike")
-        table.add_column(name, justify="left" if left else "right")
+        wraps = name in ("operands", "unlike")
+        table.add_column(
+            name, justify="left" if left else "right", no_wrap=not wraps, overflow="fold"
+        )
     for one in found:
         table.add_row(*map(Text, (one.operands or "fingerprint", *predicted_cells(one))))
     return table
@@ -101,6 +104,11 @@ def notes_of(found: Sequence[InputPrediction]) -> Iterator[str]:
     """What of predictions was never measured, and when heat may make them slower, once each."""
     for name in dict.fromkeys(name for one in found for name in one.unmeasured):
         yield f"unlike, {name}: {_UNLIKE[name]}. How far that is off, the interval does not say"
+    if odd := sum(one.features["sum_non_finite"] > 0 for one in found):
+        yield (
+            f"{odd} of these have NaN or infinity in their sums, so their results are no numbers, "
+            "and they draw less for it: look at the data, or scale them"
+        )
     hot = [one.heat_w for one in found if one.heat_w and one.power_w.value > one.heat_w]
     if hot:
         yield (

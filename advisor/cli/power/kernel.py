@@ -58,7 +58,9 @@ def kernel(
     ] = "",
     gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
     gpu_model: ReplayedModel = None,
-    units: Annotated[int | None, typer.Option(help="SMs, under MPS; else the whole GPU")] = None,
+    units: Annotated[
+        int | None, typer.Option(min=1, help="SMs, under MPS; else the whole GPU")
+    ] = None,
     python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
     runs: Annotated[int | None, typer.Option(min=1, help="How many; else as FinGraV says")] = None,
     resolution_ms: Annotated[float, typer.Option(help="Width of a bin of the curve, ms")] = 5.0,

@@ -35,7 +35,9 @@ def reorder(
     activations: Annotated[
         Path | None, typer.Option(help="Matrix of (tokens, hidden units) to measure with")
     ] = None,
-    units: Annotated[int | None, typer.Option(help="SMs, under MPS; else the whole GPU")] = None,
+    units: Annotated[
+        int | None, typer.Option(min=1, help="SMs, under MPS; else the whole GPU")
+    ] = None,
     gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
     python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
     allow_unsafe: AllowUnsafe = False,

@@ -67,6 +67,7 @@ def sensor(
 def _replay(gpu_model: str | None, console: Console) -> SensorRecord:
     recorded, trace = recorded_sensor(gpu_model)
     say_power_replay(console, "recording", recorded)
+    console.print("looking for periods, windows and delays: about ten seconds", highlight=False)
     return record_of(trace, REPLAY)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.shared.console import plain_console
+from advisor.cli.shared.console import counted
 from advisor.cli.shared.options import AsJson
 from advisor.errors import InputError
 from advisor.settings import read_settings
@@ -88,20 +88,9 @@ def _model(gpu_model: str | None) -> "InputPredictor | None":
 
 def _looked_at(chosen: "Chosen", expecting: "Expecting") -> tuple["list[TensorPower]", bool]:
     """Fingerprints, and whether Ctrl-C came before the last one."""
-    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     found: list[TensorPower] = []
-    columns = (MofNCompleteColumn(), TextColumn("matrices, left"), TimeRemainingColumn())
-    console = plain_console(stderr=True)
     try:
-        # Drawn on a terminal alone; in a log there would be a line for each state.
-        with Progress(
-            *columns, console=console, transient=True, disable=not console.is_terminal
-        ) as bar:
-            task = bar.add_task("", total=len(chosen.matrices))
-            for one in expecting.powers(chosen):
-                found.append(one)
-                bar.advance(task)
+        found.extend(counted(expecting.powers(chosen), len(chosen.matrices), "matrices"))
     except KeyboardInterrupt:
         return found, True
     return found, False

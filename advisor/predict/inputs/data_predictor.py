@@ -96,19 +96,24 @@ def together_with(
         found: What is expected of the data that were profiled.
         measured: The profiles, in the order of the split.
     """
-    idle_w, clock = mean_idle_w(measured), _clock(found, measured)
-    before = found.power_w
+    idle_w, reached = mean_idle_w(measured), _limit_reached(found.power_w, _limit_w(measured))
+    clock, before = _clock(found, measured, reached), found.power_w
     above_w, limit_w = before.value - idle_w, max(before.value, _limit_w(measured))
-    now_w = above_w if clock.value < 1 else limit_w - idle_w
+    most_w = limit_w - before.value
+    room_w = most_w if clock.value == 1 or not reached else (1 - reached) * most_w
     # The least is drawn where the clock was hardly held back and rates do not follow it.
     cases = (
-        (work_w.value, clock.value, FOLLOWED, now_w),
-        (work_w.low, clock.high, 0.0, now_w),
-        (work_w.high, clock.low, 1.0, min(limit_w - idle_w, above_w + max(work_w.high, 0.0))),
+        (work_w.value, clock.value, FOLLOWED, room_w),
+        (work_w.low, clock.high, 0.0, room_w),
+        (work_w.high, clock.low, 1.0, most_w),
     )
     moved = [
-        Drawn(above_w, at).with_work(more_w * at**WORK_EXPONENT, most_w, WORK_EXPONENT + follows)
-        for more_w, at, follows, most_w in cases
+        Drawn(above_w, at).with_work(
+            more_w * at**WORK_EXPONENT,
+            above_w + min(free_w, max(more_w, 0.0)),
+            WORK_EXPONENT + follows,
+        )
+        for more_w, at, follows, free_w in cases
     ]
     faster = [then.clock / at for then, (_, at, *_) in zip(moved, cases, strict=True)]
     value_w, low_w, high_w = (then.above_w + idle_w for then in moved)
@@ -120,12 +125,31 @@ def together_with(
     return power_w, Interval(faster[0], min(faster), max(faster))
 
 
-def _clock(found: Prediction, measured: Sequence[Profile]) -> Interval:
-    """Part of the highest clock that the limit leaves."""
-    if found.power_w.value < NEAR_LIMIT * _limit_w(measured):
+def _limit_reached(power_w: Interval, limit_w: float) -> float:
+    """How sure it is that the power limit holds the clock back, from 0 to 1.
+
+    All or nothing would let two splits whose power is expected a watt apart differ by hundreds.
+    """
+    near_w = NEAR_LIMIT * limit_w
+    if power_w.value >= near_w:
+        return 1.0
+    return max(0.0, power_w.high - near_w) / (power_w.high - power_w.value or 1.0)
+
+
+def _clock(found: Prediction, measured: Sequence[Profile], reached: float) -> Interval:
+    """Part of the highest clock that the limit leaves.
+
+    Where it may be reached or not, the bounds hold both.
+    """
+    if not reached:
         return Interval(1.0, 1.0, 1.0)
     at = clock_together(measured, found)
-    return Interval(at, max(at - CLOCK_ERROR, LEAST_CLOCK), min(at + CLOCK_ERROR, 1.0))
+    low, high = max(at - CLOCK_ERROR, LEAST_CLOCK), min(at + CLOCK_ERROR, 1.0)
+    return Interval(
+        1 - reached * (1 - at),
+        1 - min(1.0, 2 * reached) * (1 - low),
+        1 - max(0.0, 2 * reached - 1) * (1 - high),
+    )
 
 
 def _limit_w(measured: Sequence[Profile]) -> float:

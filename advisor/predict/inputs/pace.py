@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from advisor.core.gpu import check_card_units
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
 from advisor.wire.input_power import InputPoint, Product
@@ -93,13 +94,14 @@ class Known:
         Of another shape or number of SMs it runs, cycle by cycle, as the nearest that was measured.
 
         Raises:
-            InputError: the GPU model or the type was not measured.
+            InputError: the GPU model or the type was not measured, or it has not so many SMs.
         """
         card = self.card(gpu_model)
         of = [p for p in self.paces if p.gpu_model == card.gpu_model and p.dtype == dtype]
         if not of:
             raise self._no_type(card, dtype)
-        units = units or card.units
+        units = card.units if units is None else units
+        check_card_units(units, card.gpu_model)
         nearest = min(of, key=lambda pace: _distance(pace, shape, units))
         product = Product(
             gpu_model=card.gpu_model,

@@ -87,14 +87,21 @@ def _read(path: Path) -> tuple[list[InputPower], int]:
     """The results of a file, and the length of a line that is not whole."""
     try:
         *whole, half = path.read_bytes().split(b"\n")
-        return [_result(line) for line in whole], len(half)
     except FileNotFoundError:
         return [], 0
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read", why=error.strerror or str(error)) from error
+    return [_kept(path, number, line) for number, line in enumerate(whole, 1)], len(half)
+
+
+def _kept(path: Path, number: int, line: bytes) -> InputPower:
+    try:
+        return _result(line)
+    except ValueError as error:
         raise StoreError(
-            f"{path} does not hold results of `advisor power input`",
+            f"{path}, line {number} does not hold results of `advisor power input`",
             why=str(error),
-            fix="move it away, and measure again",
+            fix="remove that line: the others are kept, and what it held is measured again",
         ) from error
 
 

@@ -30,7 +30,7 @@ class Number:
     def text(self) -> str:
         """What it must be, in words."""
         kind = "a whole number" if self.whole else "a number"
-        return kind if math.isinf(self.low) else f"{kind} from {self.low:g} to {self.high:g}"
+        return kind if math.isinf(self.low) else f"{kind} from {self.low:.10g} to {self.high:.10g}"
 
 
 @dataclass(frozen=True, slots=True)

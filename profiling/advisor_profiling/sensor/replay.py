@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 from advisor.core.wording import listed
-from advisor.errors import InputError
+from advisor.errors import InputError, StoreError
 from advisor.validity.sensor_record import SensorRecord
 from advisor_data.files.power_records import bundled_recording, bundled_sensors
 from advisor_profiling.sensor.trace import Trace, read_trace
@@ -37,9 +37,17 @@ def bundled_trace(record: SensorRecord) -> Trace:
     """The recording that a bundled record was made of.
 
     Raises:
-        StoreError: the installation is damaged.
+        StoreError: the installation is damaged, or there is no room to unpack it.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "recording.jsonl"
-        file.write_bytes(bundled_recording(record))
-        return read_trace(file)
+    packed = bundled_recording(record)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "recording.jsonl"
+            file.write_bytes(packed)
+            return read_trace(file)
+    except OSError as error:
+        raise StoreError(
+            "a recording cannot be unpacked into the folder for temporary files",
+            why=error.strerror or str(error),
+            fix="make room there, or name another folder with TMPDIR",
+        ) from error

@@ -38,6 +38,8 @@ from advisor_training.learn.artefact import onnx_bytes
 from advisor_training.learn.learners import Regressors
 
 A, B = make_profile("a", 1), make_profile("b", 2)
+FREE_A, FREE_B = (dataclasses.replace(one, power_limit_w=None) for one in (A, B))
+"""The same on a card whose power limit is not known, so that it cuts no bound off."""
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +81,7 @@ def test_predictions_say_what_they_are_of(predictor: OnnxPredictor) -> None:
 
 def test_bounds_by_share_and_way(predictor: OnnxPredictor) -> None:
     """Speeds have the bounds of their job's share, power those of the way."""
-    split, uncapped = predictor.predict([A, B], [Split((30.0, 70.0)), UNCAPPED])
+    split, uncapped = predictor.predict([FREE_A, FREE_B], [Split((30.0, 70.0)), UNCAPPED])
     assert bounds(split.parts[0].speed) == pytest.approx((-0.3, 0.15))
     assert bounds(split.parts[1].speed) == pytest.approx((-0.7, possible(split, 1, 0.35)))
     assert bounds(split.power_w) == pytest.approx((-0.1, 0.05))
@@ -196,11 +198,11 @@ def test_extrapolation_begins_at_5_percent_of_the_range(
 
 def test_another_gpu_model_has_wider_bounds(predictor: OnnxPredictor) -> None:
     """Profiles that are the same have the same answer; the manifest says how much wider."""
-    a, b = (dataclasses.replace(p, gpu_model="Other") for p in (A, B))
+    a, b = (dataclasses.replace(p, gpu_model="Other") for p in (FREE_A, FREE_B))
     other = predictor.manifest.other_gpu
     assert other.widening == {"speed": 2, "power": 3}
     for known, found in zip(
-        predictor.predict([A, B], SPLITS), predictor.predict([a, b], SPLITS), strict=True
+        predictor.predict([FREE_A, FREE_B], SPLITS), predictor.predict([a, b], SPLITS), strict=True
     ):
         assert found.parts[0].speed.value == known.parts[0].speed.value
         assert found.power_w.value == known.power_w.value
@@ -374,6 +376,16 @@ def wider_than(found: Interval, other: Interval) -> float:
     return math.log(found.high / found.low) / math.log(other.high / other.low)
 
 
+def test_no_bound_of_power_is_far_above_the_limit(tmp_path: Path) -> None:
+    """However wide an interval is: a card keeps to its limit, but for 1.4 % that was measured."""
+    known = OnnxPredictor(save_model(tmp_path / "model"))
+    limit_w = 300.0
+    a, b = (dataclasses.replace(p, power_limit_w=limit_w) for p in (A, B))
+    for found in known.predict([a, b], SPLITS):
+        assert found.power_w.value <= found.power_w.high
+        assert found.power_w.high <= max(1.015 * limit_w, found.power_w.value)
+
+
 def test_at_the_power_limit_the_power_is_known(tmp_path: Path) -> None:
     """Bounds of the limit where a card is expected at it, those of other splits below."""
     intervals = {**small_model.POWER_BOUNDS, LIMITED: LogBounds(-0.01, 0.01)}
@@ -402,7 +414,7 @@ def test_power_has_bounds_of_its_gpu_model(tmp_path: Path, predictor: OnnxPredic
     known = OnnxPredictor(save_model(tmp_path / "model", heads=heads))
     ways = [Split((30.0, 70.0)), UNCAPPED]
     bounds = [(-0.02, 0.4), (-0.2, 0.3)]
-    there, before = known.predict([A, B], ways), predictor.predict([A, B], ways)
+    there, before = (one.predict([FREE_A, FREE_B], ways) for one in (known, predictor))
     for found, usual, (low, high) in zip(there, before, bounds, strict=True):
         assert found.power_w.low == pytest.approx(found.power_w.value * math.exp(low))
         assert found.power_w.high == pytest.approx(found.power_w.value * math.exp(high))

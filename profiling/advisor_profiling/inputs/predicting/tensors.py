@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from advisor.core.gpu import check_card_units
 from advisor.errors import InputError
 from advisor.wire.input_power import InputAsked, InputPrediction
 from advisor_models.input_power.predictor import InputPredictor
@@ -53,10 +54,12 @@ class Expecting:
         """Of each matrix of a file, looked at when it is asked for.
 
         Raises:
-            InputError: the GPU model was not measured.
+            InputError: the GPU model was not measured, or has not so many SMs.
         """
         if self.model is not None:
-            self.model.manifest.known.card(self.gpu_model)
+            card = self.model.manifest.known.card(self.gpu_model)
+            if self.units is not None:
+                check_card_units(self.units, card.gpu_model)
         for tensor, matrix in zip(chosen.matrices, chosen.prints(), strict=True):
             yield self._power(matrix, chosen.file.matrix(tensor))
 

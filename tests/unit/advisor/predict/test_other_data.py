@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from made_up_profiles import Physics, Scripted, profile
 
@@ -23,6 +23,7 @@ from advisor.predict.inputs.other_data import (
 )
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
+from advisor.validity.slow_alone import FASTEST
 
 A, B = profile("a"), profile("b")
 SPLIT, HALVES = Split((30, 70)), Split((50, 50))
@@ -50,9 +51,11 @@ def predicted(*changes: DataChange, limit_w: float = 700.0) -> tuple[float, floa
     return found.power_w.low, found.power_w.value, found.power_w.high
 
 
-def together(by: Interval, seen_w: float, off: float = 0.02) -> tuple[Prediction, Prediction]:
+def together(
+    by: Interval, seen_w: float, off: float = 0.02, other: Profile = B
+) -> tuple[Prediction, Prediction]:
     """Two jobs that the limit of 600 W may hold back, before and after."""
-    profiles = [HELD, replace(B, power_limit_w=600.0)]
+    profiles = [HELD, replace(other, power_limit_w=600.0)]
     predictor = Scripted({HALVES: (0.6, 0.5, seen_w)}, off)
     there = DataPredictor(predictor, profiles, {"held": data_change(HELD, by)})
     (before,) = predictor.predict(profiles, [HALVES])
@@ -195,6 +198,33 @@ def test_what_is_expected_of_a_pair_is_in_order_and_within_the_limit(
             assert part.rate.value >= usual.rate.value - 1e-9
     if by <= 0:
         assert watts.value <= power + 1e-9
+
+
+def test_no_bound_is_faster_than_alone_repeats() -> None:
+    """A clock that data leave is left to the job alone as well."""
+    predictor = Scripted({HALVES: (0.95, 0.5, 600.0)}, 0.15)
+    changes = {"held": data_change(HELD, Interval(-20.0, -300.0, 0.0))}
+    there = DataPredictor(predictor, [HELD], changes)
+    (found,) = there.predict([*there.changed([HELD])] * 2, [HALVES])
+    (before,) = predictor.predict([HELD, HELD], [HALVES])
+    assert before.parts[0].speed.high < FASTEST
+    assert found.parts[0].speed.high == FASTEST
+
+
+@given(st.floats(540, 600), st.floats(0.05, 0.3), st.floats(-300, -50))
+@example(0.97 * 600, 0.05, -150.0)
+def test_a_watt_more_of_a_pair_near_the_limit_changes_little(
+    power: float, off: float, by: float
+) -> None:
+    """Whether the limit is reached is not known to a watt: no step where it is said to be."""
+    work_w = Interval(by, by - 20, by + 20)
+    found = [together(work_w, power + more, off, other=HELD)[1] for more in (-0.5, 0.5)]
+    for name in ("value", "low", "high"):
+        less, more = (getattr(one.power_w, name) for one in found)
+        assert abs(more - less) < 60, name
+        for parts in zip(*(one.parts for one in found), strict=True):
+            less, more = (getattr(part.speed, name) for part in parts)
+            assert abs(more - less) < 0.1, name
 
 
 @given(st.floats(100, 600), st.floats(0, 0.3))

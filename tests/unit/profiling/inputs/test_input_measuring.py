@@ -176,8 +176,9 @@ def test_half_written_line_is_dropped_and_a_foreign_one_named(tmp_path: Path) ->
     assert keep.read() == [one, one]
     with keep.path.open("ab") as file:
         file.write(json.dumps({"watts": 1}).encode() + b"\n")
-    with pytest.raises(StoreError, match="does not hold results"):
+    with pytest.raises(StoreError, match="line 3 does not hold results") as refused:
         keep.read()
+    assert "remove that line: the others are kept" in str(refused.value)
 
 
 # references
