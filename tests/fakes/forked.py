@@ -28,8 +28,9 @@ _MODULES = (
 )
 """What most commands import."""
 
-_AT_THE_START = ("LD_", "LC_", "LANG", "PYTHON", "TERM", "FORCE_COLOR", "NO_COLOR")
-"""Variables that are read when Python or a module starts."""
+_AT_THE_START = ("PATH", "HOME", "LD_", "LC_", "LANG", "PYTHON", "TERM", "FORCE_COLOR", "NO_COLOR")
+"""Variables that are read when Python or a module starts. The programs that fork have no others: a
+test that looks for what was left behind finds it by those of its host."""
 
 _programs: dict[tuple[tuple[str, str], ...], tuple[socket.socket, subprocess.Popen[bytes]]] = {}
 """By those of their variables that start so: a command is forked from one that began as it does."""
@@ -99,7 +100,7 @@ def _program(environment: Mapping[str, str]) -> socket.socket:
             with its:
                 program = subprocess.Popen(
                     [sys.executable, str(_PROGRAM), str(its.fileno()), *_MODULES],
-                    env=dict(environment),
+                    env=dict(key),
                     pass_fds=[its.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
