@@ -13,6 +13,7 @@ import new_database
 import postgres
 import pytest
 from analysed_once import analysed_once
+from forked import forking
 from hypothesis import settings
 
 from advisor_data import migrate
@@ -50,6 +51,13 @@ def host(fake_libraries: Path) -> Iterator[fake_host.FakeHost]:
         (Path(folder) / "nvml" / "gpu0").mkdir(parents=True)
         new_database.make_home(Path(folder) / "home")
         yield fake_host.FakeHost(Path(folder), fake_libraries)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands() -> Iterator[None]:
+    """What most commands import is imported once for all that run to their end."""
+    with forking():
+        yield
 
 
 # telemetry

@@ -1,7 +1,5 @@
 """The `advisor` command: its sub-commands, and the one place that turns errors into text."""
 
-import importlib
-import inspect
 import io
 import json
 import os
@@ -10,10 +8,9 @@ import sys
 from typing import Any, NoReturn
 
 import typer
-import typer.core
-import typer.main
 
 import advisor
+from advisor.cli.shared.lazy import LazyGroup, imported
 from advisor.errors import AdvisorError, InputError
 
 _COMMANDS = {
@@ -88,12 +85,12 @@ _UsageError: Any = typer.BadParameter.__base__
 """Options and arguments that are none; the class has no public name of its own."""
 
 
-class _Group(typer.core.TyperGroup):
-    """Puts the command itself in the place of its line of help."""
+class _Group(LazyGroup):
+    """Imports a command when it is called; says in JSON what was called wrongly."""
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name, _, rest = super().resolve_command(ctx, args)
-        return name, name and load(name), rest
+    def load(self, name: str) -> Any:
+        """The command of that name."""
+        return load(name)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; a program that wants JSON gets wrong options as JSON, too."""
@@ -109,25 +106,7 @@ class _Group(typer.core.TyperGroup):
 
 def load(name: str) -> Any:
     """The command of that name, with all its options."""
-    module = importlib.import_module(_MODULES[name])
-    parent = typer.Typer()
-    if hasattr(module, "app"):
-        parent.add_typer(module.app, name=name)
-    else:
-        parent.command(name)(getattr(module, name))
-    return _readable(typer.main.get_group(parent).commands[name])
-
-
-def _readable(command: Any) -> Any:
-    """The command with paragraphs of help that fill their lines, and no type of its flags."""
-    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
-    command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    for parameter in command.get_params(typer.Context(command)):
-        if getattr(parameter, "is_flag", False):
-            parameter.metavar = ""
-    for part in getattr(command, "commands", {}).values():
-        _readable(part)
-    return command
+    return imported(_MODULES[name], name)
 
 
 app = typer.Typer(

@@ -10,6 +10,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from forked import run_forked
+
 FAKES = Path(__file__).parent
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
 OTHER_UUID = "GPU-00000000-0000-0000-0000-000000000001"
@@ -73,11 +75,8 @@ class FakeHost:
         return path
 
     def advisor(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run the command line to its end."""
-        with self.start_advisor(*arguments, **more) as process:
-            # The limit of a whole test ends sooner what hangs on a machine that is not loaded.
-            output, errors = process.communicate(timeout=110)
-        return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
+        """Run the command line to its end, forked from a process that has imported it."""
+        return run_forked(arguments, self.environment(**more))
 
     def run_module(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run `python -m` to its end."""

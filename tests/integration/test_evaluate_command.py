@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import synthetic_pairs as made_up
+from command_line import Advisor, in_this_process
 
 from advisor.core.records import SoloPoint
 from advisor_data.files.files import write_points
@@ -19,12 +20,13 @@ COUNTERS = (
     "pcie_tx_mib_per_s", "pcie_rx_mib_per_s",
 )  # fmt: skip
 
+EVALUATE = ("evaluate", "--pairs", "pairs.parquet", "--solo", "solo.csv")
+
 
 def evaluate(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a folder, on its files."""
-    points = ("--pairs", "pairs.parquet", "--solo", "solo.csv")
     return subprocess.run(
-        [sys.executable, "-m", "advisor.cli", "evaluate", *points, *options],
+        [sys.executable, "-m", "advisor.cli", *EVALUATE, *options],
         cwd=folder,
         env={**os.environ, "COLUMNS": "120"},
         capture_output=True,
@@ -48,6 +50,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def advisor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> Advisor:
+    """In this process: libraries are loaded once."""
+    return in_this_process(capsys, monkeypatch, folder)
+
+
 def test_page_image_values_and_tables(folder: Path) -> None:
     """One command writes all files, says how far it is, and prints the figures."""
     done = evaluate(folder, "--quick")
@@ -61,19 +71,19 @@ def test_page_image_values_and_tables(folder: Path) -> None:
     assert json.loads((folder / "report/evaluation.json").read_text())["basis"]["pairs"] == 15
 
 
-def test_the_check_fails_on_other_figures(folder: Path) -> None:
+def test_the_check_fails_on_other_figures(folder: Path, advisor: Advisor) -> None:
     """Made-up jobs are not the bundled ones: the command names figures, values and bounds."""
-    done = evaluate(folder, "--check", "--json", "--out", "here")
-    assert done.returncode == 9
-    error = json.loads(done.stdout)["error"]
+    done = advisor(*EVALUATE, "--check", "--json", "--out", "here")
+    assert done.code == 9
+    error = json.loads(done.out)["error"]
     assert error["code"] == "model"
     assert "error of extra-trees, power is" in error["message"]
     assert "% is wanted (bundled:" in error["message"]
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.err
     assert (folder / "here/evaluation.html").exists()
 
 
-def test_a_folder_that_cannot_be_written_costs_no_time(folder: Path) -> None:
-    done = evaluate(folder, "--out", "solo.csv/x")
-    assert done.returncode == 7
-    assert "nothing can be written to solo.csv/x" in done.stderr
+def test_a_folder_that_cannot_be_written_costs_no_time(advisor: Advisor) -> None:
+    done = advisor(*EVALUATE, "--out", "solo.csv/x")
+    assert done.code == 7
+    assert "nothing can be written to solo.csv/x" in done.err

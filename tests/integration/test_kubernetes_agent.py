@@ -264,6 +264,8 @@ def test_a_daemon_that_is_lost_is_started_again_and_pods_are_told(node: Node) ->
     # First that it is gone, then why it does not start again.
     until(lambda: not node.ready() and "permission denied" in node.why())
     until(lambda: node.metric("advisor_pod_limit_proven", "alpha") == 0)
+    # The event is sent after the metric has changed.
+    until(lambda: any(event["reason"] == "MpsDaemonLost" for event in node.api.events))
     [event] = [event for event in node.api.events if event["reason"] == "MpsDaemonLost"]
     assert event["involvedObject"]["uid"] == A
     (node.pipe / "refuse").unlink()

@@ -3,12 +3,12 @@
 import json
 import os
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import run_forked
 
 from advisor.cli.advise.job_requests import min_speeds
 from advisor.cli.advise.queue import MAX_JOBS, Entry, read_entries, read_works
@@ -22,15 +22,8 @@ JOBS = ("bert-infer-b2:4", "vit-train:5", "triad:3", "bert-train:2")
 
 def advisor(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run the command where nothing was measured."""
-    return subprocess.run(
-        [sys.executable, "-m", "advisor.cli", "place", *options],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "80", "ADVISOR_HOME": str(folder / "home")},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    environment = {**os.environ, "COLUMNS": "80", "ADVISOR_HOME": str(folder / "home")}
+    return run_forked(["place", *options], environment, folder)
 
 
 def answer(folder: Path, *options: str) -> Any:

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from advisor.cli.measure.check_job import check_job
 from advisor.cli.measure.check_text import check_lines, step_line
-from advisor.cli.measure.testbeds import stoppable
 from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AsJson
+from advisor.cli.shared.stopping import stoppable
 from advisor.core.gpu import Gpu
 from advisor.errors import InputError
 from advisor.files.home import open_home

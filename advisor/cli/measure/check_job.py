@@ -7,8 +7,9 @@ from typing import Any
 import typer
 
 from advisor.cli.measure.check_text import ranges
-from advisor.cli.measure.testbeds import open_testbed, stoppable
+from advisor.cli.measure.testbeds import open_testbed
 from advisor.cli.shared.console import plain_console
+from advisor.cli.shared.stopping import stoppable
 from advisor.core.gpu import Gpu, Share, percent_for_units
 from advisor.core.job import Job
 from advisor.core.records import SoloPoint

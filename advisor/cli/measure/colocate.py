@@ -16,7 +16,6 @@ from advisor.cli.measure.colocate_text import ReportJson, measured_pairs, show_c
 from advisor.cli.measure.on_nodes import Into, NodesRequest, On, run_on_nodes
 from advisor.cli.measure.several_gpus import run_on_each
 from advisor.cli.measure.testbeds import (
-    REPLAY,
     LongestWindow,
     Noise,
     Telemetry,
@@ -28,10 +27,10 @@ from advisor.cli.measure.testbeds import (
     part_of,
     reporter_for,
     say_replay,
-    stoppable,
 )
 from advisor.cli.shared.console import plain_console
-from advisor.cli.shared.options import AllowUnsafe, AsJson
+from advisor.cli.shared.options import REPLAY, AllowUnsafe, AsJson
+from advisor.cli.shared.stopping import stoppable
 from advisor.core.job import Job
 from advisor.formats.job_file import sound_jobs
 from advisor.settings import Settings, read_settings

@@ -5,9 +5,7 @@ from typing import Any
 
 import typer
 
-from advisor.cli.measure.testbeds import (
-    bundled_points,
-)
+from advisor.cli.measure.testbeds import bundled_points
 from advisor.cli.shared.console import plain_console
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.formats.rows import to_row

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from advisor.cli.measure.several_gpus import together
-from advisor.cli.measure.testbeds import REPLAY
+from advisor.cli.shared.options import REPLAY
 from advisor.errors import BusyError, InputError, JobError
 from advisor.files.home import open_home
 from advisor.files.locks import try_lock

@@ -13,7 +13,6 @@ from advisor.cli.measure.profile_on_nodes import profile_on_nodes
 from advisor.cli.measure.profile_request import JobWords, ProfileRequest, named_job, sweep_request
 from advisor.cli.measure.profile_text import show_sweep
 from advisor.cli.measure.testbeds import (
-    REPLAY,
     LongestWindow,
     Noise,
     Telemetry,
@@ -24,10 +23,10 @@ from advisor.cli.measure.testbeds import (
     part_of,
     reporter_for,
     say_replay,
-    stoppable,
 )
 from advisor.cli.shared.console import plain_console
-from advisor.cli.shared.options import AllowUnsafe, AsJson
+from advisor.cli.shared.options import REPLAY, AllowUnsafe, AsJson
+from advisor.cli.shared.stopping import stoppable
 from advisor.core.gpu import Share
 from advisor.core.job import Job, ProgressKind
 from advisor.core.records import SoloPoint

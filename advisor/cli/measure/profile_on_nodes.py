@@ -9,8 +9,9 @@ import typer
 from rich.console import Console
 
 from advisor.cli.measure.on_nodes import NodesRequest, Place, run_on_nodes
-from advisor.cli.measure.testbeds import open_points, stoppable
+from advisor.cli.measure.testbeds import open_points
 from advisor.cli.shared.console import plain_console
+from advisor.cli.shared.stopping import stoppable
 from advisor.core.job import Job
 from advisor.core.records import SoloPoint
 from advisor.errors import InputError

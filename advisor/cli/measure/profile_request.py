@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from advisor.cli.measure.testbeds import REPLAY
+from advisor.cli.shared.options import REPLAY
 from advisor.core.gpu import Gpu, Share, Vendor
 from advisor.core.job import Job, ProgressKind
 from advisor.core.units import share_for_units

@@ -1,16 +1,15 @@
-"""What the measuring commands share: the testbed, live or replayed, its store, and how they end."""
+"""What the measuring commands share: the testbed, live or replayed, and its store."""
 
-import signal
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, TypeAlias
 
 import typer
 from rich.console import Console
 
+from advisor.cli.shared.options import REPLAY
 from advisor.core.records import Point
 from advisor.errors import InputError, SourceError, StoreError
 from advisor.settings import Settings
@@ -35,10 +34,6 @@ Telemetry: TypeAlias = Annotated[
 ]
 Noise: TypeAlias = Annotated[bool, typer.Option("--noise", help="Replay with the measured noise")]
 LongestWindow: TypeAlias = Annotated[float, typer.Option(min=0.5, help="Longest window, s")]
-
-REPLAY = "replay"
-
-_ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def check_replay(
@@ -164,28 +159,3 @@ def say_replay(console: Console, model: str, noise: bool = False) -> None:
         else "recorded means come back without the noise that they had"
     )
     console.print(f"REPLAY of recorded points of {model}: no GPU is used; {how}.")
-
-
-@contextmanager
-def stoppable(console: Console) -> Generator[None]:
-    """Ctrl-C, SIGTERM of a batch system and SIGHUP of a lost terminal all end a run cleanly."""
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGHUP:
-            # The shell and the kernel send one each; the second must not break the cleaning up.
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    # nohup asks that a hangup is ignored.
-    ends = [n for n in _ENDS if signal.getsignal(n) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in ends}
-    try:
-        yield
-    except KeyboardInterrupt:
-        # Where the terminal is gone, there is nobody to write to.
-        with suppress(OSError):
-            console.print("stopped; finished points are kept: the same command goes on from here")
-        raise typer.Exit(130) from None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from advisor.cli.measure.testbeds import stoppable
 from advisor.cli.power.input_text import (
     input_table,
     note_lines,
@@ -18,6 +17,7 @@ from advisor.cli.power.input_text import (
 )
 from advisor.cli.shared.console import counted, plain_console, print_table
 from advisor.cli.shared.options import AllowUnsafe, AsJson
+from advisor.cli.shared.stopping import stoppable
 from advisor.errors import InputError, JobError
 from advisor.formats.wire import write
 from advisor.settings import read_settings

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from advisor.cli.measure.testbeds import REPLAY, stoppable
 from advisor.cli.power.kernel_text import plan_line, plot, report_lines, step_line
 from advisor.cli.power.replayed import ReplayedModel, check_gpu_model, say_power_replay
 from advisor.cli.shared.console import plain_console, show_chart
-from advisor.cli.shared.options import AsJson
+from advisor.cli.shared.options import REPLAY, AsJson
+from advisor.cli.shared.stopping import stoppable
 from advisor.errors import InputError
 from advisor.formats.wire import write
 from advisor.settings import Settings, read_settings

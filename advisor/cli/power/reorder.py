@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.measure.testbeds import stoppable
 from advisor.cli.shared.console import plain_console
 from advisor.cli.shared.options import AllowUnsafe, AsJson
+from advisor.cli.shared.stopping import stoppable
 from advisor.errors import InputError
 from advisor.settings import read_settings
 

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import typer
 from rich.console import Console
 
-from advisor.cli.measure.testbeds import REPLAY
+from advisor.cli.shared.options import REPLAY
 from advisor.errors import InputError
 from advisor.validity.sensor_record import SensorRecord
 from advisor.wire.kernel_power import KernelReport

@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from advisor.cli.measure.testbeds import REPLAY
 from advisor.cli.power.replayed import ReplayedModel, check_gpu_model, say_power_replay
 from advisor.cli.power.sensor_text import sensor_lines
 from advisor.cli.shared.console import plain_console
-from advisor.cli.shared.options import AsJson
+from advisor.cli.shared.options import REPLAY, AsJson
 from advisor.core.gpu import Gpu
 from advisor.errors import InputError
 from advisor.files.home import open_home

@@ -8,6 +8,9 @@ import typer
 from advisor.core.gpu import parse_memory_mib
 from advisor.core.objectives import OBJECTIVES
 
+REPLAY = "replay"
+"""The GPU that gives what was recorded."""
+
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON on stdout")]
 
 PairPointsOption: TypeAlias = Annotated[

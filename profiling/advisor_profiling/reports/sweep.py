@@ -4,7 +4,6 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-import plotext
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -90,6 +89,8 @@ def requests(points: Sequence[SoloPoint]) -> Table | None:
 
 def plot(points: Sequence[SoloPoint], width: int = 78, height: int = 16) -> str:
     """Rate (left axis) and power (right axis) against the share, as text."""
+    import plotext  # most commands of campaigns draw nothing
+
     ordered = sorted(points, key=lambda p: p.share_percent)
     powered = [p for p in ordered if p.power_w is not None]
     canvas: Any = plotext
