@@ -10,6 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from advisor.advice.power.other_data import other_data
+from advisor.advice.site.known_profiles import ProfileSet
+from advisor.predict.inputs.other_data import with_data
+from advisor.predict.profiles import make_profile
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_models.input_power.find import load_input_model
+from advisor_profiling.operands.of_job import fingerprint_of
+
 POWER = Path(__file__).parents[2] / "docs/measurements/power"
 
 pytestmark = pytest.mark.figures
@@ -52,3 +60,15 @@ def test_products_that_heat_holds_back_follow_the_energy_of_their_work(
 ) -> None:
     script("held_back_products").main()
     assert "22 products: median 2.7" in capsys.readouterr().out
+
+
+def test_zeros_save_no_more_than_products_draw(tmp_path: Path) -> None:
+    """Tensor cores of an H200 seem to compute more than they do; zeros draw 250 W at 34 SMs."""
+    points = [p for p in bundled_solo_points({"matmul-bf16"}) if p.gpu_model == "NVIDIA H200"]
+    profile = make_profile(points)
+    model = load_input_model(tmp_path, "NVIDIA H200")
+    zeros = {"matmul-bf16": fingerprint_of("bf16", "zeros")}
+    (change,) = other_data(ProfileSet((profile,), ("matmul-bf16",)), zeros, model).changes
+    assert -150 < change.whole_gpu_w.value < 0
+    assert 1.2 < change.whole_gpu_speed.value < 1.4
+    assert with_data(profile, change).at([26])["power_w"] == pytest.approx(250, rel=0.05)

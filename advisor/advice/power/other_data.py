@@ -14,6 +14,7 @@ from advisor.predict.inputs.data_predictor import DataPredictor
 from advisor.predict.inputs.other_data import (
     DataChange,
     data_change,
+    most_operations_per_s,
     operations_per_s,
     unknown_change,
     uses_tensor_cores,
@@ -183,8 +184,10 @@ def _change(
             model.energy_above_idle_j(features, real.dtype, profile.gpu_model)
             for features in (profiled, real.features)
         )
+        idle_w = model.manifest.known.card(profile.gpu_model).idle_w
     except InputError as error:
         return unknown_change(profile, error.what)
+    per_s = min(per_s, most_operations_per_s(profile, before.value, idle_w))
     return data_change(profile, _difference(before, after).times(per_s))
 
 

@@ -83,6 +83,21 @@ def operations_per_s(profile: Profile, dtype: str) -> float | None:
     return active_percent / 100 * per_cycle * profile.units_total * clock_mhz * 1e6
 
 
+def most_operations_per_s(profile: Profile, energy_j: float, idle_w: float) -> float:
+    """What the power of the job alone on the whole GPU is enough for.
+
+    Tensor cores can be busy for more cycles than products take, 1.13 times as many on an H200
+    (docs/measurements/degenerate_by_data.py). Without this, zeros would save more than they can.
+
+    Args:
+        profile: Of the job.
+        energy_j: Of one operation above idle, with the profile's data at the highest clock.
+        idle_w: Power of the card with a context and without work.
+    """
+    at_top_w = (profile.whole_gpu_power_w - idle_w) / float(clocks(profile)[-1]) ** WORK_EXPONENT
+    return max(at_top_w, 0.0) / energy_j
+
+
 def unknown_change(profile: Profile, why: str) -> DataChange:
     """Anywhere between the data that draw least and those that draw most."""
     above_w = profile.whole_gpu_power_w - profile.idle_power_w

@@ -17,6 +17,7 @@ from advisor.predict.inputs.other_data import (
     MOST_PART,
     DataChange,
     data_change,
+    most_operations_per_s,
     operations_per_s,
     unknown_change,
     with_data,
@@ -73,6 +74,13 @@ def test_tensor_cores_compute_what_their_activity_says() -> None:
     assert operations_per_s(replace(busy, units_total=None), "bf16") is None
     blind = profile("a", columns={"tensor_active_percent": [math.nan] * 10})
     assert operations_per_s(blind, "bf16") is None
+
+
+def test_operations_draw_no_more_than_the_job() -> None:
+    """600 W at 0.9 of the clock, less 120 W of a card with a context, at the highest clock."""
+    found = most_operations_per_s(HELD, 2e-12, 120.0)
+    assert found * 2e-12 == pytest.approx(480 / 0.9**1.5)
+    assert most_operations_per_s(HELD, 2e-12, 700.0) == 0
 
 
 def test_power_of_a_pair_moves_by_the_sum_of_what_each_does() -> None:
