@@ -65,6 +65,7 @@ def run_forked(
         "words": words,
         "environment": dict(environment),
         "folder": str(folder or Path.cwd()),
+        "umask": _umask(),
     }
     asked = _program(environment)
     # The limit of a whole test ends sooner what hangs on a machine that is not loaded.
@@ -78,6 +79,11 @@ def run_forked(
         output.seek(0)
         errors.seek(0)
         return subprocess.CompletedProcess(words, code, output.read(), errors.read())
+
+
+def _umask() -> int:
+    os.umask(mask := os.umask(0o077))
+    return mask
 
 
 def _exit_code(ending: int, words: Sequence[str], timeout_s: float) -> int:

@@ -2,8 +2,8 @@
 
 Python and advisor take longer to start than most commands take to run, and tests start hundreds.
 Its descriptor of the socket is the first argument, modules to import are the rest. A request is
-the command's words, environment and folder; with it come its standard output and error, and where
-its number and exit code are to be written.
+the command's words, environment, folder and umask; with it come its standard output and error, and
+where its number and exit code are to be written.
 """
 
 import gc
@@ -59,6 +59,7 @@ def _waited_for(request: dict[str, Any], output: int, errors: int, status: int) 
         os.close(descriptor)
     os.close(status)
     os.chdir(request["folder"])
+    os.umask(request["umask"])
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()

@@ -180,7 +180,7 @@ def test_results_that_cannot_be_read_are_an_error(folder: Path) -> None:
     keep(folder, levels(dict(ZEROS), 400.0)).write_text('{"case": 1}\n')
     done = report(folder)
     assert isinstance(done.exception, StoreError)
-    assert "move it away" in done.exception.fix
+    assert "remove that line" in done.exception.fix
 
 
 def test_other_gpu_models_are_left_out(folder: Path) -> None:

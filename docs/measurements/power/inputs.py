@@ -21,7 +21,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from advisor.cli.measure.testbeds import stoppable
+from advisor.cli.shared.stopping import stoppable
 from advisor.core.gpu import Gpu
 from advisor.settings import Settings, read_settings
 from advisor_profiling.inputs.case import InputCase

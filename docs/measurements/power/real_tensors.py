@@ -25,7 +25,7 @@ import numpy as np
 from inputs import BELOW, WHOLE, Round, missing
 from rich.console import Console
 
-from advisor.cli.measure.testbeds import stoppable
+from advisor.cli.shared.stopping import stoppable
 from advisor.errors import InputError, JobError
 from advisor.settings import Settings, read_settings
 from advisor_profiling.inputs.case import InputCase, case_of

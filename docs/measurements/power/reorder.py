@@ -17,7 +17,7 @@ import numpy as np
 from inputs import BELOW, WHOLE
 from rich.console import Console
 
-from advisor.cli.measure.testbeds import stoppable
+from advisor.cli.shared.stopping import stoppable
 from advisor.settings import read_settings
 from advisor_profiling.inputs.opening import Open, Where, open_inputs
 from advisor_profiling.reorder.orders import find_order
