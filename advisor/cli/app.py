@@ -85,12 +85,15 @@ _UsageError: Any = typer.BadParameter.__base__
 """Options and arguments that are none; the class has no public name of its own."""
 
 
+def load(name: str) -> Any:
+    """The command of that name, with all its options."""
+    return imported(_MODULES[name], name)
+
+
 class _Group(LazyGroup):
     """Imports a command when it is called; says in JSON what was called wrongly."""
 
-    def load(self, name: str) -> Any:
-        """The command of that name."""
-        return load(name)
+    load = staticmethod(load)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; a program that wants JSON gets wrong options as JSON, too."""
@@ -102,11 +105,6 @@ class _Group(LazyGroup):
             command = error.ctx.command_path if error.ctx else ctx.command_path
             what = error.format_message().rstrip(".")
             raise InputError(what, fix=f"try {command} --help") from error
-
-
-def load(name: str) -> Any:
-    """The command of that name, with all its options."""
-    return imported(_MODULES[name], name)
 
 
 app = typer.Typer(

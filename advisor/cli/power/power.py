@@ -26,8 +26,7 @@ def load(name: str) -> Any:
 
 
 class _Power(LazyGroup):
-    def load(self, name: str) -> Any:
-        return load(name)
+    load = staticmethod(load)
 
 
 app = typer.Typer(

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -10,11 +11,13 @@ import typer.main
 
 
 class LazyGroup(typer.core.TyperGroup):
-    """Holds the name and the line of help of each command, and imports the one that is called."""
+    """Holds the name and the line of help of each command, and imports the one that is called.
 
-    def load(self, name: str) -> Any:
-        """The command of that name, with all its options."""
-        raise NotImplementedError
+    Attributes:
+        load: Imports the command of a name, with all its options.
+    """
+
+    load: Callable[[str], Any]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Put the command itself in the place of its line of help."""
