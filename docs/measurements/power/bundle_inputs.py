@@ -20,8 +20,13 @@ ROOT = Path(__file__).resolve().parents[3]
 INPUTS = Path(__file__).with_name("inputs")
 POINTS = ROOT / "data/advisor_data/bundled/inputs.jsonl"
 OF = {
-    "NVIDIA H100 80GB HBM3": ("h100-34.jsonl", "h100-66.jsonl"),
-    "NVIDIA H200": ("h200-34.jsonl",),
+    "NVIDIA H100 80GB HBM3": (
+        "h100-34.jsonl",
+        "h100-34-types.jsonl",
+        "h100-34-network.jsonl",
+        "h100-66.jsonl",
+    ),
+    "NVIDIA H200": ("h200-34.jsonl", "h200-34-types.jsonl"),
 }
 """Results that each model learns from. On the H200 of h200-66-network.jsonl the power limit held
 back what little was not of a file."""
