@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 from measured_pair import MeasuredPair
-from product_points import OPERANDS, RANDOM, partner_of, product_of, split_of
+from product_points import OPERANDS, RANDOM, at_limit, partner_of, product_of, split_of
 
 from advisor.core.interval import Interval
 from advisor.core.records import PairPoint, SoloPoint
@@ -102,7 +102,7 @@ def rows(points: Sequence[PairPoint], solos: Sequence[SoloPoint]) -> Iterator[Ro
     works_w = _works_w(points, usual, profiles[RANDOM].whole_gpu_rate)
     for point in sorted(points, key=lambda p: (p.jobs, p.shares_percent)):
         before, product = usual.get(_place(point)), product_of(point)
-        if product in works_w and before and "throttled" in before.flags:
+        if product in works_w and before and at_limit(before):
             own = [profiles[RANDOM if job in OPERANDS else job] for job in before.jobs]
             yield _row(point, MeasuredPair(before, tuple(own)), works_w)
 

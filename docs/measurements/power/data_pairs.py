@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 from measured_pair import MeasuredPair
-from product_points import OPERANDS, RANDOM, partner_of, product_of, split_of
+from product_points import OPERANDS, RANDOM, at_limit, partner_of, product_of, split_of
 
 from advisor.advice.power.other_data import OtherData, other_data
 from advisor.advice.site.known_profiles import ProfileSet, find_profiles
@@ -61,6 +61,10 @@ SPLITS = ("26/26", "26/50")
 
 SHARES = "26,50,100"
 
+HELD_BACK = ("nothing held the clock back", "at the limit", "held back below the limit")
+"""Data show as power, as speed, and nobody knows as what: what holds a clock back at 600 W is heat
+or another limit than that of power, and it holds back one kind of data and not another."""
+
 WHOLE_GPU = "100"
 """Of products with other data, which no profile is of."""
 
@@ -70,13 +74,13 @@ class Row:
     """A pair at a split; errors are relative.
 
     Attributes:
-        held_back: The limit held the clock back, so that data show as speed.
+        held_back: What did, with these data or with random numbers: one of HELD_BACK.
     """
 
     pair: tuple[str, str]
     split: str
     measured_w: float
-    held_back: bool
+    held_back: str
     profile: tuple[float, float]
     model: tuple[float, float]
 
@@ -163,16 +167,17 @@ def alone_table(
     with open_store(settings.database_url, settings.home) as store:
         points = [p for p in store.solo_points() if p.share_percent == WHOLE and p.power_w]
     usual = find_profiles((RANDOM,), settings)
-    yield "| alone | W | expected | rate | expected |"
-    yield "| --- | --- | --- | --- | --- |"
+    yield "| alone | W | expected | rate | expected | bounds |"
+    yield "| --- | --- | --- | --- | --- | --- |"
     for point in points:
         if point.job not in data or point.job == RANDOM:
             continue
         (change,) = other_data(usual, {RANDOM: data[point.job]}, model).changes
         watts, rate = usual.a.whole_gpu_power_w, point.rate / usual.a.whole_gpu_rate
+        speed = change.whole_gpu_speed
         yield (
             f"| {point.job} | {point.power_w:.0f} | {watts + change.whole_gpu_w.value:.0f} | "
-            f"{rate:.3f} | {change.whole_gpu_speed.value:.3f} |"
+            f"{rate:.3f} | {speed.value:.3f} | {speed.low:.3f} {speed.high:.3f} |"
         )
 
 
@@ -211,7 +216,7 @@ def _row(point: PairPoint, usual: PairPoint, profiles: ProfileSet, other: OtherD
         pair=(product, partner),
         split=split,
         measured_w=point.power_w,
-        held_back="throttled" in point.flags,
+        held_back=_held_back(point, usual),
         profile=(usual.power_w / point.power_w - 1, moved.power_w.value / point.power_w - 1),
         model=(
             before.power_w.value / point.power_w - 1,
@@ -220,17 +225,25 @@ def _row(point: PairPoint, usual: PairPoint, profiles: ProfileSet, other: OtherD
     )
 
 
+def _held_back(*points: PairPoint) -> str:
+    throttled = [p for p in points if "throttled" in p.flags]
+    if not throttled:
+        return HELD_BACK[0]
+    return HELD_BACK[1] if all(map(at_limit, throttled)) else HELD_BACK[2]
+
+
 def table(found: Sequence[Row]) -> Iterator[str]:
     """Markdown, with means of the errors' sizes."""
     yield "| pair | split | W | profile, % | corrected, % | model, % | with data, % |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
-    for row in sorted(found, key=lambda row: (row.held_back, row.pair, row.split)):
-        errors = " | ".join(f"{100 * e:+.1f}" for e in (*row.profile, *row.model))
-        at_limit = ", at the limit" if row.held_back else ""
-        name = f"{' + '.join(row.pair)}{at_limit}"
-        yield f"| {name} | {row.split} | {row.measured_w:.0f} | {errors} |"
-    yield from _means("nothing held the clock back", [row for row in found if not row.held_back])
-    yield from _means("at the limit", [row for row in found if row.held_back])
+    for held_back in HELD_BACK:
+        rows = sorted(
+            (r for r in found if r.held_back == held_back), key=lambda r: (r.pair, r.split)
+        )
+        for row in rows:
+            errors = " | ".join(f"{100 * e:+.1f}" for e in (*row.profile, *row.model))
+            yield f"| {' + '.join(row.pair)} | {row.split} | {row.measured_w:.0f} | {errors} |"
+        yield from _means(held_back, rows)
 
 
 def _means(name: str, rows: Sequence[Row]) -> Iterator[str]:
