@@ -20,6 +20,10 @@ CLOCK_MEMORY: Final = "clock.memory"
 TEMPERATURE_GPU: Final = "temperature.gpu"
 MEMORY_USED: Final = "memory.used"
 
+POWER_CAPS: Final = frozenset({"sw-power-cap", "power-cap"})
+"""Throttle reasons, of NVML and AMD SMI, by which the power limit holds the clock back: with heavy
+work that is the normal state. All others are heat or a fault of the supply."""
+
 _ENDS = {"_percent": "%", "_mib_per_s": "MiB/s"}
 """How columns of counters end, and their units."""
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from advisor.core.telemetry import POWER_CAPS
 from advisor.formats.wire import to_plain
 from advisor.wire.kernel_power import Estimate
 from advisor_profiling.inputs.case import InputCase
@@ -11,8 +12,6 @@ from advisor_profiling.operands.fingerprint import Fingerprint
 
 AT_LIMIT = 0.97
 """Of the power limit, from which on it holds the clock back."""
-
-_CAPPED = "sw-power-cap"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,12 +143,12 @@ class InputPower:
         """Whether the power limit holds the clock back: data show as speed, then."""
         limit_w = self.power_limit_w
         near = limit_w is not None and self.power_w.value >= AT_LIMIT * limit_w
-        return near or _CAPPED in (self.throttle_reasons or ())
+        return near or not POWER_CAPS.isdisjoint(self.throttle_reasons or ())
 
     @property
     def throttled(self) -> bool:
         """Whether heat, or anything else but the power limit, holds the clock back."""
-        return bool(set(self.throttle_reasons or ()) - {_CAPPED})
+        return bool(set(self.throttle_reasons or ()) - POWER_CAPS)
 
     @property
     def held_back(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
+from advisor.core.flags import HEAT
 from advisor.core.gpu import Gpu
 from advisor.core.records import REPLAY_SOURCE, PairPoint, SoloPoint
 from advisor.core.telemetry import (
@@ -59,7 +60,8 @@ class ReplaySource:
     def throttle_reasons(self) -> tuple[str, ...] | None:
         if self.playing is None or self.playing.throttled is None:
             return None
-        return ("recorded",) * self.playing.throttled
+        heat = HEAT in self.playing.flags
+        return (("hw-slowdown",) if heat else ("sw-power-cap",)) * self.playing.throttled
 
     def _reading(self, name: str) -> float | None:
         if name == POWER_GPU:

@@ -4,11 +4,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import advisor
-from advisor.core.flags import COUNTER_BOUND, RESULTS_ONLY
+from advisor.core.flags import COUNTER_BOUND, HEAT, RESULTS_ONLY
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.records import Counters, PairPoint, Point, PointPart, SoloPoint
 from advisor.core.results import NOTHING, Reported, Verdict, verdict_flags, write_first
+from advisor.core.telemetry import POWER_CAPS
 from advisor.formats.wire import write
 from advisor.runtime.backends.backend import Granted
 from advisor_profiling.operands.of_job import input_fingerprint
@@ -115,6 +116,7 @@ def flags_of(result: WindowResult, conditions: RunConditions) -> tuple[str, ...]
         "noisy-power": window.power is not None and _noisy(window.power, target),
         "not-settled": not window.settled,
         "throttled": bool(window.throttle_reasons),
+        HEAT: bool(set(window.throttle_reasons or ()) - POWER_CAPS),
         "counter-mismatch": abs(window.counter_gap or 0) > COUNTER_BOUND,
         "counters-missing": any(getattr(counters, name) is None for name in _MODEL_COUNTERS),
         "cpu-bound": _cpu_bound(counters, result.parts, conditions.gpu),

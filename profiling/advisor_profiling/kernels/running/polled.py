@@ -5,15 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from advisor.core.telemetry import POWER_CAPS
 from advisor.errors import SourceError
 from advisor.settings import python
 from advisor_profiling.kernels.trace import Reading
 from advisor_profiling.telemetry import polling
 
 _MODULE = "advisor_profiling.kernels.running.poller"
-
-POWER_CAP = "sw-power-cap"
-"""The card's own power manager: with a heavy operation that is the normal state, not a fault."""
 
 
 @dataclass
@@ -48,12 +46,12 @@ class Changes:
 
     def held_back(self, begin_s: float, end_s: float) -> str:
         """Why the clock was held back at any moment of that time; the power limit is no reason."""
-        found = self._reasons(begin_s, end_s) - {POWER_CAP}
+        found = self._reasons(begin_s, end_s) - POWER_CAPS
         return f"clock held back: {', '.join(sorted(found))}" if found else ""
 
     def power_capped(self, begin_s: float, end_s: float) -> bool:
         """Whether the power limit held the clock back at any moment of that time."""
-        return POWER_CAP in self._reasons(begin_s, end_s)
+        return not POWER_CAPS.isdisjoint(self._reasons(begin_s, end_s))
 
     def _reasons(self, begin_s: float, end_s: float) -> frozenset[str]:
         before = [names for at_s, names in self.reasons if at_s <= begin_s][-1:]

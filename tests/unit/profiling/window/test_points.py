@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from scripted import GPU
 
-from advisor.core.flags import FLAGS
+from advisor.core.flags import FLAGS, HEAT
 from advisor.core.gpu import Share
 from advisor.core.job import InputData, Job
 from advisor.core.records import Counters, PairPoint, SoloPoint
@@ -102,6 +102,7 @@ def test_good_window_has_no_flag() -> None:
         (changed(power=MeanEstimate(300, 4.0)), "noisy-power"),
         (changed(settled=False), "not-settled"),
         (changed(throttle_reasons=("sw-power-cap",)), "throttled"),
+        (changed(throttle_reasons=("power-cap",)), "throttled"),
         (changed(counter_power_w=320.0), "counter-mismatch"),
         (
             changed(counters=dataclasses.replace(COUNTERS, dram_active_percent=None)),
@@ -115,6 +116,15 @@ def test_each_fault_has_its_flag(result: WindowResult, flag: str) -> None:
     """Every flag of the table is raised by its fault, and by nothing else."""
     assert flags_of(result, CONDITIONS) == (flag,)
     assert flag in FLAGS
+
+
+@pytest.mark.parametrize(
+    "reason", ["sw-thermal", "hw-slowdown", "hw-power-brake", "memory-thermal"]
+)
+def test_heat_is_told_from_the_power_limit(reason: str) -> None:
+    """Beside the power limit, and without it."""
+    for reasons in ((reason,), ("sw-power-cap", reason)):
+        assert flags_of(changed(throttle_reasons=reasons), CONDITIONS) == ("throttled", HEAT)
 
 
 def test_point_carries_what_was_read_back() -> None:
