@@ -55,7 +55,7 @@ def with_seed(case: InputCase, seed: int) -> InputCase:
 _PAPER: Mapping[int, tuple[str, str, Pattern]] = {
     1: ("spread of values does not matter", "-10 % between 32 and 128", "flat"),
     2: ("a large mean draws less", "-25 %", "falls"),
-    3: ("few different values draw less", "-15 % at one", "rises"),
+    3: ("few different values draw less", "+18 % from one to many", "rises"),
     4: ("similar bits draw less", "+20 %, then -15 %", "peaks"),
     5: ("random low bits draw more", "+18 %", "rises"),
     6: ("random high bits draw more", "+18 %, H100 +29 %", "rises"),
