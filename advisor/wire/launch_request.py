@@ -73,11 +73,17 @@ class LaunchRequest(PairRequest):
 
 
 def check_launch(asked: LaunchRequest) -> None:
-    """Refuse limits that are for a recommended split where a split is given.
+    """Refuse what a launch would ignore: limits beside a split that is given, and work.
 
     Raises:
-        InputError: there are both.
+        InputError: there are both, or the work of a job is told.
     """
+    if told := [job.job for pair in asked.pairs for job in pair if job.work_s is not None]:
+        raise InputError(
+            f"work_s of {told[0]} does not count in a launch",
+            why="jobs run until they end or are stopped, whatever they are said to have to do",
+            fix="ask for a recommendation with work_s, and launch its split",
+        )
     of_jobs = (limit for job in asked.jobs for limit in (job.min_speed, job.max_p99_ms))
     limits = (asked.min_speed, asked.max_p99_ms, asked.max_power_w, asked.memory_mib, *of_jobs)
     advised = asked.objective != DEFAULT_OBJECTIVE or any(limit is not None for limit in limits)

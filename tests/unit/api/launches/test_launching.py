@@ -143,6 +143,14 @@ def test_a_split_is_given_or_recommended(limits: dict[str, Any]) -> None:
         check_launch(request(split="30/70", **limits))
 
 
+def test_work_is_not_ignored_in_silence() -> None:
+    """A launch goes on until its jobs end, in the first pair and in those that follow."""
+    told = pair("abe", work_s=60.0)
+    for asked in (request(jobs=[*told, *pair("zed")]), request(then=[{"jobs": told * 2}])):
+        with pytest.raises(InputError, match="work_s of abe does not count in a launch"):
+            check_launch(asked)
+
+
 def test_the_same_request_has_the_same_hash_however_it_is_written() -> None:
     """Defaults that are sent change nothing; everything else does."""
     same = request(dry_run=False, hang_s=120)
