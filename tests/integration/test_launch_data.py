@@ -87,13 +87,13 @@ def test_recommended_split_is_by_the_data_that_were_told(settings: Settings) -> 
     assert len([note for note in notes if "the data of bert-infer-b2" in note]) == 1
 
 
-def test_type_that_was_not_measured_widens_the_forecast(settings: Settings) -> None:
+def test_type_that_was_not_profiled_widens_the_forecast(settings: Settings) -> None:
     """The expected power stays, and a note says why its bounds are wide."""
     before, _ = at_equal(asked(None), settings)
     after, notes = at_equal(asked(FP16), settings)
     assert forecast(after).power_w.value == forecast(before).power_w.value
     assert forecast(after).power_w.low < forecast(before).power_w.low
-    assert any("no input of fp16 was measured" in note for note in notes)
+    assert any("it was profiled in bf16, not in fp16" in note for note in notes)
 
 
 def test_bounds_are_numbers_where_the_idle_power_is_not_known(

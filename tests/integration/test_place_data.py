@@ -102,15 +102,15 @@ def test_pair_of_jobs_moves_by_what_both_do(advisor: Advisor) -> None:
 
 
 def test_what_is_not_known_says_why_and_how_much_wider(advisor: Advisor) -> None:
-    """A type that was never measured: the plan stays, and so does what it is expected to take."""
+    """A type that the job was not profiled in: the plan stays, and so does what it is expected to take."""
     before, after = answer(advisor), answer(advisor, "--data", "vit-train=fp16 zeros")
     (change,) = after["data"]
-    assert change["why_unknown"] == "no input of fp16 was measured"
+    assert change["why_unknown"] == "it was profiled in bf16, not in fp16"
     assert change["whole_gpu_w"]["value"] == 0
     assert change["whole_gpu_w"]["low"] < 0 < change["whole_gpu_w"]["high"]
     assert (after["energy_j"], after["groups"]) == (before["energy_j"], before["groups"])
     (said,) = [w for w in after["warnings"] if "the data of vit-train" in w]
-    assert "change is not known (no input of fp16 was measured): " in said
+    assert "change is not known (it was profiled in bf16, not in fp16): " in said
     assert "alone on the whole GPU power is -" in said
 
 
@@ -147,7 +147,7 @@ def test_the_same_over_http(advisor: Advisor, api: Api) -> None:
     assert api.post(ROUTE, body(None, zeros)) == answer(advisor, "--data", ZEROS)
     fp16 = {"dtype": "fp16", "operands": "zeros"}
     (change,) = api.post(ROUTE, body(None, fp16))["data"]
-    assert change["why_unknown"] == "no input of fp16 was measured"
+    assert change["why_unknown"] == "it was profiled in bf16, not in fp16"
     for operands, words in (
         ('file("/etc/passwd")', "a file cannot be named here"),
         ("normal(0,1)|nonsense(1)", "line 1, column 13"),

@@ -87,11 +87,11 @@ def test_data_that_draw_less_raise_the_speed_where_the_limit_held_the_clock_back
 
 
 def test_what_is_not_known_widens_and_says_why(advisor: Advisor) -> None:
-    """Types without points, and units that products do not use."""
+    """Types that were not profiled, and units that products do not use."""
     before = answer(advisor)
     after = answer(advisor, "--data", "resnet50-infer=fp16 zeros", "--data", "triad=fp32 zeros")
     assert [change["why_unknown"] for change in after["data"]] == [
-        "no input of fp16 was measured", "no input of fp32 was measured",
+        "it was profiled in bf16, not in fp16", "no tensor core computes its products, in fp32",
     ]  # fmt: skip
     power_w, wider_w = option(before)["power_w"], option(after)["power_w"]
     assert wider_w["value"] == power_w["value"]

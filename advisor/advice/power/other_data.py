@@ -12,6 +12,7 @@ from advisor.errors import InputError
 from advisor.formats.wire import read_tolerant
 from advisor.predict.inputs.data_predictor import DataPredictor
 from advisor.predict.inputs.other_data import (
+    OPERATIONS_PER_CYCLE,
     DataChange,
     data_change,
     most_operations_per_s,
@@ -24,6 +25,7 @@ from advisor.predict.predictions import Predictor
 from advisor.predict.profiles import Profile
 from advisor.wire.input_power import FEATURES, InputFingerprint
 from advisor.wire.recommendation import ChangedData
+from advisor_data.files.bundled import bundled_dtype
 from advisor_models.input_power.find import load_input_model
 from advisor_models.input_power.predictor import InputPredictor
 
@@ -169,14 +171,14 @@ def other_data(
 def _change(
     profile: Profile, real: InputFingerprint, model: InputPredictor, *, bundled: bool
 ) -> DataChange:
+    if real.dtype not in OPERATIONS_PER_CYCLE or not uses_tensor_cores(profile):
+        return unknown_change(profile, f"no tensor core computes its products, in {real.dtype}")
     profiled = _profiled(profile, real.dtype, model, bundled=bundled)
     if isinstance(profiled, str):
         return unknown_change(profile, profiled)
     per_s = operations_per_s(profile, real.dtype)
     if per_s is None:
         return unknown_change(profile, "its profile does not say how busy the tensor cores were")
-    if not uses_tensor_cores(profile):
-        return unknown_change(profile, f"no tensor core computes its products, in {real.dtype}")
     if _alike(profiled, real.features):
         return data_change(profile, Interval(0.0, 0.0, 0.0))
     try:
@@ -204,6 +206,8 @@ def _profiled(
         return known.features
     if not bundled:
         return "its profile does not say what data it was measured with"
+    if (own := bundled_dtype(profile.job)) != dtype:
+        return f"it was profiled in {own}, not in {dtype}"
     # The data card of the bundled points: normal random numbers, all of them.
     return model.usual(dtype) or f"no input of {dtype} was measured"
 
