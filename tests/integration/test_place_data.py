@@ -102,7 +102,7 @@ def test_pair_of_jobs_moves_by_what_both_do(advisor: Advisor) -> None:
 
 
 def test_what_is_not_known_says_why_and_how_much_wider(advisor: Advisor) -> None:
-    """A type that the job was not profiled in: the plan stays, and so does what it is expected to take."""
+    """Another type than that of the profile: the plan stays, and what it is expected to take."""
     before, after = answer(advisor), answer(advisor, "--data", "vit-train=fp16 zeros")
     (change,) = after["data"]
     assert change["why_unknown"] == "it was profiled in bf16, not in fp16"

@@ -27,7 +27,10 @@ SCHEMA = 1
 POINTS = "points.jsonl"
 """What it was made from, next to it."""
 
-RETRAIN = "make one: advisor power train"
+RETRAIN = (
+    "make one: advisor power train; without a folder of its own the home has the one that comes "
+    "with advisor"
+)
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
