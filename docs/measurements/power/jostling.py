@@ -1,6 +1,8 @@
 """At the power limit, who lowers the clock? C3 and C5 of CompPow, from the bundled pairs.
 
-    .venv/bin/python docs/measurements/power/jostling.py
+    .venv/bin/python docs/measurements/power/jostling.py [FILES...]
+
+FILES are points of jobs alone and of pairs (.jsonl, .csv, .parquet), beside the bundled ones.
 
 1. How well the weights tell the clock of pairs at the limit, whose jobs they were not fitted to:
    from the pair's own counters, and from both jobs alone and the rates that they keep, which is
@@ -15,9 +17,11 @@
    more in half of them, and the clock is higher there. Refuted: in under a quarter.
 """
 
+import argparse
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +37,7 @@ from advisor_data.files.bundled import (
     bundled_reference_points,
     bundled_solo_points,
 )
+from advisor_data.files.files import read_points
 
 STANDARD_ERRORS = 4.0
 TENSOR_PERCENT = 20.0
@@ -55,8 +60,12 @@ class Pair:
 
 def main() -> None:
     """Print what was found."""
-    solos = trusted(bundled_solo_points())
-    points = [p for p in bundled_pair_points() if DOUBTFUL.isdisjoint(p.flags) and p.power_w]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILES")
+    read = [p for file in parser.parse_args().files for p in read_points(file)]
+    solos = trusted([*bundled_solo_points(), *(p for p in read if isinstance(p, SoloPoint))])
+    every = [*bundled_pair_points(), *(p for p in read if isinstance(p, PairPoint))]
+    points = [p for p in every if DOUBTFUL.isdisjoint(p.flags) and p.power_w]
     pairs = list(with_jobs_alone(points, solos))
     limited = [p for p in pairs if is_at_limit(p.point)]
     print(f"{len(limited)} of {len(pairs)} windows of pairs at {AT_LIMIT:.0%} of the limit or more")
