@@ -107,7 +107,8 @@ def notes_of(found: Sequence[InputPrediction]) -> Iterator[str]:
     if odd := sum(one.features["sum_non_finite"] > 0 for one in found):
         yield (
             f"{odd} of these have NaN or infinity in their sums, so their results are no numbers, "
-            "and they draw less for it: look at the data, or scale them"
+            "they draw less for it, and the interval is not for them: look at the data, "
+            "or scale them"
         )
     hot = [one.heat_w for one in found if one.heat_w and one.power_w.value > one.heat_w]
     if hot:

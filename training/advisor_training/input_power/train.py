@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.errors import InputError
 from advisor.predict.features import Float32s
@@ -57,7 +58,7 @@ class TrainedInputs:
         points: What it was fitted to.
         left_out: Points that were not used, by reason.
         held_out: What each method expected of drawn points, their pattern left out.
-        bounds: By type.
+        bounds: By type, of data whose sums are finite.
         figures: As the manifest has them.
     """
 
@@ -93,7 +94,7 @@ def fit_inputs(
         )
     held_out = sweep_left_out(kept, progress)
     found = held_out["model"]
-    residuals = residuals_of(found.points, found.as_run_w)
+    residuals = residuals_of(found.points, found.as_run_w).take(_finite(found.points))
     return TrainedInputs(
         points=kept,
         left_out=left_out,
@@ -132,7 +133,7 @@ def make_input_manifest(trained: TrainedInputs, created_at: datetime) -> InputMa
     """All that is known of the model, but for its files."""
     points, settings = trained.points, LearnerSettings(TREES, LEAST_IN_LEAF, PART_OF_FEATURES, SEED)
     digest = input_points_sha256(points)
-    recipe = json.dumps([digest, repr(settings), PARTS, COLUMNS])
+    recipe = json.dumps([digest, repr(settings), PARTS, COLUMNS, "bounds of finite sums"])
     return InputManifest(
         schema=SCHEMA,
         version=f"{created_at:%Y%m%d}-{hashlib.sha256(recipe.encode()).hexdigest()[:6]}",
@@ -174,6 +175,19 @@ def write_input_model(
     written = replace(manifest, files={name: sha256(data) for name, data in contents.items()})
     write_files(folder, contents, lambda: write_input_manifest(folder, written))
     return written
+
+
+def _finite(points: Sequence[InputPoint]) -> npt.NDArray[np.bool_]:
+    """Which points tell the intervals: one pattern of NaN, no work, would widen those of all data.
+
+    All of a type that has only one pattern with finite sums.
+    """
+    patterns: dict[str, set[str]] = {}
+    for p in points:
+        if not p.features["sum_non_finite"]:
+            patterns.setdefault(p.dtype, set()).add(p.group)
+    few = {p.dtype for p in points if len(patterns.get(p.dtype, ())) < 2}
+    return np.array([p.dtype in few or not p.features["sum_non_finite"] for p in points])
 
 
 def _is_enough(points: Sequence[InputPoint]) -> bool:

@@ -131,6 +131,29 @@ def test_the_order_of_points_does_not_matter(folder: Path, tmp_path: Path) -> No
     assert write_input_model(tmp_path, trained, manifest) == read_input_model(folder)[0]
 
 
+def test_a_pattern_of_nan_widens_no_interval() -> None:
+    """What it draws is no matter of data that are numbers, unless there is nothing else."""
+    some = [
+        dataclasses.replace(p, features={**p.features, "sum_non_finite": 0.0}) for p in points()
+    ]
+    strange = [
+        dataclasses.replace(
+            p,
+            group="normal|spoil(nan)",
+            power_w=p.idle_w + 3 * (p.power_w - p.idle_w),
+            features={**p.features, "sum_non_finite": 1.0},
+        )
+        for p in some[:8]
+    ]
+    usual = [dataclasses.replace(p, features=some[0].features) for p in strange]
+    beside_nan, beside_numbers = (
+        trained_on([*some, *odd]).bounds["bf16"].factors[1] for odd in (strange, usual)
+    )
+    assert beside_nan < 1.5 < 2 < beside_numbers
+    alone = trained_on([*some[:8], *strange, *(dataclasses.replace(p, group="x") for p in strange)])
+    assert alone.bounds["bf16"].factors[1] > 1
+
+
 def test_types_with_too_few_points_are_left_out_and_named() -> None:
     few = points(dtype="fp8", groups=2)
     kept, left_out = learnable([*points(), *few[:9]])
