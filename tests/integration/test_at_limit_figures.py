@@ -62,6 +62,16 @@ def test_products_that_heat_holds_back_follow_the_energy_of_their_work(
     assert "22 products: median 2.7" in capsys.readouterr().out
 
 
+def test_mean_of_the_pairs_that_nothing_held_back(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As docs/input-power.md has it, from rows of two tables."""
+    monkeypatch.setattr(sys, "argv", ["", "sorting | 26/26 |", "+ triad | 26/50 |"])
+    script("mean_of_rows").main()
+    said = capsys.readouterr().out
+    assert said.startswith("7 rows\nprofile: 4.9 % [2.8 7.2]\ncorrected: 1.6 % [0.9 2.3]\n")
+
+
 def test_zeros_save_no_more_than_products_draw(tmp_path: Path) -> None:
     """Tensor cores of an H200 seem to compute more than they do; zeros draw 250 W at 34 SMs."""
     points = [p for p in bundled_solo_points({"matmul-bf16"}) if p.gpu_model == "NVIDIA H200"]

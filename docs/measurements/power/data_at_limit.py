@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from measured_pair import MeasuredPair
-from product_points import OPERANDS, RANDOM, at_limit, partner_of, product_of, split_of
+from measured_pair import MeasuredPair, at_limit
+from product_points import OPERANDS, RANDOM, partner_of, product_of, split_of
 
 from advisor.core.interval import Interval
 from advisor.core.records import PairPoint, SoloPoint

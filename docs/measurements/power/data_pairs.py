@@ -29,8 +29,8 @@ from pathlib import Path
 
 import numpy as np
 import yaml
-from measured_pair import MeasuredPair
-from product_points import OPERANDS, RANDOM, at_limit, partner_of, product_of, split_of
+from measured_pair import MeasuredPair, at_limit
+from product_points import OPERANDS, RANDOM, partner_of, product_of, split_of
 
 from advisor.advice.power.other_data import OtherData, other_data
 from advisor.advice.site.known_profiles import ProfileSet, find_profiles

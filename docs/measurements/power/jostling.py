@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from measured_pair import at_limit
 
 from advisor.core.flags import DOUBTFUL
 from advisor.core.records import PairPoint, SoloPoint
@@ -67,7 +68,7 @@ def main() -> None:
     every = [*bundled_pair_points(), *(p for p in read if isinstance(p, PairPoint))]
     points = [p for p in every if DOUBTFUL.isdisjoint(p.flags) and p.power_w]
     pairs = list(with_jobs_alone(points, solos))
-    limited = [p for p in pairs if is_at_limit(p.point)]
+    limited = [p for p in pairs if at_limit(p.point)]
     print(f"{len(limited)} of {len(pairs)} windows of pairs at {AT_LIMIT:.0%} of the limit or more")
     clocks(limited, solos)
     on_mps = [p for p in limited if p.point.mode == "mps"]
@@ -90,11 +91,6 @@ def with_jobs_alone(points: Sequence[PairPoint], solos: Sequence[SoloPoint]) -> 
         keys = [(point.gpu_model, part.job, whole or part.units) for part in point.parts]
         if all(key in newest for key in keys):
             yield Pair(point, (newest[keys[0]], newest[keys[1]]))
-
-
-def is_at_limit(point: PairPoint) -> bool:
-    """Whether the power limit holds it."""
-    return (point.power_w or 0) >= AT_LIMIT * (point.power_limit_w or float("inf"))
 
 
 def clocks(pairs: Sequence[Pair], solos: Sequence[SoloPoint]) -> None:
@@ -213,7 +209,7 @@ def moving(on: str, points: Sequence[PairPoint], solos: Sequence[SoloPoint]) -> 
     gains: list[tuple[float, float]] = []
     for found in groups.values():
         even = [p for p in found if p.shares_percent == (50.0, 50.0)]
-        if len(found) >= FEWEST_SPLITS and even and is_at_limit(even[0]):
+        if len(found) >= FEWEST_SPLITS and even and at_limit(even[0]):
             best = max(found, key=lambda p: speeds(p, rates))
             rise = (best.sm_clock_mhz or 0) - (even[0].sm_clock_mhz or 0)
             gains.append((speeds(best, rates) / speeds(even[0], rates) - 1, rise))

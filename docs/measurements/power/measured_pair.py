@@ -1,5 +1,6 @@
 """A measured pair as a predictor that knows it: what expected pairs can be asked, it can, too."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ import numpy as np
 from advisor.core.interval import Interval
 from advisor.core.records import PairPoint
 from advisor.core.split import UNCAPPED, Split
+from advisor.predict.card_factor import NEAR_LIMIT
 from advisor.predict.predictions import PredictedPart, Prediction
 from advisor.predict.profiles import Profile
 
@@ -59,3 +61,8 @@ class MeasuredPair:
         if list(splits) != [self.split] or tuple(profiles) != self.profiles:
             raise ValueError(f"only {self.split} of {self.point.jobs} was measured")
         return [self.seen]
+
+
+def at_limit(point: PairPoint) -> bool:
+    """Whether the power limit holds it: what held a clock back further below is not told."""
+    return (point.power_w or 0.0) >= NEAR_LIMIT * (point.power_limit_w or math.inf)

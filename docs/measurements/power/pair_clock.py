@@ -13,8 +13,8 @@ from unittest import mock
 
 import numpy as np
 from measured_pair import MeasuredPair
+from measured_pair import at_limit as is_at_limit
 
-from advisor.predict.card_factor import NEAR_LIMIT
 from advisor.predict.inputs import held_back
 from advisor.predict.profiles import Floats, make_profiles
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
@@ -48,7 +48,7 @@ def at_limit() -> Iterator[MeasuredPair]:
         told = point.power_w and point.power_limit_w and point.sm_clock_mhz
         if not (one and other and told) or "failed" in point.flags:
             continue
-        if (point.power_w or 0.0) >= NEAR_LIMIT * (point.power_limit_w or 0.0):
+        if is_at_limit(point):
             yield MeasuredPair(point, (one, other))
 
 

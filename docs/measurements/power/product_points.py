@@ -1,9 +1,6 @@
 """Pairs of a matrix product, of several data, and a partner: what data_pairs.py measures."""
 
-import math
-
 from advisor.core.records import PairPoint
-from advisor.predict.card_factor import NEAR_LIMIT
 
 RANDOM = "product-random"
 OPERANDS = {
@@ -30,8 +27,3 @@ def split_of(point: PairPoint) -> str:
     """The product's share first."""
     shares = dict(zip(point.jobs, point.shares_percent, strict=True))
     return f"{shares[product_of(point)]:g}/{shares[partner_of(point)]:g}"
-
-
-def at_limit(point: PairPoint) -> bool:
-    """Whether the power limit held the clock back; what did so further below it is not told."""
-    return (point.power_w or 0.0) >= NEAR_LIMIT * (point.power_limit_w or math.inf)
