@@ -24,6 +24,10 @@ POWER_CAPS: Final = frozenset({"sw-power-cap", "power-cap"})
 """Throttle reasons, of NVML and AMD SMI, by which the power limit holds the clock back: with heavy
 work that is the normal state. All others are heat or a fault of the supply."""
 
+NEAR_LIMIT: Final = 0.97
+"""From this part of the power limit on a card counts as held back by it: at the limit H200 cards
+read 680 to 703 of 700 W (data/advisor_data/bundled)."""
+
 _ENDS = {"_percent": "%", "_mib_per_s": "MiB/s"}
 """How columns of counters end, and their units."""
 

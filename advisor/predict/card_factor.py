@@ -20,6 +20,7 @@ from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.records import SoloPoint
 from advisor.core.split import Split
+from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Floats, Profile
 
@@ -46,9 +47,6 @@ SAME_RATES = 0.05
 
 BELOW_LIMIT = 0.95
 """Above this part of the power limit all cards draw the same."""
-
-NEAR_LIMIT = 0.97
-"""From this part of the limit on, a measured power may be what the limit left of it."""
 
 UNSTEADY = WRONG | {"noisy-rate", "noisy-power", "cpu-bound"}
 """Flags of points whose power depends on more than the card and the job."""

@@ -26,10 +26,6 @@ beforehand, whatever the card. Absent where that was too seldom measured."""
 
 _ON = " on "
 
-NEAR_LIMIT = 0.97
-"""From this part of the power limit on a card counts as held back by it: at the limit H200 cards
-read 680 to 703 of 700 W (data/advisor_data/bundled)."""
-
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:

@@ -10,10 +10,11 @@ import numpy as np
 
 from advisor.core.interval import Interval
 from advisor.core.split import Split
+from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.features import Float32s, Side
 from advisor.predict.profiles import Floats
 from advisor_models.heads import Head, HeadInputs, inputs_of
-from advisor_models.intervals import LIMITED, NEAR_LIMIT, at_share, of_pair, wider
+from advisor_models.intervals import LIMITED, at_share, of_pair, wider
 from advisor_models.manifest import Manifest
 from advisor_models.trained_head import Range, TrainedHead
 

@@ -9,11 +9,12 @@ from advisor.advice.power.known import KnownPower, known_power, measured_pairs
 from advisor.core.gpu import WHOLE
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import UNCAPPED, Split
+from advisor.core.telemetry import NEAR_LIMIT
 from advisor.decide.recommendation import Recommendation, Request
 from advisor.errors import InputError
 from advisor.predict.components.activity import Activity, activity_of
 from advisor.predict.components.parts import components
-from advisor.predict.components.together import AT_LIMIT, at_once, at_power, at_work, causes
+from advisor.predict.components.together import at_once, at_power, at_work, causes
 from advisor.predict.predictions import Prediction
 from advisor.settings import Settings
 from advisor.wire.components import Basis, ComponentsOfPair, SplitParts
@@ -182,7 +183,7 @@ def _why_unknown(
 
 
 def _is_at_limit(known: KnownPower, power_w: float) -> bool:
-    return known.power_limit_w is not None and power_w >= AT_LIMIT * known.power_limit_w
+    return known.power_limit_w is not None and power_w >= NEAR_LIMIT * known.power_limit_w
 
 
 def _at_share(windows: _Windows, share: float) -> Activity:

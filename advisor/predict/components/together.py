@@ -13,9 +13,6 @@ from advisor.predict.components.weights import ComponentWeights
 from advisor.predict.features import FULL_BANDWIDTH_PERCENT
 from advisor.predict.profiles import Floats
 
-AT_LIMIT = 0.97
-"""Part of the power limit from which on the clock may be lowered to keep to it."""
-
 _SLOWEST = 0.1
 """Least part of the highest clock that is considered."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.split import Split
-from advisor.predict.card_factor import NEAR_LIMIT
+from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.inputs.held_back import (
     LEAST_CLOCK,
     WORK_EXPONENT,

@@ -29,8 +29,9 @@ from measured_pair import at_limit
 
 from advisor.core.flags import DOUBTFUL
 from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.components.activity import activity_of
-from advisor.predict.components.together import AT_LIMIT, at_once, at_power, at_work, clocks_mhz
+from advisor.predict.components.together import at_once, at_power, at_work, clocks_mhz
 from advisor.predict.components.weights import ComponentWeights, fit_components, trusted
 from advisor.predict.profiles import Floats
 from advisor_data.files.bundled import (
@@ -69,7 +70,9 @@ def main() -> None:
     points = [p for p in every if DOUBTFUL.isdisjoint(p.flags) and p.power_w]
     pairs = list(with_jobs_alone(points, solos))
     limited = [p for p in pairs if at_limit(p.point)]
-    print(f"{len(limited)} of {len(pairs)} windows of pairs at {AT_LIMIT:.0%} of the limit or more")
+    print(
+        f"{len(limited)} of {len(pairs)} windows of pairs at {NEAR_LIMIT:.0%} of the limit or more"
+    )
     clocks(limited, solos)
     on_mps = [p for p in limited if p.point.mode == "mps"]
     slopes("all", on_mps, solos)

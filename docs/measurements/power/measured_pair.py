@@ -9,7 +9,7 @@ import numpy as np
 from advisor.core.interval import Interval
 from advisor.core.records import PairPoint
 from advisor.core.split import UNCAPPED, Split
-from advisor.predict.card_factor import NEAR_LIMIT
+from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.predictions import PredictedPart, Prediction
 from advisor.predict.profiles import Profile
 

@@ -4,14 +4,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from advisor.core.telemetry import POWER_CAPS
+from advisor.core.telemetry import NEAR_LIMIT, POWER_CAPS
 from advisor.formats.wire import to_plain
 from advisor.wire.kernel_power import Estimate
 from advisor_profiling.inputs.case import InputCase
 from advisor_profiling.operands.fingerprint import Fingerprint
-
-AT_LIMIT = 0.97
-"""Of the power limit, from which on it holds the clock back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +139,7 @@ class InputPower:
     def at_limit(self) -> bool:
         """Whether the power limit holds the clock back: data show as speed, then."""
         limit_w = self.power_limit_w
-        near = limit_w is not None and self.power_w.value >= AT_LIMIT * limit_w
+        near = limit_w is not None and self.power_w.value >= NEAR_LIMIT * limit_w
         return near or not POWER_CAPS.isdisjoint(self.throttle_reasons or ())
 
     @property

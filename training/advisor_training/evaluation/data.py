@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.telemetry import NEAR_LIMIT
 from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor.predict.profiles import Profile, make_profiles
-from advisor_models.intervals import NEAR_LIMIT
 from advisor_training.analysis.groups import Classes
 from advisor_training.dataset.pairs import LeftOut, MeasuredPair, Measurement, make_pairs
 from advisor_training.dataset.rows import Rows, make_rows
