@@ -34,7 +34,7 @@ from advisor_profiling.inputs import opening
 opening.Where = functools.partial(opening.Where, window_s=0.5)
 sys.path.insert(0, sys.argv[1])
 import reorder
-reorder.LAYERS, reorder.measure_saving.__globals__["ROUNDS"] = (("relu", "after"),), 1
+reorder.LAYERS, reorder.measure_saving.__globals__["MOST_ROUNDS"] = (("relu", "after"),), 1
 sys.argv[:2] = ["reorder.py"]
 reorder.main()
 """

@@ -48,7 +48,7 @@ def verdict_line(found: Reordering, saving: Saving | None) -> str:
     if saving is None:
         return "what it saves was not measured: --measure, on a GPU"
     what = "energy" if saving.quantity == "energy" else "power"
-    margin = f"{100 * saving.value:+.2f} +-{196 * saving.error:.2f} % of {what}"
+    margin = f"{100 * saving.value:+.2f} +-{100 * saving.half_width:.2f} % of {what}"
     says = {
         "confirmed": "a saving",
         "refuted": "refuted: less than 1 %",

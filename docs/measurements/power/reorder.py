@@ -20,6 +20,7 @@ from rich.console import Console
 from advisor.cli.shared.stopping import stoppable
 from advisor.settings import read_settings
 from advisor_profiling.inputs.opening import Open, Where, open_inputs
+from advisor_profiling.kernels.estimates import STANDARD_ERRORS_95
 from advisor_profiling.reorder.orders import find_order
 from advisor_profiling.reorder.saving import Measurable, measure_saving
 
@@ -48,7 +49,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|")
     for row in done:
         bits = f"{row['before']:.2%} | {row['after']:.2%}"
-        saved = f"{row['value']:+.2%} | {1.96 * row['error']:.2%} | {row['quantity']}"
+        saved = f"{row['value']:+.2%} | {STANDARD_ERRORS_95 * row['error']:.2%} | {row['quantity']}"
         print(f"| {row['layer']} | {row['units']} | {bits} | {saved} | {row['verdict']} |")
 
 

@@ -11,13 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from advisor.wire.kernel_power import Estimate
 from advisor_profiling.inputs.case import InputCase, Shape, Work
 from advisor_profiling.inputs.result import InputPower
-from advisor_profiling.kernels.estimates import around
+from advisor_profiling.kernels.estimates import STANDARD_ERRORS_95, around, standard_error
 from advisor_profiling.operands.presets import USUAL
-
-_HALF_WIDTHS = 1.96
 
 _FEWEST = 3
 """References whose scatter says anything."""
@@ -48,9 +45,9 @@ def _with_ratio(result: InputPower, references: Sequence[InputPower]) -> InputPo
         return result
     reference_w, error_w = _at(result.moment_s, others)
     ratio = result.power_w.value / reference_w
-    of_windows = _error_w(result.power_w) / result.power_w.value, error_w / reference_w
+    of_windows = standard_error(result.power_w) / result.power_w.value, error_w / reference_w
     relative = math.hypot(*of_windows, _scatter(same))
-    return replace(result, reference_ratio=around(ratio, _HALF_WIDTHS * ratio * relative))
+    return replace(result, reference_ratio=around(ratio, STANDARD_ERRORS_95 * ratio * relative))
 
 
 def _scatter(references: Sequence[InputPower]) -> float:
@@ -78,13 +75,9 @@ def _at(moment_s: float, references: Sequence[InputPower]) -> tuple[float, float
     after = [r for r in references if r.moment_s > moment_s][:1]
     if not (before and after):
         (only,) = before or after
-        return only.power_w.value, _error_w(only.power_w)
+        return only.power_w.value, standard_error(only.power_w)
     first, last = before[0], after[0]
     part = (moment_s - first.moment_s) / (last.moment_s - first.moment_s)
     watts = (1 - part) * first.power_w.value + part * last.power_w.value
-    errors = (1 - part) * _error_w(first.power_w), part * _error_w(last.power_w)
+    errors = (1 - part) * standard_error(first.power_w), part * standard_error(last.power_w)
     return watts, math.hypot(*errors)
-
-
-def _error_w(power: Estimate) -> float:
-    return 0.0 if power.high is None else (power.high - power.value) / _HALF_WIDTHS

@@ -25,12 +25,10 @@ from advisor_profiling.inputs.verdicts import (
     quantity_of,
     verdict_of,
 )
-from advisor_profiling.kernels.estimates import around
+from advisor_profiling.kernels.estimates import STANDARD_ERRORS_95, around
 
 SEEDS = 3
 """Seeds of a level that are put together: 0, 1, 2."""
-
-_HALF_WIDTHS = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +169,7 @@ def _told(sweep: MeasuredSweep) -> InputSweep:
 
 
 def _interval(found: Level | Change) -> Estimate:
-    return around(found.value, _HALF_WIDTHS * found.error)
+    return around(found.value, STANDARD_ERRORS_95 * found.error)
 
 
 def _told_case(result: InputPower) -> InputCasePower:

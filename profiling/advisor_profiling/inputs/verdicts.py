@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from advisor.wire.input_sweeps import Quantity, Verdict
-from advisor.wire.kernel_power import Estimate
 from advisor_profiling.inputs.result import InputPower
+from advisor_profiling.kernels.estimates import standard_error
 
 Pattern: TypeAlias = Literal["rises", "falls", "flat", "peaks"]
 
@@ -21,8 +21,6 @@ CLEAR, NOTHING, STANDARD_ERRORS = 0.02, 0.01, 4.0
 
 SAME_CLOCK = 0.01
 """Clocks that differ by more are not the same: a higher one takes a higher voltage."""
-
-_HALF_WIDTHS = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +149,13 @@ def _quantity(result: InputPower, quantity: Quantity) -> tuple[float, float] | N
     """Value and standard error."""
     power_w = result.power_w
     if quantity == "watts":
-        return power_w.value, _error(power_w)
+        return power_w.value, standard_error(power_w)
     if quantity == "energy":
         energy_pj = result.energy_above_idle_pj
         if energy_pj is None or result.idle_w is None:
             return None
-        of_power = _error(power_w) / (power_w.value - result.idle_w)
-        of_rate = _error(result.rate) / result.rate.value
+        of_power = standard_error(power_w) / (power_w.value - result.idle_w)
+        of_rate = standard_error(result.rate) / result.rate.value
         return energy_pj, energy_pj * math.hypot(of_power, of_rate)
     ratio = result.reference_ratio
-    return None if ratio is None else (ratio.value, _error(ratio))
-
-
-def _error(found: Estimate) -> float:
-    return 0.0 if found.high is None else (found.high - found.value) / _HALF_WIDTHS
+    return None if ratio is None else (ratio.value, standard_error(ratio))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor_profiling.kernels.estimates import STANDARD_ERRORS_95
 from advisor_profiling.kernels.stitch import Floats, Sensor, Stitched
 
 _STRENGTHS = np.logspace(-6, 4, 41)
@@ -28,9 +29,6 @@ _DELAYS = 8
 
 _PASSES = 3
 """How often readings are weighed anew by the curve that came out."""
-
-_BAND = 1.96
-"""95 % of a normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +50,13 @@ class Curve:
     @property
     def band_w(self) -> Floats:
         """Half of the 95 % interval of each bin."""
-        return _BAND * np.sqrt(np.diag(self.covariance))
+        return STANDARD_ERRORS_95 * np.sqrt(np.diag(self.covariance))
 
     def mean_w(self, begin_s: float, end_s: float) -> tuple[float, float]:
         """Mean power between two times, and half of its 95 % interval."""
         weights = _overlaps(np.array([end_s]), end_s - begin_s, self.edges_s)[0]
         sigma = float(np.sqrt(weights @ self.covariance @ weights))
-        return float(weights @ self.power_w), _BAND * sigma
+        return float(weights @ self.power_w), STANDARD_ERRORS_95 * sigma
 
 
 def bin_edges(length_s: float, execution_s: float, resolution_s: float) -> Floats:

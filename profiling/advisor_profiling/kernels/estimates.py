@@ -12,10 +12,18 @@ _T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 
 _T_MANY = 2.0
 
+STANDARD_ERRORS_95 = 1.96
+"""In half an interval of 95 % of a normal value."""
+
 
 def around(value: float, half: float) -> Estimate:
     """A value with an interval of half this width."""
     return Estimate(value, value - half, value + half)
+
+
+def standard_error(found: Estimate) -> float:
+    """By its interval; 0 where it has none."""
+    return 0.0 if found.high is None else (found.high - found.value) / STANDARD_ERRORS_95
 
 
 def minus(one: Estimate, other: Estimate) -> Estimate:

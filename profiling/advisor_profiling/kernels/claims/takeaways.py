@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from advisor.wire.kernel_power import CurvePoint, KernelPower
 from advisor_profiling.kernels.claims.finding import Finding, Verdict, not_yet
-from advisor_profiling.kernels.estimates import ratio
+from advisor_profiling.kernels.estimates import STANDARD_ERRORS_95, ratio, standard_error
 
 SAME_TIME = 0.02
 """Execution times that differ by less are equal."""
@@ -21,8 +21,6 @@ INHERITS, INHERITS_NOT, STANDARD_ERRORS = 0.03, 0.015, 3.0
 """Fourth takeaway: light kernels are 3 % off their own power, heavy ones 1.5 % at most."""
 
 _FIRST_MS = 50.0
-
-_BAND = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ def shift_of(after: KernelPower, own_w: float) -> Shift | None:
     found = after.settled_power_w
     if found is None or found.high is None:
         return None
-    error_w = (found.high - found.value) / _BAND
+    error_w = standard_error(found)
     return Shift(found.value / own_w - 1, error_w / own_w, _raw_shift(after.curve, own_w))
 
 
@@ -130,7 +128,7 @@ def _rise_text(rise: Rise) -> str:
 
 def _shift_text(shift: Shift) -> str:
     raw = "" if shift.raw is None else f", as read {shift.raw:+.0%}"
-    return f"{shift.corrected:+.1%} ± {_BAND * shift.error:.1%}{raw}"
+    return f"{shift.corrected:+.1%} ± {STANDARD_ERRORS_95 * shift.error:.1%}{raw}"
 
 
 def _raw_shift(curve: Sequence[CurvePoint], own_w: float) -> float | None:

@@ -16,7 +16,7 @@ from advisor_profiling.kernels.claims.finding import (
     percents,
     watts,
 )
-from advisor_profiling.kernels.estimates import minus, ratio
+from advisor_profiling.kernels.estimates import STANDARD_ERRORS_95, minus, ratio
 from advisor_profiling.kernels.stretch import core_power_w
 
 FOLLOWS, FOLLOWS_NOT = 0.8, 0.4
@@ -147,7 +147,7 @@ def _rank_correlation(works: Sequence[WorkPower]) -> tuple[Estimate, str]:
         traffic, by = [work.bytes_per_s for work in works], "bytes of operands per second"
     one, other = _ranks(traffic), _ranks([_memory(work).value for work in works])
     r = float(np.corrcoef(one, other)[0, 1]) if np.ptp(one) and np.ptp(other) else 0.0
-    half = 1.96 * math.sqrt((1 + r * r / 2) / (len(works) - 3))
+    half = STANDARD_ERRORS_95 * math.sqrt((1 + r * r / 2) / (len(works) - 3))
     middle = math.atanh(max(-0.999999, min(0.999999, r)))
     return Estimate(r, math.tanh(middle - half), math.tanh(middle + half)), by
 
