@@ -50,8 +50,8 @@ def zeros_alone(f: dict[str, float]) -> float:
 
 
 def power_w(law: Law, features: dict[str, float], units: int, clock_mhz: float) -> float:
-    rate = units * clock_mhz * 1e6 * WORK_PER_CYCLE / 1e12
-    return IDLE_W + 15 + 0.1 * units + law(features) * (0.4 + 0.2 * (clock_mhz / 1000) ** 2) * rate
+    rate, ghz = units * clock_mhz * 1e6 * WORK_PER_CYCLE / 1e12, clock_mhz / 1000
+    return IDLE_W + 15 + 0.02 * units * ghz**2.5 + 0.43 * law(features) * ghz**1.5 * rate
 
 
 def point(

@@ -15,7 +15,7 @@ from advisor.wire.input_power import InputPoint, Product
 P = TypeVar("P", bound=Product)
 
 LEAST_PART = 0.1
-"""Of the clock that a card has below its limit: no limit lowers it further."""
+"""Of the clock below the power limit, which lowers it no further."""
 
 _HALVINGS = 24
 
@@ -26,7 +26,6 @@ class Card:
 
     Attributes:
         idle_w: With a context, without work.
-        clock_mhz: Where nothing holds it back.
         power_limit_w: None: not known.
         heat_w: Least power at which something else than the power limit, such as heat, held the
             clock back; None: never.
@@ -35,7 +34,6 @@ class Card:
 
     gpu_model: str
     idle_w: float
-    clock_mhz: float
     power_limit_w: float | None
     heat_w: float | None
     units: int
@@ -47,6 +45,8 @@ class Pace:
 
     Attributes:
         work_per_cycle: Operations of one SM in one cycle of its clock.
+        clock_mhz: The highest one, with whatever data. With the tensor cores of all SMs busy it is
+            150 MHz and more below that of a part of the SMs, far from the power limit.
     """
 
     gpu_model: str
@@ -54,6 +54,7 @@ class Pace:
     shape: tuple[int, int, int]
     units: int
     work_per_cycle: float
+    clock_mhz: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Known:
         units: int | None = None,
         gpu_model: str | None = None,
     ) -> tuple[Product, tuple[str, ...]]:
-        """A product at the clock below the limit; and which of shape and units was not measured.
+        """A product at its highest clock; and which of shape and units was not measured.
 
         Of another shape or number of SMs it runs, cycle by cycle, as the nearest that was measured.
 
@@ -110,8 +111,8 @@ class Known:
             units=units,
             features=features,
             idle_w=card.idle_w,
-            flop_per_s=nearest.work_per_cycle * units * card.clock_mhz * 1e6,
-            clock_mhz=card.clock_mhz,
+            flop_per_s=nearest.work_per_cycle * units * nearest.clock_mhz * 1e6,
+            clock_mhz=nearest.clock_mhz,
         )
         unlike = {
             "shape": shape not in {p.shape for p in of},
@@ -140,13 +141,21 @@ def _distance(pace: Pace, shape: tuple[int, int, int], units: int) -> tuple[floa
 
 def known_of(points: Sequence[InputPoint]) -> Known:
     """What measured points say of their cards, and how fast they were computed."""
-    by_pace: dict[tuple[str, str, tuple[int, int, int], int], list[float]] = {}
+    by_pace: dict[tuple[str, str, tuple[int, int, int], int], list[InputPoint]] = {}
     for p in points:
-        per_cycle = p.flop_per_s / (p.units * p.clock_mhz * 1e6)
-        by_pace.setdefault((p.gpu_model, p.dtype, p.shape, p.units), []).append(per_cycle)
+        by_pace.setdefault((p.gpu_model, p.dtype, p.shape, p.units), []).append(p)
     paces = [
-        Pace(gpu_model=g, dtype=d, shape=s, units=u, work_per_cycle=float(np.median(found)))
-        for (g, d, s, u), found in sorted(by_pace.items())
+        Pace(
+            gpu_model=gpu_model,
+            dtype=dtype,
+            shape=shape,
+            units=units,
+            work_per_cycle=float(
+                np.median([p.flop_per_s / (units * p.clock_mhz * 1e6) for p in found])
+            ),
+            clock_mhz=max(p.clock_mhz for p in found),
+        )
+        for (gpu_model, dtype, shape, units), found in sorted(by_pace.items())
     ]
     models = sorted({p.gpu_model for p in points})
     cards = [_card(name, [p for p in points if p.gpu_model == name]) for name in models]
@@ -154,12 +163,10 @@ def known_of(points: Sequence[InputPoint]) -> Known:
 
 
 def _card(name: str, points: Sequence[InputPoint]) -> Card:
-    free = [p.clock_mhz for p in points if not p.held_back]
     limits_w = [p.power_limit_w for p in points if p.power_limit_w is not None]
     return Card(
         gpu_model=name,
         idle_w=float(np.median([p.idle_w for p in points])),
-        clock_mhz=float(np.median(free)) if free else max(p.clock_mhz for p in points),
         power_limit_w=float(np.median(limits_w)) if limits_w else None,
         heat_w=min((p.power_w for p in points if p.throttled and not p.at_limit), default=None),
         units=max(p.units for p in points),
@@ -173,7 +180,7 @@ def held_to(
 
     Args:
         expected_w: Power of products, which grows with their clock; shape (products,).
-        products: At the clock that the card has below its limit.
+        products: At their highest clock.
         limits_w: Of each.
     """
     low, high = np.full(len(products), LEAST_PART), np.ones(len(products))

@@ -1,15 +1,17 @@
 """Power above idle of a matrix product as a sum of parts that cannot be negative.
 
-One part is always there, one for each SM, and for each operation an energy and one for each bit
-that switches, is set, or is not zero. An energy has a constant part and one that grows with the
-square of the clock, as the voltage does. What the sum leaves is learned: the logarithm of measured
-over physical power above idle.
+One part is always there, one for each SM that is awake, and for each operation an energy and one
+for each bit that switches, is set, or is not zero. With the clock they grow as in the weights of
+components: what an SM draws by its cycles and the voltage, an operation by the voltage. What the
+sum leaves is learned: the logarithm of measured over physical power above idle.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from advisor.predict.components.activity import SM_POWER_EXPONENT
+from advisor.predict.inputs.held_back import WORK_EXPONENT
 from advisor.predict.profiles import Floats
 from advisor.wire.input_power import FEATURES, Product
 
@@ -19,10 +21,10 @@ SAVING = ("a_zeros", "b_zeros", "zero_products", "sum_non_finite")
 _ENERGIES = ("operation", *FEATURES)
 
 PARTS = (
-    "always", "units",
-    *(f"{name} x rate" for name in _ENERGIES),
-    *(f"{name} x rate x clock^2" for name in _ENERGIES),
-)  # fmt: skip
+    "always",
+    f"units x clock^{SM_POWER_EXPONENT}",
+    *(f"{name} x rate x clock^{WORK_EXPONENT}" for name in _ENERGIES),
+)
 """What each weight is of."""
 
 COLUMNS = (*FEATURES, "log_m", "log_n", "log_k", "units")
@@ -43,10 +45,11 @@ def parts(products: Sequence[Product]) -> Floats:
     count = len(products)
     of_operation = np.column_stack([np.ones(count), np.where(saving, 1 - features, features)])
     tera_per_s = np.array([p.flop_per_s / 1e12 for p in products])[:, None]
-    voltage = np.array([(p.clock_mhz / 1000) ** 2 for p in products])[:, None]
-    units = np.array([p.units for p in products], dtype=float)
-    by_rate = of_operation * tera_per_s
-    return np.column_stack([np.ones(count), units, by_rate, by_rate * voltage])
+    clock_ghz = np.array([p.clock_mhz / 1000 for p in products])[:, None]
+    units = np.array([p.units for p in products], dtype=float)[:, None]
+    by_units = units * clock_ghz**SM_POWER_EXPONENT
+    by_rate = of_operation * tera_per_s * clock_ghz**WORK_EXPONENT
+    return np.column_stack([np.ones(count), by_units, by_rate])
 
 
 def columns(products: Sequence[Product]) -> Floats:
@@ -57,5 +60,5 @@ def columns(products: Sequence[Product]) -> Floats:
 
 def by_feature_w(product: Product, weights: Sequence[float]) -> dict[str, float]:
     """Power of a product that each feature stands for, W."""
-    watts = (parts([product])[0] * np.asarray(weights))[2:].reshape(2, len(_ENERGIES)).sum(axis=0)
-    return dict(zip(FEATURES, map(float, watts[1:]), strict=True))
+    watts = parts([product])[0] * np.asarray(weights)
+    return dict(zip(FEATURES, map(float, watts[-len(FEATURES) :]), strict=True))

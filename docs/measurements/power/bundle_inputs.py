@@ -24,9 +24,18 @@ OF = {
         "h100-34.jsonl",
         "h100-34-types.jsonl",
         "h100-34-network.jsonl",
+        "h100-34-fp32.jsonl",
         "h100-66.jsonl",
+        "h100-132.jsonl",
+        "h100-132-fp16.jsonl",
     ),
-    "NVIDIA H200": ("h200-34.jsonl", "h200-34-types.jsonl"),
+    "NVIDIA H200": (
+        "h200-34.jsonl",
+        "h200-34-types.jsonl",
+        "h200-34-fp32.jsonl",
+        "h200-132.jsonl",
+        "h200-132-fp8.jsonl",
+    ),
 }
 """Results that each model learns from. On the H200 of h200-66-network.jsonl the power limit held
 back what little was not of a file."""

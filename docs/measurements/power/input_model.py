@@ -8,11 +8,15 @@ type are known. No GPU is needed.
 
 import argparse
 import json
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from advisor.core.gpu import CARD_UNITS
+from advisor.core.telemetry import NEAR_LIMIT
 from advisor.errors import InputError
 from advisor.formats.typed_json import parse
 from advisor.wire.input_power import InputPoint
@@ -25,9 +29,11 @@ from advisor_training.input_power.evaluate import (
     noise_floor,
     other_card,
     real_left_out,
+    relative_errors,
     sweep_left_out,
 )
-from advisor_training.input_power.held_out import HeldOut
+from advisor_training.input_power.held_out import HeldOut, group_left_out
+from advisor_training.input_power.model import physics_and_trees
 from advisor_training.input_power.train import learnable
 
 DRAWS = 4000
@@ -51,9 +57,10 @@ def main() -> None:
         low, high = interval_of(found)
         print(
             f"  {name:<12} power {_text(errors.power)}, mean within {low:.2f} to {high:.2f}"
-            f"  speed {_text(errors.speed)}"
+            f"  speed {_text(errors.speed)}  all, at the measured speed {_text(errors.energy)}"
         )
     print(f"  repeated reference: {100 * (noise_floor(kept) or 0):.2f} %")
+    _whole_gpu(kept)
     if any(p.real for p in kept):
         print("  tensors of files, learned from drawn numbers:")
         for name, errors in real_left_out(kept).items():
@@ -90,6 +97,23 @@ def interval_of(found: HeldOut) -> tuple[float, float]:
     drawn = sums[random.integers(0, len(sums), (DRAWS, len(sums)))].sum(axis=1)
     low, high = np.quantile(drawn[:, 0] / drawn[:, 1], (0.025, 0.975))
     return float(low), float(high)
+
+
+def _whole_gpu(points: tuple[InputPoint, ...]) -> None:
+    """What the limit of the card and the data let expect, no measured power, on the whole GPU."""
+    # Nothing is told of what held the clock back, so that all is expected at the limit of the card.
+    untold = [replace(p, at_limit=False, throttled=False) for p in points if not p.real]
+    found = group_left_out(untold, {"model": physics_and_trees})["model"]
+    power_w = np.array([p.power_w for p in found.points])
+    rates = np.array([p.flop_per_s for p in found.points])
+    limits_w = np.array([p.power_limit_w or math.inf for p in found.points])
+    whole = np.array([p.units == CARD_UNITS.get(p.gpu_model) for p in found.points])
+    near = power_w >= NEAR_LIMIT * limits_w
+    for name, which in (("at the limit", whole & near), ("below it", whole & ~near)):
+        if which.any():
+            power = _text(relative_errors(found.power_w[which], power_w[which]))
+            speed = _text(relative_errors(found.flop_per_s[which], rates[which]))
+            print(f"  whole GPU, {name}, by its data alone: power {power}  speed {speed}")
 
 
 def _of_known_types(

@@ -113,12 +113,18 @@ def carried_over(fitted: Fitted, known: Points) -> Fitted:
 
 
 def calibration_points(fitted: Fitted, candidates: Points) -> tuple[InputPoint, ...]:
-    """Two points of each type: those with the lowest and the highest expected power above idle."""
+    """Two points of each type: the usual random numbers, and the lowest expected power above idle.
+
+    Of a type without a reference the highest. The reference is what anybody measures first, and
+    what was learned best; the highest expected power is that of the pattern that is known least.
+    """
     chosen: list[InputPoint] = []
     for dtype in types_of(candidates):
         of = _of_type(candidates, dtype)
-        above = fitted(of) - np.array([p.idle_w for p in of])
-        chosen += [of[i] for i in dict.fromkeys((int(above.argmin()), int(above.argmax())))]
+        above = (fitted(of) - np.array([p.idle_w for p in of])).tolist()
+        usual = [i for i, p in enumerate(of) if p.is_reference]
+        low, high = above.index(min(above)), usual[0] if usual else above.index(max(above))
+        chosen += [of[i] for i in dict.fromkeys((low, high))]
     return tuple(chosen)
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.predict.inputs.pace import LEAST_PART, held_to
+from advisor.predict.inputs.pace import LEAST_PART, held_to, known_of
 from advisor.predict.inputs.physics import COLUMNS, PARTS, by_feature_w, columns, parts
 from advisor.predict.profiles import Floats
-from advisor.wire.input_power import FEATURES, Product
+from advisor.wire.input_power import FEATURES, InputPoint, Product
 
 PART = st.floats(0, 1)
 WEIGHTS = st.lists(st.floats(0, 2), min_size=len(PARTS), max_size=len(PARTS))
@@ -72,3 +72,35 @@ def test_each_product_has_its_own_limit() -> None:
     found = held_to(expected_w, some, np.array([200.0, 400.0, np.inf]))
     assert [p.clock_mhz for p in found] == pytest.approx([1000, 1900, 1900], rel=1e-5)
     assert [p.units for p in found] == [1, 2, 3]
+
+
+def measured(units: int, clock_mhz: float, power_w: float) -> InputPoint:
+    """Of 1,000 operations in a cycle of an SM."""
+    return InputPoint(
+        gpu_model="H",
+        gpu_uuid="GPU-1",
+        measured_at="2026-11-24T10:00:00Z",
+        dtype="bf16",
+        shape=(64, 32, 16),
+        units=units,
+        expression="zeros",
+        group="zeros",
+        features=dict.fromkeys(FEATURES, 0.0),
+        power_w=power_w,
+        idle_w=100.0,
+        flop_per_s=units * clock_mhz * 1e9,
+        clock_mhz=clock_mhz,
+        power_limit_w=700.0,
+        at_limit=clock_mhz < 1980,
+    )
+
+
+def test_highest_clock_is_that_of_as_many_sms() -> None:
+    """With tensor cores of all SMs busy it is lower, far from the power limit."""
+    known = known_of([measured(34, 1980, 270), measured(132, 1725, 470), measured(132, 1380, 700)])
+    for units, clock_mhz in ((34, 1980.0), (132, 1725.0)):
+        found, unlike = known.product("bf16", (64, 32, 16), {}, units=units)
+        assert (found.clock_mhz, unlike) == (clock_mhz, ())
+        assert found.flop_per_s == pytest.approx(units * clock_mhz * 1e9)
+    nearest, unlike = known.product("bf16", (64, 32, 16), {}, units=100)
+    assert (nearest.clock_mhz, unlike) == (1725.0, ("units",))

@@ -152,6 +152,14 @@ def test_calibration_points_are_the_ends_of_each_type() -> None:
     assert ends == pytest.approx([min(above), max(above)], rel=0.01)
 
 
+def test_calibration_takes_the_reference_before_what_is_expected_to_draw_most() -> None:
+    of = points(switching)
+    usual = dataclasses.replace(of[len(of) // 2], is_reference=True)
+    lowest, other = calibration_points(physics(of), [*of, usual])
+    assert other == usual
+    assert lowest.power_w - lowest.idle_w < other.power_w - other.idle_w
+
+
 def test_intervals_hold_what_they_promise_for_new_sweeps() -> None:
     noise = 0.02
     learned = points(switching, groups=16, noise=noise)
