@@ -15,6 +15,7 @@ def test_lists_and_counts() -> None:
         "a, b and c",
     ]
     assert [count_of(1, "pair"), count_of(2, "pair")] == ["1 pair", "2 pairs"]
+    assert [count_of(1, "process"), count_of(2, "process")] == ["1 process", "2 processes"]
 
 
 def test_three_in_a_row_are_a_range() -> None:
