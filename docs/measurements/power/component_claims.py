@@ -16,10 +16,10 @@ windows.
   the least of what is expected of "rises with bytes" (confirmed from 0.8, refuted up to 0.4), and
   the slopes for 100 % of that time and for 100 % of the busiest pipe, fitted together.
 - C2: the memory's part of the power of triad over that of a product of bf16, on the whole GPU.
-- Cards: the parts of one job on the whole of two cards, the largest gap in points of share.
-- Memory: its power by weights fitted without the job (floor, leakage, time in which it moves
-  data), mean error. Beside it how far the same job at the same share is off on another card, which
-  no weights of counters can tell.
+- Cards: the parts of one job on the whole of two cards, the largest gap in points of share, where
+  both did the same work in a second. Where one did less, its host was slower, not the card.
+- Memory: its power by weights fitted without the job, of all cards and of each by itself, and how
+  far windows of the same work are apart (memory_errors.py).
 """
 
 import argparse
@@ -29,16 +29,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from memory_rises import Readings, Test, Verdict, all_jobs, copies, work
+from memory_errors import again, left_out, left_out_on_each_card, other_card
+from memory_rises import Test, Verdict, all_jobs, copies, work
 
 from advisor.core.gpu import WHOLE
 from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError
 from advisor.predict.components.activity import activity_of
-from advisor.predict.components.least_squares import non_negative_least_squares
 from advisor.predict.components.parts import components
 from advisor.predict.components.weights import (
-    FEWEST_JOBS,
     ComponentWeights,
     fit_components,
     trusted,
@@ -53,8 +52,8 @@ STREAM, PRODUCTS = "triad", ("matmul-bf16", "product-random")
 TIMES_AS_LARGE = 2.0
 
 SIGNATURE_POINTS = 3.0
-MEMORY_ERROR = 0.05
-MEMORY_ERROR_W = 5.0
+SAME_WORK = 0.03
+"""Rates that differ by no more are of the same work."""
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -89,7 +88,9 @@ def table(points: Sequence[SoloPoint]) -> Iterator[str]:
             all_jobs(read),
             *of_parts,
             left_out(read),
+            *left_out_on_each_card(read),
             other_card(read),
+            again(read),
         ):
             yield f"| {t.claim} | {model} | {len(read)} | {t.found} | {t.needs} | {t.verdict} |"
 
@@ -142,30 +143,34 @@ def _estimated_shares(points: Sequence[SoloPoint], weights: ComponentWeights | N
 
 
 def cards(points: Sequence[SoloPoint], weights: ComponentWeights | None) -> Test:
-    """Aim: signatures of two cards; the newest window of a job on the whole of each."""
+    """Aim: signatures of two cards; the newest window of a job on the whole of each.
+
+    A measured memory is only compared with a measured one; without it, all parts are estimated.
+    """
     newest = sorted((p for p in points if p.share_percent == WHOLE), key=lambda p: p.started_at)
     on_card = {(p.job, p.gpu_uuid): p for p in newest if activity_of(p) is not None}
-    gaps = [
-        (_gap(weights, a, b), a.job)
-        for a, b in itertools.combinations(on_card.values(), 2)
-        if a.job == b.job and weights is not None
-    ]
+    pairs = [(a, b) for a, b in itertools.combinations(on_card.values(), 2) if a.job == b.job]
+    alike = [(a, b) for a, b in pairs if abs(a.rate / b.rate - 1) <= SAME_WORK]
     claim, bar = "two cards' signatures", f"within {SIGNATURE_POINTS:g} points, all"
-    if not gaps:
+    if weights is None or not alike:
         return Test(claim, "no job on two cards", bar, "open")
+    gaps = [(_gap(weights, a, b, measured=True), a.job) for a, b in alike]
     within, (most, job) = sum(gap <= SIGNATURE_POINTS for gap, _ in gaps), max(gaps)
+    estimated = [_gap(weights, a, b, measured=False) for a, b in alike]
     median = statistics.median(gap for gap, _ in gaps)
     return Test(
         claim,
-        f"{within} of {len(gaps)} within; median {median:.1f}, most {most:.1f} ({job})",
+        f"{within} of {len(gaps)} within, {sum(e <= SIGNATURE_POINTS for e in estimated)} as "
+        f"estimated; median {median:.1f}, most {most:.1f} ({job}); {len(pairs) - len(alike)} more "
+        "pairs at unlike rates",
         bar,
         "confirmed" if within == len(gaps) else "refuted",
     )
 
 
-def _gap(weights: ComponentWeights, a: SoloPoint, b: SoloPoint) -> float:
-    """The largest, in points. A measured memory is only compared with a measured one."""
-    both = a.memory_power_w is not None and b.memory_power_w is not None
+def _gap(weights: ComponentWeights, a: SoloPoint, b: SoloPoint, *, measured: bool) -> float:
+    """The largest, in points."""
+    both = measured and None not in (a.memory_power_w, b.memory_power_w)
     shares: list[Floats] = []
     for p in (a, b):
         found = activity_of(p)
@@ -173,59 +178,6 @@ def _gap(weights: ComponentWeights, a: SoloPoint, b: SoloPoint) -> float:
         parts = components(weights, found, p.power_w or 0.0, p.memory_power_w if both else None)
         shares.append(np.array([100 * parts.share(part) for part in parts.parts_w]))
     return float(np.abs(shares[0] - shares[1]).max())
-
-
-def left_out(read: Sequence[SoloPoint]) -> Test:
-    """Aim: the memory's power of each job by weights that do not know it."""
-    claim = "the memory's power, job left out"
-    bar = f"{MEMORY_ERROR:.0%} or {MEMORY_ERROR_W:g} W on average"
-    rows: dict[str, list[tuple[Floats, float]]] = {}
-    for p in read:
-        if (found := activity_of(p)) is not None:
-            terms = found.terms(found.clock_mhz)[[0, 1, -1]]
-            rows.setdefault(p.job, []).append((terms, p.memory_power_w or 0.0))
-    if len(rows) <= FEWEST_JOBS:
-        return Test(claim, f"{len(rows)} jobs, of {FEWEST_JOBS + 1} needed", bar, "open")
-    errors = [error for job in rows for error in _errors_w(rows, job)]
-    off_w = statistics.fmean(abs(e) for e, _ in errors)
-    relative = statistics.fmean(abs(e) / w for e, w in errors)
-    within = sum(abs(e) <= max(MEMORY_ERROR * w, MEMORY_ERROR_W) for e, w in errors)
-    reached = relative <= MEMORY_ERROR or off_w <= MEMORY_ERROR_W
-    return Test(
-        claim,
-        f"{relative:.1%}, {off_w:.1f} W over {len(rows)} jobs; {within} of {len(errors)} windows "
-        f"within one of both",
-        bar,
-        "confirmed" if reached else "refuted",
-    )
-
-
-def other_card(read: Sequence[SoloPoint]) -> Test:
-    """What the memory of another card draws for the same job."""
-    gaps = [
-        abs(a.memory_power_w - b.memory_power_w) / max(a.memory_power_w, b.memory_power_w)
-        for a, b in itertools.combinations(read, 2)
-        if (a.job, a.share_percent) == (b.job, b.share_percent)
-        and a.gpu_uuid != b.gpu_uuid
-        and a.memory_power_w
-        and b.memory_power_w
-    ]
-    claim, bar = "the memory's power, the same job on another card", "none: a ceiling"
-    if not gaps:
-        return Test(claim, "no job on two cards", bar, "open")
-    middle, most = statistics.median(gaps), max(gaps)
-    mean = statistics.fmean(gaps)
-    found = f"{mean:.1%} apart on average, {middle:.1%} in the median, {most:.1%} at most"
-    return Test(claim, f"{found}; {len(gaps)} pairs of cards", bar, "open")
-
-
-def _errors_w(rows: Readings, job: str) -> Iterator[tuple[float, float]]:
-    """Expected less measured, and measured, of each window of a job."""
-    others = [row for name, found in rows.items() if name != job for row in found]
-    matrix, watts = np.array([row for row, _ in others]), np.array([w for _, w in others])
-    values = non_negative_least_squares(matrix / watts[:, None], np.ones(len(watts)))
-    for row, measured_w in rows[job]:
-        yield float(row @ values) - measured_w, measured_w
 
 
 if __name__ == "__main__":

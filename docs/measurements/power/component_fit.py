@@ -1,8 +1,9 @@
 """How well component weights explain the power of jobs that they were not fitted to.
 
-    .venv/bin/python docs/measurements/power/component_fit.py
+    .venv/bin/python docs/measurements/power/component_fit.py [FILES..]
 
-From the bundled points alone, those that passed every cross-check. By job left out: the weights of
+From the bundled points, those that passed every cross-check; FILES, as `advisor data import` takes
+them, have jobs alone on further cards, which nothing is fitted to. By job left out: the weights of
 a GPU model are fitted without a job, and expect the power of its windows. Pairs: without both jobs;
 their windows have counters of their own, and nothing was fitted to any pair. What is expected above
 the power limit is the limit, unless a line says otherwise. The bar is 4 % on average.
@@ -11,9 +12,11 @@ The lines that leave terms out say what each is worth. These jobs also chose the
 exponent of the clock, so the pairs are the stricter test.
 """
 
+import argparse
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -26,6 +29,7 @@ from advisor.predict.components.parts import components
 from advisor.predict.components.weights import ComponentWeights, fit_components, fitted_to
 from advisor.predict.profiles import Floats
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.files.files import read_points
 
 BAR_PERCENT = 4.0
 SIGNATURE_POINTS = 3.0
@@ -45,6 +49,9 @@ class Judged:
 
 def main() -> None:
     """Print the tables."""
+    parser = argparse.ArgumentParser(description="Totals by component weights.")
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILES")
+    files = parser.parse_args().files
     solos = fitted_to(bundled_solo_points())
     pairs = [p for p in bundled_pair_points() if DOUBTFUL.isdisjoint(p.flags) and p.power_w]
     pairs = [p for p in pairs if p.mode != "time-sliced"]
@@ -56,6 +63,8 @@ def main() -> None:
     tell("jobs alone", judged)
     for model in gpu_models:
         tell(f"jobs alone, {model}", [j for j in judged if j.point.gpu_model == model])
+    for file in files:
+        tell(f"jobs alone, {file.stem}", list(on_other_card(solos, file)))
     tell("jobs alone, not throttled", [j for j in judged if not j.point.throttled])
     tell("jobs alone, throttled", [j for j in judged if j.point.throttled])
     tell("jobs alone, no limit known", judged, lambda j: j.unclipped)
@@ -97,6 +106,14 @@ def by_job(
         for left_out in sorted({key(p.job) for p in mine}):
             weights = fitted([p for p in mine if key(p.job) != left_out], without)
             yield from judge(weights, [p for p in mine if key(p.job) == left_out])
+
+
+def on_other_card(solos: Sequence[SoloPoint], file: Path) -> Iterator[Judged]:
+    """Every window of a file, by weights that know neither the card nor the job."""
+    there = fitted_to(p for p in read_points(file) if isinstance(p, SoloPoint))
+    for model, job in sorted({(p.gpu_model, p.job) for p in there}):
+        weights = fitted([p for p in solos if p.gpu_model == model and p.job != job])
+        yield from judge(weights, [p for p in there if (p.gpu_model, p.job) == (model, job)])
 
 
 def by_pair(

@@ -3,6 +3,7 @@
 `component_claims.py` prints what is found here; it says how each test judges.
 """
 
+import itertools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,14 +48,19 @@ class Test:
 
 
 def copies(read: Sequence[SoloPoint]) -> Test:
-    """C1: a straight line through the windows of each job that copies."""
+    """C1: a straight line through the windows of each job that copies, on the worst card."""
     found: dict[str, float] = {}
-    for job in COPIES:
-        mine = [p for p in read if p.job == job and p.dram_active_percent is not None]
+    for job, card in itertools.product(COPIES, sorted({p.gpu_uuid for p in read})):
+        mine = [
+            p
+            for p in read
+            if (p.job, p.gpu_uuid) == (job, card) and p.dram_active_percent is not None
+        ]
         if len({p.share_percent for p in mine}) >= FEWEST_SHARES:
             x, y = np.array([(p.dram_active_percent, p.memory_power_w) for p in mine]).T
             # Where nothing moves there is no line: a correlation of none is no proof of one.
-            found[job] = float(np.corrcoef(x, y)[0, 1] ** 2) if np.ptp(x) and np.ptp(y) else 0.0
+            r2 = float(np.corrcoef(x, y)[0, 1] ** 2) if np.ptp(x) and np.ptp(y) else 0.0
+            found[job] = min(r2, found.get(job, 1.0))
     verdict: Verdict = "open"
     if found:
         verdict = "confirmed" if min(found.values()) >= LEAST_R2 else "refuted"

@@ -80,11 +80,16 @@ def points(memory_w: Callable[[SoloPoint], float | None], card: str = "GPU-1") -
     return made
 
 
-def verdicts(script: Any, *sweeps: list[SoloPoint]) -> list[tuple[str, str]]:
-    """What was found and what follows, line by line; the last line is no claim."""
+def rows(script: Any, *sweeps: list[SoloPoint]) -> dict[str, tuple[str, str]]:
+    """What was found and what follows, by claim."""
     lines = list(script.table([p for sweep in sweeps for p in sweep]))
-    cells = [[cell.strip() for cell in line.split("|")] for line in lines[2:-1]]
-    return [(row[4], row[6]) for row in cells]
+    cells = [[cell.strip() for cell in line.split("|")] for line in lines[2:]]
+    return {row[1]: (row[4], row[6]) for row in cells}
+
+
+def verdicts(script: Any, *sweeps: list[SoloPoint]) -> list[tuple[str, str]]:
+    """Of the six claims that are of all cards, in their order."""
+    return list(rows(script, *sweeps).values())[:6]
 
 
 def test_memory_that_follows_bytes_confirms_every_claim(script: Any) -> None:
@@ -97,7 +102,7 @@ def test_memory_that_follows_bytes_confirms_every_claim(script: Any) -> None:
     assert "time +70.0 W (+70.0 to +70.0), of the busiest pipe's " in rises
     assert "matmul-bf16" in classes
     assert cards.startswith("12 of 12 within")
-    assert left_out.startswith("0.0%, 0.0 W over 12 jobs; 120 of 120")
+    assert left_out.startswith("0.0% (median 0.0%), 0.0 W over 12 jobs; 120 of 120")
 
 
 def test_memory_that_follows_work_refutes_them(script: Any) -> None:
@@ -111,10 +116,50 @@ def test_memory_that_follows_work_refutes_them(script: Any) -> None:
 def test_what_another_card_draws_is_told_beside_it(script: Any) -> None:
     """A quarter more is a fifth less."""
     there = points(lambda p: 1.25 * by_bytes(p), "GPU-2")
-    *_, last = script.table([*points(by_bytes), *there])
-    assert "20.0% apart on average, 20.0% in the median, 20.0% at most; 60 pairs of cards" in last
-    *_, last = script.table(points(by_bytes))
-    assert "no job on two cards" in last
+    claim = "the memory's power, the same job on another card"
+    found, verdict = rows(script, points(by_bytes), there)[claim]
+    assert found.startswith("20.0% apart on average, 20.0% in the median, 20.0% at most")
+    assert (found[-8:], verdict) == ("60 pairs", "open")
+    assert rows(script, points(by_bytes))[claim] == ("no job was measured so", "open")
+
+
+def test_each_card_is_judged_by_its_own_weights_too(script: Any) -> None:
+    """Where cards differ, weights of all of them are off on each."""
+    there = points(lambda p: 1.25 * by_bytes(p), "GPU-2")
+    found = rows(script, points(by_bytes), there)
+    claim = "the memory's power, job left out"
+    assert found[claim][1] == "refuted"
+    for card in ("GPU-1", "GPU-2"):
+        text, verdict = found[f"{claim}, on {card}"]
+        assert text.startswith("0.0% (median 0.0%), 0.0 W over 12 jobs; 60 of 60")
+        assert verdict == "confirmed"
+
+
+def test_a_sensor_that_does_not_repeat_is_told(script: Any) -> None:
+    """Of the same card, job, share and run: nothing can be nearer than that."""
+    first = points(by_bytes)
+    again = [
+        replace(p, repeat=1, memory_power_w=0.9 * by_bytes(p), started_at=p.started_at + "9")
+        for p in first
+        if p.job == "triad"
+    ]
+    claim = "the memory's power, the same job on the same card again"
+    found, _ = rows(script, [*first, *again])[claim]
+    assert found.startswith("10.0% apart on average, 10.0% in the median, 10.0% at most")
+    assert found.endswith("; 5 pairs")
+    later = [replace(p, run="another day") for p in again]
+    assert rows(script, [*first, *later])[claim] == ("no job was measured so", "open")
+
+
+def test_cards_are_compared_at_the_same_work(script: Any) -> None:
+    """A slower host leaves the GPU idle: that is no other card."""
+    there = [
+        replace(p, rate=p.rate * (0.5 if p.job == "job-7" else 0.98))
+        for p in points(by_bytes, "GPU-2")
+    ]
+    _, _, _, _, cards, _ = verdicts(script, points(by_bytes), there)
+    assert cards[0].startswith("11 of 11 within, 11 as estimated; ")
+    assert cards[0].endswith("1 more pairs at unlike rates")
 
 
 def test_memory_that_never_changes_refutes_that_it_rises(script: Any) -> None:
@@ -127,7 +172,7 @@ def test_memory_that_never_changes_refutes_that_it_rises(script: Any) -> None:
 def test_cards_with_and_without_a_sensor_are_compared_as_estimated(script: Any) -> None:
     """Else a sensor alone would set two equal cards apart."""
     found = verdicts(script, points(by_bytes), points(lambda _: None, "GPU-2"))
-    assert found[4][0].startswith("12 of 12 within; median 0.0")
+    assert found[4][0].startswith("12 of 12 within, 12 as estimated; median 0.0")
 
 
 @pytest.mark.parametrize("reading", [None, 0.0, 9999.0])
@@ -156,3 +201,21 @@ def test_files_are_read_beside_the_bundle(
     with pytest.raises(SystemExit):
         script.main([str(tmp_path / "bad.jsonl")])
     assert "bad.jsonl" in capsys.readouterr().err
+
+
+@pytest.mark.figures
+@pytest.mark.parametrize(
+    ("file", "card", "left_out", "again"),
+    [
+        ("memory-h100", "GPU-1d58b8db", "5.7% (median 4.0%), 6.2 W", "3.3% apart on average"),
+        ("memory-h200", "GPU-0593d0f2", "12.3% (median 8.0%), 8.1 W", "8.9% apart on average"),
+    ],
+)
+def test_figures_of_a_card_stay(
+    script: Any, file: str, card: str, left_out: str, again: str
+) -> None:
+    """docs/component-power.md quotes them."""
+    mine = [p for p in script.solo_points([POWER / f"memory/{file}.jsonl"]) if p.memory_power_w]
+    found = rows(script, [p for p in mine if p.gpu_uuid.startswith(card)])
+    assert found[f"the memory's power, job left out, on {card}"][0].startswith(left_out)
+    assert found["the memory's power, the same job on the same card again"][0].startswith(again)
