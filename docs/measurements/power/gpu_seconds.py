@@ -15,10 +15,9 @@ from itertools import groupby
 from pathlib import Path
 
 from advisor.core.records import SoloPoint
-from advisor.formats.typed_json import parse
 from advisor_data.files.files import read_points
 from advisor_data.files.power_records import bundled_sensors
-from advisor_profiling.inputs.result import InputPower
+from advisor_profiling.inputs.keeping import read_kept
 
 HERE = Path(__file__).parent
 PROFILES = HERE / "components-h200.jsonl"
@@ -53,7 +52,7 @@ def kernels() -> Iterator[str]:
 
 def inputs(files: Iterable[Path]) -> Iterator[str]:
     """Each session."""
-    results = [parse(InputPower, line) for f in files for line in f.read_bytes().splitlines()]
+    results = [result for file in files for result in read_kept(file)]
     for session, group in groupby(sorted(results, key=lambda r: r.session), lambda r: r.session):
         own = list(group)
         took_s = max(_end_s(r.measured_at, r.window_s) for r in own) - _begin_s(session)
