@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
+
 from advisor.advice.site.known_profiles import ProfileSet
 from advisor.core.interval import Interval
 from advisor.core.wording import listed
@@ -14,6 +16,7 @@ from advisor.predict.inputs.data_predictor import DataPredictor
 from advisor.predict.inputs.other_data import (
     OPERATIONS_PER_CYCLE,
     DataChange,
+    busy_units,
     data_change,
     most_operations_per_s,
     operations_per_s,
@@ -190,7 +193,17 @@ def _change(
     except InputError as error:
         return unknown_change(profile, error.what)
     per_s = min(per_s, most_operations_per_s(profile, before.value, idle_w))
-    return data_change(profile, _difference(before, after).times(per_s))
+    tops = _tops(profile, real.dtype, model)
+    rest_w = max(0.0, idle_w - profile.idle_power_w)
+    return data_change(profile, _difference(before, after).times(per_s), tops, rest_w)
+
+
+def _tops(profile: Profile, dtype: str, model: InputPredictor) -> tuple[float, ...]:
+    """The highest clock with tensor cores as busy as in the profile, as parts of the profile's."""
+    known = model.manifest.known
+    found_mhz = known.highest_clock_mhz(profile.gpu_model, dtype, busy_units(profile))
+    found = np.minimum(found_mhz / np.nanmax(profile.values["sm_clock_mhz"]), 1.0)
+    return tuple(np.where(np.isnan(found), 1.0, found).tolist())
 
 
 def _profiled(

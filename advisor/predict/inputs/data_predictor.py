@@ -74,8 +74,10 @@ class DataPredictor:
         parts = zip(changes, found.parts, strict=True)
         work_w = _sum(c.work_w.times(part.speed.value) for c, part in parts if c)
         measured = [self._measured[profile] for profile in profiles]
-        power_w, faster = together_with(work_w, found, measured)
         shares = found.split.shares if found.split.is_limited else [WHOLE] * len(profiles)
+        own = zip(changes, measured, shares, strict=True)
+        top = min(change.top(profile, share) for change, profile, share in own if change)
+        power_w, faster = together_with(work_w, found, measured, top)
         moved = (
             _part(part, profile, before, faster, share)
             for part, profile, before, share in zip(
@@ -87,7 +89,7 @@ class DataPredictor:
 
 
 def together_with(
-    work_w: Interval, found: Prediction, measured: Sequence[Profile]
+    work_w: Interval, found: Prediction, measured: Sequence[Profile], top: float = 1.0
 ) -> tuple[Interval, Interval]:
     """Power of jobs whose work draws more or less, and their clock for each one of before.
 
@@ -95,6 +97,7 @@ def together_with(
         work_w: What it draws more at the highest clock, at the speeds of `found`, W.
         found: What is expected of the data that were profiled.
         measured: The profiles, in the order of the split.
+        top: Part of the highest clock that it can rise to.
     """
     idle_w, reached = mean_idle_w(measured), _limit_reached(found.power_w, _limit_w(measured))
     clock, before = _clock(found, measured, reached), found.power_w
@@ -112,6 +115,7 @@ def together_with(
             more_w * at**WORK_EXPONENT,
             above_w + min(free_w, max(more_w, 0.0)),
             WORK_EXPONENT + follows,
+            top,
         )
         for more_w, at, follows, free_w in cases
     ]

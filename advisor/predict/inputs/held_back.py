@@ -7,7 +7,7 @@ data change.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,23 +36,28 @@ class Drawn:
     Attributes:
         above_w: Above the idle card.
         clock: Part of the highest one.
+        rest_w: Of what is above the idle card, what no work draws: it stays.
     """
 
     above_w: float
     clock: float
+    rest_w: float = 0.0
 
-    def with_work(self, more_w: float, most_w: float, exponent: float) -> "Drawn":
+    def with_work(self, more_w: float, most_w: float, exponent: float, top: float = 1.0) -> "Drawn":
         """The same jobs when their work costs more or less.
 
         Args:
             more_w: What it costs more at the clock of now; below 0: less.
             most_w: What is left to the jobs above the idle card.
             exponent: Of the clock in the power of the work.
+            top: Part of the highest clock that it can rise to; it does not fall to it.
         """
-        at_top_w = max(self.above_w + more_w, 0.0) / self.clock**exponent
-        if at_top_w <= most_w:
-            return Drawn(at_top_w, 1.0)
-        return Drawn(most_w, (most_w / at_top_w) ** (1 / exponent))
+        top, rest_w = max(top, self.clock), min(self.rest_w, self.above_w)
+        work_w = max(self.above_w - rest_w + more_w, 0.0) * (top / self.clock) ** exponent
+        left_w = max(most_w - rest_w, 0.0)
+        if work_w <= left_w:
+            return replace(self, above_w=rest_w + work_w, clock=top)
+        return replace(self, above_w=most_w, clock=top * (left_w / work_w) ** (1 / exponent))
 
 
 def clocks(profile: Profile) -> Floats:
