@@ -1,10 +1,11 @@
 """How far predictors of power by data are off, where it counts: on data and cards never seen."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.errors import InputError
 from advisor.predict.inputs.pace import known_of
@@ -26,6 +27,9 @@ METHODS: Mapping[str, Learner] = MappingProxyType(
 )
 """Every learner by name; the first one is the model."""
 
+DRAWS = 4000
+"""Of patterns, for an interval."""
+
 
 @dataclass(frozen=True, slots=True)
 class Errors:
@@ -35,11 +39,15 @@ class Errors:
         mean: Over all points.
         p90: That nine of ten points do not exceed.
         points: How many.
+        low: Of 95 % of the means, were other patterns of data measured, the least.
+        high: The most.
     """
 
     mean: float
     p90: float
     points: int
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +108,7 @@ def other_card(points: Points, gpu_uuid: str) -> dict[str, Errors]:
         name: relative_errors(
             carried_over(learner(elsewhere), known)(tested),
             np.array([p.power_w for p in tested]),
+            [p.group for p in tested],
         )
         for name, learner in METHODS.items()
     }
@@ -110,11 +119,17 @@ def errors_of(found: HeldOut) -> InputErrors:
     held_back = np.array([p.held_back for p in found.points], dtype=bool)
     power_w = np.array([p.power_w for p in found.points])
     rates = np.array([p.flop_per_s for p in found.points])
-    free = ~held_back
+    groups = np.array([p.group for p in found.points])
+
+    def errors(which: NDArray[np.bool_], predicted: Floats, measured: Floats) -> Errors | None:
+        if not which.any():
+            return None
+        return relative_errors(predicted[which], measured[which], groups[which].tolist())
+
     return InputErrors(
-        relative_errors(found.power_w[free], power_w[free]) if free.any() else None,
-        relative_errors(found.flop_per_s[held_back], rates[held_back]) if held_back.any() else None,
-        relative_errors(found.as_run_w, power_w),
+        errors(~held_back, found.power_w, power_w),
+        errors(held_back, found.flop_per_s, rates),
+        relative_errors(found.as_run_w, power_w, groups.tolist()),
     )
 
 
@@ -133,8 +148,8 @@ def noise_floor(points: Points) -> float | None:
     return float(np.mean(off)) if off else None
 
 
-def relative_errors(predicted: Floats, measured: Floats) -> Errors:
-    """Of points that took no part in fitting.
+def relative_errors(predicted: Floats, measured: Floats, groups: Sequence[str]) -> Errors:
+    """Of points that took no part in fitting, and the patterns of data that they are of.
 
     Raises:
         InputError: there are none.
@@ -142,7 +157,18 @@ def relative_errors(predicted: Floats, measured: Floats) -> Errors:
     if not len(measured):
         raise InputError("no point is left to test on", fix="measure more")
     off = np.abs(predicted / measured - 1)
-    return Errors(float(off.mean()), float(np.quantile(off, 0.9)), len(off))
+    low, high = _interval(off, groups)
+    return Errors(float(off.mean()), float(np.quantile(off, 0.9)), len(off), low, high)
+
+
+def _interval(off: Floats, groups: Sequence[str]) -> tuple[float, float]:
+    """95 % of the mean by a bootstrap of patterns: points of one are off alike."""
+    names, place = np.unique(np.array(groups), return_inverse=True)
+    sums = np.column_stack([np.bincount(place, off), np.bincount(place)])
+    drawn = np.random.default_rng(0).integers(0, len(names), (DRAWS, len(names)))
+    totals = sums[drawn].sum(axis=1)
+    low, high = np.quantile(totals[:, 0] / totals[:, 1], (0.025, 0.975))
+    return float(low), float(high)
 
 
 def _kind(p: InputPoint) -> tuple[object, ...]:

@@ -45,7 +45,9 @@ from advisor_training.learn.conformal import bounds_of, held
 
 def asked(fitted: Fitted, tested: Sequence[InputPoint]) -> Errors:
     """Of power at the rate and the clock that were measured."""
-    return relative_errors(fitted(tested), np.array([p.power_w for p in tested]))
+    return relative_errors(
+        fitted(tested), np.array([p.power_w for p in tested]), [p.group for p in tested]
+    )
 
 
 def power_left_out(of: Sequence[InputPoint]) -> dict[str, Errors]:
