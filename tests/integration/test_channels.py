@@ -49,7 +49,7 @@ def test_fewer_channels_take_longer_and_more_energy() -> None:
 def test_verdict(tmp_path: Path, ms: float, power_w: float, verdict: str) -> None:
     """A saving counts at 2 % more time, from 5 % of the energy on."""
     keep(tmp_path, 0, 0, 1.0, 300.0)
-    keep(tmp_path, 1, 8, ms, power_w)
+    keep(tmp_path, 5, 8, ms, power_w)
     assert channels(tmp_path, "--minutes", "0").stdout.rstrip().endswith(verdict)
 
 

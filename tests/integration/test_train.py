@@ -1,7 +1,6 @@
 """`advisor train` from outside, and the model that comes with the package."""
 
 import dataclasses
-import hashlib
 import json
 import random
 import runpy
@@ -23,7 +22,9 @@ from advisor.predict.features import feature_names_of
 from advisor_data.files.files import write_points
 from advisor_models.heads import HEADS
 from advisor_models.manifest import read_artefact, read_manifest
-from advisor_training.learn.artefact import LIBRARIES, onnx_bytes
+from advisor_models.session import Port, Session
+from advisor_training.dataset.head_rows import flat
+from advisor_training.learn.artefact import LIBRARIES
 from advisor_training.learn.learners import extra_trees, fit
 from advisor_training.train import make_training_set
 
@@ -199,9 +200,15 @@ def test_bundled_model_is_of_the_bundled_points() -> None:
         assert (trained.name, trained.features) == (head.name, feature_names_of(head.features_of))
     assert dict(manifest.fill) == made_from.fill
     if manifest.libraries == {name: metadata.version(name) for name in LIBRARIES}:
-        again = onnx_bytes(fit(extra_trees, made_from.rows))
-        # Not the bytes themselves: their difference would be a log of megabytes.
-        assert manifest.files["model.onnx"] == hashlib.sha256(again).hexdigest()
+        again = fit(extra_trees, made_from.rows)
+        features = {h.name: flat(made_from.rows.heads[h.name].features) for h in HEADS}
+        ports = [Port(h.name, h.output, features[h.name].shape[1]) for h in HEADS]
+        bundled = Session((BUNDLED / "model.onnx").read_bytes(), ports)(features)
+        for name, asked in features.items():
+            off = np.abs(np.ravel(bundled[name]) - np.ravel(again.by_head[name].predict(asked)))
+            # Logarithms differ in their last bit where NumPy uses AVX-512, and so do some splits of
+            # trees: rows are up to 0.05 apart there, and 0.0015 on average.
+            assert off.mean() < 0.003
 
 
 def test_the_card_says_what_the_manifest_says() -> None:
