@@ -15,6 +15,7 @@ from advisor.formats.wire import read_tolerant
 from advisor.predict.inputs.data_predictor import DataPredictor
 from advisor.predict.inputs.other_data import (
     OPERATIONS_PER_CYCLE,
+    CardBounds,
     DataChange,
     busy_units,
     data_change,
@@ -193,9 +194,10 @@ def _change(
     except InputError as error:
         return unknown_change(profile, error.what)
     per_s = min(per_s, most_operations_per_s(profile, before.value, idle_w))
-    tops = _tops(profile, real.dtype, model)
-    rest_w = max(0.0, idle_w - profile.idle_power_w)
-    return data_change(profile, _difference(before, after).times(per_s), tops, rest_w)
+    card = CardBounds(
+        tops=_tops(profile, real.dtype, model), rest_w=max(0.0, idle_w - profile.idle_power_w)
+    )
+    return data_change(profile, _difference(before, after).times(per_s), card)
 
 
 def _tops(profile: Profile, dtype: str, model: InputPredictor) -> tuple[float, ...]:

@@ -76,7 +76,7 @@ class DataPredictor:
         measured = [self._measured[profile] for profile in profiles]
         shares = found.split.shares if found.split.is_limited else [WHOLE] * len(profiles)
         own = zip(changes, measured, shares, strict=True)
-        top = min(change.top(profile, share) for change, profile, share in own if change)
+        top = min(change.card.top(profile, share) for change, profile, share in own if change)
         power_w, faster = together_with(work_w, found, measured, top)
         moved = (
             _part(part, profile, before, faster, share)

@@ -31,6 +31,26 @@ LEAST_PART, MOST_PART = -0.6, 0.06
 less than random numbers, nothing measured 6 % more (docs/measurements, bf16 on an H100)."""
 
 
+@dataclass(frozen=True, slots=True)
+class CardBounds:
+    """What of a card no data change; by default nothing is known.
+
+    Attributes:
+        tops: Part of the highest clock that it can rise to at each share of a profile; (): all.
+        rest_w: Of the power above the profile's idle card, what a context draws without work, W.
+    """
+
+    tops: tuple[float, ...] = ()
+    rest_w: float = 0.0
+
+    def top(self, profile: Profile, share: float) -> float:
+        """Part of the highest clock that it can rise to at a share."""
+        return float(np.interp(share, profile.shares, self.tops)) if self.tops else 1.0
+
+
+NO_BOUNDS = CardBounds()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataChange:
     """What other data of a job change.
@@ -42,8 +62,7 @@ class DataChange:
         whole_gpu_speed: The job's rate there, for each one with the data that were profiled: above
             1 where a limit held the clock back and the data draw less.
         why_unknown: Why it is not known, so that only its bounds are; "": it is.
-        tops: Part of the highest clock that it can rise to at each share of the profile; (): all.
-        rest_w: Of the power above the profile's idle card, what a context draws without work, W.
+        card: What of the card they do not change.
     """
 
     job: str
@@ -51,27 +70,12 @@ class DataChange:
     whole_gpu_w: Interval
     whole_gpu_speed: Interval
     why_unknown: str = ""
-    tops: tuple[float, ...] = ()
-    rest_w: float = 0.0
-
-    def top(self, profile: Profile, share: float) -> float:
-        """Part of the highest clock that it can rise to at a share."""
-        return float(np.interp(share, profile.shares, self.tops)) if self.tops else 1.0
+    card: CardBounds = NO_BOUNDS
 
 
-def data_change(
-    profile: Profile, work_w: Interval, tops: tuple[float, ...] = (), rest_w: float = 0.0
-) -> DataChange:
-    """What data change that draw this much more at the highest clock, W.
-
-    Args:
-        profile: Of the job.
-        work_w: What they draw more.
-        tops: As `DataChange` has them.
-        rest_w: As well.
-    """
-    watts = (work_w.value, work_w.low, work_w.high)
-    alone = [_alone(profile, more_w, tops, rest_w) for more_w in watts]
+def data_change(profile: Profile, work_w: Interval, card: CardBounds = NO_BOUNDS) -> DataChange:
+    """What data change that draw this much more at the highest clock, W."""
+    alone = [_alone(profile, watts, card) for watts in (work_w.value, work_w.low, work_w.high)]
     powers_w = [float(power_w[-1]) - profile.whole_gpu_power_w for power_w, _ in alone]
     speeds = [float(rate[-1]) / profile.whole_gpu_rate for _, rate in alone]
     return DataChange(
@@ -79,8 +83,7 @@ def data_change(
         work_w=work_w,
         whole_gpu_w=Interval(*powers_w),
         whole_gpu_speed=Interval(speeds[0], speeds[2], speeds[1]),
-        tops=tops,
-        rest_w=rest_w,
+        card=card,
     )
 
 
@@ -138,24 +141,22 @@ def with_data(profile: Profile, change: DataChange) -> Profile:
     """
     if change.why_unknown:
         return profile
-    power_w, rates = _alone(profile, change.work_w.value, change.tops, change.rest_w)
+    power_w, rates = _alone(profile, change.work_w.value, change.card)
     return replace(profile, values={**profile.values, "power_w": power_w, "rate": rates})
 
 
-def _alone(
-    profile: Profile, work_w: float, tops: tuple[float, ...], rest_w: float
-) -> tuple[Floats, Floats]:
+def _alone(profile: Profile, work_w: float, card: CardBounds) -> tuple[Floats, Floats]:
     """Power and rate at each share; shape (shares,)."""
     values, at = profile.values, clocks(profile)
     most_w = (profile.power_limit_w or math.inf) - profile.idle_power_w
     power_w, rates = values["power_w"].copy(), values["rate"].copy()
     for place, follows in enumerate(elasticities(profile)):
         clock = float(at[place])
-        now = Drawn(float(power_w[place]) - profile.idle_power_w, clock, rest_w)
+        now = Drawn(float(power_w[place]) - profile.idle_power_w, clock, card.rest_w)
         more_w = work_w * rates[place] / profile.whole_gpu_rate * clock**WORK_EXPONENT
         # Heat holds a clock back below the power limit.
         cap_w = now.above_w if clock < HELD_BACK else max(now.above_w, most_w)
-        top = tops[place] if tops else 1.0
+        top = card.top(profile, float(profile.shares[place]))
         then = now.with_work(float(more_w), cap_w, WORK_EXPONENT + float(follows), top)
         power_w[place] = then.above_w + profile.idle_power_w
         rates[place] *= (then.clock / clock) ** float(follows)

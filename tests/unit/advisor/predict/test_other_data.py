@@ -15,6 +15,7 @@ from advisor.predict.inputs.data_predictor import DataPredictor
 from advisor.predict.inputs.other_data import (
     LEAST_PART,
     MOST_PART,
+    CardBounds,
     DataChange,
     data_change,
     most_operations_per_s,
@@ -154,22 +155,22 @@ def test_at_the_limit_less_work_raises_the_clock_before_power_falls() -> None:
 def test_clock_rises_to_no_more_than_what_tensor_cores_as_busy_ever_had() -> None:
     """Then power falls: it is found with zeros on the whole GPU."""
     much, tops = Interval(-300.0, -300.0, -300.0), (1.0, 1.0, 0.95)
-    found = data_change(HELD, much, tops)
+    found = data_change(HELD, much, CardBounds(tops))
     assert found.whole_gpu_speed.value == pytest.approx(0.95 / 0.9)
     left_w = (520 - 300 * 0.9**1.5) * (0.95 / 0.9) ** 2.5
     assert found.whole_gpu_w.value == pytest.approx(left_w - 520)
     assert with_data(HELD, found).whole_gpu_rate == pytest.approx(90 * 0.95 / 0.9)
-    assert found.top(HELD, 75) == pytest.approx(0.975)
-    lower = data_change(HELD, much, (1.0, 1.0, 0.8))
+    assert found.card.top(HELD, 75) == pytest.approx(0.975)
+    lower = data_change(HELD, much, CardBounds((1.0, 1.0, 0.8)))
     assert lower.whole_gpu_speed.value == pytest.approx(1.0)
 
 
 def test_what_no_work_draws_does_not_grow_with_the_clock() -> None:
     much = Interval(-300.0, -300.0, -300.0)
-    found = data_change(HELD, much, rest_w=40.0)
+    found = data_change(HELD, much, CardBounds(rest_w=40.0))
     left_w = 40 + (520 - 40 - 300 * 0.9**1.5) / 0.9**2.5
     assert found.whole_gpu_w.value == pytest.approx(left_w - 520)
-    nothing = data_change(HELD, Interval(-9e9, -9e9, -9e9), rest_w=40.0)
+    nothing = data_change(HELD, Interval(-9e9, -9e9, -9e9), CardBounds(rest_w=40.0))
     assert with_data(HELD, nothing).whole_gpu_power_w == HELD.idle_power_w + 40
 
 
@@ -180,7 +181,9 @@ def test_pair_of_a_job_with_zeros_has_that_clock_too() -> None:
     work_w = Interval(-400.0, -400.0, -400.0)
     powers_w: list[float] = []
     for tops in ((), (0.95, 0.95, 0.95)):
-        there = DataPredictor(predictor, profiles, {"held": data_change(HELD, work_w, tops)})
+        there = DataPredictor(
+            predictor, profiles, {"held": data_change(HELD, work_w, CardBounds(tops))}
+        )
         (found,) = there.predict(there.changed(profiles), [HALVES])
         powers_w.append(found.power_w.value)
     assert powers_w[1] < powers_w[0] < 600
