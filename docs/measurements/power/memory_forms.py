@@ -37,23 +37,28 @@ FORMS = (
     "moving use tensor fp32", "moving use tensor fp32 integer sm warps", "moving use warps",
     "moving movingxhot", "moving movingxsm", "moving clock", "moving use clock hot",
 )  # fmt: skip
-LEARNED = ("moving tensor fp32 warps", "moving use total warps", "moving use total hot clock tensor fp32 integer sm warps")  # fmt: skip
+LEARNED = (
+    "moving tensor fp32 warps", "moving use total warps",
+    "moving use total hot clock tensor fp32 integer sm warps",
+)  # fmt: skip
 
 
 def main() -> None:
     """A table for each set of windows."""
     warnings.simplefilter("ignore")
     files = [Path(word) for word in sys.argv[1:]]
-    sets = {
-        file.stem: trusted(p for p in read_points(file) if isinstance(p, SoloPoint))
-        for file in files
-    }
+    sets = {file.stem: trusted(solos_of(file)) for file in files}
     sets = sets or {"several H200s": [p for p in solo_points(DEFAULT) if "H200" in p.gpu_model]}
     for name, found in sets.items():
         points = [p for p in found if p.memory_power_w and 0 < p.memory_power_w < (p.power_w or 0)]
         print(f"{name}, {len(points)} windows of {len({p.job for p in points})} jobs")
         for form, error in forms(points):
             print(f"  {form:70} {np.mean(error):6.1%}  median {np.median(error):6.1%}")
+
+
+def solos_of(file: Path) -> list[SoloPoint]:
+    """Jobs alone of a file."""
+    return [p for p in read_points(file) if isinstance(p, SoloPoint)]
 
 
 def forms(points: Sequence[SoloPoint]) -> list[tuple[str, Floats]]:
